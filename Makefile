@@ -1,0 +1,92 @@
+# Every target makes its own environment in .venv: `make demo` works right after `git clone`.
+#
+#   make demo          a look at what Millstream does
+#   make test          all tests but the soak tests      (make test ARGS="-k window")
+#   make lint          ruff, import contracts, pyright
+#   make format        let ruff rewrite the files
+#   make bench         the benchmarks                    (ARGS=…)
+#   make conformance   ksqlDB's query cases              (ARGS="--file joins --failures 10")
+#   make soak          the tests that run for long
+#   make clean         remove caches and build results; `make distclean` also removes .venv
+#
+# SPARK=no leaves PySpark out even where there is Java.
+
+PYTHON ?= python3
+SPARK ?= auto
+MILLSTREAM_SHARED ?= ../shared
+ARGS ?=
+VENV := .venv
+RUN := $(VENV)/bin/python
+
+# PySpark needs Java 17 or newer. Old releases call themselves "1.8".
+java_command := $(if $(JAVA_HOME),"$(JAVA_HOME)/bin/java",java)
+java_major := $(shell $(java_command) -version 2>&1 | sed -n 's/.* version "\([0-9][0-9]*\).*/\1/p' | head -n 1)
+java := $(shell [ "$(or $(java_major),0)" -ge 17 ] && echo yes)
+spark := $(if $(filter no,$(SPARK)),,$(java))
+comma := ,
+extras := dev,demo$(if $(spark),$(comma)spark)
+installed := $(VENV)/.installed$(if $(spark),-with-spark)
+
+export MILLSTREAM_SHARED
+export PYRIGHT_PYTHON_IGNORE_WARNINGS = 1
+
+.PHONY: help demo test lint format bench conformance soak clean distclean environment java-note
+.DEFAULT_GOAL := help
+
+help:
+	@sed -n 's/^#   \(make .*\)/\1/p' Makefile
+
+environment: $(installed)
+
+$(installed): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "Millstream needs Python 3.11 or newer, and '$(PYTHON)' is $$($(PYTHON) -V 2>&1 || true): name another one with 'make PYTHON=python3.12 …'." >&2; exit 1; }
+	@test -x $(RUN) || $(PYTHON) -m venv --clear $(VENV) || { \
+	  echo "'$(PYTHON) -m venv' failed: on Debian and Ubuntu it is in the package python3-venv." >&2; exit 1; }
+	@echo "make: installing Millstream with [$(extras)] into $(VENV)$(if $(spark), (PySpark is half a gigabyte: a minute or two))"
+	@$(RUN) -m pip install --quiet --disable-pip-version-check --retries 10 -e '.[$(extras)]'
+	@$(RUN) scripts/import_tree.py >/dev/null
+	@rm -f $(VENV)/.installed*
+	@touch $@
+
+java-note:
+ifeq ($(spark),)
+	@echo "make: $(if $(java),SPARK=no,no Java runtime (17 or newer) found): going without PySpark; with it, queries also run on Spark and the tests marked 'spark' are not skipped."
+endif
+
+demo: $(installed) java-note
+	@$(RUN) -m millstream.demo $(ARGS)
+
+test: $(installed) java-note
+	@$(VENV)/bin/pytest $(ARGS)
+
+soak: $(installed) java-note
+	@$(VENV)/bin/pytest -m soak $(ARGS)
+
+# All four steps run, whatever the first ones say.
+lint: $(installed)
+	@failed=; step() { echo "--- $$*"; "$$@" || failed="$$failed $$1"; }; \
+	step $(VENV)/bin/ruff check .; \
+	step $(VENV)/bin/ruff format --check .; \
+	step $(RUN) scripts/lint_imports.py; \
+	step $(VENV)/bin/pyright; \
+	test -z "$$failed"
+
+format: $(installed)
+	$(VENV)/bin/ruff check --fix .
+	$(VENV)/bin/ruff format .
+
+bench: $(installed) java-note
+	@$(RUN) -m bench $(ARGS)
+
+conformance: $(installed)
+	@test -f "$(MILLSTREAM_SHARED)/qtt/run_cases.py" || { \
+	  echo "make conformance: NOT RUN, there are no cases at '$(MILLSTREAM_SHARED)/qtt': name their folder with MILLSTREAM_SHARED=…" >&2; exit 1; }
+	@$(RUN) "$(MILLSTREAM_SHARED)/qtt/run_cases.py" $(ARGS)
+
+clean:
+	rm -rf build dist *.egg-info .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -not -path './$(VENV)/*' -prune -exec rm -rf {} +
+
+distclean: clean
+	rm -rf $(VENV)

@@ -1,0 +1,156 @@
+"""The errors of every package: four bases, one class per mistake, each with a stable `code`.
+
+Imports nothing of Millstream, so that every package may use it. What an error looks like on a screen
+(`render`) lives here too, because the shell, the server and the tests show the same text.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A stretch of statement text: character offsets, `start` inclusive, `end` exclusive."""
+
+    start: int
+    end: int
+
+    def join(self, other: Span) -> Span:
+        """The smallest span that covers both."""
+        return Span(min(self.start, other.start), max(self.end, other.end))
+
+
+class MillstreamError(Exception):
+    """Base of everything that Millstream raises on purpose.
+
+    `span` points into `text`, the whole text the user sent; both may be None.
+    `unsupported` is true when the request is valid but not built yet.
+    """
+
+    code: ClassVar[str] = "MILLSTREAM"
+    unsupported: ClassVar[bool] = False
+
+    def __init__(
+        self, message: str, *, span: Span | None = None, hint: str | None = None, text: str | None = None
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.span = span
+        self.hint = hint
+        self.text = text
+
+    def render(self) -> str:
+        """The error as people read it: message, the line with a caret line below, hint."""
+        lines = [f"error: {self.message}"]
+        if self.span is not None and self.text is not None:
+            lines += _excerpt(self.text, self.span)
+        if self.hint:
+            lines.append(f"hint: {self.hint}")
+        return "\n".join(lines)
+
+    @property
+    def line_and_column(self) -> tuple[int, int] | None:
+        """Both from 1, of the start of the span; None where there is none."""
+        if self.span is None or self.text is None:
+            return None
+        before = self.text[: self.span.start]
+        return before.count("\n") + 1, self.span.start - (before.rfind("\n") + 1) + 1
+
+
+def _excerpt(text: str, span: Span) -> list[str]:
+    start = min(span.start, len(text))
+    line_start = text.rfind("\n", 0, start) + 1
+    line_end = text.find("\n", start)
+    line = text[line_start : len(text) if line_end < 0 else line_end]
+    number = str(text.count("\n", 0, start) + 1)
+    width = max(1, min(span.end, line_start + len(line)) - start)
+    prefix = f"  {number} | "
+    return [prefix + line, " " * (len(prefix) - 2) + "| " + " " * (start - line_start) + "^" * width]
+
+
+class StatementError(MillstreamError):
+    """A mistake in the user's SQL."""
+
+    code = "STATEMENT"
+
+
+class QueryError(MillstreamError):
+    """A row or an engine failed at run time."""
+
+    code = "QUERY"
+
+
+class LogError(MillstreamError):
+    """Storage or replication."""
+
+    code = "LOG"
+
+
+class ServerError(MillstreamError):
+    """A request that the server refuses, or a server that cannot start."""
+
+    code = "SERVER"
+
+
+class Unsupported(StatementError):
+    """A valid statement that is not built yet."""
+
+    code = "UNSUPPORTED"
+    unsupported = True
+
+
+class SqlSyntaxError(StatementError):
+    code = "SYNTAX"
+
+
+class UnknownColumn(StatementError):
+    code = "UNKNOWN_COLUMN"
+
+
+class UnknownSource(StatementError):
+    code = "UNKNOWN_SOURCE"
+
+
+class UnknownFunction(StatementError):
+    code = "UNKNOWN_FUNCTION"
+
+
+class UnknownType(StatementError):
+    code = "UNKNOWN_TYPE"
+
+
+class TypeMismatch(StatementError):
+    """An operator or a function does not take these types."""
+
+    code = "TYPE_MISMATCH"
+
+
+class InvalidStatement(StatementError):
+    """The statement parses, but breaks a rule of the language."""
+
+    code = "INVALID_STATEMENT"
+
+
+class SourceExists(StatementError):
+    code = "SOURCE_EXISTS"
+
+
+class InvalidProperty(StatementError):
+    code = "INVALID_PROPERTY"
+
+
+class FormatError(StatementError):
+    """A format cannot hold this schema, or does not exist."""
+
+    code = "FORMAT"
+
+
+def did_you_mean(name: str, candidates: Iterable[str]) -> str | None:
+    """A hint that names the nearest candidate, or None where nothing is near."""
+    by_upper = {candidate.upper(): candidate for candidate in candidates}
+    near = difflib.get_close_matches(name.upper(), by_upper, n=1, cutoff=0.6)
+    return f'Did you mean "{by_upper[near[0]]}"?' if near else None

@@ -1,0 +1,366 @@
+"""The statements of the language as records. Expressions inside them are sqlglot nodes (see below).
+
+Names are already normalised: unquoted ones in upper case, quoted ones as written. A sqlglot node belongs to the
+statement that holds it; who wants to change one copies it first. Every node the parser makes has its place in the
+text under `node.meta["span"]` (read it with `span_of`).
+
+How expressions are written as sqlglot nodes:
+
+| SQL | node |
+| --- | --- |
+| column, `s.column` | `Column(this=Identifier(name, quoted=True), table=Identifier)` |
+| 'text', 12, 1.5, 1e3 | `Literal.string`, `Literal.number` (number text as written) |
+| TRUE, NULL | `Boolean`, `Null` |
+| any function call, also COUNT(*) | `Anonymous(this="UPPER_NAME", expressions=[…])`; the star is `Star()` |
+| a->f, a->* | `Dot(this, expression=Identifier(quoted=True))`, `Dot(this, expression=Star())` |
+| a[i], m['k'] | `Bracket(this, expressions=[i])` |
+| ARRAY[a, b] | `Array(expressions)` |
+| MAP(k := v) | `Map(keys=Array, values=Array)` |
+| STRUCT(f := v) | `Struct(expressions=[PropertyEQ(this=Identifier, expression=v)])` |
+| x => e, (x, y) => e | `Lambda(this=e, expressions=[Identifier, …])`; inside e the variables are `Column`s |
+| CAST(e AS t) | `Cast(this=e, to=DataType(UNKNOWN))`, the `SqlType` under `meta["to"]` |
+| CASE | `Case(this=operand or None, ifs=[If(this, true)], default)` |
+| a + b, -, *, /, %, unary - | `Add`, `Sub`, `Mul`, `Div`, `Mod`, `Neg`; parentheses are `Paren` |
+| a || b | `DPipe` |
+| =, <>, <, <=, >, >= | `EQ`, `NEQ`, `LT`, `LTE`, `GT`, `GTE` |
+| AND, OR, NOT | `And`, `Or`, `Not` |
+| BETWEEN, IN (…) | `Between(this, low, high)`, `In(this, expressions)`; NOT … is `Not(…)` around |
+| LIKE … ESCAPE | `Like`, `Escape(this=Like, expression=Literal)` |
+| IS NULL, IS NOT NULL | `Is(this, Null())`, `Not(Is(…))` |
+| IS [NOT] DISTINCT FROM | `NullSafeNEQ`, `NullSafeEQ` |
+| AT TIME ZONE 'z' | `AtTimeZone(this, zone)` |
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from sqlglot import exp
+
+from millstream.errors import Span
+
+from .types import SqlType
+
+Expression = exp.Expression
+Value = str | int | float | bool | None
+
+
+def span_of(node: exp.Expression) -> Span | None:
+    """Where in the statement's text the expression stands."""
+    return node.meta.get("span")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """Base of every record here; `span` is its place in the text of the whole request."""
+
+    span: Span | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statement(Node):
+    """Base of all statements; `text` is the statement as written, without the `;`."""
+
+    text: str = field(default="", compare=False)
+
+
+# ------------------------------------------------------------------ queries
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectColumn(Node):
+    expression: Expression
+    alias: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectStar(Node):
+    """`*` or `source.*`."""
+
+    source: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectStructStar(Node):
+    """`expression->*`: every field of a struct."""
+
+    expression: Expression
+
+
+SelectItem = SelectColumn | SelectStar | SelectStructStar
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceName(Node):
+    """A stream or table in FROM; `alias` is its own name where none was given."""
+
+    name: str
+    alias: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Within(Node):
+    """How far the right side may lie `before` and `after` the left side, in ms."""
+
+    before_ms: int
+    after_ms: int
+    grace_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Join(Node):
+    left: Relation
+    right: SourceName
+    kind: Literal["INNER", "LEFT", "RIGHT", "FULL"]
+    on: Expression
+    within: Within | None = None
+
+
+Relation = SourceName | Join
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window(Node):
+    """WINDOW …, times in ms. `size_ms` is the gap of a SESSION window; `advance_ms` is set for HOPPING only."""
+
+    kind: Literal["TUMBLING", "HOPPING", "SESSION"]
+    size_ms: int
+    advance_ms: int | None = None
+    grace_ms: int | None = None
+    retention_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query(Statement):
+    """SELECT …; a pull query where `emit` is None (inside CREATE … AS that means CHANGES)."""
+
+    items: tuple[SelectItem, ...]
+    source: Relation
+    window: Window | None = None
+    where: Expression | None = None
+    group_by: tuple[Expression, ...] = ()
+    partition_by: tuple[Expression, ...] = ()
+    having: Expression | None = None
+    emit: Literal["CHANGES", "FINAL"] | None = None
+    limit: int | None = None
+
+
+# ------------------------------------------------------------------ DDL and DML
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnDefinition(Node):
+    """`role` is KEY for KEY and PRIMARY KEY (then `primary` is true), HEADERS for HEADERS and HEADER('k')."""
+
+    name: str
+    type: SqlType
+    role: Literal["VALUE", "KEY", "HEADERS"] = "VALUE"
+    primary: bool = False
+    header_key: str | None = None
+
+
+Properties = dict[str, Value]  # WITH (…): names in upper case; strings, numbers and booleans as Python values
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateSource(Statement):
+    """CREATE [OR REPLACE] [SOURCE] STREAM|TABLE name (…) WITH (…)."""
+
+    kind: Literal["STREAM", "TABLE"]
+    name: str
+    columns: tuple[ColumnDefinition, ...] = ()
+    properties: Properties = field(default_factory=dict)
+    or_replace: bool = False
+    if_not_exists: bool = False
+    read_only: bool = False  # CREATE SOURCE …
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateAsSelect(Statement):
+    """CREATE STREAM|TABLE name WITH (…) AS SELECT …."""
+
+    kind: Literal["STREAM", "TABLE"]
+    name: str
+    query: Query
+    properties: Properties = field(default_factory=dict)
+    or_replace: bool = False
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InsertInto(Statement):
+    """INSERT INTO name [WITH (QUERY_ID=…)] SELECT …."""
+
+    target: str
+    query: Query
+    properties: Properties = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InsertValues(Statement):
+    """INSERT INTO name [(columns)] VALUES (…); `columns` is empty where none were named."""
+
+    target: str
+    columns: tuple[str, ...] = ()
+    values: tuple[Expression, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropSource(Statement):
+    kind: Literal["STREAM", "TABLE"]
+    name: str
+    if_exists: bool = False
+    delete_topic: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterSource(Statement):
+    kind: Literal["STREAM", "TABLE"]
+    name: str
+    columns: tuple[ColumnDefinition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateType(Statement):
+    name: str
+    type: SqlType
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropType(Statement):
+    name: str
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateConnector(Statement):
+    kind: Literal["SOURCE", "SINK"]
+    name: str
+    properties: Properties = field(default_factory=dict)
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropConnector(Statement):
+    name: str
+    if_exists: bool = False
+
+
+# ------------------------------------------------------------------ administration
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Show(Statement):
+    """LIST|SHOW what [EXTENDED]; `all_topics` for SHOW ALL TOPICS; `connector_kind` for SHOW SOURCE CONNECTORS."""
+
+    what: Literal[
+        "STREAMS", "TABLES", "TOPICS", "QUERIES", "FUNCTIONS", "CONNECTORS", "CONNECTOR PLUGINS", "TYPES",
+        "PROPERTIES", "VARIABLES",
+    ]  # fmt: skip
+    extended: bool = False
+    all_topics: bool = False
+    connector_kind: Literal["SOURCE", "SINK"] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Describe(Statement):
+    """DESCRIBE what [name] [EXTENDED]; `what` STREAMS or TABLES means all of them and has no name."""
+
+    what: Literal["SOURCE", "FUNCTION", "CONNECTOR", "STREAMS", "TABLES"]
+    name: str | None = None
+    extended: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explain(Statement):
+    """Exactly one of the two is set."""
+
+    statement: Statement | None = None
+    query_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrintTopic(Statement):
+    topic: str
+    from_beginning: bool = False
+    interval: int | None = None
+    limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlQuery(Statement):
+    """TERMINATE, PAUSE or RESUME; `query_id` None means ALL."""
+
+    action: Literal["TERMINATE", "PAUSE", "RESUME"]
+    query_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetProperty(Statement):
+    name: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnsetProperty(Statement):
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterSystem(Statement):
+    name: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DefineVariable(Statement):
+    name: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UndefineVariable(Statement):
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunScript(Statement):
+    path: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssertTopic(Statement):
+    topic: str
+    properties: Properties = field(default_factory=dict)
+    exists: bool = True
+    timeout_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssertSchema(Statement):
+    subject: str | None = None
+    schema_id: int | None = None
+    exists: bool = True
+    timeout_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssertValues(Statement):
+    """ASSERT VALUES source (…) VALUES (…); a tombstone (ASSERT NULL VALUES … KEY (…)) where `tombstone` is true."""
+
+    source: str
+    columns: tuple[str, ...] = ()
+    values: tuple[Expression, ...] = ()
+    tombstone: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssertSource(Statement):
+    """ASSERT STREAM|TABLE name (…) WITH (…)."""
+
+    kind: Literal["STREAM", "TABLE"]
+    name: str
+    columns: tuple[ColumnDefinition, ...] = ()
+    properties: Properties = field(default_factory=dict)

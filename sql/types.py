@@ -1,0 +1,162 @@
+"""The SQL types and what they are in Arrow and DuckDB. How types convert into each other lives in `coercion.py`.
+
+ksqlDB's types: https://docs.ksqldb.io/en/latest/reference/sql/data-types/ . All times have millisecond resolution
+and no zone; DuckDB and Arrow hold them in microseconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class SqlType:
+    """Base of all types. `str(t)` is ksqlDB's text for it; equality is structural."""
+
+    @property
+    def arrow(self) -> pa.DataType:
+        """The Arrow type of a column of this type."""
+        raise AssertionError(f"{type(self).__name__} has no Arrow type")
+
+    @property
+    def duckdb(self) -> str:
+        """The type's name in DuckDB SQL."""
+        raise AssertionError(f"{type(self).__name__} has no DuckDB type")
+
+
+@dataclass(frozen=True, slots=True)
+class Primitive(SqlType):
+    """A type without parameters; use the constants below, never the constructor."""
+
+    name: str
+
+    _ARROW: ClassVar[dict[str, pa.DataType]] = {
+        "BOOLEAN": pa.bool_(),
+        "INTEGER": pa.int32(),
+        "BIGINT": pa.int64(),
+        "DOUBLE": pa.float64(),
+        "STRING": pa.string(),
+        "BYTES": pa.binary(),
+        "TIME": pa.time64("us"),
+        "DATE": pa.date32(),
+        "TIMESTAMP": pa.timestamp("us"),
+        "NULL": pa.null(),
+    }
+    _DUCKDB: ClassVar[dict[str, str]] = {"STRING": "VARCHAR", "BYTES": "BLOB", "NULL": '"NULL"'}
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def arrow(self) -> pa.DataType:
+        return self._ARROW[self.name]
+
+    @property
+    def duckdb(self) -> str:
+        return self._DUCKDB.get(self.name, self.name)
+
+
+BOOLEAN = Primitive("BOOLEAN")
+INTEGER = Primitive("INTEGER")
+BIGINT = Primitive("BIGINT")
+DOUBLE = Primitive("DOUBLE")
+STRING = Primitive("STRING")
+BYTES = Primitive("BYTES")
+TIME = Primitive("TIME")
+DATE = Primitive("DATE")
+TIMESTAMP = Primitive("TIMESTAMP")
+NULL = Primitive("NULL")  # the type of the literal NULL; fits every type
+INTERVAL_UNIT = Primitive("INTERVALUNIT")  # the first argument of TIMESTAMPADD and its kin; never a column's type
+
+
+@dataclass(frozen=True, slots=True)
+class Decimal(SqlType):
+    """`precision` digits in all (1 to 38), `scale` of them after the point."""
+
+    precision: int
+    scale: int
+
+    def __str__(self) -> str:
+        return f"DECIMAL({self.precision}, {self.scale})"
+
+    @property
+    def arrow(self) -> pa.DataType:
+        return pa.decimal128(self.precision, self.scale)
+
+    @property
+    def duckdb(self) -> str:
+        return f"DECIMAL({self.precision},{self.scale})"
+
+
+@dataclass(frozen=True, slots=True)
+class Array(SqlType):
+    element: SqlType
+
+    def __str__(self) -> str:
+        return f"ARRAY<{self.element}>"
+
+    @property
+    def arrow(self) -> pa.DataType:
+        return pa.list_(self.element.arrow)
+
+    @property
+    def duckdb(self) -> str:
+        return f"{self.element.duckdb}[]"
+
+
+@dataclass(frozen=True, slots=True)
+class Map(SqlType):
+    key: SqlType
+    value: SqlType
+
+    def __str__(self) -> str:
+        return f"MAP<{self.key}, {self.value}>"
+
+    @property
+    def arrow(self) -> pa.DataType:
+        return pa.map_(self.key.arrow, self.value.arrow)
+
+    @property
+    def duckdb(self) -> str:
+        return f"MAP({self.key.duckdb}, {self.value.duckdb})"
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    name: str
+    type: SqlType
+
+
+@dataclass(frozen=True, slots=True)
+class Struct(SqlType):
+    fields: tuple[Field, ...]
+
+    def __str__(self) -> str:
+        inner = ", ".join(f"`{field.name}` {field.type}" for field in self.fields)
+        return f"STRUCT<{inner}>"
+
+    @property
+    def arrow(self) -> pa.DataType:
+        return pa.struct([pa.field(field.name, field.type.arrow) for field in self.fields])
+
+    @property
+    def duckdb(self) -> str:
+        inner = ", ".join(f'"{field.name.replace(chr(34), chr(34) * 2)}" {field.type.duckdb}' for field in self.fields)
+        return f"STRUCT({inner})"
+
+    def field(self, name: str) -> Field | None:
+        """The field of exactly this name."""
+        return next((field for field in self.fields if field.name == name), None)
+
+
+@dataclass(frozen=True, slots=True)
+class NamedType(SqlType):
+    """A custom type (CREATE TYPE) that the planner has not looked up yet; appears in ASTs only."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name

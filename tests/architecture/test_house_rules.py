@@ -1,0 +1,121 @@
+"""Rules of the house that no linter knows. CONTRIBUTING.md says what to do instead."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+from pathlib import Path
+
+import pytest
+from repository import REPOSITORY, module_name, source_files
+
+from millstream.errors import MillstreamError
+
+LINES_MAX = 600
+LONG_TABLES = ("sql/functions/",)  # read by looking up, so they may be long; grammars are no Python files
+PRINTERS = ("millstream/cli.py", "millstream/demo.py", "millstream/__main__.py", "repl/")  # their output is a screen
+BASES = ("StatementError", "QueryError", "LogError", "ServerError")
+
+SOURCES = [path.relative_to(REPOSITORY).as_posix() for path in source_files()]
+
+
+def test_no_source_file_is_too_long_to_read() -> None:
+    lengths = {source: len(read(source).splitlines()) for source in SOURCES if not source.startswith(LONG_TABLES)}
+    assert {source: length for source, length in lengths.items() if length > LINES_MAX} == {}, "split by noun or verb"
+
+
+def test_no_package_lives_at_the_top() -> None:
+    assert not (REPOSITORY / "__init__.py").exists()
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_only_the_face_and_the_shell_print(source: str) -> None:
+    if source.startswith(PRINTERS):
+        return
+    lines = [node.lineno for node in ast.walk(tree(source)) if isinstance(node, ast.Call) and is_print(node)]
+    assert lines == [], "log it (structlog), or return it"
+
+
+@pytest.mark.parametrize("source", [source for source in SOURCES if not source.endswith("/__init__.py")])
+def test_every_module_says_what_lives_in_it(source: str) -> None:
+    assert ast.get_docstring(tree(source)), "a file opens with a docstring: what lives here, and what does not"
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_imports_between_packages_are_relative(source: str) -> None:
+    absolute = {
+        name
+        for node in ast.walk(tree(source))
+        for name in imported_names(node)
+        if name.startswith("millstream.") and name != "millstream.errors"
+    }
+    if not source.startswith("millstream/"):
+        assert absolute == set(), "write `from ..sql.types import …`; only millstream.errors goes by its full name"
+
+
+def test_each_error_class_has_a_code_of_its_own() -> None:
+    by_code: dict[str, list[str]] = {}
+    for error in error_classes():
+        by_code.setdefault(error.code, []).append(f"{error.__module__}.{error.__name__}")
+    assert {code: names for code, names in by_code.items() if len(names) > 1} == {}
+
+
+def test_each_error_class_stands_under_one_of_the_four_bases() -> None:
+    stray = [
+        error.__name__
+        for error in error_classes()
+        if error is not MillstreamError and not any(base.__name__ in BASES for base in error.__mro__)
+    ]
+    assert stray == []
+
+
+def error_classes() -> list[type[MillstreamError]]:
+    """Every subclass in the product, found by loading the files that define one."""
+    for source in SOURCES:
+        if defines_errors(tree(source)):
+            importlib.import_module(module_name(REPOSITORY / source))
+    found: list[type[MillstreamError]] = []
+    left: list[type[MillstreamError]] = [MillstreamError]
+    while left:
+        error = left.pop()
+        found.append(error)
+        left += error.__subclasses__()
+    return [error for error in found if error.__module__.startswith("millstream.")]
+
+
+def defines_errors(module: ast.Module) -> bool:
+    """True when the file has a class with a base that comes from a module of errors."""
+    imported = {
+        alias.asname or alias.name
+        for node in ast.walk(module)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").endswith(("errors", "error"))
+        for alias in node.names
+    }
+    bases = {
+        base.id
+        for node in ast.walk(module)
+        if isinstance(node, ast.ClassDef)
+        for base in node.bases
+        if isinstance(base, ast.Name)
+    }
+    return bool(imported & bases)
+
+
+def is_print(call: ast.Call) -> bool:
+    return isinstance(call.func, ast.Name) and call.func.id == "print"
+
+
+def imported_names(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+        return [node.module]
+    return []
+
+
+def tree(source: str) -> ast.Module:
+    return ast.parse(read(source), source)
+
+
+def read(source: str) -> str:
+    return Path(REPOSITORY, source).read_text(encoding="utf-8")

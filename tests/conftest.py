@@ -1,0 +1,65 @@
+"""What every test can rely on: where the shared material is, which tests need Spark, how long a test may take."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+JAVA_MAJOR_MIN = 17  # what PySpark 4.3 needs; the Makefile asks for the same
+SPARK_TIMEOUT_SECONDS = 300  # a Spark session starts in 4 to 10 s, and its first batch takes as long again
+
+# Examples share the machine with other work, so their duration says nothing. A failure prints how to repeat it.
+settings.register_profile("millstream", deadline=None, print_blob=True)
+settings.load_profile("millstream")
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder with conformance cases and Nexmark: MILLSTREAM_SHARED, or `shared` beside the repository."""
+    named = os.environ.get("MILLSTREAM_SHARED")
+    folder = (REPOSITORY / named).resolve() if named else REPOSITORY.parent / "shared"
+    if not folder.is_dir():
+        pytest.skip(f"no shared folder at {folder}: set MILLSTREAM_SHARED to the one that contains qtt/ and nexmark/")
+    return folder
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("spark"):
+            reason = why_no_spark()
+            if reason is not None:
+                item.add_marker(pytest.mark.skip(reason=reason))
+            _allow(item, SPARK_TIMEOUT_SECONDS)
+        if item.get_closest_marker("soak"):
+            _allow(item, 0)
+
+
+def _allow(item: pytest.Item, seconds: int) -> None:
+    """Change how long the test may take (0: for ever), unless it says so itself."""
+    if item.get_closest_marker("timeout") is None:
+        item.add_marker(pytest.mark.timeout(seconds))
+
+
+@cache
+def why_no_spark() -> str | None:
+    """The reason why Spark cannot run here, or None where it can."""
+    if importlib.util.find_spec("pyspark") is None:
+        return "needs pyspark: pip install 'millstream[spark]'"
+    java_home = os.environ.get("JAVA_HOME")
+    java = str(Path(java_home, "bin", "java")) if java_home else shutil.which("java")
+    if java is None or not Path(java).exists():
+        return f"needs a Java runtime, {JAVA_MAJOR_MIN} or newer, on PATH or in JAVA_HOME"
+    answer = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
+    version = re.search(r'version "(\d+)', answer.stderr + answer.stdout)
+    if version is None or int(version[1]) < JAVA_MAJOR_MIN:
+        return f"needs Java {JAVA_MAJOR_MIN} or newer, {java} is {version[1] if version else 'not one'}"
+    return None
