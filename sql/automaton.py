@@ -1,0 +1,134 @@
+"""lark's parse table as an automaton over token types: which token may come next, and contextual keywords.
+
+A word such as KEY or EMIT is a keyword where the grammar takes one and a name everywhere else. The table alone cannot
+say where (a state of an LALR parser mixes contexts), so the parser's stack is tried out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from lark import Token
+from lark.lexer import Lexer, LexerState
+from lark.parsers.lalr_analysis import Shift
+from lark.parsers.lalr_parser_state import ParseConf
+
+from millstream.errors import SqlSyntaxError
+
+from .identifiers import RESERVED
+from .nesting import DEPTH_MAX, STACK_MAX
+from .tokens import PUNCTUATION, error_of, token_span
+
+_NO_KEYWORDS = frozenset(PUNCTUATION.values()) | {
+    "NAME", "QUOTED_NAME", "STRING_LITERAL", "INTEGER_LITERAL", "DECIMAL_LITERAL", "FLOAT_LITERAL", "LAMBDA_LPAR",
+    "$END",
+}  # fmt: skip
+
+_NAMES = frozenset({"NAME", "QUOTED_NAME"})
+_STATEMENTS = frozenset(
+    "ALTER ASSERT CREATE DEFINE DESCRIBE DROP EXPLAIN INSERT LIST PAUSE PRINT RESUME RUN SELECT SET SHOW TERMINATE "
+    "UNDEFINE UNSET".split()
+)
+
+# Where the parser takes both the keyword and a name: it is the keyword only before one of these.
+_KEYWORD_BEFORE: dict[str, frozenset[str]] = {
+    "EMIT": frozenset({"CHANGES", "FINAL"}),
+    "PARTITION": frozenset({"BY"}),
+    "IF": frozenset({"NOT", "EXISTS"}),
+    "ARRAY": frozenset({"LBRACKET", "LT"}),
+    "MAP": frozenset({"LPAR", "LT"}),
+    "STRUCT": frozenset({"LPAR", "LT", "NEQ"}),
+    "SESSION": frozenset({"LPAR"}),
+    "ESCAPE": frozenset({"STRING_LITERAL"}),
+    "FUNCTION": _NAMES,
+    "CONNECTOR": _NAMES,
+}
+
+
+def is_keyword_type(token_type: str) -> bool:
+    return token_type not in _NO_KEYWORDS
+
+
+def starts_statement(token_type: str) -> bool:
+    return token_type in _STATEMENTS
+
+
+class Automaton:
+    """The parser's stack of states, driven by token types alone."""
+
+    def __init__(self, table: ParseConf[Any], stack: list[Any] | None = None) -> None:
+        self.table = table
+        self.stack = [table.start_state] if stack is None else stack
+
+    def copy(self) -> Automaton:
+        return Automaton(self.table, self.stack[:])
+
+    def advance(self, token_type: str) -> bool:
+        """Take a token; False where the grammar does not allow it (the stack is of no use then)."""
+        stack, states = self.stack, self.table.states
+        while True:
+            step = states[stack[-1]].get(token_type)
+            if step is None:
+                return False
+            action, argument = step
+            if action is Shift:
+                stack.append(argument)
+                return True
+            length = len(argument.expansion)
+            if length:
+                del stack[-length:]
+            stack.append(states[stack[-1]][argument.origin.name][1])
+            if token_type == "$END" and stack[-1] == self.table.end_state:
+                return True
+
+    def accepts(self, token_type: str) -> bool:
+        """Whether this token may come next."""
+        return token_type in self.table.states[self.stack[-1]] and self.copy().advance(token_type)
+
+    def expected(self) -> set[str]:
+        """Every token type that may come next."""
+        return {name for name in self.table.states[self.stack[-1]] if name.isupper() and self.accepts(name)}
+
+
+def resolve(tokens: Sequence[Token], position: int, automaton: Automaton) -> str:
+    """The type of a token as the parser should see it: NAME may turn into a keyword."""
+    token = tokens[position]
+    if token.type != "NAME":
+        return token.type
+    word = token.upper()
+    if word in RESERVED or word in _NO_KEYWORDS or not automaton.accepts(word):
+        return "NAME"
+    if not automaton.accepts("NAME"):
+        return word
+    following = tokens[position + 1] if position + 1 < len(tokens) else None
+    if word in _KEYWORD_BEFORE:
+        seen = {following.type, following.upper()} if following is not None else set[str]()
+        return word if seen & _KEYWORD_BEFORE[word] else "NAME"
+    if word in _STATEMENTS and following is None:
+        return "NAME"  # EXPLAIN show
+    return word
+
+
+class ContextualLexer(Lexer):
+    """Hands tokens to lark's parser; NAMEs that are keywords at their place change their type."""
+
+    __future_interface__ = 2
+
+    def __init__(self, lexer_conf: Any) -> None:
+        del lexer_conf  # every terminal is declared, none is a pattern
+
+    def lex(self, lexer_state: LexerState, parser_state: Any) -> Iterator[Token]:
+        tokens: Any = lexer_state.text
+        automaton = Automaton(parser_state.parse_conf, parser_state.state_stack)  # the parser's own stack, not a copy
+        for position, token in enumerate(tokens):
+            if len(automaton.stack) > STACK_MAX:
+                raise SqlSyntaxError(f"nested more than {DEPTH_MAX} levels deep", span=token_span(token))
+            if token.type == "BAD":
+                raise error_of(token)
+            if token.type == "NAME":
+                kind = resolve(tokens, position, automaton)
+                if kind != "NAME":
+                    yield Token(kind, token.value, token.start_pos, end_pos=token.end_pos)
+                    continue
+            yield token

@@ -1,0 +1,228 @@
+"""The grammar's rules for SELECT: sources, joins, windows and clauses. Each method has its rule's name."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from lark import Token
+from sqlglot import exp
+
+from millstream.errors import Span, SqlSyntaxError, did_you_mean
+
+from . import ast
+from .build_expressions import BIGINT_MAX, ExpressionRules
+from .parts import SOURCE, Part, items, span_of_all, token_types
+from .tokens import token_span
+
+JOINS_MAX = 16
+
+UNIT_MS = {
+    "MILLISECOND": 1,
+    "SECOND": 1_000,
+    "MINUTE": 60_000,
+    "HOUR": 3_600_000,
+    "DAY": 86_400_000,
+}
+
+_OPTIONS: dict[str, frozenset[str]] = {
+    "TUMBLING": frozenset({"SIZE", "RETENTION", "GRACE PERIOD"}),
+    "HOPPING": frozenset({"SIZE", "ADVANCE BY", "RETENTION", "GRACE PERIOD"}),
+    "SESSION": frozenset({"gap", "RETENTION", "GRACE PERIOD"}),
+}
+
+
+class QueryRules(ExpressionRules):
+    def query(self, children: list[Any]) -> ast.Query:
+        _, select_items, _, source, window, where, group_by, partition_by, having, emit, limit = children
+        span = span_of_all(children)
+        return ast.Query(
+            items=select_items.value,
+            source=source,
+            window=window,
+            where=_value(where),
+            group_by=_value(group_by) or (),
+            partition_by=_value(partition_by) or (),
+            having=_value(having),
+            emit=_value(emit),
+            limit=_value(limit),
+            span=span,
+            text=statement_text(span),
+        )
+
+    # -------------------------------------------------------------- SELECT
+
+    def select_items(self, children: list[Any]) -> Part:
+        return Part(tuple(items(children)), span_of_all(children))
+
+    def select_item(self, children: list[Any]) -> ast.SelectColumn:
+        alias = children[-1].name if len(children) > 1 else None
+        return ast.SelectColumn(expression=children[0], alias=alias, span=span_of_all(children))
+
+    def select_star(self, children: list[Any]) -> ast.SelectStar:
+        return ast.SelectStar(span=span_of_all(children))
+
+    def select_source_star(self, children: list[Any]) -> ast.SelectStar:
+        return ast.SelectStar(source=children[0].name, span=span_of_all(children))
+
+    def select_struct_star(self, children: list[Any]) -> ast.SelectStructStar:
+        return ast.SelectStructStar(expression=children[0], span=span_of_all(children))
+
+    # -------------------------------------------------------------- FROM
+
+    def relation(self, children: list[Any]) -> ast.Relation:
+        return children[0]
+
+    def source(self, children: list[Any]) -> ast.SourceName:
+        return ast.SourceName(name=children[0].name, alias=children[-1].name, span=span_of_all(children))
+
+    def join(self, children: list[Any]) -> ast.Join:
+        left, kind, right, within, _, on = children
+        span = span_of_all(children)
+        if _join_count(left) >= JOINS_MAX:
+            raise SqlSyntaxError(f"more than {JOINS_MAX} joins in one query", span=right.span)
+        return ast.Join(left=left, right=right, kind=kind.value, on=on, within=within, span=span)
+
+    def join_kind(self, children: list[Any]) -> Part:
+        first: str = children[0].type
+        kind = {"JOIN": "INNER", "OUTER": "FULL"}.get(first, first)
+        return Part(kind, span_of_all(children))
+
+    def within_clause(self, children: list[Any]) -> ast.Within | None:
+        if not children:
+            return None
+        durations = items(children[:-1])
+        return ast.Within(
+            before_ms=durations[0].value,
+            after_ms=durations[-1].value,
+            grace_ms=_value(children[-1]),
+            span=span_of_all(children),
+        )
+
+    def grace_clause(self, children: list[Any]) -> Part | None:
+        return Part(children[2].value, span_of_all(children)) if children else None
+
+    # -------------------------------------------------------------- WINDOW
+
+    def window_clause(self, children: list[Any]) -> ast.Window | None:
+        if not children:
+            return None
+        kind: Any = next(word for word in token_types(children) if word in _OPTIONS)
+        options: dict[str, int] = {}
+        for part in items(children):
+            if not isinstance(part, Part):
+                continue  # the window's name: ksqlDB reads it, and nothing can refer to it
+            name, duration_ms = part.value
+            _check_option(kind, name, options, part.span)
+            options[name] = duration_ms
+        return _window(kind, options, span_of_all(children))
+
+    def window_option(self, children: list[Any]) -> Part:
+        name = " ".join(token_types(children)) or "gap"
+        return Part((name, children[-1].value), span_of_all(children))
+
+    def duration(self, children: list[Any]) -> Part:
+        """In ms."""
+        count, unit = children
+        name: str = unit.name
+        factor = UNIT_MS.get(name) or UNIT_MS.get(name.removesuffix("S"))
+        if factor is None:
+            units = [form for unit in UNIT_MS for form in (unit, unit + "S")]
+            hint = did_you_mean(name, units) or "The units are DAYS, HOURS, MINUTES, SECONDS and MILLISECONDS."
+            raise SqlSyntaxError(f'unknown unit of time "{name}"', span=unit.meta["span"], hint=hint)
+        duration_ms = self.whole_number(count) * factor
+        if duration_ms > BIGINT_MAX:
+            raise SqlSyntaxError("the duration is too long", span=span_of_all(children))
+        return Part(duration_ms, span_of_all(children))
+
+    # -------------------------------------------------------------- other clauses
+
+    def where_clause(self, children: list[Any]) -> Part | None:
+        return Part(children[1], span_of_all(children)) if children else None
+
+    having_clause = where_clause
+
+    def group_by(self, children: list[Any]) -> Part | None:
+        return Part(children[2].value, span_of_all(children)) if children else None
+
+    partition_by = group_by
+
+    def grouping(self, children: list[Any]) -> Part:
+        expressions = items(children)
+        span = span_of_all(children)
+        if not expressions:
+            raise SqlSyntaxError("an empty list of expressions", span=span, hint="Name at least one column.")
+        return Part(tuple(_without_parentheses(expression) for expression in expressions), span)
+
+    def emit_clause(self, children: list[Any]) -> Part | None:
+        return Part(children[1].type, span_of_all(children)) if children else None
+
+    def limit_clause(self, children: list[Any]) -> Part | None:
+        return Part(self.whole_number(children[1]), span_of_all(children)) if children else None
+
+    interval_clause = limit_clause
+
+    def whole_number(self, token: Token) -> int:
+        """A count in a clause.
+
+        Raises: SqlSyntaxError where it does not fit a BIGINT.
+        """
+        if len(token) > 40 or int(token) > BIGINT_MAX:
+            raise SqlSyntaxError("the number is too large", span=token_span(token))
+        return int(token)
+
+
+def statement_text(span: Span) -> str:
+    return SOURCE.get().text[span.start : span.end]
+
+
+def _value(part: Part | None) -> Any:
+    return None if part is None else part.value
+
+
+def _join_count(relation: ast.Relation) -> int:
+    count = 0
+    while isinstance(relation, ast.Join):
+        count, relation = count + 1, relation.left
+    return count
+
+
+def _without_parentheses(expression: exp.Expression) -> exp.Expression:
+    while isinstance(expression, exp.Paren):
+        expression = expression.this
+    return expression
+
+
+def _check_option(kind: str, name: str, given: dict[str, int], span: Span) -> None:
+    if name in given:
+        raise SqlSyntaxError(f"{name} is given twice", span=span)
+    if name in _OPTIONS[kind]:
+        return
+    hint = {
+        "SIZE": "A session has no size: write SESSION (30 SECONDS), the gap that ends it.",
+        "ADVANCE BY": "Only HOPPING windows advance by another step than their size.",
+        "gap": f"Write the size: {kind} (SIZE 1 MINUTE{', ADVANCE BY 10 SECONDS' if kind == 'HOPPING' else ''}).",
+    }
+    what = "the duration" if name == "gap" else name
+    raise SqlSyntaxError(f"{what} does not fit a {kind} window", span=span, hint=hint[name])
+
+
+def _window(kind: Literal["TUMBLING", "HOPPING", "SESSION"], options: dict[str, int], span: Span) -> ast.Window:
+    size = "gap" if kind == "SESSION" else "SIZE"
+    for name in (size, "ADVANCE BY"):
+        if name in _OPTIONS[kind] and name not in options:
+            example = {
+                "TUMBLING": "TUMBLING (SIZE 1 MINUTE)",
+                "HOPPING": "HOPPING (SIZE 1 MINUTE, ADVANCE BY 10 SECONDS)",
+                "SESSION": "SESSION (30 SECONDS)",
+            }
+            raise SqlSyntaxError(f"a {kind} window needs its {name}", span=span, hint=f"Write {example[kind]}.")
+        if options.get(name) == 0:
+            raise SqlSyntaxError(f"the {name} of a window must be positive", span=span)
+    return ast.Window(
+        kind=kind,
+        size_ms=options[size],
+        advance_ms=options.get("ADVANCE BY"),
+        grace_ms=options.get("GRACE PERIOD"),
+        retention_ms=options.get("RETENTION"),
+        span=span,
+    )

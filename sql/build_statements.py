@@ -1,0 +1,340 @@
+"""The grammar's rules for DDL, DML and administration: records of `ast.py`. Each method has its rule's name."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from lark import Token
+
+from millstream.errors import SqlSyntaxError
+
+from . import ast
+from .build_queries import QueryRules, statement_text
+from .parts import Part, has, items, span_of_all, string_value, token_types
+from .tokens import token_span
+
+COLUMNS_MAX = 2_000
+
+_KEYWORDS_OF_SHOW = (
+    "STREAMS", "TABLES", "TOPICS", "QUERIES", "FUNCTIONS", "CONNECTORS", "TYPES", "PROPERTIES", "VARIABLES",
+)  # fmt: skip
+
+
+class StatementRules(QueryRules):
+    # -------------------------------------------------------------- CREATE, ALTER, DROP
+
+    def create_source(self, children: list[Any]) -> ast.CreateSource | ast.CreateAsSelect:
+        *_, if_not_exists, name, elements, properties, query = children
+        kind = _kind(children)
+        common: dict[str, Any] = {
+            "kind": kind,
+            "name": name.name,
+            "properties": _source_properties(properties),
+            "or_replace": has(children, "REPLACE"),
+            "if_not_exists": if_not_exists is not None,
+            **_place(children),
+        }
+        if query is None:
+            columns = () if elements is None else elements.value
+            _check_key_words(columns, kind)
+            return ast.CreateSource(columns=columns, read_only=has(children, "SOURCE"), **common)
+        if elements is not None:
+            hint = "The columns of CREATE … AS SELECT come from the query: name them there with AS."
+            raise SqlSyntaxError("unexpected list of columns before AS SELECT", span=elements.span, hint=hint)
+        if has(children, "SOURCE"):
+            source = next(child for child in children if isinstance(child, Token) and child.type == "SOURCE")
+            hint = (
+                f"CREATE {kind} … AS SELECT writes its topic; only CREATE SOURCE {kind} without a query is read-only."
+            )
+            raise SqlSyntaxError("unexpected SOURCE in CREATE … AS SELECT", span=token_span(source), hint=hint)
+        return ast.CreateAsSelect(query=query, **common)
+
+    def create_connector(self, children: list[Any]) -> ast.CreateConnector:
+        if_not_exists, name, properties = children[-3:]
+        return ast.CreateConnector(
+            kind="SOURCE" if has(children, "SOURCE") else "SINK",
+            name=name.name,
+            properties=_properties(properties),
+            if_not_exists=if_not_exists is not None,
+            **_place(children),
+        )
+
+    def create_type(self, children: list[Any]) -> ast.CreateType:
+        _, _, if_not_exists, name, _, declared = children
+        return ast.CreateType(
+            name=name.name, type=declared.value, if_not_exists=if_not_exists is not None, **_place(children)
+        )
+
+    def drop_source(self, children: list[Any]) -> ast.DropSource:
+        return ast.DropSource(
+            kind=_kind(children),
+            name=children[3].name,
+            if_exists=children[2] is not None,
+            delete_topic=has(children, "DELETE"),
+            **_place(children),
+        )
+
+    def drop_connector(self, children: list[Any]) -> ast.DropConnector:
+        return ast.DropConnector(name=children[3].name, if_exists=children[2] is not None, **_place(children))
+
+    def drop_type(self, children: list[Any]) -> ast.DropType:
+        return ast.DropType(name=children[3].name, if_exists=children[2] is not None, **_place(children))
+
+    def alter_source(self, children: list[Any]) -> ast.AlterSource:
+        name, *columns = items(children)
+        return ast.AlterSource(kind=_kind(children), name=name.name, columns=tuple(columns), **_place(children))
+
+    def alter_option(self, children: list[Any]) -> ast.ColumnDefinition:
+        name, column_type = items(children)
+        return ast.ColumnDefinition(name=name.name, type=column_type.value, span=span_of_all(children))
+
+    # -------------------------------------------------------------- pieces of these
+
+    def if_not_exists(self, children: list[Any]) -> Part | None:
+        return Part(True, span_of_all(children)) if children else None
+
+    if_exists = if_not_exists
+
+    def as_query(self, children: list[Any]) -> ast.Query | None:
+        return children[1] if children else None
+
+    def elements(self, children: list[Any]) -> Part | None:
+        if not children:
+            return None
+        columns = items(children)
+        if len(columns) > COLUMNS_MAX:
+            raise SqlSyntaxError(f"more than {COLUMNS_MAX} columns", span=columns[COLUMNS_MAX].span)
+        return Part(tuple(columns), span_of_all(children))
+
+    def element(self, children: list[Any]) -> ast.ColumnDefinition:
+        name, column_type, constraint = children
+        role: dict[str, Any] = {} if constraint is None else constraint.value
+        return ast.ColumnDefinition(name=name.name, type=column_type.value, span=span_of_all(children), **role)
+
+    def constraint(self, children: list[Any]) -> Part | None:
+        if not children:
+            return None
+        if has(children, "KEY"):
+            role: dict[str, Any] = {"role": "KEY", "primary": has(children, "PRIMARY")}
+        else:
+            key = string_value(children[2]) if has(children, "HEADER") else None
+            role = {"role": "HEADERS", "header_key": key}
+        return Part(role, span_of_all(children))
+
+    def with_clause(self, children: list[Any]) -> Part | None:
+        return Part(items(children), span_of_all(children)) if children else None
+
+    def property(self, children: list[Any]) -> Part:
+        name, _, value = children
+        written = string_value(name) if isinstance(name, Token) else name.name
+        return Part((written, value.value), span_of_all(children))
+
+    def constant(self, children: list[Any]) -> Part:
+        """A value of WITH: a string, number, boolean or NULL as Python value."""
+        literal = self.literal([children[-1]])
+        token: Token = children[-1]
+        value: ast.Value
+        match token.type:
+            case "STRING_LITERAL":
+                value = literal.name
+            case "TRUE" | "FALSE":
+                value = token.type == "TRUE"
+            case "NULL":
+                value = None
+            case "INTEGER_LITERAL":
+                value = int(token)
+            case _:
+                value = float(token)
+        if len(children) == 2:
+            assert isinstance(value, int | float)
+            value = -value
+        return Part(value, span_of_all(children))
+
+    # -------------------------------------------------------------- INSERT
+
+    def insert_select(self, children: list[Any]) -> ast.InsertInto:
+        _, _, target, properties, query = children
+        return ast.InsertInto(
+            target=target.name, query=query, properties=_source_properties(properties), **_place(children)
+        )
+
+    def insert_values(self, children: list[Any]) -> ast.InsertValues:
+        _, _, target, columns, _, values = children
+        _check_counts(columns, values)
+        return ast.InsertValues(target=target.name, columns=_names(columns), values=values.value, **_place(children))
+
+    def columns(self, children: list[Any]) -> Part | None:
+        return Part(tuple(name.name for name in items(children)), span_of_all(children)) if children else None
+
+    def values(self, children: list[Any]) -> Part:
+        return Part(tuple(items(children)), span_of_all(children))
+
+    # -------------------------------------------------------------- SHOW, DESCRIBE, EXPLAIN, PRINT
+
+    def show(self, children: list[Any]) -> ast.Show:
+        if has(children, "PLUGINS"):
+            return ast.Show(what="CONNECTOR PLUGINS", **_place(children))
+        what: Any = next(word for word in token_types(children) if word in _KEYWORDS_OF_SHOW)
+        connector_kind: Literal["SOURCE", "SINK"] | None = None
+        if what == "CONNECTORS" and len(children) == 3:
+            connector_kind = children[1].type
+        return ast.Show(
+            what=what,
+            extended=has(children, "EXTENDED"),
+            all_topics=has(children, "ALL"),
+            connector_kind=connector_kind,
+            **_place(children),
+        )
+
+    def describe(self, children: list[Any]) -> ast.Describe:
+        what: Any = next((word for word in list(token_types(children))[1:] if word != "EXTENDED"), "SOURCE")
+        name = next((piece.name for piece in items(children)), None)
+        return ast.Describe(what=what, name=name, extended=has(children, "EXTENDED"), **_place(children))
+
+    def explain(self, children: list[Any]) -> ast.Explain:
+        explained = children[1]
+        if isinstance(explained, Part):
+            return ast.Explain(query_id=explained.value, **_place(children))
+        return ast.Explain(statement=explained, **_place(children))
+
+    def print_topic(self, children: list[Any]) -> ast.PrintTopic:
+        _, topic, from_beginning, interval, limit = children
+        return ast.PrintTopic(
+            topic=topic.value,
+            from_beginning=from_beginning is not None,
+            interval=None if interval is None else interval.value,
+            limit=None if limit is None else limit.value,
+            **_place(children),
+        )
+
+    def from_beginning(self, children: list[Any]) -> Part | None:
+        return Part(True, span_of_all(children)) if children else None
+
+    # -------------------------------------------------------------- queries that run, properties, variables
+
+    def control_query(self, children: list[Any]) -> ast.ControlQuery:
+        query_id = None if has(children, "ALL") else children[1].value
+        return ast.ControlQuery(action=children[0].type, query_id=query_id, **_place(children))
+
+    def set_property(self, children: list[Any]) -> ast.SetProperty:
+        return ast.SetProperty(name=string_value(children[1]), value=string_value(children[3]), **_place(children))
+
+    def unset_property(self, children: list[Any]) -> ast.UnsetProperty:
+        return ast.UnsetProperty(name=string_value(children[1]), **_place(children))
+
+    def alter_system(self, children: list[Any]) -> ast.AlterSystem:
+        return ast.AlterSystem(name=string_value(children[2]), value=string_value(children[4]), **_place(children))
+
+    def define_variable(self, children: list[Any]) -> ast.DefineVariable:
+        """The variable keeps its case; `substitute_variables` does not look at it."""
+        return ast.DefineVariable(name=str(children[1]), value=string_value(children[3]), **_place(children))
+
+    def undefine_variable(self, children: list[Any]) -> ast.UndefineVariable:
+        return ast.UndefineVariable(name=str(children[1]), **_place(children))
+
+    def run_script(self, children: list[Any]) -> ast.RunScript:
+        return ast.RunScript(path=string_value(children[2]), **_place(children))
+
+    # -------------------------------------------------------------- ASSERT
+
+    def existence(self, children: list[Any]) -> Part | None:
+        return Part(False, span_of_all(children)) if children else None
+
+    def timeout(self, children: list[Any]) -> Part | None:
+        return Part(children[1].value, span_of_all(children)) if children else None
+
+    def assert_topic(self, children: list[Any]) -> ast.AssertTopic:
+        _, absent, _, topic, properties, timeout = children
+        return ast.AssertTopic(
+            topic=topic.value,
+            properties=_source_properties(properties),
+            exists=absent is None,
+            timeout_ms=None if timeout is None else timeout.value,
+            **_place(children),
+        )
+
+    def assert_schema(self, children: list[Any]) -> ast.AssertSchema:
+        subject, schema_id = None, None
+        for keyword, value in zip(children[3:-1:2], children[4:-1:2], strict=True):
+            if keyword.type == "SUBJECT":
+                subject = value.value
+            else:
+                schema_id = self.whole_number(value)
+        if subject is None and schema_id is None:
+            hint = "Write ASSERT SCHEMA SUBJECT name, or ASSERT SCHEMA ID number, or both."
+            raise SqlSyntaxError("ASSERT SCHEMA needs a SUBJECT or an ID", span=span_of_all(children), hint=hint)
+        return ast.AssertSchema(
+            subject=subject,
+            schema_id=schema_id,
+            exists=children[1] is None,
+            timeout_ms=None if children[-1] is None else children[-1].value,
+            **_place(children),
+        )
+
+    def assert_values(self, children: list[Any]) -> ast.AssertValues:
+        _, _, source, columns, _, values = children
+        _check_counts(columns, values)
+        return ast.AssertValues(source=source.name, columns=_names(columns), values=values.value, **_place(children))
+
+    def assert_tombstone(self, children: list[Any]) -> ast.AssertValues:
+        source, columns, values = children[3], children[4], children[6]
+        _check_counts(columns, values)
+        return ast.AssertValues(
+            source=source.name, columns=_names(columns), values=values.value, tombstone=True, **_place(children)
+        )
+
+    def assert_source(self, children: list[Any]) -> ast.AssertSource:
+        _, _, name, elements, properties = children
+        columns = () if elements is None else elements.value
+        kind = _kind(children)
+        _check_key_words(columns, kind)
+        return ast.AssertSource(
+            kind=kind, name=name.name, columns=columns, properties=_source_properties(properties), **_place(children)
+        )
+
+
+def _place(children: list[Any]) -> dict[str, Any]:
+    span = span_of_all(children)
+    return {"span": span, "text": statement_text(span)}
+
+
+def _kind(children: list[Any]) -> Literal["STREAM", "TABLE"]:
+    return "STREAM" if has(children, "STREAM") else "TABLE"
+
+
+def _names(columns: Part | None) -> tuple[str, ...]:
+    return () if columns is None else columns.value
+
+
+def _properties(clause: Part | None, *, upper: bool = False) -> ast.Properties:
+    properties: ast.Properties = {}
+    for part in () if clause is None else clause.value:
+        name, value = part.value
+        name = name.upper() if upper else name
+        if name in properties:
+            raise SqlSyntaxError(f'property "{name}" is given twice', span=part.span)
+        properties[name] = value
+    return properties
+
+
+def _source_properties(clause: Part | None) -> ast.Properties:
+    """The names in upper case however they are quoted; a connector's properties keep theirs."""
+    return _properties(clause, upper=True)
+
+
+def _check_counts(columns: Part | None, values: Part) -> None:
+    """Refuse VALUES that do not match the columns that were named."""
+    if columns is not None and len(columns.value) != len(values.value):
+        message = f"{len(columns.value)} columns, but {len(values.value)} values"
+        raise SqlSyntaxError(message, span=values.span, hint="Give each named column one value.")
+
+
+def _check_key_words(columns: tuple[ast.ColumnDefinition, ...], kind: Literal["STREAM", "TABLE"]) -> None:
+    """A stream's key is KEY, a table's is PRIMARY KEY: a table has one row per key, a stream has not."""
+    for column in columns:
+        if column.role == "KEY" and column.primary != (kind == "TABLE"):
+            wrong, right = ("KEY", "PRIMARY KEY") if kind == "TABLE" else ("PRIMARY KEY", "KEY")
+            message = f'column "{column.name}" of a {kind.lower()} cannot be {wrong}'
+            raise SqlSyntaxError(
+                message, span=column.span, hint=f"The key columns of a {kind.lower()} are marked {right}."
+            )

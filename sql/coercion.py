@@ -1,0 +1,467 @@
+"""How types convert into each other: which do, what several have in common, what arithmetic gives, and CAST as DuckDB
+SQL with ksqlDB's meaning.
+
+Where DuckDB's own CAST means something else (it rounds where Java truncates, refuses where Java wraps around, reads
+`1_000` and `nan`), the SQL says it in full; what SQL cannot say exactly calls a Python function of `cast_functions`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal as PythonDecimal
+from decimal import InvalidOperation
+from typing import Literal
+
+from sqlglot import exp
+
+from millstream.errors import TypeMismatch
+
+from .ast import span_of
+from .functions import cast_functions
+from .functions.signature import BIGINT_AS_DECIMAL, INTEGER_AS_DECIMAL
+from .functions.template import fill
+from .functions.udf import PythonFunction, Udf
+from .types import (
+    BIGINT,
+    BOOLEAN,
+    BYTES,
+    DATE,
+    DOUBLE,
+    INTEGER,
+    NULL,
+    STRING,
+    TIME,
+    TIMESTAMP,
+    Array,
+    Decimal,
+    Field,
+    Map,
+    SqlType,
+    Struct,
+)
+
+Operator = Literal["+", "-", "*", "/", "%"]
+PRECISION_MAX = 38
+_SCALE_KEPT = 6  # digits after the point that a result keeps even where its precision had to be cut
+
+
+def is_numeric(type_: SqlType) -> bool:
+    return type_ in (INTEGER, BIGINT, DOUBLE) or isinstance(type_, Decimal)
+
+
+# ------------------------------------------------------------------ implicit conversion
+
+
+def can_coerce(source: SqlType, target: SqlType, *, literal: bool = False) -> bool:
+    """Whether a value of `source` becomes one of `target` without CAST.
+
+    `literal`: the value is written in the statement; then numbers, booleans and times also read and write as text.
+    """
+    match source, target:
+        case _ if source == target or source == NULL:
+            return True
+        case Decimal(), Decimal():
+            whole = source.precision - source.scale <= target.precision - target.scale
+            return whole and source.scale <= target.scale
+        case _, Decimal() if source in (INTEGER, BIGINT):
+            return can_coerce(_as_decimal(source), target)
+        case Array(), Array():
+            return can_coerce(source.element, target.element, literal=literal)
+        case Map(), Map():
+            return can_coerce(source.key, target.key, literal=literal) and can_coerce(
+                source.value, target.value, literal=literal
+            )
+        case Struct(), Struct():
+            return all(
+                (wanted := target.field(field.name)) is not None and can_coerce(field.type, wanted.type, literal=literal)
+                for field in source.fields
+            )
+        case _:
+            return _converts_plainly(source, target, literal=literal)
+
+
+def _converts_plainly(source: SqlType, target: SqlType, *, literal: bool) -> bool:
+    if source == INTEGER and target == BIGINT:
+        return True
+    if target == DOUBLE and is_numeric(source):
+        return True
+    if source == STRING and target in (TIMESTAMP, TIME, DATE, BYTES):
+        return True
+    plain = is_numeric(source) or source in (BOOLEAN, TIMESTAMP, TIME, DATE)
+    return literal and ((source == STRING and (target == BOOLEAN or is_numeric(target))) or (target == STRING and plain))
+
+
+def common_type(types: Sequence[SqlType], expressions: Sequence[exp.Expression] = ()) -> SqlType:
+    """The type that all of `types` become: of an ARRAY's elements, of COALESCE's arguments, of IN's items.
+
+    The first that is not NULL leads: numbers widen to the widest, structs get the fields of all. With the
+    `expressions` as written, texts among numbers or booleans are read as such, as in ARRAY[1, '2.5'], and messages
+    quote them. NULL where all are NULL. Raises `TypeMismatch`.
+    """
+    common: SqlType = NULL
+    for position, type_ in enumerate(types):
+        written = expressions[position] if expressions else None
+        common = _common_of_two(common, type_, written)
+    return common
+
+
+def _common_of_two(common: SqlType, type_: SqlType, written: exp.Expression | None) -> SqlType:
+    if common == NULL or type_ == NULL:
+        return type_ if common == NULL else common
+    if isinstance(written, exp.Literal) and written.is_string:
+        if is_numeric(common):
+            return _common_with_number_text(common, written)
+        if common == BOOLEAN:
+            if not _spells_boolean(written.this.strip()):
+                raise _bad_literal(common, written)
+            return common
+    literal = isinstance(written, exp.Literal | exp.Boolean | exp.Neg)
+    found = _wider(type_, common, literal=literal) or _wider(common, type_, literal=literal)
+    if found is None:
+        given = f" ({written.sql()})" if written is not None else ""
+        raise TypeMismatch(
+            f"operator does not exist: {common} = {type_}{given}\nHint: You might need to add explicit type casts.",
+            span=span_of(written) if written is not None else None,
+        )
+    return found
+
+
+def _wider(source: SqlType, target: SqlType, *, literal: bool) -> SqlType | None:
+    """`target`, made wide enough for `source` too; None where `source` does not become one."""
+    match source, target:
+        case _ if NULL in (source, target):
+            return target if source == NULL else source
+        case (_, Decimal()) if source in (INTEGER, BIGINT) or isinstance(source, Decimal):
+            return widen_decimals(source, target)
+        case Array(), Array():
+            element = _either(source.element, target.element, literal=literal)
+            return None if element is None else Array(element)
+        case Map(), Map():
+            key = _either(source.key, target.key, literal=literal)
+            value = _either(source.value, target.value, literal=literal)
+            return None if key is None or value is None else Map(key, value)
+        case Struct(), Struct():
+            return _wider_struct(source, target, literal=literal)
+        case _:
+            return target if can_coerce(source, target, literal=literal) else None
+
+
+def _either(a: SqlType, b: SqlType, *, literal: bool) -> SqlType | None:
+    return _wider(a, b, literal=literal) or _wider(b, a, literal=literal)
+
+
+def _wider_struct(source: Struct, target: Struct, *, literal: bool) -> SqlType | None:
+    fields: list[Field] = []
+    for name in dict.fromkeys(field.name for field in source.fields + target.fields):
+        a, b = source.field(name), target.field(name)
+        if a is None or b is None:
+            fields.append(a or b or fields[-1])
+            continue
+        type_ = _either(a.type, b.type, literal=literal)
+        if type_ is None:
+            return None
+        fields.append(Field(name, type_))
+    return Struct(tuple(fields))
+
+
+def _common_with_number_text(common: SqlType, written: exp.Literal) -> SqlType:
+    try:
+        number = PythonDecimal(written.this.strip())
+    except InvalidOperation as invalid:
+        raise _bad_literal(common, written) from invalid
+    if not number.is_finite() or not -1000 < number.adjusted() < 1000:
+        raise _bad_literal(common, written)
+    type_: SqlType
+    if not any(mark in written.this for mark in ".eE") and abs(number) < 2**63:
+        type_ = INTEGER if abs(number) < 2**31 - 1 else BIGINT
+    else:
+        type_ = decimal_of(number)
+    if common == DOUBLE:
+        return DOUBLE
+    if isinstance(type_, Decimal) or isinstance(common, Decimal):
+        return widen_decimals(type_, common)
+    return BIGINT if BIGINT in (type_, common) else INTEGER
+
+
+def decimal_of(number: PythonDecimal) -> Decimal:
+    """The smallest DECIMAL that holds the number, with one digit before the point."""
+    exponent = number.as_tuple().exponent
+    assert isinstance(exponent, int), "the number is finite"
+    scale = min(max(-exponent, 0), PRECISION_MAX)
+    digits = max(number.adjusted() + 1, 1) if number else 1
+    return Decimal(min(digits + scale, PRECISION_MAX), scale)
+
+
+def _spells_boolean(text: str) -> bool:
+    return text != "" and any(word.startswith(text.lower()) for word in ("true", "false", "yes", "no"))
+
+
+def _bad_literal(type_: SqlType, written: exp.Literal) -> TypeMismatch:
+    name = "DECIMAL" if isinstance(type_, Decimal) else str(type_)
+    return TypeMismatch(f'invalid input syntax for type {name}: "{written.this}".', span=span_of(written))
+
+
+# ------------------------------------------------------------------ decimals
+
+
+def _as_decimal(type_: SqlType) -> Decimal:
+    if isinstance(type_, Decimal):
+        return type_
+    assert type_ in (INTEGER, BIGINT), f"{type_} is no decimal"
+    return INTEGER_AS_DECIMAL if type_ == INTEGER else BIGINT_AS_DECIMAL
+
+
+def widen_decimals(a: SqlType, b: SqlType) -> Decimal:
+    """The DECIMAL that holds every value of both."""
+    left, right = _as_decimal(a), _as_decimal(b)
+    scale = max(left.scale, right.scale)
+    return _cut(max(left.precision - left.scale, right.precision - right.scale) + scale, scale)
+
+
+def _cut(precision: int, scale: int) -> Decimal:
+    """At most 38 digits: digits after the point go first, down to six of them."""
+    if precision <= PRECISION_MAX:
+        return Decimal(precision, scale)
+    whole = precision - scale
+    return Decimal(PRECISION_MAX, max(PRECISION_MAX - whole, min(scale, _SCALE_KEPT), 0))
+
+
+def arithmetic_type(operator: Operator, left: SqlType, right: SqlType) -> SqlType:
+    """What `left operator right` gives. Raises `TypeMismatch` where there is no such arithmetic."""
+    if NULL in (left, right):
+        names = ["null" if side == NULL else str(side) for side in (left, right)]
+        raise TypeMismatch(f"Arithmetic on types {names[0]} and {names[1]} are not supported.")
+    if operator == "+" and left == right == STRING:
+        return STRING
+    if not (is_numeric(left) and is_numeric(right)):
+        raise TypeMismatch(f"Unsupported arithmetic types. {_base(left)} {_base(right)}")
+    if DOUBLE in (left, right):
+        return DOUBLE
+    if not isinstance(left, Decimal) and not isinstance(right, Decimal):
+        return BIGINT if BIGINT in (left, right) else INTEGER
+    return _decimal_result(operator, _as_decimal(left), _as_decimal(right))
+
+
+def _decimal_result(operator: Operator, left: Decimal, right: Decimal) -> Decimal:
+    scale = max(left.scale, right.scale)
+    left_whole, right_whole = left.precision - left.scale, right.precision - right.scale
+    match operator:
+        case "+" | "-":
+            return _cut(scale + max(left_whole, right_whole) + 1, scale)
+        case "*":
+            return _cut(left.precision + right.precision + 1, left.scale + right.scale)
+        case "/":
+            scale = max(6, left.scale + right.precision + 1)
+            return _cut(left_whole + right.scale + scale, scale)
+        case "%":
+            return _cut(max(min(left_whole, right_whole) + scale, 1), scale)
+
+
+def _base(type_: SqlType) -> str:
+    return str(type_).split("<")[0].split("(")[0]
+
+
+_DECIMAL_OPERATIONS: dict[str, PythonFunction] = {
+    "decimal_add": cast_functions.decimal_add,
+    "decimal_subtract": cast_functions.decimal_subtract,
+    "decimal_multiply": cast_functions.decimal_multiply,
+    "decimal_divide": cast_functions.decimal_divide,
+    "decimal_modulo": cast_functions.decimal_modulo,
+}
+_EXACT_IN_DUCKDB = {"decimal_add": exp.Add, "decimal_subtract": exp.Sub, "decimal_multiply": exp.Mul}
+
+
+def decimal_operation(
+    name: str, left: tuple[exp.Expression, SqlType], right: tuple[exp.Expression, SqlType], result: Decimal
+) -> tuple[exp.Expression, tuple[str, ...]]:
+    """Exact arithmetic of decimals (`decimal_add`, …), and the Python functions it needs.
+
+    A quotient is rounded half up. Where a result cannot hold the value, or a divisor is 0, the row gives NULL.
+    """
+    sides = [(tree, type_, _as_decimal(type_)) for tree, type_ in (left, right)]
+    trees = [cast_sql(tree, type_, as_decimal, explicit=True) for tree, type_, as_decimal in sides]
+    a, b = sides[0][2], sides[1][2]
+    if name in _EXACT_IN_DUCKDB and _exact_in_duckdb(name, a, b):
+        operation = _EXACT_IN_DUCKDB[name](this=exp.paren(trees[0], copy=False), expression=exp.paren(trees[1], copy=False))
+        return _cast(operation, result), ()
+    udf = Udf(_DECIMAL_OPERATIONS[name], (a, b), result)
+    return udf.call(trees), (udf.name,)
+
+
+def _exact_in_duckdb(name: str, left: Decimal, right: Decimal) -> bool:
+    """Whether DuckDB computes it with all its digits."""
+    if name == "decimal_multiply":
+        return left.precision + right.precision <= PRECISION_MAX
+    whole = max(left.precision - left.scale, right.precision - right.scale)
+    return whole + max(left.scale, right.scale) + 1 <= PRECISION_MAX
+
+
+# ------------------------------------------------------------------ CAST
+
+
+def cast_sql(expression: exp.Expression, source: SqlType, target: SqlType, *, explicit: bool) -> exp.Expression:
+    """`expression` of type `source` as `target`, in DuckDB SQL; a value that has no counterpart fails the row.
+
+    `explicit` for CAST; otherwise only what `can_coerce` allows (of literals). `udfs_in(tree)` says which Python
+    functions the result calls. Raises `TypeMismatch`.
+    """
+    if source == target:
+        return expression.copy()
+    if source == NULL:
+        return _cast(expression, target)
+    if not explicit and not (can_coerce(source, target, literal=True) or _wider(source, target, literal=True)):
+        raise TypeMismatch(f"{source} does not become {target} without a CAST", span=span_of(expression))
+    tree = _cast_tree(expression, source, target)
+    if tree is None:
+        raise TypeMismatch(f"Cast of {source} to {target} is not supported", span=span_of(expression))
+    return tree
+
+
+def can_cast(source: SqlType, target: SqlType) -> bool:
+    """Whether CAST takes a `source` to a `target` at all."""
+    return source in (target, NULL) or _cast_tree(exp.Null(), source, target) is not None
+
+
+def _cast(expression: exp.Expression, target: SqlType) -> exp.Expression:
+    return exp.Cast(this=expression.copy(), to=exp.DataType.build(target.duckdb, dialect="duckdb"))
+
+
+def _cast_tree(value: exp.Expression, source: SqlType, target: SqlType) -> exp.Expression | None:
+    """None where there is no such cast."""
+    if source == target:
+        return value.copy()
+    if target == STRING:
+        return _to_string(value, source)
+    match source, target:
+        case Array(), Array():
+            return _array_to_array(value, source, target)
+        case Map(), Map():
+            return _map_to_map(value, source, target)
+        case Struct(), Struct():
+            return _struct_to_struct(value, source, target)
+        case Decimal(), Decimal():
+            return _cast(value, target)
+        case (_, Decimal()) if source in (INTEGER, BIGINT):
+            return _cast(value, target)
+        case (_, Decimal()) if source == DOUBLE:
+            return Udf(cast_functions.double_to_decimal, (DOUBLE,), target).call([value])
+        case (_, Decimal()) if source == STRING:
+            return fill(_guarded(_NUMBER, f"CAST(trim(:value) AS {target.duckdb})"), {"value": value})
+        case (Decimal(), _) if target in (INTEGER, BIGINT):
+            return fill(_WRAP[target].format("CAST(trunc(:value) AS HUGEINT)"), {"value": value})
+        case Decimal(), _:
+            return _cast(value, target) if target == DOUBLE else None
+        case _:
+            template = _PLAIN_CASTS.get((source, target))
+            if template is not None:
+                return fill(template, {"value": value})
+            function = _PYTHON_CASTS.get((source, target))
+            return None if function is None else Udf(function, (source,), target).call([value])
+
+
+_INTEGER = r"[+-]?[0-9]+"
+_NUMBER = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
+
+
+def _guarded(pattern: str, cast: str) -> str:
+    """`cast`, for texts that follow the pattern; others fail as what they are, a text that is no number."""
+    return (
+        f"CASE WHEN regexp_full_match(trim(:value), '{pattern}') THEN {cast} "
+        "WHEN :value IS NOT NULL THEN CAST('not a number: ' || :value AS INTEGER) END"
+    )
+
+
+# Java keeps the low bits where a number does not fit.
+_WRAP: dict[SqlType, str] = {
+    INTEGER: "CAST(((({0} & 4294967295) + 2147483648) & 4294967295) - 2147483648 AS INTEGER)",
+    BIGINT: "CAST(((({0} & CAST(18446744073709551615 AS HUGEINT)) + 9223372036854775808) "
+    "& CAST(18446744073709551615 AS HUGEINT)) - 9223372036854775808 AS BIGINT)",
+}
+_TRUE = "('t', 'tr', 'tru', 'true', 'y', 'ye', 'yes')"
+_PLAIN_CASTS: dict[tuple[SqlType, SqlType], str] = {
+    (INTEGER, BIGINT): "CAST(:value AS BIGINT)",
+    (INTEGER, DOUBLE): "CAST(:value AS DOUBLE)",
+    (BIGINT, DOUBLE): "CAST(:value AS DOUBLE)",
+    (BIGINT, INTEGER): _WRAP[INTEGER].format(":value"),
+    (DOUBLE, INTEGER): "CASE WHEN isnan(:value) THEN 0 WHEN :value >= 2147483647 THEN 2147483647 "
+    "WHEN :value <= -2147483648e0 THEN -2147483648 ELSE CAST(trunc(:value) AS INTEGER) END",
+    (DOUBLE, BIGINT): "CAST(CASE WHEN isnan(:value) THEN 0 WHEN :value >= 9223372036854775807e0 THEN 9223372036854775807 "
+    "WHEN :value <= -9223372036854775808e0 THEN -9223372036854775808 ELSE CAST(trunc(:value) AS BIGINT) END AS BIGINT)",
+    (STRING, BOOLEAN): f"lower(trim(:value)) IN {_TRUE}",
+    (STRING, INTEGER): _guarded(_INTEGER, "CAST(trim(:value) AS INTEGER)"),
+    (STRING, BIGINT): _guarded(_INTEGER, "CAST(trim(:value) AS BIGINT)"),
+    (STRING, DOUBLE): _guarded(_NUMBER + "[dDfF]?", "CAST(rtrim(trim(:value), 'dDfF') AS DOUBLE)"),
+    (TIMESTAMP, DATE): "CAST(:value AS DATE)",
+    (TIMESTAMP, TIME): "CAST(:value AS TIME)",
+    (DATE, TIMESTAMP): "CAST(:value AS TIMESTAMP)",
+}
+_PYTHON_CASTS: dict[tuple[SqlType, SqlType], PythonFunction] = {
+    (STRING, TIMESTAMP): cast_functions.string_to_timestamp,
+    (STRING, TIME): cast_functions.string_to_time,
+    (STRING, DATE): cast_functions.string_to_date,
+    (STRING, BYTES): cast_functions.string_to_bytes,
+}
+
+
+def _to_string(value: exp.Expression, source: SqlType) -> exp.Expression | None:
+    if source in (BOOLEAN, INTEGER, BIGINT, DATE):
+        return _cast(value, STRING)
+    if isinstance(source, Decimal):
+        # DuckDB leaves out the 0 before the point where no digit may stand there.
+        bare = source.precision == source.scale
+        if not bare or source.precision == PRECISION_MAX:
+            return _cast(value, STRING) if not bare else Udf(cast_functions.to_java_text, (source,), STRING).call([value])
+        return _cast(_cast(value, Decimal(source.precision + 1, source.scale)), STRING)
+    if source == TIMESTAMP:
+        return fill("strftime(:value, '%Y-%m-%dT%H:%M:%S.%g')", {"value": value})
+    if source == TIME:
+        text = "left(CAST(:value AS VARCHAR), CASE WHEN date_part('second', :value) = 0 THEN 5 ELSE 8 END)"
+        return fill(text, {"value": value})
+    if source == DOUBLE:
+        plain = "(abs(:value) >= 1e-3 AND abs(:value) < 1e7) OR :value = 0"
+        filling = {"value": value, "java": Udf(cast_functions.to_java_text, (DOUBLE,), STRING).call([value])}
+        return fill(f"CASE WHEN {plain} THEN CAST(:value AS VARCHAR) ELSE :java END", filling)
+    if isinstance(source, Array | Map | Struct):
+        return Udf(cast_functions.to_java_text, (source,), STRING).call([value])
+    return None
+
+
+_ELEMENT = exp.to_identifier("$e", quoted=True)
+_KEY = exp.Dot(this=_ELEMENT.copy(), expression=exp.to_identifier("key"))
+_VALUE = exp.Dot(this=_ELEMENT.copy(), expression=exp.to_identifier("value"))
+
+
+def _array_to_array(value: exp.Expression, source: Array, target: Array) -> exp.Expression | None:
+    element = _element_cast(_ELEMENT, source.element, target.element)
+    if element is None:
+        return None
+    return fill('list_transform(:value, lambda "$e": :element)', {"value": value, "element": element})
+
+
+def _map_to_map(value: exp.Expression, source: Map, target: Map) -> exp.Expression | None:
+    key = _element_cast(_KEY, source.key, target.key)
+    of = _element_cast(_VALUE, source.value, target.value)
+    if key is None or of is None:
+        return None
+    text = "map_from_entries(list_transform(map_entries(:value), lambda \"$e\": {'k': :key, 'v': :of}))"
+    return fill(text, {"value": value, "key": key, "of": of})
+
+
+def _element_cast(element: exp.Expression, source: SqlType, target: SqlType) -> exp.Expression | None:
+    """The cast inside a lambda. Lambdas inside lambdas name their variable alike, and hide the outer one rightly."""
+    return _cast(element, target) if source == NULL else _cast_tree(element, source, target)
+
+
+def _struct_to_struct(value: exp.Expression, source: Struct, target: Struct) -> exp.Expression | None:
+    entries: list[exp.Expression] = []
+    for field in target.fields:
+        given = source.field(field.name)
+        if given is None:
+            inner: exp.Expression | None = _cast(exp.Null(), field.type)
+        else:
+            member = fill(f"struct_extract(:value, {exp.Literal.string(field.name).sql('duckdb')})", {"value": value})
+            inner = _element_cast(member, given.type, field.type)
+        if inner is None:
+            return None
+        entries.append(exp.PropertyEQ(this=exp.to_identifier(field.name, quoted=True), expression=inner))
+    return fill("CASE WHEN :value IS NOT NULL THEN :struct END", {"value": value, "struct": exp.Struct(expressions=entries)})

@@ -1,0 +1,117 @@
+"""Text into statements: the door of the parser. The grammar is `grammar.lark`; `syntax_errors.py` makes the errors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from lark import Lark, Token, UnexpectedToken
+
+from millstream.errors import Span, SqlSyntaxError
+
+from .ast import Expression, Statement
+from .automaton import ContextualLexer
+from .build_statements import StatementRules
+from .identifiers import quote_identifier
+from .nesting import DEPTH_MAX, check_nesting
+from .parts import SOURCE, Source
+from .splitting import is_complete, split_statements, split_tokens
+from .syntax_errors import explain_unexpected
+from .tokens import TOKENS_MAX, check_text, printable, token_span, tokenize
+from .types import SqlType
+from .variables import substitute_variables
+
+__all__ = [
+    "is_complete", "parse", "parse_expression", "parse_one", "parse_type", "quote_identifier", "split_statements",
+    "substitute_variables",
+]  # fmt: skip
+
+_BIGINT_MIN_DIGITS = "9223372036854775808"
+
+
+def parse(text: str, types: Mapping[str, SqlType] | None = None) -> list[Statement]:
+    """The statements of the text, separated by `;`; the last one may go without.
+
+    In: `types` are the custom types by name; a name that is not among them becomes a NamedType.
+    Raises: SqlSyntaxError, with span and `text`.
+    """
+    return _run(text, "statement", types)
+
+
+def parse_one(text: str, types: Mapping[str, SqlType] | None = None) -> Statement:
+    """The one statement of the text.
+
+    Raises: SqlSyntaxError, also where there is none or more than one.
+    """
+    statements = parse(text, types)
+    if not statements:
+        raise SqlSyntaxError("there is no statement", text=text)
+    if len(statements) > 1:
+        message = f"there are {len(statements)} statements; expected one"
+        raise SqlSyntaxError(message, span=statements[1].span, text=text)
+    return statements[0]
+
+
+def parse_expression(text: str, types: Mapping[str, SqlType] | None = None) -> Expression:
+    """The text as an expression."""
+    return _single(text, "expression", types)
+
+
+def parse_type(text: str, types: Mapping[str, SqlType] | None = None) -> SqlType:
+    """The text as a type.
+
+    >>> str(parse_type("map<varchar, array<decimal(4, 2)>>"))
+    'MAP<STRING, ARRAY<DECIMAL(4, 2)>>'
+    """
+    return _single(text, "type", types).value
+
+
+@cache
+def lark() -> Lark:
+    """The parser, made on first use (about 0.2 s)."""
+    grammar = Path(__file__).with_name("grammar.lark").read_text(encoding="utf-8")
+    rules: Any = StatementRules()  # lark only looks methods up by name
+    return Lark(
+        grammar,
+        parser="lalr",
+        lexer=ContextualLexer,
+        start=["statement", "expression", "type"],
+        transformer=rules,
+        maybe_placeholders=False,
+    )
+
+
+def _single(text: str, start: str, types: Mapping[str, SqlType] | None) -> Any:
+    results = _run(text, start, types)
+    if len(results) != 1:
+        raise SqlSyntaxError(f"expected one {start}", text=text)
+    return results[0]
+
+
+def _run(text: str, start: str, types: Mapping[str, SqlType] | None) -> list[Any]:
+    token = SOURCE.set(Source(text, types or {}))
+    try:
+        check_text(text)
+        tokens = tokenize(text, limit=TOKENS_MAX + 1)
+        if len(tokens) > TOKENS_MAX:
+            raise SqlSyntaxError(f"more than {TOKENS_MAX} words and signs", span=token_span(tokens[TOKENS_MAX]))
+        return [_parse_tokens(group, start, text) for group in split_tokens(tokens)]
+    except SqlSyntaxError as error:
+        error.text = printable(text)
+        raise
+    finally:
+        SOURCE.reset(token)
+
+
+def _parse_tokens(tokens: list[Token], start: str, text: str) -> Any:
+    parser: Any = lark()
+    try:
+        result = parser.parse(tokens, start=start)
+    except UnexpectedToken as error:
+        end = token_span(tokens[-1]).end
+        raise explain_unexpected(error.state.parse_conf, tokens, Span(end, min(end + 1, max(len(text), end)))) from None
+    if len(tokens) > DEPTH_MAX or _BIGINT_MIN_DIGITS in text:
+        check_nesting(result)
+    return result

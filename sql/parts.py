@@ -1,0 +1,99 @@
+"""What the rules of the grammar share: pieces with their place in the text, and the text they stand in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from lark import Token
+from sqlglot import exp
+
+from millstream.errors import Span, SqlSyntaxError
+
+from .ast import Node
+from .identifiers import hidden_character, normalise_identifier
+from .tokens import token_span
+from .types import SqlType
+
+ITEMS_MAX = 10_000
+
+E = TypeVar("E", bound=exp.Expression)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A piece of a statement that is no node of the AST: a list, a duration, a type."""
+
+    value: Any
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The text being parsed, and the custom types that it may name."""
+
+    text: str
+    types: Mapping[str, SqlType]
+
+
+SOURCE: ContextVar[Source] = ContextVar("millstream_sql_source")
+"""Set while a statement is parsed: lark calls the rules' functions without any argument of ours."""
+
+
+def span_of_piece(piece: Token | Part | Node | exp.Expression) -> Span:
+    if isinstance(piece, Token):
+        return token_span(piece)
+    if isinstance(piece, exp.Expression):
+        return piece.meta["span"]
+    assert piece.span is not None
+    return piece.span
+
+
+def span_of_all(children: Sequence[Any]) -> Span:
+    """From the start of the first child to the end of the last one; children that are absent are None."""
+    first = next(child for child in children if child is not None)
+    last = next(child for child in reversed(children) if child is not None)
+    return Span(span_of_piece(first).start, span_of_piece(last).end)
+
+
+def at(node: E, span: Span) -> E:
+    """The node, with its place in the text."""
+    node.meta["span"] = span
+    return node
+
+
+def items(children: Sequence[Any]) -> list[Any]:
+    """The children that are no tokens and not absent: the members of a list."""
+    found = [child for child in children if child is not None and not isinstance(child, Token)]
+    if len(found) > ITEMS_MAX:
+        raise SqlSyntaxError(f"a list of more than {ITEMS_MAX} items", span=span_of_piece(found[ITEMS_MAX]))
+    return found
+
+
+def token_types(children: Sequence[Any]) -> Iterator[str]:
+    return (child.type for child in children if isinstance(child, Token))
+
+
+def has(children: Sequence[Any], token_type: str) -> bool:
+    """Whether this keyword is among the children."""
+    return token_type in token_types(children)
+
+
+def string_value(token: Token) -> str:
+    """What a string literal stands for."""
+    return token[1:-1].replace("''", "'")
+
+
+def checked_name(token: Token) -> str:
+    """The normalised name of a NAME or QUOTED_NAME."""
+    name = normalise_identifier(token)
+    if not name:
+        raise SqlSyntaxError("a name cannot be empty", span=token_span(token))
+    if token.type == "QUOTED_NAME":
+        hidden = hidden_character(name)
+        if hidden is not None:
+            message = f"a name cannot contain the character U+{ord(hidden):04X}"
+            raise SqlSyntaxError(message, span=token_span(token), hint="It cannot be seen, so names could lie.")
+    return name
