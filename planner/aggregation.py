@@ -1,0 +1,248 @@
+"""GROUP BY: which parts of SELECT and HAVING are aggregates, which are grouping expressions, and what is neither."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from millstream.errors import InvalidStatement, StatementError, TypeMismatch
+
+from ..sql.ast import Query, Window, span_of
+from ..sql.functions.aggregates import AGGREGATES
+from ..sql.printing import print_expression
+from ..sql.types import BIGINT, BOOLEAN, NULL
+from .expressions import coerced, compile_expression
+from .logical import Aggregate, Call, Filter, LogicalPlan
+from .physical import WindowSpec
+from .schema import PSEUDO, Column
+from .scope import Scope, ScopeSource
+from .typed import Typed
+
+_BOUNDS = ("WINDOWSTART", "WINDOWEND")
+_DAY_MS = 86_400_000
+
+
+def contains_aggregate(node: exp.Expression) -> str | None:
+    """The name of an aggregate that `node` calls, or None."""
+    return next((call.name for call in node.find_all(exp.Anonymous) if call.name in AGGREGATES), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Grouping:
+    """`expressions`: each grouping expression (compiled over the rows) and the key column that holds it."""
+
+    expressions: tuple[tuple[exp.Expression, Typed], ...]
+    scope: Scope
+
+
+def aggregate(
+    rows: LogicalPlan, grouping: Grouping, query: Query, selected: Sequence[exp.Expression]
+) -> tuple[LogicalPlan, Callable[[exp.Expression], Typed]]:
+    """The aggregation (with HAVING), and a function that compiles a selected expression over its result.
+
+    `rows` have the grouping key already. Raises `InvalidStatement` for what is neither grouped nor aggregated.
+    """
+    builder = _Builder(rows, grouping, query.window is not None)
+    left_over = [node for node in selected if builder.collect(node, windows=True)]
+    if left_over:
+        listed = ", ".join(print_expression(node) for node in left_over)
+        raise InvalidStatement(
+            f"Non-aggregate SELECT expression(s) not part of GROUP BY: {listed}",
+            span=span_of(left_over[0]),
+            hint="Add it to GROUP BY, or aggregate it.",
+        )
+    if query.having is not None and builder.collect(query.having, windows=False):
+        raise InvalidStatement(
+            f"Non-aggregate HAVING expression not part of GROUP BY: {print_expression(query.having)}",
+            span=span_of(query.having),
+        )
+    if not builder.calls:
+        raise InvalidStatement(
+            "GROUP BY requires aggregate functions in either the SELECT or HAVING clause.", span=query.span
+        )
+    _check_table_support(rows, builder.calls)
+    result: LogicalPlan = Aggregate(
+        rows,
+        tuple(builder.calls),
+        None if query.window is None else _window_spec(query.window, final=query.emit == "FINAL"),
+        "FINAL" if query.emit == "FINAL" else "CHANGES",
+        emit_old=query.having is not None,
+    )
+    if query.having is not None:
+        result = Filter(result, _having(query.having, builder))
+    return result, builder.compile
+
+
+def _having(node: exp.Expression, builder: _Builder) -> Typed:
+    predicate = builder.compile(node)
+    if predicate.type not in (BOOLEAN, NULL):
+        raise TypeMismatch(
+            f"Type error in HAVING expression: Should evaluate to boolean but is {print_expression(node)} ({predicate.type}) instead.",
+            span=span_of(node),
+        )
+    return predicate
+
+
+def _check_table_support(rows: LogicalPlan, calls: Sequence[Call]) -> None:
+    refused = sorted({call.function for call in calls if not AGGREGATES[call.function].supports_undo})
+    if rows.kind == "TABLE" and refused:
+        joined = refused[0] if len(refused) == 1 else f"{', '.join(refused[:-1])} and {refused[-1]}"
+        plural = "s" if len(refused) > 1 else ""
+        raise InvalidStatement(
+            f"The aggregation function{plural} {joined} cannot be applied to a table source, only to a stream source."
+        )
+
+
+def _window_spec(window: Window, *, final: bool) -> WindowSpec:
+    """Where no grace is given, it ends a day after the window started, as in Kafka Streams; a window whose final result
+    is waited for has none."""
+    grace = window.grace_ms
+    if grace is None and final:
+        grace = 0
+    elif grace is None:
+        grace = _DAY_MS if window.kind == "SESSION" else max(0, _DAY_MS - window.size_ms)
+    if window.kind == "HOPPING" and not 0 < (window.advance_ms or 0) <= window.size_ms:
+        raise InvalidStatement("ADVANCE BY must be above 0 and at most SIZE.", span=window.span)
+    if window.size_ms <= 0:
+        raise InvalidStatement("A window's SIZE must be above 0.", span=window.span)
+    if window.retention_ms is not None and window.retention_ms < window.size_ms + (window.grace_ms or 0):
+        raise InvalidStatement(
+            "The retention period of the window store must be no smaller than its window size plus the grace period.",
+            span=window.span,
+        )
+    return WindowSpec(window.kind, window.size_ms, window.advance_ms, grace)
+
+
+class _Builder:
+    """Collects the aggregate calls of a query, each once."""
+
+    def __init__(self, rows: LogicalPlan, grouping: Grouping, windowed: bool) -> None:
+        self.calls: list[Call] = []
+        self._keys: dict[tuple[str, tuple[str, ...], tuple[object, ...]], Call] = {}
+        self._grouping = grouping
+        self._windowed = windowed
+        self._table = rows.kind == "TABLE"
+
+    def collect(self, node: exp.Expression, *, windows: bool) -> bool:
+        """Registers the calls in `node`; True where a column in it is neither grouped nor aggregated."""
+        return any(
+            isinstance(n, exp.Column) and not n.name.startswith("#") for n in self._rewritten(node, windows).walk()
+        )
+
+    def compile(self, node: exp.Expression) -> Typed:
+        """`node` over the columns of the aggregation."""
+        return compile_expression(self._rewritten(node, True), self._result_scope())
+
+    def _rewritten(self, node: exp.Expression, windows: bool) -> exp.Expression:
+        """A copy in which grouping expressions and aggregate calls are columns whose names begin with #."""
+        root = exp.Paren(this=node.copy())
+        self._replace(root.this, frozenset(), windows)
+        return root.this
+
+    def _replace(self, node: exp.Expression, variables: frozenset[str], windows: bool) -> None:
+        if isinstance(node, exp.Anonymous) and node.name in AGGREGATES:
+            call = self._register(node)
+            node.replace(_reference("#" + call.name))
+            return
+        if isinstance(node, exp.Column) and node.name in _BOUNDS and self._windowed and not node.table:
+            if not windows:
+                raise InvalidStatement(
+                    f"Window bounds column {node.name} can only be used in the SELECT clause of windowed aggregations",
+                    span=span_of(node),
+                )
+            node.replace(_reference("#" + node.name))
+            return
+        key = self._key_of(node)
+        if key is not None:
+            node.replace(_reference(f"#k{key}"))
+            return
+        if isinstance(node, exp.Column) and node.name in variables:
+            node.replace(exp.Column(this=exp.Identifier(this=node.name, quoted=True), table=None))
+            return
+        if isinstance(node, exp.Lambda):
+            inner = variables | {parameter.name for parameter in node.expressions}
+            self._replace_in_lambda(node, inner, windows)
+            return
+        for child in list(node.iter_expressions()):
+            if not isinstance(child, exp.Identifier | exp.DataType):
+                self._replace(child, variables, windows)
+
+    def _replace_in_lambda(self, node: exp.Lambda, variables: frozenset[str], windows: bool) -> None:
+        """Variables get the mark `#` too, so that they count as known columns."""
+        renamed = {name: f"#{name}" for name in variables}
+        for parameter in node.expressions:
+            parameter.set("this", renamed.get(parameter.name, parameter.name))
+        for reference in list(node.this.find_all(exp.Column)):
+            if not reference.table and reference.name in renamed:
+                reference.this.set("this", renamed[reference.name])
+        self._replace(node.this, frozenset(renamed.values()), windows)
+
+    def _key_of(self, node: exp.Expression) -> int | None:
+        if isinstance(node, exp.Identifier | exp.Star | exp.Lambda | exp.DataType) or contains_aggregate(node):
+            return None
+        try:
+            tree = compile_expression(node.unnest(), self._grouping.scope).tree
+        except StatementError:
+            return None
+        return next((i for i, (known, _) in enumerate(self._grouping.expressions) if known == tree), None)
+
+    def _register(self, node: exp.Anonymous) -> Call:
+        nested = next((inner for argument in node.expressions for inner in argument.find_all(exp.Anonymous)
+                       if inner.name in AGGREGATES), None)  # fmt: skip
+        if nested is not None:
+            raise InvalidStatement(
+                f"Aggregate functions can not be nested: {print_expression(node)}", span=span_of(node)
+            )
+        function = AGGREGATES[node.name]
+        written = [argument for argument in node.expressions if not isinstance(argument, exp.Star)]
+        if not written and node.name != "COUNT":
+            written = [exp.Column(this=exp.Identifier(this="ROWTIME", quoted=True))]
+        constant = set(function.constant_positions(len(written)))
+        constants = tuple(_constant(argument, node) for i, argument in enumerate(written) if i in constant)
+        scope = self._grouping.scope
+        arguments = [compile_expression(argument, scope) for i, argument in enumerate(written) if i not in constant]
+        signature = function.resolve([argument.type for argument in arguments], constants, span_of(node))
+        arguments = [coerced(a, t) for a, t in zip(arguments, signature.parameter_types, strict=True)]
+        key = (node.name, tuple(argument.tree.sql("duckdb") for argument in arguments), constants)
+        if key not in self._keys:
+            name = f"agg{len(self.calls)}"
+            call = Call(name, node.name, tuple(arguments), constants, Column(name, signature.return_type))
+            self._keys[key] = call
+            self.calls.append(call)
+        return self._keys[key]
+
+    def _result_scope(self) -> Scope:
+        columns = {
+            f"#k{i}": (typed.column or "", typed.type) for i, (_, typed) in enumerate(self._grouping.expressions)
+        }
+        columns |= {f"#{call.name}": (call.name, call.column.type) for call in self.calls}
+        if self._windowed:
+            columns |= {f"#{name}": (name, PSEUDO[name][1]) for name in _BOUNDS}
+        columns["ROWTIME"] = ("ROWTIME", BIGINT)
+        return replace(self._grouping.scope, sources=(ScopeSource("", columns),))
+
+
+def _reference(name: str) -> exp.Column:
+    return exp.Column(this=exp.Identifier(this=name, quoted=True))
+
+
+def _constant(argument: exp.Expression, call: exp.Anonymous) -> str | int | bool | float | None:
+    node = argument.unnest()
+    match node:
+        case exp.Literal() if node.is_string:
+            return node.this
+        case exp.Literal():
+            return float(node.this) if any(mark in node.this for mark in ".eE") else int(node.this)
+        case exp.Boolean():
+            return bool(node.this)
+        case exp.Neg() if isinstance(node.this, exp.Literal):
+            return -int(node.this.this)
+        case exp.Null():
+            return None
+        case _:
+            raise InvalidStatement(
+                f"Parameter of {call.name} must be a constant, but was expression: {print_expression(argument)}",
+                span=span_of(argument),
+            )

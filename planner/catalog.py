@@ -1,0 +1,115 @@
+"""The catalog: the streams, tables, types and persistent queries that statements can name.
+
+A catalog is a value: changing it gives a new one, so a statement is planned against a state that nobody moves
+under it, and "validate, then write to the command topic, then apply" needs no undo.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Literal
+
+from millstream.errors import InvalidStatement, Span, UnknownSource, did_you_mean
+
+from ..sql.types import SqlType
+from .physical import FormatSpec, KeyWindow, PhysicalPlan
+from .schema import Schema
+
+
+@dataclass(frozen=True, slots=True)
+class SourceInfo:
+    """A stream or table.
+
+    `timestamp_column`, `timestamp_format`: the WITH properties. `created_by`: the id of the query that CREATE … AS
+    started. `read_only`: CREATE SOURCE. `partition_count`: of its topic.
+    """
+
+    name: str
+    kind: Literal["STREAM", "TABLE"]
+    topic: str
+    schema: Schema
+    key_format: FormatSpec
+    value_format: FormatSpec
+    key_window: KeyWindow | None = None
+    timestamp_column: str | None = None
+    timestamp_format: str | None = None
+    partition_count: int = 1
+    read_only: bool = False
+    created_by: str | None = None
+    statement: str = ""
+    key_features: tuple[str, ...] = ()  # WRAP_SINGLES / UNWRAP_SINGLES, as set by WITH
+    value_features: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PersistentQuery:
+    """A query that runs until it is terminated. `sink` is the name of the stream or table it writes."""
+
+    id: str
+    statement: str
+    plan: PhysicalPlan
+    sink: str
+    sources: tuple[str, ...]
+    kind: Literal["CREATE_AS", "INSERT"]
+    paused: bool = False
+
+
+def _frozen() -> Mapping:
+    return MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    sources: Mapping[str, SourceInfo] = field(default_factory=_frozen)
+    queries: Mapping[str, PersistentQuery] = field(default_factory=_frozen)
+    types: Mapping[str, SqlType] = field(default_factory=_frozen)
+
+    def source(self, name: str, span: Span | None = None) -> SourceInfo:
+        """Raises `UnknownSource`."""
+        found = self.sources.get(name)
+        if found is None:
+            raise UnknownSource(f"{name} does not exist.", span=span, hint=did_you_mean(name, self.sources))
+        return found
+
+    def with_source(self, source: SourceInfo) -> Catalog:
+        return replace(self, sources=MappingProxyType({**self.sources, source.name: source}))
+
+    def without_source(self, name: str) -> Catalog:
+        return replace(self, sources=_without(self.sources, name))
+
+    def with_query(self, query: PersistentQuery) -> Catalog:
+        return replace(self, queries=MappingProxyType({**self.queries, query.id: query}))
+
+    def without_query(self, query_id: str) -> Catalog:
+        return replace(self, queries=_without(self.queries, query_id))
+
+    def with_type(self, name: str, type_: SqlType) -> Catalog:
+        return replace(self, types=MappingProxyType({**self.types, name: type_}))
+
+    def without_type(self, name: str) -> Catalog:
+        return replace(self, types=_without(self.types, name))
+
+    def readers_of(self, name: str) -> tuple[PersistentQuery, ...]:
+        """The queries that read this source."""
+        return tuple(query for query in self.queries.values() if name in query.sources)
+
+    def writers_of(self, name: str) -> tuple[PersistentQuery, ...]:
+        """The queries that write into this source."""
+        return tuple(query for query in self.queries.values() if query.sink == name)
+
+    def query(self, query_id: str, span: Span | None = None) -> PersistentQuery:
+        """Raises `InvalidStatement` for an unknown id."""
+        found = self.queries.get(query_id)
+        if found is None:
+            raise InvalidStatement(
+                f"Query with id {query_id} does not exist, use SHOW QUERIES to view the full set of queries.",
+                span=span,
+                hint=did_you_mean(query_id, self.queries),
+            )
+        return found
+
+
+def _without(mapping: Mapping, key: str) -> Mapping:
+    return MappingProxyType({k: v for k, v in mapping.items() if k != key})

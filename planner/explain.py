@@ -1,0 +1,83 @@
+"""A physical plan as text, for EXPLAIN: the sink on top, each step below what reads it."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from .physical import (
+    Aggregate,
+    AggregateCall,
+    Explode,
+    Filter,
+    FormatSpec,
+    PhysicalPlan,
+    Project,
+    Rekey,
+    Sink,
+    Source,
+    Step,
+    StreamTableJoin,
+    WindowSpec,
+    inputs_of,
+)
+
+
+def explain(plan: PhysicalPlan) -> str:
+    """One line per step, indented under its reader."""
+    return "\n".join(_lines(plan.root, 0))
+
+
+def _lines(step: Step, depth: int) -> list[str]:
+    own = f"{'  ' * depth}{' > ' if depth else ''}{describe(step)}"
+    return [own, *(line for child in inputs_of(step) for line in _lines(child, depth + 1))]
+
+
+def describe(step: Step) -> str:
+    """The step in one line."""
+    match step:
+        case Sink():
+            return (
+                f"SINK {step.kind} {step.name} → topic {step.topic} ({step.partition_count} partitions, "
+                f"{_formats(step.key_format, step.value_format)}) | {step.schema}"
+            )
+        case Source():
+            old = ", with old rows" if step.materialized else ""
+            formats = _formats(step.key_format, step.value_format)
+            return f"SOURCE {step.kind} {step.name} ← topic {step.topic} ({formats}{old}) | {step.schema}"
+        case Filter():
+            return f"FILTER {step.predicate.sql}"
+        case Project():
+            key = "" if step.key is None else f"key {', '.join(e.sql for e in step.key) or 'none'}; "
+            return f"PROJECT {key}{', '.join(e.sql for e in step.values)} | {step.schema}"
+        case Rekey():
+            return f"REKEY {', '.join(e.sql for e in step.key) or 'none'} ({step.partition_count} partitions) | {step.schema}"
+        case Aggregate():
+            window = "" if step.window is None else f" {_window(step.window)}"
+            emit = " EMIT FINAL" if step.emit == "FINAL" else ""
+            return f"AGGREGATE{window} {', '.join(map(_call, step.calls))}{emit} | {step.schema}"
+        case StreamTableJoin():
+            return f"JOIN {step.kind} stream with table | {step.schema}"
+        case Explode():
+            return f"EXPLODE {', '.join(e.sql for e in step.arrays)} | {step.schema}"
+        case _:
+            raise AssertionError(f"unknown step {type(step).__name__}")
+
+
+def _formats(key: FormatSpec, value: FormatSpec) -> str:
+    return f"key {key.name}, value {value.name}"
+
+
+def _call(call: AggregateCall) -> str:
+    return f"{call.function}({', '.join([e.sql for e in call.arguments] + [repr(c) for c in call.constants])})"
+
+
+def _window(window: WindowSpec) -> str:
+    match window.kind:
+        case "TUMBLING":
+            return f"TUMBLING {window.size_ms} ms, grace {window.grace_ms} ms"
+        case "HOPPING":
+            return f"HOPPING {window.size_ms} ms by {window.advance_ms} ms, grace {window.grace_ms} ms"
+        case "SESSION":
+            return f"SESSION gap {window.size_ms} ms, grace {window.grace_ms} ms"
+        case _:
+            assert_never(window.kind)

@@ -1,0 +1,128 @@
+"""Which schemas a format can hold, and which of its options a statement may set. How formats encode lives in the executor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from millstream.errors import FormatError, InvalidProperty, Unsupported, did_you_mean
+
+from ..sql.types import BIGINT, BYTES, DOUBLE, INTEGER, STRING, Array, Map, SqlType, Struct
+from .schema import Column
+
+
+@dataclass(frozen=True, slots=True)
+class FormatRules:
+    """`wraps`/`unwraps`: a single column can be written inside an object / bare."""
+
+    name: str
+    wraps: bool
+    unwraps: bool
+    doc: str
+
+
+FORMATS: dict[str, FormatRules] = {
+    rules.name: rules
+    for rules in (
+        FormatRules("JSON", True, True, "One JSON object per record; a single key column is written bare."),
+        FormatRules("DELIMITED", False, True, "Comma-separated values; no nested types."),
+        FormatRules("KAFKA", False, True, "A single column as Kafka's own serializers write it: INT, BIGINT, DOUBLE, STRING, BYTES."),
+        FormatRules("NONE", False, False, "No columns at all, for keys that nobody needs."),
+        FormatRules("ARROW", True, False, "Columnar: whole batches as Arrow, for topics that Millstream reads again. Values only."),
+    )
+}  # fmt: skip
+NOT_BUILT = ("JSON_SR", "AVRO", "PROTOBUF", "PROTOBUF_NOSR")
+
+
+def format_rules(name: str) -> FormatRules:
+    """Raises `FormatError` for an unknown format, `Unsupported` for one that is not built yet."""
+    rules = FORMATS.get(name.upper())
+    if rules is not None:
+        return rules
+    if name.upper() in NOT_BUILT:
+        raise Unsupported(f"the format {name.upper()} is not built yet")
+    raise FormatError(f"Unknown format: {name}", hint=did_you_mean(name, [*FORMATS, *NOT_BUILT]))
+
+
+def check_columns(name: str, columns: Sequence[Column], part: str) -> None:
+    """Raises `FormatError` where format `name` cannot hold these columns; `part` is Key or Value."""
+    if part == "Key":
+        for column in columns:
+            if _contains_map(column.type):
+                raise FormatError(
+                    "Map keys, including types that contain maps, are not supported as they may lead to unexpected "
+                    f"behavior due to inconsistent serialization. Key column name: `{column.name}`. "
+                    f"Column type: {column.type}."
+                )
+    reason = _refusal(name, columns, part)
+    if reason is not None:
+        listed = ", ".join(str(column) for column in columns)
+        raise FormatError(
+            f"{part} format does not support schema.\nformat: {name}\nschema: [{listed}]\nreason: {reason}"
+        )
+
+
+def _refusal(name: str, columns: Sequence[Column], part: str) -> str | None:
+    listed = ", ".join(str(column) for column in columns)
+    match name:
+        case "NONE":
+            return (
+                f"The 'NONE' format can only be used when no columns are defined. Got: [{listed}]" if columns else None
+            )
+        case "KAFKA":
+            if len(columns) > 1:
+                return f"The 'KAFKA' format only supports a single field. Got: [{listed}]"
+            supported = (INTEGER, BIGINT, DOUBLE, STRING, BYTES)
+            return next((_unsupported(name, c) for c in columns if c.type not in supported), None)
+        case "DELIMITED":
+            return next((_unsupported(name, c) for c in columns if isinstance(c.type, Array | Map | Struct)), None)
+        case "JSON":
+            wrong = next((c for c in columns if _has_non_text_map_key(c.type)), None)
+            return "JSON only supports MAP types with STRING keys" if wrong else None
+        case "ARROW":
+            return "The 'ARROW' format holds values, not keys" if part == "Key" and columns else None
+        case _:
+            return None
+
+
+def _unsupported(name: str, column: Column) -> str:
+    kind = str(column.type).split("<")[0].split("(")[0]
+    return f"The '{name}' format does not support type '{kind}', column: `{column.name}`"
+
+
+def _nested(type_: SqlType) -> list[SqlType]:
+    match type_:
+        case Array(element=element):
+            return [type_, *_nested(element)]
+        case Map(key=key, value=value):
+            return [type_, *_nested(key), *_nested(value)]
+        case Struct(fields=fields):
+            return [type_, *(inner for field in fields for inner in _nested(field.type))]
+        case _:
+            return [type_]
+
+
+def _contains_map(type_: SqlType) -> bool:
+    return any(isinstance(inner, Map) for inner in _nested(type_))
+
+
+def _has_non_text_map_key(type_: SqlType) -> bool:
+    return any(isinstance(inner, Map) and inner.key != STRING for inner in _nested(type_))
+
+
+def wrapping(name: str, columns: Sequence[Column], wanted: bool | None, *, part: str) -> tuple[bool, tuple[str, ...]]:
+    """Whether a single column is wrapped, and the features to show for it.
+
+    Keys are bare where the format can; values are wrapped where it can, unless WRAP_SINGLE_VALUE says otherwise.
+    Raises `InvalidProperty`.
+    """
+    rules = FORMATS[name]
+    if part == "Key":
+        return not rules.unwraps, (("UNWRAP_SINGLES",) if len(columns) == 1 and rules.wraps and rules.unwraps else ())
+    if wanted is None:
+        return rules.wraps or not rules.unwraps, ()
+    if len(columns) != 1:
+        raise InvalidProperty("'WRAP_SINGLE_VALUE' is only valid for single-field value schemas")
+    if not (rules.wraps if wanted else rules.unwraps) or not (rules.wraps or rules.unwraps):
+        raise InvalidProperty(f"Format '{name}' does not support 'WRAP_SINGLE_VALUE' set to '{str(wanted).lower()}'.")
+    return wanted, ("WRAP_SINGLES" if wanted else "UNWRAP_SINGLES",)

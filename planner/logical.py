@@ -1,0 +1,194 @@
+"""The analyzed plan: names, types and keys are known, topics and stores are not.
+
+A node's expressions read the columns of its input by their logical names; names are unique within a node's schema.
+Next to its schema's columns a node has the pseudo columns (ROWTIME, …). `lowering.py` turns names into positions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from .catalog import SourceInfo
+from .physical import KeyWindow, WindowSpec
+from .schema import Column, Schema
+from .typed import Typed
+
+Kind = Literal["STREAM", "TABLE"]
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A column to be: its name and what it is computed from."""
+
+    name: str
+    expression: Typed
+
+    def column(self, role: Literal["KEY", "VALUE"]) -> Column:
+        return Column(self.name, self.expression.type, role)
+
+
+@dataclass(frozen=True, slots=True)
+class LogicalPlan:
+    """Base of all nodes."""
+
+    @property
+    def schema(self) -> Schema:
+        raise AssertionError(f"{type(self).__name__} has no schema")
+
+    @property
+    def kind(self) -> Kind:
+        raise AssertionError(f"{type(self).__name__} has no kind")
+
+    @property
+    def key_window(self) -> KeyWindow | None:
+        """The window in the key of its rows."""
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Scan(LogicalPlan):
+    """The rows of a stream or table. `needed`: the names that somebody reads, None while unknown.
+    `with_old_rows`: a table's changes come with the row they replace."""
+
+    source: SourceInfo
+    timestamp: Typed | None = None
+    needed: frozenset[str] | None = None
+    with_old_rows: bool = False
+
+    @property
+    def schema(self) -> Schema:
+        return self.source.schema
+
+    @property
+    def kind(self) -> Kind:
+        return self.source.kind
+
+    @property
+    def key_window(self) -> KeyWindow | None:
+        return self.source.key_window
+
+
+@dataclass(frozen=True, slots=True)
+class _Unary(LogicalPlan):
+    input: LogicalPlan
+
+    @property
+    def schema(self) -> Schema:
+        return self.input.schema
+
+    @property
+    def kind(self) -> Kind:
+        return self.input.kind
+
+    @property
+    def key_window(self) -> KeyWindow | None:
+        return self.input.key_window
+
+
+@dataclass(frozen=True, slots=True)
+class Filter(_Unary):
+    """Keeps the rows for which `predicate` is true; NULL counts as false."""
+
+    predicate: Typed
+
+
+@dataclass(frozen=True, slots=True)
+class Project(_Unary):
+    """New value columns; new names for the key columns where `key` is not None (their values stay).
+
+    `drop_key`: the rows have no key afterwards.
+    """
+
+    values: tuple[Named, ...]
+    key: tuple[Named, ...] | None = None
+
+    @property
+    def schema(self) -> Schema:
+        key = self.input.schema.key if self.key is None else tuple(named.column("KEY") for named in self.key)
+        return Schema((*key, *(named.column("VALUE") for named in self.values)))
+
+
+@dataclass(frozen=True, slots=True)
+class Repartition(_Unary):
+    """A new key; values stay. Rows without a key go on, unless `drop_null_key`.
+
+    `partition_count`: over how many partitions the new keys spread; None is as many as the first source has.
+    """
+
+    key: tuple[Named, ...]
+    drop_null_key: bool = False
+    partition_count: int | None = None
+
+    @property
+    def schema(self) -> Schema:
+        return Schema((*(named.column("KEY") for named in self.key), *self.input.schema.value))
+
+    @property
+    def key_window(self) -> KeyWindow | None:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """An aggregate call: `name` is the column its result gets."""
+
+    name: str
+    function: str
+    arguments: tuple[Typed, ...]
+    constants: tuple[str | int | bool | float | None, ...]
+    column: Column
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate(_Unary):
+    """One row per key (and window) with a column per call. `emit_old`: changes come with the row they replace."""
+
+    calls: tuple[Call, ...]
+    window: WindowSpec | None = None
+    emit: Literal["CHANGES", "FINAL"] = "CHANGES"
+    emit_old: bool = False
+
+    @property
+    def schema(self) -> Schema:
+        return Schema((*self.input.schema.key, *(call.column for call in self.calls)))
+
+    @property
+    def kind(self) -> Kind:
+        return "TABLE"
+
+    @property
+    def key_window(self) -> KeyWindow | None:
+        if self.window is None:
+            return self.input.key_window
+        return KeyWindow(self.window.kind, None if self.window.kind == "SESSION" else self.window.size_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamTableJoin(LogicalPlan):
+    """Each row of `left` with the row of `right` that has its key at that moment."""
+
+    left: LogicalPlan
+    right: LogicalPlan
+    join: Literal["INNER", "LEFT"]
+
+    @property
+    def schema(self) -> Schema:
+        right_key = tuple(Column(column.name, column.type) for column in self.right.schema.key)
+        return Schema((*self.left.schema.key, *self.left.schema.value, *right_key, *self.right.schema.value))
+
+    @property
+    def kind(self) -> Kind:
+        return "STREAM"
+
+
+@dataclass(frozen=True, slots=True)
+class Explode(_Unary):
+    """One row per element of `arrays`, side by side; the value columns stay in front."""
+
+    arrays: tuple[Named, ...]
+
+    @property
+    def schema(self) -> Schema:
+        elements = tuple(Column(named.name, named.expression.type) for named in self.arrays)
+        return Schema((*self.input.schema.columns, *elements))

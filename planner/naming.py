@@ -1,0 +1,35 @@
+"""How columns without an alias are called: KSQL_COL_0, KSQL_COL_1, …, and fields of structs after the field."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+class AliasGenerator:
+    """Names that no column of the sources has.
+
+    >>> names = AliasGenerator(["KSQL_COL_1", "STREET"])
+    >>> names.next(), names.next(), names.field("TOWN"), names.field("STREET")
+    ('KSQL_COL_0', 'KSQL_COL_2', 'TOWN', 'STREET_1')
+    """
+
+    def __init__(self, taken: Iterable[str]) -> None:
+        self._taken = set(taken)
+        self._count = 0
+
+    def next(self) -> str:
+        """The next name for an expression."""
+        while (name := f"KSQL_COL_{self._count}") in self._taken:
+            self._count += 1
+        self._count += 1
+        self._taken.add(name)
+        return name
+
+    def field(self, name: str) -> str:
+        """A name for a struct's field."""
+        alias, number = name, 0
+        while alias in self._taken:
+            number += 1
+            alias = f"{name}_{number}"
+        self._taken.add(alias)
+        return alias

@@ -1,0 +1,71 @@
+"""The door of the planner: a statement in, what to create or run out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from .catalog import Catalog, SourceInfo
+from .physical import PhysicalPlan
+from .schema import Schema
+
+
+@dataclass(frozen=True, slots=True)
+class PlanningContext:
+    """What a statement is planned against.
+
+    `properties`: the session's, names as the user writes them (`auto.offset.reset`). `topics`: existing topics and
+    their partition counts. `query_id`: the id to give, should the statement start a query.
+    """
+
+    catalog: Catalog
+    properties: Mapping[str, str] = field(default_factory=dict)
+    topics: Mapping[str, int] = field(default_factory=dict)
+    query_id: str = "query"
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    name: str
+    partition_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedSource:
+    """CREATE STREAM|TABLE (…): `topic` is set where the topic has to be created first."""
+
+    source: SourceInfo
+    topic: NewTopic | None
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedQuery:
+    """A persistent query. `sink` is None for INSERT INTO (the target exists), else the new source."""
+
+    plan: PhysicalPlan
+    sources: tuple[str, ...]
+    target: str
+    sink: SourceInfo | None
+    topic: NewTopic | None
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedPush:
+    """A push query: rows of `plan.root` in the columns of `schema` (their physical names in `columns`)."""
+
+    plan: PhysicalPlan
+    schema: Schema
+    columns: tuple[str, ...]
+    limit: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedPull:
+    """A pull query: DuckDB SQL over the relation `source`, the rows of `source_info` materialised: columns `k0`…,
+    `v0`…, `_ts`, `_ws`, `_we`, `_rowpartition`, `_offset` (for a table the latest row per key, for a stream all rows)."""
+
+    source_info: SourceInfo
+    sql: str
+    schema: Schema
+    udfs: tuple[str, ...]

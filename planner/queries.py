@@ -1,0 +1,209 @@
+"""Queries that run on: CREATE … AS SELECT, INSERT INTO … SELECT, and push queries."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from millstream.errors import InvalidProperty, InvalidStatement
+
+from ..sql import coercion
+from ..sql.ast import CreateAsSelect, InsertInto, Query
+from .analysis import Analyzed, Target, analyze
+from .catalog import SourceInfo
+from .expressions import coerced
+from .logical import LogicalPlan, Named, Project
+from .lowering import Lowering, is_key_column, physical_names
+from .optimize import optimize
+from .physical import FormatSpec, PhysicalPlan, Rekey, Sink, walk, Step
+from .physical import Project as PhysicalProject
+from .planning import NewTopic, PlannedPush, PlannedQuery, PlanningContext
+from .schema import Column, Schema
+from .scope import Scope, ScopeSource
+from .sources import check_name_is_free, check_timestamp_column, default_formats, wraps_single_values
+from .timestamps import rowtime_expression
+from .typed import to_sql
+from .with_properties import format_specs, read_properties
+
+_PREFIX = "ksql.output.topic.name.prefix"
+
+
+def plan_query(statement: CreateAsSelect | InsertInto, context: PlanningContext) -> PlannedQuery:
+    """The plan of a persistent query, and the source and topic it needs first.
+
+    Raises `StatementError`s of all kinds; nothing has happened then.
+    """
+    if isinstance(statement, CreateAsSelect):
+        return _create_as(statement, context)
+    return _insert_into(statement, context)
+
+
+def plan_push(query: Query, context: PlanningContext) -> PlannedPush:
+    """The plan of a query whose changes go to a client."""
+    analyzed = analyze(query, context, target="CLIENT")
+    plan = optimize(analyzed.plan)
+    root = _lowering(analyzed, context).lower(plan)
+    columns = tuple(Column(c.name, c.type) for c in plan.schema.value)
+    names = tuple(_result_column(root, i) for i in range(len(columns)))
+    return PlannedPush(
+        PhysicalPlan(context.query_id, root, dict(context.properties)), Schema(columns), names, query.limit
+    )
+
+
+def _lowering(analyzed: Analyzed, context: PlanningContext) -> Lowering:
+    """Rows move between as many partitions as the first source has, unless the property says otherwise."""
+    wanted = context.properties.get("millstream.repartition.partitions")
+    if wanted:
+        return Lowering(int(wanted), always=True)
+    return Lowering(analyzed.relation.sources[0][1].partition_count)
+
+
+def _result_column(root: Step, index: int) -> str:
+    """Where the result's column stands in rows of `root`: a key stays readable in rows that delete it."""
+    if isinstance(root, PhysicalProject) and root.key is None and is_key_column(root.values[index].sql):
+        return root.values[index].sql
+    return f"v{index}"
+
+
+# ------------------------------------------------------------------ CREATE … AS
+
+
+def _create_as(statement: CreateAsSelect, context: PlanningContext) -> PlannedQuery:
+    if not statement.if_not_exists:
+        check_name_is_free(
+            statement.kind, statement.name, context, or_replace=statement.or_replace, span=statement.span
+        )
+    properties = read_properties(statement.properties, create=False)
+    target: Target = statement.kind
+    analyzed = analyze(statement.query, context, target=target, target_name=statement.name)
+    plan = optimize(analyzed.plan)
+    windowed = [source for _, source in analyzed.relation.sources if source.kind == "TABLE" and source.key_window]
+    if windowed:
+        raise InvalidStatement(
+            "KSQL does not support persistent queries on windowed tables.", span=statement.query.span
+        )
+    _check_kind(statement, plan)
+    schema = plan.schema
+    first = analyzed.relation.sources[0][1]
+    if not schema.key and statement.properties.get("KEY_FORMAT") not in (None, "NONE", "none"):
+        raise InvalidStatement("Key format specified for stream without key columns.", span=statement.span)
+    key_format, value_format, key_features, value_features = format_specs(
+        properties, _inherited(first, schema, context), schema.key, schema.value, wraps_single_values(context)
+    )
+    check_timestamp_column(properties.timestamp_column, properties.timestamp_format, schema)
+    topic = properties.topic or context.properties.get(_PREFIX, "") + statement.name
+    existing = context.topics.get(topic)
+    if existing is not None and properties.partition_count not in (None, existing):
+        raise InvalidProperty(
+            f"A Kafka topic with the name '{topic}' already exists, with different partition/replica configuration "
+            f"than required. PARTITIONS={properties.partition_count} does not match {existing}."
+        )
+    partitions = existing or properties.partition_count or first.partition_count
+    source = SourceInfo(
+        name=statement.name,
+        kind=statement.kind,
+        topic=topic,
+        schema=schema,
+        key_format=key_format,
+        value_format=value_format,
+        key_window=plan.key_window,
+        timestamp_column=properties.timestamp_column,
+        timestamp_format=properties.timestamp_format,
+        partition_count=partitions,
+        created_by=context.query_id,
+        statement=statement.text,
+        key_features=key_features,
+        value_features=value_features,
+    )
+    physical = _with_sink(plan, source, analyzed, context, executor=properties.executor)
+    new_topic = None if existing is not None else NewTopic(topic, partitions)
+    return PlannedQuery(physical, analyzed.sources, statement.name, source, new_topic)
+
+
+def _check_kind(statement: CreateAsSelect, plan: LogicalPlan) -> None:
+    if plan.kind != statement.kind:
+        raise InvalidStatement(
+            f"Invalid result type. Your SELECT query produces a {plan.kind}. "
+            f"Please use CREATE {plan.kind} AS SELECT statement instead.",
+            span=statement.span,
+        )
+
+
+def _inherited(first: SourceInfo, schema: Schema, context: PlanningContext) -> dict[str, FormatSpec]:
+    """The formats of the first source; a new key under the format NONE gets the default key format."""
+    key = first.key_format
+    if schema.key and key.name == "NONE":
+        key = default_formats(context)["key"]
+    if not schema.key and key.name != "NONE":
+        key = replace(key, name="NONE") if first.schema.key else key
+    return {"key": key, "value": first.value_format}
+
+
+def _with_sink(
+    plan: LogicalPlan, target: SourceInfo, analyzed: Analyzed, context: PlanningContext, *, executor: str | None
+) -> PhysicalPlan:
+    step = _lowering(analyzed, context).lower(plan)
+    scope = Scope((ScopeSource(target.name, {c.name: (c.name, c.type) for c in plan.schema}),), context.catalog.types)
+    rowtime = rowtime_expression(plan.schema, target.timestamp_column, target.timestamp_format, scope)
+    sink = Sink(
+        "sink",
+        step,
+        name=target.name,
+        kind=target.kind,
+        topic=target.topic,
+        schema=plan.schema,
+        key_format=target.key_format,
+        value_format=target.value_format,
+        partition_count=target.partition_count,
+        key_window=plan.key_window,
+        timestamp=None if rowtime is None else to_sql(rowtime, physical_names(plan.schema)),
+        computed_key=any(isinstance(below, Rekey) for below in walk(step)),
+    )
+    properties = dict(context.properties)
+    if executor is not None:
+        properties["millstream.executor"] = executor.lower()
+    return PhysicalPlan(context.query_id, sink, properties)
+
+
+# ------------------------------------------------------------------ INSERT INTO
+
+
+def _insert_into(statement: InsertInto, context: PlanningContext) -> PlannedQuery:
+    target = context.catalog.source(statement.target, statement.span)
+    if target.read_only:
+        raise InvalidStatement(
+            f"Cannot insert into read-only {target.kind.lower()}: {target.name}", span=statement.span
+        )
+    if target.kind == "TABLE":
+        raise InvalidStatement(
+            f"INSERT INTO can only be used to insert into a stream. {target.name} is a table.", span=statement.span
+        )
+    analyzed = analyze(statement.query, context, target="INSERT", target_name=target.name)
+    plan = optimize(analyzed.plan)
+    if plan.kind != "STREAM":
+        raise InvalidStatement("INSERT INTO takes a query that gives a stream, not a table.", span=statement.span)
+    plan = _fitted(plan, target, statement)
+    physical = _with_sink(plan, target, analyzed, context, executor=None)
+    return PlannedQuery(physical, analyzed.sources, target.name, None, None)
+
+
+def _fitted(plan: LogicalPlan, target: SourceInfo, statement: InsertInto) -> LogicalPlan:
+    """The plan with its columns as the target has them; numbers may widen."""
+    result = [c for c in plan.schema if c.role == "KEY"] + list(plan.schema.value)
+    wanted = [*target.schema.key, *(c for c in target.schema.value if c.role == "VALUE")]
+    fits = len(result) == len(wanted) and all(
+        a.name == b.name and a.role == b.role and coercion.can_coerce(a.type, b.type)
+        for a, b in zip(result, wanted, strict=True)
+    )
+    if not fits or plan.key_window != target.key_window:
+        raise InvalidStatement(
+            "Incompatible schema between results and sink.\n"
+            f"Result schema is [{', '.join(map(str, result))}]\nSink schema is [{', '.join(map(str, wanted))}]",
+            span=statement.span,
+        )
+    if [c.type for c in result] == [c.type for c in wanted]:
+        return plan
+    assert isinstance(plan, Project), "a query's plan ends in its projection"
+    types = {c.name: c.type for c in wanted}
+    values = tuple(Named(n.name, coerced(n.expression, types[n.name])) for n in plan.values)
+    key = None if plan.key is None else tuple(Named(n.name, coerced(n.expression, types[n.name])) for n in plan.key)
+    return replace(plan, values=values, key=key)

@@ -1,0 +1,94 @@
+"""What names mean inside an expression: the columns of the sources in FROM, and the arguments of lambdas."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from sqlglot import exp
+
+from millstream.errors import InvalidStatement, Span, UnknownColumn, UnknownType, did_you_mean
+
+from ..sql.ast import span_of
+from ..sql.types import Array, Field, Map, NamedType, SqlType, Struct
+from .typed import Typed, column
+
+
+@dataclass(frozen=True, slots=True)
+class ScopeSource:
+    """A source under its alias: the column's name as the user writes it → (its name in the plan, its type)."""
+
+    alias: str
+    columns: Mapping[str, tuple[str, SqlType]]
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """`clause` says for messages where the expression stands: SELECT, WHERE, …."""
+
+    sources: tuple[ScopeSource, ...]
+    types: Mapping[str, SqlType] = field(default_factory=dict)
+    clause: str = "SELECT"
+    lambdas: Mapping[str, tuple[str, SqlType]] = field(default_factory=dict)
+
+    def resolve(self, node: exp.Column) -> Typed:
+        """Raises `UnknownColumn`, or `InvalidStatement` for a name that several sources have."""
+        if not node.table and node.name in self.lambdas:
+            name, type_ = self.lambdas[node.name]
+            return Typed(exp.to_identifier(name), type_, total=True)
+        candidates = [source for source in self.sources if not node.table or source.alias == node.table]
+        if node.table and not candidates:
+            raise UnknownColumn(
+                f"{self.clause} column '{node.table}.{node.name}' cannot be resolved: no source is named {node.table}.",
+                span=span_of(node),
+                hint=did_you_mean(node.table, [source.alias for source in self.sources]),
+            )
+        found = [source for source in candidates if node.name in source.columns]
+        if len(found) > 1:
+            could = " or ".join(f"{source.alias}.{node.name}" for source in found)
+            raise InvalidStatement(f"Column '{node.name}' is ambiguous. Could be {could}.", span=span_of(node))
+        if not found:
+            written = f"{node.table}.{node.name}" if node.table else node.name
+            names = [name for source in candidates for name in source.columns]
+            raise UnknownColumn(
+                f"{self.clause} column '{written}' cannot be resolved.",
+                span=span_of(node),
+                hint=did_you_mean(node.name, names),
+            )
+        return column(*found[0].columns[node.name])
+
+    def within(self, clause: str) -> Scope:
+        return replace(self, clause=clause)
+
+    def with_lambda(self, names: tuple[str, ...], types: tuple[SqlType, ...]) -> Scope:
+        """The scope of a lambda's body; its variables hide columns."""
+        if len(names) != len(types):
+            raise InvalidStatement(f"this lambda needs {len(types)} arguments, not {len(names)}")
+        depth = len(self.lambdas)
+        added = {name: (f"l{depth + i}", type_) for i, (name, type_) in enumerate(zip(names, types, strict=True))}
+        return replace(self, lambdas={**self.lambdas, **added})
+
+    def lambda_name(self, name: str) -> str:
+        """The generated name of a lambda's variable."""
+        return self.lambdas[name][0]
+
+    def type(self, type_: SqlType, span: Span | None = None) -> SqlType:
+        """The type with custom types looked up. Raises `UnknownType`."""
+        return resolve_type(type_, self.types, span)
+
+
+def resolve_type(type_: SqlType, types: Mapping[str, SqlType], span: Span | None = None) -> SqlType:
+    """`type_` with every `NamedType` in it replaced by what CREATE TYPE said. Raises `UnknownType`."""
+    match type_:
+        case NamedType(name=name):
+            if name not in types:
+                raise UnknownType(f"Cannot resolve unknown type: {name}", span=span, hint=did_you_mean(name, types))
+            return types[name]
+        case Array(element=element):
+            return Array(resolve_type(element, types, span))
+        case Map(key=key, value=value):
+            return Map(resolve_type(key, types, span), resolve_type(value, types, span))
+        case Struct(fields=fields):
+            return Struct(tuple(Field(f.name, resolve_type(f.type, types, span)) for f in fields))
+        case _:
+            return type_

@@ -1,0 +1,82 @@
+"""Plans and sources as JSON: what the command topic keeps, and what travels to Spark's tasks.
+
+A record becomes an object with its class under "@" and its fields by name; fields that a later version added are
+absent and get their defaults.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from millstream.errors import StatementError
+
+from ..sql import types
+from . import catalog, physical, schema
+from .catalog import SourceInfo
+from .physical import PLAN_VERSION, PhysicalPlan
+
+_CLASSES: dict[str, type] = {
+    found.__name__: found
+    for module in (types, schema, physical, catalog)
+    for found in vars(module).values()
+    if isinstance(found, type) and dataclasses.is_dataclass(found) and found.__module__ == module.__name__
+}
+
+
+class PlanVersion(StatementError):
+    """A stored plan comes from a newer version."""
+
+    code = "PLAN_VERSION"
+
+
+def plan_to_json(plan: PhysicalPlan) -> str:
+    """The plan as JSON text; `plan_from_json` gives an equal one."""
+    return json.dumps(_encode(plan), separators=(",", ":"))
+
+
+def plan_from_json(text: str) -> PhysicalPlan:
+    """Raises `PlanVersion` for a plan of a newer version."""
+    plan = _decode(json.loads(text))
+    assert isinstance(plan, PhysicalPlan), "the text was made by plan_to_json"
+    if plan.version > PLAN_VERSION:
+        raise PlanVersion(
+            f"the stored plan of {plan.query_id} has version {plan.version}, this version of Millstream reads up to "
+            f"{PLAN_VERSION}",
+            hint="Start the newer version again.",
+        )
+    return plan
+
+
+def source_to_json(source: SourceInfo) -> str:
+    return json.dumps(_encode(source), separators=(",", ":"))
+
+
+def source_from_json(text: str) -> SourceInfo:
+    source = _decode(json.loads(text))
+    assert isinstance(source, SourceInfo), "the text was made by source_to_json"
+    return source
+
+
+def _encode(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {f.name: _encode(getattr(value, f.name)) for f in dataclasses.fields(value) if f.init}
+        return {"@": type(value).__name__, **fields}
+    if isinstance(value, tuple):
+        return [_encode(item) for item in value]
+    if isinstance(value, Mapping):
+        return {"@": "map", "entries": {str(k): _encode(v) for k, v in value.items()}}
+    return value
+
+
+def _decode(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(_decode(item) for item in value)
+    if not isinstance(value, dict):
+        return value
+    kind = value["@"]
+    if kind == "map":
+        return {k: _decode(v) for k, v in value["entries"].items()}
+    return _CLASSES[kind](**{k: _decode(v) for k, v in value.items() if k != "@"})

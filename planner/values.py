@@ -1,0 +1,114 @@
+"""INSERT INTO … VALUES: one record, its columns computed from constants."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from millstream.errors import InvalidStatement, StatementError, TypeMismatch, UnknownSource, did_you_mean
+
+from ..sql import coercion
+from ..sql.ast import InsertValues, span_of
+from ..sql.printing import print_expression
+from ..sql.types import BIGINT, NULL, STRING
+from .catalog import SourceInfo
+from .expressions import coerced, compile_expression
+from .physical import SqlExpression
+from .planning import PlanningContext
+from .schema import Column
+from .scope import Scope
+from .typed import Typed, to_sql
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedInsert:
+    """`columns`: constant SQL per given column, the others are NULL; `rowtime`: ms, None is the time of insertion."""
+
+    source: SourceInfo
+    columns: Mapping[Column, SqlExpression]
+    rowtime: SqlExpression | None
+
+
+def plan_insert_values(statement: InsertValues, context: PlanningContext) -> PlannedInsert:
+    """Raises `UnknownSource`, `InvalidStatement`, `TypeMismatch`."""
+    source = _target(statement, context)
+    names = statement.columns or tuple(c.name for c in source.schema if c.role != "HEADERS")
+    if len(names) != len(statement.values):
+        raise InvalidStatement(
+            f"Expected a value for each column. Expected Columns: {list(names)}. Got {len(statement.values)} values.",
+            span=statement.span,
+        )
+    columns: dict[Column, SqlExpression] = {}
+    rowtime: SqlExpression | None = None
+    scope = Scope((), context.catalog.types, "VALUES")
+    for name, node in zip(names, statement.values, strict=True):
+        value = compile_expression(node, scope)
+        if name == "ROWTIME":
+            rowtime = to_sql(_fit(value, Column("ROWTIME", BIGINT), node), str)
+            continue
+        column = source.schema.find(name)
+        if column is None:
+            raise InvalidStatement(
+                f"Column name {name} does not exist in {source.kind.lower()} {source.name}.",
+                span=statement.span,
+                hint=did_you_mean(name, [c.name for c in source.schema]),
+            )
+        if column.role == "HEADERS":
+            raise InvalidStatement(f"Cannot insert into HEADER columns: {name}", span=statement.span)
+        if column in columns:
+            raise InvalidStatement(f"Column {name} is named twice.", span=statement.span)
+        columns[column] = to_sql(_fit(value, column, node), str)
+    _check_key(source, columns, statement)
+    return PlannedInsert(source, columns, rowtime)
+
+
+def _target(statement: InsertValues, context: PlanningContext) -> SourceInfo:
+    source = context.catalog.sources.get(statement.target)
+    if source is None:
+        raise UnknownSource(
+            f"Cannot insert values into an unknown stream/table: `{statement.target}`",
+            span=statement.span,
+            hint=_case_hint(statement.target, context) or did_you_mean(statement.target, context.catalog.sources),
+        )
+    if source.key_window is not None:
+        raise InvalidStatement("Cannot insert values into windowed stream/table!", span=statement.span)
+    if source.read_only:
+        raise InvalidStatement(
+            f"Cannot insert values into read-only {source.kind.lower()}: {source.name}", span=statement.span
+        )
+    return source
+
+
+def _case_hint(name: str, context: PlanningContext) -> str | None:
+    if name.upper() in context.catalog.sources:
+        return f"Did you mean {name.upper()}? Try removing the quotes around the name."
+    if name.lower() in context.catalog.sources:
+        return f'Did you mean "{name.lower()}"? Put the name in quotes to make it case-sensitive.'
+    return None
+
+
+def _fit(value: Typed, column: Column, node) -> Typed:
+    """The constant as the column's type; texts and numbers convert as in ksqlDB's INSERT."""
+    if value.type == NULL or coercion.can_coerce(value.type, column.type):
+        return coerced(value, column.type)
+    try:
+        if value.type == STRING or (coercion.is_numeric(value.type) and coercion.is_numeric(column.type)):
+            tree = coercion.cast_sql(value.tree, value.type, column.type, explicit=True)
+            return Typed(tree, column.type)
+    except StatementError:
+        pass
+    raise TypeMismatch(
+        f"Expected type {column.type} for field `{column.name}` but got {value.type}({print_expression(node)}).",
+        span=span_of(node),
+    )
+
+
+def _check_key(source: SourceInfo, columns: Mapping[Column, SqlExpression], statement: InsertValues) -> None:
+    if source.kind == "TABLE":
+        missing = [column.name for column in source.schema.key if column not in columns]
+        if missing:
+            raise InvalidStatement(
+                f"Failed to insert values into '{source.name}'. Value for primary key column(s) {', '.join(missing)} "
+                "is required for tables",
+                span=statement.span,
+            )

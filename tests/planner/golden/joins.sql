@@ -1,0 +1,13 @@
+CREATE STREAM orders (id INT KEY, customer INT, amount DECIMAL(8, 2)) WITH (kafka_topic='orders', value_format='JSON', partitions=4);
+CREATE TABLE customers (id INT PRIMARY KEY, name STRING, town STRING) WITH (kafka_topic='customers', value_format='JSON', partitions=4);
+CREATE TABLE shops (id INT PRIMARY KEY, name STRING) WITH (kafka_topic='shops', value_format='JSON', partitions=2);
+CREATE STREAM named AS SELECT o.customer, o.amount * 2 AS twice, c.name FROM orders o JOIN customers c ON o.customer = c.id;
+CREATE STREAM keyed AS SELECT c.id AS customer, o.id AS order_id, name FROM orders o JOIN customers c ON o.customer = c.id;
+CREATE STREAM padded AS SELECT o.id, amount, name FROM orders o LEFT JOIN customers c ON o.id = c.id;
+CREATE STREAM ambiguous AS SELECT id FROM orders o JOIN customers c ON o.customer = c.id;
+CREATE STREAM uneven AS SELECT o.id, name FROM orders o JOIN shops s ON o.id = s.id;
+CREATE STREAM not_the_key AS SELECT o.id, name FROM orders o JOIN customers c ON o.id = c.town;
+CREATE STREAM one_sided AS SELECT o.id FROM orders o JOIN customers c ON o.id = o.customer;
+CREATE STREAM outer_join AS SELECT o.id FROM orders o FULL OUTER JOIN customers c ON o.customer = c.id;
+CREATE STREAM windowed AS SELECT o.id FROM orders o JOIN customers c WITHIN 1 HOUR ON o.customer = c.id;
+CREATE STREAM two_streams AS SELECT a.id, b.amount FROM orders a JOIN orders b WITHIN 1 HOUR ON a.id = b.id;
