@@ -1,0 +1,28 @@
+"""Formats: how the key or the value of records becomes columns, and columns bytes.
+
+`decoder(spec, columns)` and `encoder(spec, columns)` work on batches; `encode_logical` and `decode_logical` on single
+values, for tests and tools; `warm_up()` compiles ahead of time. Headers columns are no format's: a decoder gives NULL
+for them, an encoder ignores them.
+"""
+
+from __future__ import annotations
+
+from .codec import Decoded, Decoder, Encoder, RowError
+from .logical import decode_logical, encode_logical
+from .registry import decoder, encoder
+from .warm_up import warm_up
+from .windows import add_window, take_window
+
+__all__ = [
+    "Decoded",
+    "Decoder",
+    "Encoder",
+    "RowError",
+    "add_window",
+    "decode_logical",
+    "decoder",
+    "encode_logical",
+    "encoder",
+    "take_window",
+    "warm_up",
+]

@@ -1,0 +1,93 @@
+"""What every format gives: a decoder from record bytes to columns and an encoder back, by batches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+_Scalar = TypeVar("_Scalar", bound=np.generic)
+
+
+@dataclass(frozen=True, slots=True)
+class RowError:
+    """Row `row` of a batch could not be decoded; the message says what was wanted, what came, and where."""
+
+    row: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """Columns in the order of the decoder's, all of the batch's length.
+
+    `null_rows`: true where there is no value at all, because the bytes are null or say so (the JSON text null).
+    `window_start`, `window_end`: BIGINT ms, where the key is windowed.
+    """
+
+    columns: list[pa.Array]
+    null_rows: pa.BooleanArray
+    errors: list[RowError] = field(default_factory=list[RowError])
+    window_start: pa.Array | None = None
+    window_end: pa.Array | None = None
+
+
+class Decoder(Protocol):
+    """Not safe for use by two threads at once only where a format says so; all of ours are safe."""
+
+    def decode(self, data: pa.Array | pa.ChunkedArray) -> Decoded:
+        """Null bytes are NULL in all columns. A row that cannot be decoded is NULL too, and is in `errors`."""
+        ...
+
+
+class Encoder(Protocol):
+    def encode(
+        self,
+        columns: Sequence[pa.Array],
+        *,
+        null_rows: pa.BooleanArray | None = None,
+        window_start: pa.Array | None = None,
+        window_end: pa.Array | None = None,
+    ) -> pa.BinaryArray:
+        """One byte string per row; null for `null_rows`, and for a key that is NULL as a whole."""
+        ...
+
+
+def one_array(data: pa.Array | pa.ChunkedArray) -> pa.BinaryArray:
+    """The bytes as one array of 32-bit binary."""
+    if isinstance(data, pa.ChunkedArray):
+        data = data.chunk(0) if data.num_chunks == 1 else pa.concat_arrays(data.chunks or [pa.array([], data.type)])
+    return data if data.type == pa.binary() else data.cast(pa.binary())
+
+
+def byte_view(array: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
+    """The data of a string or binary array and its offsets into them, without a copy, read-only."""
+    buffers = array.buffers()
+    text, offsets = buffers[2], buffers[1]
+    data = np.zeros(0, np.uint8) if text is None else np.frombuffer(text, np.uint8)
+    if offsets is None:
+        return read_only(data), read_only(np.zeros(1, np.int32))
+    positions = np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1]
+    return read_only(data), read_only(positions)
+
+
+def read_only(array: NDArray[_Scalar]) -> NDArray[_Scalar]:
+    """A read-only view: compiled loops see one kind of input, whether it came from Arrow or from numpy."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def valid_flags(array: pa.Array) -> NDArray[np.uint8]:
+    """1 where the array has a value."""
+    if array.null_count == 0:
+        return np.ones(len(array), np.uint8)
+    return array.is_valid().to_numpy(zero_copy_only=False).astype(np.uint8)
+
+
+def boolean_array(flags: NDArray[np.bool_] | NDArray[np.uint8]) -> pa.BooleanArray:
+    return pa.array(flags.astype(np.bool_))

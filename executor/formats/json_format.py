@@ -1,0 +1,83 @@
+"""JSON: one object per record, or the bare value of a single column.
+
+As in ksqlDB: names match without case, missing fields are NULL, numbers become text for STRING, text is parsed for
+numbers, fractions are cut off for whole numbers, decimals are never rounded. See `reading.py` for the rules by type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...planner.schema import Column
+from . import scan
+from .codec import read_only
+from .json_text import InvalidJson, parse_json
+from .reading import FieldReader, Mismatch, convert_fields, converter, describe
+from .spans import Bytes, FieldNames, Positions, find_fields
+from .text_decoder import UnreadableRow
+
+
+class WrappedJson:
+    """Objects whose fields are the columns."""
+
+    words = False
+
+    def __init__(self, columns: Sequence[Column]) -> None:
+        self._names = [column.name for column in columns]
+        self._reader = FieldReader(self._names)
+        self._converters = [converter(column.type) for column in columns]
+        self._scanned = FieldNames.of(self._names)
+
+    def read_row(self, data: bytes) -> list[Any] | None:
+        value = _parse(data)
+        if value is None:
+            return None
+        if not isinstance(value, dict):
+            raise UnreadableRow(f"$: an object wanted, {describe(value)} came")
+        try:
+            return convert_fields(self._names, self._converters, self._reader.read(value))  # pyright: ignore[reportUnknownArgumentType]
+        except Mismatch as error:
+            raise UnreadableRow(str(error)) from None
+
+    def scan(
+        self, data: Bytes, starts: Positions, ends: Positions, status: Bytes, wide: Bytes
+    ) -> tuple[Positions, Positions, Bytes]:
+        return find_fields(data, starts, ends, self._scanned, status, wide)
+
+
+class BareJson:
+    """The value of the only column, without an object around it. `read`: somebody needs it."""
+
+    words = False
+
+    def __init__(self, column: Column, read: bool) -> None:
+        self._convert = converter(column.type)
+        self._read = read
+
+    def read_row(self, data: bytes) -> list[Any] | None:
+        value = _parse(data)
+        if value is None:
+            return None
+        try:
+            return [self._convert(value)] if self._read else []
+        except Mismatch as error:
+            raise UnreadableRow(str(error)) from None
+
+    def scan(
+        self, data: Bytes, starts: Positions, ends: Positions, status: Bytes, wide: Bytes
+    ) -> tuple[Positions, Positions, Bytes]:
+        count = len(starts)
+        start, end, kind = np.empty(count, np.int32), np.empty(count, np.int32), np.empty(count, np.uint8)
+        scan.scan_values(data, starts, ends, start, end, kind, status, wide)
+        status[(status == scan.OK) & (kind == scan.NULL)] = scan.NULL_ROW
+        return read_only(start)[None], read_only(end)[None], read_only(kind)[None]
+
+
+def _parse(data: bytes) -> Any:
+    try:
+        return parse_json(data)
+    except InvalidJson as error:
+        raise UnreadableRow(str(error)) from None

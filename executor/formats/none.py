@@ -1,0 +1,26 @@
+"""NONE: a key that is not there. Whatever bytes come are left alone, and null is written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from .codec import Decoded, boolean_array
+
+
+class NoneCodec:
+    def decode(self, data: pa.Array | pa.ChunkedArray) -> Decoded:
+        return Decoded([], boolean_array(np.ones(len(data), np.bool_)))
+
+    def encode(
+        self,
+        columns: Sequence[pa.Array],
+        *,
+        null_rows: pa.BooleanArray | None = None,
+        window_start: pa.Array | None = None,
+        window_end: pa.Array | None = None,
+    ) -> pa.BinaryArray:
+        count = len(columns[0]) if columns else 0 if null_rows is None else len(null_rows)
+        return pa.nulls(count, pa.binary())

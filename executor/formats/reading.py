@@ -1,0 +1,307 @@
+"""The exact reading of one value as a SQL type: what the compiled path must agree with, and where its messages come
+from. A value is what `parse_json` gives, or text from a delimited record.
+
+Converters give what `pyarrow.array` takes for the type: microseconds for times, pairs for maps, dicts for structs.
+"""
+
+from __future__ import annotations
+
+import binascii
+import re
+from collections.abc import Callable
+from decimal import Context, DecimalException, Inexact, InvalidOperation, Overflow
+from decimal import Decimal as Number
+from typing import Any
+
+from ...sql.types import Array, Decimal, Map, Primitive, SqlType, Struct
+from .json_text import Real, number_text, write_json
+from .limits import INTEGER_RANGES, UNITS
+
+Convert = Callable[[Any], Any]
+
+_MISSING = object()
+_WHOLE = re.compile(r"[+-]?[0-9]{1,40}")
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_EXACT = Context(prec=80, Emax=10_000, Emin=-10_000, traps=[Inexact, InvalidOperation, Overflow])
+_SHOWN_CHARACTERS = 40
+
+
+class Mismatch(Exception):
+    """A value is not what its type wants; `path` leads to it from the row's root."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+        self.path = ""
+
+    def at(self, step: str) -> Mismatch:
+        self.path = step + self.path
+        return self
+
+    def __str__(self) -> str:
+        return f"${self.path}: {self.message}"
+
+
+def describe(value: Any) -> str:
+    """What came, for a message: its kind and its beginning."""
+    if isinstance(value, Real):
+        return f"the number {_shorten(value)}"
+    if isinstance(value, str):
+        return f'the text "{_shorten(value)}"'
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return f"the number {value}"
+    if isinstance(value, dict):
+        return "an object"
+    return "an array"
+
+
+def _shorten(text: str) -> str:
+    text = text.encode(errors="backslashreplace").decode()
+    return text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "…"
+
+
+def _wrong(type_: SqlType, value: Any) -> Mismatch:
+    return Mismatch(f"{type_} wanted, {describe(value)} came")
+
+
+def fold(name: str) -> str:
+    """The name without case. A name that only upper case would make ASCII (ſ, ı) is equal to none."""
+    upper = name.upper()
+    return upper if upper.isascii() == name.isascii() else name
+
+
+class FieldReader:
+    """Finds an object's fields: the exact spelling first, then any case, the last one of several."""
+
+    def __init__(self, names: list[str]) -> None:
+        self._names = [(name, fold(name)) for name in names]
+
+    def read(self, object_: dict[str, Any]) -> list[Any]:
+        """One value per name, None where it is missing."""
+        values: list[Any] = []
+        folded: dict[str, Any] | None = None
+        for name, folded_name in self._names:
+            value = object_.get(name, _MISSING)
+            if value is _MISSING:
+                if folded is None:
+                    folded = {fold(key): member for key, member in object_.items()}
+                value = folded.get(folded_name)
+            values.append(value)
+        return values
+
+
+def converter(type_: SqlType, *, words: bool = False) -> Convert:
+    """A function from a value to `type_`; None stays None. It raises Mismatch.
+
+    `words`: the texts true and false are booleans (delimited records).
+    """
+    match type_:
+        case Primitive(name="BOOLEAN"):
+            return _boolean_words if words else _boolean
+        case Primitive(name="DOUBLE"):
+            return _double
+        case Primitive(name="STRING"):
+            return _string
+        case Primitive(name="BYTES"):
+            return _bytes
+        case Primitive():
+            return _integer(type_)
+        case Decimal():
+            return _decimal(type_)
+        case Array():
+            return _array(type_)
+        case Map():
+            return _map(type_)
+        case Struct():
+            return _struct(type_)
+        case _:
+            raise AssertionError(f"no format holds {type_}")
+
+
+def _boolean(value: Any) -> bool | None:
+    if value is None or value is True or value is False:
+        return value
+    raise Mismatch(f"BOOLEAN wanted, {describe(value)} came")
+
+
+def _boolean_words(value: Any) -> bool | None:
+    lower = value.lower() if isinstance(value, str) else value
+    return _boolean({"true": True, "false": False}.get(lower, value) if isinstance(lower, str) else lower)
+
+
+def _integer(type_: Primitive) -> Convert:
+    low, high = INTEGER_RANGES[type_.name]
+    unit = UNITS.get(type_.name, 1)
+
+    def convert(value: Any) -> int | None:
+        if value is None:
+            return None
+        if type(value) is int:
+            number = value
+        elif isinstance(value, Real):
+            number = _truncate(value)
+        elif isinstance(value, str) and _WHOLE.fullmatch(value):
+            number = int(value)
+        else:
+            raise _wrong(type_, value)
+        if number is None or not low <= number <= high:
+            raise Mismatch(f"{describe(value)} is out of range for {type_}")
+        return number * unit
+
+    return convert
+
+
+def _truncate(real: Real) -> int | None:
+    """The number without its fraction; None where it is far too large."""
+    number = _number(real)
+    if number is None or number.adjusted() > 30:
+        return None
+    return 0 if number.adjusted() < 0 else int(number)
+
+
+def _number(text: str) -> Number | None:
+    try:
+        return Number(text)
+    except DecimalException:
+        return None
+
+
+def _double(value: Any) -> float | None:
+    if value is None:
+        return None
+    if type(value) is int:
+        return float(value)
+    if isinstance(value, str):
+        text = str(value) if isinstance(value, Real) else value.strip(" \t\r\n")
+        if text.lstrip("+-") in ("NaN", "Infinity") and not isinstance(value, Real):
+            return float(text)
+        if _NUMBER.fullmatch(text):
+            number = float(text)
+            if number - number == 0:
+                return number
+            raise Mismatch(f"{describe(value)} is out of range for DOUBLE")
+    raise Mismatch(f"DOUBLE wanted, {describe(value)} came")
+
+
+def _decimal(type_: Decimal) -> Convert:
+    unit = Number((0, (1,), -type_.scale))
+    zero = Number((0, (0,), -type_.scale))
+    whole_digits = type_.precision - type_.scale
+
+    def convert(value: Any) -> Number | None:
+        if value is None:
+            return None
+        if type(value) is int:
+            number = Number(value)
+        elif isinstance(value, Real) or (isinstance(value, str) and _NUMBER.fullmatch(value)):
+            number = _number(value)
+        else:
+            raise _wrong(type_, value)
+        if number is not None and not number:
+            return zero
+        if number is None or number.adjusted() >= whole_digits:
+            raise Mismatch(f"{describe(value)} is out of range for {type_}")
+        try:
+            return _EXACT.quantize(number, unit)
+        except DecimalException:
+            raise Mismatch(f"{describe(value)} does not fit into {type_} without rounding") from None
+
+    return convert
+
+
+def _string(value: Any) -> str | None:
+    if value is None:
+        return None
+    if isinstance(value, Real):
+        return number_text(value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    text = value if isinstance(value, str) else write_json(value)
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise Mismatch("STRING wanted, text with half a surrogate pair came") from None
+    return text
+
+
+def _bytes(value: Any) -> bytes | None:
+    if value is None:
+        return None
+    if not isinstance(value, str) or isinstance(value, Real):
+        raise Mismatch(f"BYTES (as base64) wanted, {describe(value)} came")
+    try:
+        data = binascii.a2b_base64(value.encode(), strict_mode=True)
+        if binascii.b2a_base64(data, newline=False).decode() == value:
+            return data
+    except (binascii.Error, UnicodeEncodeError):
+        pass
+    raise Mismatch(f"{describe(value)} is not base64")
+
+
+def _array(type_: Array) -> Convert:
+    element = converter(type_.element)
+
+    def convert(value: Any) -> list[Any] | None:
+        if value is None:
+            return None
+        if not isinstance(value, list):
+            raise _wrong(type_, value)
+        result: list[Any] = []
+        try:
+            for member in value:  # pyright: ignore[reportUnknownVariableType]
+                result.append(element(member))
+        except Mismatch as error:
+            raise error.at(f"[{len(result)}]") from None
+        return result
+
+    return convert
+
+
+def _map(type_: Map) -> Convert:
+    key_converter, value_converter = converter(type_.key), converter(type_.value)
+
+    def convert(value: Any) -> list[tuple[Any, Any]] | None:
+        if value is None:
+            return None
+        if not isinstance(value, dict):
+            raise _wrong(type_, value)
+        result: list[tuple[Any, Any]] = []
+        for key, member in value.items():  # pyright: ignore[reportUnknownVariableType]
+            try:
+                result.append((key_converter(key), value_converter(member)))
+            except Mismatch as error:
+                raise error.at(f".{_shorten(str(key))}") from None  # pyright: ignore[reportUnknownArgumentType]
+        return result
+
+    return convert
+
+
+def _struct(type_: Struct) -> Convert:
+    names = [field.name for field in type_.fields]
+    reader = FieldReader(names)
+    converters = [converter(field.type) for field in type_.fields]
+
+    def convert(value: Any) -> dict[str, Any] | None:
+        if value is None:
+            return None
+        if not isinstance(value, dict):
+            raise _wrong(type_, value)
+        return dict(zip(names, convert_fields(names, converters, reader.read(value)), strict=True))  # pyright: ignore[reportUnknownArgumentType]
+
+    return convert
+
+
+def convert_fields(names: list[str], converters: list[Convert], values: list[Any]) -> list[Any]:
+    """Each value as its field's type; a Mismatch names the field."""
+    result: list[Any] = []
+    try:
+        for convert, value in zip(converters, values, strict=True):
+            result.append(convert(value))
+    except Mismatch as error:
+        raise error.at(f".{names[len(result)]}") from None
+    return result

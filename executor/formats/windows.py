@@ -1,0 +1,134 @@
+"""The window at the end of a windowed key: its start (TUMBLING, HOPPING), or its end and start (SESSION), 8 bytes
+each, big-endian, as Kafka Streams writes them."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from ...planner.physical import KeyWindow
+from .codec import Decoded, Decoder, Encoder, RowError, boolean_array, byte_view, one_array, valid_flags
+
+_TIME_BYTES = 8
+
+
+def suffix_bytes(window: KeyWindow) -> int:
+    return 2 * _TIME_BYTES if window.kind == "SESSION" else _TIME_BYTES
+
+
+class WindowedDecoder:
+    """Takes the window off each key and leaves the rest to `inner`."""
+
+    def __init__(self, inner: Decoder, window: KeyWindow) -> None:
+        self._inner = inner
+        self._window = window
+
+    def decode(self, data: pa.Array | pa.ChunkedArray) -> Decoded:
+        rows = one_array(data)
+        bytes_, offsets = byte_view(rows)
+        suffix = suffix_bytes(self._window)
+        valid = valid_flags(rows) != 0
+        lengths = np.diff(offsets)
+        good = valid & (lengths >= suffix)
+        starts = offsets[:-1].astype(np.int64)
+        ends = offsets[1:].astype(np.int64)
+
+        # The keys without their windows, moved together.
+        kept = np.where(good, lengths - suffix, 0)
+        new_offsets = np.zeros(len(rows) + 1, np.int32)
+        np.cumsum(kept, out=new_offsets[1:])
+        moved = np.repeat(starts - new_offsets[:-1], kept) + np.arange(new_offsets[-1])
+        bitmap = pa.py_buffer(np.packbits(good, bitorder="little"))
+        keys = pa.Array.from_buffers(
+            pa.binary(), len(rows), [bitmap, pa.py_buffer(new_offsets), pa.py_buffer(bytes_[moved])]
+        )
+
+        decoded = self._inner.decode(keys)
+        short = [
+            RowError(int(row), f"a windowed key has at least {suffix} bytes, {int(lengths[row])} came")
+            for row in np.flatnonzero(valid & ~good)
+        ]
+        last = self._times(bytes_, ends, good, _TIME_BYTES)
+        if self._window.kind == "SESSION":
+            start, end = last, self._times(bytes_, ends, good, 2 * _TIME_BYTES)
+        else:
+            size = self._window.size_ms
+            # A start close to the end of time must not wrap around; such an end is the end of time.
+            latest = np.iinfo(np.int64).max
+            start, end = last, None if size is None else np.where(last > latest - size, latest, last + size)
+        mask = None if good.all() else ~good
+        return Decoded(
+            decoded.columns,
+            boolean_array(decoded.null_rows.to_numpy(zero_copy_only=False) & ~(valid & ~good)),
+            sorted(decoded.errors + short, key=lambda error: error.row),
+            pa.array(start, pa.int64(), mask=mask),
+            pa.nulls(len(rows), pa.int64()) if end is None else pa.array(end, pa.int64(), mask=mask),
+        )
+
+    @staticmethod
+    def _times(bytes_: np.ndarray, ends: np.ndarray, good: np.ndarray, back: int) -> np.ndarray:
+        values = np.zeros(len(ends), np.int64)
+        places = (ends[good] - back)[:, None] + np.arange(_TIME_BYTES)
+        values[good] = bytes_[places].reshape(-1).view(">i8")
+        return values
+
+
+class WindowedEncoder:
+    """Puts the window behind each key that `inner` writes; null keys stay null."""
+
+    def __init__(self, inner: Encoder, window: KeyWindow) -> None:
+        self._inner = inner
+        self._window = window
+
+    def encode(
+        self,
+        columns: Sequence[pa.Array],
+        *,
+        null_rows: pa.BooleanArray | None = None,
+        window_start: pa.Array | None = None,
+        window_end: pa.Array | None = None,
+    ) -> pa.BinaryArray:
+        keys = self._inner.encode(columns, null_rows=null_rows)
+        assert window_start is not None, "the key is windowed"
+        times = [window_start]
+        if self._window.kind == "SESSION":
+            assert window_end is not None, "the key has a session window"
+            times = [window_end, window_start]
+        bytes_, offsets = byte_view(keys)
+        valid = valid_flags(keys) != 0
+        suffix = suffix_bytes(self._window)
+        lengths = np.where(valid, np.diff(offsets) + suffix, 0)
+        new_offsets = np.zeros(len(keys) + 1, np.int32)
+        np.cumsum(lengths, out=new_offsets[1:])
+        out = np.empty(int(new_offsets[-1]), np.uint8)
+        for i, time in enumerate(times):
+            places = (new_offsets[1:][valid].astype(np.int64) - suffix + i * _TIME_BYTES)[:, None]
+            wire = time.fill_null(0).to_numpy().astype(">i8")[valid]
+            out[places + np.arange(_TIME_BYTES)] = wire.view(np.uint8).reshape(-1, _TIME_BYTES)
+        kept = np.where(valid, np.diff(offsets), 0)
+        source = np.repeat(offsets[:-1].astype(np.int64), kept)
+        target = np.repeat(new_offsets[:-1].astype(np.int64), kept)
+        within = np.arange(int(kept.sum())) - np.repeat(np.cumsum(kept) - kept, kept)
+        out[target + within] = bytes_[source + within]
+        bitmap = pa.py_buffer(np.packbits(valid, bitorder="little"))
+        return pa.Array.from_buffers(pa.binary(), len(keys), [bitmap, pa.py_buffer(new_offsets), pa.py_buffer(out)])
+
+
+def add_window(key: bytes, window: KeyWindow, start: int, end: int) -> bytes:
+    """One key's bytes with the window behind them."""
+    return key + (struct.pack(">qq", end, start) if window.kind == "SESSION" else struct.pack(">q", start))
+
+
+def take_window(data: bytes, window: KeyWindow) -> tuple[bytes, int, int | None]:
+    """A windowed key's bytes without the window; its start and end (None where the size is not known).
+
+    Raises: struct.error where the bytes are too few.
+    """
+    if window.kind == "SESSION":
+        end, start = struct.unpack(">qq", data[-2 * _TIME_BYTES :])
+        return data[: -2 * _TIME_BYTES], start, end
+    (start,) = struct.unpack(">q", data[-_TIME_BYTES:])
+    return data[:-_TIME_BYTES], start, None if window.size_ms is None else start + window.size_ms

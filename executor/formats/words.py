@@ -1,0 +1,44 @@
+"""Eight bytes at a time: the machine operations that compiled loops over text need and numba lacks; their arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+from numpy.typing import NDArray
+
+Vector = NDArray[Any]  # an argument of a compiled loop
+
+
+@intrinsic
+def _load_word(typing_context: Any, data: Any, position: Any):  # pyright: ignore[reportUnusedParameter]
+    """The eight bytes of a uint8 array at `position`, which need not be aligned, as a little-endian uint64."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        array = context.make_array(signature.args[0])(context, builder, arguments[0])
+        index = context.cast(builder, arguments[1], signature.args[1], types.intp)
+        pointer = builder.gep(array.data, [index])
+        word = builder.load(builder.bitcast(pointer, ir.IntType(64).as_pointer()))
+        word.align = 1
+        return word
+
+    return types.uint64(data, position), generate
+
+
+@intrinsic
+def _trailing_zeros(typing_context: Any, word: Any):  # pyright: ignore[reportUnusedParameter]
+    """The number of zero bits below the lowest one bit of a uint64."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # pyright: ignore[reportUnusedParameter]
+        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 0))
+
+    return types.uint64(types.uint64), generate
+
+
+# As compiled loops see them: numba passes the typing context itself.
+load_word: Callable[[Vector, int], np.uint64] = _load_word  # pyright: ignore[reportAssignmentType]
+trailing_zeros: Callable[[np.uint64], np.uint64] = _trailing_zeros  # pyright: ignore[reportAssignmentType]

@@ -1,0 +1,385 @@
+"""Compiled writing of text: columns of text (offsets and bytes) are quoted, reformatted and joined into records.
+
+Offsets in and out are int64. A row without a value has length 0 on output.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from .words import Vector
+
+_BASE64 = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8)
+_HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
+
+# What follows the backslash in a JSON string: 0 for no escape, 117 (u) for the long form.
+_JSON_ESCAPE = np.zeros(256, np.uint8)
+_JSON_ESCAPE[:32] = 117
+for _byte, _letter in ((8, "b"), (9, "t"), (10, "n"), (12, "f"), (13, "r"), (34, '"'), (92, "\\")):
+    _JSON_ESCAPE[_byte] = ord(_letter)
+
+_NAN = np.frombuffer(b"NaN", np.uint8)
+_INFINITY = np.frombuffer(b"Infinity", np.uint8)
+_DOUBLE_LENGTH_MAX = 32
+_PLAIN_DIGITS_MAX = 48  # of a decimal: sign, point, leading zero, 38 digits
+
+
+@njit(cache=True, nogil=True)
+def quote_json(offsets: Vector, data: Vector, valid: Vector):
+    """Each text as a JSON string."""
+    count = valid.shape[0]
+    out_offsets = np.zeros(count + 1, np.int64)
+    total = 0
+    for row in range(count):
+        if valid[row]:
+            total += 2 + offsets[row + 1] - offsets[row]
+            for i in range(offsets[row], offsets[row + 1]):
+                escape = _JSON_ESCAPE[data[np.uintp(i)]]
+                if escape:
+                    total += 5 if escape == 117 else 1
+        out_offsets[row + 1] = total
+    out = np.empty(total, np.uint8)
+    at = 0
+    for row in range(count):
+        if not valid[row]:
+            continue
+        out[at] = 34
+        at += 1
+        for i in range(offsets[row], offsets[row + 1]):
+            c = data[np.uintp(i)]
+            escape = _JSON_ESCAPE[c]
+            if escape:
+                out[at] = 92
+                out[at + 1] = escape
+                at += 2
+                if escape == 117:
+                    out[at] = 48
+                    out[at + 1] = 48
+                    out[at + 2] = _HEX[c >> 4]
+                    out[at + 3] = _HEX[c & 15]
+                    at += 4
+            else:
+                out[at] = c
+                at += 1
+        out[at] = 34
+        at += 1
+    return out_offsets, out
+
+
+@njit(cache=True, nogil=True)
+def write_base64(offsets: Vector, data: Vector, valid: Vector, quoted: bool):
+    """Each byte string as base64, between quotes where `quoted`."""
+    count = valid.shape[0]
+    out_offsets = np.zeros(count + 1, np.int64)
+    total = 0
+    for row in range(count):
+        if valid[row]:
+            total += (offsets[row + 1] - offsets[row] + 2) // 3 * 4 + (2 if quoted else 0)
+        out_offsets[row + 1] = total
+    out = np.empty(total, np.uint8)
+    at = 0
+    for row in range(count):
+        if not valid[row]:
+            continue
+        if quoted:
+            out[at] = 34
+            at += 1
+        end = offsets[row + 1]
+        for i in range(offsets[row], end, 3):
+            bits = np.int64(data[i]) << 16
+            if i + 1 < end:
+                bits |= np.int64(data[i + 1]) << 8
+            if i + 2 < end:
+                bits |= np.int64(data[i + 2])
+            out[at] = _BASE64[bits >> 18]
+            out[at + 1] = _BASE64[bits >> 12 & 63]
+            out[at + 2] = _BASE64[bits >> 6 & 63] if i + 1 < end else 61
+            out[at + 3] = _BASE64[bits & 63] if i + 2 < end else 61
+            at += 4
+        if quoted:
+            out[at] = 34
+            at += 1
+    return out_offsets, out
+
+
+@njit(cache=True, nogil=True)
+def _copy(text: Vector, out: Vector, at: int):
+    for j in range(text.shape[0]):
+        out[at + j] = text[j]
+    return at + text.shape[0]
+
+
+@njit(cache=True, nogil=True)
+def _digits_of(data: Vector, i: int, end: int, digits: Vector):
+    """The significant digits of a number's text, how many, and the power of ten of the first one."""
+    count = 0
+    power = 0  # of the digit that would come next, before the point is seen counted upwards
+    point = False
+    leading = True
+    exponent = 0
+    while i < end:
+        c = data[np.uintp(i)]
+        if c == 46:
+            point = True
+        elif c == 101 or c == 69:
+            i += 1
+            negative = data[np.uintp(i)] == 45
+            if negative or data[np.uintp(i)] == 43:
+                i += 1
+            while i < end:
+                exponent = exponent * 10 + (np.int64(data[np.uintp(i)]) - 48)
+                i += 1
+            if negative:
+                exponent = -exponent
+            break
+        else:
+            leading = leading and c == 48
+            if not leading:
+                digits[count] = c
+                count += 1
+                if not point:
+                    power += 1
+            elif point:
+                power -= 1
+        i += 1
+    return count, power - 1 + exponent
+
+
+@njit(cache=True, nogil=True)
+def write_doubles(offsets: Vector, data: Vector, valid: Vector, quoted: bool):
+    """Shortest texts of doubles, laid out as Java does: 1.0, 1.0E10, NaN (which gets quotes where `quoted`)."""
+    count = valid.shape[0]
+    out_offsets = np.zeros(count + 1, np.int64)
+    out = np.empty(count * _DOUBLE_LENGTH_MAX, np.uint8)
+    digits = np.empty(400, np.uint8)
+    at = 0
+    for row in range(count):
+        if valid[row]:
+            i = offsets[row]
+            end = offsets[row + 1]
+            negative = data[i] == 45
+            if negative:
+                i += 1
+            strange = data[i] > 57
+            if strange and quoted:
+                out[at] = 34
+                at += 1
+            if negative:
+                out[at] = 45
+                at += 1
+            if strange:
+                at = _copy(_NAN if data[i] == 110 else _INFINITY, out, at)
+                if quoted:
+                    out[at] = 34
+                    at += 1
+            else:
+                length, power = _digits_of(data, i, end, digits)
+                while length > 1 and digits[length - 1] == 48:
+                    length -= 1
+                if length == 0:
+                    digits[0] = 48
+                    length = 1
+                    power = 0
+                scientific = power < -3 or power >= 7
+                whole = 1 if scientific else power + 1  # digits before the point
+                if whole <= 0:
+                    out[at] = 48
+                    out[at + 1] = 46
+                    at += 2
+                    for _ in range(-whole):
+                        out[at] = 48
+                        at += 1
+                    for j in range(length):
+                        out[at] = digits[j]
+                        at += 1
+                else:
+                    for j in range(max(whole, length)):
+                        if j == whole:
+                            out[at] = 46
+                            at += 1
+                        out[at] = digits[j] if j < length else 48
+                        at += 1
+                    if length <= whole:
+                        out[at] = 46
+                        out[at + 1] = 48
+                        at += 2
+                if scientific:
+                    out[at] = 69
+                    at += 1
+                    if power < 0:
+                        out[at] = 45
+                        at += 1
+                        power = -power
+                    if power >= 100:
+                        out[at] = 48 + power // 100
+                        at += 1
+                    if power >= 10:
+                        out[at] = 48 + power // 10 % 10
+                        at += 1
+                    out[at] = 48 + power % 10
+                    at += 1
+        out_offsets[row + 1] = at
+    return out_offsets, out[:at].copy()
+
+
+@njit(cache=True, nogil=True)
+def write_decimals(offsets: Vector, data: Vector, valid: Vector, scale: int):
+    """Texts of decimals without an exponent, with `scale` digits behind the point."""
+    count = valid.shape[0]
+    out_offsets = np.zeros(count + 1, np.int64)
+    out = np.empty(count * _PLAIN_DIGITS_MAX, np.uint8)
+    digits = np.empty(400, np.uint8)
+    at = 0
+    for row in range(count):
+        if valid[row]:
+            i = offsets[row]
+            negative = data[i] == 45
+            if negative:
+                out[at] = 45
+                at += 1
+                i += 1
+            length, power = _digits_of(data, i, offsets[row + 1], digits)
+            if length == 0:
+                power = -1
+            for place in range(max(power, 0), -scale - 1, -1):
+                if place == -1:
+                    out[at] = 46
+                    at += 1
+                index = power - place
+                out[at] = digits[index] if 0 <= index < length else 48
+                at += 1
+        out_offsets[row + 1] = at
+    return out_offsets, out[:at].copy()
+
+
+@njit(cache=True, nogil=True)
+def _is_letter_or_digit(c: Any):
+    return 48 <= c <= 57 or 65 <= c <= 90 or 97 <= c <= 122
+
+
+@njit(cache=True, nogil=True)
+def quote_delimited(offsets: Vector, data: Vector, valid: Vector, delimiter: Vector, first: bool):
+    """Each text with quotes where Commons CSV puts them; see `delimited.quote_field`. `delimiter` is its UTF-8."""
+    count = valid.shape[0]
+    out_offsets = np.zeros(count + 1, np.int64)
+    out = np.empty(2 * data.shape[0] + 2 * count, np.uint8)
+    at = 0
+    for row in range(count):
+        if valid[row]:
+            start = offsets[row]
+            end = offsets[row + 1]
+            if start == end:
+                quoted = first
+            else:
+                head = data[start]
+                quoted = (first and not _is_letter_or_digit(head)) or head <= 35 or data[end - 1] <= 32
+                for i in range(start, end):
+                    c = data[np.uintp(i)]
+                    if c == 34 or c == 10 or c == 13:
+                        quoted = True
+                    elif c == delimiter[0] and i + delimiter.shape[0] <= end:
+                        same = True
+                        for j in range(1, delimiter.shape[0]):
+                            same &= data[i + j] == delimiter[j]
+                        quoted |= same
+            if quoted:
+                out[at] = 34
+                at += 1
+            for i in range(start, end):
+                c = data[np.uintp(i)]
+                out[at] = c
+                at += 1
+                if c == 34:
+                    out[at] = 34
+                    at += 1
+            if quoted:
+                out[at] = 34
+                at += 1
+        out_offsets[row + 1] = at
+    return out_offsets, out[:at].copy()
+
+
+@njit(cache=True, nogil=True)
+def join_fields(
+    between: Vector, between_ends: Vector, data: Vector, offsets: Vector, valid: Vector, null: Vector, present: Vector
+):
+    """One record per row: between[0] field[0] between[1] … field[n-1] between[n], `null` where a field has no value.
+
+    `offsets` is [field, row] into `data`. Rows that are not `present` are empty.
+    """
+    fields = valid.shape[0]
+    count = present.shape[0]
+    out_offsets = np.zeros(count + 1, np.int64)
+    total = 0
+    for row in range(count):
+        if present[row]:
+            total += between.shape[0]
+            for field in range(fields):
+                if valid[field, row]:
+                    total += offsets[field, row + 1] - offsets[field, row]
+                else:
+                    total += null.shape[0]
+        out_offsets[row + 1] = total
+    out = np.empty(total, np.uint8)
+    at = 0
+    for row in range(count):
+        if not present[row]:
+            continue
+        for field in range(fields + 1):
+            for j in range(between_ends[field], between_ends[field + 1]):
+                out[at] = between[np.uintp(j)]
+                at += 1
+            if field < fields:
+                if valid[field, row]:
+                    for j in range(offsets[field, row], offsets[field, row + 1]):
+                        out[at] = data[np.uintp(j)]
+                        at += 1
+                else:
+                    at = _copy(null, out, at)
+    return out_offsets, out
+
+
+@njit(cache=True, nogil=True)
+def join_members(
+    list_offsets: Vector,
+    list_valid: Vector,
+    offsets: Vector,
+    data: Vector,
+    valid: Vector,
+    opening: int,
+    closing: int,
+    null: Vector,
+):
+    """One container per row: its members between brackets, with commas."""
+    count = list_valid.shape[0]
+    out_offsets = np.zeros(count + 1, np.int64)
+    total = 0
+    for row in range(count):
+        if list_valid[row]:
+            total += 2 + max(list_offsets[row + 1] - list_offsets[row] - 1, 0)
+            for i in range(list_offsets[row], list_offsets[row + 1]):
+                total += offsets[i + 1] - offsets[i] if valid[i] else null.shape[0]
+        out_offsets[row + 1] = total
+    out = np.empty(total, np.uint8)
+    at = 0
+    for row in range(count):
+        if not list_valid[row]:
+            continue
+        out[at] = opening
+        at += 1
+        for i in range(list_offsets[row], list_offsets[row + 1]):
+            if i > list_offsets[row]:
+                out[at] = 44
+                at += 1
+            if valid[i]:
+                for j in range(offsets[i], offsets[i + 1]):
+                    out[at] = data[np.uintp(j)]
+                    at += 1
+            else:
+                at = _copy(null, out, at)
+        out[at] = closing
+        at += 1
+    return out_offsets, out
