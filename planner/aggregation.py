@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from millstream.errors import InvalidStatement, StatementError, TypeMismatch
 
-from ..sql.ast import Query, Window, span_of
+from ..sql.ast import Query, Window, span_of, unwrapped
 from ..sql.functions.aggregates import AGGREGATES
 from ..sql.printing import print_expression
 from ..sql.types import BIGINT, BOOLEAN, NULL
@@ -79,7 +79,8 @@ def _having(node: exp.Expression, builder: _Builder) -> Typed:
     predicate = builder.compile(node)
     if predicate.type not in (BOOLEAN, NULL):
         raise TypeMismatch(
-            f"Type error in HAVING expression: Should evaluate to boolean but is {print_expression(node)} ({predicate.type}) instead.",
+            f"Type error in HAVING expression: Should evaluate to boolean but is {print_expression(node)} "
+            f"({predicate.type}) instead.",
             span=span_of(node),
         )
     return predicate
@@ -183,7 +184,7 @@ class _Builder:
         if isinstance(node, exp.Identifier | exp.Star | exp.Lambda | exp.DataType) or contains_aggregate(node):
             return None
         try:
-            tree = compile_expression(node.unnest(), self._grouping.scope).tree
+            tree = compile_expression(unwrapped(node), self._grouping.scope).tree
         except StatementError:
             return None
         return next((i for i, (known, _) in enumerate(self._grouping.expressions) if known == tree), None)
@@ -229,7 +230,7 @@ def _reference(name: str) -> exp.Column:
 
 
 def _constant(argument: exp.Expression, call: exp.Anonymous) -> str | int | bool | float | None:
-    node = argument.unnest()
+    node = unwrapped(argument)
     match node:
         case exp.Literal() if node.is_string:
             return node.this

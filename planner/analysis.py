@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from millstream.errors import InvalidStatement, Span, TypeMismatch
 
-from ..sql.ast import Query, SelectColumn, SelectStar, SelectStructStar, span_of
+from ..sql.ast import Query, SelectColumn, SelectStar, SelectStructStar, span_of, unwrapped
 from ..sql.functions.catalog import FUNCTIONS, find_function
 from ..sql.printing import print_expression
 from ..sql.types import BOOLEAN, NULL, Struct
@@ -82,7 +82,8 @@ def _check_clauses(query: Query, plan: LogicalPlan, target: Target) -> None:
     if query.window is not None and not query.group_by:
         listed = ", ".join(print_expression(i.expression) for i in query.items if isinstance(i, SelectColumn)) or "*"
         raise InvalidStatement(
-            f"Non-aggregate SELECT expression(s) not part of GROUP BY: {listed}\nWINDOW clause requires a GROUP BY clause.",
+            f"Non-aggregate SELECT expression(s) not part of GROUP BY: {listed}\n"
+            "WINDOW clause requires a GROUP BY clause.",
             span=query.window.span,
         )
     if query.partition_by and query.group_by:
@@ -140,7 +141,7 @@ def _item(selected: SelectColumn, relation: Relation, aliases: AliasGenerator, t
                 span=selected.span,
             )
         return Item(selected.alias, node, True, selected.span)
-    inner = node.unnest()
+    inner = unwrapped(node)
     if isinstance(inner, exp.Column):
         if relation.is_reserved(inner) and target != "CLIENT":
             raise InvalidStatement(
@@ -280,7 +281,8 @@ def _grouped(query: Query, items: list[Item], plan: LogicalPlan, scope: Scope) -
         listed = [i for i in items if not contains_aggregate(i.expression)]
         extra = f": {', '.join(print_expression(i.expression) for i in listed)}" if listed else ""
         raise InvalidStatement(
-            f"Use of aggregate functions requires a GROUP BY clause. Non-aggregate SELECT expression(s) not part of GROUP BY{extra}.",
+            "Use of aggregate functions requires a GROUP BY clause. "
+            f"Non-aggregate SELECT expression(s) not part of GROUP BY{extra}.",
             span=query.span,
         )
     for item in items:

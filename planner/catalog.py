@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 from millstream.errors import InvalidStatement, Span, UnknownSource, did_you_mean
 
 from ..sql.types import SqlType
 from .physical import FormatSpec, KeyWindow, PhysicalPlan
 from .schema import Schema
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,7 @@ class PersistentQuery:
     paused: bool = False
 
 
-def _frozen() -> Mapping:
+def _frozen() -> Mapping[str, Any]:
     return MappingProxyType({})
 
 
@@ -111,5 +113,5 @@ class Catalog:
         return found
 
 
-def _without(mapping: Mapping, key: str) -> Mapping:
+def _without(mapping: Mapping[str, _T], key: str) -> Mapping[str, _T]:
     return MappingProxyType({k: v for k, v in mapping.items() if k != key})

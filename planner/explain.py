@@ -50,7 +50,8 @@ def describe(step: Step) -> str:
             key = "" if step.key is None else f"key {', '.join(e.sql for e in step.key) or 'none'}; "
             return f"PROJECT {key}{', '.join(e.sql for e in step.values)} | {step.schema}"
         case Rekey():
-            return f"REKEY {', '.join(e.sql for e in step.key) or 'none'} ({step.partition_count} partitions) | {step.schema}"
+            key = ", ".join(e.sql for e in step.key) or "none"
+            return f"REKEY {key} ({step.partition_count} partitions) | {step.schema}"
         case Aggregate():
             window = "" if step.window is None else f" {_window(step.window)}"
             emit = " EMIT FINAL" if step.emit == "FINAL" else ""

@@ -15,7 +15,7 @@ from millstream.errors import InvalidStatement, StatementError, TypeMismatch
 
 from ..sql import coercion
 from ..sql.ast import span_of
-from ..sql.functions.catalog import LambdaArgument, find_function
+from ..sql.functions.catalog import Function, LambdaArgument, find_function
 from ..sql.iso_time import InvalidTime, epoch_ms
 from ..sql.printing import print_expression
 from ..sql.types import (
@@ -39,7 +39,7 @@ from ..sql.types import (
 from .scope import Scope
 from .typed import Typed
 
-_ARITHMETIC: dict[type[exp.Expression], str] = {
+_ARITHMETIC: dict[type[exp.Expression], coercion.Operator] = {
     exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%",
 }  # fmt: skip
 _DECIMAL_NAMES = {
@@ -227,10 +227,8 @@ def _comparable(a: exp.Expression, b: exp.Expression, node: exp.Expression, scop
     elif coercion.is_numeric(left.type) and coercion.is_numeric(right.type):
         comparable = True
     else:
-        comparable = (
-            {left.type, right.type} <= {STRING, *_TIMES}
-            and (STRING in (left.type, right.type))
-            or ({left.type, right.type} == {DATE, TIMESTAMP})
+        comparable = ({left.type, right.type} <= {STRING, *_TIMES} and (STRING in (left.type, right.type))) or (
+            {left.type, right.type} == {DATE, TIMESTAMP}
         )
     if not comparable:
         operator = _COMPARISONS.get(type(node), "EQUAL")
@@ -473,7 +471,7 @@ def _call(node: exp.Anonymous, scope: Scope) -> Typed:
     return compile_call(function, node, scope)
 
 
-def compile_call(function, node: exp.Anonymous, scope: Scope) -> Typed:
+def compile_call(function: Function, node: exp.Anonymous, scope: Scope) -> Typed:
     """A scalar or table function with its arguments; of a table function, the array it unfolds."""
     written = node.expressions
     compiled: list[Typed | None] = []
@@ -482,7 +480,7 @@ def compile_call(function, node: exp.Anonymous, scope: Scope) -> Typed:
         if isinstance(argument, exp.Lambda):
             compiled.append(None)
             types.append(_lambda_argument(argument, scope))
-        elif (unit := _interval_unit(argument, function, scope)) is not None:
+        elif (unit := _interval_unit(argument, function)) is not None:
             compiled.append(unit)
             types.append(INTERVAL_UNIT)
         else:
@@ -505,11 +503,9 @@ def compile_call(function, node: exp.Anonymous, scope: Scope) -> Typed:
     return Typed(tree, call.return_type)
 
 
-def _interval_unit(argument: exp.Expression, function, scope: Scope) -> Typed | None:
+def _interval_unit(argument: exp.Expression, function: Function) -> Typed | None:
     """MINUTES in TIMESTAMPADD(MINUTES, …) parses as a column; it is a unit where the function takes one."""
-    if not (
-        isinstance(argument, exp.Column) and not argument.table and getattr(function, "takes_interval_unit", False)
-    ):
+    if not (isinstance(argument, exp.Column) and not argument.table and function.takes_interval_unit):
         return None
     name = argument.name.upper()
     plural = name if name.endswith("S") else name + "S"
@@ -544,7 +540,7 @@ def _grouped(tree: exp.Expression) -> exp.Expression:
     return tree if simple and not isinstance(tree, exp.Connector | exp.Case) else exp.Paren(this=tree)
 
 
-def _false_for_null(tree: exp.Expression) -> exp.Expression:
+def _false_for_null(tree: exp.Expr) -> exp.Expression:
     return exp.Coalesce(this=tree, expressions=[exp.false()])
 
 

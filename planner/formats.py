@@ -1,4 +1,4 @@
-"""Which schemas a format can hold, and which of its options a statement may set. How formats encode lives in the executor."""
+"""Which schemas a format can hold, and which of its options a statement may set. How it encodes is the executor's."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ FORMATS: dict[str, FormatRules] = {
     for rules in (
         FormatRules("JSON", True, True, "One JSON object per record; a single key column is written bare."),
         FormatRules("DELIMITED", False, True, "Comma-separated values; no nested types."),
-        FormatRules("KAFKA", False, True, "A single column as Kafka's own serializers write it: INT, BIGINT, DOUBLE, STRING, BYTES."),
+        FormatRules("KAFKA", False, True, "One INT, BIGINT, DOUBLE, STRING or BYTES, as Kafka's serializers write it."),
         FormatRules("NONE", False, False, "No columns at all, for keys that nobody needs."),
-        FormatRules("ARROW", True, False, "Columnar: whole batches as Arrow, for topics that Millstream reads again. Values only."),
+        FormatRules("ARROW", True, False, "Whole batches as Arrow columns, for topics that Millstream reads. Values only."),
     )
 }  # fmt: skip
 NOT_BUILT = ("JSON_SR", "AVRO", "PROTOBUF", "PROTOBUF_NOSR")

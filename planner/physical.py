@@ -132,8 +132,8 @@ class AggregateCall:
 
 @dataclass(frozen=True, slots=True)
 class WindowSpec:
-    """`retention_ms` matters to `emit` FINAL only: None emits every window when it closes. With it, as in ksqlDB (where it
-    is size + grace unless the user gives more), a window that starts more than that before the newest one when the
+    """`retention_ms` matters to `emit` FINAL only: None emits every window when it closes. With it, as in ksqlDB (where
+    it is size + grace unless the user gives more), a window that starts more than that before the newest one when the
     record comes that closes it is lost, and only records that reach the aggregate move its stream time."""
 
     kind: Literal["TUMBLING", "HOPPING", "SESSION"]
@@ -150,8 +150,10 @@ class Aggregate(Step):
     In:    rows with the grouping key in `k0`…; a stream's +1 rows, or a table's changes (`retracts`).
     Out:   `k0`… as they came, `_ws`/`_we` where windowed, and a value column per call, in order. Each input row gives
            the old result at -1 (only where `emit_old`) and the new one at +1. SESSION: a merged session's old rows
-           go at -1 always. `emit` FINAL: one +1 row per window when it closes (stream time ≥ end + grace), nothing before.
-    Rows older than the window's end plus grace are dropped. Rows whose value is null (`_null`) or with a NULL key part are ignored.
+           go at -1 always. `emit` FINAL: one +1 row per window when it closes (stream time ≥ end + grace), and
+           nothing before.
+    Rows older than the window's end plus grace are dropped. Rows whose value is null (`_null`) or with a NULL key part
+    are ignored.
     """
 
     input: Step

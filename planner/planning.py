@@ -62,8 +62,9 @@ class PlannedPush:
 
 @dataclass(frozen=True, slots=True)
 class PlannedPull:
-    """A pull query: DuckDB SQL over the relation `source`, the rows of `source_info` materialised: columns `k0`…,
-    `v0`…, `_ts`, `_ws`, `_we`, `_rowpartition`, `_offset` (for a table the latest row per key, for a stream all rows)."""
+    """A pull query: DuckDB SQL over the relation `source`, the rows of `source_info` materialised (for a table the
+    latest row per key, for a stream all rows): columns `k0`…, `v0`…, `_ts`, `_ws`, `_we`, `_rowpartition`, `_offset`.
+    """
 
     source_info: SourceInfo
     sql: str

@@ -14,7 +14,7 @@ from .expressions import coerced
 from .logical import LogicalPlan, Named, Project
 from .lowering import Lowering, is_key_column, physical_names
 from .optimize import optimize
-from .physical import FormatSpec, PhysicalPlan, Rekey, Sink, walk, Step
+from .physical import FormatSpec, PhysicalPlan, Rekey, Sink, Step, walk
 from .physical import Project as PhysicalProject
 from .planning import NewTopic, PlannedPush, PlannedQuery, PlanningContext
 from .schema import Column, Schema

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from millstream.errors import InvalidStatement, Span, Unsupported, UnknownSource, did_you_mean
+from millstream.errors import InvalidStatement, Span, UnknownSource, Unsupported, did_you_mean
 
 from ..sql import ast
-from ..sql.ast import Query, SourceName, span_of
+from ..sql.ast import Query, SourceName, span_of, unwrapped
 from ..sql.printing import print_expression
 from .catalog import SourceInfo
 from .expressions import compile_expression
@@ -88,7 +88,7 @@ class Relation:
         moved: set[str] = set()
         generated = 0
         for node in query.partition_by:
-            inner = node.unnest()
+            inner = unwrapped(node)
             if isinstance(inner, exp.Null):
                 continue
             if isinstance(inner, exp.Column):
@@ -221,7 +221,7 @@ def _spoken(kind: str) -> str:
 
 def _condition(join: ast.Join, left: Relation, right: Relation, both: Scope) -> tuple[Typed, Typed]:
     """The left and the right side of ON, which must be `expression = primary key of the table`."""
-    node = join.on.unnest()
+    node = unwrapped(join.on)
     if not isinstance(node, exp.EQ):
         raise InvalidStatement(
             f"Unsupported join expression: {print_expression(join.on)}.",
@@ -260,7 +260,8 @@ def _check_partitions(left: Relation, right: Relation, join: ast.Join) -> None:
     if stream.partition_count != table.partition_count:
         raise InvalidStatement(
             f"Can't join `{stream.name}` with `{table.name}` since the number of partitions don't match. "
-            f"`{stream.name}` partitions = {stream.partition_count}; `{table.name}` partitions = {table.partition_count}. "
+            f"`{stream.name}` partitions = {stream.partition_count}; "
+            f"`{table.name}` partitions = {table.partition_count}. "
             "Please repartition either one so that the number of partitions match.",
             span=join.span,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from millstream.errors import InvalidProperty, InvalidStatement, SourceExists, UnknownColumn, did_you_mean
+from millstream.errors import InvalidProperty, InvalidStatement, SourceExists, Span, UnknownColumn, did_you_mean
 
 from ..sql.ast import ColumnDefinition, CreateSource
 from ..sql.types import BIGINT, BYTES, STRING, TIMESTAMP, Array, Field, SqlType, Struct
@@ -52,8 +52,8 @@ def plan_create_source(statement: CreateSource, context: PlanningContext) -> Pla
         new_topic = NewTopic(topic_name, properties.partition_count)
     elif properties.partition_count not in (None, existing):
         raise InvalidProperty(
-            f"A Kafka topic with the name '{topic_name}' already exists, with different partition/replica configuration "
-            f"than required. PARTITIONS={properties.partition_count} does not match {existing}."
+            f"A Kafka topic with the name '{topic_name}' already exists, with different partition/replica "
+            f"configuration than required. PARTITIONS={properties.partition_count} does not match {existing}."
         )
     source = SourceInfo(
         name=statement.name,
@@ -88,7 +88,7 @@ def wraps_single_values(context: PlanningContext) -> bool:
     return context.properties.get("ksql.persistence.wrap.single.values", "true").lower() != "false"
 
 
-def check_name_is_free(kind: str, name: str, context: PlanningContext, *, or_replace: bool, span) -> None:
+def check_name_is_free(kind: str, name: str, context: PlanningContext, *, or_replace: bool, span: Span | None) -> None:
     """Raises `SourceExists`, or `InvalidStatement` where OR REPLACE would turn a stream into a table."""
     existing = context.catalog.sources.get(name)
     if existing is None:
@@ -101,7 +101,8 @@ def check_name_is_free(kind: str, name: str, context: PlanningContext, *, or_rep
         )
     if existing.read_only:
         raise InvalidStatement(
-            f"Cannot add {kind.lower()} '{name}': CREATE OR REPLACE is not supported on source {existing.kind.lower()}s.",
+            f"Cannot add {kind.lower()} '{name}': CREATE OR REPLACE is not supported on source "
+            f"{existing.kind.lower()}s.",
             span=span,
         )
     if existing.kind != kind:
@@ -139,7 +140,7 @@ def _schema(statement: CreateSource, context: PlanningContext) -> Schema:
         raise InvalidStatement(
             "The statement does not define any columns.",
             span=statement.span,
-            hint="Write the columns in parentheses after the name; reading them from a schema registry is not built yet.",
+            hint="Write them in parentheses after the name; reading them from a schema registry is not built yet.",
         )
     all_headers = [column for column in columns if column.role == "HEADERS" and column.header_key is None]
     if len(all_headers) > 1:
@@ -189,11 +190,13 @@ def check_timestamp_column(name: str | None, format_: str | None, schema: Schema
     if column.type == STRING:
         if format_ is None:
             raise InvalidProperty(
-                f"Timestamp column {name} is of type STRING: its format must be given as TIMESTAMP_FORMAT in the WITH clause."
+                f"Timestamp column {name} is of type STRING: "
+                "its format must be given as TIMESTAMP_FORMAT in the WITH clause."
             )
     elif column.type not in (BIGINT, TIMESTAMP):
         raise InvalidProperty(
-            f"Timestamp column, {name}, should be LONG(INT64), TIMESTAMP, or a String with a timestamp_format specified."
+            f"Timestamp column, {name}, should be LONG(INT64), TIMESTAMP, or a String with a timestamp_format "
+            "specified."
         )
     elif format_ is not None:
         raise InvalidProperty(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from sqlglot import exp
+
 from millstream.errors import InvalidStatement, StatementError, TypeMismatch, UnknownSource, did_you_mean
 
 from ..sql import coercion
@@ -87,7 +89,7 @@ def _case_hint(name: str, context: PlanningContext) -> str | None:
     return None
 
 
-def _fit(value: Typed, column: Column, node) -> Typed:
+def _fit(value: Typed, column: Column, node: exp.Expression) -> Typed:
     """The constant as the column's type; texts and numbers convert as in ksqlDB's INSERT."""
     if value.type == NULL or coercion.can_coerce(value.type, column.type):
         return coerced(value, column.type)

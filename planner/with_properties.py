@@ -44,7 +44,10 @@ class SourceProperties:
 
 
 def read_properties(properties: Properties, *, create: bool) -> SourceProperties:
-    """`create`: of CREATE STREAM|TABLE (…), not of CREATE … AS. Raises `InvalidProperty`, `FormatError`, `Unsupported`."""
+    """`create`: of CREATE STREAM|TABLE (…), not of CREATE … AS.
+
+    Raises `InvalidProperty`, `FormatError`, `Unsupported`.
+    """
     known = _COMMON | _CREATE_ONLY if create else _COMMON
     unknown = [name for name in properties if name not in known]
     if unknown:
@@ -80,7 +83,8 @@ def read_properties(properties: Properties, *, create: bool) -> SourceProperties
 
 
 def format_specs(
-    given: SourceProperties, defaults: Mapping[str, FormatSpec], key: Sequence[Column], value: Sequence[Column], wraps: bool
+    given: SourceProperties, defaults: Mapping[str, FormatSpec], key: Sequence[Column], value: Sequence[Column],
+    wraps: bool,
 ) -> tuple[FormatSpec, FormatSpec, tuple[str, ...], tuple[str, ...]]:  # fmt: skip
     """Key and value format of a source with these columns, and the wrapping features to show.
 
@@ -181,7 +185,10 @@ def _key_window(properties: Properties) -> KeyWindow | None:
             return KeyWindow("SESSION")
         case "TUMBLING" | "HOPPING" as windowed:
             if size is None:
-                raise InvalidProperty(f"{windowed} windows require 'WINDOW_SIZE' to be provided in the WITH clause. For example: 'WINDOW_SIZE'='10 SECONDS'")  # fmt: skip
+                raise InvalidProperty(
+                    f"{windowed} windows require 'WINDOW_SIZE' to be provided in the WITH clause. "
+                    "For example: 'WINDOW_SIZE'='10 SECONDS'"
+                )
             return KeyWindow(windowed, _duration_ms(size))
         case _:
             raise InvalidProperty(

@@ -51,6 +51,13 @@ def span_of(node: exp.Expression) -> Span | None:
     return node.meta.get("span")
 
 
+def unwrapped(node: exp.Expression) -> exp.Expression:
+    """The expression without parentheses around it."""
+    while isinstance(node, exp.Paren):
+        node = node.this
+    return node
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
     """Base of every record here; `span` is its place in the text of the whole request."""

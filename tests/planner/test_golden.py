@@ -9,12 +9,12 @@ import os
 from pathlib import Path
 
 import pytest
+from planning import Planner
+
 from millstream.errors import StatementError
 from millstream.planner.explain import explain
 from millstream.planner.serde import plan_from_json, plan_to_json
 from millstream.sql.splitting import split_statements
-
-from planning import Planner
 
 GOLDEN = Path(__file__).parent / "golden"
 
