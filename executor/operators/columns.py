@@ -1,0 +1,141 @@
+"""Which columns flow between steps, and small vector operations on batches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ...planner.schema import Schema
+from ..batch import META, OPTIONAL_META
+
+Ints = np.ndarray[Any, np.dtype[np.int64]]
+Bools = np.ndarray[Any, np.dtype[np.bool_]]
+
+WINDOW = ("_ws", "_we")
+
+
+def key_names(schema: Schema) -> tuple[str, ...]:
+    return tuple(f"k{i}" for i in range(len(schema.key)))
+
+
+def value_names(schema: Schema) -> tuple[str, ...]:
+    return tuple(f"v{i}" for i in range(len(schema.value)))
+
+
+def batch_schema(schema: Schema, extra: Sequence[str] = (), columns: Sequence[str] | None = None) -> pa.Schema:
+    """The Arrow schema of batches with these columns; `columns` are the ones that are left after pruning."""
+    fields = [pa.field(name, type_) for name, type_ in META.items()]
+    fields += [pa.field(name, OPTIONAL_META[name]) for name in OPTIONAL_META if name in extra]
+    typed = [
+        *zip(key_names(schema), schema.key, strict=True),
+        *zip(value_names(schema), schema.value, strict=True),
+    ]
+    fields += [pa.field(name, c.type.arrow) for name, c in typed if columns is None or name in columns]
+    return pa.schema(fields)
+
+
+def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The table with exactly these columns; a missing one is NULL (what META says nothing about is not needed)."""
+    if table.schema.equals(schema):
+        return table
+    columns = []
+    for field in schema:
+        if field.name not in table.column_names:
+            columns.append(pa.chunked_array([pa.nulls(len(table), field.type)]))
+            continue
+        column = table.column(field.name)
+        columns.append(column if column.type.equals(field.type) else column.cast(field.type))
+    return pa.table(columns, schema=schema)
+
+
+def flat(table: pa.Table, name: str) -> pa.Array:
+    """The column in one piece."""
+    column = table.column(name)
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    return column.combine_chunks() if column.num_chunks else pa.array([], column.type)
+
+
+def ints(table: pa.Table, name: str) -> Ints:
+    return flat(table, name).to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+
+
+def any_true(table: pa.Table, name: str) -> bool:
+    return bool(pc.any(table.column(name)).as_py())
+
+
+def is_null(table: pa.Table, names: Sequence[str]) -> list[Bools]:
+    """Per column, where it is NULL."""
+    return [table.column(name).is_null().to_numpy() for name in names]
+
+
+def codes(column: pa.Array) -> tuple[Ints, int]:
+    """Equal values get equal numbers from 0, in the order in which they first come; NULL is a value. And how many."""
+    try:
+        encoded = column.dictionary_encode(null_encoding="encode")
+    except (pa.ArrowNotImplementedError, pa.ArrowTypeError):  # nested types
+        numbers: dict[str, int] = {}
+        listed = [numbers.setdefault(repr(value), len(numbers)) for value in column.to_pylist()]
+        return np.array(listed, dtype=np.int64), len(numbers)
+    return encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64, copy=False), len(encoded.dictionary)
+
+
+def group(table: pa.Table, names: Sequence[str], more: Sequence[Ints] = ()) -> tuple[Ints, Ints]:
+    """Number the groups of rows with equal values. Out: each row's group, and each group's first row.
+
+    `more` are further columns that belong to the group.
+    """
+    columns = [flat(table, name) for name in names] + [pa.array(values) for values in more]
+    combined, size = codes(columns[0])
+    for column in columns[1:]:
+        next_codes, next_size = codes(column)
+        if next_size > 1:
+            combined, size = codes(pa.array(combined * next_size + next_codes))
+    first = np.empty(size, dtype=np.int64)
+    first[combined[::-1]] = np.arange(len(combined) - 1, -1, -1, dtype=np.int64)
+    return combined, first
+
+
+def last_of_group(groups: Ints, size: int) -> Ints:
+    """The last position of each group; each has one."""
+    last = np.zeros(size, dtype=np.int64)
+    last[groups] = np.arange(len(groups), dtype=np.int64)
+    return last
+
+
+def previous_in_group(groups: Ints) -> Ints:
+    """For each position the one before it in its group, or -1."""
+    order = np.argsort(groups, kind="stable")
+    arranged = groups[order]
+    before = np.full(len(groups), -1, dtype=np.int64)
+    same = arranged[1:] == arranged[:-1]
+    before[order[1:][same]] = order[:-1][same]
+    return before
+
+
+def number_within(sequence: Ints) -> np.ndarray[Any, np.dtype[np.int32]]:
+    """Count from 0 within each run of equal numbers: `_sub` for the rows of each `_seq`."""
+    n = len(sequence)
+    positions = np.arange(n, dtype=np.int64)
+    starts = np.ones(n, dtype=np.bool_)
+    starts[1:] = sequence[1:] != sequence[:-1]
+    return (positions - np.maximum.accumulate(np.where(starts, positions, 0))).astype(np.int32)
+
+
+def take(table: pa.Table, rows: Ints) -> pa.Table:
+    """The rows; -1 gives a row of NULLs."""
+    if len(rows) and rows.min() < 0:
+        return table.take(pa.array(rows, mask=rows < 0))
+    return table.take(pa.array(rows))
+
+
+def with_columns(table: pa.Table, columns: Mapping[str, Any]) -> pa.Table:
+    """Replace columns, or add them at the end."""
+    for name, column in columns.items():
+        position = table.schema.get_field_index(name)
+        table = table.append_column(name, column) if position < 0 else table.set_column(position, name, column)
+    return table

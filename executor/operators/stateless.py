@@ -1,0 +1,145 @@
+"""Steps without state: a chain of them is one SELECT.
+
+Row order is DuckDB's insertion order, which plain projections, filters and UNNEST preserve, also with several threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+from ...planner.physical import Explode, Filter, Project, Rekey, SqlExpression
+from ...planner.schema import Schema
+from ..batch import ChangeBatch
+from .columns import batch_schema, conform, ints, is_null, key_names, number_within, value_names, with_columns
+from .statement import Statement
+
+StatelessStep = Filter | Project | Explode | Rekey
+
+# Gives each row's partition; the table has the columns of the rekeyed step.
+Partitioner = Callable[[Rekey, pa.Table], np.ndarray]
+
+
+class Stateless:
+    """Runs a chain of steps as one statement; only the last one may be a `Rekey`.
+
+    `schema`, `extra`, `columns`: of the input (see `batch_schema`). A Rekey ends the stream time of its input: after
+    it only the rows that arrive in the new task count.
+    """
+
+    def __init__(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        steps: Sequence[StatelessStep],
+        schema: Schema,
+        extra: Sequence[str],
+        columns: Sequence[str] | None,
+        partitioner: Partitioner | None = None,
+    ) -> None:
+        self._input_schema = batch_schema(schema, extra, columns)
+        self._explodes = any(isinstance(step, Explode) for step in steps)
+        last = steps[-1]
+        self._rekey = last if isinstance(last, Rekey) else None
+        self._partitioner = partitioner
+        if self._rekey is not None and self._rekey.partition_count > 1:
+            assert partitioner is not None, "a repartition needs a partitioner"
+        names = self._input_schema.names
+        sql = f"SELECT {', '.join(names)} FROM {{input}}"
+        for step in steps:
+            sql, names, schema = _render(step, sql, names, schema)
+        self.extra = tuple(name for name in extra if name in names)
+        pruned = [name for name in names if name[0] in "kv"]
+        self.columns = None if len(pruned) == len(schema.columns) else pruned
+        self.schema = schema
+        self._output_schema = batch_schema(schema, self.extra, self.columns)
+        self._statement = Statement(connection, sql, {"input": self._input_schema})
+
+    def process(self, batch: ChangeBatch) -> ChangeBatch:
+        if not len(batch.rows):
+            rows = self._output_schema.empty_table()
+        else:
+            rows = self._statement.run(input=conform(batch.rows, self._input_schema))
+            rows = conform(rows, self._output_schema)
+        if self._explodes:
+            rows = with_columns(rows, {"_sub": pa.array(number_within(ints(rows, "_seq")))})
+        if self._rekey is None:
+            return replace(batch, rows=rows)
+        return ChangeBatch(self._repartition(self._rekey, rows))
+
+    def _repartition(self, step: Rekey, rows: pa.Table) -> pa.Table:
+        partitions = np.zeros(len(rows), dtype=np.int32)
+        if step.partition_count > 1 and self._partitioner is not None and len(rows):
+            partitions = np.asarray(self._partitioner(step, rows), dtype=np.int32)
+            if not step.drop_null_key:
+                without_key = np.logical_and.reduce(is_null(rows, key_names(step.schema)))
+                partitions = np.where(without_key, np.int32(0), partitions)
+        return with_columns(rows, {"_part": pa.array(partitions)})
+
+
+def _render(step: StatelessStep, source: str, names: Sequence[str], schema: Schema) -> tuple[str, list[str], Schema]:
+    """The step as SQL over `source`, the columns it gives, and their schema."""
+    match step:
+        case Filter():
+            return _filter(step, source, names), list(names), schema
+        case Project():
+            keys = key_names(schema) if step.key is None else key_names(step.schema)
+            columns = {name: name for name in names if name.startswith("_")}
+            columns |= {name: name for name in keys} if step.key is None else _typed(keys, step.key)
+            columns |= _value_columns(value_names(step.schema), step.values)
+            return _select(columns, source), list(columns), step.schema
+        case Explode():
+            values = value_names(step.schema)
+            exploded = values[len(values) - len(step.arrays) :]
+            columns = {name: name for name in names}
+            columns |= {name: f"unnest({_cast(array)})" for name, array in zip(exploded, step.arrays, strict=True)}
+            return f"{_select(columns, source)} WHERE NOT _null", list(columns), step.schema
+        case Rekey():
+            keys = _typed(key_names(step.schema), step.key)
+            kept = [name for name in names if name.startswith("_") and name != "_st"]
+            columns = {name: name for name in kept} | keys
+            columns |= {name: name for name in names if name[0] == "v"}
+            sql = _select(columns, source)
+            if step.drop_null_key:
+                sql = f"SELECT * FROM ({sql}) WHERE {' OR '.join(f'{key} IS NOT NULL' for key in keys)}"
+            return sql, list(columns), step.schema
+
+
+def _filter(step: Filter, source: str, names: Sequence[str]) -> str:
+    if not step.retract_failed:
+        return f"SELECT * FROM ({source}) WHERE {step.predicate.sql}"
+    # A table's row that fails, and a deletion, which has no values to fail with, delete what was passed on before.
+    columns = {name: name for name in names}
+    columns["_weight"] = "(CASE WHEN _passes THEN _weight ELSE -1 END)::TINYINT"
+    columns["_null"] = "NOT _passes"
+    columns |= {name: f"CASE WHEN _passes THEN {name} END" for name in names if name[0] == "v"}
+    judged = f"SELECT *, coalesce(_weight > 0 AND ({step.predicate.sql}), false) AS _passes FROM ({source})"
+    return _select(columns, judged)
+
+
+def _value_columns(names: Sequence[str], expressions: Sequence[SqlExpression]) -> dict[str, str]:
+    """Expressions over a row without value are NULL; a bare column is NULL there already."""
+    return {
+        name: sql if _is_column(expression) else f"CASE WHEN NOT _null THEN {sql} END"
+        for name, expression, sql in zip(names, expressions, map(_cast, expressions), strict=True)
+    }
+
+
+def _is_column(expression: SqlExpression) -> bool:
+    return expression.sql.strip('"').replace("_", "").isalnum() and not expression.sql[0].isdigit()
+
+
+def _typed(names: Sequence[str], expressions: Sequence[SqlExpression]) -> dict[str, str]:
+    return {name: _cast(expression) for name, expression in zip(names, expressions, strict=True)}
+
+
+def _cast(expression: SqlExpression) -> str:
+    return f"({expression.sql})::{expression.type.duckdb}"
+
+
+def _select(columns: dict[str, str], source: str) -> str:
+    listed = ", ".join(name if sql == name else f"{sql} AS {name}" for name, sql in columns.items())
+    return f"SELECT {listed} FROM ({source})"

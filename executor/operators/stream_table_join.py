@@ -1,0 +1,122 @@
+"""A stream's rows meet a table's rows as they were at that moment.
+
+A version of a table's row holds from its `_seq` to the key's next; finding it is one stable sort by key over both
+sides of the batch. (DuckDB's ASOF JOIN does the same in 6 s per 100 000 rows over 10 000 keys.)
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+from ...planner.physical import StreamTableJoin
+from ...sql.types import BIGINT, INTEGER, SqlType
+from ..batch import ChangeBatch
+from ..state import StateStore
+from .columns import (
+    WINDOW,
+    Ints,
+    conform,
+    flat,
+    group,
+    ints,
+    is_null,
+    key_names,
+    last_of_group,
+    take,
+    value_names,
+    with_columns,
+)
+
+
+class StreamTableJoiner:
+    """In: a stream's rows and a table's changes, with one `_seq` over both, and equal keys in equal tasks.
+    Out: the stream's rows with the table's key and value columns.
+    State: the table's row of each key.
+    """
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, step: StreamTableJoin, windowed: bool) -> None:
+        self._step = step
+        self._right_values = value_names(step.right_schema)
+        self._keys = ["_part", *key_names(step.right_schema), *(WINDOW if windowed else ())]
+        types: dict[str, SqlType] = {"_part": INTEGER, **dict.fromkeys(WINDOW, BIGINT)}
+        types |= dict(zip(key_names(step.right_schema), (column.type for column in step.right_schema.key), strict=True))
+        self._store = StateStore(
+            connection,
+            step.id,
+            {name: types[name] for name in self._keys},
+            dict(zip(self._right_values, (column.type for column in step.right_schema.value), strict=True)),
+        )
+        self.stores = {step.id: self._store}
+
+    def process(self, left: ChangeBatch, right: ChangeBatch) -> ChangeBatch:
+        rows, changes = self._joinable(left.rows), right.rows
+        left_keys = rows.select(self._keys)
+        right_keys = conform(changes.select(self._keys), left_keys.schema)
+        keys = pa.concat_tables([left_keys, right_keys])
+        if not len(keys):
+            return self._result(left, rows, np.zeros(0, dtype=np.int64), self._values(changes, None))
+        groups, first = group(keys, self._keys)
+        found = self._store.read(take(keys, first))
+        stored = np.full(len(first), -1, dtype=np.int64)
+        stored[ints(found, "_index")] = np.arange(len(found), dtype=np.int64) + len(changes)
+        matches = self._versions(rows, changes, groups, stored)
+        self._remember(changes, groups[len(rows) :], len(first))
+        return self._result(left, rows, matches, self._values(changes, found))
+
+    def _joinable(self, rows: pa.Table) -> pa.Table:
+        """Rows without a value or without a key have nothing to join."""
+        names = key_names(self._step.left_schema)
+        without_key = np.logical_and.reduce(is_null(rows, names))
+        drop = without_key | flat(rows, "_null").to_numpy(zero_copy_only=False)
+        return rows.filter(pa.array(~drop)) if drop.any() else rows
+
+    def _versions(self, rows: pa.Table, changes: pa.Table, groups: Ints, stored: Ints) -> Ints:
+        """For each stream row the table row it meets: a position among `changes` followed by the stored rows, or -1."""
+        if not len(changes):
+            return stored[groups]
+        is_change = np.arange(len(groups)) >= len(rows)
+        sequence = np.concatenate([ints(rows, "_seq"), ints(changes, "_seq")])
+        order = np.lexsort((is_change, sequence, groups))  # stable: the changes of a `_seq` keep their order
+        arranged = groups[order]
+        position = np.arange(len(order), dtype=np.int64)
+        starts = np.ones(len(order), dtype=np.bool_)
+        starts[1:] = arranged[1:] != arranged[:-1]
+        start = np.maximum.accumulate(np.where(starts, position, 0))
+        latest = np.maximum.accumulate(np.where(is_change[order], position, -1))
+        change = order[np.maximum(latest, 0)] - len(rows)
+        deleted = ints(changes, "_weight") < 0
+        current = np.where(deleted[np.maximum(change, 0)], -1, change)
+        meets = np.empty(len(order), dtype=np.int64)
+        meets[order] = np.where(latest >= start, current, stored[arranged])
+        return meets[: len(rows)]
+
+    def _remember(self, changes: pa.Table, groups: Ints, size: int) -> None:
+        if not len(changes):
+            return
+        last = np.unique(last_of_group(groups, size)[groups])
+        names = [*self._keys, *self._right_values]
+        gone = pa.array(ints(changes, "_weight") < 0)
+        table = conform(changes, pa.schema([field for field in self._store.change_schema if field.name in names]))
+        self._store.change(take(table.append_column("_deleted", gone), last))
+
+    def _values(self, changes: pa.Table, found: pa.Table | None) -> pa.Table:
+        """The table's key and value columns, of the batch and then of the store, under their names in the result."""
+        offset = len(self._step.left_schema.value)
+        names = [*key_names(self._step.right_schema), *self._right_values]
+        fields = [field for field in self._store.change_schema if field.name in names]
+        pool = conform(changes, pa.schema(fields))
+        if found is not None:
+            pool = pa.concat_tables([pool, conform(found, pa.schema(fields))])
+        return pool.select(names).rename_columns([f"v{offset + i}" for i in range(len(names))])
+
+    def _result(self, batch: ChangeBatch, rows: pa.Table, matches: Ints, pool: pa.Table) -> ChangeBatch:
+        if self._step.kind == "INNER" and len(matches) and matches.min() < 0:
+            kept = np.flatnonzero(matches >= 0)
+            rows, matches = take(rows, kept), matches[kept]
+        joined = take(pool, matches)
+        columns = {name: joined.column(name) for name in joined.column_names}
+        return replace(batch, rows=with_columns(rows, columns))

@@ -1,0 +1,58 @@
+"""All functions by name: one entry each, from the files by category beside this one."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import Any
+
+from millstream.errors import Span, UnknownFunction, did_you_mean
+
+from . import array, bytes, datetime, json, lambda_, map, math, null, other, regex, string, table, url
+from .function import Call, Function, Variant, scalar, table_function, variant
+from .signature import LambdaArgument, Parameter, Signature, parse_signature, parse_type
+from .udf import Udf, register_udfs, udf_by_name, udfs_in
+
+__all__ = [
+    "FUNCTIONS", "Call", "Function", "LambdaArgument", "Parameter", "Signature", "Udf", "Variant", "find_function",
+    "parse_signature", "parse_type", "register_udfs", "scalar", "table_function", "udf_by_name", "udfs_in", "variant",
+]  # fmt: skip
+
+_CATEGORIES = (math, string, regex, datetime, array, map, lambda_, json, bytes, null, url, other, table)
+
+
+class _Catalog(Mapping[str, Any]):
+    """Functions by name in upper case. The aggregates, which lean on the entries here, join at the first look."""
+
+    @cached_property
+    def _entries(self) -> dict[str, Any]:
+        entries: dict[str, Any] = {}
+        for category in _CATEGORIES:
+            for function in category.FUNCTIONS:
+                assert function.name not in entries, f"two functions are named {function.name}"
+                entries[function.name] = function
+        aggregates = importlib.import_module(".aggregates", __package__)
+        return {**entries, **aggregates.AGGREGATES}
+
+    def __getitem__(self, name: str) -> Any:
+        return self._entries[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+
+FUNCTIONS: Mapping[str, Any] = _Catalog()
+
+
+def find_function(name: str, span: Span | None = None) -> Any:
+    """The entry of a function: a `Function`, or an aggregate. Raises `UnknownFunction`."""
+    function = FUNCTIONS.get(name.upper())
+    if function is None:
+        raise UnknownFunction(
+            f"Can't find any functions with the name '{name}'", span=span, hint=did_you_mean(name, FUNCTIONS)
+        )
+    return function

@@ -1,0 +1,178 @@
+"""GROUP BY of streams and tables, without windows and with tumbling and hopping ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pipelines import (
+    aggregate,
+    brief,
+    call,
+    expression,
+    open_pipeline,
+    plan,
+    rekey,
+    rows_of,
+    run,
+    shown,
+    stream,
+    table,
+    tumbling,
+)
+
+from millstream.executor.batch import ChangeBatch
+from millstream.planner.physical import Filter, PhysicalPlan, WindowSpec
+from millstream.sql.types import BIGINT, DOUBLE, STRING
+
+SUM = call("SUM", expression("v0", BIGINT))
+COUNT = call("COUNT")
+
+
+def row(key: str | None, value: int | None, ts: int = 0, **more: Any) -> dict[str, Any]:
+    return {"k0": key, "v0": value, "ts": ts, **more}
+
+
+def test_each_row_gives_its_group_s_running_result_and_largest_time() -> None:
+    rows = [row("a", 1, 5), row("b", 10, 6), row("a", 2, 3), row("a", None, 9)]
+    out = run(plan(aggregate(stream(), [SUM, COUNT])), rows)
+    assert brief(out, "k0", "v0", "v1", "_ts", "_weight") == [
+        ("a", 1, 1, 5, 1),
+        ("b", 10, 1, 6, 1),
+        ("a", 3, 2, 5, 1),
+        ("a", 3, 3, 9, 1),
+    ]
+
+
+def test_old_results_go_before_new_ones_where_they_are_asked_for() -> None:
+    rows = [row("a", 1), row("a", 2), row("b", 3), row("a", 4)]
+    expected = [("a", 1, 1), ("a", 1, -1), ("a", 3, 1), ("b", 3, 1), ("a", 3, -1), ("a", 7, 1)]
+    for ends in ([], [1], [2, 3]):
+        out = run(plan(aggregate(stream(), [SUM], emit_old=True)), rows, ends)
+        assert brief(out, "k0", "v0", "_weight") == expected
+
+
+def test_the_last_change_of_a_group_is_enough_where_changes_are_cached() -> None:
+    rows = [row("a", 1), row("b", 2), row("a", 3), row("b", 4), row("a", 5)]
+    out = run(plan(aggregate(stream(), [SUM], emit_old=True)), rows, [2], emit="last")
+    assert brief(out, "k0", "v0", "_weight") == [
+        ("a", 1, 1), ("b", 2, 1), ("b", 2, -1), ("b", 6, 1), ("a", 1, -1), ("a", 9, 1),
+    ]  # fmt: skip
+
+
+def test_rows_without_a_value_or_with_a_null_in_the_key_are_ignored() -> None:
+    rows = [{"k0": "a", "ts": 0}, row(None, 1), row("a", 2)]
+    assert brief(run(plan(aggregate(stream(), [SUM, COUNT])), rows), "k0", "v0", "v1") == [("a", 2, 1)]
+
+
+def test_arguments_may_be_expressions() -> None:
+    calls = [call("SUM", expression("v0 * 2", BIGINT)), call("AVG", expression("v1", DOUBLE)), COUNT]
+    out = run(plan(aggregate(stream(), calls)), [row("a", 1, v1=1.0), row("a", 2, v1=2.0)])
+    assert brief(out, "v0", "v1", "v2") == [(2, 1.0, 1), (6, 1.5, 2)]
+
+
+def test_tasks_do_not_share_groups() -> None:
+    out = run(plan(aggregate(stream(), [SUM])), [row("a", 1, part=0), row("a", 2, part=1), row("a", 3, part=0)])
+    assert brief(out, "_part", "v0") == [(0, 1), (1, 2), (0, 4)]
+
+
+# ------------------------------------------------------------------ tables
+
+
+def counted_by_name() -> PhysicalPlan:
+    calls = [COUNT, call("SUM", expression("v1", BIGINT))]
+    return plan(aggregate(rekey(table(), expression("v0", STRING), [STRING, BIGINT]), calls, retracts=True))
+
+
+def test_a_table_s_row_leaves_its_old_group_before_it_enters_the_new_one() -> None:
+    rows = [
+        {"k0": "0", "v0": "bob", "v1": 1},
+        {"k0": "0", "v0": "john", "v1": 2},
+        {"k0": "100", "v0": "john", "v1": 3},
+        {"k0": "100"},
+    ]
+    expected = [("bob", 1, 1), ("bob", 0, 0), ("john", 1, 2), ("john", 2, 5), ("john", 1, 2)]
+    for ends in ([], [1], [1, 2, 3]):
+        assert brief(run(counted_by_name(), rows, ends), "k0", "v0", "v1") == expected
+
+
+def test_an_update_within_a_group_is_one_change() -> None:
+    rows = [{"k0": "0", "v0": "bob", "v1": 1}, {"k0": "0", "v0": "bob", "v1": 5}]
+    assert brief(run(counted_by_name(), rows), "k0", "v0", "v1") == [("bob", 1, 1), ("bob", 1, 5)]
+
+
+def test_a_table_s_row_whose_group_is_null_is_in_no_group() -> None:
+    rows = [{"k0": "0", "v0": None, "v1": 1}, {"k0": "0", "v0": "bob", "v1": 2}, {"k0": "0", "v0": None, "v1": 3}]
+    assert brief(run(counted_by_name(), rows), "k0", "v0", "v1") == [("bob", 1, 2), ("bob", 0, 0)]
+
+
+# ------------------------------------------------------------------ windows
+
+
+def test_a_row_falls_into_every_hopping_window_around_it() -> None:
+    window = WindowSpec("HOPPING", 30_000, 5_000)
+    rows = [row("0", 1, 0), row("100", 1, 2000), row("0", 1, 4999), row("0", 1, 5000)]
+    out = run(plan(aggregate(stream(), [COUNT], window=window)), rows)
+    assert brief(out, "k0", "_ws", "_we", "v0", "_ts") == [
+        ("0", 0, 30000, 1, 0),
+        ("100", 0, 30000, 1, 2000),
+        ("0", 0, 30000, 2, 4999),
+        ("0", 0, 30000, 3, 5000),
+        ("0", 5000, 35000, 1, 5000),
+    ]
+
+
+def test_a_row_is_late_when_its_own_task_s_time_has_passed_the_window_and_its_grace() -> None:
+    rows = [row("a", 1, 0), row("a", 1, 14), row("a", 1, 3), row("b", 1, 15), row("a", 1, 4), row("a", 1, 5, part=1)]
+    for ends in ([], [1, 2, 3, 4, 5]):
+        out = run(plan(aggregate(stream(), [COUNT], window=tumbling(10, 5))), rows, ends)
+        assert brief(out, "k0", "_ws", "v0") == [("a", 0, 1), ("a", 10, 1), ("a", 0, 2), ("b", 10, 1), ("a", 0, 1)]
+
+
+def test_rows_that_a_filter_drops_move_stream_time_all_the_same() -> None:
+    filtered = Filter("filter", stream(), expression("v0 > 0", BIGINT))
+    rows = [row("a", 1, 0), row("a", 0, 100), row("a", 1, 1)]
+    for ends in ([], [1], [2], [1, 2]):
+        out = run(plan(aggregate(filtered, [COUNT], window=tumbling(10, 0))), rows, ends)
+        assert brief(out, "_ws", "v0") == [(0, 1)]
+
+
+def test_behind_a_repartition_only_the_rows_that_arrive_move_stream_time() -> None:
+    filtered = Filter("filter", stream(), expression("v0 > 0", BIGINT))
+    rekeyed = rekey(filtered, expression("v2", STRING), [BIGINT, DOUBLE, STRING])
+    rows = [row("a", 1, 0, v2="x"), row("a", 0, 100, v2="x"), row("a", 1, 1, v2="x")]
+    for ends in ([], [1], [2], [1, 2]):
+        out = run(plan(aggregate(rekeyed, [COUNT], window=tumbling(10, 0))), rows, ends)
+        assert brief(out, "_ws", "v0") == [(0, 1), (0, 2)]
+
+
+# ------------------------------------------------------------------ final results
+
+
+def final(window: WindowSpec) -> PhysicalPlan:
+    return plan(aggregate(stream(), [COUNT], window=window, emit="FINAL"))
+
+
+def test_a_window_s_final_result_comes_once_when_it_closes() -> None:
+    rows = [row("k1", 1, ts) for ts in (0, 1, 2, 1, 0, 5)]
+    for ends in ([], [1, 2, 3], [4]):
+        out = run(final(tumbling(2, 1)), rows, ends)
+        assert brief(out, "_ws", "_we", "v0", "_ts") == [(0, 2, 4, 1), (2, 4, 1, 2)]
+
+
+def test_with_a_retention_windows_are_lost_as_in_ksqldb() -> None:
+    rows = [row("k1", 1, ts) for ts in (0, 1, 2, 1, 0, 5)]
+    assert brief(run(final(tumbling(2, 1, retention_ms=3)), rows), "_ws", "v0", "_ts") == [(2, 1, 2)]
+    hopping = WindowSpec("HOPPING", 5, 2, grace_ms=1, retention_ms=6)
+    rows = [row("k1", 1, ts) for ts in (0, 1, 2, 1, 6, 5, 10)]
+    assert brief(run(final(hopping), rows), "_ws", "v0", "_ts") == [(0, 4, 2), (4, 2, 6)]
+
+
+def test_an_empty_batch_with_a_later_stream_time_closes_windows() -> None:
+    physical = final(tumbling(10, 0))
+    (source,) = physical.sources()
+    pipeline = open_pipeline(physical)
+    first = rows_of(source, [row("a", 1, 3)])
+    assert shown(pipeline.process({source.id: first})) == []
+    out = shown(pipeline.process({source.id: ChangeBatch(first.rows.slice(0, 0), {0: 10})}))
+    assert brief(out, "k0", "_ws", "v0") == [("a", 0, 1)]
+    assert shown(pipeline.process({source.id: ChangeBatch(first.rows.slice(0, 0), {0: 30})})) == []

@@ -1,0 +1,111 @@
+"""Filters, projections, table functions and new keys, fused into one statement."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pipelines import JSON, brief, expression, open_pipeline, plan, rows_of, run, schema, shown, stream, table
+
+from millstream.executor.batch import ChangeBatch
+from millstream.executor.operators.columns import batch_schema
+from millstream.planner.physical import Explode, Filter, Project, Rekey
+from millstream.sql.types import BIGINT, STRING, Array
+
+SOURCE = stream(values=(BIGINT, STRING))
+
+
+def row(key: str | None, value: int, text: str = "", **more: Any) -> dict[str, Any]:
+    return {"k0": key, "v0": value, "v1": text, **more}
+
+
+def test_a_chain_of_steps_filters_and_computes() -> None:
+    filtered = Filter("f", SOURCE, expression("v0 > 1", BIGINT))
+    values = (expression("v0 * 10", BIGINT), expression("v1 || '!'", STRING))
+    projected = Project("p", filtered, values, None, schema([STRING], [BIGINT, STRING]))
+    again = Filter("g", projected, expression("v0 < 40", BIGINT))
+    out = run(plan(again), [row("a", 1, "x"), row("b", 2, "y"), row("c", 3, "z"), row("d", 4)])
+    assert brief(out, "k0", "v0", "v1") == [("b", 20, "y!"), ("c", 30, "z!")]
+
+
+def test_a_row_without_value_keeps_none_through_a_projection() -> None:
+    projected = Project("p", SOURCE, (expression("1", BIGINT),), None, schema([STRING], [BIGINT]))
+    out = run(plan(projected), [{"k0": "a"}, row("b", 2)])
+    assert brief(out, "k0", "v0", "_null") == [("a", None, True), ("b", 1, False)]
+
+
+def test_table_functions_are_zipped_and_their_rows_numbered() -> None:
+    arrays = (expression("[v0, v0 + 1]", Array(BIGINT)), expression("[v1]", Array(STRING)))
+    result = schema([STRING], [BIGINT, STRING, BIGINT, STRING])
+    out = run(plan(Explode("e", SOURCE, arrays, result)), [row("a", 1, "x"), {"k0": "b"}, row("c", 5, "y")])
+    assert brief(out, "k0", "v0", "v2", "v3") == [
+        ("a", 1, 1, "x"),
+        ("a", 1, 2, None),
+        ("c", 5, 5, "y"),
+        ("c", 5, 6, None),
+    ]
+
+
+def test_a_new_key_brings_a_new_partition_and_rows_without_it_go_to_partition_zero() -> None:
+    def partitioner(step: Rekey, rows: pa.Table) -> np.ndarray:
+        return np.array([3 if key == "x" else 1 for key in rows["k0"].to_pylist()])
+
+    def rekeyed(drop: bool) -> Rekey:
+        result = schema([STRING], [BIGINT, STRING])
+        return Rekey("r", SOURCE, (expression("nullif(v1, '')", STRING),), result, JSON, 4, drop_null_key=drop)
+
+    rows = [row("a", 1, "x"), row("a", 2, ""), row("a", 3, "y", part=2)]
+    out = run(plan(rekeyed(False)), rows, partitioner=partitioner)
+    assert brief(out, "k0", "_part", "v0") == [("x", 3, 1), (None, 0, 2), ("y", 1, 3)]
+    out = run(plan(rekeyed(True)), rows, partitioner=partitioner)
+    assert brief(out, "k0", "_part", "v0") == [("x", 3, 1), ("y", 1, 3)]
+
+
+def test_a_table_s_row_that_fails_a_filter_is_deleted_downstream() -> None:
+    source = table(materialized=False, values=(BIGINT, STRING))
+    step = Filter("f", source, expression("v0 > 1", BIGINT), retract_failed=True)
+    out = run(plan(step), [row("a", 2), row("a", 1), {"k0": "a"}])
+    assert brief(out, "k0", "v0", "_weight", "_null") == [
+        ("a", 2, 1, False),
+        ("a", None, -1, True),
+        ("a", None, -1, True),
+    ]
+
+
+def test_pseudo_columns_of_a_record_can_be_used() -> None:
+    values = (expression("_offset", BIGINT),)
+    pipeline = open_pipeline(plan(Project("p", SOURCE, values, None, schema([STRING], [BIGINT]))))
+    batch = rows_of(SOURCE, [row("a", 1), row("b", 2)])
+    numbered = batch.rows.append_column("_offset", pa.array([7, 8], pa.int64()))
+    out = shown(pipeline.process({SOURCE.id: replace(batch, rows=numbered)}))
+    assert brief(out, "k0", "v0") == [("a", 7), ("b", 8)]
+
+
+def test_columns_that_nobody_needs_may_be_missing() -> None:
+    source = replace(SOURCE, columns=("k0", "v1"))
+    step = Filter("f", source, expression("v1 <> ''", BIGINT))
+    batch = rows_of(SOURCE, [row("a", 1, "x"), row("b", 2)])
+    out = open_pipeline(plan(step)).process({source.id: replace(batch, rows=batch.rows.drop_columns(["v0"]))})
+    assert out.rows.column_names[-2:] == ["k0", "v1"]
+    assert out.rows["k0"].to_pylist() == ["a"]
+
+
+def test_rows_keep_their_order_in_batches_that_several_threads_work_on() -> None:
+    count = 600_000
+    fields = batch_schema(SOURCE.schema)
+    columns = {
+        "_seq": np.arange(count), "_sub": np.zeros(count), "_part": np.zeros(count), "_ts": np.arange(count),
+        "_weight": np.ones(count), "_null": np.zeros(count, dtype=bool), "v0": np.arange(count),
+    }  # fmt: skip
+    arrays = {name: pa.array(values).cast(fields.field(name).type) for name, values in columns.items()}
+    arrays |= {name: pa.nulls(count, pa.string()) for name in ("k0", "v1")}
+    batch = ChangeBatch(pa.table([arrays[field.name] for field in fields], schema=fields))
+    filtered = Filter("f", SOURCE, expression("v0 % 7 <> 0", BIGINT))
+    arrays_of_two = (expression("[v0, -v0]", Array(BIGINT)),)
+    step = Explode("e", filtered, arrays_of_two, schema([STRING], [BIGINT, STRING, BIGINT]))
+    rows = open_pipeline(plan(step)).process({SOURCE.id: batch}).rows
+    sequence, sub = rows["_seq"].to_numpy(), rows["_sub"].to_numpy()
+    assert (np.diff(sequence * 2 + sub) > 0).all()
+    assert len(rows) == 2 * sum(1 for value in range(count) if value % 7)
