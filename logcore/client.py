@@ -1,0 +1,183 @@
+"""The door to the log: what the executor, the server and people use, in process or over the network alike.
+
+`open_log` (in `logcore.log`) gives a `LogClient` for a directory of this process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple, Protocol
+
+import pyarrow as pa
+
+Isolation = Literal["read_committed", "read_uncommitted"]
+
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+
+ROWS = pa.schema(
+    [
+        ("offset", pa.int64()),
+        ("timestamp", pa.int64()),  # ms
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("headers", HEADERS),
+    ]
+)
+"""What a fetch gives for records in row form. On append, `offset` is absent and `headers` may be."""
+
+
+class TopicPartition(NamedTuple):
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """`config` holds what differs from the defaults, by Kafka's property names."""
+
+    name: str
+    partition_count: int
+    config: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RowRecords:
+    """Records to append: a table with `timestamp`, `key`, `value` and, optionally, `headers` (see ROWS)."""
+
+    table: pa.Table | pa.RecordBatch
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnarRecords:
+    """One columnar batch to append: any columns, one row per record.
+
+    On disk it is a Kafka record batch with one record, whose value is an Arrow IPC stream of this batch. It uses
+    one offset per row. `timestamp_ms` is the largest rowtime in it.
+    """
+
+    batch: pa.RecordBatch
+    timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedRows:
+    """A run of records in row form, in the shape ROWS; neighbouring record batches come as one table."""
+
+    table: pa.Table
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedColumns:
+    """One columnar batch; row i has offset `base_offset + i`. Rows below the asked offset are already cut off."""
+
+    batch: pa.RecordBatch
+    base_offset: int
+    timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """`next_offset` is where to go on (it skips control records and aborted ones)."""
+
+    runs: Sequence[FetchedRows | FetchedColumns]
+    next_offset: int
+    last_stable_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Offsets:
+    """Invariant: log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset."""
+
+    log_start_offset: int
+    last_stable_offset: int
+    high_watermark: int
+    log_end_offset: int
+
+
+class TransactionalProducer(Protocol):
+    """Writes that become visible together. Not for several threads at once.
+
+    Every method raises `ProducerFenced` once a newer producer has taken the transactional id.
+    """
+
+    producer_id: int
+    epoch: int
+
+    def begin(self) -> None:
+        """Starts a transaction."""
+        ...
+
+    def append(self, topic: str, partition: int, records: RowRecords | ColumnarRecords) -> None:
+        """Writes records that nobody with `read_committed` sees before `commit`."""
+        ...
+
+    def send_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Makes these committed offsets of `group` part of the transaction."""
+        ...
+
+    def commit(self) -> None:
+        """Returns once the outcome is durable and visible."""
+        ...
+
+    def abort(self) -> None:
+        """Drops what was written since `begin`."""
+        ...
+
+
+class LogClient(Protocol):
+    """A log. Methods may be called from any thread."""
+
+    def create_topic(self, name: str, partition_count: int, config: Mapping[str, str] | None = None) -> None:
+        """Raises `TopicExists`, or `InvalidTopic` for a name that Kafka would refuse."""
+        ...
+
+    def delete_topic(self, name: str) -> None:
+        """Raises `UnknownTopic`."""
+        ...
+
+    def topics(self) -> Mapping[str, Topic]:
+        """All topics, internal ones (names that begin with `_`) included."""
+        ...
+
+    def append(self, topic: str, partition: int, records: RowRecords | ColumnarRecords) -> int:
+        """Appends and returns the first offset, once the records are durable. Raises `UnknownTopic`, `LogFull`."""
+        ...
+
+    def fetch(
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        *,
+        max_bytes: int = 16 * 1024 * 1024,
+        isolation: Isolation = "read_committed",
+    ) -> Fetched:
+        """What there is from `offset` on, at least one record batch where there is one; never waits.
+
+        Raises `UnknownTopic`, `OffsetOutOfRange`.
+        """
+        ...
+
+    def offsets(self, topic: str, partition: int) -> Offsets:
+        """Raises `UnknownTopic`."""
+        ...
+
+    def wait(self, positions: Mapping[TopicPartition, int], timeout_s: float) -> bool:
+        """Waits until a partition has a committed record at or after its position; False after `timeout_s`."""
+        ...
+
+    def committed_offsets(self, group: str) -> Mapping[TopicPartition, int]:
+        """The group's committed offsets; empty for an unknown group."""
+        ...
+
+    def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Durable on return."""
+        ...
+
+    def transactional_producer(self, transactional_id: str) -> TransactionalProducer:
+        """Raises the epoch of this id, which fences older producers, and decides a transaction they left open
+        (committed if it was prepared, else aborted) before it returns."""
+        ...
+
+    def close(self) -> None: ...

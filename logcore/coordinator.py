@@ -1,0 +1,246 @@
+"""Carries out what the transaction coordinator decides: syncs, entries of its log, markers, committed offsets."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
+
+import structlog
+
+from millstream.errors import LogError
+
+from .client import TopicPartition
+from .errors import UnknownTopic
+from .failpoints import fp
+from .group_offsets import GroupOffsets
+from .partition import Mark, Partition
+from .state_log import StateLog
+from .transaction_log import decode_entry, encode_entry
+from .transactions import (
+    Abort,
+    Commit,
+    Coordinator,
+    Entry,
+    Finished,
+    Identity,
+    Message,
+    NewProducer,
+    NewProducerId,
+    Outcome,
+    Participant,
+    Ready,
+    Unprepared,
+)
+
+_log = structlog.get_logger("millstream.logcore")
+
+
+class Partitions(Protocol):
+    """Where the coordinator finds partitions."""
+
+    def partition(self, topic: str, partition: int) -> Partition:
+        """Raises `UnknownTopic`, or `CorruptLog` for a damaged one."""
+        ...
+
+    def writable(self, topic: str, partition: int) -> Partition:
+        """The same for writers. Raises `InvalidTopic` for the log's own topics."""
+        ...
+
+    def topic_id(self, topic: str) -> str:
+        """Raises `UnknownTopic`."""
+        ...
+
+    def usable_partitions(self) -> Iterable[Partition]: ...
+
+
+class TransactionCoordinator:
+    """State: the pure coordinator, behind a lock, and one lock per transactional id.
+
+    Whoever holds an id's lock is the only one to act for that id: between the check that a producer may write and the
+    write itself nobody can replace the producer.
+    """
+
+    def __init__(
+        self, partitions: Partitions, log: StateLog, group_offsets: GroupOffsets, now_ms: Callable[[], int]
+    ) -> None:
+        self._partitions = partitions
+        self._log = log
+        self._group_offsets = group_offsets
+        self._now_ms = now_ms
+        self._core = Coordinator()
+        self._lock = threading.Lock()
+        self._id_locks: defaultdict[str, threading.RLock] = defaultdict(threading.RLock)
+        self._pool = ThreadPoolExecutor(8, thread_name_prefix="millstream-log-sync")
+        for key, value in log.entries().items():
+            self._core.replay(decode_entry(key, value))
+
+    def recover(self) -> None:
+        """Completes the transactions that were prepared when the log was closed, and aborts the other open ones."""
+        found = self._core.unfinished()
+        for outcome in found:
+            self._complete(outcome)
+        unfinished = {outcome.record.producer_id for outcome in self._core.unfinished()}
+        aborted = False
+        for partition in self._partitions.usable_partitions():
+            for transaction in partition.open_transactions():
+                if transaction.producer_id not in unfinished:
+                    aborted = True
+                    partition.end_transaction(*transaction, committed=False, timestamp_ms=self._now_ms())
+        if found or aborted:
+            self._complete_all()
+
+    def lock_of(self, transactional_id: str) -> threading.RLock:
+        with self._lock:
+            return self._id_locks[transactional_id]
+
+    def step(self, message: Message) -> Ready:
+        with self._lock:
+            return self._core.step(message)
+
+    def new_producer(self, transactional_id: str) -> Identity:
+        with self.lock_of(transactional_id):
+            self._log.check_usable()  # a transaction log that takes no more entries decides nothing
+            ready = self.step(NewProducer(transactional_id))
+            while ready.identity is None:
+                assert ready.outcome is not None
+                self._end(ready.outcome)
+                self.step(Finished(transactional_id))
+                ready = self.step(NewProducer(transactional_id))
+            self._sync(ready, {})
+            self._append(ready.append)
+            if ready.outcome is not None:
+                self._end(ready.outcome)
+                self._sync_quietly(ready.outcome.record.participants)
+            return ready.identity
+
+    def new_producer_id(self) -> int:
+        ready = self.step(NewProducerId())
+        self._append(ready.append)
+        assert ready.identity is not None
+        return ready.identity.producer_id
+
+    def commit(self, identity: Identity, marks: Mapping[TopicPartition, Mark]) -> None:
+        """Returns when it is decided, durable and visible. Raises `LogError` where it was aborted instead."""
+        with self.lock_of(identity.transactional_id):
+            ready = self.step(Commit(identity))
+            if ready.outcome is None:
+                return
+            try:
+                self._sync(ready, marks)
+                fp("txn.before_prepare")
+                self._append(ready.append)
+            except BaseException:
+                if self._log.usable:  # so the entry is not in it
+                    self._carry_out_abort(self.step(Unprepared(identity.transactional_id)))
+                raise
+            fp("txn.after_prepare")
+            self._end(ready.outcome)
+            self.step(Finished(identity.transactional_id))
+            fp("txn.committed")
+
+    def abort(self, identity: Identity) -> None:
+        with self.lock_of(identity.transactional_id):
+            self._carry_out_abort(self.step(Abort(identity)))
+
+    def close(self) -> None:
+        """Leaves nothing for recovery to do, if the disk lets it."""
+        try:
+            self._complete_all()
+        except LogError as error:
+            _log.warning("transactions not completed on close", error=error.message)
+        self._pool.shutdown()
+
+    def _complete(self, outcome: Outcome) -> None:
+        try:
+            self._end(outcome)
+        except LogError as error:  # a damaged partition must not keep the others from being used
+            _log.error("transaction not completed", id=outcome.record.transactional_id, error=error.message)
+            return
+        self.step(Finished(outcome.record.transactional_id))
+
+    def _complete_all(self) -> None:
+        self._group_offsets.sync()
+        for partition in self._partitions.usable_partitions():
+            partition.sync_all()
+        with self._lock:
+            entries = self._core.completed()
+        self._append(entries)
+
+    def _carry_out_abort(self, ready: Ready) -> None:
+        if ready.outcome is not None:
+            self._end(ready.outcome)
+            self._sync_quietly(ready.outcome.record.participants)
+
+    def _append(self, entries: tuple[Entry, ...]) -> None:
+        if entries:
+            self._log.sync(self._log.append([encode_entry(entry) for entry in entries]).mark)
+
+    def _end(self, outcome: Outcome) -> None:
+        """Writes the markers that are missing, and the offsets if they are not applied yet."""
+        record = outcome.record
+        for participant in record.participants:
+            partition = self._partition_of(participant)
+            if partition is not None:
+                fp("txn.marker")
+                partition.end_transaction(
+                    record.producer_id,
+                    record.epoch,
+                    participant.first_offset,
+                    committed=outcome.committed,
+                    timestamp_ms=self._now_ms(),
+                )
+        if outcome.committed:
+            self._group_offsets.apply_transaction(
+                record.transactional_id, record.number, record.offsets, self._now_ms()
+            )
+
+    def _partition_of(self, participant: Participant) -> Partition | None:
+        """None where the topic was deleted since, even if there is a new one of that name."""
+        topic, number = participant.partition
+        try:
+            same = self._partitions.topic_id(topic) == participant.topic_id
+            return self._partitions.partition(topic, number) if same else None
+        except UnknownTopic:
+            return None
+
+    def _sync(self, ready: Ready, marks: Mapping[TopicPartition, Mark]) -> None:
+        """All at the same time: file systems join syncs that run together."""
+        work: list[Callable[[], None]] = []
+        for participant in ready.sync:
+            partition = self._partition_of(participant)
+            mark = marks.get(participant.partition)
+            if partition is not None and mark is not None:
+                work.append(lambda partition=partition, mark=mark: partition.sync(mark))
+            elif partition is not None:
+                work.append(partition.sync_all)
+            elif mark is not None:
+                raise UnknownTopic(f'topic "{participant.partition.topic}" was deleted during the transaction')
+        if ready.sync_offsets:
+            work.append(self._group_offsets.sync)
+        self._run_together(work)
+
+    def _run_together(self, work: list[Callable[[], None]]) -> None:
+        """Waits for all of it, then raises what the first that failed has raised."""
+        if not self._log.waits_for_disk:
+            for task in work:
+                task()
+            return
+        others = [self._pool.submit(task) for task in work[1:]]
+        try:
+            for task in work[:1]:
+                task()
+        finally:
+            failures = [future.exception() for future in others]
+        for failure in failures:
+            if failure is not None:
+                raise failure
+
+    def _sync_quietly(self, participants: Iterable[Participant]) -> None:
+        """Moves the high watermark behind what was aborted; nothing depends on it."""
+        try:
+            self._sync(Ready(sync=tuple(participants)), {})
+        except LogError as error:
+            _log.warning("aborted records not synced", error=error.message)

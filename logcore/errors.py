@@ -1,0 +1,111 @@
+"""The errors of the log: one class per mistake or mishap, each with a stable code and a hint where one helps."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from millstream.errors import LogError
+
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""What an operating system says when there is no room: disk, quota, or the limit of a file's size."""
+
+
+class UnknownTopic(LogError):
+    """The topic does not exist, or has no such partition."""
+
+    code = "UNKNOWN_TOPIC"
+
+
+class TopicExists(LogError):
+    code = "TOPIC_EXISTS"
+
+
+class InvalidTopic(LogError):
+    """A name, partition count or setting that no topic can have."""
+
+    code = "INVALID_TOPIC"
+
+
+class InvalidRecords(LogError):
+    """Records that do not have the shape that an append takes, or are too large for one batch."""
+
+    code = "INVALID_RECORDS"
+
+
+class OffsetOutOfRange(LogError):
+    """A fetch before the log start offset or after the log end offset."""
+
+    code = "OFFSET_OUT_OF_RANGE"
+
+
+class ProducerFenced(LogError):
+    """A newer producer has taken the transactional id."""
+
+    code = "PRODUCER_FENCED"
+
+
+class OutOfOrderSequence(LogError):
+    """A producer's batch does not follow its last one: batches between them are missing."""
+
+    code = "OUT_OF_ORDER_SEQUENCE"
+
+
+class InvalidTransactionState(LogError):
+    """A call that does not fit the state of the transaction, as an append before `begin`."""
+
+    code = "INVALID_TRANSACTION_STATE"
+
+
+class LogLocked(LogError):
+    """Another process has the data directory open."""
+
+    code = "LOG_LOCKED"
+
+
+class LogClosed(LogError):
+    code = "LOG_CLOSED"
+
+
+class LogUnavailable(LogError):
+    """The log's server cannot be reached, or the connection broke. What was under way may have happened or not."""
+
+    code = "LOG_UNAVAILABLE"
+
+
+class LogFull(LogError):
+    """No room left to write. What was acknowledged is safe; what was refused is not in the log."""
+
+    code = "LOG_FULL"
+
+
+class LogWriteFailed(LogError):
+    """The disk refused a write or a sync. What was acknowledged is safe; what was refused is not in the log."""
+
+    code = "LOG_WRITE_FAILED"
+
+
+class CorruptLog(LogError):
+    """Stored bytes are not what was written. The message names the file and the position."""
+
+    code = "CORRUPT_LOG"
+
+
+class UnsupportedDataDirectory(LogError):
+    """The data directory was written in a format that this version does not know."""
+
+    code = "UNSUPPORTED_DATA_DIRECTORY"
+
+
+def write_error(error: OSError, what: str) -> LogError:
+    """What an append raises when the operating system refused it."""
+    reason = os.strerror(error.errno) if error.errno else str(error)
+    if error.errno in FULL:
+        return LogFull(
+            f"no room to write {what}: {reason.lower()}",
+            hint="Free disk space, delete topics that are no longer needed, or raise the quota; then append again.",
+        )
+    return LogWriteFailed(
+        f"the disk refused to write {what}: {reason.lower()}",
+        hint="Check the disk and the system's log. The records were not stored and can be appended again.",
+    )

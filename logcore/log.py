@@ -1,0 +1,333 @@
+"""The log of one node, in a directory, used in this process: `open_log`. The interface is `client.LogClient`."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Final, Literal
+
+import structlog
+
+from millstream.errors import LogError
+
+from .client import (
+    ColumnarRecords,
+    Fetched,
+    Isolation,
+    Offsets,
+    RowRecords,
+    Topic,
+    TopicPartition,
+)
+from .coordinator import TransactionCoordinator
+from .data_directory import DataDirectory, StoredTopic
+from .errors import CorruptLog, InvalidRecords, InvalidTopic, LogClosed, TopicExists, UnknownTopic, write_error
+from .group_offsets import TOPIC as OFFSETS_TOPIC
+from .group_offsets import GroupOffsets
+from .partition import Partition
+from .producer import LocalTransactionalProducer
+from .reader import read
+from .records.batch import HEADER_SIZE, EncodedBatch, checksum_of, read_header
+from .records.codec import encode
+from .state_log import StateLog
+from .topic_rules import check_topic, segment_bytes
+from .transaction_log import TOPIC as TRANSACTIONS_TOPIC
+
+RESERVED: Final = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
+_log = structlog.get_logger("millstream.logcore")
+
+
+class Log:
+    """State: the data directory, its partitions, and what they mean together. Any thread may call any method.
+
+    A damaged partition does not keep the log from opening: who uses it gets the `CorruptLog` that says what is wrong.
+    """
+
+    def __init__(self, path: Path, *, clock: Callable[[], float], durable: bool) -> None:
+        self._clock = clock
+        self._durable = durable
+        try:
+            self._directory = DataDirectory(path, durable=durable)
+        except OSError as error:
+            raise write_error(error, f"to the data directory {path}") from error
+        self._topics_lock = threading.RLock()
+        self._partitions: dict[str, list[Partition | CorruptLog]] = {}
+        self._advanced = threading.Condition()
+        self._waiting = 0
+        self._listeners: tuple[Callable[[], None], ...] = ()
+        self._closed = False
+        try:
+            self._open()
+        except BaseException as error:
+            self._directory.close()
+            if isinstance(error, OSError):
+                raise write_error(error, f"to the data directory {path}") from error
+            raise
+
+    def _open(self) -> None:
+        for stored in list(self._directory.topics.values()):
+            self._open_partitions(stored)
+        for name in RESERVED:
+            if name not in self._directory.topics:
+                self._open_partitions(self._directory.create(Topic(name, 1, {})))
+        self._group_offsets = GroupOffsets(StateLog(self.partition(OFFSETS_TOPIC, 0), self._now_ms))
+        transactions = StateLog(self.partition(TRANSACTIONS_TOPIC, 0), self._now_ms)
+        self._coordinator = TransactionCoordinator(self, transactions, self._group_offsets, self._now_ms)
+        self._coordinator.recover()
+
+    def _open_partitions(self, stored: StoredTopic) -> None:
+        topic = stored.topic
+        self._partitions[topic.name] = [
+            self._open_partition(topic, partition) for partition in range(topic.partition_count)
+        ]
+
+    def _open_partition(self, topic: Topic, partition: int) -> Partition | CorruptLog:
+        try:
+            return Partition(
+                f'partition {partition} of topic "{topic.name}"',
+                self._directory.folder(topic.name, partition),
+                segment_bytes(topic),
+                durable=self._durable,
+                on_advance=self._wake,
+            )
+        except CorruptLog as error:
+            _log.error("partition is damaged", topic=topic.name, partition=partition, error=error.message)
+            return error
+
+    # Topics
+
+    def create_topic(self, name: str, partition_count: int, config: Mapping[str, str] | None = None) -> None:
+        topic = check_topic(name, partition_count, config or {})
+        with self._topics_lock:
+            self._check_open()
+            if name in self._directory.topics:
+                raise TopicExists(f'topic "{name}" exists already')
+            self._open_partitions(self._directory.create(topic))
+
+    def delete_topic(self, name: str) -> None:
+        if name in RESERVED:
+            raise InvalidTopic(f'topic "{name}" belongs to the log and cannot be deleted')
+        with self._topics_lock:
+            self._check_open()
+            if name not in self._directory.topics:
+                raise _unknown(name)
+            self._directory.delete(name)
+            for partition in self._partitions.pop(name):
+                if isinstance(partition, Partition):
+                    partition.mark_deleted()
+            self._group_offsets.forget_topic(name)
+        self._wake()
+
+    def topics(self) -> Mapping[str, Topic]:
+        self._check_open()
+        return {name: stored.topic for name, stored in self._directory.topics.items()}
+
+    def topic_id(self, topic: str) -> str:
+        stored = self._directory.topics.get(topic)
+        if stored is None:
+            raise _unknown(topic)
+        return stored.id
+
+    def partition(self, topic: str, partition: int) -> Partition:
+        """Raises `UnknownTopic`, or `CorruptLog` where it is damaged."""
+        self._check_open()
+        partitions = self._partitions.get(topic)
+        if partitions is None:
+            raise _unknown(topic)
+        if not 0 <= partition < len(partitions):
+            raise UnknownTopic(f'topic "{topic}" has {len(partitions)} partitions, and none with number {partition}')
+        found = partitions[partition]
+        if isinstance(found, CorruptLog):
+            raise CorruptLog(found.message, hint=found.hint)
+        return found
+
+    def usable_partitions(self) -> Iterator[Partition]:
+        for partitions in list(self._partitions.values()):
+            for partition in partitions:
+                if isinstance(partition, Partition) and partition.usable:
+                    yield partition
+
+    # Records
+
+    def append(self, topic: str, partition: int, records: RowRecords | ColumnarRecords) -> int:
+        return self._append(self.writable(topic, partition), encode(records))
+
+    def append_batches(self, topic: str, partition: int, batches: bytes | memoryview) -> int:
+        """Appends whole Kafka record batches as they are, for producers that speak Kafka's protocol.
+
+        Returns the first offset once they are durable; for a batch that is there already, the offset it has.
+        Raises `InvalidRecords`, `OutOfOrderSequence`, `ProducerFenced`.
+        """
+        target = self.writable(topic, partition)
+        first_offsets = [self._append(target, [batch]) for batch in _checked_batches(memoryview(batches))]
+        return first_offsets[0] if first_offsets else target.offsets().log_end_offset
+
+    def fetch(
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        *,
+        max_bytes: int = 16 * 1024 * 1024,
+        isolation: Isolation = "read_committed",
+    ) -> Fetched:
+        view = self.partition(topic, partition).view(offset, max_bytes, isolation)
+        return read(view, offset, max_bytes)
+
+    def offsets(self, topic: str, partition: int) -> Offsets:
+        return self.partition(topic, partition).offsets()
+
+    def wait(self, positions: Mapping[TopicPartition, int], timeout_s: float) -> bool:
+        """As the contract says; records of an aborted transaction may also end the wait."""
+        deadline = time.monotonic() + timeout_s
+        with self._advanced:
+            self._waiting += 1
+            try:
+                while not self._any_behind(positions):
+                    left_s = deadline - time.monotonic()
+                    if left_s <= 0:
+                        return False
+                    self._advanced.wait(left_s)
+                return True
+            finally:
+                self._waiting -= 1
+
+    def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Calls `listener`, on any thread and with locks held, whenever a partition advanced. Returns what ends it."""
+        with self._advanced:
+            self._listeners = (*self._listeners, listener)
+
+        def stop() -> None:
+            with self._advanced:
+                self._listeners = tuple(other for other in self._listeners if other is not listener)
+
+        return stop
+
+    def _append(self, partition: Partition, batches: list[EncodedBatch]) -> int:
+        if not batches:
+            return partition.offsets().log_end_offset
+        appended = partition.append(batches)
+        partition.sync(appended.mark)
+        return appended.first_offset
+
+    def writable(self, topic: str, partition: int) -> Partition:
+        """A partition that others than the log itself may write to. Raises `InvalidTopic`, `UnknownTopic`."""
+        if topic in RESERVED:
+            raise InvalidTopic(f'topic "{topic}" belongs to the log: nobody else writes to it')
+        return self.partition(topic, partition)
+
+    def _any_behind(self, positions: Mapping[TopicPartition, int]) -> bool:
+        return any(
+            self.partition(topic, partition).last_stable_offset > position
+            for (topic, partition), position in positions.items()
+        )
+
+    def _wake(self) -> None:
+        # Who waits counts itself before it looks at the partitions, and we changed them before we look at the count:
+        # so nobody who needs it sleeps on.
+        if self._waiting:
+            with self._advanced:
+                self._advanced.notify_all()
+        for listener in self._listeners:
+            listener()
+
+    # Groups and transactions
+
+    def committed_offsets(self, group: str) -> Mapping[TopicPartition, int]:
+        self._check_open()
+        return self._group_offsets.committed(group)
+
+    def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        self._check_open()
+        self._group_offsets.commit(group, offsets, self._now_ms())
+
+    def transactional_producer(self, transactional_id: str) -> LocalTransactionalProducer:
+        self._check_open()
+        identity = self._coordinator.new_producer(transactional_id)
+        return LocalTransactionalProducer(self._coordinator, self, identity)
+
+    def new_producer_id(self) -> int:
+        """For a producer without transactions, whose retried batches are stored once."""
+        self._check_open()
+        return self._coordinator.new_producer_id()
+
+    @property
+    def id(self) -> str:
+        """Tells this log from every other one."""
+        return self._directory.node_id
+
+    # Life
+
+    def close(self) -> None:
+        """Makes everything durable and lets another process open the directory. Twice is fine.
+
+        Raises `LogWriteFailed` where the disk refused; what was acknowledged is safe all the same.
+        """
+        with self._topics_lock:
+            if self._closed:
+                return
+            failure: LogError | None = None
+            try:
+                self._coordinator.close()
+                for partition in self.usable_partitions():
+                    try:
+                        partition.close()
+                    except LogError as error:
+                        failure = failure or error
+            finally:
+                self._closed = True
+                self._directory.close()
+        self._wake()
+        if failure is not None:
+            raise failure
+
+    def __enter__(self) -> Log:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise LogClosed("the log is closed")
+
+    def _now_ms(self) -> int:
+        return int(self._clock() * 1000)
+
+
+def open_log(
+    path: str | os.PathLike[str],
+    *,
+    clock: Callable[[], float] = time.time,
+    sync: Literal["always", "never"] = "always",
+) -> Log:
+    """The log in this directory, which is created where there is none.
+
+    With `sync="never"` an append does not wait for the disk: records survive the end of the process, but not that of
+    the machine. Raises `LogLocked` where it is open already.
+    """
+    return Log(Path(path), clock=clock, durable=sync == "always")
+
+
+def _checked_batches(data: memoryview) -> list[EncodedBatch]:
+    batches: list[EncodedBatch] = []
+    position = 0
+    while position < len(data):
+        if position + HEADER_SIZE > len(data):
+            raise InvalidRecords("the last record batch is cut off")
+        header = read_header(data, position)
+        if not header.plausible or position + header.size > len(data):
+            raise InvalidRecords(f"no record batch of version 2 begins at byte {position}")
+        batch = bytearray(data[position : position + header.size])
+        if header.control or checksum_of(memoryview(batch)) != header.crc:
+            raise InvalidRecords(f"the record batch at byte {position} is damaged, or is a control batch")
+        batches.append(EncodedBatch([batch], header))
+        position += header.size
+    return batches
+
+
+def _unknown(topic: str) -> UnknownTopic:
+    return UnknownTopic(f'topic "{topic}" does not exist')

@@ -1,0 +1,86 @@
+"""What a partition's bytes mean up to an offset: producers, transactions, the next offset. Built by reading batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from .producer_state import ProducerStates
+from .records.batch import HEADER_SIZE, BatchHeader, checksum_of, read_header
+from .records.control import marker_commits
+from .segment import Segment
+from .transaction_index import TransactionIndex
+
+_SCAN_BYTES: Final = 4 * 1024 * 1024
+
+
+@dataclass(slots=True)
+class PartitionState:
+    """Invariant: it covers exactly the batches below `end_offset`."""
+
+    end_offset: int = 0
+    producers: ProducerStates = field(default_factory=ProducerStates)
+    transactions: TransactionIndex = field(default_factory=TransactionIndex)
+
+    def note(self, header: BatchHeader, batch: Callable[[], memoryview]) -> None:
+        """Takes in the next batch; `batch` gives its bytes, which only control batches need."""
+        self.producers.note(header)
+        if not header.control:
+            self.transactions.note_data(header)
+        else:
+            commits = marker_commits(batch())
+            if commits is not None:
+                self.transactions.note_marker(header, commits)
+        self.end_offset = header.last_offset + 1
+
+    def to_json(self) -> Any:
+        return {
+            "end_offset": self.end_offset,
+            "producers": self.producers.to_json(),
+            "transactions": self.transactions.to_json(),
+        }
+
+    @classmethod
+    def from_json(cls, content: Any) -> PartitionState:
+        return cls(
+            content["end_offset"],
+            ProducerStates.from_json(content["producers"]),
+            TransactionIndex.from_json(content["transactions"]),
+        )
+
+
+class ScannedBatch(NamedTuple):
+    position: int
+    header: BatchHeader
+    batch: memoryview  # valid until the next one is asked for
+
+
+def scan(segment: Segment, position: int, end: int) -> Iterator[ScannedBatch]:
+    """The whole batches from `position` on that pass their checksum; stops at the first that does not, or at `end`."""
+    file = segment.reader()
+    buffer, start, filled = memoryview(b""), position, 0
+    while position + HEADER_SIZE <= end:
+        if position + HEADER_SIZE > start + filled:
+            buffer, start, filled = _filled(file.read_into, position, _SCAN_BYTES, end)
+            if filled < HEADER_SIZE:
+                return
+        header = read_header(buffer, position - start)
+        if not header.plausible or position + header.size > end:
+            return
+        if position + header.size > start + filled:
+            buffer, start, filled = _filled(file.read_into, position, max(_SCAN_BYTES, header.size), end)
+            if filled < header.size:
+                return
+        batch = buffer[position - start : position - start + header.size]
+        if checksum_of(batch) != header.crc:
+            return
+        yield ScannedBatch(position, header, batch)
+        position += header.size
+
+
+def _filled(
+    read_into: Callable[[memoryview, int], int], position: int, size: int, end: int
+) -> tuple[memoryview, int, int]:
+    buffer = memoryview(bytearray(min(size, end - position)))
+    return buffer, position, read_into(buffer, position)

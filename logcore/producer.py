@@ -1,0 +1,69 @@
+"""The transactional producer of a log in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from .client import ColumnarRecords, RowRecords, TopicPartition
+from .coordinator import Partitions, TransactionCoordinator
+from .errors import UnknownTopic
+from .failpoints import fp
+from .partition import Appended, Mark
+from .records.batch import EncodedBatch, Producer
+from .records.codec import encode
+from .transactions import Begin, CheckWrite, Identity, Participant, SendOffsets, Wrote
+
+
+class LocalTransactionalProducer:
+    """State: where its appends of the open transaction ended. All else is known to the coordinator."""
+
+    def __init__(self, coordinator: TransactionCoordinator, partitions: Partitions, identity: Identity) -> None:
+        self.producer_id = identity.producer_id
+        self.epoch = identity.epoch
+        self._identity = identity
+        self._coordinator = coordinator
+        self._partitions = partitions
+        self._marks: dict[TopicPartition, Mark] = {}
+
+    def begin(self) -> None:
+        self._coordinator.step(Begin(self._identity))
+        self._marks = {}
+        fp("txn.begin")
+
+    def append(self, topic: str, partition: int, records: RowRecords | ColumnarRecords) -> None:
+        with self._coordinator.lock_of(self._identity.transactional_id):
+            self._coordinator.step(CheckWrite(self._identity))
+            sequence = self._partitions.writable(topic, partition).next_sequence(self.producer_id, self.epoch)
+            batches = encode(records, Producer(self.producer_id, self.epoch, sequence, transactional=True))
+            if not batches:
+                return
+            self._append(TopicPartition(topic, partition), batches)
+        fp("txn.data_written")
+
+    def append_batches(self, topic: str, partition: int, batches: list[EncodedBatch]) -> Appended:
+        """Writes batches that a client of this producer's id and epoch encoded. Raises `OutOfOrderSequence`."""
+        with self._coordinator.lock_of(self._identity.transactional_id):
+            self._coordinator.step(CheckWrite(self._identity))
+            appended = [self._append(TopicPartition(topic, partition), [batch]) for batch in batches]
+        fp("txn.data_written")
+        return Appended(appended[0].first_offset, appended[-1].mark)
+
+    def _append(self, where: TopicPartition, batches: list[EncodedBatch]) -> Appended:
+        topic_id = self._partitions.topic_id(where.topic)
+        appended = self._partitions.writable(*where).append(batches)
+        self._coordinator.step(Wrote(self._identity, Participant(where, topic_id, appended.first_offset)))
+        self._marks[where] = max(appended.mark, self._marks.get(where, appended.mark))
+        return appended
+
+    def send_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        unknown = [partition for partition in offsets if partition[1] < 0]
+        if unknown:
+            raise UnknownTopic(f"no partition has the number {unknown[0][1]}")
+        with_types = {TopicPartition(*partition): offset for partition, offset in offsets.items()}
+        self._coordinator.step(SendOffsets(self._identity, group, with_types))
+
+    def commit(self) -> None:
+        self._coordinator.commit(self._identity, self._marks)
+
+    def abort(self) -> None:
+        self._coordinator.abort(self._identity)

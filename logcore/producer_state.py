@@ -1,0 +1,102 @@
+"""What a partition knows of each producer: its epoch and last batches. A retried batch is stored once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from .errors import OutOfOrderSequence, ProducerFenced
+from .records.batch import BatchHeader, next_sequence
+
+_REMEMBERED: Final = 5  # batches that a Kafka producer may have under way
+
+
+class SequencedBatch(NamedTuple):
+    first_sequence: int
+    last_sequence: int
+    base_offset: int
+    last_offset: int
+
+
+@dataclass(slots=True)
+class ProducerEntry:
+    """Invariant: `batches` belong to `epoch`, oldest first, at most five."""
+
+    epoch: int
+    batches: list[SequencedBatch] = field(default_factory=list)
+
+    @property
+    def next_sequence(self) -> int:
+        return next_sequence(self.batches[-1].last_sequence, 1) if self.batches else 0
+
+
+class ProducerStates:
+    """State: one entry per producer id that ever wrote here."""
+
+    def __init__(self) -> None:
+        self._entries: dict[int, ProducerEntry] = {}
+
+    def check(self, header: BatchHeader) -> SequencedBatch | None:
+        """The stored batch that this one repeats, or None where it is new.
+
+        Raises `ProducerFenced` for an old epoch, `OutOfOrderSequence` where batches are missing before it.
+        """
+        entry = self._entries.get(header.producer_id)
+        if header.producer_id < 0 or entry is None:
+            return None
+        self.check_epoch(header.producer_id, header.producer_epoch)
+        if header.base_sequence < 0:
+            return None
+        if header.producer_epoch > entry.epoch:
+            expected = 0
+        else:
+            last = next_sequence(header.base_sequence, header.last_offset_delta)
+            for batch in entry.batches:
+                if (batch.first_sequence, batch.last_sequence) == (header.base_sequence, last):
+                    return batch
+            expected = entry.next_sequence if entry.batches else header.base_sequence
+        if header.base_sequence != expected:
+            raise OutOfOrderSequence(
+                f"producer {header.producer_id} sent sequence {header.base_sequence}, but {expected} comes next",
+                hint="Batches before this one are missing: send them first, or start with a new producer.",
+            )
+        return None
+
+    def check_epoch(self, producer_id: int, epoch: int) -> None:
+        entry = self._entries.get(producer_id)
+        if entry is not None and epoch < entry.epoch:
+            raise fenced(producer_id, epoch, entry.epoch)
+
+    def note(self, header: BatchHeader) -> None:
+        """Takes in a batch that was checked and written."""
+        if header.producer_id < 0:
+            return
+        entry = self._entries.get(header.producer_id)
+        if entry is None or entry.epoch != header.producer_epoch:
+            entry = self._entries[header.producer_id] = ProducerEntry(header.producer_epoch)
+        if header.base_sequence >= 0:
+            last = next_sequence(header.base_sequence, header.last_offset_delta)
+            entry.batches.append(SequencedBatch(header.base_sequence, last, header.base_offset, header.last_offset))
+            del entry.batches[:-_REMEMBERED]
+
+    def next_sequence(self, producer_id: int, epoch: int) -> int:
+        entry = self._entries.get(producer_id)
+        return entry.next_sequence if entry is not None and entry.epoch == epoch else 0
+
+    def to_json(self) -> Any:
+        return [[id, entry.epoch, entry.batches] for id, entry in self._entries.items()]
+
+    @classmethod
+    def from_json(cls, content: Iterable[Any]) -> ProducerStates:
+        states = cls()
+        for producer_id, epoch, batches in content:
+            states._entries[producer_id] = ProducerEntry(epoch, [SequencedBatch(*batch) for batch in batches])
+        return states
+
+
+def fenced(producer: int | str, epoch: int, newer: int) -> ProducerFenced:
+    return ProducerFenced(
+        f'producer "{producer}" with epoch {epoch} was replaced by one with epoch {newer}',
+        hint="Another process or thread runs under the same transactional id. Stop using this producer.",
+    )

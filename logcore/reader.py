@@ -1,0 +1,118 @@
+"""From the visible bytes of a partition to runs of rows and columnar batches."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+
+from .client import Fetched, FetchedColumns, FetchedRows
+from .partition import ReadableFile, ReadView
+from .records.batch import COMPRESSION, HEADER_SIZE, BatchHeader, checksum_of, read_header
+from .records.codec import decode_rows, stored_batch
+from .records.envelope import decode_columns
+from .records.layout import StoredBatch
+
+_WINDOW_BYTES: Final = 64 * 1024 * 1024  # read and decoded at once
+
+
+def read(view: ReadView, offset: int, max_bytes: int) -> Fetched:
+    """Everything visible from `offset` on, up to about `max_bytes`, and at least one batch where there is one.
+
+    Raises `CorruptLog` where the bytes are not what was written.
+    """
+    reading = _Reading(view, offset, max_bytes)
+    for file in view.files:
+        if not reading.read_file(file):
+            break
+    return Fetched(tuple(reading.runs), reading.next_offset, view.offsets.last_stable_offset)
+
+
+class _Reading:
+    """State: what was found so far, where to go on, and how many bytes may still be taken."""
+
+    def __init__(self, view: ReadView, offset: int, max_bytes: int) -> None:
+        self.runs: list[FetchedRows | FetchedColumns] = []
+        self.next_offset = offset
+        self._from_offset = offset
+        self._view = view
+        self._bytes_left = max_bytes
+        self._rows: list[StoredBatch] = []
+
+    @property
+    def done(self) -> bool:
+        if self.next_offset >= self._view.limit_offset:
+            return True
+        return self._bytes_left <= 0 and bool(self.runs)
+
+    def read_file(self, file: ReadableFile) -> bool:
+        """True when it came to the file's end and the next one follows."""
+        position, wanted = file.start, 0
+        while position + HEADER_SIZE <= file.end and not self.done:
+            window = min(max(self._bytes_left, HEADER_SIZE), _WINDOW_BYTES, file.end - position)
+            length = min(max(window, wanted), file.end - position)
+            taken, wanted = self._read_window(file, position, length)
+            position += taken
+            if not taken and wanted <= length:
+                return False
+            if wanted and self.runs:
+                return False  # the next batch does not fit in what may be taken
+        return not self.done
+
+    def _read_window(self, file: ReadableFile, position: int, length: int) -> tuple[int, int]:
+        """Takes the whole batches of a stretch: the bytes taken, and the size of a batch that did not fit, or 0."""
+        owner = pa.allocate_buffer(length)
+        buffer = memoryview(owner).cast("B")
+        filled = file.file.read_into(buffer, position)
+        start, wanted = 0, 0
+        while start + HEADER_SIZE <= filled and self.next_offset < self._view.limit_offset:
+            header = read_header(buffer, start)
+            if header.base_offset >= self._view.limit_offset:
+                break
+            if not header.plausible or position + start + header.size > file.end:
+                raise file.segment.corrupt(position + start, "no record batch begins here")
+            if start + header.size > filled:
+                wanted = header.size
+                break
+            if header.last_offset >= self._from_offset:
+                self._take(file, position + start, header, buffer[start : start + header.size])
+            start += header.size
+        self._flush_rows(file, position)
+        if self.runs:
+            self._bytes_left -= start
+        return start, wanted
+
+    def _take(self, file: ReadableFile, position: int, header: BatchHeader, batch: memoryview) -> None:
+        if checksum_of(batch) != header.crc:
+            raise file.segment.corrupt(position, "the checksum of the record batch does not fit")
+        if not header.control and not self._view.aborted.covers(header):
+            try:
+                if header.columnar:
+                    self._flush_rows(file, position)
+                    self.runs.append(self._columns(header, batch))
+                else:
+                    self._rows.append(stored_batch(header, batch))
+            except ValueError as error:
+                raise file.segment.corrupt(position, str(error)) from error
+        self.next_offset = header.last_offset + 1
+
+    def _columns(self, header: BatchHeader, batch: memoryview) -> FetchedColumns:
+        records = batch[HEADER_SIZE:]
+        if header.attributes & COMPRESSION:
+            records = stored_batch(header, batch).buffer
+        columns = decode_columns(records)
+        if columns.num_rows != header.last_offset_delta + 1:
+            raise ValueError(f"a columnar batch of {columns.num_rows} rows for {header.last_offset_delta + 1} offsets")
+        skipped = max(0, self._from_offset - header.base_offset)
+        return FetchedColumns(columns.slice(skipped), header.base_offset + skipped, header.max_timestamp_ms)
+
+    def _flush_rows(self, file: ReadableFile, position: int) -> None:
+        if not self._rows:
+            return
+        batches, self._rows = self._rows, []
+        try:
+            table = decode_rows(batches, self._from_offset)
+        except ValueError as error:
+            raise file.segment.corrupt(position, str(error)) from error
+        if table.num_rows:
+            self.runs.append(FetchedRows(table))

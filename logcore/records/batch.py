@@ -1,0 +1,162 @@
+"""The header of a record batch (Kafka's version 2, 61 bytes), its checksum, and a batch ready to be written.
+
+The checksum covers everything from `attributes` on: base offset and leader epoch, which the log assigns, may be
+written into a batch without computing it again.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+Buffer = memoryview | bytearray | bytes
+
+HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+HEADER_SIZE: Final = HEADER.size
+PREFIX_SIZE: Final = 12  # base offset and batch length, which the length does not count
+CHECKED_FROM: Final = 21  # position of `attributes`
+BATCH_BYTES_MAX: Final = 1 << 30
+
+COMPRESSION: Final = 0x07
+APPEND_TIME: Final = 0x08
+TRANSACTIONAL: Final = 0x10
+CONTROL: Final = 0x20
+COLUMNAR: Final = 0x100
+
+NO_PRODUCER: Final = -1
+
+_BASE_OFFSET: Final = struct.Struct(">q")
+_LEADER_EPOCH: Final = struct.Struct(">i")
+_CRC: Final = struct.Struct(">I")
+
+
+class BatchHeader(NamedTuple):
+    """The fields in their order on disk."""
+
+    base_offset: int
+    batch_length: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp_ms: int
+    max_timestamp_ms: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole batch, header included."""
+        return PREFIX_SIZE + self.batch_length
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def transactional(self) -> bool:
+        return bool(self.attributes & TRANSACTIONAL)
+
+    @property
+    def control(self) -> bool:
+        return bool(self.attributes & CONTROL)
+
+    @property
+    def columnar(self) -> bool:
+        return bool(self.attributes & COLUMNAR)
+
+    @property
+    def plausible(self) -> bool:
+        """False for zeros, garbage and other versions: nothing of this header can be believed then."""
+        return (
+            self.magic == 2
+            and HEADER_SIZE - PREFIX_SIZE <= self.batch_length
+            and self.last_offset_delta >= 0
+            and self.record_count >= 0
+        )
+
+
+class Producer(NamedTuple):
+    """Who writes a batch, and the number of its first record in the producer's own count for the partition."""
+
+    producer_id: int = NO_PRODUCER
+    epoch: int = -1
+    base_sequence: int = -1
+    transactional: bool = False
+
+
+NOBODY: Final = Producer()
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedBatch:
+    """One batch, ready to be written. `buffers[0]` begins with the header and is writable."""
+
+    buffers: Sequence[Buffer]
+    header: BatchHeader
+
+
+def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
+    return BatchHeader._make(HEADER.unpack_from(buffer, position))
+
+
+def place(batch: EncodedBatch, base_offset: int, leader_epoch: int) -> EncodedBatch:
+    """The batch with what only the log knows, written into its first buffer."""
+    _BASE_OFFSET.pack_into(batch.buffers[0], 0, base_offset)
+    _LEADER_EPOCH.pack_into(batch.buffers[0], PREFIX_SIZE, leader_epoch)
+    return EncodedBatch(batch.buffers, batch.header._replace(base_offset=base_offset, leader_epoch=leader_epoch))
+
+
+def checksum_of(batch: memoryview) -> int:
+    """What `crc` must be for this whole batch."""
+    return crc32c(batch[CHECKED_FROM:])
+
+
+def seal(
+    buffers: Sequence[Buffer],
+    *,
+    attributes: int,
+    last_offset_delta: int,
+    base_timestamp_ms: int,
+    max_timestamp_ms: int,
+    record_count: int,
+    producer: Producer,
+) -> EncodedBatch:
+    """Fills the 61 bytes that are reserved at the start of `buffers[0]`. The records follow them."""
+    size = sum(len(buffer) for buffer in buffers)
+    if producer.transactional:
+        attributes |= TRANSACTIONAL
+    header = BatchHeader(
+        0,
+        size - PREFIX_SIZE,
+        0,
+        2,
+        0,
+        attributes,
+        last_offset_delta,
+        base_timestamp_ms,
+        max_timestamp_ms,
+        producer.producer_id,
+        producer.epoch,
+        producer.base_sequence,
+        record_count,
+    )
+    first = memoryview(buffers[0])
+    HEADER.pack_into(first, 0, *header)
+    crc = crc32c(first[CHECKED_FROM:])
+    for buffer in buffers[1:]:
+        crc = crc32c(buffer, crc)
+    _CRC.pack_into(first, 17, crc)
+    return EncodedBatch(buffers, header._replace(crc=crc))
+
+
+def next_sequence(sequence: int, record_count: int) -> int:
+    """The sequence number `record_count` after `sequence`; after 2**31 - 1 comes 0."""
+    return (sequence + record_count) & 0x7FFFFFFF

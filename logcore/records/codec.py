@@ -1,0 +1,89 @@
+"""Rows to batches and back: chooses between the plain codec and the compiled one.
+
+Loading the compiled one takes about half a second (some more the first time ever, when it is compiled): few rows do
+not wait for it, unless few rows came so often that it pays.
+"""
+
+from __future__ import annotations
+
+import importlib
+import struct
+from collections.abc import Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+
+from ..client import ROWS, ColumnarRecords, RowRecords
+from . import small
+from .batch import (
+    APPEND_TIME,
+    COMPRESSION,
+    HEADER_SIZE,
+    NOBODY,
+    BatchHeader,
+    EncodedBatch,
+    Producer,
+    next_sequence,
+)
+from .columns import row_columns
+from .compression import uncompress
+from .envelope import encode_columns
+from .layout import StoredBatch
+
+_FEW_ROWS: Final = 16  # below, plain Python is as fast
+_FEW_ROWS_UNLOADED: Final = 2000
+_PLAIN_ROWS_MAX: Final = 20_000  # after so many rows the compiled codec is loaded anyhow
+
+
+class _Choice:
+    """State: the compiled codec once it is loaded, and how many rows went without it until then."""
+
+    def __init__(self) -> None:
+        self.bulk: Any = None
+        self.plain_rows = 0
+
+    def codec_for(self, rows: int) -> Any:
+        if rows < _FEW_ROWS:
+            return small
+        if self.bulk is None:
+            self.plain_rows += rows
+            if rows < _FEW_ROWS_UNLOADED and self.plain_rows < _PLAIN_ROWS_MAX:
+                return small
+            self.bulk = importlib.import_module(".bulk", __package__)
+        return self.bulk
+
+
+_choice = _Choice()
+
+
+def encode(records: RowRecords | ColumnarRecords, producer: Producer = NOBODY) -> list[EncodedBatch]:
+    """The batches that hold these records, none where there are none. Raises `InvalidRecords`."""
+    if isinstance(records, ColumnarRecords):
+        return [encode_columns(records, producer)] if records.batch.num_rows else []
+    batches: list[EncodedBatch] = []
+    for columns in row_columns(records):
+        batches += _choice.codec_for(len(columns)).encode_rows(columns, producer)
+        if producer.base_sequence >= 0:
+            producer = producer._replace(base_sequence=next_sequence(producer.base_sequence, len(columns)))
+    return batches
+
+
+def stored_batch(header: BatchHeader, batch: memoryview) -> StoredBatch:
+    """What the decoders take of a whole batch. Raises ValueError where it cannot be uncompressed."""
+    buffer, start, end = batch, HEADER_SIZE, len(batch)
+    if header.attributes & COMPRESSION:
+        buffer = uncompress(header.attributes & COMPRESSION, batch[HEADER_SIZE:])
+        start, end = 0, len(buffer)
+    fixed = header.max_timestamp_ms if header.attributes & APPEND_TIME else None
+    return StoredBatch(buffer, start, end, header.record_count, header.base_offset, header.base_timestamp_ms, fixed)
+
+
+def decode_rows(batches: Sequence[StoredBatch], from_offset: int) -> pa.Table:
+    """One table of the rows at or after `from_offset`. Raises ValueError where the bytes are not records."""
+    rows = sum(batch.record_count for batch in batches)
+    if not rows:
+        return ROWS.empty_table()
+    try:
+        return _choice.codec_for(rows).decode_rows(batches, from_offset)
+    except (IndexError, struct.error, OverflowError) as error:
+        raise ValueError(f"not records: {error}") from error

@@ -1,0 +1,70 @@
+"""Rows to append, in one shape: the columns of a record batch as the codecs take them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from ..client import HEADERS, RowRecords
+from ..errors import InvalidRecords
+
+_SLICE_BYTES: Final = 256 * 1024 * 1024  # keeps the 32-bit offsets of a binary column far from their end
+
+
+@dataclass(frozen=True, slots=True)
+class RowColumns:
+    """Invariant: all columns have the same length; `timestamps` has no nulls."""
+
+    timestamps: pa.Int64Array
+    keys: pa.BinaryArray
+    values: pa.BinaryArray
+    headers: pa.ListArray | None
+
+    def __len__(self) -> int:
+        return len(self.timestamps)
+
+
+def row_columns(records: RowRecords) -> Iterator[RowColumns]:
+    """The rows in order, in pieces that are contiguous. Raises `InvalidRecords`."""
+    table = records.table
+    for piece in table.to_batches() if isinstance(table, pa.Table) else [table]:
+        for part in _small_enough(piece):
+            if part.num_rows:
+                yield _columns_of(part)
+
+
+def _small_enough(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    if batch.nbytes <= _SLICE_BYTES or batch.num_rows <= 1:
+        yield batch
+        return
+    half = batch.num_rows // 2
+    yield from _small_enough(batch.slice(0, half))
+    yield from _small_enough(batch.slice(half))
+
+
+def _columns_of(batch: pa.RecordBatch) -> RowColumns:
+    timestamps = _column(batch, "timestamp", pa.int64())
+    if timestamps.null_count:
+        raise InvalidRecords("a record has no timestamp", hint="Give each record a timestamp in milliseconds.")
+    headers = _column(batch, "headers", HEADERS) if "headers" in batch.schema.names else None
+    return RowColumns(timestamps, _column(batch, "key", pa.binary()), _column(batch, "value", pa.binary()), headers)
+
+
+def _column(batch: pa.RecordBatch, name: str, kind: pa.DataType) -> pa.Array:
+    if name not in batch.schema.names:
+        raise InvalidRecords(
+            f'the records have no column "{name}"',
+            hint="A table to append has the columns timestamp, key, value and, if wanted, headers.",
+        )
+    column = batch.column(name)
+    if column.type == kind:
+        return column
+    try:
+        if name == "timestamp" and pa.types.is_timestamp(column.type):
+            column = column.cast(pa.timestamp("ms"), safe=False)
+        return column.cast(kind)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise InvalidRecords(f'column "{name}" of the records is {column.type}, not {kind}') from error

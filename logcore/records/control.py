@@ -1,0 +1,44 @@
+"""Control batches: the one record that says whether a producer's transaction in a partition counts."""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from .batch import CONTROL, HEADER_SIZE, TRANSACTIONAL, EncodedBatch, Producer, seal
+from .varint import read_varint, write_varint
+
+_KEY: Final = struct.Struct(">hh")  # version, type
+_VALUE: Final = struct.Struct(">hi")  # version, coordinator epoch
+_ABORT: Final = 0
+_COMMIT: Final = 1
+
+
+def encode_marker(producer_id: int, epoch: int, *, committed: bool, timestamp_ms: int) -> EncodedBatch:
+    """The end of a transaction, laid out as Kafka does."""
+    record = bytearray(b"\0\0\0")  # attributes, timestamp delta, offset delta
+    for part in (_KEY.pack(0, _COMMIT if committed else _ABORT), _VALUE.pack(0, 0)):
+        write_varint(record, len(part))
+        record += part
+    write_varint(record, 0)
+    out = bytearray(HEADER_SIZE)
+    write_varint(out, len(record))
+    return seal(
+        [out + record],
+        attributes=CONTROL | TRANSACTIONAL,
+        last_offset_delta=0,
+        base_timestamp_ms=timestamp_ms,
+        max_timestamp_ms=timestamp_ms,
+        record_count=1,
+        producer=Producer(producer_id, epoch, -1, transactional=True),
+    )
+
+
+def marker_commits(batch: memoryview) -> bool | None:
+    """Whether this control batch commits (True) or aborts (False); None where it is another kind of control."""
+    _, position = read_varint(batch, HEADER_SIZE)
+    _, position = read_varint(batch, position + 1)  # after the record's attributes: timestamp delta
+    _, position = read_varint(batch, position)
+    _, position = read_varint(batch, position)
+    kind = _KEY.unpack_from(batch, position)[1]
+    return None if kind not in (_ABORT, _COMMIT) else kind == _COMMIT

@@ -1,0 +1,85 @@
+"""Compiled access to memory by address: for the numba codec, whose bytes lie in buffers of several owners."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba.extending
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+
+# Compiled functions take other arguments than their Python source says, so their types are numba's business.
+compiled: Any = numba.njit
+_intrinsic: Any = numba.extending.intrinsic
+
+
+@_intrinsic
+def load_byte(typing_context: Any, address: Any) -> Any:
+    """The byte at `address`."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        pointer = builder.inttoptr(arguments[0], ir.IntType(8).as_pointer())
+        return builder.zext(builder.load(pointer), ir.IntType(64))
+
+    return types.int64(types.int64), generate
+
+
+@_intrinsic
+def store_byte(typing_context: Any, address: Any, value: Any) -> Any:
+    """Writes the low eight bits of `value` to `address`."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        pointer = builder.inttoptr(arguments[0], ir.IntType(8).as_pointer())
+        builder.store(builder.trunc(arguments[1], ir.IntType(8)), pointer)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), generate
+
+
+@_intrinsic
+def copy_bytes(typing_context: Any, target: Any, source: Any, count: Any) -> Any:
+    """memcpy: LLVM does not make one of a loop over bytes."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        pointer = ir.IntType(8).as_pointer()
+        target, source, count = arguments
+        cgutils.raw_memcpy(
+            builder, builder.inttoptr(target, pointer), builder.inttoptr(source, pointer), count, itemsize=1
+        )
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64), generate
+
+
+def address_of(array: npt.NDArray[Any]) -> int:
+    return int(array.ctypes.data)
+
+
+def offsets_of(column: pa.Array) -> npt.NDArray[np.int32]:
+    """The offsets of a binary, string or list column: one more than it has rows."""
+    buffer = column.buffers()[1]
+    if buffer is None or not len(column):
+        return np.zeros(len(column) + 1, np.int32)
+    return np.frombuffer(buffer, np.int32, len(column) + 1, column.offset * 4)
+
+
+def data_address_of(column: pa.Array) -> int:
+    """Where the bytes of a binary or string column begin; 0 where there are none."""
+    buffer = column.buffers()[2]
+    return 0 if buffer is None else int(buffer.address)
+
+
+def validity_of(column: pa.Array) -> npt.NDArray[np.bool_]:
+    """True per row that is not NULL; empty where no row is."""
+    if not column.null_count:
+        return np.zeros(0, np.bool_)
+    return column.is_valid().to_numpy(zero_copy_only=False)
+
+
+def bitmap_of(valid: npt.NDArray[np.bool_]) -> pa.Buffer | None:
+    """An Arrow validity bitmap; None where all rows are valid."""
+    return None if bool(valid.all()) else pa.py_buffer(np.packbits(valid, bitorder="little"))

@@ -1,0 +1,23 @@
+"""Zigzag varints for single numbers, as records hold them. Whole columns of them: `bulk.py`."""
+
+from __future__ import annotations
+
+
+def write_varint(out: bytearray, value: int) -> None:
+    encoded = (value << 1) ^ (value >> 63)
+    while encoded > 0x7F:
+        out.append(encoded & 0x7F | 0x80)
+        encoded >>= 7
+    out.append(encoded)
+
+
+def read_varint(buffer: memoryview, position: int) -> tuple[int, int]:
+    """The number and the position after it. Raises IndexError past the end, ValueError when it never ends."""
+    encoded = 0
+    for shift in range(0, 70, 7):
+        byte = buffer[position]
+        position += 1
+        encoded |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (encoded >> 1) ^ -(encoded & 1), position
+    raise ValueError("a varint of more than ten bytes")

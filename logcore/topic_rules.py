@@ -1,0 +1,50 @@
+"""What a topic may be called and what may be set on it: Kafka's rules."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from .client import Topic
+from .errors import InvalidTopic
+from .partition import SEGMENT_BYTES
+
+_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
+_NAME_LENGTH_MAX: Final = 249
+_PARTITION_COUNT_MAX: Final = 10_000
+_SEGMENT_BYTES_MIN: Final = 1024
+
+
+def check_topic(name: str, partition_count: int, config: Mapping[str, str]) -> Topic:
+    """Raises `InvalidTopic`."""
+    _check_name(name)
+    if not 1 <= partition_count <= _PARTITION_COUNT_MAX:
+        raise InvalidTopic(
+            f'topic "{name}" cannot have {partition_count} partitions',
+            hint=f"A topic has between 1 and {_PARTITION_COUNT_MAX} partitions.",
+        )
+    topic = Topic(name, partition_count, dict(config))
+    segment_bytes(topic)
+    return topic
+
+
+def _check_name(name: str) -> None:
+    hint = "A topic's name has letters, digits, '.', '_' and '-' only, and at most 249 of them."
+    if not name:
+        raise InvalidTopic("a topic needs a name", hint=hint)
+    if len(name) > _NAME_LENGTH_MAX:
+        raise InvalidTopic(f"a topic's name has at most 249 characters, not {len(name)}", hint=hint)
+    if name in (".", "..") or not _NAME.fullmatch(name):
+        raise InvalidTopic(f'topic name "{name}" is not allowed', hint=hint)
+
+
+def segment_bytes(topic: Topic) -> int:
+    """The size at which a partition begins a new segment."""
+    text = topic.config.get("segment.bytes", str(SEGMENT_BYTES))
+    if not text.isdecimal() or int(text) < _SEGMENT_BYTES_MIN:
+        raise InvalidTopic(
+            f'segment.bytes of topic "{topic.name}" cannot be "{text}"',
+            hint=f"It is a number of bytes, at least {_SEGMENT_BYTES_MIN}.",
+        )
+    return int(text)

@@ -1,0 +1,54 @@
+"""Short ways to write records to a log and to read them back, for tests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+
+from millstream.logcore.client import ColumnarRecords, FetchedRows, Isolation, LogClient, RowRecords
+
+
+def rows(*values: bytes | None, key: bytes | None = b"k", timestamp: int = 7) -> RowRecords:
+    count = len(values)
+    table = pa.table(
+        {
+            "timestamp": pa.array([timestamp] * count, pa.int64()),
+            "key": pa.array([key] * count, pa.binary()),
+            "value": pa.array(list(values), pa.binary()),
+        }
+    )
+    return RowRecords(table)
+
+
+def columnar(*values: int, timestamp: int = 9) -> ColumnarRecords:
+    return ColumnarRecords(pa.record_batch({"x": pa.array(values, pa.int64())}), timestamp)
+
+
+def values_of(
+    log: LogClient, topic: str, partition: int = 0, offset: int = 0, isolation: Isolation = "read_committed"
+) -> list[bytes | int | None]:
+    """All values from `offset` on; a row of a columnar batch counts as its column `x`."""
+    return [value for _, value in records_of(log, topic, partition, offset, isolation)]
+
+
+def records_of(
+    log: LogClient, topic: str, partition: int = 0, offset: int = 0, isolation: Isolation = "read_committed"
+) -> list[tuple[int, bytes | int | None]]:
+    """All records from `offset` on, as pairs of offset and value."""
+    found: list[tuple[int, bytes | int | None]] = []
+    while True:
+        fetched = log.fetch(topic, partition, offset, isolation=isolation)
+        for run in fetched.runs:
+            if isinstance(run, FetchedRows):
+                found += zip(run.table["offset"].to_pylist(), run.table["value"].to_pylist(), strict=True)
+            else:
+                found += enumerate(run.batch["x"].to_pylist(), run.base_offset)
+        if fetched.next_offset == offset:
+            return found
+        offset = fetched.next_offset
+
+
+def segment_files(folder: Path, topic: str = "t", partition: int = 0) -> Sequence[Path]:
+    return sorted((folder / f"{topic}-{partition}").glob("*.log"))

@@ -1,0 +1,69 @@
+"""Batches of an idempotent producer, sent as Kafka's clients send them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from millstream.logcore.errors import InvalidRecords, OutOfOrderSequence, ProducerFenced
+from millstream.logcore.log import Log, open_log
+from millstream.logcore.records.batch import Producer
+from millstream.logcore.records.codec import encode
+
+from .log_records import rows, values_of
+
+
+def sent(*values: bytes, sequence: int, epoch: int = 0) -> bytes:
+    (batch,) = encode(rows(*values), Producer(77, epoch, sequence))
+    return b"".join(batch.buffers)
+
+
+def test_a_repeated_batch_gets_its_first_offset_and_is_stored_once(log: Log) -> None:
+    assert log.append_batches("t", 0, sent(b"a", b"b", sequence=0)) == 0
+    assert log.append_batches("t", 0, sent(b"c", sequence=2)) == 2
+    assert log.append_batches("t", 0, sent(b"a", b"b", sequence=0)) == 0
+    assert values_of(log, "t") == [b"a", b"b", b"c"]
+
+
+def test_a_gap_is_refused(log: Log) -> None:
+    log.append_batches("t", 0, sent(b"a", sequence=0))
+    with pytest.raises(OutOfOrderSequence):
+        log.append_batches("t", 0, sent(b"c", sequence=2))
+    assert log.append_batches("t", 0, sent(b"b", sequence=1)) == 1
+
+
+def test_a_new_epoch_begins_at_zero_and_fences_the_old_one(log: Log) -> None:
+    log.append_batches("t", 0, sent(b"a", sequence=0))
+    with pytest.raises(OutOfOrderSequence):
+        log.append_batches("t", 0, sent(b"b", sequence=1, epoch=1))
+    log.append_batches("t", 0, sent(b"b", sequence=0, epoch=1))
+    with pytest.raises(ProducerFenced):
+        log.append_batches("t", 0, sent(b"c", sequence=1, epoch=0))
+
+
+@pytest.mark.parametrize("crash", [False, True])
+def test_sequences_are_known_after_a_restart(log: Log, folder: Path, crash: bool) -> None:
+    log.append_batches("t", 0, sent(b"a", sequence=0))
+    log.append_batches("t", 0, sent(b"b", sequence=1))
+    log.close()
+    if crash:
+        (folder / "t-0" / "checkpoint.json").unlink()
+    with open_log(folder) as reopened:
+        assert reopened.append_batches("t", 0, sent(b"a", sequence=0)) == 0
+        with pytest.raises(OutOfOrderSequence):
+            reopened.append_batches("t", 0, sent(b"d", sequence=3))
+        assert reopened.append_batches("t", 0, sent(b"c", sequence=2)) == 2
+
+
+def test_sequences_wrap_after_the_largest_number(log: Log) -> None:
+    log.append_batches("t", 0, sent(b"a", b"b", sequence=2**31 - 2))
+    assert log.append_batches("t", 0, sent(b"c", sequence=0)) == 2
+
+
+def test_a_damaged_batch_is_refused(log: Log) -> None:
+    batch = bytearray(sent(b"a", sequence=0))
+    batch[-1] ^= 1
+    for data in (batch, batch[:-1], b"short"):
+        with pytest.raises(InvalidRecords):
+            log.append_batches("t", 0, bytes(data))

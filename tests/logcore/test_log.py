@@ -1,0 +1,260 @@
+"""Topics, appends, fetches, waits and committed offsets of a log in this process."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from millstream.logcore.client import ROWS, FetchedColumns, FetchedRows, LogClient, RowRecords, TopicPartition
+from millstream.logcore.errors import (
+    CorruptLog,
+    InvalidTopic,
+    LogClosed,
+    LogLocked,
+    OffsetOutOfRange,
+    TopicExists,
+    UnknownTopic,
+    UnsupportedDataDirectory,
+)
+from millstream.logcore.log import Log, open_log
+
+from .log_records import columnar, records_of, rows, segment_files, values_of
+
+
+def test_a_log_is_a_log_client(log: Log) -> None:
+    client: LogClient = log
+    assert client.append("t", 0, rows(b"a", b"b")) == 0
+    assert client.append("t", 0, rows(b"c")) == 2
+    assert client.append("t", 1, rows(b"d")) == 0
+    assert values_of(log, "t", 0) == [b"a", b"b", b"c"]
+
+
+def test_neighbouring_batches_come_as_one_table(log: Log) -> None:
+    for value in (b"a", None, b"c"):
+        log.append("t", 0, rows(value, key=None))
+    (run,) = log.fetch("t", 0, 1).runs
+    assert isinstance(run, FetchedRows)
+    assert run.table.schema == ROWS
+    assert run.table.to_pylist() == [
+        {"offset": offset, "timestamp": 7, "key": None, "value": value, "headers": []}
+        for offset, value in [(1, None), (2, b"c")]
+    ]
+
+
+def test_a_columnar_batch_uses_one_offset_per_row_and_is_cut_at_the_asked_one(log: Log) -> None:
+    log.append("t", 0, rows(b"a"))
+    assert log.append("t", 0, columnar(1, 2, 3)) == 1
+    assert log.append("t", 0, rows(b"b")) == 4
+    fetched = log.fetch("t", 0, 2)
+    columns, _ = fetched.runs
+    assert isinstance(columns, FetchedColumns)
+    assert columns.batch["x"].to_pylist() == [2, 3]
+    assert (columns.base_offset, columns.timestamp_ms) == (2, 9)
+    assert fetched.next_offset == 5
+
+
+def test_empty_records_append_nothing(log: Log) -> None:
+    log.append("t", 0, rows(b"a"))
+    assert log.append("t", 0, rows()) == 1
+    assert log.append("t", 0, columnar()) == 1
+    assert log.offsets("t", 0).log_end_offset == 1
+
+
+def test_a_fetch_gives_at_least_one_batch_and_stops_near_its_limit(log: Log) -> None:
+    for i in range(10):
+        log.append("t", 0, rows(bytes([i]) * 1000))
+    assert log.fetch("t", 0, 0, max_bytes=1).next_offset == 1
+    assert log.fetch("t", 0, 0, max_bytes=3500).next_offset == 3
+    assert len(values_of(log, "t")) == 10
+
+
+def test_offsets_outside_the_log_are_refused(log: Log) -> None:
+    log.append("t", 0, rows(b"a"))
+    assert log.fetch("t", 0, 1).next_offset == 1
+    for offset in (-1, 2):
+        with pytest.raises(OffsetOutOfRange):
+            log.fetch("t", 0, offset)
+
+
+def test_segments_roll_and_are_read_as_one_log(log: Log, folder: Path) -> None:
+    log.create_topic("small", 1, {"segment.bytes": "2000"})
+    for i in range(50):
+        log.append("small", 0, rows(b"%03d" % i * 50) if i % 3 else columnar(i))
+    files = segment_files(folder, "small")
+    assert len(files) > 5
+    assert all(file.stat().st_size <= 2000 for file in files)
+    expected = [(i, b"%03d" % i * 50 if i % 3 else i) for i in range(50)]
+    assert records_of(log, "small") == expected
+    assert records_of(log, "small", 0, 31) == expected[31:]
+    log.close()
+    reopened = open_log(folder)
+    assert records_of(reopened, "small", 0, 7) == expected[7:]
+    assert reopened.append("small", 0, rows(b"x")) == 50
+    reopened.close()
+
+
+def test_many_rows_survive_a_restart(log: Log, folder: Path) -> None:
+    count = 50_000
+    table = pa.table(
+        {
+            "timestamp": pa.array(np.arange(count)),
+            "key": pa.array([b"%d" % (i % 7) for i in range(count)]),
+            "value": pa.array([b"%d" % i for i in range(count)]),
+        }
+    )
+    log.append("t", 0, RowRecords(table))
+    log.append("t", 0, RowRecords(table))
+    log.close()
+    with open_log(folder) as reopened:
+        (run,) = reopened.fetch("t", 0, 99, max_bytes=1 << 30).runs
+        assert isinstance(run, FetchedRows)
+        found = run.table
+        assert found["value"].to_pylist() == (table["value"].to_pylist() * 2)[99:]
+        assert found["offset"].to_pylist() == list(range(99, 2 * count))
+
+
+def test_topics_survive_a_restart(log: Log, folder: Path) -> None:
+    log.create_topic("other", 3, {"segment.bytes": "4096"})
+    log.delete_topic("t")
+    log.close()
+    with open_log(folder) as reopened:
+        topic = reopened.topics()["other"]
+        assert (topic.partition_count, topic.config) == (3, {"segment.bytes": "4096"})
+        assert "t" not in reopened.topics()
+        assert not list(folder.glob("t-*")) + list(folder.glob("*-delete"))
+        reopened.create_topic("t", 1)
+        assert values_of(reopened, "t") == []
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a b", "a/b", "ä", "x" * 250])
+def test_names_that_kafka_refuses_are_refused(log: Log, name: str) -> None:
+    with pytest.raises(InvalidTopic):
+        log.create_topic(name, 1)
+
+
+def test_the_longest_name_can_be_created_and_deleted(log: Log) -> None:
+    log.create_topic("x" * 249, 1)
+    log.delete_topic("x" * 249)
+    assert "x" * 249 not in log.topics()
+
+
+def test_mistakes_about_topics_have_their_errors(log: Log) -> None:
+    with pytest.raises(TopicExists):
+        log.create_topic("t", 1)
+    for partition_count, config in [(0, {}), (1, {"segment.bytes": "many"})]:
+        with pytest.raises(InvalidTopic):
+            log.create_topic("u", partition_count, config)
+    for call in (lambda: log.fetch("u", 0, 0), lambda: log.append("t", 2, rows(b"")), lambda: log.delete_topic("u")):
+        with pytest.raises(UnknownTopic):
+            call()
+    with pytest.raises(InvalidTopic):
+        log.append("__consumer_offsets", 0, rows(b"x"))
+
+
+def test_only_one_process_opens_a_log(log: Log, folder: Path) -> None:
+    script = f"from millstream.logcore.log import open_log; open_log({str(folder)!r})"
+    other = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert "LogLocked" in other.stderr
+    assert "is already open in process" in other.stderr
+    with pytest.raises(LogLocked, match="this process"):
+        open_log(folder)
+
+
+def test_a_closed_log_says_so(log: Log) -> None:
+    log.close()
+    log.close()
+    for call in (lambda: log.append("t", 0, rows(b"a")), lambda: log.fetch("t", 0, 0), log.topics):
+        with pytest.raises(LogClosed):
+            call()
+
+
+def test_a_directory_of_another_format_is_refused(log: Log, folder: Path) -> None:
+    log.close()
+    (folder / "meta.json").write_bytes(b"6a08c5cb\n{}\n")
+    with pytest.raises((UnsupportedDataDirectory, CorruptLog)):
+        open_log(folder)
+
+
+def test_a_lost_list_of_topics_is_damage_and_not_an_empty_log(log: Log, folder: Path) -> None:
+    log.close()
+    (folder / "topics.json").unlink()
+    with pytest.raises(CorruptLog, match=r"topics\.json is missing"):
+        open_log(folder)
+
+
+def test_wait_wakes_up_at_once(log: Log) -> None:
+    where = TopicPartition("t", 0)
+    assert not log.wait({where: 0}, 0.01)
+    woken_after: list[float] = []
+    started = threading.Event()
+
+    def waiter() -> None:
+        started.set()
+        assert log.wait({where: 0, TopicPartition("t", 1): 0}, 10)
+        woken_after.append(time.monotonic())
+
+    thread = threading.Thread(target=waiter)
+    thread.start()
+    started.wait()
+    time.sleep(0.05)
+    log.append("t", 0, rows(b"a"))
+    appended = time.monotonic()
+    thread.join()
+    assert woken_after[0] - appended < 0.5
+    assert log.wait({where: 0}, 0)
+    assert not log.wait({where: 1}, 0)
+
+
+def test_writers_share_syncs_and_all_records_arrive_in_order(log: Log) -> None:
+    def write(writer: int) -> list[int]:
+        return [log.append("t", 0, rows(b"%d-%d" % (writer, i))) for i in range(50)]
+
+    with ThreadPoolExecutor(8) as pool:
+        offsets = list(pool.map(write, range(8)))
+    values = values_of(log, "t")
+    assert sorted(offset for written in offsets for offset in written) == list(range(400))
+    for writer, written in enumerate(offsets):
+        assert [values[offset] for offset in written] == [b"%d-%d" % (writer, i) for i in range(50)]
+
+
+def test_committed_offsets_survive_a_restart(log: Log, folder: Path) -> None:
+    first, second = TopicPartition("t", 0), TopicPartition("t", 1)
+    log.commit_offsets("g", {first: 3, second: 4})
+    log.commit_offsets("g", {first: 5})
+    log.commit_offsets("h", {first: 1})
+    assert log.committed_offsets("nobody") == {}
+    log.close()
+    with open_log(folder) as reopened:
+        assert reopened.committed_offsets("g") == {first: 5, second: 4}
+        reopened.delete_topic("t")
+        assert reopened.committed_offsets("h") == {}
+    with open_log(folder) as again:
+        assert again.committed_offsets("g") == {}
+
+
+def test_a_log_that_does_not_sync_survives_the_end_of_the_process(folder: Path) -> None:
+    script = (
+        "import os, pyarrow as pa\n"
+        "from millstream.logcore.log import open_log\n"
+        "from millstream.logcore.client import RowRecords\n"
+        f"log = open_log({str(folder)!r}, sync='never')\n"
+        "log.create_topic('t', 1)\n"
+        "log.append('t', 0, RowRecords(pa.table({'timestamp': [1], 'key': [b'k'], 'value': [b'v']})))\n"
+        "os._exit(1)\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=False)
+    with open_log(folder, sync="never") as log:
+        assert values_of(log, "t") == [b"v"]
+
+
+def test_importing_the_log_does_not_load_the_compiler() -> None:
+    script = "import sys; import millstream.logcore.log; sys.exit('numba' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0

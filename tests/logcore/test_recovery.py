@@ -1,0 +1,163 @@
+"""What opening a log makes of torn writes, flipped bits and missing files."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from millstream.logcore.errors import CorruptLog
+from millstream.logcore.log import Log, open_log
+from millstream.logcore.records.batch import read_header
+
+from .log_records import columnar, records_of, rows, segment_files, values_of
+
+RECORDS: list[tuple[int, bytes | int | None]] = [(0, b"a"), (1, b"b"), (2, 10), (3, 11), (4, b"c")]
+
+
+@pytest.fixture
+def small_log(log: Log, folder: Path) -> Path:
+    """The folder of a log that was not closed: nothing says up to where it was durable."""
+    log.append("t", 0, rows(b"a", b"b"))
+    log.append("t", 0, columnar(10, 11))
+    log.append("t", 0, rows(b"c"))
+    crashed = folder.with_name("crashed")
+    shutil.copytree(folder, crashed)
+    for checkpoint in crashed.glob("*/checkpoint.json"):
+        checkpoint.unlink()
+    (segment,) = segment_files(crashed)
+    size = segment_files(folder)[0].stat().st_size
+    log.close()
+    segment.write_bytes(segment_files(folder)[0].read_bytes())
+    assert segment.stat().st_size < size, "the open log has room ahead"
+    return crashed
+
+
+def batch_ends(data: bytes) -> list[int]:
+    ends = [0]
+    while ends[-1] < len(data):
+        ends.append(ends[-1] + read_header(data, ends[-1]).size)
+    return ends
+
+
+def records_below(data: bytes, size: int) -> list[tuple[int, bytes | int | None]]:
+    """The records of the batches that are whole in the first `size` bytes."""
+    offset = 0
+    for start, end in zip(batch_ends(data), batch_ends(data)[1:], strict=False):
+        if end <= size:
+            offset = read_header(data, start).last_offset + 1
+    return RECORDS[:offset]
+
+
+@pytest.mark.parametrize("filler", [b"", b"\0" * 100], ids=["cut", "zeros"])
+def test_a_log_that_is_cut_anywhere_keeps_its_whole_batches(small_log: Path, filler: bytes) -> None:
+    (segment,) = segment_files(small_log)
+    data = segment.read_bytes()
+    for size in range(len(data) + 1):
+        segment.write_bytes(data[:size] + filler)
+        while filler and size < len(data) and data[size] == 0:
+            size += 1
+        expected = records_below(data, size)
+        with open_log(small_log, sync="never") as log:
+            assert records_of(log, "t") == expected
+            assert log.append("t", 0, rows(b"next")) == len(expected)
+            assert values_of(log, "t", 0, len(expected)) == [b"next"]
+        (segment.parent / "checkpoint.json").unlink()
+
+
+def test_a_flipped_bit_ends_the_log_before_its_batch_and_what_follows_is_kept_aside(small_log: Path) -> None:
+    (segment,) = segment_files(small_log)
+    data = segment.read_bytes()
+    ends = batch_ends(data)
+    unchecked = {8 + position for start in ends for position in (start + 4, start + 5, start + 6, start + 7)}
+    for position in range(0, len(data), 3):
+        if position in unchecked:  # the leader epoch is not under the checksum
+            continue
+        segment.write_bytes(data[:position] + bytes([data[position] ^ 0x10]) + data[position + 1 :])
+        start = max(end for end in ends if end <= position)
+        with open_log(small_log, sync="never") as log:
+            assert records_of(log, "t") == records_below(data, start)
+        for aside in segment.parent.glob("*.dropped-from-*"):
+            assert aside.read_bytes()[: len(data) - start] == segment_bytes_after_flip(data, position)[start:]
+            aside.unlink()
+        (segment.parent / "checkpoint.json").unlink()
+
+
+def segment_bytes_after_flip(data: bytes, position: int) -> bytes:
+    return data[:position] + bytes([data[position] ^ 0x10]) + data[position + 1 :]
+
+
+def test_bytes_that_are_missing_below_the_recovery_point_are_an_error_that_names_file_and_position(
+    log: Log, folder: Path
+) -> None:
+    log.append("t", 0, rows(b"a"))
+    log.append("t", 1, rows(b"fine"))
+    log.close()
+    (segment,) = segment_files(folder)
+    segment.write_bytes(data := segment.read_bytes()[:-1])
+    for _ in range(2):
+        with open_log(folder) as reopened:
+            for call in (lambda: reopened.fetch("t", 0, 0), lambda: reopened.append("t", 0, rows(b"b"))):
+                with pytest.raises(CorruptLog, match=rf"{segment.name} is damaged at position {len(data)}"):
+                    call()
+            assert values_of(reopened, "t", 1) == [b"fine"]
+    (aside,) = segment.parent.glob("*.damaged-at-*")
+    assert aside.read_bytes() == data
+    segment.write_bytes(data[:0])
+    with open_log(folder) as reopened:
+        reopened.delete_topic("t")
+
+
+def test_a_damaged_batch_below_the_recovery_point_is_found_when_it_is_read(log: Log, folder: Path) -> None:
+    log.append("t", 0, rows(b"a"))
+    log.append("t", 0, rows(b"b"))
+    log.close()
+    (segment,) = segment_files(folder)
+    data = bytearray(segment.read_bytes())
+    data[len(data) // 2 - 2] ^= 1
+    segment.write_bytes(data)
+    with open_log(folder) as reopened:
+        with pytest.raises(CorruptLog, match=r"position 0: the checksum"):
+            reopened.fetch("t", 0, 0)
+        assert values_of(reopened, "t", 0, 1) == [b"b"]
+
+
+def test_damage_before_the_last_segment_is_never_taken_for_a_torn_write(log: Log, folder: Path) -> None:
+    log.create_topic("s", 1, {"segment.bytes": "1024"})
+    for i in range(30):
+        log.append("s", 0, rows(b"%d" % i * 20))
+    crashed = folder.with_name("crashed")
+    shutil.copytree(folder, crashed)
+    (crashed / "s-0" / "checkpoint.json").unlink()
+    damaged = segment_files(crashed, "s")[1]
+    damaged.write_bytes(damaged.read_bytes()[:-5])
+    with open_log(crashed) as reopened, pytest.raises(CorruptLog, match=damaged.name):
+        reopened.fetch("s", 0, 0)
+
+
+def test_a_missing_segment_is_an_error(log: Log, folder: Path) -> None:
+    log.append("t", 0, rows(b"a"))
+    log.close()
+    segment_files(folder)[0].unlink()
+    with open_log(folder) as reopened, pytest.raises(CorruptLog, match="is missing"):
+        reopened.fetch("t", 0, 0)
+
+
+def test_a_torn_checkpoint_is_no_loss(log: Log, folder: Path) -> None:
+    log.append("t", 0, rows(b"a"))
+    log.close()
+    (folder / "t-0" / "checkpoint.json").write_bytes(b"00000000\n{}")
+    with open_log(folder) as reopened:
+        assert values_of(reopened, "t") == [b"a"]
+
+
+def test_half_created_and_half_deleted_topics_are_removed(log: Log, folder: Path) -> None:
+    log.close()
+    for name in ("ghost-0", "0123-delete"):
+        (folder / name).mkdir()
+        (folder / name / f"{0:020d}.log").write_bytes(b"")
+    with open_log(folder) as reopened:
+        assert not (folder / "ghost-0").exists()
+        assert not list(folder.glob("*-delete"))
+        reopened.create_topic("ghost", 1)

@@ -1,0 +1,133 @@
+"""The transaction coordinator by itself: messages in, decisions out."""
+
+from __future__ import annotations
+
+import pytest
+
+from millstream.logcore.client import TopicPartition
+from millstream.logcore.errors import InvalidTransactionState, ProducerFenced
+from millstream.logcore.transaction_log import decode_entry, encode_entry
+from millstream.logcore.transactions import (
+    Abort,
+    Begin,
+    Commit,
+    Coordinator,
+    Finished,
+    Identity,
+    NewProducer,
+    Participant,
+    ProducerIds,
+    Ready,
+    SendOffsets,
+    TransactionRecord,
+    TransactionState,
+    Unprepared,
+    Wrote,
+)
+
+FIRST = Participant(TopicPartition("t", 0), "id", 3)
+SECOND = Participant(TopicPartition("t", 1), "id", 4)
+OFFSETS = {TopicPartition("src", 0): 5}
+
+
+def producer_of(core: Coordinator) -> Identity:
+    identity = core.step(NewProducer("q")).identity
+    assert identity is not None
+    return identity
+
+
+def prepared(core: Coordinator, identity: Identity, *participants: Participant) -> Ready:
+    core.step(Begin(identity))
+    for participant in participants:
+        core.step(Wrote(identity, participant))
+    core.step(SendOffsets(identity, "g", OFFSETS))
+    return core.step(Commit(identity))
+
+
+def test_the_first_producer_takes_an_id_from_a_block_that_is_durable_first() -> None:
+    ready = Coordinator().step(NewProducer("q"))
+    assert ready.identity == Identity("q", 0, 0)
+    assert [type(entry) for entry in ready.append] == [ProducerIds, TransactionRecord]
+
+
+def test_a_commit_syncs_its_data_then_prepares_then_tells_the_outcome() -> None:
+    core = Coordinator()
+    ready = prepared(core, producer_of(core), FIRST, SECOND)
+    assert ready.sync == (FIRST, SECOND)
+    (entry,) = ready.append
+    assert isinstance(entry, TransactionRecord)
+    assert (entry.state, entry.participants, entry.offsets) == (
+        TransactionState.PREPARE_COMMIT,
+        (FIRST, SECOND),
+        {"g": OFFSETS},
+    )
+    assert ready.outcome is not None
+    assert ready.outcome.committed
+
+
+def test_a_commit_also_syncs_the_markers_and_offsets_of_the_one_before() -> None:
+    core = Coordinator()
+    identity = producer_of(core)
+    assert not prepared(core, identity, FIRST).sync_offsets
+    core.step(Finished("q"))
+    ready = prepared(core, identity, SECOND)
+    assert set(ready.sync) == {FIRST, SECOND}
+    assert ready.sync_offsets
+
+
+def test_a_commit_that_was_not_prepared_is_an_abort() -> None:
+    core = Coordinator()
+    identity = producer_of(core)
+    prepared(core, identity, FIRST)
+    outcome = core.step(Unprepared("q")).outcome
+    assert outcome is not None
+    assert not outcome.committed
+    assert outcome.record.participants == (FIRST,)
+    assert core.step(Abort(identity)) == Ready()
+    core.step(Begin(identity))
+
+
+def test_a_prepared_transaction_is_completed_before_a_new_producer_is_let_in() -> None:
+    core = Coordinator()
+    identity = producer_of(core)
+    prepared(core, identity, FIRST)
+    with pytest.raises(InvalidTransactionState):
+        core.step(Begin(identity))
+    ready = core.step(NewProducer("q"))
+    assert ready.identity is None
+    assert ready.outcome is not None
+    assert ready.outcome.committed
+    core.step(Finished("q"))
+    ready = core.step(NewProducer("q"))
+    assert ready.identity == identity._replace(epoch=1)
+    assert ready.sync == (FIRST,)
+    assert ready.sync_offsets
+
+
+def test_a_new_producer_aborts_under_its_own_epoch_and_fences_the_old_one() -> None:
+    core = Coordinator()
+    old = producer_of(core)
+    core.step(Begin(old))
+    core.step(Wrote(old, FIRST))
+    ready = core.step(NewProducer("q"))
+    assert ready.outcome is not None
+    assert (ready.outcome.committed, ready.outcome.record.epoch) == (False, 1)
+    with pytest.raises(ProducerFenced):
+        core.step(Commit(old))
+
+
+def test_after_a_replay_prepared_transactions_are_unfinished_and_producer_ids_are_not_given_twice() -> None:
+    core, again = Coordinator(), Coordinator()
+    entries = core.step(NewProducer("q")).append
+    entries += prepared(core, Identity("q", 0, 0), FIRST).append
+    for entry in entries:
+        again.replay(decode_entry(*encode_entry(entry)))  # type: ignore[arg-type]
+    (outcome,) = again.unfinished()
+    assert outcome.record == entries[-1]
+    again.step(Finished("q"))
+    (completed,) = again.completed()
+    assert isinstance(completed, TransactionRecord)
+    assert (completed.state, completed.participants) == (TransactionState.COMPLETE_COMMIT, ())
+    other = again.step(NewProducer("other")).identity
+    assert other is not None
+    assert other.producer_id >= 1000
