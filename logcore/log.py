@@ -57,6 +57,7 @@ class Log:
         self._partitions: dict[str, list[Partition | CorruptLog]] = {}
         self._advanced = threading.Condition()
         self._waiting = 0
+        self._advances = 0  # how often `_wake` has woken those who wait
         self._listeners: tuple[Callable[[], None], ...] = ()
         self._closed = False
         try:
@@ -185,14 +186,19 @@ class Log:
         deadline = time.monotonic() + timeout_s
         with self._advanced:
             self._waiting += 1
-            try:
-                while not self._any_behind(positions):
+        try:
+            while True:
+                seen = self._advances
+                if self._any_behind(positions):  # takes partitions' locks, so not under `_advanced`: see `_wake`
+                    return True
+                with self._advanced:
                     left_s = deadline - time.monotonic()
                     if left_s <= 0:
                         return False
-                    self._advanced.wait(left_s)
-                return True
-            finally:
+                    if self._advances == seen:
+                        self._advanced.wait(left_s)
+        finally:
+            with self._advanced:
                 self._waiting -= 1
 
     def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
@@ -230,6 +236,7 @@ class Log:
         # so nobody who needs it sleeps on.
         if self._waiting:
             with self._advanced:
+                self._advances += 1
                 self._advanced.notify_all()
         for listener in self._listeners:
             listener()
