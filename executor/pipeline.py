@@ -62,7 +62,8 @@ class Pipeline:
     """The operators between the sources and the sink of a plan.
 
     `emit`: every change of a table, or a key's last one per batch. `partitioner` gives the partitions of a `Rekey`
-    with more than one; the runtime has it, for it knows how keys become bytes.
+    with more than one; the runtime has it, for it knows how keys become bytes. `repartitioned`: sources whose rows have
+    come through a Rekey elsewhere: only the rows themselves move stream time there.
 
     An error leaves the stores undefined: roll back the transaction, and make a new pipeline on the same connection.
     """
@@ -74,10 +75,11 @@ class Pipeline:
         *,
         emit: Emit = "every",
         partitioner: Partitioner | None = None,
+        repartitioned: frozenset[str] = frozenset(),
     ) -> None:
         self.plan = plan
         register_udfs(connection, sorted({udf for step in walk(plan.root) for udf in _udfs(step)}))
-        builder = _Builder(connection, plan, emit, partitioner)
+        builder = _Builder(connection, plan, emit, partitioner, repartitioned)
         root = plan.root.input if isinstance(plan.root, Sink) else plan.root
         self._root = builder.build(root)
         self._sources = frozenset(source.id for source in plan.sources())
@@ -181,6 +183,7 @@ class _Builder:
         plan: PhysicalPlan,
         emit: Emit,
         partitioner: Partitioner | None,
+        repartitioned: frozenset[str],
     ) -> None:
         self.stores: dict[str, StateStore] = {}
         self._connection = connection
@@ -189,7 +192,7 @@ class _Builder:
         self._partitioner = partitioner
         texts = [expression.sql for step in walk(plan.root) for expression in _expressions(step)]
         self._pseudo = tuple(name for name in ("_rowpartition", "_offset") if any(name in text for text in texts))
-        self._timed = _timed_sources(plan.root)
+        self._timed = timed_sources(plan.root) - repartitioned
 
     def build(self, step: Step) -> _Node:
         match step:
@@ -247,7 +250,7 @@ class _Builder:
         return _JoinNode(left, right, joiner, step.schema, left.extra, None)
 
 
-def _timed_sources(root: Step) -> set[str]:
+def timed_sources(root: Step) -> set[str]:
     """The sources whose stream time a windowed aggregate sees: those below it without a repartition between."""
     timed: set[str] = set()
     for step in walk(root):

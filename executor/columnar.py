@@ -1,0 +1,91 @@
+"""The layout of columnar topics (`VALUE_FORMAT='ARROW'`): typed Arrow columns instead of key and value bytes.
+
+A batch has the key and value columns under their SQL names, in the order of the schema, and then
+
+    _ts    int64  rowtime, ms
+    _null  bool   the value as a whole is null (a table's tombstone, a stream's record without value)
+    _ws    int64  window start and
+    _we    int64  window end, ms, where the key is windowed
+
+The latter carry the field metadata `millstream.meta`, so a user's column may have the same name. Readers find columns
+by name: a missing one is NULL, one of another type is cast, unknown ones are ignored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..planner.schema import Column
+
+ARROW = "ARROW"
+_META = {b"millstream.meta": b"1"}
+_META_TYPES = {"_ts": pa.int64(), "_null": pa.bool_(), "_ws": pa.int64(), "_we": pa.int64()}
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnarPart:
+    """A columnar batch taken apart. `columns`: one array per asked column. `errors`: column name → message."""
+
+    columns: list[pa.Array]
+    timestamps: pa.Array
+    null_rows: pa.Array
+    window_start: pa.Array | None
+    window_end: pa.Array | None
+    errors: dict[str, str]
+
+
+def columnar_schema(columns: Sequence[Column], *, windowed: bool) -> pa.Schema:
+    """The Arrow schema of a topic with these columns."""
+    fields = [pa.field(column.name, column.type.arrow) for column in columns]
+    names = ["_ts", "_null", "_ws", "_we"] if windowed else ["_ts", "_null"]
+    return pa.schema(fields + [pa.field(name, _META_TYPES[name], metadata=_META) for name in names])
+
+
+def columnar_batch(
+    columns: Sequence[Column], arrays: Sequence[pa.Array], meta: Mapping[str, pa.Array]
+) -> pa.RecordBatch:
+    """Puts a batch together. In: one array per column, and `_ts`, `_null` and, where windowed, `_ws` and `_we`."""
+    schema = columnar_schema(columns, windowed="_ws" in meta)
+    names = schema.names[len(columns) :]
+    return pa.RecordBatch.from_arrays([*arrays, *(meta[name] for name in names)], schema=schema)
+
+
+def split_columnar(batch: pa.RecordBatch, columns: Sequence[Column], timestamp_ms: int) -> ColumnarPart:
+    """Takes a batch apart. A column that cannot be cast is NULL, and named in `errors`.
+
+    In: `timestamp_ms` is the rowtime of batches that have none of their own.
+    """
+    own: dict[str, pa.Array] = {}
+    meta: dict[str, pa.Array] = {}
+    for field, array in zip(batch.schema, batch.columns, strict=True):
+        is_meta = field.metadata is not None and b"millstream.meta" in field.metadata
+        (meta if is_meta else own)[field.name] = array
+    errors: dict[str, str] = {}
+    rows = batch.num_rows
+    return ColumnarPart(
+        columns=[_typed(own.get(column.name), column, rows, errors) for column in columns],
+        timestamps=meta["_ts"]
+        if "_ts" in meta
+        else pa.array([timestamp_ms], pa.int64()).take(pa.nulls(rows, pa.int64()).fill_null(0)),
+        null_rows=meta["_null"] if "_null" in meta else pa.nulls(rows, pa.bool_()).fill_null(False),
+        window_start=meta.get("_ws"),
+        window_end=meta.get("_we"),
+        errors=errors,
+    )
+
+
+def _typed(array: pa.Array | None, column: Column, rows: int, errors: dict[str, str]) -> pa.Array:
+    type_ = column.type.arrow
+    if array is None:
+        return pa.nulls(rows, type_)
+    if array.type == type_:
+        return array
+    try:
+        return pc.cast(array, type_)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        errors[column.name] = f"column {column.name} has the Arrow type {array.type}, not {type_}: {error}"
+        return pa.nulls(rows, type_)

@@ -1,0 +1,60 @@
+"""DuckDB connections as every part of the executor opens them: no files, no network, no extensions, settings locked.
+
+A state file needs the file system of the process, and DuckDB leaves a database's own files open to SQL; therefore
+only SQL that Millstream generated runs here. What is blocked and what is not was measured (hostile input, 6.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import duckdb
+
+MEMORY = ":memory:"
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSettings:
+    """How much of the machine one DuckDB instance may use. None leaves it to DuckDB."""
+
+    memory_limit: str | None = None  # DuckDB's notation: 512MB, 2GB
+    threads: int | None = None
+    temp_directory: str | None = None  # where large operators spill
+
+    @staticmethod
+    def of(properties: Mapping[str, str]) -> EngineSettings:
+        """Reads `millstream.duckdb.memory.limit`, `….threads` and `….temp.directory`."""
+        threads = properties.get("millstream.duckdb.threads")
+        return EngineSettings(
+            memory_limit=properties.get("millstream.duckdb.memory.limit"),
+            threads=int(threads) if threads else None,
+            temp_directory=properties.get("millstream.duckdb.temp.directory"),
+        )
+
+
+def open_connection(path: str = MEMORY, settings: EngineSettings | None = None) -> duckdb.DuckDBPyConnection:
+    """Opens a database that cannot reach anything but itself. Call `lock` once the set-up is done."""
+    settings = settings or EngineSettings()
+    config: dict[str, str | bool | int | float | list[str]] = {
+        "enable_external_access": False,
+        "autoinstall_known_extensions": False,
+        "autoload_known_extensions": False,
+        "allow_community_extensions": False,
+        "allow_persistent_secrets": False,
+        "python_enable_replacements": False,
+    }
+    if settings.memory_limit:
+        config["memory_limit"] = settings.memory_limit
+    if settings.threads:
+        config["threads"] = settings.threads
+    if settings.temp_directory:
+        config["temp_directory"] = settings.temp_directory
+    connection = duckdb.connect(path, config=config)
+    connection.execute("SET TimeZone = 'UTC'")
+    return connection
+
+
+def lock(connection: duckdb.DuckDBPyConnection) -> None:
+    """From here on no statement can change a setting."""
+    connection.execute("SET lock_configuration = true")

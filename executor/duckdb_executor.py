@@ -1,0 +1,85 @@
+"""The DuckDB executor: persistent queries in threads of this process."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+
+from ..logcore.client import LogClient
+from ..logcore.errors import UnknownTopic
+from ..planner.catalog import PersistentQuery
+from .errors import UnknownQuery
+from .executor import QueryStatus
+from .query import QueryRuntime
+from .query_log import changelog_topic, forget_offsets, safe_name
+from .query_worker import QueryWorker
+
+
+class DuckDBExecutor:
+    """Implements `Executor`. One thread per query; state files live under `data_directory`, one folder per query.
+
+    In: `data_directory`: None keeps all state in memory; it is rebuilt from the changelog at the next start.
+    """
+
+    def __init__(
+        self, client: LogClient, data_directory: Path | None, properties: Mapping[str, str] | None = None
+    ) -> None:
+        self._client = client
+        self._data_directory = data_directory
+        self._properties = dict(properties or {})
+        self._workers: dict[str, QueryWorker] = {}
+        self._guard = threading.Lock()
+
+    def start(self, query: PersistentQuery) -> None:
+        with self._guard:
+            if query.id in self._workers:
+                return
+            worker = QueryWorker(query.id, lambda: self._open(query), paused=query.paused)
+            self._workers[query.id] = worker
+        worker.start()
+
+    def stop(self, query_id: str) -> None:
+        with self._guard:
+            worker = self._workers.pop(query_id, None)
+        if worker is not None:
+            worker.stop()
+
+    def pause(self, query_id: str) -> None:
+        self._worker(query_id).pause()
+
+    def resume(self, query_id: str) -> None:
+        self._worker(query_id).resume()
+
+    def drop(self, query_id: str) -> None:
+        self.stop(query_id)
+        directory = self._directory(query_id)
+        if directory is not None:
+            shutil.rmtree(directory, ignore_errors=True)
+        with contextlib.suppress(UnknownTopic):
+            self._client.delete_topic(changelog_topic(query_id))
+        forget_offsets(self._client, query_id)
+
+    def status(self, query_id: str) -> QueryStatus:
+        return self._worker(query_id).status()
+
+    def close(self) -> None:
+        with self._guard:
+            workers, self._workers = list(self._workers.values()), {}
+        for worker in workers:
+            worker.stop()
+
+    def _open(self, query: PersistentQuery) -> QueryRuntime:
+        return QueryRuntime(query.plan, self._client, self._directory(query.id), self._properties)
+
+    def _directory(self, query_id: str) -> Path | None:
+        return None if self._data_directory is None else self._data_directory / safe_name(query_id)
+
+    def _worker(self, query_id: str) -> QueryWorker:
+        with self._guard:
+            worker = self._workers.get(query_id)
+        if worker is None:
+            raise UnknownQuery(f"query {query_id} does not run here", hint="SHOW QUERIES lists the queries.")
+        return worker

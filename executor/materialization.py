@@ -1,0 +1,144 @@
+"""The rows of a stream or table as a relation that pull queries ask, kept up to date from its topic."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+
+import duckdb
+import pyarrow as pa
+
+from ..logcore.client import LogClient, TopicPartition
+from ..planner.catalog import SourceInfo
+from ..planner.physical import Source, SqlExpression
+from ..sql.functions.catalog import register_udfs
+from .batch import ChangeBatch
+from .connection import EngineSettings, lock, open_connection
+from .source_reader import SourceReader, empty_rows
+
+MAX_BATCH_BYTES = 16 * 1024 * 1024
+RELATION = "source"
+
+
+class Materialization:
+    """For a table its latest row per key (and window), for a stream all its rows, as the relation `source`.
+
+    Columns: `k0`…, `v0`…, `_ts`, `_ws`, `_we`, `_rowpartition`, `_offset`. Methods may be called from any thread.
+    In: `timestamp`: the source's TIMESTAMP column as an expression over the row's columns, where it has one.
+    """
+
+    def __init__(
+        self,
+        source: SourceInfo,
+        client: LogClient,
+        properties: Mapping[str, str] | None = None,
+        *,
+        timestamp: SqlExpression | None = None,
+    ) -> None:
+        self._client = client
+        self._source = source_step(source, timestamp)
+        self._guard = threading.Lock()
+        self._connection = open_connection(settings=EngineSettings.of(properties or {}))
+        self._columns = _columns(self._source)
+        self._registered: set[str] = set()
+        self._create()
+        # UDFs that a later query needs can still be registered once the settings are locked.
+        lock(self._connection)
+        positions = {
+            TopicPartition(source.topic, partition): client.offsets(source.topic, partition).log_start_offset
+            for partition in range(client.topics()[source.topic].partition_count)
+        }
+        self._reader = SourceReader(client, [self._source], positions, time_order=False)
+
+    def catch_up(self) -> None:
+        """Takes in everything that is committed at the moment of the call."""
+        with self._guard:
+            ends = {at: self._client.offsets(*at).last_stable_offset for at in self._reader.fetch_positions}
+            while any(self._reader.fetch_positions[at] < end for at, end in ends.items()):
+                batch = self._reader.read(MAX_BATCH_BYTES, ends)
+                if batch is not None:
+                    self._apply(batch.inputs[self._source.id])
+
+    def query(self, sql: str, udfs: Sequence[str] = (), *, max_rows: int | None = None) -> pa.Table:
+        """The answer to generated SQL over `source`. Raises `duckdb.Error` for a failing expression."""
+        with self._guard:
+            new = [name for name in udfs if name not in self._registered]
+            if new:
+                register_udfs(self._connection, new)
+                self._registered.update(new)
+            relation = self._connection.sql(sql)
+            return (relation if max_rows is None else relation.limit(max_rows)).to_arrow_table()
+
+    def interrupt(self) -> None:
+        """Ends a query that runs in another thread; it raises `duckdb.InterruptException` there."""
+        self._connection.interrupt()
+
+    def close(self) -> None:
+        with self._guard:
+            self._connection.close()
+
+    def _create(self) -> None:
+        self._connection.register("shape", empty_rows(self._source))
+        selected = ", ".join(
+            name if known else f"CAST(NULL AS BIGINT) AS {name}" for name, known in self._columns.items()
+        )
+        self._connection.execute(f"CREATE TABLE {RELATION} AS SELECT {selected} FROM shape")
+        self._connection.unregister("shape")
+
+    def _apply(self, changes: ChangeBatch) -> None:
+        if not changes.rows.num_rows:
+            return
+        self._connection.register("batch", changes.rows)
+        self._connection.execute("BEGIN")
+        try:
+            if self._source.kind == "TABLE":
+                self._replace()
+            else:
+                self._connection.execute(f"INSERT INTO {RELATION} SELECT {self._selected()} FROM batch ORDER BY _seq")
+        except duckdb.Error:
+            self._connection.execute("ROLLBACK")
+            raise
+        self._connection.execute("COMMIT")
+        self._connection.unregister("batch")
+
+    def _replace(self) -> None:
+        """Deletes the batch's keys and inserts the last row of each, unless that is a deletion."""
+        keys = [name for name in self._columns if name.startswith("k")]
+        if self._source.key_window is not None:
+            keys += ["_ws", "_we"]
+        same = " AND ".join(f"s.{key} IS NOT DISTINCT FROM b.{key}" for key in keys) or "true"
+        partition = f"PARTITION BY {', '.join(keys)} " if keys else ""
+        known = " OR ".join(f"{key} IS NOT NULL" for key in keys if key.startswith("k")) or "true"
+        last = f"row_number() OVER ({partition}ORDER BY _seq DESC) = 1"
+        self._connection.execute(
+            f"CREATE OR REPLACE TEMP TABLE latest AS SELECT * FROM batch WHERE {known} QUALIFY {last}"
+        )
+        self._connection.execute(f"DELETE FROM {RELATION} AS s USING latest AS b WHERE {same}")
+        self._connection.execute(f"INSERT INTO {RELATION} SELECT {self._selected()} FROM latest WHERE NOT _null")
+
+    def _selected(self) -> str:
+        return ", ".join(name if known else f"NULL AS {name}" for name, known in self._columns.items())
+
+
+def source_step(source: SourceInfo, timestamp: SqlExpression | None = None) -> Source:
+    """A step that reads the whole of a stream or table."""
+    return Source(
+        id="source",
+        topic=source.topic,
+        kind=source.kind,
+        schema=source.schema,
+        key_format=source.key_format,
+        value_format=source.value_format,
+        key_window=source.key_window,
+        timestamp=timestamp,
+        partition_count=source.partition_count,
+        name=source.name,
+    )
+
+
+def _columns(source: Source) -> dict[str, bool]:
+    """The relation's columns, and whether batches of the source have them."""
+    names = [f"k{i}" for i in range(len(source.schema.key))] + [f"v{i}" for i in range(len(source.schema.value))]
+    names += ["_ts", "_ws", "_we", "_rowpartition", "_offset"]
+    present = set(empty_rows(source).column_names)
+    return {name: name in present for name in names}

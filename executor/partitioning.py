@@ -1,0 +1,59 @@
+"""Which partition a row belongs to: murmur2 over its encoded key, as Kafka's clients do."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ..logcore.murmur2 import partitions_of
+from ..planner.physical import FormatSpec, Rekey
+from .columnar import ARROW
+from .formats.codec import Encoder
+from .formats.registry import encoder
+
+Partitions = npt.NDArray[np.int32]
+
+
+def byte_format(key_format: FormatSpec) -> FormatSpec:
+    """The format whose bytes are hashed: columnar keys have none of their own and count as JSON."""
+    return FormatSpec("JSON", wrap_single=False) if key_format.name == ARROW else key_format
+
+
+class RekeyPartitioner:
+    """Finds the new task of each row of a Rekey step; call it with the step and rows that have the new `k0`…"""
+
+    def __init__(self) -> None:
+        self._encoders: dict[str, Encoder] = {}
+
+    def __call__(self, step: Rekey, rows: pa.Table) -> Partitions:
+        """Rows whose key is NULL go to partition 0."""
+        if step.partition_count == 1:
+            return np.zeros(rows.num_rows, np.int32)
+        known = self._encoders.get(step.id)
+        if known is None:
+            known = self._encoders[step.id] = encoder(byte_format(step.key_format), step.schema.key)
+        keys = known.encode([rows[f"k{i}"].combine_chunks() for i in range(len(step.schema.key))])
+        return np.maximum(partitions_of(keys, step.partition_count), 0)
+
+
+def sink_partitions(keys: pa.Array, tasks: pa.Array, partition_count: int) -> Partitions:
+    """The partition of each record to write. In: key bytes, and the rows' `_part`, which decides for null keys."""
+    if partition_count == 1:
+        return np.zeros(len(keys), np.int32)
+    partitions = partitions_of(keys, partition_count)
+    if keys.null_count == 0:
+        return partitions
+    return np.where(partitions < 0, tasks.to_numpy(zero_copy_only=False) % partition_count, partitions).astype(np.int32)
+
+
+def split_by_partition(partitions: Partitions) -> list[tuple[int, pa.Array | None]]:
+    """(partition, its rows in order) of each partition that occurs; None stands for all rows."""
+    if len(partitions) == 0:
+        return []
+    first = int(partitions[0])
+    if bool((partitions == first).all()):
+        return [(first, None)]
+    order = np.argsort(partitions, kind="stable")
+    bounds = np.flatnonzero(np.diff(partitions[order])) + 1
+    return [(int(partitions[part[0]]), pa.array(part)) for part in np.split(order, bounds)]

@@ -1,0 +1,80 @@
+"""The processing log: what queries had to leave out, as records of a topic, in the shape of ksqlDB's processing log.
+
+A record is written in the transaction of the batch that left the row out: it is there exactly once.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+
+import orjson
+import pyarrow as pa
+
+from ..logcore.client import LogClient, RowRecords
+from .record_error import RecordError
+
+TOPIC = "default_ksql_processing_log"
+
+_DESERIALIZATION, _COMPUTATION = 0, 1  # the message types of ksqlDB's schema
+
+
+def create_topic(log: LogClient) -> None:
+    """Makes sure that the topic is there."""
+    if TOPIC not in log.topics():
+        log.create_topic(TOPIC, 1)
+
+
+def records_of(query_id: str, errors: Sequence[RecordError], now_ms: int) -> RowRecords:
+    """The errors as records to append to partition 0."""
+    values = [orjson.dumps(_entry(query_id, error, now_ms)) for error in errors]
+    count = len(values)
+    return RowRecords(
+        pa.table(
+            {
+                "timestamp": pa.array([now_ms] * count, pa.int64()),
+                "key": pa.nulls(count, pa.binary()),
+                "value": pa.array(values, pa.binary()),
+            }
+        )
+    )
+
+
+def _entry(query_id: str, error: RecordError, now_ms: int) -> dict[str, object]:
+    kind = "deserializer" if error.kind == "decode" else "processor"
+    return {
+        "logger": f"processing.{query_id}.{kind}",
+        "level": "ERROR",
+        "time": now_ms,
+        "message": _decode_message(error) if error.kind == "decode" else _compute_message(error),
+    }
+
+
+def _decode_message(error: RecordError) -> dict[str, object]:
+    raw = error.key if error.in_key else error.value
+    return {
+        "type": _DESERIALIZATION,
+        "deserializationError": {
+            "target": "key" if error.in_key else "value",
+            "errorMessage": error.message,
+            "recordB64": None if raw is None else base64.b64encode(raw).decode(),
+            "cause": [],
+            "topic": error.topic,
+            "partition": error.partition,
+            "offset": error.offset,
+        },
+    }
+
+
+def _compute_message(error: RecordError) -> dict[str, object]:
+    return {
+        "type": _COMPUTATION,
+        "recordProcessingError": {
+            "errorMessage": error.message,
+            "record": None if error.value is None else error.value.decode(errors="replace"),
+            "cause": [],
+            "topic": error.topic,
+            "partition": error.partition,
+            "offset": error.offset,
+        },
+    }

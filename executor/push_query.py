@@ -1,0 +1,113 @@
+"""A push query: a plan without a sink, whose changes go to one client as they come. Nothing of it is kept."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+
+import pyarrow as pa
+
+from ..logcore.client import LogClient, TopicPartition
+from ..planner.physical import PhysicalPlan
+from .connection import EngineSettings, lock, open_connection
+from .partitioning import RekeyPartitioner
+from .pipeline import Pipeline
+from .query_log import OFFSET_RESET
+from .record_error import RecordError
+from .recovery import emit_of
+from .source_reader import ReadBatch, SourceReader
+from .updates import settle
+
+MAX_BATCH_BYTES = 4 * 1024 * 1024
+WAKE_UP_S = 0.2
+
+
+class PushQuery:
+    """Iterate over it for batches of rows: the columns of a ChangeBatch, where `_weight` -1 is a deletion.
+
+    It reads `read_committed`, from the end of the topics or, with `auto.offset.reset` = earliest, from their begin.
+    Iteration blocks while there is nothing new; it ends after `limit` rows or once `close` was called, by any thread.
+    """
+
+    def __init__(
+        self,
+        plan: PhysicalPlan,
+        client: LogClient,
+        properties: Mapping[str, str] | None = None,
+        *,
+        limit: int | None = None,
+    ) -> None:
+        settings = {**(properties or {}), **plan.properties}
+        self._client = client
+        self._left = limit
+        self._closed = False
+        self._connection = open_connection(settings=EngineSettings.of(settings))
+        self._pipeline = Pipeline(plan, self._connection, emit=emit_of(settings), partitioner=RekeyPartitioner())
+        lock(self._connection)
+        self._reader = SourceReader(client, plan.sources(), _begin(plan, client, settings))
+        self.errors: list[RecordError] = []  # records that were left out so far
+
+    def poll(self, timeout_s: float = 0.0) -> pa.Table | None:
+        """The next rows, or None if there are none within the time. An empty table means: input came, but no rows."""
+        if self._left == 0 or self._closed:
+            return None
+        batch = self._reader.read(MAX_BATCH_BYTES)
+        if batch is None and timeout_s > 0 and self._client.wait(self._reader.fetch_positions, timeout_s):
+            batch = self._reader.read(MAX_BATCH_BYTES)
+        return None if batch is None else self._rows(batch)
+
+    @property
+    def finished(self) -> bool:
+        """Whether it was closed or has sent all the rows of its limit."""
+        return self._closed or self._left == 0
+
+    def __iter__(self) -> Iterator[pa.Table]:
+        while not self.finished:
+            rows = self.poll(WAKE_UP_S)
+            if rows is not None and rows.num_rows:
+                yield rows
+        self.close()
+
+    def close(self) -> None:
+        """Ends the query; an iteration under way stops within a fraction of a second."""
+        self._closed = True
+
+    def __enter__(self) -> PushQuery:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        with contextlib.suppress(Exception):
+            self._connection.close()
+
+    def _rows(self, batch: ReadBatch) -> pa.Table:
+        self.errors += batch.errors
+        self._connection.execute("BEGIN")
+        try:
+            rows = settle(self._pipeline.process(batch.inputs).rows)
+            self._pipeline.take_changes()
+        except BaseException:
+            with contextlib.suppress(Exception):
+                self._connection.execute("ROLLBACK")
+            self._closed = True
+            raise
+        self._connection.execute("COMMIT")
+        if self._left is not None:
+            rows = rows.slice(0, self._left)
+            self._left -= rows.num_rows
+        return rows
+
+
+def _begin(plan: PhysicalPlan, client: LogClient, properties: Mapping[str, str]) -> dict[TopicPartition, int]:
+    earliest = properties.get(OFFSET_RESET, "latest").lower() == "earliest"
+    topics = client.topics()
+    positions: dict[TopicPartition, int] = {}
+    for source in plan.sources():
+        for partition in range(topics[source.topic].partition_count):
+            bounds = client.offsets(source.topic, partition)
+            whole = earliest or (source.kind == "TABLE" and OFFSET_RESET not in properties)
+            offset = bounds.log_start_offset if whole else bounds.last_stable_offset
+            positions[TopicPartition(source.topic, partition)] = offset
+    return positions

@@ -1,0 +1,304 @@
+"""QueryRuntime: a persistent query that processes its input batch by batch, each exactly once.
+
+One transaction of the log holds a batch's output, its state changes, the records it left out and its offsets. The local
+state file commits after the log did; if it cannot, it is replayed from the changelog (`recovery.py`). Threads,
+pausing and retries are `query_worker.py`'s business.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import duckdb
+import structlog
+
+from ..logcore.client import LogClient, TopicPartition
+from ..logcore.failpoints import fp
+from ..planner.physical import PhysicalPlan, Sink
+from . import processing_log
+from .changelog import changelog_records
+from .executor import QueryMetrics
+from .query_log import changelog_topic, offset_group
+from .record_error import RecordError
+from .recovery import Recovered, recover
+from .sink_writer import Output, SinkWriter
+from .source_reader import ReadBatch, SourceReader
+from .state import StoreChanges
+from .tasks import needs_time_order
+
+log = structlog.get_logger()
+
+MAX_BATCH_BYTES = 16 * 1024 * 1024
+READ_AHEAD_RECORDS = 2_000  # smaller batches are done sooner than another thread is woken
+
+DATA_ERRORS = (duckdb.DataError, duckdb.InvalidInputException, ArithmeticError, ValueError)
+"""What a single record can cause; pyarrow's `ArrowInvalid` is a ValueError."""
+
+
+class _BadBatch(Exception):
+    """Something in the batch's rows made it fail, before anything was written."""
+
+    def __init__(self, cause: Exception) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+
+
+class QueryRuntime:
+    """Runs one plan whose root is a Sink. Not for several threads at once.
+
+    In: `state_directory`: the query's own directory; None keeps its state in memory. `properties`: the session's
+    settings over those of the server; the plan's own go first.
+    """
+
+    def __init__(
+        self,
+        plan: PhysicalPlan,
+        client: LogClient,
+        state_directory: Path | None,
+        properties: Mapping[str, str] | None = None,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        assert isinstance(plan.root, Sink)
+        self.plan = plan
+        self.metrics = QueryMetrics()
+        self._client = client
+        self._state_directory = state_directory
+        self._properties = {**(properties or {}), **plan.properties}
+        self._clock = clock
+        self._sink = plan.root
+        self._writer = SinkWriter(plan.root)
+        self._ahead: Future[ReadBatch | None] | None = None
+        self._reading = ThreadPoolExecutor(1, thread_name_prefix=f"read-{plan.query_id}")
+        self._max_records: int | None = None  # set while a record is searched that makes a batch fail
+        self._recovered: Recovered | None = None
+        self._recover()
+
+    @property
+    def positions(self) -> dict[TopicPartition, int]:
+        """The committed offsets: where the next batch begins."""
+        return dict(self._positions)
+
+    def lag(self) -> dict[TopicPartition, int]:
+        """Records per source partition that are readable and not yet processed."""
+        return {
+            at: max(0, self._client.offsets(*at).last_stable_offset - offset) for at, offset in self._positions.items()
+        }
+
+    def wait(self, timeout_s: float) -> bool:
+        """Waits until there is something to process; False after `timeout_s`."""
+        if self._ahead is not None:
+            return True
+        return self._client.wait(self._reader.fetch_positions, timeout_s)
+
+    def step(self, max_bytes: int = MAX_BATCH_BYTES) -> bool:
+        """Processes one batch; False if there was nothing to read.
+
+        After an exception the next call begins by recovering from the log. Raises `ProducerFenced` when another
+        runtime has taken the query over: this one must not go on.
+        """
+        self._ensure_recovered()
+        with self._recovery_on_failure():
+            batch = self._next_batch(max_bytes)
+            if batch is None:
+                return False
+            self._process(batch)
+            return True
+
+    def step_in_order(self, order: Sequence[TopicPartition]) -> bool:
+        """Processes the next records of these partitions in exactly this order, as one batch."""
+        self._ensure_recovered()
+        with self._recovery_on_failure():
+            batch = self._reader.read_in_order(order)
+            if batch is None:
+                return False
+            self._process(batch)
+            return True
+
+    def close(self) -> None:
+        """Lets go of the state file; nothing is lost."""
+        self._give_up()
+        self._reading.shutdown(wait=True)
+
+    def _ensure_recovered(self) -> None:
+        if self._recovered is None:
+            self.metrics = replace(self.metrics, restarts=self.metrics.restarts + 1)
+            self._recover()
+
+    def _recover(self) -> None:
+        recovered = recover(self.plan, self._client, self._state_directory, self._properties)
+        self._positions = dict(recovered.positions)
+        self._reader = self._reader_from(recovered.positions)
+        self._recovered = recovered
+
+    def _reader_from(self, positions: Mapping[TopicPartition, int]) -> SourceReader:
+        return SourceReader(self._client, self.plan.sources(), positions, time_order=needs_time_order(self.plan))
+
+    @contextlib.contextmanager
+    def _recovery_on_failure(self):
+        try:
+            yield
+        except BaseException:
+            self._give_up()
+            raise
+
+    def _give_up(self) -> None:
+        """Drops everything that is not in the log. Closing DuckDB rolls back what it has not committed."""
+        if self._ahead is not None:
+            self._ahead.cancel()
+            with contextlib.suppress(BaseException):
+                self._ahead.result()
+            self._ahead = None
+        if self._recovered is not None:
+            self._recovered.state.close()
+            self._recovered = None
+
+    def _next_batch(self, max_bytes: int) -> ReadBatch | None:
+        if self._ahead is not None:
+            batch = self._ahead.result()
+            self._ahead = None
+        else:
+            batch = self._reader.read(max_bytes, max_records=self._max_records)
+        if batch is not None and batch.more and batch.record_count >= READ_AHEAD_RECORDS and self._max_records is None:
+            self._ahead = self._reading.submit(self._reader.read, max_bytes)
+        return batch
+
+    def _process(self, batch: ReadBatch) -> None:
+        assert self._recovered is not None
+        run = self._recovered
+        try:
+            with _state_transaction(run):
+                output, state_changes = self._compute(run, batch)
+                fp("query.processed")
+                errors = [*batch.errors, *output.errors]
+                applied = self._commit_to_log(run, batch, output, state_changes, errors)
+                fp("query.before_store_commit")
+                run.state.remember(applied)
+        except _BadBatch as failure:
+            self._isolate(batch, failure.cause)
+            return
+        fp("query.store_committed")
+        self._count(batch, output.record_count, output.cause_count, len(errors))
+        if self._max_records is not None:
+            self._max_records = None if self._max_records > MAX_BATCH_BYTES // 100 else self._max_records * 2
+
+    def _compute(self, run: Recovered, batch: ReadBatch) -> tuple[Output, Sequence[StoreChanges]]:
+        try:
+            changes = run.pipeline.process(batch.inputs)
+            return self._writer.encode(changes, batch), run.pipeline.take_changes()
+        except DATA_ERRORS as error:
+            raise _BadBatch(error) from error
+
+    def _commit_to_log(
+        self,
+        run: Recovered,
+        batch: ReadBatch,
+        output: Output,
+        state_changes: Sequence[StoreChanges],
+        errors: Sequence[RecordError],
+    ) -> dict[int, int]:
+        """Returns the offset in each changelog partition up to which the state is contained now."""
+        producer = run.producer
+        producer.begin()
+        for partition, records in output.records:
+            producer.append(self._sink.topic, partition, records)
+            fp("query.appended")
+        applied = self._append_changes(run, state_changes)
+        if errors:
+            producer.append(
+                processing_log.TOPIC, 0, processing_log.records_of(self.plan.query_id, errors, self._now_ms())
+            )
+        moved = {at: offset for at, offset in batch.positions.items() if self._positions.get(at) != offset}
+        producer.send_offsets(offset_group(self.plan.query_id), moved)
+        producer.commit()
+        self._positions.update(moved)
+        return applied
+
+    def _append_changes(self, run: Recovered, state_changes: Sequence[StoreChanges]) -> dict[int, int]:
+        """The offsets are exact: a partition's end, read before the append, belongs to this producer alone, or the
+        append is refused because another one has fenced it."""
+        topic = changelog_topic(self.plan.query_id)
+        applied: dict[int, int] = {}
+        if not state_changes:
+            return applied
+        for partition, records in changelog_records(state_changes, self._changelog_partitions):
+            if partition not in applied:
+                applied[partition] = self._client.offsets(topic, partition).log_end_offset
+            run.producer.append(topic, partition, records)
+            applied[partition] += records.batch.num_rows
+            fp("query.appended")
+        return applied
+
+    @property
+    def _changelog_partitions(self) -> int:
+        return self._client.topics()[changelog_topic(self.plan.query_id)].partition_count
+
+    def _isolate(self, batch: ReadBatch, error: Exception) -> None:
+        """A record made the batch fail. Batches get smaller until it is alone; then it goes to the processing log.
+
+        Nothing was committed, so everything since the last commit is forgotten and read again.
+        """
+        self._give_up()
+        count = batch.record_count
+        log.warning("batch failed", query_id=self.plan.query_id, records=count, error=str(error))
+        self._ensure_recovered()
+        if count > 1:
+            self._max_records = max(1, count // 2)
+            return
+        assert self._recovered is not None
+        failure = self._failed_record(batch, error)
+        self._commit_to_log(self._recovered, batch, Output(), (), [*batch.errors, failure])
+        self._reader = self._reader_from(self._positions)
+        self._count(batch, 0, 0, len(batch.errors) + 1)
+
+    def _failed_record(self, batch: ReadBatch, error: Exception) -> RecordError:
+        """In: a batch of one record."""
+        rows = next(changes.rows for changes in batch.inputs.values() if changes.rows.num_rows)
+        row = rows.slice(0, 1).to_pylist()[0]
+        topic, partition, offset = batch.origin(row["_seq"])
+        return RecordError(
+            kind="compute",
+            message=str(error),
+            topic=topic,
+            partition=partition,
+            offset=offset,
+            value=repr({name: value for name, value in row.items() if not name.startswith("_")}).encode(),
+        )
+
+    def _count(self, batch: ReadBatch, out: int, used: int, failed: int) -> None:
+        old = self.metrics
+        self.metrics = replace(
+            old,
+            rows_in=old.rows_in + batch.record_count,
+            rows_used=old.rows_used + used,
+            rows_failed=old.rows_failed + failed,
+            rows_dropped=old.rows_dropped + batch.record_count - used - failed,
+            rows_out=old.rows_out + out,
+            bytes_in=old.bytes_in + batch.byte_count,
+            batches=old.batches + 1,
+        )
+
+    def _now_ms(self) -> int:
+        return int(self._clock() * 1000)
+
+
+@contextlib.contextmanager
+def _state_transaction(run: Recovered):
+    """COMMIT at the end. After an error DuckDB's COMMIT would silently be a ROLLBACK, so it is never reached then."""
+    if not run.pipeline.stores:
+        yield
+        return
+    connection = run.state.connection
+    connection.execute("BEGIN")
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(duckdb.Error):
+            connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")

@@ -1,0 +1,88 @@
+"""What a query keeps in the log beside its output: names, committed offsets and where reading begins."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+
+from millstream.errors import InvalidProperty
+
+from ..logcore.client import LogClient, TopicPartition
+from ..planner.physical import PhysicalPlan, Source
+
+_SAFE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}")
+_UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
+_FORGOTTEN = -1
+
+OFFSET_RESET = "auto.offset.reset"
+
+
+def changelog_topic(query_id: str) -> str:
+    """The topic with every change of the query's stores; partition n belongs to task n.
+
+    One topic for all stores of a query: a commit then syncs one file per task, not one per store and task.
+    """
+    return f"_millstream-{safe_name(query_id)}-changelog"
+
+
+def marker_topic(query_id: str) -> str:
+    """The topic in which the Spark executor notes what each bucket of the query has done; partition n is bucket n."""
+    return f"_millstream-{safe_name(query_id)}-markers"
+
+
+def safe_name(query_id: str) -> str:
+    """The id as part of a topic's or a folder's name: a quoted SQL name in it may hold anything."""
+    if _SAFE.fullmatch(query_id):
+        return query_id
+    digest = hashlib.sha256(query_id.encode()).hexdigest()[:12]
+    return _UNSAFE.sub("_", query_id)[:80] + "-" + digest
+
+
+def offset_group(query_id: str) -> str:
+    """The consumer group under which the query commits its offsets."""
+    return query_id
+
+
+def start_positions(log: LogClient, plan: PhysicalPlan, properties: Mapping[str, str]) -> dict[TopicPartition, int]:
+    """Where the query goes on. Partitions that it has never read begin as `auto.offset.reset` says, and that is
+    committed at once: after a restart "latest" must not mean a later place. So do offsets that no longer exist.
+
+    Raises `InvalidProperty`, `UnknownTopic`.
+    """
+    group = offset_group(plan.query_id)
+    committed = log.committed_offsets(group)
+    topics = log.topics()
+    positions: dict[TopicPartition, int] = {}
+    for source in plan.sources():
+        count = topics[source.topic].partition_count if source.topic in topics else source.partition_count
+        for at in (TopicPartition(source.topic, partition) for partition in range(count)):
+            bounds = log.offsets(*at)
+            if at in committed and _FORGOTTEN < committed[at] <= bounds.log_end_offset:
+                positions[at] = max(committed[at], bounds.log_start_offset)
+            elif _begins_at(source, properties) == "earliest":
+                positions[at] = bounds.log_start_offset
+            else:
+                positions[at] = bounds.last_stable_offset
+    new = {at: offset for at, offset in positions.items() if committed.get(at) != offset}
+    if new:
+        log.commit_offsets(group, new)
+    return positions
+
+
+def forget_offsets(log: LogClient, query_id: str) -> None:
+    """A query of this id begins anew. The log keeps a group for ever, so its offsets say "none"."""
+    group = offset_group(query_id)
+    committed = log.committed_offsets(group)
+    if committed:
+        log.commit_offsets(group, dict.fromkeys(committed, _FORGOTTEN))
+
+
+def _begins_at(source: Source, properties: Mapping[str, str]) -> str:
+    """Without the property streams begin with what is new and tables are read whole, as ksqlDB does it."""
+    reset = properties.get(OFFSET_RESET)
+    if reset is None:
+        return "earliest" if source.kind == "TABLE" else "latest"
+    if reset.lower() not in ("earliest", "latest"):
+        raise InvalidProperty(f"{OFFSET_RESET} is {reset!r}", hint="Set it to 'earliest' or 'latest'.")
+    return reset.lower()

@@ -1,0 +1,112 @@
+"""A thread that drives one QueryRuntime: as fast as there is input, and asleep in the log otherwise."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import structlog
+
+from ..logcore.client import TopicPartition
+from ..logcore.errors import LogClosed, ProducerFenced
+from .executor import QueryMetrics, QueryState, QueryStatus
+from .query import QueryRuntime
+
+log = structlog.get_logger()
+
+WAKE_UP_S = 0.2  # how soon a sleeping query notices that it should stop
+FAILURES_MAX = 6  # in a row
+BACKOFF_S = 0.1  # after the first failure; doubles with each
+
+
+class QueryWorker:
+    """Runs a query in a thread of its own. In: `open_runtime` may raise; it is tried again like a failed batch."""
+
+    def __init__(self, query_id: str, open_runtime: Callable[[], QueryRuntime], *, paused: bool = False) -> None:
+        self.query_id = query_id
+        self._open_runtime = open_runtime
+        self._runtime: QueryRuntime | None = None
+        self._state: QueryState = "PAUSED" if paused else "RUNNING"
+        self._error: str | None = None
+        self._stopping = threading.Event()
+        self._may_run = threading.Event()
+        self._at_rest = threading.Event()  # no batch is under way
+        if not paused:
+            self._may_run.set()
+        self._thread = threading.Thread(target=self._run, name=f"query-{query_id}", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def pause(self) -> None:
+        """Returns once no batch is under way."""
+        if self._state == "RUNNING":
+            self._state = "PAUSED"
+            self._may_run.clear()
+            self._at_rest.wait()
+
+    def resume(self) -> None:
+        """Also after an error: the query tries again."""
+        if self._state == "ERROR" and not self._thread.is_alive():
+            self._error = None
+            self._thread = threading.Thread(target=self._run, name=f"query-{self.query_id}", daemon=True)
+            self._state = "RUNNING"
+            self._at_rest.clear()
+            self._may_run.set()
+            self._thread.start()
+        elif self._state == "PAUSED":
+            self._state = "RUNNING"
+            self._at_rest.clear()
+            self._may_run.set()
+
+    def stop(self) -> None:
+        """Returns once the thread has ended and the state file is closed."""
+        self._stopping.set()
+        self._may_run.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        if self._state != "ERROR":
+            self._state = "STOPPED"
+
+    def status(self) -> QueryStatus:
+        runtime = self._runtime
+        metrics = runtime.metrics if runtime is not None else QueryMetrics()
+        positions: dict[TopicPartition, int] = runtime.positions if runtime is not None else {}
+        lag: dict[TopicPartition, int] = runtime.lag() if runtime is not None else {}
+        return QueryStatus(self.query_id, self._state, metrics, positions, lag, self._error)
+
+    def _run(self) -> None:
+        failures = 0
+        while not self._stopping.is_set():
+            if not self._may_run.is_set():
+                self._at_rest.set()
+                self._may_run.wait()
+                self._at_rest.clear()
+                continue
+            try:
+                self._work()
+                failures = 0
+            except (ProducerFenced, LogClosed) as error:
+                self._fail(error)
+                break
+            except Exception as error:  # whatever it is: what counts is in the log, so try again from there
+                failures += 1
+                log.warning("query failed", query_id=self.query_id, failures=failures, error=str(error), exc_info=True)
+                if failures >= FAILURES_MAX:
+                    self._fail(error)
+                    break
+                self._stopping.wait(BACKOFF_S * 2 ** (failures - 1))
+        if self._runtime is not None:
+            self._runtime.close()
+        self._at_rest.set()
+
+    def _work(self) -> None:
+        if self._runtime is None:
+            self._runtime = self._open_runtime()
+        if not self._runtime.step():
+            self._runtime.wait(WAKE_UP_S)
+
+    def _fail(self, error: Exception) -> None:
+        self._error = str(error) or type(error).__name__
+        self._state = "ERROR"
+        log.error("query stopped", query_id=self.query_id, error=self._error)

@@ -1,0 +1,104 @@
+"""How a query comes back: the log is asked first, and the local state follows it.
+
+The order matters. A new producer decides the transaction that the last run left open, before anything is read; then
+the state file is brought to the end of the changelog; then reading goes on at the committed offsets. Whatever happened
+to the local file, the result is the state right after the last committed batch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from ..logcore.client import LogClient, TopicPartition, TransactionalProducer
+from ..logcore.errors import TopicExists
+from ..logcore.failpoints import fp
+from ..planner.physical import PhysicalPlan
+from . import processing_log
+from .changelog import replay
+from .connection import EngineSettings, lock
+from .operators.aggregate import Emit
+from .partitioning import RekeyPartitioner
+from .pipeline import Pipeline
+from .query_log import changelog_topic, start_positions
+from .state_file import StateFile, open_state
+from .tasks import changelog_partition_count, is_stateful
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """A query that is ready for its next batch."""
+
+    producer: TransactionalProducer
+    state: StateFile
+    pipeline: Pipeline
+    positions: dict[TopicPartition, int]
+
+
+def recover(
+    plan: PhysicalPlan, client: LogClient, state_directory: Path | None, properties: Mapping[str, str]
+) -> Recovered:
+    """Brings the query to the state after its last committed batch. Fences whoever ran it until now.
+
+    In: `state_directory`: the query's own; None keeps its state in memory.
+    """
+    producer = client.transactional_producer(plan.query_id)
+    fp("query.fenced")
+    processing_log.create_topic(client)
+    stateful = is_stateful(plan)
+    ends = _changelog_ends(plan, client) if stateful else {}
+    settings = EngineSettings.of(properties)
+    state = open_state(state_directory if stateful else None, plan, producer.epoch, ends, settings)
+    try:
+        pipeline = Pipeline(plan, state.connection, emit=emit_of(properties), partitioner=RekeyPartitioner())
+        lock(state.connection)
+        _replay(plan, client, state, pipeline, ends)
+        return Recovered(producer, state, pipeline, start_positions(client, plan, properties))
+    except BaseException:
+        state.close()
+        raise
+
+
+def emit_of(properties: Mapping[str, str]) -> Emit:
+    """Without a cache every change is emitted; with one, the last of each key and batch."""
+    size = properties.get("ksql.streams.cache.max.bytes.buffering", properties.get("cache.max.bytes.buffering"))
+    return "every" if size is not None and int(size) == 0 else "last"
+
+
+def _changelog_ends(plan: PhysicalPlan, client: LogClient) -> dict[int, int]:
+    """The end of each changelog partition; creates the topic at the first start."""
+    topic = changelog_topic(plan.query_id)
+    with contextlib.suppress(TopicExists):
+        if topic not in client.topics():
+            client.create_topic(topic, changelog_partition_count(plan))
+    count = client.topics()[topic].partition_count
+    return {partition: client.offsets(topic, partition).last_stable_offset for partition in range(count)}
+
+
+def _replay(
+    plan: PhysicalPlan, client: LogClient, state: StateFile, pipeline: Pipeline, ends: Mapping[int, int]
+) -> None:
+    """Brings the stores to the end of the changelog; one transaction per fetched batch, so that it can be cut short."""
+    topic = changelog_topic(plan.query_id)
+    replayed = 0
+    for partition in ends:
+        for change, offset in replay(client, topic, partition, state.applied.get(partition, 0)):
+            state.connection.execute("BEGIN")
+            try:
+                pipeline.restore(change.store, change.rows)
+                fp("query.replaying")
+                state.remember({partition: offset})
+                state.connection.execute("COMMIT")
+            except BaseException:
+                with contextlib.suppress(Exception):
+                    state.connection.execute("ROLLBACK")
+                raise
+            replayed += change.rows.num_rows
+    if replayed:
+        log.info("state replayed", query_id=plan.query_id, rows=replayed)

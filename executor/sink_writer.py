@@ -1,0 +1,174 @@
+"""From the rows that reach the Sink to records, split by partition. Writing them is the business of `query.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..logcore.client import ColumnarRecords, RowRecords
+from ..planner.physical import Sink
+from ..sql.functions.catalog import register_udfs
+from .batch import ChangeBatch
+from .columnar import ARROW, columnar_batch
+from .connection import lock, open_connection
+from .formats.codec import Encoder
+from .formats.registry import encoder
+from .partitioning import byte_format, sink_partitions, split_by_partition
+from .record_error import RecordError
+from .source_reader import ReadBatch, RecordHeaders
+from .updates import settle
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What a batch writes to the sink's topic: at most one entry per partition.
+
+    `cause_count`: how many different `_seq`, that is input records, the written records have.
+    """
+
+    records: Sequence[tuple[int, RowRecords | ColumnarRecords]] = ()
+    record_count: int = 0
+    cause_count: int = 0
+    errors: list[RecordError] = field(default_factory=list)
+
+
+class SinkWriter:
+    """Encodes the rows of one Sink step."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self._encoded = tuple(
+            (index, column) for index, column in enumerate(sink.schema.value) if column.role == "VALUE"
+        )
+        self._key_encoder = encoder(byte_format(sink.key_format), sink.schema.key, sink.key_window)
+        self._value_encoder: Encoder | None = None
+        if sink.value_format.name != ARROW:
+            self._value_encoder = encoder(sink.value_format, tuple(column for _, column in self._encoded))
+        self._timestamps = _Timestamps(sink) if sink.timestamp else None
+
+    def encode(self, changes: ChangeBatch, batch: ReadBatch) -> Output:
+        """In: the rows for the sink, and the input that they come from: its headers are passed on."""
+        rows, errors = changes.rows, []
+        if rows.num_rows and self._timestamps is not None:
+            rows, errors = self._timestamps.apply(rows, batch)
+        if self._sink.kind == "TABLE":
+            rows = settle(rows)
+        if not rows.num_rows:
+            return Output(errors=errors)
+        null_rows = self._null_rows(rows)
+        starts, ends = self._window(rows)
+        keys = self._key_encoder.encode(
+            [_array(rows, f"k{i}") for i in range(len(self._sink.schema.key))],
+            null_rows=self._null_keys(rows.num_rows),
+            window_start=starts,
+            window_end=ends,
+        )
+        partitions = sink_partitions(keys, _array(rows, "_part"), self._sink.partition_count)
+        if self._value_encoder is None:
+            records = self._columnar(rows, null_rows, split_by_partition(partitions))
+        else:
+            table = self._rows(rows, keys, null_rows, batch.headers, self._value_encoder)
+            records = [
+                (partition, RowRecords(table if chosen is None else table.take(chosen)))
+                for partition, chosen in split_by_partition(partitions)
+            ]
+        return Output(records, rows.num_rows, _distinct(rows), errors)
+
+    def _null_keys(self, count: int) -> pa.BooleanArray | None:
+        """Which keys are null; None where the columns say it: a key is null when all of them are."""
+        columns = len(self._sink.schema.key)
+        if columns == 0:
+            return pa.nulls(count, pa.bool_()).fill_null(True)
+        if columns > 1 and self._sink.computed_key:
+            return pa.nulls(count, pa.bool_()).fill_null(False)
+        return None
+
+    def _null_rows(self, rows: pa.Table) -> pa.BooleanArray:
+        null_rows = _array(rows, "_null")
+        if self._sink.kind == "TABLE":
+            return pc.or_(null_rows, pc.less(_array(rows, "_weight"), 0))
+        return null_rows
+
+    def _window(self, rows: pa.Table) -> tuple[pa.Array | None, pa.Array | None]:
+        if self._sink.key_window is None:
+            return None, None
+        return _array(rows, "_ws"), _array(rows, "_we")
+
+    def _rows(
+        self,
+        rows: pa.Table,
+        keys: pa.Array,
+        null_rows: pa.BooleanArray,
+        headers: RecordHeaders | None,
+        values: Encoder,
+    ) -> pa.Table:
+        columns = {
+            "timestamp": _array(rows, "_ts"),
+            "key": keys,
+            "value": values.encode([_array(rows, f"v{index}") for index, _ in self._encoded], null_rows=null_rows),
+        }
+        if headers is not None:
+            columns["headers"] = headers.of(_array(rows, "_seq"))
+        return pa.table(columns)
+
+    def _columnar(
+        self, rows: pa.Table, null_rows: pa.BooleanArray, parts: Sequence[tuple[int, pa.Array | None]]
+    ) -> list[tuple[int, RowRecords | ColumnarRecords]]:
+        schema = self._sink.schema
+        meta = {"_ts": _array(rows, "_ts"), "_null": null_rows}
+        starts, ends = self._window(rows)
+        if starts is not None and ends is not None:
+            meta |= {"_ws": starts, "_we": ends}
+        arrays = [_array(rows, f"k{i}") for i in range(len(schema.key))]
+        arrays += [_array(rows, f"v{index}") for index, _ in self._encoded]
+        whole = columnar_batch([*schema.key, *(column for _, column in self._encoded)], arrays, meta)
+        records: list[tuple[int, RowRecords | ColumnarRecords]] = []
+        for partition, chosen in parts:
+            batch = whole if chosen is None else whole.take(chosen)
+            records.append((partition, ColumnarRecords(batch, pc.max(batch["_ts"]).as_py())))
+        return records
+
+
+class _Timestamps:
+    """Replaces the rowtimes by the sink's TIMESTAMP column."""
+
+    def __init__(self, sink: Sink) -> None:
+        assert sink.timestamp is not None
+        self._sink = sink
+        self._connection = open_connection()
+        register_udfs(self._connection, sink.timestamp.udfs)
+        lock(self._connection)
+        self._sql = f"SELECT CAST(({sink.timestamp.sql}) AS BIGINT) AS t FROM batch"
+
+    def apply(self, rows: pa.Table, batch: ReadBatch) -> tuple[pa.Table, list[RecordError]]:
+        """Rows without a usable timestamp are left out. A deletion and a row without value keep theirs."""
+        self._connection.register("batch", rows)
+        computed = self._connection.sql(self._sql).to_arrow_table()["t"].combine_chunks()
+        self._connection.unregister("batch")
+        keep = pc.or_(_array(rows, "_null"), pc.less(_array(rows, "_weight"), 0))
+        times = pc.if_else(keep, _array(rows, "_ts"), pc.coalesce(computed, -1))
+        rows = rows.set_column(rows.column_names.index("_ts"), "_ts", times)
+        usable = np.asarray(times) >= 0
+        if usable.all():
+            return rows, []
+        failed = rows["_seq"].to_numpy()[~usable]
+        return rows.filter(pa.array(usable)), [self._error(*batch.origin(number)) for number in failed.tolist()]
+
+    def _error(self, topic: str, partition: int, offset: int) -> RecordError:
+        message = f"the timestamp of a row for {self._sink.name} is NULL or negative"
+        return RecordError(kind="compute", message=message, topic=topic, partition=partition, offset=offset)
+
+
+def _distinct(rows: pa.Table) -> int:
+    sequence = rows["_seq"].to_numpy()
+    return 1 + int(np.count_nonzero(sequence[1:] != sequence[:-1]))
+
+
+def _array(rows: pa.Table, name: str) -> pa.Array:
+    """The column in one piece."""
+    column = rows[name]
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

@@ -1,0 +1,53 @@
+"""Facts about a physical plan that the runtime asks for: tasks, state, order, and the columns of a step."""
+
+from __future__ import annotations
+
+from ..planner.physical import (
+    Aggregate,
+    Filter,
+    PhysicalPlan,
+    Rekey,
+    Sink,
+    Source,
+    Step,
+    StreamTableJoin,
+    inputs_of,
+    walk,
+)
+from ..planner.schema import Schema
+
+
+def schema_of(step: Step) -> Schema:
+    """The columns of the step's output."""
+    return schema_of(step.input) if isinstance(step, Filter) else step.schema  # type: ignore[attr-defined]
+
+
+def task_count(step: Step) -> int:
+    """How many different `_part` the step's output can have: the partitions of its source or of its last Rekey."""
+    match step:
+        case Source() | Rekey():
+            return step.partition_count
+        case _:
+            return max(task_count(child) for child in inputs_of(step))
+
+
+def changelog_partition_count(plan: PhysicalPlan) -> int:
+    """Enough partitions for the tasks of every step; state of task n goes to partition n."""
+    return max(task_count(step) for step in walk(plan.root))
+
+
+def is_stateful(plan: PhysicalPlan) -> bool:
+    return any(
+        isinstance(step, Aggregate | StreamTableJoin) or (isinstance(step, Source) and step.materialized)
+        for step in walk(plan.root)
+    )
+
+
+def needs_time_order(plan: PhysicalPlan) -> bool:
+    """Whether rows of different source partitions can meet, so that their order by time matters."""
+    steps = walk(plan.root)
+    if len(plan.sources()) > 1 or any(isinstance(step, Rekey) for step in steps):
+        return True
+    if not isinstance(plan.root, Sink):
+        return True
+    return any(source.partition_count != plan.root.partition_count for source in plan.sources())

@@ -1,0 +1,73 @@
+"""Topics as relations for pull queries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hand_plans import INPUT, JSON, KAFKA, rows
+
+from millstream.executor.materialization import Materialization
+from millstream.logcore.client import LogClient
+from millstream.logcore.log import open_log
+from millstream.planner.catalog import SourceInfo
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[LogClient]:
+    client = open_log(tmp_path / "log", sync="never")
+    client.create_topic("input", 2)
+    yield client
+    client.close()
+
+
+def source(kind: str) -> SourceInfo:
+    return SourceInfo("INPUT", kind, "input", INPUT, KAFKA, JSON, partition_count=2)  # type: ignore[arg-type]
+
+
+def append(client: LogClient, key: str, number: int | None) -> None:
+    client.append("input", 0, rows([(key, None if number is None else {"V": number, "W": "w"}, 5)]))
+
+
+def test_a_table_is_its_latest_row_per_key(client: LogClient) -> None:
+    table = Materialization(source("TABLE"), client)
+    for key, number in (("a", 1), ("b", 2), ("a", 3), ("c", 4)):
+        append(client, key, number)
+    table.catch_up()
+    sql = "SELECT k0, v0, _ts FROM source ORDER BY k0"
+    assert [tuple(row.values()) for row in table.query(sql).to_pylist()] == [("a", 3, 5), ("b", 2, 5), ("c", 4, 5)]
+    append(client, "b", None)
+    append(client, "c", 7)
+    table.catch_up()
+    assert [tuple(row.values()) for row in table.query(sql).to_pylist()] == [("a", 3, 5), ("c", 7, 5)]
+
+
+def test_a_stream_is_all_its_rows(client: LogClient) -> None:
+    stream = Materialization(source("STREAM"), client)
+    for number in (1, 2, 2):
+        append(client, "a", number)
+    stream.catch_up()
+    assert stream.query("SELECT count(*) AS n, max(_offset) AS o FROM source").to_pylist() == [{"n": 3, "o": 2}]
+    assert stream.query("SELECT _ws, _rowpartition FROM source LIMIT 1").to_pylist() == [
+        {"_ws": None, "_rowpartition": 0}
+    ]
+
+
+def test_what_is_not_committed_is_not_seen(client: LogClient) -> None:
+    table = Materialization(source("TABLE"), client)
+    producer = client.transactional_producer("someone")
+    producer.begin()
+    producer.append("input", 0, rows([("a", {"V": 1}, 5)]))
+    table.catch_up()
+    assert table.query("SELECT * FROM source").num_rows == 0
+    producer.commit()
+    table.catch_up()
+    assert table.query("SELECT * FROM source").num_rows == 1
+    table.close()
+
+
+def test_generated_sql_cannot_reach_files(client: LogClient) -> None:
+    table = Materialization(source("TABLE"), client)
+    with pytest.raises(Exception, match=r"disabled|Permission|locked"):
+        table.query("SELECT * FROM read_text('/etc/hostname')")

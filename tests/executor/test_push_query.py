@@ -1,0 +1,69 @@
+"""Push queries: changes as they come."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hand_plans import count_plan, filter_plan, rows
+
+from millstream.executor.push_query import PushQuery
+from millstream.logcore.client import LogClient
+from millstream.logcore.log import open_log
+from millstream.planner.physical import PhysicalPlan
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[LogClient]:
+    client = open_log(tmp_path / "log", sync="never")
+    client.create_topic("input", 1)
+    yield client
+    client.close()
+
+
+def without_sink(plan: PhysicalPlan, reset: str = "earliest") -> PhysicalPlan:
+    properties = {**plan.properties, "auto.offset.reset": reset}
+    return replace(plan, root=plan.root.input, properties=properties)  # type: ignore[attr-defined]
+
+
+def append(client: LogClient, *numbers: int) -> None:
+    client.append("input", 0, rows([(f"k{number}", {"V": number, "W": "w"}, number) for number in numbers]))
+
+
+def test_it_sends_what_is_there_and_what_comes_until_its_limit(client: LogClient) -> None:
+    append(client, 1)
+    push = PushQuery(without_sink(filter_plan()), client, limit=3)
+    timer = threading.Timer(0.1, append, (client, 2, 3, 4))
+    timer.start()
+    assert [row for batch in push for row in batch["v0"].to_pylist()] == [2, 4, 6]
+    assert push.finished
+    timer.join()
+
+
+def test_from_the_end_it_sends_only_what_is_new(client: LogClient) -> None:
+    append(client, 1)
+    push = PushQuery(without_sink(filter_plan(), "latest"), client)
+    assert push.poll() is None
+    append(client, 2)
+    rows_ = push.poll(5.0)
+    assert rows_ is not None and rows_["v0"].to_pylist() == [4]
+
+
+def test_close_ends_an_iteration_that_waits(client: LogClient) -> None:
+    push = PushQuery(without_sink(filter_plan()), client)
+    threading.Timer(0.1, push.close).start()
+    assert list(push) == []
+
+
+def test_an_aggregate_sends_its_new_results_only(client: LogClient) -> None:
+    append(client, 1, 1, 2)
+    rows_ = PushQuery(without_sink(count_plan()), client).poll()
+    assert rows_ is not None
+    assert rows_.select(["k0", "v0", "_weight"]).to_pylist() == [
+        {"k0": "k1", "v0": 1, "_weight": 1},
+        {"k0": "k1", "v0": 2, "_weight": 1},
+        {"k0": "k2", "v0": 1, "_weight": 1},
+    ]

@@ -1,0 +1,262 @@
+"""A persistent query, batch by batch, over a real log."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import duckdb
+import pytest
+from hand_plans import ARROW, INPUT, count_plan, filter_plan, read_all, rows
+
+from millstream.executor import processing_log
+from millstream.executor.query import QueryRuntime
+from millstream.logcore.client import FetchedColumns, LogClient, TopicPartition
+from millstream.logcore.errors import ProducerFenced
+from millstream.logcore.failpoints import FailpointHit, arm
+from millstream.logcore.log import open_log
+from millstream.planner.physical import PhysicalPlan, Project, SqlExpression
+from millstream.sql.types import BIGINT, STRING
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[LogClient]:
+    client = open_log(tmp_path / "log", sync="never")
+    for topic in ("input", "filtered", "counts"):
+        client.create_topic(topic, 1)
+    yield client
+    arm("")
+    client.close()
+
+
+def drain(runtime: QueryRuntime, max_bytes: int = 1 << 20) -> None:
+    while runtime.step(max_bytes):
+        pass
+
+
+def run(plan: PhysicalPlan, client: LogClient, state: Path | None = None) -> QueryRuntime:
+    runtime = QueryRuntime(plan, client, state)
+    drain(runtime)
+    runtime.close()
+    return runtime
+
+
+def value(number: int) -> dict[str, object]:
+    return {"V": number, "W": "w"}
+
+
+def values(client: LogClient, topic: str) -> list[object]:
+    return [record["value"] for record in read_all(client, topic)]
+
+
+def test_a_stateless_query_filters_and_projects(client: LogClient) -> None:
+    client.append("input", 0, rows([("a", value(1), 10), ("b", value(-1), 20), ("c", value(3), 30)]))
+    runtime = run(filter_plan(), client)
+    assert [(r["key"], r["value"], r["timestamp"]) for r in read_all(client, "filtered")] == [
+        (b"a", {"V": 2, "W": "w"}, 10),
+        (b"c", {"V": 6, "W": "w"}, 30),
+    ]
+    metrics = runtime.metrics
+    assert (metrics.rows_in, metrics.rows_used, metrics.rows_dropped, metrics.rows_failed) == (3, 2, 1, 0)
+
+
+def test_every_change_of_an_aggregate_is_emitted_without_a_cache(client: LogClient) -> None:
+    client.append("input", 0, rows([("a", value(1), 10), ("b", value(2), 20), ("a", value(3), 30)]))
+    run(count_plan(), client)
+    assert values(client, "counts") == [{"N": 1, "S": 1}, {"N": 1, "S": 2}, {"N": 2, "S": 4}]
+
+
+def test_the_last_change_of_a_batch_is_emitted_with_a_cache(client: LogClient) -> None:
+    client.append("input", 0, rows([("a", value(1), 10), ("b", value(2), 20), ("a", value(3), 30)]))
+    run(count_plan(cache=10_000_000), client)
+    assert sorted(map(str, values(client, "counts"))) == sorted(["{'N': 1, 'S': 2}", "{'N': 2, 'S': 4}"])
+
+
+@pytest.mark.parametrize("in_memory", [False, True])
+def test_a_restart_continues_with_the_state(client: LogClient, tmp_path: Path, in_memory: bool) -> None:
+    state = None if in_memory else tmp_path / "state"
+    client.append("input", 0, rows([("a", value(1), 10)]))
+    run(count_plan(), client, state)
+    client.append("input", 0, rows([("a", value(5), 20)]))
+    run(count_plan(), client, state)
+    assert values(client, "counts") == [{"N": 1, "S": 1}, {"N": 2, "S": 6}]
+
+
+def test_a_window_is_part_of_the_key(client: LogClient) -> None:
+    client.append("input", 0, rows([("a", value(1), 10), ("a", value(2), 1_500), ("a", value(3), 900)]))
+    run(count_plan(window_ms=1_000), client)
+    assert [(r["key"][1:], r["value"]) for r in read_all(client, "counts")] == [  # type: ignore[index]
+        ((0).to_bytes(8, "big"), {"N": 1, "S": 1}),
+        ((1_000).to_bytes(8, "big"), {"N": 1, "S": 2}),
+        ((0).to_bytes(8, "big"), {"N": 2, "S": 4}),
+    ]
+
+
+def test_a_record_that_cannot_be_decoded_goes_to_the_processing_log(client: LogClient) -> None:
+    client.append("input", 0, rows([("a", b"{oops", 10), ("b", value(2), 20)]))
+    runtime = run(filter_plan(), client)
+    assert [r["key"] for r in read_all(client, "filtered")] == [b"b"]
+    (entry,) = values(client, processing_log.TOPIC)
+    error = entry["message"]["deserializationError"]  # type: ignore[index]
+    assert (error["topic"], error["partition"], error["offset"]) == ("input", 0, 0)
+    assert entry["logger"].startswith("processing.FILTER_1")  # type: ignore[index]
+    assert (runtime.metrics.rows_in, runtime.metrics.rows_failed, runtime.metrics.rows_used) == (2, 1, 1)
+
+
+def test_a_record_that_makes_an_expression_fail_is_found_and_left_out(client: LogClient) -> None:
+    plan = filter_plan()
+    assert isinstance(plan.root.input, Project)  # type: ignore[attr-defined]
+    failing = replace(
+        plan.root.input,  # type: ignore[attr-defined]
+        values=(SqlExpression("CAST(v1 AS BIGINT)", BIGINT), SqlExpression("v1", STRING)),
+    )
+    plan = replace(plan, root=replace(plan.root, input=failing))  # type: ignore[type-var]
+    records = [(f"k{i}", {"V": i, "W": "poison" if i == 13 else str(i)}, i) for i in range(40)]
+    client.append("input", 0, rows(records))
+    runtime = run(plan, client)
+    assert [value["V"] for value in values(client, "filtered")] == [i for i in range(40) if i != 13]  # type: ignore[index]
+    (entry,) = values(client, processing_log.TOPIC)
+    assert entry["message"]["recordProcessingError"]["offset"] == 13  # type: ignore[index]
+    assert (runtime.metrics.rows_in, runtime.metrics.rows_used, runtime.metrics.rows_failed) == (40, 39, 1)
+
+
+def test_latest_skips_what_is_there_and_stays_where_it_began(client: LogClient) -> None:
+    plan = filter_plan(reset="latest")
+    client.append("input", 0, rows([("old", value(1), 10)]))
+    run(plan, client)
+    client.append("input", 0, rows([("new", value(1), 20)]))
+    run(plan, client)
+    assert [r["key"] for r in read_all(client, "filtered")] == [b"new"]
+
+
+def test_an_unknown_reset_is_an_error(client: LogClient) -> None:
+    with pytest.raises(Exception, match=r"auto\.offset\.reset"):
+        QueryRuntime(filter_plan(reset="yesterday"), client, None)
+
+
+def test_a_second_runtime_fences_the_first(client: LogClient, tmp_path: Path) -> None:
+    client.append("input", 0, rows([("a", value(1), 10)]))
+    first = QueryRuntime(count_plan(), client, tmp_path / "state")
+    drain(first)
+    second = QueryRuntime(count_plan(), client, tmp_path / "state")
+    client.append("input", 0, rows([("a", value(5), 20)]))
+    with pytest.raises(ProducerFenced):
+        first.step()
+    drain(second)
+    first.close()
+    second.close()
+    assert values(client, "counts") == [{"N": 1, "S": 1}, {"N": 2, "S": 6}]
+    run(count_plan(), client, tmp_path / "state")
+
+
+def test_after_a_failure_the_query_recovers_from_the_log(client: LogClient, tmp_path: Path) -> None:
+    runtime = QueryRuntime(count_plan(), client, tmp_path / "state")
+    for number, point in enumerate(
+        ("query.processed", "query.appended", "txn.after_prepare", "query.before_store_commit")
+    ):
+        client.append("input", 0, rows([("a", value(1), number)]))
+        arm(f"{point}:1:raise")
+        with pytest.raises(FailpointHit):
+            drain(runtime)
+        arm("")
+        drain(runtime)
+        assert values(client, "counts")[-1] == {"N": number + 1, "S": number + 1}
+    runtime.close()
+    assert [v["N"] for v in values(client, "counts")] == [1, 2, 3, 4]  # type: ignore[index]
+    assert runtime.metrics.restarts == 4
+
+
+@pytest.mark.parametrize("damage", ["garbage", "deleted", "ahead"])
+def test_a_state_file_that_cannot_be_used_is_rebuilt(client: LogClient, tmp_path: Path, damage: str) -> None:
+    state = tmp_path / "state"
+    client.append("input", 0, rows([("a", value(1), 10)]))
+    run(count_plan(), client, state)
+    (file,) = state.glob("*.duckdb")
+    match damage:
+        case "garbage":
+            file.write_bytes(b"no database" * 1000)
+        case "deleted":
+            file.unlink()
+        case _:
+            with duckdb.connect(str(file)) as connection:
+                connection.execute("UPDATE _millstream_applied SET applied_offset = 1000")
+    client.append("input", 0, rows([("a", value(5), 20)]))
+    run(count_plan(), client, state)
+    assert values(client, "counts") == [{"N": 1, "S": 1}, {"N": 2, "S": 6}]
+
+
+def test_a_state_file_of_another_plan_is_not_used(client: LogClient, tmp_path: Path) -> None:
+    client.append("input", 0, rows([("a", value(1), 10)]))
+    run(count_plan(), client, tmp_path / "state")
+    client.delete_topic("_millstream-COUNT_1-changelog")
+    client.append("input", 0, rows([("a", value(5), 20)]))
+    run(count_plan(window_ms=1000), client, tmp_path / "state")
+    assert values(client, "counts")[-1] == {"N": 1, "S": 5}
+
+
+def test_columnar_topics_carry_typed_columns_between_queries(client: LogClient) -> None:
+    client.create_topic("columnar", 1)
+    client.append("input", 0, rows([("a", value(1), 10), ("b", value(2), 20), ("a", value(3), 30)]))
+    run(filter_plan(sink="columnar", output_format=ARROW), client)
+    (batch,) = client.fetch("columnar", 0, 0).runs
+    assert isinstance(batch, FetchedColumns)
+    assert batch.batch.schema.names[:3] == [column.name for column in INPUT]
+    run(count_plan(topic="columnar", value_format=ARROW), client)
+    assert values(client, "counts") == [{"N": 1, "S": 2}, {"N": 1, "S": 4}, {"N": 2, "S": 8}]
+
+
+def test_a_new_key_takes_rows_to_another_task(client: LogClient) -> None:
+    for topic in ("many", "regrouped"):
+        client.create_topic(topic, 4)
+    for partition in range(4):
+        client.append("many", partition, rows([(None, {"V": i, "W": f"group-{i % 3}"}, i) for i in range(12)]))
+    run(count_plan(topic="many", sink="regrouped", partitions=4, rekey=True), client)
+    last: dict[object, object] = {}
+    for record in read_all(client, "regrouped", range(4)):
+        last[record["key"]] = record["value"]
+    assert last == {f"group-{i}".encode(): {"N": 16, "S": 4 * sum(range(i, 12, 3))} for i in range(3)}
+
+
+def test_records_can_be_processed_in_a_given_order(client: LogClient) -> None:
+    client.create_topic("two", 2)
+    client.append("two", 0, rows([("a", value(1), 10), ("b", value(2), 20)]))
+    client.append("two", 1, rows([("c", value(3), 5)]))
+    plan = filter_plan(topic="two", partitions=2)
+    plan = replace(plan, root=replace(plan.root, partition_count=1))  # type: ignore[type-var]
+    runtime = QueryRuntime(plan, client, None)
+    runtime.step_in_order([TopicPartition("two", 0), TopicPartition("two", 1), TopicPartition("two", 0)])
+    assert [record["key"] for record in read_all(client, "filtered")] == [b"a", b"c", b"b"]
+    runtime.close()
+
+
+@pytest.mark.parametrize("max_bytes", [1, 500, 1 << 20])
+def test_where_a_batch_ends_changes_nothing(client: LogClient, max_bytes: int) -> None:
+    for batch in range(20):
+        client.append("input", 0, rows([(f"k{(batch + i) % 5}", value(i), batch * 10 + i) for i in range(7)]))
+    runtime = QueryRuntime(count_plan(window_ms=50), client, None)
+    drain(runtime, max_bytes)
+    runtime.close()
+    expected: dict[tuple[str, int], list[int]] = {}
+    outputs: list[dict[str, int]] = []
+    for batch in range(20):
+        for i in range(7):
+            state = expected.setdefault((f"k{(batch + i) % 5}", (batch * 10 + i) // 50), [0, 0])
+            state[0] += 1
+            state[1] += i
+            outputs.append({"N": state[0], "S": state[1]})
+    assert values(client, "counts") == outputs
+
+
+def test_large_input_is_read_ahead_and_exactly_counted(client: LogClient) -> None:
+    for batch in range(6):
+        client.append("input", 0, rows([(f"k{i % 100}", value(1), batch) for i in range(4_000)]))
+    runtime = QueryRuntime(count_plan(cache=1), client, None)
+    drain(runtime, 200_000)
+    runtime.close()
+    last: dict[object, object] = {}
+    for record in read_all(client, "counts"):
+        last[record["key"]] = record["value"]
+    assert set(map(json.dumps, last.values())) == {json.dumps({"N": 240, "S": 240})}
+    assert runtime.metrics.rows_in == 24_000

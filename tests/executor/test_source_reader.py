@@ -1,0 +1,210 @@
+"""From topics to change batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hand_plans import ARROW, INPUT, rows, stream_source
+
+from millstream.executor.columnar import columnar_batch
+from millstream.executor.source_reader import ReadBatch, SourceReader
+from millstream.logcore.client import ColumnarRecords, LogClient, RowRecords, TopicPartition
+from millstream.logcore.log import open_log
+from millstream.planner.physical import Source, SqlExpression
+from millstream.planner.schema import Column, Schema
+from millstream.sql.types import BIGINT, BYTES, STRING, Array, Field, Struct
+
+HEADER_LIST = Array(Struct((Field("KEY", STRING), Field("VALUE", BYTES))))
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[LogClient]:
+    client = open_log(tmp_path / "log", sync="never")
+    for topic, partitions in (("input", 2), ("other", 1)):
+        client.create_topic(topic, partitions)
+    yield client
+    client.close()
+
+
+def reader_of(client: LogClient, *sources: Source, time_order: bool = True) -> SourceReader:
+    topics = client.topics()
+    positions = {
+        TopicPartition(source.topic, partition): 0
+        for source in sources
+        for partition in range(topics[source.topic].partition_count)
+    }
+    return SourceReader(client, sources, positions, time_order=time_order)
+
+
+def read(reader: SourceReader, **options: int) -> ReadBatch:
+    batch = reader.read(1 << 20, **options)  # type: ignore[arg-type]
+    assert batch is not None
+    return batch
+
+
+def value(number: int) -> dict[str, object]:
+    return {"V": number, "W": "w"}
+
+
+def test_partitions_are_merged_by_time_and_numbered(client: LogClient) -> None:
+    client.append("input", 0, rows([("a", value(1), 10), ("b", value(2), 30)]))
+    client.append("input", 1, rows([("c", value(3), 20)]))
+    changes = read(reader_of(client, stream_source())).inputs["s0"]
+    assert changes.rows.select(
+        ["k0", "v0", "v1", "_seq", "_part", "_ts", "_weight", "_null", "_offset"]
+    ).to_pylist() == [
+        {"k0": "a", "v0": 1, "v1": "w", "_seq": 0, "_part": 0, "_ts": 10, "_weight": 1, "_null": False, "_offset": 0},
+        {"k0": "c", "v0": 3, "v1": "w", "_seq": 1, "_part": 1, "_ts": 20, "_weight": 1, "_null": False, "_offset": 0},
+        {"k0": "b", "v0": 2, "v1": "w", "_seq": 2, "_part": 0, "_ts": 30, "_weight": 1, "_null": False, "_offset": 1},
+    ]
+    assert changes.stream_time_ms == {0: 30, 1: 20}
+
+
+def test_a_record_out_of_order_keeps_its_place_in_its_partition(client: LogClient) -> None:
+    client.append("input", 0, rows([("a", value(1), 50), ("b", value(2), 10)]))
+    client.append("input", 1, rows([("c", value(3), 20)]))
+    changes = read(reader_of(client, stream_source())).inputs["s0"]
+    assert changes.rows["k0"].to_pylist() == ["c", "a", "b"]
+
+
+def test_several_sources_share_one_numbering(client: LogClient) -> None:
+    client.append("input", 0, rows([("a", value(1), 10), ("b", value(2), 30)]))
+    client.append("other", 0, rows([("x", value(1), 10), ("y", value(2), 20)]))
+    batch = read(reader_of(client, stream_source(), stream_source("other", id="s1")))
+    assert batch.inputs["s0"].rows["_seq"].to_pylist() == [0, 3]
+    assert batch.inputs["s1"].rows["_seq"].to_pylist() == [1, 2]
+
+
+def test_a_self_join_sees_each_record_on_its_left_side_first(client: LogClient) -> None:
+    client.append("input", 0, rows([("a", value(1), 10), ("b", value(2), 30)]))
+    batch = read(reader_of(client, stream_source(), stream_source(id="s1")))
+    assert batch.record_count == 2
+    assert batch.inputs["s0"].rows["_seq"].to_pylist() == [0, 2]
+    assert batch.inputs["s1"].rows["_seq"].to_pylist() == [1, 3]
+
+
+def test_records_that_cannot_be_decoded_are_errors_and_nothing_more(client: LogClient) -> None:
+    client.append("input", 1, rows([("a", b"{oops", 10), ("b", value(2), 30), ("c", value(3), -5)]))
+    batch = read(reader_of(client, stream_source()))
+    assert batch.inputs["s0"].rows["k0"].to_pylist() == ["b"]
+    assert next((error.partition, error.offset, error.value) for error in batch.errors) == (1, 0, b"{oops")
+    assert [error.offset for error in batch.errors] == [0, 2]
+    assert batch.record_count == 3
+    assert batch.positions[TopicPartition("input", 1)] == 3
+
+
+def test_a_null_value_is_a_row_of_a_stream_and_a_deletion_in_a_table(client: LogClient) -> None:
+    client.append("input", 0, rows([("a", None, 10)]))
+    stream = read(reader_of(client, stream_source())).inputs["s0"].rows
+    table = read(reader_of(client, replace(stream_source(), kind="TABLE"))).inputs["s0"].rows
+    assert (stream["_null"].to_pylist(), stream["_weight"].to_pylist()) == ([True], [1])
+    assert (table["_null"].to_pylist(), table["_weight"].to_pylist()) == ([True], [-1])
+
+
+def test_columns_that_nobody_needs_are_left_out(client: LogClient) -> None:
+    client.append("input", 0, rows([("a", value(1), 10)]))
+    changes = read(reader_of(client, replace(stream_source(), columns=("v1",)))).inputs["s0"]
+    assert "v0" not in changes.rows.column_names
+    assert changes.rows.select(["k0", "v1"]).to_pylist() == [{"k0": None, "v1": "w"}]
+
+
+def test_the_timestamp_expression_sets_the_rowtime_and_the_order(client: LogClient) -> None:
+    source = replace(stream_source(), timestamp=SqlExpression("v0", BIGINT))
+    client.append("input", 0, rows([("a", value(7), 1), ("b", value(-1), 2), ("c", {"V": None}, 3), ("d", None, 4)]))
+    client.append("input", 1, rows([("e", value(5), 9)]))
+    batch = read(reader_of(client, source))
+    assert [(row["k0"], row["_ts"]) for row in batch.inputs["s0"].rows.to_pylist()] == [
+        ("e", 5),
+        ("d", 4),
+        ("a", 7),
+    ] or [(row["k0"], row["_ts"]) for row in batch.inputs["s0"].rows.to_pylist()] == [("e", 5), ("a", 7), ("d", 4)]
+    assert [error.offset for error in batch.errors] == [1, 2]
+
+
+def test_header_columns_and_headers(client: LogClient) -> None:
+    columns = (*INPUT.columns, Column("H", HEADER_LIST, "HEADERS"), Column("A", BYTES, "HEADERS", "a"))
+    table = rows([("k", value(1), 1), ("k", value(2), 2)]).table
+    headers = [[{"key": "a", "value": b"1"}, {"key": "a", "value": b"2"}], []]
+    type_ = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    client.append("input", 0, RowRecords(table.append_column("headers", pa.array(headers, type_))))
+    batch = read(reader_of(client, replace(stream_source(), schema=Schema(columns))))
+    got = batch.inputs["s0"].rows
+    assert got["v2"].to_pylist() == [[{"KEY": "a", "VALUE": b"1"}, {"KEY": "a", "VALUE": b"2"}], []]
+    assert got["v3"].to_pylist() == [b"2", None]
+    assert batch.headers is not None
+    assert batch.headers.of(pa.array([1, 0, 7])).to_pylist() == [headers[1], headers[0], None]
+
+
+def test_columnar_batches_are_read_as_they_are(client: LogClient) -> None:
+    meta = {"_ts": pa.array([10, 20]), "_null": pa.array([False, False])}
+    arrays = [pa.array(["a", "b"]), pa.array([1, 2]), pa.array(["x", "y"])]
+    client.append("input", 0, ColumnarRecords(columnar_batch(INPUT.columns, arrays, meta), 20))
+    source = replace(stream_source(), key_format=ARROW, value_format=ARROW)
+    changes = read(reader_of(client, source)).inputs["s0"]
+    assert changes.rows.select(["k0", "v0", "v1", "_ts", "_offset"]).to_pylist() == [
+        {"k0": "a", "v0": 1, "v1": "x", "_ts": 10, "_offset": 0},
+        {"k0": "b", "v0": 2, "v1": "y", "_ts": 20, "_offset": 1},
+    ]
+
+
+def test_a_row_record_in_a_columnar_topic_is_an_error(client: LogClient) -> None:
+    client.append("input", 0, rows([("a", value(1), 10)]))
+    batch = read(reader_of(client, replace(stream_source(), value_format=ARROW)))
+    assert batch.inputs["s0"].rows.num_rows == 0
+    assert len(batch.errors) == 1
+
+
+def test_reading_ends_where_it_is_told_to(client: LogClient) -> None:
+    client.append("input", 0, rows([(f"k{i}", value(i), i) for i in range(5)]))
+    reader = reader_of(client, stream_source())
+    batch = reader.read(1 << 20, {TopicPartition("input", 0): 3})
+    assert batch is not None and batch.record_count == 3
+    assert read(reader).record_count == 2
+
+
+def test_a_limit_on_records_cuts_in_the_merged_order(client: LogClient) -> None:
+    client.append("input", 0, rows([("a", value(1), 10), ("c", value(2), 30)]))
+    client.append("input", 1, rows([("b", value(3), 20), ("d", value(3), 40)]))
+    reader = reader_of(client, stream_source())
+    seen = [read(reader, max_records=1).inputs["s0"].rows["k0"].to_pylist() for _ in range(4)]
+    assert seen == [["a"], ["b"], ["c"], ["d"]]
+    assert reader.read(1 << 20) is None
+
+
+def test_records_are_read_in_the_order_asked_for(client: LogClient) -> None:
+    client.append("input", 0, rows([("a", value(1), 10), ("b", value(2), 30)]))
+    client.append("input", 1, rows([("c", value(3), 99), ("d", value(4), 5)]))
+    p0, p1 = TopicPartition("input", 0), TopicPartition("input", 1)
+    reader = reader_of(client, stream_source())
+    batch = reader.read_in_order([p1, p0, p0])
+    assert batch is not None
+    assert batch.inputs["s0"].rows["k0"].to_pylist() == ["c", "a", "b"]
+    assert batch.positions == {p0: 2, p1: 1}
+    assert read(reader).inputs["s0"].rows["k0"].to_pylist() == ["d"]
+
+
+@pytest.mark.parametrize("max_bytes", [1, 300, 100_000])
+def test_where_a_batch_ends_does_not_change_the_order(client: LogClient, max_bytes: int) -> None:
+    for first in range(0, 60, 3):
+        client.append("input", 0, rows([("a", value(first + i), first + i) for i in range(3)]))
+        client.append("input", 1, rows([("b", value(first), first * 2 % 50)]))
+        client.append("other", 0, rows([("x", value(first), first + 1)]))
+    sources = (stream_source(), stream_source("other", id="s1"))
+
+    def sequence(size: int) -> list[tuple[str, int, int]]:
+        reader, seen = reader_of(client, *sources), []
+        while (batch := reader.read(size)) is not None:
+            both = [
+                (row["_seq"], source, row["_part"], row["_offset"])
+                for source in ("s0", "s1")
+                for row in batch.inputs[source].rows.to_pylist()
+            ]
+            seen += [row[1:] for row in sorted(both)]
+        return seen
+
+    assert sequence(max_bytes) == sequence(1 << 30)
+    assert len(sequence(max_bytes)) == 100
