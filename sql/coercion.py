@@ -1,8 +1,6 @@
-"""How types convert into each other: which do, what several have in common, what arithmetic gives, and CAST as DuckDB
-SQL with ksqlDB's meaning.
+"""How types convert into each other: which do, what several have in common, and what arithmetic gives.
 
-Where DuckDB's own CAST means something else (it rounds where Java truncates, refuses where Java wraps around, reads
-`1_000` and `nan`), the SQL says it in full; what SQL cannot say exactly calls a Python function of `cast_functions`.
+What a conversion is in DuckDB's SQL stands in `functions/cast_trees.py`.
 """
 
 from __future__ import annotations
@@ -18,8 +16,8 @@ from millstream.errors import TypeMismatch
 
 from .ast import span_of
 from .functions import cast_functions
+from .functions.cast_trees import PRECISION_MAX, cast_tree, plain_cast
 from .functions.signature import BIGINT_AS_DECIMAL, INTEGER_AS_DECIMAL
-from .functions.template import fill
 from .functions.udf import PythonFunction, Udf
 from .types import (
     BIGINT,
@@ -41,7 +39,6 @@ from .types import (
 )
 
 Operator = Literal["+", "-", "*", "/", "%"]
-PRECISION_MAX = 38
 _SCALE_KEPT = 6  # digits after the point that a result keeps even where its precision had to be cut
 
 
@@ -73,7 +70,8 @@ def can_coerce(source: SqlType, target: SqlType, *, literal: bool = False) -> bo
             )
         case Struct(), Struct():
             return all(
-                (wanted := target.field(field.name)) is not None and can_coerce(field.type, wanted.type, literal=literal)
+                (wanted := target.field(field.name)) is not None
+                and can_coerce(field.type, wanted.type, literal=literal)
                 for field in source.fields
             )
         case _:
@@ -88,7 +86,9 @@ def _converts_plainly(source: SqlType, target: SqlType, *, literal: bool) -> boo
     if source == STRING and target in (TIMESTAMP, TIME, DATE, BYTES):
         return True
     plain = is_numeric(source) or source in (BOOLEAN, TIMESTAMP, TIME, DATE)
-    return literal and ((source == STRING and (target == BOOLEAN or is_numeric(target))) or (target == STRING and plain))
+    return literal and (
+        (source == STRING and (target == BOOLEAN or is_numeric(target))) or (target == STRING and plain)
+    )
 
 
 def common_type(types: Sequence[SqlType], expressions: Sequence[exp.Expression] = ()) -> SqlType:
@@ -108,7 +108,7 @@ def common_type(types: Sequence[SqlType], expressions: Sequence[exp.Expression] 
 def _common_of_two(common: SqlType, type_: SqlType, written: exp.Expression | None) -> SqlType:
     if common == NULL or type_ == NULL:
         return type_ if common == NULL else common
-    if isinstance(written, exp.Literal) and written.is_string:
+    if written is not None and isinstance(written, exp.Literal) and written.is_string:
         if is_numeric(common):
             return _common_with_number_text(common, written)
         if common == BOOLEAN:
@@ -282,8 +282,10 @@ def decimal_operation(
     trees = [cast_sql(tree, type_, as_decimal, explicit=True) for tree, type_, as_decimal in sides]
     a, b = sides[0][2], sides[1][2]
     if name in _EXACT_IN_DUCKDB and _exact_in_duckdb(name, a, b):
-        operation = _EXACT_IN_DUCKDB[name](this=exp.paren(trees[0], copy=False), expression=exp.paren(trees[1], copy=False))
-        return _cast(operation, result), ()
+        operation = _EXACT_IN_DUCKDB[name](
+            this=exp.paren(trees[0], copy=False), expression=exp.paren(trees[1], copy=False)
+        )
+        return plain_cast(operation, result), ()
     udf = Udf(_DECIMAL_OPERATIONS[name], (a, b), result)
     return udf.call(trees), (udf.name,)
 
@@ -302,166 +304,28 @@ def _exact_in_duckdb(name: str, left: Decimal, right: Decimal) -> bool:
 def cast_sql(expression: exp.Expression, source: SqlType, target: SqlType, *, explicit: bool) -> exp.Expression:
     """`expression` of type `source` as `target`, in DuckDB SQL; a value that has no counterpart fails the row.
 
-    `explicit` for CAST; otherwise only what `can_coerce` allows (of literals). `udfs_in(tree)` says which Python
+    `explicit` for CAST; otherwise only what becomes the target by itself. `udfs_in(tree)` says which Python
     functions the result calls. Raises `TypeMismatch`.
     """
     if source == target:
         return expression.copy()
     if source == NULL:
-        return _cast(expression, target)
-    if not explicit and not (can_coerce(source, target, literal=True) or _wider(source, target, literal=True)):
+        return plain_cast(expression, target)
+    if not explicit and not _becomes(source, target):
         raise TypeMismatch(f"{source} does not become {target} without a CAST", span=span_of(expression))
-    tree = _cast_tree(expression, source, target)
+    tree = cast_tree(expression, source, target)
     if tree is None:
         raise TypeMismatch(f"Cast of {source} to {target} is not supported", span=span_of(expression))
     return tree
 
 
+def _becomes(source: SqlType, target: SqlType) -> bool:
+    """Whether an implicit conversion may be rendered: of values, literals, and dates compared with timestamps."""
+    if (source, target) == (DATE, TIMESTAMP) or can_coerce(source, target, literal=True):
+        return True
+    return _wider(source, target, literal=True) is not None
+
+
 def can_cast(source: SqlType, target: SqlType) -> bool:
     """Whether CAST takes a `source` to a `target` at all."""
-    return source in (target, NULL) or _cast_tree(exp.Null(), source, target) is not None
-
-
-def _cast(expression: exp.Expression, target: SqlType) -> exp.Expression:
-    return exp.Cast(this=expression.copy(), to=exp.DataType.build(target.duckdb, dialect="duckdb"))
-
-
-def _cast_tree(value: exp.Expression, source: SqlType, target: SqlType) -> exp.Expression | None:
-    """None where there is no such cast."""
-    if source == target:
-        return value.copy()
-    if target == STRING:
-        return _to_string(value, source)
-    match source, target:
-        case Array(), Array():
-            return _array_to_array(value, source, target)
-        case Map(), Map():
-            return _map_to_map(value, source, target)
-        case Struct(), Struct():
-            return _struct_to_struct(value, source, target)
-        case Decimal(), Decimal():
-            return _cast(value, target)
-        case (_, Decimal()) if source in (INTEGER, BIGINT):
-            return _cast(value, target)
-        case (_, Decimal()) if source == DOUBLE:
-            return Udf(cast_functions.double_to_decimal, (DOUBLE,), target).call([value])
-        case (_, Decimal()) if source == STRING:
-            return fill(_guarded(_NUMBER, f"CAST(trim(:value) AS {target.duckdb})"), {"value": value})
-        case (Decimal(), _) if target in (INTEGER, BIGINT):
-            return fill(_WRAP[target].format("CAST(trunc(:value) AS HUGEINT)"), {"value": value})
-        case Decimal(), _:
-            return _cast(value, target) if target == DOUBLE else None
-        case _:
-            template = _PLAIN_CASTS.get((source, target))
-            if template is not None:
-                return fill(template, {"value": value})
-            function = _PYTHON_CASTS.get((source, target))
-            return None if function is None else Udf(function, (source,), target).call([value])
-
-
-_INTEGER = r"[+-]?[0-9]+"
-_NUMBER = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
-
-
-def _guarded(pattern: str, cast: str) -> str:
-    """`cast`, for texts that follow the pattern; others fail as what they are, a text that is no number."""
-    return (
-        f"CASE WHEN regexp_full_match(trim(:value), '{pattern}') THEN {cast} "
-        "WHEN :value IS NOT NULL THEN CAST('not a number: ' || :value AS INTEGER) END"
-    )
-
-
-# Java keeps the low bits where a number does not fit.
-_WRAP: dict[SqlType, str] = {
-    INTEGER: "CAST(((({0} & 4294967295) + 2147483648) & 4294967295) - 2147483648 AS INTEGER)",
-    BIGINT: "CAST(((({0} & CAST(18446744073709551615 AS HUGEINT)) + 9223372036854775808) "
-    "& CAST(18446744073709551615 AS HUGEINT)) - 9223372036854775808 AS BIGINT)",
-}
-_TRUE = "('t', 'tr', 'tru', 'true', 'y', 'ye', 'yes')"
-_PLAIN_CASTS: dict[tuple[SqlType, SqlType], str] = {
-    (INTEGER, BIGINT): "CAST(:value AS BIGINT)",
-    (INTEGER, DOUBLE): "CAST(:value AS DOUBLE)",
-    (BIGINT, DOUBLE): "CAST(:value AS DOUBLE)",
-    (BIGINT, INTEGER): _WRAP[INTEGER].format(":value"),
-    (DOUBLE, INTEGER): "CASE WHEN isnan(:value) THEN 0 WHEN :value >= 2147483647 THEN 2147483647 "
-    "WHEN :value <= -2147483648e0 THEN -2147483648 ELSE CAST(trunc(:value) AS INTEGER) END",
-    (DOUBLE, BIGINT): "CAST(CASE WHEN isnan(:value) THEN 0 WHEN :value >= 9223372036854775807e0 THEN 9223372036854775807 "
-    "WHEN :value <= -9223372036854775808e0 THEN -9223372036854775808 ELSE CAST(trunc(:value) AS BIGINT) END AS BIGINT)",
-    (STRING, BOOLEAN): f"lower(trim(:value)) IN {_TRUE}",
-    (STRING, INTEGER): _guarded(_INTEGER, "CAST(trim(:value) AS INTEGER)"),
-    (STRING, BIGINT): _guarded(_INTEGER, "CAST(trim(:value) AS BIGINT)"),
-    (STRING, DOUBLE): _guarded(_NUMBER + "[dDfF]?", "CAST(rtrim(trim(:value), 'dDfF') AS DOUBLE)"),
-    (TIMESTAMP, DATE): "CAST(:value AS DATE)",
-    (TIMESTAMP, TIME): "CAST(:value AS TIME)",
-    (DATE, TIMESTAMP): "CAST(:value AS TIMESTAMP)",
-}
-_PYTHON_CASTS: dict[tuple[SqlType, SqlType], PythonFunction] = {
-    (STRING, TIMESTAMP): cast_functions.string_to_timestamp,
-    (STRING, TIME): cast_functions.string_to_time,
-    (STRING, DATE): cast_functions.string_to_date,
-    (STRING, BYTES): cast_functions.string_to_bytes,
-}
-
-
-def _to_string(value: exp.Expression, source: SqlType) -> exp.Expression | None:
-    if source in (BOOLEAN, INTEGER, BIGINT, DATE):
-        return _cast(value, STRING)
-    if isinstance(source, Decimal):
-        # DuckDB leaves out the 0 before the point where no digit may stand there.
-        bare = source.precision == source.scale
-        if not bare or source.precision == PRECISION_MAX:
-            return _cast(value, STRING) if not bare else Udf(cast_functions.to_java_text, (source,), STRING).call([value])
-        return _cast(_cast(value, Decimal(source.precision + 1, source.scale)), STRING)
-    if source == TIMESTAMP:
-        return fill("strftime(:value, '%Y-%m-%dT%H:%M:%S.%g')", {"value": value})
-    if source == TIME:
-        text = "left(CAST(:value AS VARCHAR), CASE WHEN date_part('second', :value) = 0 THEN 5 ELSE 8 END)"
-        return fill(text, {"value": value})
-    if source == DOUBLE:
-        plain = "(abs(:value) >= 1e-3 AND abs(:value) < 1e7) OR :value = 0"
-        filling = {"value": value, "java": Udf(cast_functions.to_java_text, (DOUBLE,), STRING).call([value])}
-        return fill(f"CASE WHEN {plain} THEN CAST(:value AS VARCHAR) ELSE :java END", filling)
-    if isinstance(source, Array | Map | Struct):
-        return Udf(cast_functions.to_java_text, (source,), STRING).call([value])
-    return None
-
-
-_ELEMENT = exp.to_identifier("$e", quoted=True)
-_KEY = exp.Dot(this=_ELEMENT.copy(), expression=exp.to_identifier("key"))
-_VALUE = exp.Dot(this=_ELEMENT.copy(), expression=exp.to_identifier("value"))
-
-
-def _array_to_array(value: exp.Expression, source: Array, target: Array) -> exp.Expression | None:
-    element = _element_cast(_ELEMENT, source.element, target.element)
-    if element is None:
-        return None
-    return fill('list_transform(:value, lambda "$e": :element)', {"value": value, "element": element})
-
-
-def _map_to_map(value: exp.Expression, source: Map, target: Map) -> exp.Expression | None:
-    key = _element_cast(_KEY, source.key, target.key)
-    of = _element_cast(_VALUE, source.value, target.value)
-    if key is None or of is None:
-        return None
-    text = "map_from_entries(list_transform(map_entries(:value), lambda \"$e\": {'k': :key, 'v': :of}))"
-    return fill(text, {"value": value, "key": key, "of": of})
-
-
-def _element_cast(element: exp.Expression, source: SqlType, target: SqlType) -> exp.Expression | None:
-    """The cast inside a lambda. Lambdas inside lambdas name their variable alike, and hide the outer one rightly."""
-    return _cast(element, target) if source == NULL else _cast_tree(element, source, target)
-
-
-def _struct_to_struct(value: exp.Expression, source: Struct, target: Struct) -> exp.Expression | None:
-    entries: list[exp.Expression] = []
-    for field in target.fields:
-        given = source.field(field.name)
-        if given is None:
-            inner: exp.Expression | None = _cast(exp.Null(), field.type)
-        else:
-            member = fill(f"struct_extract(:value, {exp.Literal.string(field.name).sql('duckdb')})", {"value": value})
-            inner = _element_cast(member, given.type, field.type)
-        if inner is None:
-            return None
-        entries.append(exp.PropertyEQ(this=exp.to_identifier(field.name, quoted=True), expression=inner))
-    return fill("CASE WHEN :value IS NOT NULL THEN :struct END", {"value": value, "struct": exp.Struct(expressions=entries)})
+    return source in (target, NULL) or cast_tree(exp.Null(), source, target) is not None

@@ -1,0 +1,229 @@
+"""Sandbox: a private engine with a log of its own, for tests of pipelines.
+
+    with Sandbox() as sandbox:
+        sandbox.create_topic("clicks")
+        sandbox.execute("CREATE STREAM clicks (user STRING KEY, url STRING) WITH (kafka_topic='clicks', format='JSON')")
+        sandbox.execute("CREATE TABLE n AS SELECT user, COUNT(*) AS n FROM clicks GROUP BY user")
+        sandbox.produce("clicks", "ada", {"url": "/"}, timestamp=1)
+        sandbox.drain()
+        assert sandbox.consume("N")[0]["value"] == {"N": 1}
+
+Nothing runs by itself: `drain` runs every query in the order of creation until no input is left, so a test gives the
+same records each time. Time moves by the timestamps of records only; `now_ms` is what INSERT VALUES takes for now.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Protocol, cast
+
+import pyarrow as pa
+
+from millstream.errors import ServerError, Unsupported
+from millstream.executor.executor import Executor
+from millstream.executor.journal import JournaledLog, Place
+from millstream.executor.partitioning import sink_partitions
+from millstream.executor.stepwise import StepwiseExecutor
+from millstream.logcore.client import HEADERS, LogClient, RowRecords, TopicPartition
+from millstream.logcore.log import open_log
+from millstream.planner.catalog import SourceInfo
+from millstream.planner.planning import PlannedPush
+from millstream.server.engine import Engine
+from millstream.server.properties import lenient_properties
+from millstream.server.queries import ChangeFeed, QueryResult
+from millstream.server.session import Session
+from millstream.server.topic_records import TopicRecord, Window, decode_run, encode_part
+
+__all__ = ["Sandbox", "SandboxExecutor", "TopicRecord", "Window"]
+
+
+class SandboxExecutor(Executor, Protocol):
+    """What an executor must be able to do to run in a Sandbox."""
+
+    def drain(self) -> None:
+        """Runs every query until no input is left."""
+        ...
+
+    def open_feed(self, planned: PlannedPush, properties: Mapping[str, str]) -> ChangeFeed:
+        """Starts a push query, whose iteration ends when nothing is left to read."""
+        ...
+
+
+MakeExecutor = Callable[[JournaledLog, Mapping[str, str]], SandboxExecutor]
+
+EXECUTORS: dict[str, MakeExecutor] = {"duckdb": StepwiseExecutor}
+
+
+class Sandbox:
+    """One private engine. Nothing is left on disk after `close`.
+
+    In: `properties`: as SET would set them; names that nobody knows are accepted. Every change of a table is emitted
+    unless `ksql.streams.cache.max.bytes.buffering` says otherwise.
+    """
+
+    def __init__(self, executor: str = "duckdb", properties: Mapping[str, Any] | None = None) -> None:
+        make = EXECUTORS.get(executor)
+        if make is None:
+            raise Unsupported(f'a Sandbox with the executor "{executor}" is not built yet')
+        self.now_ms = 0
+        self.session = Session({"ksql.streams.cache.max.bytes.buffering": "0", **lenient_properties(properties or {})})
+        self._directory = tempfile.mkdtemp(prefix="millstream-sandbox-")
+        self._open_log = open_log(self._directory, sync="never")
+        self.log = JournaledLog(self._open_log)
+        self._executor = make(self.log, self.session.properties)
+        self.engine = Engine(
+            cast(LogClient, self.log), self._executor, self._executor.open_feed, now_ms=lambda: self.now_ms
+        )
+
+    def __enter__(self) -> Sandbox:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends everything and removes the log."""
+        self.engine.close()
+        self._open_log.close()
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def create_topic(self, name: str, partitions: int = 1, replicas: int = 1) -> None:
+        """Creates a topic. `replicas` is accepted: there is one node."""
+        del replicas
+        self._open_log.create_topic(name, partitions)
+
+    def register_schema(
+        self,
+        topic: str,
+        part: str,
+        format: str,
+        schema: Any,
+        schema_id: int | None = None,
+        references: list[dict[str, Any]] | None = None,
+    ) -> None:
+        """Schemas of AVRO, JSON_SR and PROTOBUF: there is no registry yet."""
+        del topic, part, schema, schema_id, references
+        raise Unsupported(f"the format {format} is not built yet (it needs a schema registry)")
+
+    def execute(self, sql: str) -> list[dict[str, Any]]:
+        """Runs the statements; one object per statement that has an answer. Raises `StatementError`."""
+        return [entity.as_json() for entity in self.engine.execute(sql, self.session)]
+
+    def query(self, sql: str) -> Iterator[dict[str, Any]]:
+        """Starts a SELECT and gives its header, rows and final message, lazily. A push query ends at its LIMIT, or
+        when nothing is left to read."""
+        return _response(self.engine.query(sql, self.session))
+
+    def produce(
+        self,
+        topic: str,
+        key: Any,
+        value: Any,
+        timestamp: int = 0,
+        headers: Iterable[tuple[str, bytes | None]] = (),
+        partition: int | None = None,
+        window: Window | None = None,
+    ) -> None:
+        """Appends one record, written as the stream or table declared on the topic says.
+
+        DELIMITED takes the text of the record, KAFKA a number or text, JSON any JSON value. None is a null key or a
+        tombstone. Without `partition` the key's hash decides, as in Kafka's clients.
+        """
+        topics = self._open_log.topics()
+        if topic not in topics:
+            raise ServerError(f'topic "{topic}" does not exist', hint="Create it with create_topic or a statement.")
+        source = self._source_on(topic)
+        key_bytes = encode_part(source, "KEY", key, window)
+        value_bytes = encode_part(source, "VALUE", value)
+        if partition is None:
+            keys = pa.array([key_bytes], pa.binary())
+            partition = int(sink_partitions(keys, pa.array([0], pa.int32()), topics[topic].partition_count)[0])
+        table = pa.table(
+            {
+                "timestamp": pa.array([timestamp], pa.int64()),
+                "key": pa.array([key_bytes], pa.binary()),
+                "value": pa.array([value_bytes], pa.binary()),
+                "headers": pa.array([[{"key": name, "value": data} for name, data in headers]], HEADERS),
+            }
+        )
+        self.log.produce(topic, partition, RowRecords(table))
+
+    def drain(self) -> None:
+        """Runs every persistent query until no input is left. Raises `QueryError` where one cannot go on."""
+        self._executor.drain()
+
+    def consume(self, topic: str) -> list[TopicRecord]:
+        """All records of the topic in the order in which they were appended, as logical values."""
+        source = self._source_on(topic)
+        by_place: dict[Place, TopicRecord] = {}
+        for partition in range(self._open_log.topics()[topic].partition_count):
+            by_place.update(self._decode(TopicPartition(topic, partition), source))
+        appended = [place for entry in self.log.entries if entry.at.topic == topic for place in entry.places()]
+        return [by_place[place] for place in appended]
+
+    def sources(self) -> list[dict[str, Any]]:
+        """The streams and tables."""
+        return [_source(source) for source in self.engine.catalog.sources.values()]
+
+    def topics(self) -> list[dict[str, Any]]:
+        """The topics of users, with the formats of the stream or table on them."""
+        found: list[dict[str, Any]] = []
+        for topic in self._open_log.topics().values():
+            if topic.name.startswith("_"):
+                continue
+            source = self._source_on(topic.name)
+            found.append(
+                {
+                    "name": topic.name,
+                    "partitions": topic.partition_count,
+                    "key_format": source.key_format.name if source else None,
+                    "value_format": source.value_format.name if source else None,
+                    "key_schema": None,
+                    "value_schema": None,
+                    "key_schema_id": None,
+                    "value_schema_id": None,
+                }
+            )
+        return found
+
+    def _decode(self, at: TopicPartition, source: SourceInfo | None) -> Iterator[tuple[Place, TopicRecord]]:
+        position, fetched = -1, self._open_log.fetch(at.topic, at.partition, 0)
+        while fetched.next_offset > position:
+            for run in fetched.runs:
+                for offset, record in decode_run(run, source):
+                    yield Place(at, offset), record
+            position = fetched.next_offset
+            fetched = self._open_log.fetch(at.topic, at.partition, position)
+
+    def _source_on(self, topic: str) -> SourceInfo | None:
+        """The first stream or table declared on the topic."""
+        return next((source for source in self.engine.catalog.sources.values() if source.topic == topic), None)
+
+
+def _response(result: QueryResult) -> Iterator[dict[str, Any]]:
+    yield {"header": {"queryId": result.query_id, "schema": str(result.schema)}}
+    for row in result:
+        members: dict[str, Any] = {"columns": list(row.values)}
+        if row.tombstone:
+            members["tombstone"] = True
+        yield {"row": members}
+    if result.final_message is not None:
+        yield {"finalMessage": result.final_message}
+
+
+def _source(source: SourceInfo) -> dict[str, Any]:
+    window = source.key_window
+    return {
+        "name": source.name,
+        "type": source.kind,
+        "topic": source.topic,
+        "schema": str(source.schema),
+        "key_format": source.key_format.name,
+        "value_format": source.value_format.name,
+        "window": None if window is None else {"type": window.kind, "size": window.size_ms},
+        "key_features": list(source.key_features),
+        "value_features": list(source.value_features),
+        "is_source": source.read_only,
+    }

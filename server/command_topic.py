@@ -1,0 +1,63 @@
+"""The command topic: the log of commands from which every server builds the same catalog.
+
+One partition, one record per command, never compacted. How far this server carried the commands' effects out (topics
+created, queries' state deleted) is the committed offset of the group `APPLIED_GROUP`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from ..logcore.client import FetchedRows, LogClient, RowRecords, TopicPartition
+from .command_codec import command_from_json, command_to_json
+from .commands import Command
+
+COMMAND_TOPIC = "_millstream-command"
+APPLIED_GROUP = "_millstream-command-applied"
+
+_PARTITION = TopicPartition(COMMAND_TOPIC, 0)
+_SCHEMA = pa.schema([("timestamp", pa.int64()), ("key", pa.binary()), ("value", pa.binary())])
+
+
+class CommandTopic:
+    """The commands in `log`. One writer at a time: the caller sees to it."""
+
+    def __init__(self, log: LogClient) -> None:
+        self._log = log
+        if COMMAND_TOPIC not in log.topics():
+            log.create_topic(COMMAND_TOPIC, 1, {"retention.ms": "-1"})
+
+    @property
+    def next_offset(self) -> int:
+        """The offset that the next command will get."""
+        return self._log.offsets(*_PARTITION).log_end_offset
+
+    @property
+    def applied_offset(self) -> int:
+        """Up to here the effects of the commands were carried out."""
+        return self._log.committed_offsets(APPLIED_GROUP).get(_PARTITION, 0)
+
+    def mark_applied(self, next_offset: int) -> None:
+        self._log.commit_offsets(APPLIED_GROUP, {_PARTITION: next_offset})
+
+    def append(self, command: Command) -> int:
+        """Writes the command and returns its offset, once it is durable."""
+        value = command_to_json(command)
+        row = {"timestamp": [int(time.time() * 1000)], "key": [None], "value": [value]}
+        return self._log.append(*_PARTITION, RowRecords(pa.table(row, schema=_SCHEMA)))
+
+    def read_all(self) -> Iterator[tuple[int, Command]]:
+        """All commands with their offsets, oldest first. Raises `UnreadableCommand`."""
+        position = self._log.offsets(*_PARTITION).log_start_offset
+        while True:
+            fetched = self._log.fetch(*_PARTITION, position)
+            for run in fetched.runs:
+                assert isinstance(run, FetchedRows)
+                for offset, value in zip(run.table["offset"].to_pylist(), run.table["value"].to_pylist(), strict=True):
+                    yield offset, command_from_json(value)
+            if fetched.next_offset <= position:
+                return
+            position = fetched.next_offset

@@ -1,0 +1,49 @@
+"""An engine with a log of its own, in this process: what the server, the shell without a server and notebooks open."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+from ..executor.push_query import PushQuery
+from ..logcore.client import LogClient
+from ..logcore.log import open_log
+from .engine import Engine
+from .executors import RoutingExecutor
+from .properties import checked_properties
+
+
+class EmbeddedEngine(Engine):
+    """An engine that closes its log too."""
+
+    def close(self) -> None:
+        super().close()
+        self.log.close()
+
+
+def open_engine(
+    data_directory: Path, properties: Mapping[str, object] | None = None, *, sync: Literal["always", "never"] = "always"
+) -> EmbeddedEngine:
+    """Opens the log below `data_directory`, starts the queries that it knows, and gives the engine.
+
+    Raises `LogLocked` where another process uses the directory, `InvalidProperty` for a bad configuration.
+    """
+    checked = checked_properties(properties or {})
+    log = open_log(data_directory / "log", sync=sync)
+    try:
+        return engine_on(log, data_directory, checked)
+    except BaseException:
+        log.close()
+        raise
+
+
+def engine_on(
+    log: LogClient, data_directory: Path, properties: Mapping[str, object], kafka_address: str | None = None
+) -> EmbeddedEngine:
+    """An engine on an open log, which it owns from now on; queries keep their state below `data_directory`.
+
+    In: `kafka_address`: HOST:PORT where other processes reach this log.
+    """
+    executor = RoutingExecutor(log, data_directory / "state", checked_properties(properties), kafka_address)
+    return EmbeddedEngine(log, executor, lambda planned, settings: PushQuery(planned.plan, log, settings), properties)

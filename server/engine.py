@@ -1,0 +1,152 @@
+"""The engine: statements in, entities and rows out. The HTTP server, the shell, notebooks and the Sandbox stand on it.
+
+text → statements → (variables) → handler → command → catalog, topics, running queries
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping
+from typing import Self
+
+from millstream.errors import InvalidStatement, StatementError
+
+from ..executor.executor import Executor
+from ..logcore.client import LogClient
+from ..planner.catalog import Catalog
+from ..sql.ast import PrintTopic, Query, Statement
+from ..sql.parser import parse
+from ..sql.splitting import split_statements
+from ..sql.variables import substitute_variables
+from .catalog_store import CatalogStore
+from .constants import ConstantEvaluator
+from .entities import Entity
+from .handlers import handle
+from .print_topic import PrintFeed
+from .properties import checked_properties
+from .queries import Materializations, OpenFeed, QueryResult, run_query
+from .request import Request
+from .session import Session
+
+
+def wall_clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class Engine:
+    """One catalog over one log. Methods may be called from any thread; changes happen one after the other.
+
+    In: `executor` runs persistent queries, `open_feed` push queries; the engine closes the executor, not the log.
+    `properties`: the server's configuration. Call `close` at the end, or use it as a context manager.
+    """
+
+    def __init__(
+        self,
+        log: LogClient,
+        executor: Executor,
+        open_feed: OpenFeed,
+        properties: Mapping[str, object] | None = None,
+        *,
+        now_ms: Callable[[], int] = wall_clock_ms,
+    ) -> None:
+        self.log = log
+        self.executor = executor
+        self.properties: dict[str, str] = checked_properties(properties or {})
+        self._open_feed = open_feed
+        self._now_ms = now_ms
+        self._constants = ConstantEvaluator()
+        self._materializations = Materializations()
+        self._lock = threading.RLock()
+        self._store = CatalogStore(log, executor)
+        self._store.recover()
+
+    @property
+    def catalog(self) -> Catalog:
+        """The streams, tables, types and queries of this moment."""
+        return self._store.catalog
+
+    def execute(self, text: str, session: Session, answers: list[Entity] | None = None) -> list[Entity]:
+        """Runs the statements of `text` in order; each is refused as a whole or done. Raises `StatementError`.
+
+        What stands before a refused statement has happened; its answers are in `answers`, where that is given.
+        """
+        entities: list[Entity] = [] if answers is None else answers
+        for statement in self._statements(text, session):
+            with self._lock, _about(text):
+                entities += handle(statement, self._request(session))
+        return entities
+
+    def query(self, statement: Query | str, session: Session) -> QueryResult:
+        """Starts one SELECT. Raises `StatementError` before any row."""
+        text = statement if isinstance(statement, str) else statement.text
+        parsed = self._one_query(statement, session) if isinstance(statement, str) else statement
+        with _about(text):  # no lock: the catalog is a value, and what others change meanwhile does not matter
+            return run_query(parsed, self._request(session), self._materializations, self._open_feed)
+
+    def print_topic(self, statement: PrintTopic) -> PrintFeed:
+        """PRINT: lines of text. Raises where the topic does not exist."""
+        return PrintFeed(statement, self.log, self.catalog)
+
+    def parse(self, text: str, session: Session) -> list[Statement]:
+        """The statements of `text` with the session's variables put in."""
+        return list(self._statements(text, session))
+
+    def close(self) -> None:
+        """Stops all queries; the next engine on this log goes on with them."""
+        self.executor.close()
+        self._materializations.close()
+        self._constants.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def _request(self, session: Session) -> Request:
+        return Request(
+            session=session,
+            store=self._store,
+            log=self.log,
+            executor=self.executor,
+            constants=self._constants,
+            server_properties=self.properties,
+            now_ms=self._now_ms,
+        )
+
+    def _statements(self, text: str, session: Session) -> Iterator[Statement]:
+        """Without variables the whole text is parsed before anything runs. With them each statement is parsed when
+        its turn comes: a DEFINE before it may say what it means."""
+        if "${" not in text or not self._substitutes(session):
+            yield from parse(text)
+            return
+        for part in split_statements(text):
+            yield from parse(substitute_variables(part, session.variables))
+
+    def _substitutes(self, session: Session) -> bool:
+        settings = session.settings(self.properties)
+        return settings.get("ksql.variable.substitution.enable", "true") == "true"
+
+    def _one_query(self, text: str, session: Session) -> Query:
+        statements = self.parse(text, session)
+        if len(statements) != 1:
+            raise InvalidStatement(f"Expected exactly one KSQL statement; found {len(statements)} instead", text=text)
+        only = statements[0]
+        if not isinstance(only, Query):
+            raise InvalidStatement(
+                f"{type(only).__name__} is not a query.", text=text, hint="SELECT is one; send others to /ksql."
+            )
+        return only
+
+
+@contextlib.contextmanager
+def _about(text: str) -> Generator[None]:
+    """Errors from here know the text that their spans point into."""
+    try:
+        yield
+    except StatementError as error:
+        if error.text is None:
+            error.text = text
+        raise

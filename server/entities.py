@@ -1,0 +1,358 @@
+"""What statements answer, in the shapes of ksqlDB's HTTP API.
+
+An entity is a record; `as_json` gives the object a client sees: `@type`, then the fields in camel case. How sources,
+queries and types are described inside them is in `descriptions.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any, ClassVar
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entity:
+    """Base of all answers. `type_name` is the `@type`; `statement_text` has no `;`; `warnings` are texts for people."""
+
+    type_name: ClassVar[str]
+
+    statement_text: str
+    warnings: Sequence[str] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """The object of the HTTP API; plain dicts, lists, texts, numbers and booleans."""
+        members = {camel_case(item.name): json_value(getattr(self, item.name)) for item in fields(self)}
+        members["statementText"] = f"{self.statement_text};"
+        members["warnings"] = [{"message": text} for text in self.warnings]
+        return {"@type": self.type_name, **members}
+
+
+def json_value(value: Any) -> Any:
+    """A field's value as JSON: records become objects with their fields in camel case."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {camel_case(item.name): json_value(getattr(value, item.name)) for item in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(name): json_value(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [json_value(item) for item in value]
+    return value
+
+
+def camel_case(name: str) -> str:
+    """`statement_text` is `statementText`."""
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)
+
+
+# ------------------------------------------------------------------ what happened
+
+
+@dataclass(frozen=True, slots=True)
+class CommandState:
+    """`query_id`: of the query that the statement started or touched."""
+
+    status: str
+    message: str
+    query_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CurrentStatus(Entity):
+    """A statement that changed the catalog; `command_id` is ``stream/`NAME`/create``."""
+
+    type_name = "currentStatus"
+
+    command_id: str
+    command_status: CommandState
+    command_sequence_number: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Warned(Entity):
+    """A statement that did nothing, and may: CREATE … IF NOT EXISTS of what exists."""
+
+    type_name = "warning_entity"
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssertedTopic(Entity):
+    type_name = "assert_topic"
+
+    topic_name: str
+    exists: bool
+
+
+# ------------------------------------------------------------------ columns and types
+
+
+@dataclass(frozen=True, slots=True)
+class TypeInfo:
+    """A SQL type: STRUCT has `fields`, ARRAY and MAP have `member_schema`, DECIMAL has `parameters`."""
+
+    type: str
+    fields: list[FieldInfo] | None = None
+    member_schema: TypeInfo | None = None
+    parameters: dict[str, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FieldInfo:
+    """A column or a struct's field; `type` is KEY, HEADER or absent."""
+
+    name: str
+    schema: TypeInfo
+    type: str | None = None
+    header_key: str | None = None
+
+
+# ------------------------------------------------------------------ sources and topics
+
+
+@dataclass(frozen=True, slots=True)
+class SourceLine:
+    type: str
+    name: str
+    topic: str
+    key_format: str
+    value_format: str
+    is_windowed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Streams(Entity):
+    type_name = "streams"
+
+    streams: list[SourceLine]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tables(Entity):
+    type_name = "tables"
+
+    tables: list[SourceLine]
+
+
+@dataclass(frozen=True, slots=True)
+class QueryLine:
+    query_string: str
+    sinks: list[str]
+    sink_kafka_topics: list[str]
+    id: str
+    status_count: dict[str, int]
+    query_type: str
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class QueryOffsets:
+    """How far one query has read one partition."""
+
+    query_id: str
+    topic: str
+    partition: int
+    position: int | None
+    lag: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class SourceDescription:
+    """DESCRIBE. The statistics are filled for EXTENDED only."""
+
+    name: str
+    window_type: str | None
+    read_queries: list[QueryLine]
+    write_queries: list[QueryLine]
+    fields: list[FieldInfo]
+    type: str
+    timestamp: str
+    extended: bool
+    key_format: str
+    value_format: str
+    topic: str
+    partitions: int
+    statement: str
+    source_constraints: list[str]
+    replication: int = 1
+    statistics: str = ""
+    error_stats: str = ""
+    query_offset_summaries: list[QueryOffsets] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceDescribed(Entity):
+    type_name = "sourceDescription"
+
+    source_description: SourceDescription
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourcesDescribed(Entity):
+    type_name = "source_descriptions"
+
+    source_descriptions: list[SourceDescription]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicLine:
+    """`replica_info`: replicas of each partition."""
+
+    name: str
+    replica_info: list[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topics(Entity):
+    type_name = "kafka_topics"
+
+    topics: list[TopicLine]
+
+
+@dataclass(frozen=True, slots=True)
+class ExtendedTopicLine:
+    name: str
+    replica_info: list[int]
+    consumer_count: int
+    consumer_group_count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtendedTopics(Entity):
+    type_name = "kafka_topics_extended"
+
+    topics: list[ExtendedTopicLine]
+
+
+# ------------------------------------------------------------------ queries
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queries(Entity):
+    type_name = "queries"
+
+    queries: list[QueryLine]
+
+
+@dataclass(frozen=True, slots=True)
+class QueryDescription:
+    """EXPLAIN. `execution_plan` is the physical plan for people; `metrics` counts since the query started."""
+
+    id: str
+    statement_text: str
+    window_type: str | None
+    fields: list[FieldInfo]
+    sources: list[str]
+    sinks: list[str]
+    topology: str
+    execution_plan: str
+    overridden_properties: dict[str, str]
+    query_type: str
+    state: str | None
+    query_errors: list[str]
+    metrics: dict[str, int] = field(default_factory=dict)
+    consumer_group_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryDescribed(Entity):
+    type_name = "queryDescription"
+
+    query_description: QueryDescription
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueriesDescribed(Entity):
+    type_name = "query_descriptions"
+
+    query_descriptions: list[QueryDescription]
+
+
+# ------------------------------------------------------------------ functions, types, settings
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionLine:
+    name: str
+    type: str
+    category: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Functions(Entity):
+    type_name = "function_names"
+
+    functions: list[FunctionLine]
+
+
+@dataclass(frozen=True, slots=True)
+class ArgumentInfo:
+    name: str
+    type: str
+    description: str
+    is_variadic: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SignatureInfo:
+    arguments: list[ArgumentInfo]
+    return_type: str
+    description: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionDescribed(Entity):
+    """`examples` is an addition of ours: expression → result."""
+
+    type_name = "describe_function"
+
+    name: str
+    description: str
+    type: str
+    functions: list[SignatureInfo]
+    examples: dict[str, str]
+    author: str = "Millstream"
+    version: str = ""
+    path: str = "internal"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Types(Entity):
+    type_name = "type_list"
+
+    types: dict[str, TypeInfo]
+
+
+@dataclass(frozen=True, slots=True)
+class PropertyLine:
+    """`level`: SERVER, or SESSION where SET gave the value."""
+
+    name: str
+    scope: str
+    value: str
+    editable: bool
+    level: str
+    description: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PropertyList(Entity):
+    type_name = "properties"
+
+    properties: list[PropertyLine]
+    overwritten_properties: list[str]
+    default_properties: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class VariableLine:
+    name: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variables(Entity):
+    type_name = "variables"
+
+    variables: list[VariableLine]

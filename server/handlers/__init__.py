@@ -1,0 +1,57 @@
+"""One handler per class of statement. A handler answers with entities; what changes goes through the catalog store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ...sql import ast
+from ..entities import Entity
+from ..request import Request
+from .alter import alter_source
+from .assertions import assert_topic
+from .control import control_query
+from .create import create_as_select, create_source, insert_into
+from .describe import describe, explain
+from .drop import drop_source
+from .insert_values import insert_values
+from .settings import define_variable, set_property, undefine_variable, unset_property
+from .show import show
+from .types import create_type, drop_type
+from .unsupported import alter_system, assert_schema, assertions_of_tests, connectors, run_script, streaming
+
+Handler = Callable[[Any, Request], list[Entity]]
+
+HANDLERS: Mapping[type[ast.Statement], Handler] = {
+    ast.Query: streaming,
+    ast.CreateSource: create_source,
+    ast.CreateAsSelect: create_as_select,
+    ast.InsertInto: insert_into,
+    ast.InsertValues: insert_values,
+    ast.DropSource: drop_source,
+    ast.AlterSource: alter_source,
+    ast.CreateType: create_type,
+    ast.DropType: drop_type,
+    ast.CreateConnector: connectors,
+    ast.DropConnector: connectors,
+    ast.Show: show,
+    ast.Describe: describe,
+    ast.Explain: explain,
+    ast.PrintTopic: streaming,
+    ast.ControlQuery: control_query,
+    ast.SetProperty: set_property,
+    ast.UnsetProperty: unset_property,
+    ast.AlterSystem: alter_system,
+    ast.DefineVariable: define_variable,
+    ast.UndefineVariable: undefine_variable,
+    ast.RunScript: run_script,
+    ast.AssertTopic: assert_topic,
+    ast.AssertSchema: assert_schema,
+    ast.AssertValues: assertions_of_tests,
+    ast.AssertSource: assertions_of_tests,
+}
+
+
+def handle(statement: ast.Statement, request: Request) -> list[Entity]:
+    """Runs the statement."""
+    return HANDLERS[type(statement)](statement, request)

@@ -1,0 +1,36 @@
+"""TERMINATE, PAUSE and RESUME."""
+
+from __future__ import annotations
+
+from ...sql.ast import ControlQuery
+from ..commands import Command, PauseQuery, TerminateQuery
+from ..entities import CommandState, CurrentStatus, Entity
+from ..request import Request
+
+_DONE = {"TERMINATE": "Query terminated.", "PAUSE": "Query paused.", "RESUME": "Query resumed."}
+
+
+def control_query(statement: ControlQuery, request: Request) -> list[Entity]:
+    """TERMINATE|PAUSE|RESUME id|ALL."""
+    if statement.query_id is None:
+        ids = list(request.catalog.queries)
+    else:
+        ids = [request.query(statement.query_id, statement.span).id]
+    offset = -1
+    for query_id in ids:
+        offset = request.store.submit(_command(statement, query_id))
+    message = _DONE[statement.action] if ids else "There are no queries."
+    return [
+        CurrentStatus(
+            statement_text=statement.text,
+            command_id=f"{statement.action.lower()}/{statement.query_id or 'ALL'}/execute",
+            command_status=CommandState("SUCCESS", message, statement.query_id),
+            command_sequence_number=offset,
+        )
+    ]
+
+
+def _command(statement: ControlQuery, query_id: str) -> Command:
+    if statement.action == "TERMINATE":
+        return TerminateQuery(query_id=query_id, statement=statement.text)
+    return PauseQuery(query_id=query_id, paused=statement.action == "PAUSE", statement=statement.text)

@@ -1,0 +1,168 @@
+"""CREATE STREAM|TABLE, with and without AS SELECT, and INSERT INTO … SELECT."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from millstream.errors import InvalidStatement, ServerError
+
+from ...planner.catalog import Catalog, PersistentQuery, SourceInfo
+from ...planner.planning import PlannedQuery
+from ...planner.queries import plan_query
+from ...planner.sources import plan_create_source
+from ...sql.ast import CreateAsSelect, CreateSource, InsertInto
+from ..commands import PutSource, StartQuery
+from ..entities import CommandState, CurrentStatus, Entity, Warned
+from ..executors import chosen_executor
+from ..properties import PROPERTIES
+from ..request import Request
+from ..upgrades import refuse_other_schema, refuse_other_state
+
+_QUERIES_MAX = "ksql.query.persistent.active.limit"
+_QUERY_PREFIX = {"STREAM": "CSAS", "TABLE": "CTAS"}
+
+
+def create_source(statement: CreateSource, request: Request) -> list[Entity]:
+    """CREATE [OR REPLACE] [SOURCE] STREAM|TABLE name (…)."""
+    existing = request.catalog.sources.get(statement.name)
+    if existing is not None and statement.if_not_exists:
+        return [_exists_already(statement, existing)]
+    planned = plan_create_source(statement, request.planning_context())
+    source = replace(planned.source, statement=statement.text)
+    if existing is not None:
+        _refuse_written(existing, statement, request.catalog)
+        refuse_other_schema(existing, source, statement.span)
+    command = PutSource(
+        source=source, topic=planned.topic, statement=statement.text, properties=dict(request.session.properties)
+    )
+    offset = request.store.submit(command)
+    return [
+        CurrentStatus(
+            statement_text=statement.text,
+            command_id=command_id(source.kind, source.name, "create"),
+            command_status=CommandState("SUCCESS", f"{source.kind.capitalize()} created"),
+            command_sequence_number=offset,
+            warnings=planned.warnings,
+        )
+    ]
+
+
+def create_as_select(statement: CreateAsSelect, request: Request) -> list[Entity]:
+    """CREATE [OR REPLACE] STREAM|TABLE name AS SELECT …."""
+    catalog = request.catalog
+    existing = catalog.sources.get(statement.name)
+    if existing is not None and statement.if_not_exists:
+        return [_exists_already(statement, existing)]
+    replaced = _query_to_replace(statement, existing, catalog) if existing and statement.or_replace else None
+    new_id = f"{_QUERY_PREFIX[statement.kind]}_{statement.name}_{request.store.next_offset}"
+    query_id = replaced.id if replaced else new_id
+    planned = plan_query(statement, request.planning_context(query_id))
+    assert planned.sink is not None
+    sink = replace(planned.sink, created_by=query_id, statement=statement.text)
+    if existing is not None:
+        refuse_other_schema(existing, sink, statement.span)
+    if replaced is not None:
+        refuse_other_state(replaced, planned.plan, statement.span)
+    query = PersistentQuery(
+        id=query_id,
+        statement=statement.text,
+        plan=planned.plan,
+        sink=sink.name,
+        sources=planned.sources,
+        kind="CREATE_AS",
+        paused=replaced.paused if replaced else False,
+    )
+    offset = request.store.submit(_start(statement.text, query, sink, planned, request))
+    return [_query_created(statement.text, command_id(sink.kind, sink.name, "create"), query_id, offset)]
+
+
+def insert_into(statement: InsertInto, request: Request) -> list[Entity]:
+    """INSERT INTO name SELECT …."""
+    query_id = _insert_query_id(statement, request)
+    planned = plan_query(statement, request.planning_context(query_id))
+    query = PersistentQuery(
+        id=query_id,
+        statement=statement.text,
+        plan=planned.plan,
+        sink=planned.target,
+        sources=planned.sources,
+        kind="INSERT",
+    )
+    offset = request.store.submit(_start(statement.text, query, None, planned, request))
+    return [_query_created(statement.text, f"stream/`{planned.target}`/create", query_id, offset)]
+
+
+def command_id(kind: str, name: str, action: str) -> str:
+    """The id of a command as /status takes it: ``stream/`NAME`/create``."""
+    return f"{kind.lower()}/`{name}`/{action}"
+
+
+def _start(
+    text: str, query: PersistentQuery, sink: SourceInfo | None, planned: PlannedQuery, request: Request
+) -> StartQuery:
+    chosen_executor(planned.plan)  # refuses one that there is not, before anything is written
+    _refuse_one_too_many(query, request)
+    return StartQuery(
+        query=query, sink=sink, topic=planned.topic, statement=text, properties=dict(request.session.properties)
+    )
+
+
+def _refuse_one_too_many(query: PersistentQuery, request: Request) -> None:
+    limit = int(request.server_properties.get(_QUERIES_MAX, PROPERTIES[_QUERIES_MAX].default))
+    if query.id not in request.catalog.queries and len(request.catalog.queries) >= limit:
+        raise ServerError(
+            f"Not executing statement: the limit on persistent queries has been reached ({limit}).",
+            hint=f"TERMINATE a query, or raise {_QUERIES_MAX} in the server's configuration.",
+        )
+
+
+def _query_created(text: str, command: str, query_id: str, offset: int) -> CurrentStatus:
+    return CurrentStatus(
+        statement_text=text,
+        command_id=command,
+        command_status=CommandState("SUCCESS", f"Created query with ID {query_id}", query_id),
+        command_sequence_number=offset,
+    )
+
+
+def _exists_already(statement: CreateSource | CreateAsSelect, existing: SourceInfo) -> Warned:
+    kind, its_kind = statement.kind.lower(), existing.kind.lower()
+    message = f"Cannot add {kind} `{existing.name}`: A {its_kind} with the same name already exists."
+    return Warned(statement_text=statement.text, message=message)
+
+
+def _refuse_written(existing: SourceInfo, statement: CreateSource, catalog: Catalog) -> None:
+    if existing.created_by in catalog.queries:
+        raise InvalidStatement(
+            f"Cannot replace {existing.kind.lower()} '{existing.name}': the query {existing.created_by} writes it.",
+            span=statement.span,
+            hint=f"Use CREATE OR REPLACE {existing.kind} {existing.name} AS SELECT, or drop it first.",
+        )
+
+
+def _query_to_replace(statement: CreateAsSelect, existing: SourceInfo, catalog: Catalog) -> PersistentQuery | None:
+    writers = catalog.writers_of(existing.name)
+    if len(writers) > 1:
+        raise InvalidStatement(
+            f"REPLACE for sink {existing.name} is not supported because there are multiple queries writing into it: "
+            f"{sorted(query.id for query in writers)}",
+            span=statement.span,
+            hint="Terminate the INSERT INTO queries first.",
+        )
+    if writers and existing.name in writers[0].sources:
+        raise InvalidStatement(f"{existing.name} cannot be replaced: it reads itself.", span=statement.span)
+    return writers[0] if writers else None
+
+
+def _insert_query_id(statement: InsertInto, request: Request) -> str:
+    given = statement.properties.get("QUERY_ID")
+    if given is None:
+        return f"INSERTQUERY_{request.store.next_offset}"
+    query_id = str(given).upper()
+    if query_id in request.catalog.queries:
+        raise InvalidStatement(f"Query ID '{query_id}' already exists.", span=statement.span)
+    if not query_id or not all(letter.isalnum() or letter == "_" for letter in query_id):
+        raise InvalidStatement(
+            f"Query IDs may contain only alphanumeric characters and '_'. Got: '{query_id}'", span=statement.span
+        )
+    return query_id

@@ -1,0 +1,101 @@
+"""DESCRIBE and EXPLAIN."""
+
+from __future__ import annotations
+
+from millstream.errors import InvalidStatement, Unsupported
+
+from ...planner.explain import explain as explain_plan
+from ...planner.physical import PhysicalPlan
+from ...planner.pull import plan_pull
+from ...planner.queries import plan_push, plan_query
+from ...planner.schema import Schema
+from ...sql.ast import CreateAsSelect, Describe, Explain, InsertInto, Query, Statement
+from ...sql.functions.catalog import find_function
+from ..descriptions import describe_query, describe_source, fields_of, window_type
+from ..entities import (
+    Entity,
+    QueryDescribed,
+    QueryDescription,
+    SourceDescribed,
+    SourcesDescribed,
+)
+from ..function_pages import function_page
+from ..request import Request
+from .show import sources_of_kind
+
+
+def describe(statement: Describe, request: Request) -> list[Entity]:
+    """DESCRIBE name|STREAMS|TABLES [EXTENDED], DESCRIBE FUNCTION name."""
+    text = statement.text
+    match statement.what:
+        case "STREAMS" | "TABLES":
+            sources = sources_of_kind(statement.what.removesuffix("S"), request)
+            extended = statement.extended
+            found = [describe_source(s, request.catalog, request.executor, extended=extended) for s in sources]
+            return [SourcesDescribed(statement_text=text, source_descriptions=found)]
+        case "SOURCE":
+            source = request.catalog.source(statement.name or "", statement.span)
+            found_one = describe_source(source, request.catalog, request.executor, extended=statement.extended)
+            return [SourceDescribed(statement_text=text, source_description=found_one)]
+        case "FUNCTION":
+            return [function_page(find_function(statement.name or "", statement.span), text)]
+        case "CONNECTOR":
+            raise Unsupported("connectors are not built yet", span=statement.span)
+
+
+def explain(statement: Explain, request: Request) -> list[Entity]:
+    """EXPLAIN of a statement that is not run, or of a running query."""
+    if statement.query_id is not None:
+        query = request.query(statement.query_id, statement.span)
+        description = describe_query(query, request.catalog, request.executor)
+    else:
+        assert statement.statement is not None
+        description = _description(statement.statement, request)
+    return [QueryDescribed(statement_text=statement.text, query_description=description)]
+
+
+def _description(inner: Statement, request: Request) -> QueryDescription:
+    context = request.planning_context("explained")
+    match inner:
+        case Query(emit=None):
+            pulled = plan_pull(inner, context)
+            return _planned(inner, pulled.schema, [pulled.source_info.name], [], pulled.sql, None, request)
+        case Query():
+            push = plan_push(inner, context)
+            names = [source.name for source in push.plan.sources()]
+            return _planned(inner, push.schema, names, [], explain_plan(push.plan), push.plan, request)
+        case CreateAsSelect() | InsertInto():
+            planned = plan_query(inner, context)
+            schema = planned.sink.schema if planned.sink else request.catalog.source(planned.target).schema
+            text = explain_plan(planned.plan)
+            return _planned(inner, schema, list(planned.sources), [planned.target], text, planned.plan, request)
+        case _:
+            raise InvalidStatement(
+                "EXPLAIN takes a query: SELECT, CREATE … AS SELECT, INSERT INTO … SELECT, or the id of one.",
+                span=inner.span,
+            )
+
+
+def _planned(
+    inner: Statement,
+    schema: Schema,
+    sources: list[str],
+    sinks: list[str],
+    plan_text: str,
+    plan: PhysicalPlan | None,
+    request: Request,
+) -> QueryDescription:
+    return QueryDescription(
+        id="",
+        statement_text=f"{inner.text};",
+        window_type=None if plan is None else window_type(plan),
+        fields=fields_of(schema),
+        sources=sources,
+        sinks=sinks,
+        topology=plan_text,
+        execution_plan=plan_text,
+        overridden_properties=dict(request.session.properties),
+        query_type="PERSISTENT" if sinks else "PUSH" if plan is not None else "PULL",
+        state=None,
+        query_errors=[],
+    )

@@ -1,0 +1,85 @@
+"""DROP STREAM|TABLE."""
+
+from __future__ import annotations
+
+from millstream.errors import InvalidStatement, UnknownSource, did_you_mean
+
+from ...planner.catalog import Catalog, SourceInfo
+from ...planner.physical import Sink
+from ...sql.ast import DropSource as DropStatement
+from ..commands import DropSource
+from ..entities import CommandState, CurrentStatus, Entity
+from ..request import Request
+from .create import command_id
+
+
+def drop_source(statement: DropStatement, request: Request) -> list[Entity]:
+    """DROP STREAM|TABLE [IF EXISTS] name [DELETE TOPIC]; ends the query that CREATE … AS started."""
+    source = request.catalog.sources.get(statement.name)
+    if source is None and statement.if_exists:
+        return [_dropped(statement, f"Source `{statement.name}` does not exist.", -1)]
+    if source is None:
+        raise UnknownSource(
+            f"{statement.kind.capitalize()} {statement.name} does not exist.",
+            span=statement.span,
+            hint=did_you_mean(statement.name, request.catalog.sources),
+        )
+    _refuse(statement, source, request.catalog)
+    own_query = source.created_by if source.created_by in request.catalog.queries else None
+    command = DropSource(
+        name=source.name,
+        terminate=own_query,
+        delete_topic=source.topic if statement.delete_topic else None,
+        statement=statement.text,
+    )
+    offset = request.store.submit(command)
+    return [_dropped(statement, f"Source `{source.name}` (topic: {source.topic}) was dropped.", offset)]
+
+
+def _dropped(statement: DropStatement, message: str, offset: int) -> CurrentStatus:
+    return CurrentStatus(
+        statement_text=statement.text,
+        command_id=command_id(statement.kind, statement.name, "drop"),
+        command_status=CommandState("SUCCESS", message),
+        command_sequence_number=offset,
+    )
+
+
+def _refuse(statement: DropStatement, source: SourceInfo, catalog: Catalog) -> None:
+    if source.kind != statement.kind:
+        raise InvalidStatement(
+            f"Incompatible data source type is {source.kind}, but statement was DROP {statement.kind}",
+            span=statement.span,
+            hint=f"Write DROP {source.kind} {source.name}.",
+        )
+    if statement.delete_topic and source.read_only:
+        raise InvalidStatement(f"Cannot delete topic for read-only source: {source.name}", span=statement.span)
+    readers = sorted(query.id for query in catalog.readers_of(source.name) if query.id != source.created_by)
+    writers = sorted(query.id for query in catalog.writers_of(source.name) if query.id != source.created_by)
+    if readers or writers:
+        raise InvalidStatement(
+            f"Cannot drop {source.name}.\n"
+            f"The following queries read from this source: [{', '.join(readers)}].\n"
+            f"The following queries write into this source: [{', '.join(writers)}].\n"
+            f"You need to terminate them before dropping {source.name}.",
+            span=statement.span,
+        )
+    if statement.delete_topic:
+        _refuse_used_topic(statement, source, catalog)
+
+
+def _refuse_used_topic(statement: DropStatement, source: SourceInfo, catalog: Catalog) -> None:
+    """Raises while a query uses the topic by the name of another stream or table."""
+    users: list[str] = []
+    for query in catalog.queries.values():
+        root = query.plan.root
+        read = any(step.topic == source.topic for step in query.plan.sources())
+        written = isinstance(root, Sink) and root.topic == source.topic
+        if query.id != source.created_by and (read or written):
+            users.append(query.id)
+    if users:
+        raise InvalidStatement(
+            f"Cannot delete topic {source.topic}: the following queries use it: [{', '.join(sorted(users))}].",
+            span=statement.span,
+            hint="Terminate them, or leave out DELETE TOPIC.",
+        )

@@ -1,0 +1,134 @@
+"""LIST|SHOW …: what there is."""
+
+from __future__ import annotations
+
+from millstream.errors import Unsupported
+
+from ...planner.catalog import SourceInfo
+from ...sql.ast import Show
+from ...sql.functions.catalog import FUNCTIONS
+from ..descriptions import describe_query, describe_source, query_line, source_line, type_info
+from ..entities import (
+    Entity,
+    ExtendedTopicLine,
+    ExtendedTopics,
+    FunctionLine,
+    Functions,
+    PropertyLine,
+    PropertyList,
+    Queries,
+    QueriesDescribed,
+    SourcesDescribed,
+    Streams,
+    Tables,
+    TopicLine,
+    Topics,
+    Types,
+    VariableLine,
+    Variables,
+)
+from ..properties import PROPERTIES
+from ..request import Request
+
+
+def show(statement: Show, request: Request) -> list[Entity]:
+    """LIST|SHOW what [EXTENDED]."""
+    match statement.what:
+        case "STREAMS" | "TABLES":
+            return [_sources(statement, request)]
+        case "TOPICS":
+            return [_topics(statement, request)]
+        case "QUERIES":
+            return [_queries(statement, request)]
+        case "FUNCTIONS":
+            return [_functions(statement)]
+        case "TYPES":
+            types = {name: type_info(type_) for name, type_ in sorted(request.catalog.types.items())}
+            return [Types(statement_text=statement.text, types=types)]
+        case "PROPERTIES":
+            return [_properties(statement, request)]
+        case "VARIABLES":
+            lines = [VariableLine(name, value) for name, value in sorted(request.session.variables.items())]
+            return [Variables(statement_text=statement.text, variables=lines)]
+        case "CONNECTORS" | "CONNECTOR PLUGINS":
+            raise Unsupported("connectors are not built yet", span=statement.span)
+
+
+def sources_of_kind(kind: str, request: Request) -> list[SourceInfo]:
+    """The streams or the tables, by name."""
+    return sorted((s for s in request.catalog.sources.values() if s.kind == kind), key=lambda source: source.name)
+
+
+def _sources(statement: Show, request: Request) -> Entity:
+    kind = "STREAM" if statement.what == "STREAMS" else "TABLE"
+    sources = sources_of_kind(kind, request)
+    if statement.extended:
+        found = [describe_source(source, request.catalog, request.executor, extended=True) for source in sources]
+        return SourcesDescribed(statement_text=statement.text, source_descriptions=found)
+    lines = [source_line(source) for source in sources]
+    if kind == "STREAM":
+        return Streams(statement_text=statement.text, streams=lines)
+    return Tables(statement_text=statement.text, tables=lines)
+
+
+def _topics(statement: Show, request: Request) -> Entity:
+    topics = sorted(request.log.topics().values(), key=lambda topic: topic.name)
+    shown = [topic for topic in topics if statement.all_topics or not topic.name.startswith("_")]
+    if not statement.extended:
+        lines = [TopicLine(topic.name, [1] * topic.partition_count) for topic in shown]
+        return Topics(statement_text=statement.text, topics=lines)
+    readers = {topic.name: 0 for topic in shown}
+    for query in request.catalog.queries.values():
+        for name in {source.topic for source in query.plan.sources()} & set(readers):
+            readers[name] += 1
+    extended = [
+        ExtendedTopicLine(topic.name, [1] * topic.partition_count, readers[topic.name], readers[topic.name])
+        for topic in shown
+    ]
+    return ExtendedTopics(statement_text=statement.text, topics=extended)
+
+
+def _queries(statement: Show, request: Request) -> Entity:
+    queries = sorted(request.catalog.queries.values(), key=lambda query: query.id)
+    if statement.extended:
+        found = [describe_query(query, request.catalog, request.executor) for query in queries]
+        return QueriesDescribed(statement_text=statement.text, query_descriptions=found)
+    lines = [query_line(query, request.catalog, request.executor) for query in queries]
+    return Queries(statement_text=statement.text, queries=lines)
+
+
+def _functions(statement: Show) -> Entity:
+    lines = [FunctionLine(name, entry.kind.upper(), _category(entry)) for name, entry in sorted(FUNCTIONS.items())]
+    return Functions(statement_text=statement.text, functions=lines)
+
+
+def _category(entry: object) -> str:
+    return str(getattr(entry, "category", "") or "OTHER").upper()
+
+
+def _properties(statement: Show, request: Request) -> Entity:
+    session, server = request.session.properties, request.server_properties
+    names = sorted({*(name for name, entry in PROPERTIES.items() if entry.effective), *server, *session})
+    lines = [_property(name, request) for name in names]
+    overwritten = sorted(session)
+    defaults = [name for name in names if name not in session and name not in server]
+    return PropertyList(
+        statement_text=statement.text,
+        properties=lines,
+        overwritten_properties=overwritten,
+        default_properties=defaults,
+    )
+
+
+def _property(name: str, request: Request) -> PropertyLine:
+    entry = PROPERTIES.get(name)
+    in_session = name in request.session.properties
+    default = entry.default if entry else ""
+    return PropertyLine(
+        name=name,
+        scope="KSQL",
+        value=request.settings.get(name, default),
+        editable=entry is None or entry.scope == "SESSION",
+        level="SESSION" if in_session else "SERVER",
+        description=entry.doc if entry else "",
+    )

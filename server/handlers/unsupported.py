@@ -1,0 +1,76 @@
+"""Statements that parse and are not built, and those that belong elsewhere. Each says so."""
+
+from __future__ import annotations
+
+from millstream.errors import InvalidStatement, Unsupported
+
+from ...sql.ast import (
+    AlterSystem,
+    AssertSchema,
+    AssertSource,
+    AssertValues,
+    CreateConnector,
+    DropConnector,
+    PrintTopic,
+    Query,
+    RunScript,
+)
+from ..entities import Entity
+from ..request import Request
+
+
+def connectors(statement: CreateConnector | DropConnector, request: Request) -> list[Entity]:
+    """CREATE SOURCE|SINK CONNECTOR, DROP CONNECTOR."""
+    del request
+    raise Unsupported(
+        "connectors are not built yet",
+        span=statement.span,
+        hint="The log speaks Kafka's protocol: a Kafka Connect worker can be pointed at it.",
+    )
+
+
+def alter_system(statement: AlterSystem, request: Request) -> list[Entity]:
+    """ALTER SYSTEM 'name'='value'."""
+    del request
+    raise Unsupported(
+        "ALTER SYSTEM is not built yet",
+        span=statement.span,
+        hint="Put the property into the server's configuration, or SET it for the session.",
+    )
+
+
+def run_script(statement: RunScript, request: Request) -> list[Entity]:
+    """RUN SCRIPT: the file is on the client's machine."""
+    del request
+    raise InvalidStatement(
+        "Unknown statement 'RUN': RUN SCRIPT is a command of the shell, which reads the file and sends what it says",
+        span=statement.span,
+        hint="Send the statements of the file.",
+    )
+
+
+def assert_schema(statement: AssertSchema, request: Request) -> list[Entity]:
+    """ASSERT SCHEMA needs a schema registry."""
+    del request
+    raise Unsupported("ASSERT SCHEMA is not built yet: there is no schema registry", span=statement.span)
+
+
+def assertions_of_tests(statement: AssertValues | AssertSource, request: Request) -> list[Entity]:
+    """ASSERT VALUES, ASSERT NULL VALUES, ASSERT STREAM|TABLE."""
+    del request
+    raise InvalidStatement(
+        "this ASSERT is a statement of test files, not of a server",
+        span=statement.span,
+        hint="Run the file with the test runner.",
+    )
+
+
+def streaming(statement: Query | PrintTopic, request: Request) -> list[Entity]:
+    """SELECT and PRINT answer with a stream of rows, not with entities."""
+    del request
+    name = "SELECT" if isinstance(statement, Query) else "PRINT"
+    raise InvalidStatement(
+        f"{name} answers with rows and cannot be run as a command.",
+        span=statement.span,
+        hint="Send it to /query or /query-stream.",
+    )

@@ -1,0 +1,47 @@
+"""What a statement handler works with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from millstream.errors import Span
+
+from ..executor.executor import Executor
+from ..logcore.client import LogClient
+from ..planner.catalog import Catalog, PersistentQuery
+from ..planner.planning import PlanningContext
+from .catalog_store import CatalogStore
+from .constants import ConstantEvaluator
+from .session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """`server_properties`: the server's configuration, by canonical name. `now_ms`: the clock."""
+
+    session: Session
+    store: CatalogStore
+    log: LogClient
+    executor: Executor
+    constants: ConstantEvaluator
+    server_properties: Mapping[str, str]
+    now_ms: Callable[[], int]
+
+    @property
+    def catalog(self) -> Catalog:
+        return self.store.catalog
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """The properties that hold for this statement."""
+        return self.session.settings(self.server_properties)
+
+    def query(self, query_id: str, span: Span | None) -> PersistentQuery:
+        """The persistent query of this id, in whatever case it is written. Raises `InvalidStatement`."""
+        upper = query_id.upper()
+        return self.catalog.query(upper if upper in self.catalog.queries else query_id, span)
+
+    def planning_context(self, query_id: str = "query") -> PlanningContext:
+        topics = {topic.name: topic.partition_count for topic in self.log.topics().values()}
+        return PlanningContext(self.catalog, self.settings, topics, query_id)

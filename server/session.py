@@ -1,0 +1,26 @@
+"""A session: what one user has SET and DEFINEd. Who the user is lives in the HTTP server."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class Session:
+    """`properties` by canonical name (see `properties.py`), `variables` by name in upper case: case does not matter."""
+
+    properties: dict[str, str] = field(default_factory=dict)
+    variables: dict[str, str] = field(default_factory=dict)
+
+    def settings(self, server: Mapping[str, str]) -> dict[str, str]:
+        """What holds for a statement: the session's over the server's."""
+        return {**server, **self.properties}
+
+    def define(self, name: str, value: str) -> None:
+        """DEFINE; also for the variables that a request brings."""
+        self.variables[name.upper()] = value
+
+    def undefine(self, name: str) -> bool:
+        """UNDEFINE; False where there was no such variable."""
+        return self.variables.pop(name.upper(), None) is not None

@@ -1,0 +1,56 @@
+"""Commands survive the command topic."""
+
+from __future__ import annotations
+
+import orjson
+import pytest
+
+from millstream.planner.catalog import PersistentQuery, SourceInfo
+from millstream.planner.physical import FormatSpec, PhysicalPlan, Sink, Source
+from millstream.planner.planning import NewTopic
+from millstream.planner.schema import Column, Schema
+from millstream.server.command_codec import UnreadableCommand, command_from_json, command_to_json
+from millstream.server.commands import (
+    Command,
+    DropSource,
+    DropType,
+    PauseQuery,
+    PutSource,
+    PutType,
+    StartQuery,
+    TerminateQuery,
+)
+from millstream.sql.types import INTEGER, STRING, Array, Decimal, Field, Map, Struct
+
+SCHEMA = Schema((Column("ID", INTEGER, "KEY"), Column("weird `name`", Array(Decimal(4, 2)))))
+JSON = FormatSpec("JSON")
+SOURCE = SourceInfo("S", "STREAM", "s", SCHEMA, FormatSpec("KAFKA"), JSON, statement="CREATE STREAM S …")
+READ = Source("0", "s", "STREAM", SCHEMA, FormatSpec("KAFKA"), JSON)
+SINK = Sink("1", READ, "T", "STREAM", "T", SCHEMA, FormatSpec("KAFKA"), JSON, 3)
+PLAN = PhysicalPlan("CSAS_T_1", SINK, {"auto.offset.reset": "earliest"})
+QUERY = PersistentQuery("CSAS_T_1", "CREATE STREAM T …", PLAN, "T", ("S",), "CREATE_AS")
+
+COMMANDS: list[Command] = [
+    PutSource(source=SOURCE, topic=NewTopic("s", 3), statement="CREATE …", properties={"a": "b"}),
+    PutSource(source=SOURCE),
+    StartQuery(query=QUERY, sink=SOURCE, topic=NewTopic("T", 3)),
+    StartQuery(query=QUERY),
+    DropSource(name="S", terminate="CSAS_T_1", delete_topic="s"),
+    TerminateQuery(query_id="CSAS_T_1"),
+    PauseQuery(query_id="CSAS_T_1", paused=True),
+    PutType(name="A", type=Struct((Field("x y", Map(STRING, INTEGER)), Field("D", Decimal(3, 1))))),
+    DropType(name="A"),
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: type(command).__name__)
+def test_a_command_read_back_is_the_same(command: Command) -> None:
+    assert command_from_json(command_to_json(command)) == command
+
+
+def test_what_is_not_a_command_or_too_new_is_refused_with_a_reason() -> None:
+    with pytest.raises(UnreadableCommand, match="not a command"):
+        command_from_json(b"garbage")
+    newer = orjson.loads(command_to_json(DropType(name="A"))) | {"version": 99}
+    with pytest.raises(UnreadableCommand, match="newer than this server"):
+        command_from_json(orjson.dumps(newer))

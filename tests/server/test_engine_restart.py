@@ -1,0 +1,63 @@
+"""An engine that starts again has the catalog it had, and its queries go on."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from millstream.logcore.client import FetchedRows
+from millstream.server.embedded import EmbeddedEngine, open_engine
+from millstream.server.session import Session
+
+STATEMENTS = """
+CREATE TYPE money AS DECIMAL(10, 2);
+CREATE STREAM s (id INT KEY, v INT, m money) WITH (kafka_topic='s', value_format='JSON', partitions=2);
+CREATE STREAM gone (id INT KEY, v INT) WITH (kafka_topic='gone', value_format='JSON', partitions=1);
+CREATE STREAM c AS SELECT id, v FROM s WHERE v > 0;
+CREATE TABLE n AS SELECT id, COUNT(*) AS c FROM s GROUP BY id;
+INSERT INTO c SELECT id, v FROM gone;
+TERMINATE INSERTQUERY_5;
+DROP STREAM gone DELETE TOPIC;
+PAUSE CTAS_N_4;
+"""
+EARLIEST = {"auto.offset.reset": "earliest", "millstream.executor": "duckdb"}
+
+
+def _values(engine: EmbeddedEngine, topic: str) -> list[bytes]:
+    found: list[bytes] = []
+    for partition in range(engine.log.topics()[topic].partition_count):
+        for run in engine.log.fetch(topic, partition, 0).runs:
+            assert isinstance(run, FetchedRows)
+            found += run.table["value"].to_pylist()
+    return found
+
+
+def _wait_for(engine: EmbeddedEngine, topic: str, count: int) -> list[bytes]:
+    deadline = time.monotonic() + 20
+    while len(_values(engine, topic)) < count and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return _values(engine, topic)
+
+
+def test_a_restarted_engine_has_the_same_catalog_and_plans(tmp_path: Path) -> None:
+    with open_engine(tmp_path, EARLIEST, sync="never") as engine:
+        engine.execute(STATEMENTS, Session())
+        before = engine.catalog
+    with open_engine(tmp_path, EARLIEST, sync="never") as engine:
+        after = engine.catalog
+        assert dict(after.sources) == dict(before.sources)
+        assert dict(after.queries) == dict(before.queries)
+        assert dict(after.types) == dict(before.types)
+        assert after.queries["CTAS_N_4"].paused
+        assert "gone" not in engine.log.topics()
+
+
+def test_a_query_goes_on_after_a_restart_and_loses_and_doubles_nothing(tmp_path: Path) -> None:
+    session = Session()
+    with open_engine(tmp_path, EARLIEST, sync="never") as engine:
+        engine.execute(STATEMENTS, session)
+        engine.execute("INSERT INTO s (id, v) VALUES (1, 1); INSERT INTO s (id, v) VALUES (2, 2);", session)
+        assert len(_wait_for(engine, "C", 2)) == 2
+    with open_engine(tmp_path, EARLIEST, sync="never") as engine:
+        engine.execute("INSERT INTO s (id, v) VALUES (3, 3); INSERT INTO s (id, v) VALUES (4, 0);", session)
+        assert sorted(_wait_for(engine, "C", 3)) == [b'{"V":1}', b'{"V":2}', b'{"V":3}']
