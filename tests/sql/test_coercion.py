@@ -1,0 +1,216 @@
+"""How types convert: what CAST gives, what several types have in common, what arithmetic gives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import duckdb
+import pytest
+from sqlglot import exp, parse_one
+
+from millstream.errors import TypeMismatch
+from millstream.sql.coercion import Operator, arithmetic_type, can_coerce, cast_sql, common_type, decimal_operation
+from millstream.sql.functions.signature import parse_type
+from millstream.sql.functions.udf import register_udfs, udfs_in
+from millstream.sql.types import (
+    BIGINT,
+    BOOLEAN,
+    BYTES,
+    DATE,
+    DOUBLE,
+    INTEGER,
+    NULL,
+    STRING,
+    TIMESTAMP,
+    Array,
+    Decimal,
+    Field,
+    Map,
+    SqlType,
+    Struct,
+)
+
+
+@pytest.fixture(scope="module")
+def connection() -> duckdb.DuckDBPyConnection:
+    return duckdb.connect()
+
+
+def cast(connection: duckdb.DuckDBPyConnection, literal: str, source: str, target: str) -> Any:
+    """The cast of a DuckDB literal, as text; None where the row fails."""
+    given, wanted = parse_type(source), parse_type(target)
+    value = parse_one(f"CAST({literal} AS {given.duckdb})", dialect="duckdb")
+    tree = cast_sql(value, given, wanted, explicit=True)
+    register_udfs(connection, udfs_in(tree))
+    ((value,),) = connection.execute(f"SELECT CAST(TRY({tree.sql('duckdb')}) AS VARCHAR)").fetchall()
+    return value
+
+
+@pytest.mark.parametrize(
+    ("literal", "source", "target", "text"),
+    [
+        ("'1.5'", "DOUBLE", "STRING", "1.5"),
+        ("'1e10'", "DOUBLE", "STRING", "1.0E10"),
+        ("'-0.0'", "DOUBLE", "STRING", "-0.0"),
+        ("'1e-5'", "DOUBLE", "STRING", "1.0E-5"),
+        ("'inf'", "DOUBLE", "STRING", "Infinity"),
+        ("'-1.9'", "DOUBLE", "INTEGER", "-1"),
+        ("'1e20'", "DOUBLE", "INTEGER", "2147483647"),
+        ("'1e20'", "DOUBLE", "BIGINT", "9223372036854775807"),
+        ("'nan'", "DOUBLE", "BIGINT", "0"),
+        ("NULL", "DOUBLE", "INTEGER", None),
+        ("'0.99'", "DOUBLE", "DECIMAL(2, 1)", "1.0"),
+        ("'9.99'", "DOUBLE", "DECIMAL(2, 1)", None),
+        ("'1.115'", "DOUBLE", "DECIMAL(3, 2)", "1.11"),
+        ("1.2345678987654322e16", "DOUBLE", "DECIMAL(33, 16)", "12345678987654322.0000000000000000"),
+        ("2147483648", "BIGINT", "INTEGER", "-2147483648"),
+        ("-5", "BIGINT", "INTEGER", "-5"),
+        ("99999999999.99", "DECIMAL(20, 2)", "INTEGER", "1215752191"),
+        ("-1.99", "DECIMAL(20, 2)", "BIGINT", "-1"),
+        ("10.125", "DECIMAL(5, 3)", "DECIMAL(4, 2)", "10.13"),
+        ("0.01", "DECIMAL(2, 2)", "STRING", "0.01"),
+        ("' 12'", "STRING", "INTEGER", "12"),
+        ("'1.5'", "STRING", "INTEGER", None),
+        ("'1_0'", "STRING", "INTEGER", None),
+        ("'99999999999'", "STRING", "INTEGER", None),
+        ("'1e3'", "STRING", "DOUBLE", "1000.0"),
+        ("'nan'", "STRING", "DOUBLE", None),
+        ("'0.95'", "STRING", "DECIMAL(2, 1)", "1.0"),
+        ("'Yes'", "STRING", "BOOLEAN", "true"),
+        ("'foo'", "STRING", "BOOLEAN", "false"),
+        ("'2020'", "STRING", "TIMESTAMP", "2020-01-01 00:00:00"),
+        ("'2020-01-01T00:00:00.000+0200'", "STRING", "TIMESTAMP", "2019-12-31 22:00:00"),
+        ("'foo'", "STRING", "TIMESTAMP", None),
+        ("'10:00'", "STRING", "TIME", "10:00:00"),
+        ("'2020-02'", "STRING", "DATE", "2020-02-01"),
+        ("'2020-02-30'", "STRING", "DATE", None),
+        ("'YWJj'", "STRING", "BYTES", "abc"),
+        ("'2020-01-01 01:02:03.004'", "TIMESTAMP", "STRING", "2020-01-01T01:02:03.004"),
+        ("'1969-12-31 23:59:58'", "TIMESTAMP", "DATE", "1969-12-31"),
+        ("'16:43:40'", "TIME", "STRING", "16:43:40"),
+        ("'16:43:00'", "TIME", "STRING", "16:43"),
+        ("[1, NULL]", "ARRAY<INTEGER>", "STRING", "[1, null]"),
+        ("[1, 2147483648]", "ARRAY<BIGINT>", "ARRAY<INTEGER>", "[1, -2147483648]"),
+        ("[[1e10]]", "ARRAY<ARRAY<DOUBLE>>", "ARRAY<ARRAY<STRING>>", "[[1.0E10]]"),
+        ("MAP {'a': 1}", "MAP<STRING, INTEGER>", "MAP<STRING, STRING>", "{a=1}"),
+        ("{'f0': 1, 'f1': 3}", "STRUCT<`f0` INTEGER, `f1` INTEGER>", "STRING", "Struct{f0=1,f1=3}"),
+        ("NULL", "STRUCT<`f0` INTEGER>", "STRUCT<`f0` STRING>", None),
+    ],
+)
+def test_cast_gives_what_ksqldb_gives(
+    connection: duckdb.DuckDBPyConnection, literal: str, source: str, target: str, text: str | None
+) -> None:
+    assert cast(connection, literal, source, target) == text
+
+
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [(STRING, Array(INTEGER)), (BOOLEAN, INTEGER), (DATE, BIGINT), (BYTES, STRING), (Array(BOOLEAN), Array(INTEGER))],
+)
+def test_a_cast_that_ksqldb_has_not_is_refused(source: SqlType, target: SqlType) -> None:
+    with pytest.raises(TypeMismatch, match=r"Cast of .* to .* is not supported"):
+        cast_sql(exp.column("x"), source, target, explicit=True)
+
+
+def test_a_struct_cast_keeps_the_fields_that_the_target_has(connection: duckdb.DuckDBPyConnection) -> None:
+    given, wanted = parse_type("STRUCT<`a` INTEGER, `b` INTEGER>"), parse_type("STRUCT<`a` STRING, `c` STRING>")
+    tree = cast_sql(parse_one("{'a': 1, 'b': 2}", dialect="duckdb"), given, wanted, explicit=True)
+    assert connection.execute(f"SELECT {tree.sql('duckdb')}").fetchall() == [({"a": "1", "c": None},)]
+
+
+def test_without_cast_only_what_widens_is_converted() -> None:
+    assert cast_sql(exp.column("x"), INTEGER, DOUBLE, explicit=False).sql("duckdb") == "CAST(x AS DOUBLE)"
+    with pytest.raises(TypeMismatch, match="STRING does not become ARRAY<INTEGER> without a CAST"):
+        cast_sql(exp.column("x"), STRING, Array(INTEGER), explicit=False)
+
+
+@pytest.mark.parametrize(
+    ("types", "common"),
+    [
+        ((INTEGER, BIGINT), BIGINT),
+        ((BIGINT, INTEGER, NULL), BIGINT),
+        ((INTEGER, Decimal(4, 2)), Decimal(12, 2)),
+        ((Decimal(4, 2), DOUBLE), DOUBLE),
+        ((NULL, STRING), STRING),
+        ((NULL, NULL), NULL),
+        ((STRING, DATE), DATE),
+        ((Array(INTEGER), Array(DOUBLE)), Array(DOUBLE)),
+        ((Map(STRING, INTEGER), Map(STRING, BIGINT)), Map(STRING, BIGINT)),
+        (
+            (Struct((Field("A", INTEGER),)), Struct((Field("A", BIGINT), Field("B", STRING)))),
+            Struct((Field("A", BIGINT), Field("B", STRING))),
+        ),
+    ],
+)
+def test_several_types_have_the_widest_in_common(types: tuple[SqlType, ...], common: SqlType) -> None:
+    assert common_type(types) == common
+
+
+def test_types_without_a_common_one_are_refused() -> None:
+    with pytest.raises(TypeMismatch, match="operator does not exist: BOOLEAN = INTEGER"):
+        common_type((BOOLEAN, INTEGER))
+
+
+def test_texts_among_numbers_are_read_as_numbers() -> None:
+    one, text = exp.Literal.number(1), exp.Literal.string("2.5")
+    assert common_type((INTEGER, STRING), (one, text)) == Decimal(11, 1)
+    with pytest.raises(TypeMismatch, match='invalid input syntax for type INTEGER: "not a number"'):
+        common_type((INTEGER, STRING), (one, exp.Literal.string("not a number")))
+
+
+def test_literals_coerce_where_values_do_not() -> None:
+    assert not can_coerce(STRING, INTEGER)
+    assert can_coerce(STRING, INTEGER, literal=True)
+    assert can_coerce(STRING, TIMESTAMP)
+    assert not can_coerce(Decimal(5, 2), Decimal(5, 3))
+
+
+@pytest.mark.parametrize(
+    ("operator", "left", "right", "result"),
+    [
+        ("+", INTEGER, INTEGER, INTEGER),
+        ("*", INTEGER, BIGINT, BIGINT),
+        ("/", BIGINT, DOUBLE, DOUBLE),
+        ("+", Decimal(4, 2), DOUBLE, DOUBLE),
+        ("+", Decimal(4, 2), Decimal(5, 1), Decimal(7, 2)),
+        ("-", Decimal(4, 2), INTEGER, Decimal(13, 2)),
+        ("*", Decimal(4, 2), Decimal(5, 1), Decimal(10, 3)),
+        ("/", Decimal(4, 2), Decimal(5, 1), Decimal(11, 8)),
+        ("%", Decimal(4, 2), Decimal(5, 1), Decimal(4, 2)),
+        ("+", STRING, STRING, STRING),
+        ("*", Decimal(33, 16), Decimal(33, 16), Decimal(38, 6)),
+    ],
+)
+def test_arithmetic_widens_as_in_ksqldb(operator: Operator, left: SqlType, right: SqlType, result: SqlType) -> None:
+    assert arithmetic_type(operator, left, right) == result
+
+
+def test_arithmetic_with_null_or_text_is_refused() -> None:
+    with pytest.raises(TypeMismatch, match=r"Arithmetic on types INTEGER and null are not supported\."):
+        arithmetic_type("+", INTEGER, NULL)
+    with pytest.raises(TypeMismatch, match=r"Unsupported arithmetic types\. STRING INTEGER"):
+        arithmetic_type("+", STRING, INTEGER)
+
+
+@pytest.mark.parametrize(
+    ("operator", "name", "a", "b", "text"),
+    [
+        ("+", "decimal_add", "10.10", "2.5", "12.60"),
+        ("*", "decimal_multiply", "10.10", "2.5", "25.250"),
+        ("/", "decimal_divide", "10.00", "3.0", "3.333333"),
+        ("/", "decimal_divide", "10.00", "0.0", None),
+        ("%", "decimal_modulo", "10.10", "-2.0", "0.10"),
+        ("%", "decimal_modulo", "-10.10", "2.0", "-0.10"),
+    ],
+)
+def test_decimal_arithmetic_is_exact(
+    connection: duckdb.DuckDBPyConnection, operator: Operator, name: str, a: str, b: str, text: str | None
+) -> None:
+    left, right = Decimal(4, 2), Decimal(2, 1)
+    result = arithmetic_type(operator, left, right)
+    assert isinstance(result, Decimal)
+    values = [parse_one(f"CAST({v} AS {t.duckdb})", dialect="duckdb") for v, t in ((a, left), (b, right))]
+    tree, udfs = decimal_operation(name, (values[0], left), (values[1], right), result)
+    assert udfs == udfs_in(tree)
+    register_udfs(connection, udfs)
+    assert connection.execute(f"SELECT CAST(TRY({tree.sql('duckdb')}) AS VARCHAR)").fetchall() == [(text,)]
