@@ -26,7 +26,7 @@ from .batch import (
     next_sequence,
 )
 from .columns import row_columns
-from .compression import uncompress
+from .compression import SIZE_MAX, uncompress
 from .envelope import encode_columns
 from .layout import StoredBatch
 
@@ -68,11 +68,11 @@ def encode(records: RowRecords | ColumnarRecords, producer: Producer = NOBODY) -
     return batches
 
 
-def stored_batch(header: BatchHeader, batch: memoryview) -> StoredBatch:
+def stored_batch(header: BatchHeader, batch: memoryview, size_max: int = SIZE_MAX) -> StoredBatch:
     """What the decoders take of a whole batch. Raises ValueError where it cannot be uncompressed."""
     buffer, start, end = batch, HEADER_SIZE, len(batch)
     if header.attributes & COMPRESSION:
-        buffer = uncompress(header.attributes & COMPRESSION, batch[HEADER_SIZE:])
+        buffer = uncompress(header.attributes & COMPRESSION, batch[HEADER_SIZE:], size_max)
         start, end = 0, len(buffer)
     fixed = header.max_timestamp_ms if header.attributes & APPEND_TIME else None
     return StoredBatch(buffer, start, end, header.record_count, header.base_offset, header.base_timestamp_ms, fixed)

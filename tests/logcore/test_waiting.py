@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pyarrow as pa
+
 from millstream.logcore.client import RowRecords, TopicPartition
 from millstream.logcore.log import open_log
 

@@ -1,0 +1,228 @@
+"""A client's connections: blocking, one request at a time on each, as many as there are threads that ask at once."""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Any, Final, NamedTuple
+
+from ..errors import LogClosed, LogUnavailable
+from ..records.batch import Buffer
+from . import messages
+from .apis import KNOWN, Api
+from .frames import FRAME_BYTES_MAX, LENGTH, frame_length, read_response_header, write_request_frame
+from .messages import Fields
+from .wire import MalformedMessage
+
+_CONNECT_TIMEOUT_S: Final = 10.0
+_ANSWER_TIMEOUT_S: Final = 60.0
+_BUFFERS_PER_CALL: Final = 512
+_ANSWER_BYTES_MAX: Final = 0x7FFFFFFF  # one batch may be larger than what we would take from a stranger
+_OLDEST_API_VERSIONS: Final = 0  # every server understands this version, and we do not know it yet
+
+
+class Address(NamedTuple):
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+class Response(NamedTuple):
+    """The body begins at `position` of `message`."""
+
+    version: int
+    message: memoryview
+    position: int
+
+
+class Channel:
+    """One connection. Every failure closes it and raises `LogUnavailable`. Not for several threads at once."""
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._correlation_id = 0
+        self._bytes_max = FRAME_BYTES_MAX
+        try:
+            self._socket = socket.create_connection(address, timeout=_CONNECT_TIMEOUT_S)
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        except OSError as error:
+            raise LogUnavailable(
+                f"no log answers at {address}: {_reason(error)}",
+                hint="Check the address, and that the server runs and listens there.",
+            ) from error
+        try:
+            self._versions = self._ask_versions()
+        except BaseException:
+            self.close()
+            raise
+
+    def _ask_versions(self) -> dict[Api, int]:
+        response = self._exchange(
+            Api.API_VERSIONS, _OLDEST_API_VERSIONS, [messages.write_request(Api.API_VERSIONS, _OLDEST_API_VERSIONS, {})]
+        )
+        with understanding(self._address):
+            answer = messages.read_response(Api.API_VERSIONS, *response)
+        self._bytes_max = _ANSWER_BYTES_MAX
+        served = {entry.api_key: entry for entry in answer.api_keys}
+        versions: dict[Api, int] = {}
+        for api, known in KNOWN.items():
+            entry = served.get(api)
+            if entry is not None and entry.max_version >= known.oldest and entry.min_version <= known.newest:
+                versions[api] = min(known.newest, entry.max_version)
+        return versions
+
+    def ask(self, api: Api, body: Callable[[int], list[Buffer]], *, wait_s: float = 0) -> Response:
+        """Sends a request in the newest version that both sides know, and returns the response.
+
+        `wait_s` is how long the server is asked to wait with its answer.
+        """
+        version = self._versions.get(api)
+        if version is None:
+            raise LogUnavailable(
+                f"the server at {self._address} does not understand {api.name.lower()} requests as this client sends"
+                " them",
+                hint="Use a server of Kafka 2.4 or newer, or of this version of Millstream.",
+            )
+        return self._exchange(api, version, body(version), _ANSWER_TIMEOUT_S + wait_s)
+
+    def _exchange(self, api: Api, version: int, body: list[Buffer], timeout_s: float = _ANSWER_TIMEOUT_S) -> Response:
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        try:
+            self._socket.settimeout(timeout_s)
+            self._send(write_request_frame(api, version, self._correlation_id, body))
+            with understanding(self._address):
+                message = self._receive(frame_length(self._receive(LENGTH.size), self._bytes_max))
+                correlation_id, position = read_response_header(api, version, message)
+                if correlation_id != self._correlation_id:
+                    raise MalformedMessage("an answer to another request")
+        except OSError as error:
+            self.close()
+            raise LogUnavailable(
+                f"the connection to the log at {self._address} broke: {_reason(error)}",
+                hint="What was under way may have happened or not. Try again when the server is back.",
+            ) from error
+        except BaseException:
+            self.close()
+            raise
+        return Response(version, message, position)
+
+    def _send(self, buffers: list[Buffer]) -> None:
+        left = [memoryview(buffer) for buffer in buffers if len(buffer)]
+        while left:
+            sent = self._socket.sendmsg(left[:_BUFFERS_PER_CALL])
+            while left and sent >= len(left[0]):
+                sent -= len(left.pop(0))
+            if sent:
+                left[0] = left[0][sent:]
+
+    def _receive(self, size: int) -> memoryview:
+        buffer = memoryview(bytearray(size))
+        filled = 0
+        while filled < size:
+            count = self._socket.recv_into(buffer[filled:])
+            if not count:
+                raise ConnectionResetError("the server closed it")
+            filled += count
+        return buffer
+
+    @property
+    def usable(self) -> bool:
+        """False once the server has closed it: an idle connection has nothing to read."""
+        if self._socket.fileno() < 0:
+            return False
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        return not poll.poll(0)
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+@contextmanager
+def understanding(address: Address) -> Generator[None]:
+    """Turns an answer that is not in the protocol into `LogUnavailable`."""
+    try:
+        yield
+    except MalformedMessage as error:
+        raise LogUnavailable(
+            f"what answers at {address} does not speak the Kafka protocol: {error}",
+            hint="Check that the address is the log's and not, say, the HTTP port.",
+        ) from error
+
+
+def _reason(error: OSError) -> str:
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    return (os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)).lower()
+
+
+class Channels:
+    """Connections to one server: each call takes an idle one, or a new one. For any number of threads.
+
+    State: the idle connections of this process; a child that inherits them by `fork` leaves them alone.
+    """
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self._idle: list[Channel] = []
+        self._owner = os.getpid()
+        self._closed = False
+        self._lock = threading.Lock()
+
+    def ask(self, api: Api, fields: Fields, *, repeat: bool = True) -> Any:
+        """Asks for a message without records; returns the response's object."""
+
+        def body(version: int) -> list[Buffer]:
+            return [messages.write_request(api, version, fields)]
+
+        response = self.exchange(api, body, repeat=repeat)
+        with understanding(self.address):
+            return messages.read_response(api, *response)
+
+    def exchange(
+        self, api: Api, body: Callable[[int], list[Buffer]], *, wait_s: float = 0, repeat: bool = True
+    ) -> Response:
+        """Raises `LogUnavailable`. `repeat`: asking twice does no harm, so a broken connection is replaced once."""
+        try:
+            with self._channel() as channel:
+                return channel.ask(api, body, wait_s=wait_s)
+        except LogUnavailable:
+            if not repeat:
+                raise
+        with self._channel() as channel:
+            return channel.ask(api, body, wait_s=wait_s)
+
+    @contextmanager
+    def _channel(self) -> Generator[Channel]:
+        channel = self._take()
+        yield channel  # after a failure it is closed, and nobody gets it back
+        with self._lock:
+            if not self._closed:
+                self._idle.append(channel)
+                return
+        channel.close()
+
+    def _take(self) -> Channel:
+        if self._owner != os.getpid():  # a new lock, too: a thread that the child has not got may hold the old one
+            self._idle, self._owner, self._lock = [], os.getpid(), threading.Lock()
+        with self._lock:
+            if self._closed:
+                raise LogClosed("the log is closed")
+            while self._idle:
+                channel = self._idle.pop()
+                if channel.usable:
+                    return channel
+                channel.close()
+        return Channel(self.address)
+
+    def close(self) -> None:
+        with self._lock:
+            for channel in self._idle:
+                channel.close()
+            self._idle, self._closed = [], True

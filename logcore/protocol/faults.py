@@ -1,0 +1,81 @@
+"""Our errors as the protocol's codes, and back. What a code cannot say travels in the message, where there is room."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kio.schema.errors import ErrorCode
+
+from millstream.errors import LogError
+
+from ..errors import (
+    CorruptLog,
+    InvalidRecords,
+    InvalidTopic,
+    InvalidTransactionState,
+    LogClosed,
+    LogFull,
+    LogUnavailable,
+    LogWriteFailed,
+    OffsetOutOfRange,
+    OutOfOrderSequence,
+    ProducerFenced,
+    TopicExists,
+    UnknownTopic,
+)
+from .incoming import CorruptRecords
+
+_CODES: Final[dict[type[LogError], ErrorCode]] = {
+    CorruptRecords: ErrorCode.corrupt_message,
+    UnknownTopic: ErrorCode.unknown_topic_or_partition,
+    TopicExists: ErrorCode.topic_already_exists,
+    InvalidTopic: ErrorCode.invalid_topic_exception,
+    InvalidRecords: ErrorCode.invalid_record,
+    OffsetOutOfRange: ErrorCode.offset_out_of_range,
+    ProducerFenced: ErrorCode.invalid_producer_epoch,
+    OutOfOrderSequence: ErrorCode.out_of_order_sequence_number,
+    InvalidTransactionState: ErrorCode.invalid_txn_state,
+    LogClosed: ErrorCode.leader_not_available,
+    LogFull: ErrorCode.kafka_storage_error,
+    LogWriteFailed: ErrorCode.kafka_storage_error,
+    CorruptLog: ErrorCode.corrupt_message,
+}
+_NAMES: Final = {kind.code: kind for kind in (*_CODES, LogUnavailable)}
+
+_CLASSES: Final[dict[ErrorCode, type[LogError]]] = {
+    **{code: kind for kind, code in _CODES.items()},
+    ErrorCode.corrupt_message: CorruptLog,
+    ErrorCode.kafka_storage_error: LogWriteFailed,
+    ErrorCode.producer_fenced: ProducerFenced,
+    ErrorCode.invalid_producer_id_mapping: ProducerFenced,
+    ErrorCode.invalid_partitions: InvalidTopic,
+    ErrorCode.invalid_config: InvalidTopic,
+    ErrorCode.message_too_large: InvalidRecords,
+    ErrorCode.leader_not_available: LogUnavailable,
+    ErrorCode.not_leader_or_follower: LogUnavailable,
+    ErrorCode.coordinator_not_available: LogUnavailable,
+}
+
+
+def code_of(error: LogError) -> ErrorCode:
+    for kind in type(error).__mro__:
+        if kind in _CODES:
+            return _CODES[kind]
+    return ErrorCode.unknown_server_error
+
+
+def message_of(error: LogError) -> str:
+    """The error's text for a response. Our own code leads it: several of our errors share one of the protocol's."""
+    return f"{error.code}: {error.message}"
+
+
+def error_of(code: int, message: str | None, what: str) -> LogError:
+    """What a client raises where the server answered with this code; `what` says what it wanted."""
+    name, separator, text = (message or "").partition(": ")
+    if separator and name in _NAMES:
+        return _NAMES[name](text)
+    try:
+        known = ErrorCode(code)
+    except ValueError:
+        return LogError(f"cannot {what}: the server answered with error {code}")
+    return _CLASSES.get(known, LogError)(f"cannot {what}: {message or known.name.replace('_', ' ')}")

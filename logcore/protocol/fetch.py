@@ -1,0 +1,219 @@
+"""The Fetch messages, by hand: batches are sent from the buffers that they were read into, and received as views."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
+
+from ..client import Isolation, TopicPartition
+from ..records.batch import Buffer
+from .apis import KNOWN, Api
+from .wire import Reader, Writer
+
+_LOG_START_FROM = 5
+_SESSION_FROM = 7
+_LEADER_EPOCH_FROM = 9
+_RACK_FROM = 11
+_LAST_EPOCH_FROM = 12
+
+_CONSUMER = -1  # where a follower gives its node id
+_NO_SESSION = 0
+_FINAL_EPOCH = -1  # asks for a fetch without a session
+
+
+@dataclass(frozen=True, slots=True)
+class FetchPosition:
+    """`bytes_max` bounds what comes, but for the first batch; 0 asks for the offsets and no records."""
+
+    partition: TopicPartition
+    offset: int
+    bytes_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class FetchRequest:
+    """The answer comes as soon as there are `bytes_min` bytes, or after `wait_ms_max`."""
+
+    wait_ms_max: int
+    bytes_min: int
+    bytes_max: int
+    isolation: Isolation
+    positions: Sequence[FetchPosition]
+
+
+class AbortedTransaction(NamedTuple):
+    """From `first_offset` up to its marker, the records of this producer do not count."""
+
+    producer_id: int
+    first_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedPartition:
+    """`records` are whole batches; the first may begin before the offset that was asked for."""
+
+    partition: TopicPartition
+    error_code: int
+    high_watermark: int = -1
+    last_stable_offset: int = -1
+    log_start_offset: int = -1
+    aborted: Sequence[AbortedTransaction] = ()
+    records: Sequence[Buffer] = ()
+
+    @property
+    def size(self) -> int:
+        return sum(map(len, self.records))
+
+
+def read_request(message: memoryview, position: int, version: int) -> FetchRequest:
+    reader = Reader(message, position, flexible=version >= KNOWN[Api.FETCH].flexible)
+    reader.int32()  # replica id
+    wait_ms_max, bytes_min, bytes_max = reader.int32(), reader.int32(), reader.int32()
+    isolation: Isolation = "read_committed" if reader.int8() == 1 else "read_uncommitted"
+    if version >= _SESSION_FROM:
+        for _ in ("session id", "session epoch"):  # each fetch says all it wants
+            reader.int32()
+    positions: list[FetchPosition] = []
+    for _ in range(reader.count(2)):
+        topic = reader.string()
+        positions += [_read_position(reader, topic, version) for _ in range(reader.count(16))]
+        reader.tags()
+    return FetchRequest(wait_ms_max, bytes_min, bytes_max, isolation, positions)
+
+
+def _read_position(reader: Reader, topic: str, version: int) -> FetchPosition:
+    partition = reader.int32()
+    if version >= _LEADER_EPOCH_FROM:
+        reader.int32()
+    offset = reader.int64()
+    if version >= _LAST_EPOCH_FROM:
+        reader.int32()
+    if version >= _LOG_START_FROM:
+        reader.int64()
+    bytes_max = reader.int32()
+    reader.tags()
+    return FetchPosition(TopicPartition(topic, partition), offset, bytes_max)
+
+
+def write_request(request: FetchRequest, version: int) -> list[Buffer]:
+    writer = Writer(flexible=version >= KNOWN[Api.FETCH].flexible)
+    for number in (_CONSUMER, request.wait_ms_max, request.bytes_min, request.bytes_max):
+        writer.int32(number)
+    writer.int8(1 if request.isolation == "read_committed" else 0)
+    if version >= _SESSION_FROM:
+        writer.int32(_NO_SESSION)
+        writer.int32(_FINAL_EPOCH)
+    by_topic = _by_topic(request.positions)
+    writer.count(len(by_topic))
+    for topic, positions in by_topic.items():
+        writer.string(topic)
+        writer.count(len(positions))
+        for position in positions:
+            _write_position(writer, position, version)
+        writer.tags()
+    if version >= _SESSION_FROM:
+        writer.count(0)  # partitions that a session forgets
+    if version >= _RACK_FROM:
+        writer.string("")
+    writer.tags()
+    return writer.buffers()
+
+
+def _write_position(writer: Writer, position: FetchPosition, version: int) -> None:
+    writer.int32(position.partition.partition)
+    if version >= _LEADER_EPOCH_FROM:
+        writer.int32(-1)
+    writer.int64(position.offset)
+    if version >= _LAST_EPOCH_FROM:
+        writer.int32(-1)
+    if version >= _LOG_START_FROM:
+        writer.int64(-1)
+    writer.int32(position.bytes_max)
+    writer.tags()
+
+
+def write_response(fetched: Sequence[FetchedPartition], version: int) -> list[Buffer]:
+    writer = Writer(flexible=version >= KNOWN[Api.FETCH].flexible)
+    writer.int32(0)  # throttle time
+    if version >= _SESSION_FROM:
+        writer.int16(0)
+        writer.int32(_NO_SESSION)
+    by_topic = _by_topic(fetched)
+    writer.count(len(by_topic))
+    for topic, entries in by_topic.items():
+        writer.string(topic)
+        writer.count(len(entries))
+        for entry in entries:
+            _write_fetched(writer, entry, version)
+        writer.tags()
+    writer.tags()
+    return writer.buffers()
+
+
+def _write_fetched(writer: Writer, fetched: FetchedPartition, version: int) -> None:
+    writer.int32(fetched.partition.partition)
+    writer.int16(fetched.error_code)
+    writer.int64(fetched.high_watermark)
+    writer.int64(fetched.last_stable_offset)
+    if version >= _LOG_START_FROM:
+        writer.int64(fetched.log_start_offset)
+    writer.count(len(fetched.aborted))
+    for transaction in fetched.aborted:
+        writer.int64(transaction.producer_id)
+        writer.int64(transaction.first_offset)
+        writer.tags()
+    if version >= _RACK_FROM:
+        writer.int32(-1)  # a replica to read from instead
+    writer.bytes_of(list(fetched.records))
+    writer.tags()
+
+
+def read_response(message: memoryview, position: int, version: int) -> tuple[int, list[FetchedPartition]]:
+    """The error code of the whole answer, and what it says of each partition."""
+    reader = Reader(message, position, flexible=version >= KNOWN[Api.FETCH].flexible)
+    reader.int32()  # throttle time
+    error_code = 0
+    if version >= _SESSION_FROM:
+        error_code = reader.int16()
+        reader.int32()
+    fetched: list[FetchedPartition] = []
+    for _ in range(reader.count(2)):
+        topic = reader.string()
+        fetched += [_read_fetched(reader, topic, version) for _ in range(reader.count(20))]
+        reader.tags()
+    return error_code, fetched
+
+
+def _read_fetched(reader: Reader, topic: str, version: int) -> FetchedPartition:
+    partition, error_code = reader.int32(), reader.int16()
+    high_watermark, last_stable_offset = reader.int64(), reader.int64()
+    log_start_offset = reader.int64() if version >= _LOG_START_FROM else -1
+    aborted: list[AbortedTransaction] = []
+    for _ in range(reader.count(16)):
+        aborted.append(AbortedTransaction(reader.int64(), reader.int64()))
+        reader.tags()
+    if version >= _RACK_FROM:
+        reader.int32()
+    records = reader.nullable_bytes()
+    reader.tags()
+    return FetchedPartition(
+        TopicPartition(topic, partition),
+        error_code,
+        high_watermark,
+        last_stable_offset,
+        log_start_offset,
+        aborted,
+        [] if records is None else [records],
+    )
+
+
+_Entry = TypeVar("_Entry", FetchPosition, FetchedPartition)
+
+
+def _by_topic(entries: Sequence[_Entry]) -> dict[str, list[_Entry]]:
+    """In their order: a client that fetches from many partitions counts on it."""
+    grouped: dict[str, list[_Entry]] = {}
+    for entry in entries:
+        grouped.setdefault(entry.partition.topic, []).append(entry)
+    return grouped

@@ -1,0 +1,90 @@
+"""Record batches from the network: believed only after a look. A batch that readers would choke on is never stored."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from ..errors import InvalidRecords
+from ..records.batch import COMPRESSION, HEADER_SIZE, BatchHeader, EncodedBatch, checksum_of, read_header
+from ..records.codec import decode_rows, stored_batch
+from ..records.envelope import decode_columns
+
+_COMPRESSION_MAX: Final = 4
+_MAGIC_POSITION: Final = 16
+_UNCOMPRESSED_BYTES: Final = 10 * 1024 * 1024  # that much is fine however small it was sent
+_GROWTH_MAX: Final = 100
+
+
+class CorruptRecords(InvalidRecords):
+    """Bytes that changed on their way: the sender may send them again."""
+
+    code = "CORRUPT_RECORDS"
+
+
+def checked_batches(records: memoryview) -> list[EncodedBatch]:
+    """The batches in these bytes, which they point into. Raises `InvalidRecords`, `CorruptRecords`."""
+    batches: list[EncodedBatch] = []
+    position = 0
+    while position < len(records):
+        header = _header_at(records, position)
+        batch = records[position : position + header.size]
+        _check(header, batch)
+        batches.append(EncodedBatch([batch], header))
+        position += header.size
+    if not batches:
+        raise InvalidRecords("a partition's data holds no record batch")
+    return batches
+
+
+def _header_at(records: memoryview, position: int) -> BatchHeader:
+    left = len(records) - position
+    if left > _MAGIC_POSITION and records[position + _MAGIC_POSITION] != 2:
+        raise InvalidRecords(
+            f"record batches of version {records[position + _MAGIC_POSITION]} are not supported",
+            hint="Clients since Kafka 0.11 send version 2: set no older message format.",
+        )
+    if left < HEADER_SIZE:
+        raise CorruptRecords("the data ends inside the header of a record batch")
+    header = read_header(records, position)
+    if not header.plausible or header.size > left:
+        raise CorruptRecords("the data ends inside a record batch, or no batch begins where one should")
+    return header
+
+
+def _check(header: BatchHeader, batch: memoryview) -> None:
+    if checksum_of(batch) != header.crc:
+        raise CorruptRecords("the checksum of a record batch does not fit")
+    if header.control:
+        raise InvalidRecords("a control batch: only the log itself writes those")
+    if header.attributes & COMPRESSION > _COMPRESSION_MAX:
+        raise InvalidRecords(f"unknown compression {header.attributes & COMPRESSION}")
+    if header.transactional and (header.producer_id < 0 or header.base_sequence < 0):
+        raise InvalidRecords("a transactional batch without a producer")
+    try:
+        rows = _columnar_rows(header, batch) if header.columnar else _rows(header, batch)
+    except ValueError as error:
+        raise InvalidRecords(f"a record batch whose records cannot be read: {error}") from error
+    if not rows or rows != header.last_offset_delta + 1:
+        raise InvalidRecords(f"a record batch with {rows} records that takes {header.last_offset_delta + 1} offsets")
+
+
+def _columnar_rows(header: BatchHeader, batch: memoryview) -> int:
+    if header.attributes & COMPRESSION:
+        return decode_columns(stored_batch(header, batch, _size_max(batch)).buffer).num_rows
+    return decode_columns(batch[HEADER_SIZE:]).num_rows
+
+
+def _rows(header: BatchHeader, batch: memoryview) -> int:
+    """Raises ValueError where the records' offsets are not 0, 1, 2, …"""
+    stored = stored_batch(header._replace(base_offset=0), batch, _size_max(batch))
+    offsets = decode_rows([stored], 0).column("offset").to_numpy()
+    if not np.array_equal(offsets, np.arange(header.record_count)):
+        raise ValueError("the offsets of the records do not follow each other")
+    return len(offsets)
+
+
+def _size_max(batch: memoryview) -> int:
+    """What a batch may grow to: a few bytes must not fill our memory, nor that of every reader."""
+    return max(_UNCOMPRESSED_BYTES, _GROWTH_MAX * len(batch))

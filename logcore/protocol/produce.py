@@ -1,0 +1,143 @@
+"""The Produce messages, by hand: record bytes are views into what was received, and are sent from where they lie."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from ..client import TopicPartition
+from ..records.batch import Buffer
+from .apis import KNOWN, Api
+from .wire import Reader, Writer
+
+_RECORD_ERRORS_FROM = 8
+_LOG_START_FROM = 5
+
+
+@dataclass(frozen=True, slots=True)
+class ProduceData:
+    """What is to be appended to one partition: whole record batches, one behind the other."""
+
+    partition: TopicPartition
+    records: Sequence[Buffer]
+
+
+@dataclass(frozen=True, slots=True)
+class ProduceRequest:
+    """`acks`: 0 wants no answer, 1 or -1 (all) wants one when the records are durable."""
+
+    transactional_id: str | None
+    acks: int
+    timeout_ms: int
+    data: Sequence[ProduceData]
+
+
+@dataclass(frozen=True, slots=True)
+class ProduceResult:
+    """Per partition; `error_code` is the protocol's, 0 for none."""
+
+    partition: TopicPartition
+    error_code: int
+    base_offset: int = -1
+    log_start_offset: int = -1
+    error_message: str | None = None
+
+
+_Entry = TypeVar("_Entry", ProduceData, ProduceResult)
+
+
+def read_request(message: memoryview, position: int, version: int) -> ProduceRequest:
+    reader = Reader(message, position, flexible=version >= KNOWN[Api.PRODUCE].flexible)
+    transactional_id = reader.nullable_string()
+    acks, timeout_ms = reader.int16(), reader.int32()
+    data: list[ProduceData] = []
+    for _ in range(reader.count(2)):
+        topic = reader.string()
+        for _ in range(reader.count(5)):
+            partition = reader.int32()
+            records = reader.nullable_bytes()
+            data.append(ProduceData(TopicPartition(topic, partition), [] if records is None else [records]))
+            reader.tags()
+        reader.tags()
+    reader.tags()
+    return ProduceRequest(transactional_id, acks, timeout_ms, data)
+
+
+def write_request(request: ProduceRequest, version: int) -> list[Buffer]:
+    writer = Writer(flexible=version >= KNOWN[Api.PRODUCE].flexible)
+    writer.nullable_string(request.transactional_id)
+    writer.int16(request.acks)
+    writer.int32(request.timeout_ms)
+    by_topic = _by_topic(request.data)
+    writer.count(len(by_topic))
+    for topic, entries in by_topic.items():
+        writer.string(topic)
+        writer.count(len(entries))
+        for entry in entries:
+            writer.int32(entry.partition.partition)
+            writer.bytes_of(list(entry.records))
+            writer.tags()
+        writer.tags()
+    writer.tags()
+    return writer.buffers()
+
+
+def write_response(results: Sequence[ProduceResult], version: int) -> list[Buffer]:
+    writer = Writer(flexible=version >= KNOWN[Api.PRODUCE].flexible)
+    by_topic = _by_topic(results)
+    writer.count(len(by_topic))
+    for topic, entries in by_topic.items():
+        writer.string(topic)
+        writer.count(len(entries))
+        for entry in entries:
+            _write_result(writer, entry, version)
+        writer.tags()
+    writer.int32(0)  # throttle time
+    writer.tags()
+    return writer.buffers()
+
+
+def _write_result(writer: Writer, result: ProduceResult, version: int) -> None:
+    writer.int32(result.partition.partition)
+    writer.int16(result.error_code)
+    writer.int64(result.base_offset)
+    writer.int64(-1)  # log append time: timestamps are the producer's
+    if version >= _LOG_START_FROM:
+        writer.int64(result.log_start_offset)
+    if version >= _RECORD_ERRORS_FROM:
+        writer.count(0)  # errors of single records
+        writer.nullable_string(result.error_message)
+    writer.tags()
+
+
+def read_response(message: memoryview, position: int, version: int) -> list[ProduceResult]:
+    reader = Reader(message, position, flexible=version >= KNOWN[Api.PRODUCE].flexible)
+    results: list[ProduceResult] = []
+    for _ in range(reader.count(2)):
+        topic = reader.string()
+        results += [_read_result(reader, topic, version) for _ in range(reader.count(22))]
+        reader.tags()
+    return results
+
+
+def _read_result(reader: Reader, topic: str, version: int) -> ProduceResult:
+    partition, error_code, base_offset = reader.int32(), reader.int16(), reader.int64()
+    reader.int64()  # log append time
+    log_start_offset = reader.int64() if version >= _LOG_START_FROM else -1
+    message = None
+    if version >= _RECORD_ERRORS_FROM:
+        for _ in range(reader.count(5)):
+            reader.int32()
+            reader.nullable_string()
+            reader.tags()
+        message = reader.nullable_string()
+    reader.tags()
+    return ProduceResult(TopicPartition(topic, partition), error_code, base_offset, log_start_offset, message)
+
+
+def _by_topic(entries: Sequence[_Entry]) -> dict[str, list[_Entry]]:
+    grouped: dict[str, list[_Entry]] = {}
+    for entry in entries:
+        grouped.setdefault(entry.partition.topic, []).append(entry)
+    return grouped

@@ -1,0 +1,114 @@
+"""Answers about producers and transactions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from millstream.errors import LogError
+
+from ..client import TopicPartition
+from ..errors import UnknownTopic
+from .broker import Broker
+from .faults import code_of
+from .messages import Fields
+from .offset_requests import each_partition, offsets_in
+from .producers import TIMEOUT_MS_MAX, ClientProducer
+
+_KNOWS_FENCED_FROM: Final = 4  # before, clients take only the older code
+
+
+def init_producer_id(broker: Broker, request: Any, local: tuple[str, int]) -> Fields:
+    """A new id, or a new epoch of the transactional id, which fences whoever had it."""
+    timeout_ms = round(request.transaction_timeout.total_seconds() * 1000)
+    if request.transactional_id == "":
+        return _no_producer(ErrorCode.invalid_request)
+    try:
+        if request.transactional_id is None:
+            return {"error_code": ErrorCode.none, "producer_id": broker.log.new_producer_id(), "producer_epoch": 0}
+        if not 0 < timeout_ms <= TIMEOUT_MS_MAX:
+            return _no_producer(ErrorCode.invalid_transaction_timeout)
+        known_id = getattr(request, "producer_id", -1)
+        if known_id >= 0:  # a producer that goes on after a mishap must still be the one that has the id
+            broker.producers.find(request.transactional_id, known_id, request.producer_epoch)
+        new = broker.producers.new(request.transactional_id, timeout_ms).producer
+    except LogError as error:
+        code = code_of(error)
+        if code is ErrorCode.invalid_producer_epoch and request.__version__ >= _KNOWS_FENCED_FROM:
+            code = ErrorCode.producer_fenced
+        return _no_producer(code)
+    return {"error_code": ErrorCode.none, "producer_id": new.producer_id, "producer_epoch": new.epoch}
+
+
+def _no_producer(error: ErrorCode) -> Fields:
+    return {"error_code": error, "producer_id": -1, "producer_epoch": -1}
+
+
+def add_partitions_to_txn(broker: Broker, request: Any, local: tuple[str, int]) -> Fields:
+    """All of them or none."""
+    asked = [
+        TopicPartition(topic.name, partition) for topic in request.v3_and_below_topics for partition in topic.partitions
+    ]
+    unknown = {partition for partition in asked if not _exists(broker, partition)}
+    error = ErrorCode.operation_not_attempted if unknown else ErrorCode.none
+    if not unknown:
+        error = _code(
+            lambda: broker.producers.find(
+                request.v3_and_below_transactional_id,
+                request.v3_and_below_producer_id,
+                request.v3_and_below_producer_epoch,
+            ).announce(set(asked))
+        )
+
+    def result(where: TopicPartition) -> Fields:
+        code = ErrorCode.unknown_topic_or_partition if where in unknown else error
+        return {"partition_index": where.partition, "partition_error_code": code}
+
+    return {
+        "results_by_topic_v3_and_below": [
+            {
+                "name": topic.name,
+                "results_by_partition": [result(TopicPartition(topic.name, number)) for number in topic.partitions],
+            }
+            for topic in request.v3_and_below_topics
+        ]
+    }
+
+
+def _exists(broker: Broker, partition: TopicPartition) -> bool:
+    try:
+        broker.log.writable(*partition)
+    except UnknownTopic:
+        return False
+    except LogError:
+        return True  # writing to it says what is wrong with it
+    return True
+
+
+def add_offsets_to_txn(broker: Broker, request: Any, local: tuple[str, int]) -> Fields:
+    return {"error_code": _code(lambda: _producer_of(broker, request).announce(set()))}
+
+
+def txn_offset_commit(broker: Broker, request: Any, local: tuple[str, int]) -> Fields:
+    def send() -> None:
+        _producer_of(broker, request).send_offsets(request.group_id, offsets_in(request))
+
+    return each_partition(request, _code(send))
+
+
+def end_txn(broker: Broker, request: Any, local: tuple[str, int]) -> Fields:
+    return {"error_code": _code(lambda: _producer_of(broker, request).end(commit=request.committed))}
+
+
+def _producer_of(broker: Broker, request: Any) -> ClientProducer:
+    return broker.producers.find(request.transactional_id, request.producer_id, request.producer_epoch)
+
+
+def _code(act: Callable[[], None]) -> ErrorCode:
+    try:
+        act()
+    except LogError as error:
+        return code_of(error)
+    return ErrorCode.none

@@ -1,0 +1,164 @@
+"""Primitive values of the Kafka protocol, for the messages that carry records: those are read and written in place."""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+INT8: Final = struct.Struct(">b")
+INT16: Final = struct.Struct(">h")
+INT32: Final = struct.Struct(">i")
+INT64: Final = struct.Struct(">q")
+
+_STRING_BYTES_MAX: Final = 0x7FFF
+_VARINT_BYTES_MAX: Final = 5
+
+
+class MalformedMessage(Exception):
+    """Bytes that are not what the protocol says. The peer cannot be understood any more."""
+
+
+class Reader:
+    """Takes values off a message, from front to end. Raises `MalformedMessage`.
+
+    `flexible`: lengths are varints of one more, and structs end in tagged fields.
+    """
+
+    def __init__(self, message: memoryview, position: int = 0, *, flexible: bool = False) -> None:
+        self.message = message
+        self.position = position
+        self.flexible = flexible
+
+    def int8(self) -> int:
+        return self._number(INT8)
+
+    def int16(self) -> int:
+        return self._number(INT16)
+
+    def int32(self) -> int:
+        return self._number(INT32)
+
+    def int64(self) -> int:
+        return self._number(INT64)
+
+    def _number(self, layout: struct.Struct) -> int:
+        return layout.unpack(self._take(layout.size))[0]
+
+    def _take(self, size: int) -> memoryview:
+        start, end = self.position, self.position + size
+        if end > len(self.message):
+            raise MalformedMessage(f"the message ends at {len(self.message)}, inside a value of {size} bytes")
+        self.position = end
+        return self.message[start:end]
+
+    def varint(self) -> int:
+        """An unsigned number of up to five bytes."""
+        value = 0
+        for shift in range(0, 7 * _VARINT_BYTES_MAX, 7):
+            byte = self._take(1)[0]
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+        raise MalformedMessage("a varint of more than five bytes")
+
+    def _length(self, layout: struct.Struct) -> int:
+        length = self.varint() - 1 if self.flexible else self._number(layout)
+        if length < -1:
+            raise MalformedMessage(f"a length of {length}")
+        return length
+
+    def nullable_string(self) -> str | None:
+        length = self._length(INT16)
+        if length > _STRING_BYTES_MAX:
+            raise MalformedMessage(f"a string of {length} bytes")
+        if length < 0:
+            return None
+        try:
+            return str(self._take(length), "utf-8")
+        except UnicodeDecodeError as error:
+            raise MalformedMessage("a string that is not UTF-8") from error
+
+    def string(self) -> str:
+        text = self.nullable_string()
+        if text is None:
+            raise MalformedMessage("a string is missing")
+        return text
+
+    def nullable_bytes(self) -> memoryview | None:
+        """A view into the message."""
+        length = self._length(INT32)
+        return None if length < 0 else self._take(length)
+
+    def count(self, size_min: int) -> int:
+        """How many elements follow, of at least `size_min` bytes each. A missing array counts as empty."""
+        count = self._length(INT32)
+        if count * size_min > len(self.message) - self.position:
+            raise MalformedMessage(f"{count} elements do not fit into the message")
+        return max(count, 0)
+
+    def tags(self) -> None:
+        """Skips what newer peers may add to a struct."""
+        if not self.flexible:
+            return
+        for _ in range(self.varint()):
+            self.varint()
+            self._take(self.varint())
+
+
+class Writer:
+    """Puts values together. Large byte fields stay buffers of their own: `buffers()` gives all in order."""
+
+    def __init__(self, *, flexible: bool = False) -> None:
+        self.flexible = flexible
+        self._done: list[memoryview | bytearray | bytes] = []
+        self._current = bytearray()
+
+    def buffers(self) -> list[memoryview | bytearray | bytes]:
+        return [*self._done, self._current] if self._current else list(self._done)
+
+    def int8(self, value: int) -> None:
+        self._current += INT8.pack(value)
+
+    def int16(self, value: int) -> None:
+        self._current += INT16.pack(value)
+
+    def int32(self, value: int) -> None:
+        self._current += INT32.pack(value)
+
+    def int64(self, value: int) -> None:
+        self._current += INT64.pack(value)
+
+    def varint(self, value: int) -> None:
+        while value > 0x7F:
+            self._current.append(value & 0x7F | 0x80)
+            value >>= 7
+        self._current.append(value)
+
+    def nullable_string(self, text: str | None) -> None:
+        encoded = None if text is None else text.encode()
+        self._length(INT16, -1 if encoded is None else len(encoded))
+        self._current += encoded or b""
+
+    def string(self, text: str) -> None:
+        self.nullable_string(text)
+
+    def count(self, count: int) -> None:
+        """-1 for an array that is missing."""
+        self._length(INT32, count)
+
+    def bytes_of(self, buffers: list[memoryview | bytearray | bytes]) -> None:
+        """A byte field that is made of these buffers; they are not copied."""
+        self._length(INT32, sum(map(len, buffers)))
+        self._done += [self._current, *buffers]
+        self._current = bytearray()
+
+    def _length(self, layout: struct.Struct, length: int) -> None:
+        if self.flexible:
+            self.varint(length + 1)
+        else:
+            self._current += layout.pack(length)
+
+    def tags(self) -> None:
+        """No tagged fields."""
+        if self.flexible:
+            self._current.append(0)

@@ -1,0 +1,130 @@
+"""The log for other processes: a TCP listener that speaks the Kafka protocol. What it answers: `protocol/`."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from functools import partial
+from typing import Final
+
+import structlog
+
+from millstream.errors import LogError
+
+from .log import Log
+from .protocol.broker import Broker
+from .protocol.connection import Connection
+from .protocol.dispatch import answer
+
+DEFAULT_PORT: Final = 9092
+_CONNECTIONS_MAX: Final = 2000
+_OVERDUE_EVERY_S: Final = 5.0
+
+_logger = structlog.get_logger("millstream.logcore")
+
+
+class ListenFailed(LogError):
+    """The address cannot be listened at."""
+
+    code = "LISTEN_FAILED"
+
+
+class LogServer:
+    """Serves `log` at `host:port` from a thread of its own, with an event loop; port 0 takes a free one.
+
+    Clients are told to come again where they found us, unless `advertised` says otherwise. The log stays open after
+    `stop`: it belongs to who opened it.
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        host: str = "127.0.0.1",
+        port: int = DEFAULT_PORT,
+        *,
+        advertised: tuple[str, int] | None = None,
+    ) -> None:
+        self._log = log
+        self._host = host
+        self._port = port
+        self._advertised = advertised
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._started = threading.Event()
+        self._failure: BaseException | None = None
+        self._stop: asyncio.Event | None = None
+
+    @property
+    def port(self) -> int:
+        """The one that is listened at, once started."""
+        return self._port
+
+    @property
+    def address(self) -> str:
+        return f"{self._host}:{self._port}"
+
+    def start(self) -> None:
+        """Returns once clients can connect. Raises `ListenFailed`."""
+        self._thread = threading.Thread(target=self._run, name="millstream-kafka-loop", daemon=True)
+        self._thread.start()
+        self._started.wait()
+        if self._failure is not None:
+            self._thread.join()
+            raise ListenFailed(
+                f"cannot listen at {self.address}: {self._failure}",
+                hint="Another server may use the port: choose another one, or stop that server.",
+            ) from self._failure
+
+    def stop(self) -> None:
+        """Closes all connections and waits for what is under way. Twice is fine."""
+        if self._thread is None or self._loop is None or self._stop is None:
+            return
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._stop.set)
+            self._thread.join()
+
+    def __enter__(self) -> LogServer:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        except OSError as error:
+            self._failure = error
+        finally:
+            self._started.set()
+
+    async def _serve(self) -> None:
+        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        connections: set[Connection] = set()
+        broker = Broker(self._log, self._loop, self._advertised)
+        try:
+            server = await self._loop.create_server(
+                lambda: Connection(partial(answer, broker), connections, _CONNECTIONS_MAX), self._host, self._port
+            )
+            self._port = server.sockets[0].getsockname()[1]
+            self._started.set()
+            _logger.info("kafka listener started", address=self.address)
+            overdue = asyncio.create_task(_end_overdue(broker))
+            await self._stop.wait()
+            overdue.cancel()
+            server.close()
+            for connection in list(connections):
+                connection.close()
+            await server.wait_closed()
+        finally:
+            await broker.close()
+
+
+async def _end_overdue(broker: Broker) -> None:
+    """Transactions whose producers are gone would keep readers waiting."""
+    while True:
+        await asyncio.sleep(_OVERDUE_EVERY_S)
+        try:
+            await broker.blocking(broker.producers.end_overdue)
+        except LogError as error:
+            _logger.warning("overdue transactions not ended", error=error.message)

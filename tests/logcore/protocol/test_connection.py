@@ -1,0 +1,219 @@
+"""What a listener does with peers that do not behave: it hangs up on them, and serves the others."""
+
+from __future__ import annotations
+
+import random
+import socket
+import struct
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from millstream.logcore.client import TopicPartition
+from millstream.logcore.log import Log
+from millstream.logcore.protocol import messages, produce
+from millstream.logcore.protocol.apis import KNOWN, Api
+from millstream.logcore.protocol.frames import FRAME_BYTES_MAX, write_request_frame
+from millstream.logcore.protocol.produce import ProduceData, ProduceRequest
+from millstream.logcore.records.codec import encode
+from millstream.logcore.remote import RemoteLog
+from millstream.logcore.server import ListenFailed, LogServer
+
+from ..log_records import rows, values_of
+
+
+@pytest.fixture
+def server(log: Log) -> Iterator[LogServer]:
+    with LogServer(log, port=0) as running:
+        yield running
+        with RemoteLog(running.address) as bystander:  # whatever happened: others are served
+            assert "t" in bystander.topics()
+
+
+@pytest.fixture
+def peer(server: LogServer) -> Iterator[socket.socket]:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connected:
+        yield connected
+
+
+def frame(api: int, version: int, body: bytes = b"", correlation_id: int = 1) -> bytes:
+    """With an older header, which has no tagged fields."""
+    message = struct.pack(">hhih", api, version, correlation_id, -1) + body
+    return struct.pack(">i", len(message)) + message
+
+
+def hangs_up(peer: socket.socket) -> bool:
+    try:
+        return peer.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+def answer(peer: socket.socket) -> bytes:
+    return received(peer, struct.unpack(">i", received(peer, 4))[0])
+
+
+def received(peer: socket.socket, size: int) -> bytes:
+    found = b""
+    while len(found) < size:
+        part = peer.recv(size - len(found))
+        assert part, "the server hung up"
+        found += part
+    return found
+
+
+def send_produce(peer: socket.socket, request: ProduceRequest, correlation_id: int = 1) -> None:
+    body = produce.write_request(request, 9)
+    peer.sendall(b"".join(write_request_frame(Api.PRODUCE, 9, correlation_id, body)))
+
+
+def batch_of(*values: bytes) -> bytes:
+    return b"".join(encode(rows(*values))[0].buffers)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        struct.pack(">i", -1),
+        struct.pack(">i", FRAME_BYTES_MAX + 1),
+        struct.pack(">i", 0x7FFFFFFF),
+        struct.pack(">i", 0),
+        struct.pack(">i", 3) + b"abc",
+        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"x" * 600,  # a TLS hello
+        frame(999, 0),
+        frame(-1, 0),
+        frame(Api.METADATA, 99),
+        frame(Api.METADATA, -1),
+        frame(Api.PRODUCE, 0),
+        frame(Api.PRODUCE, 3),
+        frame(Api.FETCH, 4, b"\x7f" * 40),
+        frame(Api.METADATA, 1, struct.pack(">i", 0x7FFFFFFF)),
+        frame(Api.METADATA, 1, struct.pack(">ih", 1, -7)),
+        frame(Api.METADATA, 9, b"\x00" + b"\xff" * 20),
+        frame(Api.OFFSET_COMMIT, 2, b"\x00\x01\xff"),
+    ],
+)
+def test_what_is_no_request_ends_the_connection(peer: socket.socket, sent: bytes) -> None:
+    peer.sendall(sent)
+    assert hangs_up(peer)
+
+
+def test_random_bytes_in_a_frame_of_any_kind_do_no_harm(server: LogServer) -> None:
+    chance = random.Random(7)
+    for api in [*KNOWN, Api.PRODUCE]:
+        for version in range(KNOWN[api].oldest, KNOWN[api].newest + 1):
+            with socket.create_connection(("127.0.0.1", server.port), timeout=10) as peer:
+                body = chance.randbytes(chance.randrange(200))
+                peer.sendall(frame(api, version, b"\0" * (version >= KNOWN[api].flexible) + body))
+                peer.shutdown(socket.SHUT_WR)
+                while not hangs_up(peer):
+                    pass
+
+
+def test_a_peer_that_goes_away_inside_a_frame_does_no_harm(server: LogServer) -> None:
+    request = frame(Api.METADATA, 1, struct.pack(">i", -1))
+    for end in range(len(request)):
+        with socket.create_connection(("127.0.0.1", server.port)) as peer:
+            peer.sendall(request[:end])
+
+
+def test_a_newer_question_for_versions_gets_the_oldest_answer(peer: socket.socket) -> None:
+    peer.sendall(frame(Api.API_VERSIONS, 77, b"\0"))
+    found = messages.read_response(Api.API_VERSIONS, 0, memoryview(answer(peer)), 4)
+    assert found.error_code == 35  # unsupported version
+    assert {entry.api_key: (entry.min_version, entry.max_version) for entry in found.api_keys}[0] == (0, 11)
+
+
+def test_many_requests_at_once_are_answered_in_order(peer: socket.socket) -> None:
+    body = messages.write_request(Api.METADATA, 1, {"topics": None})
+    peer.sendall(b"".join(frame(Api.METADATA, 1, body, number) for number in range(3000)))
+    assert [struct.unpack(">i", answer(peer)[:4])[0] for _ in range(3000)] == list(range(3000))
+
+
+def test_a_peer_that_does_not_take_its_answers_is_not_read_any_more(log: Log, peer: socket.socket) -> None:
+    log.create_topic("x" * 200, 200)
+    body = messages.write_request(Api.METADATA, 1, {"topics": None})
+    request = frame(Api.METADATA, 1, body)
+    peer.setblocking(False)
+    sent, deadline = 0, time.monotonic() + 1
+    while time.monotonic() < deadline:
+        try:
+            sent += peer.send(request * 1000)
+        except BlockingIOError:
+            time.sleep(0.01)
+    assert sent < 16 * 1024 * 1024  # what the system's buffers hold
+
+
+def test_produced_batches_are_stored_in_the_order_they_were_sent(log: Log, peer: socket.socket) -> None:
+    where = TopicPartition("t", 0)
+    for number in range(200):
+        send_produce(peer, ProduceRequest(None, -1, 1000, [ProduceData(where, [batch_of(b"%d" % number)])]), number)
+    for number in range(200):
+        message = memoryview(answer(peer))
+        (result,) = produce.read_response(message, 5, 9)
+        assert (struct.unpack(">i", message[:4])[0], result.error_code, result.base_offset) == (number, 0, number)
+    assert values_of(log, "t") == [b"%d" % number for number in range(200)]
+
+
+def test_a_damaged_batch_is_refused_and_its_neighbour_stored(log: Log, peer: socket.socket) -> None:
+    bad = bytearray(batch_of(b"bad"))
+    bad[-3] ^= 1
+    data = [ProduceData(TopicPartition("t", 0), [bad]), ProduceData(TopicPartition("t", 1), [batch_of(b"good")])]
+    data += [ProduceData(TopicPartition("t", 2), [batch_of(b"nowhere")])]
+    send_produce(peer, ProduceRequest(None, -1, 1000, data))
+    results = produce.read_response(memoryview(answer(peer)), 5, 9)
+    assert [result.error_code for result in results] == [2, 0, 3]
+    assert results[0].error_message == "CORRUPT_RECORDS: the checksum of a record batch does not fit"
+    assert (values_of(log, "t", 0), values_of(log, "t", 1)) == ([], [b"good"])
+
+
+def test_a_producer_that_wants_no_answer_gets_none(log: Log, peer: socket.socket) -> None:
+    send_produce(peer, ProduceRequest(None, 0, 1000, [ProduceData(TopicPartition("t", 0), [batch_of(b"a")])]))
+    peer.sendall(frame(Api.API_VERSIONS, 0, correlation_id=5))
+    assert struct.unpack(">i", answer(peer)[:4]) == (5,)
+    assert values_of(log, "t") == [b"a"]
+
+
+def test_what_was_sent_is_stored_though_the_client_has_gone(log: Log, server: LogServer) -> None:
+    data = [ProduceData(TopicPartition("t", 0), [batch_of(b"a")])]
+    for acks in [0, -1] * 20:
+        with socket.create_connection(("127.0.0.1", server.port)) as peer:
+            send_produce(peer, ProduceRequest(None, acks, 1000, data))
+            peer.shutdown(socket.SHUT_WR)
+    deadline = time.monotonic() + 10
+    while log.offsets("t", 0).log_end_offset < 40 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert log.wait({TopicPartition("t", 0): 39}, 10)
+
+
+def test_transactions_that_nobody_began_are_refused(log: Log, peer: socket.socket) -> None:
+    def ask(api: Api, **fields: Any) -> Any:
+        body = messages.write_request(api, 2 if api is not Api.INIT_PRODUCER_ID else 1, fields)
+        peer.sendall(frame(api, 2 if api is not Api.INIT_PRODUCER_ID else 1, body))
+        version = 2 if api is not Api.INIT_PRODUCER_ID else 1
+        return messages.read_response(api, version, memoryview(answer(peer)), 4)
+
+    assert ask(Api.END_TXN, transactional_id="q", producer_id=0, producer_epoch=0, committed=True).error_code == 47
+    assert ask(Api.INIT_PRODUCER_ID, transactional_id="").error_code == 42
+    assert ask(Api.INIT_PRODUCER_ID, transactional_id="q").error_code == 50  # no time allowed
+    data = [ProduceData(TopicPartition("t", 0), [batch_of(b"a")])]
+    send_produce(peer, ProduceRequest("q", -1, 1000, data))
+    assert produce.read_response(memoryview(answer(peer)), 5, 9)[0].error_code == 47
+    assert values_of(log, "t", isolation="read_uncommitted") == []
+
+
+def test_a_port_in_use_is_named(server: LogServer, log: Log) -> None:
+    with pytest.raises(ListenFailed, match=f"cannot listen at 127.0.0.1:{server.port}"):
+        LogServer(log, port=server.port).start()
+
+
+def test_a_server_can_be_stopped_while_a_client_waits(log: Log) -> None:
+    with LogServer(log, port=0) as running:
+        peer = socket.create_connection(("127.0.0.1", running.port), timeout=10)
+        peer.sendall(frame(Api.API_VERSIONS, 0))
+        answer(peer)
+    assert hangs_up(peer)
+    peer.close()

@@ -1,0 +1,79 @@
+"""Transactions of clients that go away, or go on when they should not."""
+
+from __future__ import annotations
+
+import pytest
+
+from millstream.logcore.client import TopicPartition
+from millstream.logcore.errors import InvalidTransactionState, ProducerFenced
+from millstream.logcore.log import Log
+from millstream.logcore.protocol.producers import Producers
+from millstream.logcore.records.batch import Producer
+from millstream.logcore.records.codec import encode
+
+from ..log_records import rows, values_of
+
+WHERE = TopicPartition("t", 0)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def test_a_transaction_that_takes_too_long_is_aborted_and_its_producer_fenced(log: Log) -> None:
+    clock = Clock()
+    producers = Producers(log, clock)
+    slow = producers.new("slow", 1000)
+    slow.announce({WHERE})
+    slow.append(WHERE, encode(rows(b"a"), Producer(slow.producer.producer_id, slow.producer.epoch, 0, True)))
+    log.append("t", 0, rows(b"b"))
+    clock.now_s = 0.9
+    producers.end_overdue()
+    assert values_of(log, "t") == []
+    clock.now_s = 1.1
+    producers.end_overdue()
+    assert values_of(log, "t") == [b"b"]
+    with pytest.raises(ProducerFenced):
+        slow.end(commit=True)
+    with pytest.raises(ProducerFenced):
+        producers.find("slow", slow.producer.producer_id, slow.producer.epoch)
+
+
+def test_a_producer_without_an_open_transaction_is_left_alone(log: Log) -> None:
+    clock = Clock()
+    producers = Producers(log, clock)
+    idle = producers.new("idle", 1000)
+    idle.announce({WHERE})
+    idle.end(commit=True)
+    clock.now_s = 100
+    producers.end_overdue()
+    assert producers.find("idle", idle.producer.producer_id, idle.producer.epoch) is idle
+
+
+def test_a_commit_that_is_asked_twice_happens_once(log: Log) -> None:
+    producer = Producers(log).new("q", 1000)
+    producer.announce({WHERE})
+    producer.append(WHERE, encode(rows(b"a"), Producer(producer.producer.producer_id, 0, 0, True)))
+    producer.end(commit=True)
+    producer.end(commit=True)
+    assert log.offsets("t", 0).log_end_offset == 2
+    producer.end(commit=False)  # there is nothing to drop
+    with pytest.raises(InvalidTransactionState):
+        producer.end(commit=True)
+    assert values_of(log, "t") == [b"a"]
+
+
+def test_partitions_that_were_not_announced_and_batches_of_others_are_refused(log: Log) -> None:
+    producer = Producers(log).new("q", 1000)
+    batches = encode(rows(b"a"), Producer(producer.producer.producer_id, 0, 0, True))
+    with pytest.raises(InvalidTransactionState):
+        producer.append(WHERE, batches)
+    producer.announce({TopicPartition("t", 1)})
+    with pytest.raises(InvalidTransactionState):
+        producer.append(WHERE, batches)
+    with pytest.raises(ProducerFenced):
+        producer.append(TopicPartition("t", 1), encode(rows(b"a"), Producer(77, 0, 0, True)))

@@ -1,0 +1,127 @@
+"""Produce and Fetch messages that are written by hand are what kio's schemas say, in every version that we know."""
+
+from __future__ import annotations
+
+import importlib
+import io
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from kio.serial import entity_reader, entity_writer
+
+from millstream.logcore.client import TopicPartition
+from millstream.logcore.protocol import fetch, produce
+from millstream.logcore.protocol.apis import KNOWN, Api
+from millstream.logcore.protocol.fetch import AbortedTransaction, FetchedPartition, FetchPosition, FetchRequest
+from millstream.logcore.protocol.produce import ProduceData, ProduceRequest, ProduceResult
+from millstream.logcore.protocol.wire import MalformedMessage
+
+PARTITIONS = [TopicPartition("a", 0), TopicPartition("a", 7), TopicPartition("long" * 50, 1)]
+
+PRODUCE_REQUEST = ProduceRequest(
+    "id", -1, 1000, [ProduceData(where, [b"batch" * (where.partition + 1), b"more"]) for where in PARTITIONS]
+)
+PRODUCE_RESULTS = [
+    ProduceResult(PARTITIONS[0], 0, 5, 2),
+    ProduceResult(PARTITIONS[1], 3, error_message="no"),
+    ProduceResult(PARTITIONS[2], 0, 1 << 40, 0),
+]
+FETCH_REQUEST = FetchRequest(
+    500, 1, 1 << 20, "read_committed", [FetchPosition(where, 1 << 33, 4096) for where in PARTITIONS]
+)
+FETCHED = [
+    FetchedPartition(PARTITIONS[0], 0, 9, 8, 1, [AbortedTransaction(4, 3), AbortedTransaction(5, 6)], [b"x", b"yz"]),
+    FetchedPartition(PARTITIONS[1], 1),
+    FetchedPartition(PARTITIONS[2], 0, 0, 0, 0, [], [b"z" * 300]),
+]
+
+produce_versions = pytest.mark.parametrize("version", range(KNOWN[Api.PRODUCE].oldest, KNOWN[Api.PRODUCE].newest + 1))
+fetch_versions = pytest.mark.parametrize("version", range(KNOWN[Api.FETCH].oldest, KNOWN[Api.FETCH].newest + 1))
+
+
+def joined(buffers: Sequence[Any]) -> bytes:
+    return b"".join(buffers)
+
+
+def by_kio(message: bytes, api: str, version: int, side: str) -> Any:
+    """What kio reads; what kio then writes is the same bytes."""
+    module = importlib.import_module(f"kio.schema.{api}.v{version}.{side}")
+    kind = getattr(module, f"{api}{side}".title().replace(side, side.title()))
+    entity, size = entity_reader(kind)(message, 0)
+    assert size == len(message)
+    out = io.BytesIO()
+    entity_writer(kind)(out, entity)
+    assert out.getvalue() == message
+    return entity
+
+
+@produce_versions
+def test_produce_requests_round_trip(version: int) -> None:
+    message = joined(produce.write_request(PRODUCE_REQUEST, version))
+    entity = by_kio(message, "produce", version, "request")
+    assert (entity.transactional_id, entity.acks) == ("id", -1)
+    assert [topic.name for topic in entity.topic_data] == ["a", "long" * 50]
+    read = produce.read_request(memoryview(message), 0, version)
+    assert [(data.partition, joined(data.records)) for data in read.data] == [
+        (data.partition, joined(data.records)) for data in PRODUCE_REQUEST.data
+    ]
+    assert (read.transactional_id, read.acks, read.timeout_ms) == ("id", -1, 1000)
+
+
+@produce_versions
+def test_produce_responses_round_trip(version: int) -> None:
+    message = joined(produce.write_response(PRODUCE_RESULTS, version))
+    entity = by_kio(message, "produce", version, "response")
+    assert [partition.base_offset for topic in entity.responses for partition in topic.partition_responses] == [
+        result.base_offset for result in PRODUCE_RESULTS
+    ]
+    read = produce.read_response(memoryview(message), 0, version)
+    assert [(result.partition, result.error_code, result.base_offset) for result in read] == [
+        (result.partition, result.error_code, result.base_offset) for result in PRODUCE_RESULTS
+    ]
+    if version >= 8:
+        assert read == PRODUCE_RESULTS
+
+
+@fetch_versions
+def test_fetch_requests_round_trip(version: int) -> None:
+    message = joined(fetch.write_request(FETCH_REQUEST, version))
+    entity = by_kio(message, "fetch", version, "request")
+    assert [partition.fetch_offset for topic in entity.topics for partition in topic.partitions] == [1 << 33] * 3
+    assert fetch.read_request(memoryview(message), 0, version) == FETCH_REQUEST
+
+
+@fetch_versions
+def test_fetch_responses_round_trip(version: int) -> None:
+    message = joined(fetch.write_response(FETCHED, version))
+    entity = by_kio(message, "fetch", version, "response")
+    assert [partition.records for topic in entity.responses for partition in topic.partitions] == [
+        joined(entry.records) for entry in FETCHED
+    ]
+    error_code, read = fetch.read_response(memoryview(message), 0, version)
+    assert error_code == 0
+    for found, entry in zip(read, FETCHED, strict=True):
+        assert joined(found.records) == joined(entry.records)
+        assert (found.partition, found.error_code, list(found.aborted)) == (
+            entry.partition,
+            entry.error_code,
+            list(entry.aborted),
+        )
+        assert (found.high_watermark, found.last_stable_offset) == (entry.high_watermark, entry.last_stable_offset)
+
+
+@pytest.mark.parametrize("version", [3, 9])
+def test_a_produce_request_that_is_cut_off_is_malformed_at_every_byte(version: int) -> None:
+    message = memoryview(joined(produce.write_request(PRODUCE_REQUEST, version)))
+    for end in range(len(message)):
+        with pytest.raises(MalformedMessage):
+            produce.read_request(message[:end], 0, version)
+
+
+@pytest.mark.parametrize("version", [4, 12])
+def test_a_fetch_response_that_is_cut_off_is_malformed_at_every_byte(version: int) -> None:
+    message = memoryview(joined(fetch.write_response(FETCHED, version)))
+    for end in range(len(message) - (1 if version == 12 else 0)):  # its last byte says: no tagged fields
+        with pytest.raises(MalformedMessage):
+            fetch.read_response(message[:end], 0, version)
