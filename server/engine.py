@@ -28,6 +28,7 @@ from .print_topic import PrintFeed
 from .properties import checked_properties
 from .queries import Materializations, OpenFeed, QueryResult, run_query
 from .request import Request
+from .schema_store import SchemaStore
 from .session import Session
 
 
@@ -59,6 +60,7 @@ class Engine:
         self._constants = ConstantEvaluator()
         self._materializations = Materializations()
         self._lock = threading.RLock()
+        self.schemas = SchemaStore(log)
         self._store = CatalogStore(log, executor)
         self._store.recover()
 
@@ -87,7 +89,7 @@ class Engine:
 
     def print_topic(self, statement: PrintTopic) -> PrintFeed:
         """PRINT: lines of text. Raises where the topic does not exist."""
-        return PrintFeed(statement, self.log, self.catalog)
+        return PrintFeed(statement, self.log, self.catalog, self.schemas.schema)
 
     def parse(self, text: str, session: Session) -> list[Statement]:
         """The statements of `text` with the session's variables put in."""
@@ -114,6 +116,7 @@ class Engine:
             constants=self._constants,
             server_properties=self.properties,
             now_ms=self._now_ms,
+            schemas=self.schemas,
         )
 
     def _statements(self, text: str, session: Session) -> Iterator[Statement]:

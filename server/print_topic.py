@@ -12,6 +12,7 @@ import orjson
 from millstream.errors import ServerError, did_you_mean
 
 from ..executor.formats.json_text import InvalidJson
+from ..executor.formats.wire import SchemaLookup, Unreadable, no_schemas
 from ..logcore.client import FetchedColumns, FetchedRows, LogClient, TopicPartition
 from ..planner.catalog import Catalog, SourceInfo
 from ..sql.ast import PrintTopic
@@ -29,7 +30,7 @@ class UnknownTopicPrinted(ServerError):
 class PrintFeed:
     """Iterate over it for lines. It waits for records until LIMIT is reached or `close` was called, by any thread."""
 
-    def __init__(self, statement: PrintTopic, log: LogClient, catalog: Catalog) -> None:
+    def __init__(self, statement: PrintTopic, log: LogClient, catalog: Catalog, schemas: SchemaLookup = no_schemas) -> None:
         topics = log.topics()
         if statement.topic not in topics:
             raise UnknownTopicPrinted(
@@ -40,6 +41,7 @@ class PrintFeed:
             )
         self._statement = statement
         self._log = log
+        self._schemas = schemas
         self._source = next((s for s in catalog.sources.values() if s.topic == statement.topic), None)
         self._closed = False
         self._positions: dict[TopicPartition, int] = {}
@@ -73,16 +75,18 @@ class PrintFeed:
                 fetched = self._log.fetch(at.topic, at.partition, self._positions[at])
                 self._positions[at] = fetched.next_offset
                 for run in fetched.runs:
-                    for _, record in _decoded(run, self._source):
+                    for _, record in _decoded(run, self._source, self._schemas):
                         yield at.partition, record
             self._log.wait(self._positions, _WAKE_UP_S)
 
 
-def _decoded(run: FetchedRows | FetchedColumns, source: SourceInfo | None) -> Iterator[tuple[int, TopicRecord]]:
+def _decoded(
+    run: FetchedRows | FetchedColumns, source: SourceInfo | None, schemas: SchemaLookup
+) -> Iterator[tuple[int, TopicRecord]]:
     """With the source's formats, or as text where the records are not what the source says."""
     try:
-        yield from list(decode_run(run, source))
-    except (ValueError, ArithmeticError, struct.error, InvalidJson):
+        yield from list(decode_run(run, source, schemas))
+    except (ValueError, ArithmeticError, struct.error, InvalidJson, Unreadable):
         yield from decode_run(run, None)
 
 

@@ -112,6 +112,12 @@ _QUERIES = (
     ),
     Property("ksql.query.pull.range.scan.enabled", "BOOLEAN", "true", "Let pull queries read a range of keys."),
     Property("ksql.query.pull.stream.enabled", "BOOLEAN", "true", "Allow pull queries over streams."),
+    Property(
+        "millstream.pull.any.table",
+        "BOOLEAN",
+        "false",
+        "Let pull queries read tables that CREATE TABLE only declares on a topic; ksqlDB refuses those.",
+    ),
     Property("ksql.query.pull.limit.clause.enabled", "BOOLEAN", "true", "Allow LIMIT in pull queries."),
     Property("ksql.query.push.v2.enabled", "BOOLEAN", "true", "Accepted for compatibility; all push queries scale."),
     Property(

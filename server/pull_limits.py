@@ -16,6 +16,7 @@ from sqlglot import exp
 from millstream.errors import InvalidStatement, Span
 
 from ..planner.catalog import SourceInfo
+from ..planner.pull import PUSH_INSTEAD
 from ..sql.ast import Query, span_of
 from ..sql.printing import print_expression
 from ..sql.types import STRING
@@ -44,9 +45,7 @@ def _enabled(settings: Mapping[str, str], name: str) -> bool:
 
 def _disabled(what: str, name: str, span: Span | None) -> InvalidStatement:
     return InvalidStatement(
-        f"{what} currently disabled. You can enable them by setting {name}=true.",
-        span=span,
-        hint="Add EMIT CHANGES if you intended to issue a push query.",
+        f"{what} currently disabled. You can enable them by setting {name}=true. {PUSH_INSTEAD}", span=span
     )
 
 
@@ -86,7 +85,8 @@ def _check_disjunct(conjuncts: list[exp.Expression], source: SourceInfo, ranges:
     keys = [column.name for column in source.schema.key]
     if not bound:
         shown = " AND ".join(print_expression(conjunct) for conjunct in conjuncts)
-        raise _scan_needed(f"WHERE clause missing key column for disjunct: ({shown})", span_of(conjuncts[0]))
+        shown = shown if shown.startswith("(") and len(conjuncts) == 1 else f"({shown})"
+        raise _scan_needed(f"WHERE clause missing key column for disjunct: {shown}", span_of(conjuncts[0]))
     if len(bound) < len(keys):
         raise _scan_needed(
             "Multi-column sources must specify every key in the WHERE clause. "

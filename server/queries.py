@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -15,7 +16,7 @@ from millstream.errors import UnknownSource, did_you_mean
 
 from ..executor.materialization import Materialization
 from ..planner.catalog import Catalog, SourceInfo
-from ..planner.physical import Aggregate, Source, Step, StreamTableJoin, inputs_of
+from ..planner.physical import Aggregate, Source, Step, StreamStreamJoin, StreamTableJoin, inputs_of
 from ..planner.planning import PlannedPull, PlannedPush
 from ..planner.pull import plan_pull
 from ..planner.queries import plan_push
@@ -140,7 +141,8 @@ def run_query(
         refuse_disabled(statement, planned.source_info, request.settings)
         return _pull(statement, planned, query_id, materializations.of(planned.source_info, request))
     push = plan_push(statement, context)
-    return _push(push, query_id, open_feed(push, request.settings))
+    feed = open_feed(push, request.settings)
+    return _push(push, query_id, feed, keyed_only=_taps_running_query(statement, request))
 
 
 def _check_sources(relation: Relation, request: Request) -> None:
@@ -167,7 +169,8 @@ def _pull(statement: Query, planned: PlannedPull, query_id: str, materialization
     return QueryResult("PULL", query_id, planned.schema, map(QueryRow, rows), lambda: None, last_words)
 
 
-def _push(planned: PlannedPush, query_id: str, feed: ChangeFeed) -> QueryResult:
+def _push(planned: PlannedPush, query_id: str, feed: ChangeFeed, *, keyed_only: bool = False) -> QueryResult:
+    """`keyed_only`: of a source with a key, only rows that have one, as where ksqlDB taps a running query."""
     is_table = _gives_table(planned.plan.root)
 
     def rows() -> Iterator[QueryRow]:
@@ -175,7 +178,7 @@ def _push(planned: PlannedPush, query_id: str, feed: ChangeFeed) -> QueryResult:
         if left == 0:
             return
         for batch in feed:
-            for row in push_rows(batch, planned, is_table=is_table):
+            for row in push_rows(_with_key(batch) if keyed_only else batch, planned, is_table=is_table):
                 yield row
                 if left is not None:
                     left -= 1
@@ -186,6 +189,13 @@ def _push(planned: PlannedPush, query_id: str, feed: ChangeFeed) -> QueryResult:
         return "Limit Reached" if planned.limit is not None and count >= planned.limit else None
 
     return QueryResult("PUSH", query_id, planned.schema, rows(), feed.close, last_words)
+
+
+def _with_key(rows: pa.Table) -> pa.Table:
+    keys = [rows[name] for name in rows.column_names if name[:1] == "k" and name[1:].isdigit()]
+    if not keys:
+        return rows
+    return rows.filter(functools.reduce(pc.or_, [pc.is_valid(key) for key in keys]))
 
 
 def push_rows(rows: pa.Table, planned: PlannedPush, *, is_table: bool) -> Iterator[QueryRow]:
@@ -221,7 +231,7 @@ def _gives_table(step: Step) -> bool:
             return step.kind == "TABLE"
         case Aggregate():
             return True
-        case StreamTableJoin():
+        case StreamTableJoin() | StreamStreamJoin():
             return False
         case _:
             return _gives_table(inputs_of(step)[0])

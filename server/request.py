@@ -13,12 +13,13 @@ from ..planner.catalog import Catalog, PersistentQuery
 from ..planner.planning import PlanningContext
 from .catalog_store import CatalogStore
 from .constants import ConstantEvaluator
+from .schema_store import SchemaStore
 from .session import Session
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """`server_properties`: the server's configuration, by canonical name. `now_ms`: the clock."""
+    """`server_properties`: the server's configuration, by canonical name. `now_ms`: the clock. `schemas`: the registry."""
 
     session: Session
     store: CatalogStore
@@ -27,6 +28,7 @@ class Request:
     constants: ConstantEvaluator
     server_properties: Mapping[str, str]
     now_ms: Callable[[], int]
+    schemas: SchemaStore
 
     @property
     def catalog(self) -> Catalog:
@@ -44,4 +46,4 @@ class Request:
 
     def planning_context(self, query_id: str = "query") -> PlanningContext:
         topics = {topic.name: topic.partition_count for topic in self.log.topics().values()}
-        return PlanningContext(self.catalog, self.settings, topics, query_id)
+        return PlanningContext(self.catalog, self.settings, topics, query_id, self.schemas.registry)

@@ -23,8 +23,9 @@ def converter(type_: SqlType) -> Converter | None:
             return _array(converter(element))
         case Map(_, value):
             return _map(converter(value))
-        case Struct(fields):
-            return _struct({field.name: converter(field.type) for field in fields})
+        case Struct():
+            named = zip(type_.engine_names, type_.fields, strict=True)
+            return _struct({name: (field.name, converter(field.type)) for name, field in named})
         case Decimal():
             return None
         case _:
@@ -68,9 +69,13 @@ def _pairs(value: Any) -> Any:
     return value.items() if isinstance(value, dict) else value
 
 
-def _struct(converters: dict[str, Converter | None]) -> Converter:
+def _struct(fields: dict[str, tuple[str, Converter | None]]) -> Converter:
+    """`fields`: each field's name and converter, by its name in Arrow."""
+
     def convert(value: dict[str, Any]) -> dict[str, Any]:
-        return {name: item if (use := converters.get(name)) is None else use(item) for name, item in value.items()}
+        return {
+            name: value.get(known) if use is None else use(value.get(known)) for known, (name, use) in fields.items()
+        }
 
     return _or_none(convert)
 

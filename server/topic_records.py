@@ -8,6 +8,7 @@ from typing import Any, Literal, TypedDict
 
 from ..executor.columnar import split_columnar
 from ..executor.formats import decode_logical, encode_logical
+from ..executor.formats.wire import SchemaLookup, no_schemas
 from ..logcore.client import FetchedColumns, FetchedRows
 from ..planner.catalog import SourceInfo
 from ..planner.physical import KeyWindow
@@ -46,9 +47,14 @@ def encode_part(
     return data if data is None or window is None else data + _window_suffix(window)
 
 
-def decode_run(run: FetchedRows | FetchedColumns, source: SourceInfo | None) -> Iterator[tuple[int, TopicRecord]]:
-    """The records of a fetched run with their offsets. Without a source bytes are UTF-8 text."""
-    return _decode_rows(run, source) if isinstance(run, FetchedRows) else _decode_columns(run, source)
+def decode_run(
+    run: FetchedRows | FetchedColumns, source: SourceInfo | None, schemas: SchemaLookup = no_schemas
+) -> Iterator[tuple[int, TopicRecord]]:
+    """The records of a fetched run with their offsets. Without a source bytes are UTF-8 text.
+
+    `schemas`: finds the schemas that records name.
+    """
+    return _decode_rows(run, source, schemas) if isinstance(run, FetchedRows) else _decode_columns(run, source)
 
 
 def stored_columns(source: SourceInfo, part: Literal["KEY", "VALUE"]) -> tuple[Column, ...]:
@@ -58,14 +64,16 @@ def stored_columns(source: SourceInfo, part: Literal["KEY", "VALUE"]) -> tuple[C
     return tuple(column for column in source.schema.value if column.role == "VALUE")
 
 
-def _decode_rows(run: FetchedRows, source: SourceInfo | None) -> Iterator[tuple[int, TopicRecord]]:
+def _decode_rows(
+    run: FetchedRows, source: SourceInfo | None, schemas: SchemaLookup
+) -> Iterator[tuple[int, TopicRecord]]:
     for row in run.table.to_pylist():
         key, window = _split_window(row["key"], source.key_window if source else None)
         yield (
             row["offset"],
             TopicRecord(
-                key=_decode(source, "KEY", key),
-                value=_decode(source, "VALUE", row["value"]),
+                key=_decode(source, "KEY", key, schemas),
+                value=_decode(source, "VALUE", row["value"], schemas),
                 timestamp=row["timestamp"],
                 headers=[(header["key"], header["value"]) for header in row.get("headers") or []],
                 window=window,
@@ -73,11 +81,13 @@ def _decode_rows(run: FetchedRows, source: SourceInfo | None) -> Iterator[tuple[
         )
 
 
-def _decode(source: SourceInfo | None, part: Literal["KEY", "VALUE"], data: bytes | None) -> Any:
+def _decode(
+    source: SourceInfo | None, part: Literal["KEY", "VALUE"], data: bytes | None, schemas: SchemaLookup
+) -> Any:
     if source is None:
         return None if data is None else data.decode(errors="replace")
     spec = source.key_format if part == "KEY" else source.value_format
-    return decode_logical(spec, stored_columns(source, part), data)
+    return decode_logical(spec, stored_columns(source, part), data, schemas)
 
 
 def _decode_columns(run: FetchedColumns, source: SourceInfo | None) -> Iterator[tuple[int, TopicRecord]]:

@@ -7,7 +7,17 @@ from dataclasses import replace
 from millstream.errors import InvalidStatement, Span
 
 from ..planner.catalog import PersistentQuery, SourceInfo
-from ..planner.physical import Aggregate, PhysicalPlan, Source, Step, StreamTableJoin, walk
+from ..planner.physical import (
+    Aggregate,
+    ForeignKeyJoin,
+    PhysicalPlan,
+    Source,
+    Step,
+    StreamStreamJoin,
+    StreamTableJoin,
+    TableTableJoin,
+    walk,
+)
 from ..planner.schema import Column
 
 _KEPT = (
@@ -51,7 +61,7 @@ def _stateful_steps(plan: PhysicalPlan) -> list[Step]:
         match step:
             case Aggregate():
                 bare.append(replace(step, input=_NOTHING))
-            case StreamTableJoin():
+            case StreamTableJoin() | StreamStreamJoin() | TableTableJoin() | ForeignKeyJoin():
                 bare.append(replace(step, left=_NOTHING, right=_NOTHING))
             case Source(materialized=True):
                 bare.append(replace(step, columns=None))

@@ -35,6 +35,7 @@ def create_source(statement: CreateSource, request: Request) -> list[Entity]:
     command = PutSource(
         source=source, topic=planned.topic, statement=statement.text, properties=dict(request.session.properties)
     )
+    request.schemas.append(planned.schemas)
     offset = request.store.submit(command)
     return [
         CurrentStatus(
@@ -102,6 +103,7 @@ def _start(
 ) -> StartQuery:
     chosen_executor(planned.plan)  # refuses one that there is not, before anything is written
     _refuse_one_too_many(query, request)
+    request.schemas.append(planned.schemas)
     return StartQuery(
         query=query, sink=sink, topic=planned.topic, statement=text, properties=dict(request.session.properties)
     )

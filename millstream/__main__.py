@@ -1,0 +1,8 @@
+"""`python -m millstream` is the command `millstream`."""
+
+from __future__ import annotations
+
+from millstream.cli import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+"""Colours for what is being typed, from the tokens of the language itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from prompt_toolkit.document import Document
+from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.lexers import Lexer
+from prompt_toolkit.styles import Style
+
+from ..sql.tokens import TOKEN
+from .completion import KEYWORDS
+
+STYLE: Final = Style.from_dict(
+    {"keyword": "bold ansiblue", "string": "ansigreen", "number": "ansicyan", "comment": "ansibrightblack italic"}
+)
+_KEYWORDS: Final = frozenset(KEYWORDS)
+_STYLES: Final = {
+    "STRING_LITERAL": "class:string",
+    "UNTERMINATED": "class:string",
+    "FLOAT_LITERAL": "class:number",
+    "DECIMAL_LITERAL": "class:number",
+    "INTEGER_LITERAL": "class:number",
+}
+
+
+class StatementLexer(Lexer):
+    """Gives each line its pieces; strings and comments may go over several lines."""
+
+    def lex_document(self, document: Document) -> Callable[[int], StyleAndTextTuples]:
+        lines = styled_lines(document.text)
+        return lambda number: lines[number] if number < len(lines) else []
+
+
+def styled_lines(text: str) -> list[StyleAndTextTuples]:
+    """Pieces of text with their style, line by line."""
+    lines: list[StyleAndTextTuples] = [[]]
+    for match in TOKEN.finditer(text):
+        style = _style(match.lastgroup or "", match.group())
+        first, *others = match.group().split("\n")
+        lines[-1].append((style, first))
+        for piece in others:
+            lines.append([(style, piece)])
+    return lines
+
+
+def _style(kind: str, text: str) -> str:
+    if kind == "WORD":
+        return "class:keyword" if text.upper() in _KEYWORDS else ""
+    if kind == "SKIP" or text.startswith("/*"):
+        return "class:comment" if text.startswith(("--", "/*")) else ""
+    return _STYLES.get(kind, "")

@@ -1,0 +1,71 @@
+"""`millstream sql`: the statements of -e, of files or of standard input, or a conversation on a terminal."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from millstream.errors import MillstreamError
+
+from ..server.client import Client
+from .printer import OutputFormat, Printer
+from .runner import Leave, Runner
+
+
+@dataclass(frozen=True, slots=True)
+class ShellOptions:
+    """`texts` (-e) and `files` (-f) run in this order, and then the shell ends; `variables` are DEFINEd before."""
+
+    texts: Sequence[str] = ()
+    files: Sequence[Path] = ()
+    output: OutputFormat = "tabular"
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+
+def run_shell(open_client: Callable[[], Client], options: ShellOptions, interact: Callable[[Runner], None]) -> int:
+    """Runs the shell on standard input and output and returns the exit code: 1 after an error of a script.
+
+    In: `interact`: the conversation, where a person is there to have one (`run_interactive`).
+    """
+    printer = Printer(sys.stdout, sys.stderr, options.output)
+    try:
+        client = open_client()
+    except MillstreamError as error:
+        printer.error(error)
+        return 1
+    runner = Runner(client, printer)
+    try:
+        for name, value in options.variables.items():
+            client.define(name, value)
+        return _run(runner, options, interact)
+    except Leave:
+        return 0
+    except MillstreamError as error:
+        printer.error(error)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:  # `| head` has seen enough
+        with contextlib.suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    finally:
+        runner.client.close()
+
+
+def _run(runner: Runner, options: ShellOptions, interact: Callable[[Runner], None]) -> int:
+    for text in options.texts:
+        runner.run(text)
+    for file in options.files:
+        runner.run_file(file)
+    if options.texts or options.files:
+        return 0
+    if sys.stdin.isatty() and sys.stdout.isatty():
+        interact(runner)
+    else:
+        runner.run(sys.stdin.read())
+    return 0

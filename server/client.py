@@ -1,0 +1,414 @@
+"""The client half: statements to an engine, over HTTP or in this process, with one interface. The shell and notebooks
+use it.
+
+    client = connect("http://127.0.0.1:8088")
+    client.execute("CREATE STREAM …;")            # entities, as dicts
+    with client.query("SELECT * FROM t;") as rows:
+        for row in rows: …
+"""
+
+from __future__ import annotations
+
+import contextlib
+import decimal
+import http.client
+import json
+import socket
+import urllib.parse
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
+
+from millstream.errors import MillstreamError, ServerError
+
+from ..sql.splitting import split_tokens
+from ..sql.tokens import token_span, tokenize
+from ..sql.variables import substitute_variables
+
+if TYPE_CHECKING:  # a client of a server needs no engine, which takes a second to import
+    from .engine import Engine
+    from .session import Session
+
+RowsKind = Literal["PULL", "PUSH", "PRINT"]
+
+DEFAULT_PORT: Final = 8088
+_CONNECT_SECONDS: Final = 10.0
+_ROWS_TYPE: Final = "application/vnd.millstream.rows.v1"
+_ROWS_STATEMENTS: Final = frozenset({"SELECT", "PRINT"})
+
+
+class ServerUnreachable(ServerError):
+    """Nobody answers at the URL, or the connection broke."""
+
+    code = "SERVER_UNREACHABLE"
+
+
+class RemoteError(ServerError):
+    """What the server said no to; `message` has the place and the hint in it. `error_code` is ksqlDB's."""
+
+    code = "REMOTE"
+
+    def __init__(self, message: str, error_code: int, entities: Sequence[dict[str, Any]] = ()) -> None:
+        super().__init__(message)
+        self.error_code = error_code
+        self.entities = list(entities)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """JSON values, DECIMAL as `decimal.Decimal`. A `tombstone` says that a table's row is gone: only keys are set."""
+
+    values: tuple[Any, ...]
+    tombstone: bool = False
+
+
+class Rows:
+    """Iterate once. `close`, from any thread or signal handler, ends it early; a context manager closes.
+
+    PRINT gives rows of one text. `final_message`: what the engine said at the end, as `Limit Reached`.
+    """
+
+    def __init__(
+        self,
+        kind: RowsKind,
+        query_id: str | None,
+        column_names: Sequence[str],
+        column_types: Sequence[str],
+        rows: Iterator[Row],
+        close: Callable[[], None],
+        final_message: Callable[[], str | None],
+    ) -> None:
+        self.kind: RowsKind = kind
+        self.query_id = query_id
+        self.column_names = tuple(column_names)
+        self.column_types = tuple(column_types)
+        self._rows = rows
+        self._close = close
+        self._final_message = final_message
+
+    @property
+    def final_message(self) -> str | None:
+        return self._final_message()
+
+    def __iter__(self) -> Iterator[Row]:
+        try:
+            yield from self._rows
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        self._close()
+
+    def __enter__(self) -> Rows:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Client(Protocol):
+    """One session: SET and DEFINE hold for what follows. `address` is for people."""
+
+    @property
+    def address(self) -> str: ...
+
+    def execute(self, text: str) -> list[dict[str, Any]]:
+        """Runs statements that answer at once. Raises `MillstreamError`."""
+        ...
+
+    def query(self, text: str) -> Rows:
+        """Starts one SELECT or PRINT. Raises `MillstreamError` before any row, or while they come."""
+        ...
+
+    def define(self, name: str, value: str) -> None:
+        """Gives a variable a value."""
+        ...
+
+    def info(self) -> dict[str, Any]:
+        """What the server says of itself: `version`, `kafkaClusterId`, …"""
+        ...
+
+    def close(self) -> None: ...
+
+
+def gives_rows(statement: str) -> bool:
+    """Whether `query` is for it, and not `execute`.
+
+    >>> gives_rows("-- all\\nselect * from s;"), gives_rows("SHOW STREAMS;")
+    (True, False)
+    """
+    first = tokenize(statement, limit=1)
+    return bool(first) and first[0].type in _ROWS_STATEMENTS
+
+
+def connect(url: str) -> HttpClient:
+    """A client of the server at `http://HOST:PORT`. Raises `ServerUnreachable` if nobody answers there."""
+    client = HttpClient(url)
+    client.info()
+    return client
+
+
+class HttpClient:
+    """Implements `Client`. Each request has a connection of its own, so queries may run side by side.
+
+    The server keeps no sessions: what was SET and DEFINEd is remembered here, and travels with each request.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._url = _parsed(url)
+        self.properties: dict[str, str] = {}
+        self.variables: dict[str, str] = {}
+
+    @property
+    def address(self) -> str:
+        return f"{self._url.scheme}://{self._url.netloc}"
+
+    def execute(self, text: str) -> list[dict[str, Any]]:
+        body = {
+            "ksql": text,
+            "streamsProperties": self.properties,
+            "sessionVariables": self.variables,
+        }
+        with self._send("POST", "/ksql", body, {}) as exchange:
+            entities = json.loads(self._read(exchange))
+        self._remember(text)
+        return entities
+
+    def query(self, text: str) -> Rows:
+        body = {"sql": text, "properties": self.properties, "sessionVariables": self.variables}
+        return _RemoteRows(self._send("POST", "/query-stream", body, {"accept": _ROWS_TYPE}), self.address).rows()
+
+    def define(self, name: str, value: str) -> None:
+        self.variables[name.upper()] = value
+
+    def info(self) -> dict[str, Any]:
+        with self._send("GET", "/info", None, {}) as exchange:
+            try:
+                return json.loads(self._read(exchange))["KsqlServerInfo"]
+            except (ValueError, LookupError, TypeError):
+                raise ServerUnreachable(f"what answers at {self.address} is no Millstream server") from None
+
+    def close(self) -> None:
+        """Nothing is open between requests."""
+
+    def _send(self, method: str, path: str, body: Mapping[str, Any] | None, headers: Mapping[str, str]) -> _Exchange:
+        """A response that is a success. Raises `RemoteError`, `ServerUnreachable`."""
+        make = http.client.HTTPSConnection if self._url.scheme == "https" else http.client.HTTPConnection
+        connection = make(self._url.hostname or "", self._url.port or DEFAULT_PORT, timeout=_CONNECT_SECONDS)
+        data = None if body is None else json.dumps(body).encode()
+        sent_headers = {"accept": "application/json", **({"content-type": "application/json"} if data else {})}
+        try:
+            connection.connect()
+            connected = connection.sock
+            connected.settimeout(None)  # a statement may take its time, and a push query does
+            connection.request(method, self._url.path.rstrip("/") + path, data, {**sent_headers, **headers})
+            exchange = _Exchange(connection, connected, connection.getresponse())
+        except (OSError, http.client.HTTPException) as error:
+            connection.close()
+            raise self._unreachable(error) from error
+        except BaseException:
+            connection.close()
+            raise
+        if exchange.response.status >= 400:
+            with exchange:
+                raise _refusal(self._read(exchange), exchange.response.status)
+        return exchange
+
+    def _read(self, exchange: _Exchange) -> bytes:
+        try:
+            return exchange.response.read()
+        except (OSError, http.client.HTTPException) as error:
+            raise self._unreachable(error) from error
+
+    def _unreachable(self, error: Exception) -> ServerUnreachable:
+        if isinstance(error, ConnectionRefusedError | socket.gaierror | TimeoutError):
+            hint = "Start one with `millstream server --data DIR`, or check the URL."
+            return ServerUnreachable(f"no server answers at {self.address}", hint=hint)
+        return ServerUnreachable(f"the connection to {self.address} broke: {error}")
+
+    def _remember(self, text: str) -> None:
+        """SET, UNSET, DEFINE and UNDEFINE, which the server has just accepted."""
+        for group in split_tokens(tokenize(text)):
+            verb = str(group[0]).upper()
+            if verb not in ("SET", "UNSET", "DEFINE", "UNDEFINE") or len(group) < 2:
+                continue
+            statement = text[token_span(group[0]).start : token_span(group[-1]).end]
+            words = [str(token) for token in tokenize(substitute_variables(statement, self.variables))]
+            match verb:
+                case "SET":
+                    self.properties[_string(words[1])] = _string(words[3])
+                case "UNSET":
+                    self.properties.pop(_string(words[1]), None)
+                case "DEFINE":
+                    self.define(words[1], _string(words[3]))
+                case _:
+                    self.variables.pop(words[1].upper(), None)
+
+
+class LocalClient:
+    """Implements `Client` on an engine in this process. In: `close`: also closes the engine, if it is ours to close."""
+
+    def __init__(self, engine: Engine, session: Session, *, address: str, close: Callable[[], None]) -> None:
+        self._engine = engine
+        self._session = session
+        self._address = address
+        self._close = close
+
+    @property
+    def address(self) -> str:
+        return self._address
+
+    def execute(self, text: str) -> list[dict[str, Any]]:
+        return [entity.as_json() for entity in self._engine.execute(text, self._session)]
+
+    def query(self, text: str) -> Rows:
+        first = tokenize(text, limit=1)
+        if first and first[0].type == "PRINT":
+            return self._print(text)
+        result = self._engine.query(text, self._session)
+        names = [column.name for column in result.schema]
+        types = [str(column.type) for column in result.schema]
+        rows = (Row(row.values, row.tombstone) for row in result)
+        return Rows(result.kind, result.query_id, names, types, rows, result.close, lambda: result.final_message)
+
+    def define(self, name: str, value: str) -> None:
+        self._session.define(name, value)
+
+    def info(self) -> dict[str, Any]:
+        return {"serverStatus": "RUNNING"}
+
+    def close(self) -> None:
+        self._close()
+
+    def _print(self, text: str) -> Rows:
+        statements: list[Any] = self._engine.parse(text, self._session)
+        feed = self._engine.print_topic(statements[0])
+        lines = (Row((line,)) for line in feed)
+        return Rows("PRINT", None, ("LINE",), ("STRING",), lines, feed.close, lambda: None)
+
+
+class _Exchange:
+    """One request's connection and response."""
+
+    def __init__(
+        self, connection: http.client.HTTPConnection, connected: socket.socket, response: http.client.HTTPResponse
+    ) -> None:
+        self.response = response
+        self._connection = connection
+        self._socket = connected
+
+    def cut(self) -> None:
+        """Wakes up a read in another thread, or one that a signal interrupted here; it finds the end."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+
+    def __enter__(self) -> _Exchange:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.response.close()
+        self._connection.close()
+
+
+class _RemoteRows:
+    """The lines of one response."""
+
+    def __init__(self, exchange: _Exchange, address: str) -> None:
+        self._exchange = exchange
+        self._address = address
+        self._final_message: str | None = None
+        self._closed = False
+        self._loads: Callable[[bytes], Any] = json.loads
+
+    def rows(self) -> Rows:
+        header = self._line()
+        if not isinstance(header, dict) or "columnNames" not in header:
+            self.close()
+            raise ServerUnreachable(f"what answers at {self._address} is no Millstream server")
+        self._loads = _decoder(header["columnTypes"])
+        return Rows(
+            header["kind"], header["queryId"], header["columnNames"], header["columnTypes"],
+            self._rows(), self.close, lambda: self._final_message,
+        )  # fmt: skip
+
+    def close(self) -> None:
+        """The server notices, and ends the query."""
+        self._closed = True
+        self._exchange.cut()
+
+    def _rows(self) -> Iterator[Row]:
+        with self._exchange:
+            while True:
+                value = self._line()
+                if value is None:
+                    return
+                if isinstance(value, list):
+                    yield Row(tuple(value))
+                elif "tombstone" in value:
+                    yield Row(tuple(value["tombstone"]), tombstone=True)
+                elif "errorMessage" in value:
+                    raise _error(value["errorMessage"])
+                else:
+                    self._final_message = value.get("finalMessage")
+                    return
+
+    def _line(self) -> Any:
+        """The next value; None where the response ended because we closed it."""
+        try:
+            line = self._exchange.response.readline()
+        except (OSError, http.client.HTTPException, ValueError, AttributeError) as error:
+            if self._closed:
+                return None
+            raise ServerUnreachable(f"the connection to {self._address} broke: {error}") from error
+        if self._closed:
+            return None
+        if not line:
+            raise ServerUnreachable(f"the connection to {self._address} broke before the last row")
+        return self._loads(line)
+
+
+def _parsed(url: str) -> urllib.parse.SplitResult:
+    parsed = urllib.parse.urlsplit(url if "://" in url else f"http://{url}")
+    try:
+        usable = parsed.scheme in ("http", "https") and parsed.hostname and (parsed.port or True)
+    except ValueError:
+        usable = False
+    if not usable:
+        raise ServerUnreachable(
+            f'"{url}" is not the URL of a server', hint=f"Write it like http://127.0.0.1:{DEFAULT_PORT}."
+        )
+    return parsed
+
+
+def _refusal(body: bytes, status: int) -> MillstreamError:
+    try:
+        return _error(json.loads(body))
+    except (ValueError, LookupError, TypeError):
+        return ServerUnreachable(f"the server answered with HTTP status {status}")
+
+
+def _error(body: Mapping[str, Any]) -> RemoteError:
+    return RemoteError(str(body["message"]), int(body["error_code"]), body.get("entities", ()))
+
+
+def _decoder(column_types: Sequence[str]) -> Callable[[bytes], Any]:
+    """Reads a row; where there are DECIMALs, with all their digits."""
+    if not any("DECIMAL" in type_ for type_ in column_types):
+        return json.loads
+    doubles = [index for index, type_ in enumerate(column_types) if type_ == "DOUBLE"]
+
+    def loads(line: bytes) -> Any:
+        value = json.loads(line, parse_float=decimal.Decimal)
+        if isinstance(value, list):
+            for index in doubles:
+                if isinstance(value[index], decimal.Decimal):
+                    value[index] = float(value[index])
+        return value
+
+    return loads
+
+
+def _string(literal: str) -> str:
+    """The text of a string in quotes."""
+    quote = literal[0]
+    return literal[1:-1].replace(quote * 2, quote)

@@ -1,0 +1,158 @@
+"""The configuration of a server: flags over the environment (`MILLSTREAM_…`) over a TOML file over defaults."""
+
+from __future__ import annotations
+
+import ipaddress
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, ValidationError, field_validator
+from pydantic_settings import (
+    BaseSettings,
+    InitSettingsSource,
+    NoDecode,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    SettingsError,
+)
+
+from millstream.errors import InvalidProperty, ServerError, did_you_mean
+
+from .executors import PROPERTY as EXECUTOR_PROPERTY
+from .properties import checked_properties, text_of
+
+
+class InvalidConfiguration(ServerError):
+    """A file, a variable or a flag of the configuration cannot be used."""
+
+    code = "INVALID_CONFIGURATION"
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where to listen. Port 0 takes a free one."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only programs on this machine reach it."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    @classmethod
+    def parse(cls, text: str) -> Address:
+        """`HOST:PORT`, `PORT`, `[::1]:PORT`. Raises ValueError."""
+        host, separator, port = text.strip().rpartition(":")
+        if not port.isascii() or not port.isdecimal() or int(port) > 65535 or (separator and not host):
+            raise ValueError(f"{text!r} is not an address: write HOST:PORT, for example 127.0.0.1:8088")
+        return cls(host.removeprefix("[").removesuffix("]") or "127.0.0.1", int(port))
+
+
+class Configuration(BaseSettings):
+    """Read once at start. `properties` are the engine's, under their canonical names."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="MILLSTREAM_", env_ignore_empty=True, extra="forbid", frozen=True, arbitrary_types_allowed=True
+    )
+
+    data: Path
+    """The folder of the log and of everything that is derived from it."""
+    http: Annotated[Address, NoDecode] = Address("127.0.0.1", 8088)
+    kafka: Annotated[Address, NoDecode] = Address("127.0.0.1", 9092)
+    executor: Literal["auto", "spark", "duckdb"] | None = None
+    """What runs persistent queries; None: as `properties` say, or auto."""
+    properties: dict[str, str] = Field(default_factory=dict)
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    body_bytes_max: int = Field(default=1 << 20, ge=1024)
+    """Of one HTTP request."""
+
+    @field_validator("http", "kafka", mode="before")
+    @classmethod
+    def _address(cls, value: object) -> object:
+        return value if isinstance(value, Address) else Address.parse(str(value))
+
+    @field_validator("properties", mode="before")
+    @classmethod
+    def _texts(cls, value: object) -> object:
+        if not isinstance(value, Mapping):
+            return value
+        return checked_properties({name: text_of(item) for name, item in flat(value).items()})
+
+    @property
+    def engine_properties(self) -> dict[str, str]:
+        """What the engine is given: the choice of the executor is one of its properties."""
+        return self.properties if self.executor is None else {**self.properties, EXECUTOR_PROPERTY: self.executor}
+
+    @classmethod
+    def settings_customise_sources(
+        cls, settings_cls: type[BaseSettings], init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource, dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:  # fmt: skip
+        assert isinstance(init_settings, InitSettingsSource)
+        flags = dict(init_settings.init_kwargs)
+        from_file = flags.pop("from_file", {})
+        return InitSettingsSource(settings_cls, flags), env_settings, InitSettingsSource(settings_cls, from_file)
+
+
+def load_configuration(file: Path | None, flags: Mapping[str, Any]) -> Configuration:
+    """In: `flags`: what was given on the command line, None for what was not. Raises `InvalidConfiguration`."""
+    from_file = {} if file is None else _read(file)
+    given = {name: value for name, value in flags.items() if value is not None}
+    try:
+        return Configuration(from_file=from_file, **given)  # pyright: ignore[reportCallIssue]
+    except ValidationError as error:
+        raise _explained(error, file) from None
+    except (SettingsError, InvalidProperty) as error:
+        raise InvalidConfiguration(
+            f"the configuration cannot be used: {error}", hint=getattr(error, "hint", None)
+        ) from None
+
+
+def flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """TOML reads `a.b = 1` as a table in a table; properties have dots in their names.
+
+    >>> flat({"auto": {"offset": {"reset": "earliest"}}, "ksql.service.id": "x"})
+    {'auto.offset.reset': 'earliest', 'ksql.service.id': 'x'}
+    """
+    found: dict[str, Any] = {}
+    for name, value in table.items():
+        if isinstance(value, Mapping):
+            found.update(flat(value, f"{prefix}{name}."))
+        else:
+            found[prefix + name] = value
+    return found
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise InvalidConfiguration(f"the configuration file {file} cannot be read: {reason}") from None
+    except ValueError as error:  # also of text that is not UTF-8
+        raise InvalidConfiguration(f"the configuration file {file} is not valid TOML: {error}") from None
+
+
+def _explained(error: ValidationError, file: Path | None) -> InvalidConfiguration:
+    first = error.errors()[0]
+    name = ".".join(map(str, first["loc"]))
+    if name == "data" and first["type"] == "missing":
+        return InvalidConfiguration("no data directory is named", hint="Add --data DIR, or set MILLSTREAM_DATA.")
+    if first["type"] == "extra_forbidden":
+        where = "" if file is None else f" in {file}"
+        hint = did_you_mean(name, Configuration.model_fields) or "Properties of the engine belong under [properties]."
+        return InvalidConfiguration(f'"{name}" is not a setting of the server{where}', hint=hint)
+    return InvalidConfiguration(f'the setting "{name}" cannot be used: {first["msg"].removeprefix("Value error, ")}')

@@ -1,0 +1,116 @@
+"""What the routes share: the engine, the threads that call it, and the queries that have clients."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, Literal, TypeVar
+
+from .engine import Engine
+from .http_errors import SHUTTING_DOWN, TOO_MANY_PUSH_QUERIES, TOO_MANY_REQUESTS, RequestRefused
+from .properties import PROPERTIES
+from .row_stream import RowStream
+
+T = TypeVar("T")
+
+WORKERS: Final = 16
+WAITING_MAX: Final = 256
+PULL_QUERIES_MAX: Final = 64
+_PUSH_QUERIES_MAX: Final = "ksql.max.push.queries"
+
+
+class Workers:
+    """A bounded pool of threads for calls that block, with a bounded queue before it."""
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="millstream-http")
+        self._waiting = 0  # only changed on the event loop
+
+    async def run(self, call: Callable[[], T]) -> T:
+        """Raises `RequestRefused` where too much is waiting already."""
+        if self._waiting >= WAITING_MAX:
+            raise RequestRefused(TOO_MANY_REQUESTS, f"more than {WAITING_MAX} requests are waiting")
+        self._waiting += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._pool, call)
+        finally:
+            self._waiting -= 1
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+class OpenQueries:
+    """The queries that send rows to a client right now. Any thread may call any method."""
+
+    def __init__(self, push_queries_max: int) -> None:
+        self._most = {"PUSH": push_queries_max, "PULL": PULL_QUERIES_MAX}
+        self._guard = threading.Lock()
+        self._open: dict[str, tuple[Literal["PUSH", "PULL"], RowStream]] = {}
+        self._closed = False
+
+    def add(self, query_id: str, kind: Literal["PUSH", "PULL"], stream: RowStream) -> None:
+        """Raises `RequestRefused` where there are too many of the kind."""
+        with self._guard:
+            if self._closed:
+                raise RequestRefused(SHUTTING_DOWN, "the server is shutting down")
+            if sum(1 for other, _ in self._open.values() if other == kind) >= self._most[kind]:
+                raise self._too_many(kind)
+            self._open[query_id] = (kind, stream)
+
+    def remove(self, query_id: str) -> None:
+        with self._guard:
+            self._open.pop(query_id, None)
+
+    def close_one(self, query_id: str) -> bool:
+        """False where no such query is open."""
+        with self._guard:
+            found = self._open.get(query_id)
+        if found is not None:
+            found[1].close()
+        return found is not None
+
+    def close(self) -> None:
+        """Ends all of them and lets no other one begin."""
+        with self._guard:
+            self._closed = True
+            streams = [stream for _, stream in self._open.values()]
+        for stream in streams:
+            stream.close()
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def _too_many(self, kind: Literal["PUSH", "PULL"]) -> RequestRefused:
+        if kind == "PULL":
+            return RequestRefused(TOO_MANY_REQUESTS, f"{PULL_QUERIES_MAX} pull queries are sending rows already")
+        return RequestRefused(
+            TOO_MANY_PUSH_QUERIES,
+            f"the server runs {self._most[kind]} push queries already, and no more are allowed",
+            hint=f"End one (/close-query), or raise {_PUSH_QUERIES_MAX} in the server's configuration.",
+        )
+
+
+class HttpContext:
+    """One per HTTP server. `cluster_id` names the log that it serves."""
+
+    def __init__(self, engine: Engine, cluster_id: str, body_bytes_max: int) -> None:
+        self.engine = engine
+        self.cluster_id = cluster_id
+        self.body_bytes_max = body_bytes_max
+        self.workers = Workers()
+        most = engine.properties.get(_PUSH_QUERIES_MAX, PROPERTIES[_PUSH_QUERIES_MAX].default)
+        self.open_queries = OpenQueries(int(most))
+        self.ready = False  # set once the server is, unset before it stops
+
+    @property
+    def service_id(self) -> str:
+        name = "ksql.service.id"
+        return self.engine.properties.get(name, PROPERTIES[name].default)
+
+    def close(self) -> None:
+        """Ends the queries of clients, then waits for the calls that are under way."""
+        self.open_queries.close()
+        self.workers.close()

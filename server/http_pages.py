@@ -1,0 +1,122 @@
+"""The GET routes: who the server is, how it is, and what it knows of its commands."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from millstream.errors import InvalidProperty, LogError
+
+from .http_context import HttpContext
+from .http_errors import BAD_REQUEST, NOT_FOUND, RequestRefused
+from .http_statements import error_response, json_response
+from .properties import find_property
+
+VERSION = importlib.metadata.version("millstream")
+
+
+class Pages:
+    """One method per route."""
+
+    def __init__(self, context: HttpContext) -> None:
+        self._context = context
+
+    async def root(self, request: Request) -> Response:
+        del request
+        return RedirectResponse("/info", 308)
+
+    async def info(self, request: Request) -> Response:
+        del request
+        about = {
+            "version": VERSION,
+            "kafkaClusterId": self._context.cluster_id,
+            "ksqlServiceId": self._context.service_id,
+            "serverStatus": "RUNNING" if self._context.ready else "TERMINATING",
+        }
+        return json_response({"KsqlServerInfo": about}, 200)
+
+    async def health(self, request: Request) -> Response:
+        """Healthy means: statements can run. What single queries do is in SHOW QUERIES."""
+        del request
+        log_answers = self._log_answers()  # not in a worker: they may all be busy, and that is no illness
+        healthy = log_answers and self._context.ready
+        details = {"metastore": healthy, "kafka": log_answers, "commandRunner": healthy}
+        body = {
+            "isHealthy": healthy,
+            "details": {name: {"isHealthy": fine} for name, fine in details.items()},
+            "serverState": "READY" if self._context.ready else "TERMINATING",
+        }
+        return json_response(body, 200 if healthy else 503)
+
+    async def live(self, request: Request) -> Response:
+        """/chc/live: the process answers."""
+        del request
+        return json_response({}, 200)
+
+    async def ready(self, request: Request) -> Response:
+        """/chc/ready: it takes statements."""
+        del request
+        return json_response({}, 200 if self._context.ready else 503)
+
+    async def metadata(self, request: Request) -> Response:
+        del request
+        return json_response({"version": VERSION, "clusterId": self._cluster()}, 200)
+
+    async def metadata_id(self, request: Request) -> Response:
+        del request
+        return json_response(self._cluster(), 200)
+
+    async def is_valid_property(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        try:
+            entry = find_property(name)
+            if entry.scope == "SERVER":
+                raise InvalidProperty(f"Cannot set property '{entry.name}': it belongs to the server.")
+        except InvalidProperty as error:
+            return error_response(RequestRefused(BAD_REQUEST, error.message, hint=error.hint))
+        return json_response(True, 200)
+
+    async def statuses(self, request: Request) -> Response:
+        """/status: the commands that made what is there."""
+        del request
+        known = {name: found["status"] for name, found in self._commands().items()}
+        return json_response({"commandStatuses": known}, 200)
+
+    async def status(self, request: Request) -> Response:
+        """/status/{type}/{entity}/{action}."""
+        name = request.path_params["command"]
+        found = self._commands().get(name) or self._commands().get(_quoted(name))
+        if found is None:
+            return error_response(RequestRefused(NOT_FOUND, f"Command {name} not found"))
+        return json_response(found, 200)
+
+    def _commands(self) -> dict[str, dict[str, Any]]:
+        catalog = self._context.engine.catalog
+        commands: dict[str, dict[str, Any]] = {}
+        for source in catalog.sources.values():
+            status = {"status": "SUCCESS", "message": f"{source.kind.capitalize()} created", "queryId": None}
+            if source.created_by is not None:
+                status |= {"message": f"Created query with ID {source.created_by}", "queryId": source.created_by}
+            commands[f"{source.kind.lower()}/`{source.name}`/create"] = status
+        return commands
+
+    def _cluster(self) -> dict[str, Any]:
+        clusters = {"kafka-cluster": self._context.cluster_id, "ksql-cluster": self._context.service_id}
+        return {"scope": {"path": [], "clusters": clusters}, "id": ""}
+
+    def _log_answers(self) -> bool:
+        try:
+            self._context.engine.log.topics()
+        except LogError:
+            return False
+        return True
+
+
+def _quoted(name: str) -> str:
+    """`stream/S/create` is ``stream/`S`/create``."""
+    kind, _, rest = name.partition("/")
+    entity, _, action = rest.rpartition("/")
+    return f"{kind}/`{entity}`/{action}"

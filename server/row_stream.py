@@ -1,0 +1,90 @@
+"""Rows on their way from a query, which blocks a thread, to a client, who may be slow: a bounded buffer."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import structlog
+
+BUFFER_BYTES_MAX: Final = 256 * 1024
+
+_log = structlog.get_logger("millstream.server")
+
+
+class RowStream:
+    """Iterates `chunks` in a thread of its own, as far ahead of the reader as the buffer allows.
+
+    In: `chunks` answers for its own errors. `close_source` ends the iteration soon: from any thread, repeatable.
+    Invariant: the buffer holds at most BUFFER_BYTES_MAX and one chunk.
+    """
+
+    def __init__(self, name: str, chunks: Iterator[bytes], close_source: Callable[[], None]) -> None:
+        self._chunks = chunks
+        self._close_source = close_source
+        self._loop = asyncio.get_running_loop()
+        self._filled = asyncio.Event()
+        self._room = threading.Condition()
+        self._buffer = bytearray()
+        self._told = False  # that there is something to take
+        self._ended = False
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name=f"millstream-{name}", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    async def take(self) -> bytes:
+        """All that is there; waits until there is something. Nothing means: the end."""
+        while True:
+            with self._room:
+                self._filled.clear()
+                self._told = False
+                taken = bytes(self._buffer)
+                self._buffer.clear()
+                self._room.notify()
+                if taken or self._ended:
+                    return taken
+            await self._filled.wait()
+
+    def close(self) -> None:
+        """Ends the query; `take` gives what is left and then the end. From any thread, repeatable."""
+        with self._room:
+            self._closed = True
+            self._room.notify()
+        self._close_source()
+
+    def join(self, timeout_s: float) -> None:
+        """Waits for the thread."""
+        self._thread.join(timeout_s)
+
+    def _run(self) -> None:
+        try:
+            for chunk in self._chunks:
+                if not self._put(chunk):
+                    break
+        except Exception as error:
+            _log.error("rows ended with an error", thread=self._thread.name, exc_info=error)
+        finally:
+            self._close_source()
+            with self._room:
+                self._ended = True
+                self._tell()
+
+    def _put(self, chunk: bytes) -> bool:
+        with self._room:
+            while len(self._buffer) >= BUFFER_BYTES_MAX and not self._closed:
+                self._room.wait()
+            self._buffer += chunk
+            self._tell()
+            return not self._closed
+
+    def _tell(self) -> None:
+        if not self._told:
+            self._told = True
+            try:
+                self._loop.call_soon_threadsafe(self._filled.set)
+            except RuntimeError:  # the loop is closed: nobody reads any more
+                self._closed = True

@@ -1,0 +1,73 @@
+"""The conversation: what is typed, key by key, through the line editor."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from prompt_toolkit.input import PipeInput, create_pipe_input
+from prompt_toolkit.output import DummyOutput
+
+from millstream.repl.highlighting import styled_lines
+from millstream.repl.interactive import history_file, run_interactive
+from millstream.repl.printer import Printer
+from millstream.repl.runner import Runner
+from millstream.server.client import LocalClient
+from millstream.server.session import Session
+from millstream.testing import Sandbox
+
+ENTER, CTRL_C, CTRL_D, TAB = "\r", "\x03", "\x04", "\t"
+
+
+@contextmanager
+def keyboard(keys: str) -> Generator[PipeInput]:
+    with create_pipe_input() as typed:
+        typed.send_text(keys)
+        yield typed
+
+
+@pytest.fixture(autouse=True)
+def state_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+
+
+def talk(keys: str) -> tuple[str, str]:
+    """What the shell wrote to its two outputs until it was left."""
+    out, err = io.StringIO(), io.StringIO()
+    with Sandbox() as sandbox, keyboard(keys) as typed:
+        client = LocalClient(sandbox.engine, Session(), address="a sandbox", close=lambda: None)
+        run_interactive(Runner(client, Printer(out, err)), input=typed, output=DummyOutput())
+    return out.getvalue(), err.getvalue()
+
+
+def test_a_statement_goes_on_until_its_semicolon() -> None:
+    out, _ = talk(f"DEFINE a{ENTER}= 'b';{ENTER}show variables;{ENTER}{CTRL_D}")
+    assert out.splitlines() == [" Variable | Value", "----------+-------", " A        | b"]
+
+
+def test_an_error_does_not_end_the_shell_and_neither_does_ctrl_c() -> None:
+    out, err = talk(f"SHOW STREEMS;{ENTER}SELECT{CTRL_C}output;{ENTER}exit{ENTER}")
+    assert out == "tabular\n"
+    assert "^^^^^^^" in err
+
+
+def test_what_was_typed_is_there_the_next_time_and_for_its_owner_only() -> None:
+    talk(f"output json;{ENTER}exit{ENTER}")
+    assert "+output json;" in history_file().read_text()
+    assert history_file().stat().st_mode & 0o077 == 0
+
+
+def test_keywords_strings_and_comments_have_colours() -> None:
+    lines = styled_lines("select 'a -- b' -- c\n/* d\ne */ 12")
+    styles = {piece[1]: piece[0] for line in lines for piece in line if piece[0]}
+    assert styles == {
+        "select": "class:keyword",
+        "'a -- b'": "class:string",
+        "-- c": "class:comment",
+        "/* d": "class:comment",
+        "e */": "class:comment",
+        "12": "class:number",
+    }

@@ -1,0 +1,153 @@
+"""What the shell does with text: statements, its own commands, Ctrl-C."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from millstream.errors import MillstreamError
+from millstream.repl.commands import command_of
+from millstream.repl.completion import candidates_for, matching
+from millstream.repl.interactive import is_finished
+from millstream.repl.names import Names
+from millstream.repl.printer import Printer
+from millstream.repl.runner import Leave, Runner, ScriptUnreadable, UnknownOutputFormat
+from millstream.server.client import Row, Rows, RowsKind
+
+
+class RecordingClient:
+    """Answers nothing, and keeps what it was asked."""
+
+    address = "nowhere"
+
+    def __init__(self, kind: RowsKind = "PUSH", rows: list[Row] | None = None) -> None:
+        self.executed: list[str] = []
+        self.closed = threading.Event()
+        self._kind: RowsKind = kind
+        self._rows = rows
+
+    def execute(self, text: str) -> list[dict[str, Any]]:
+        self.executed.append(text)
+        return []
+
+    def query(self, text: str) -> Rows:
+        del text
+        rows = iter(self._rows) if self._rows is not None else self._endless()
+        return Rows(self._kind, "q", ("A", "B"), ("INTEGER", "STRING"), rows, self.closed.set, lambda: None)
+
+    def define(self, name: str, value: str) -> None: ...
+
+    def info(self) -> dict[str, Any]:
+        return {"version": "9"}
+
+    def close(self) -> None: ...
+
+    def _endless(self) -> Iterator[Row]:
+        yield Row((1, "first"))
+        os.kill(os.getpid(), signal.SIGINT)
+        assert self.closed.wait(5)
+
+
+def runner(client: RecordingClient) -> tuple[Runner, io.StringIO, io.StringIO]:
+    out, err = io.StringIO(), io.StringIO()
+    return Runner(client, Printer(out, err)), out, err
+
+
+def test_each_statement_is_sent_at_its_place_in_the_text() -> None:
+    client = RecordingClient()
+    runner(client)[0].run("SHOW STREAMS; -- one; two\n  SHOW 'a;b'\n; SHOW TABLES")
+    assert client.executed == ["SHOW STREAMS;", "\n  SHOW 'a;b'\n;", "\n\n  SHOW TABLES"]
+
+
+def test_ctrl_c_ends_the_query_and_not_the_shell() -> None:
+    shell, out, err = runner(RecordingClient())
+    shell.run("SELECT * FROM s EMIT CHANGES; output;")
+    assert out.getvalue().splitlines()[2:] == ["          1 | first", "tabular"]
+    assert err.getvalue() == "Query ended.\n"
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_tombstone_shows_which_row_is_gone() -> None:
+    shell, out, _ = runner(RecordingClient(rows=[Row((1, None), tombstone=True)]))
+    shell.run("SELECT * FROM t EMIT CHANGES; output json; SELECT * FROM t EMIT CHANGES;")
+    assert out.getvalue().splitlines()[2:] == ["          1 | <gone>", '{"A":1,"@tombstone":true}']
+
+
+def test_data_cannot_command_the_terminal() -> None:
+    shell, out, _ = runner(RecordingClient("PULL", [Row((1, "a\x1b[31m\nb"))]))
+    shell.run("SELECT * FROM t;")
+    assert out.getvalue().splitlines()[2] == "  1 | a\\x1b[31m\\nb".replace("  1", " 1")
+
+
+def test_a_script_runs_another_one_and_tells_when_it_cannot(tmp_path: Path) -> None:
+    (tmp_path / "inner.sql").write_text("SHOW TABLES;")
+    client = RecordingClient()
+    shell, _, _ = runner(client)
+    shell.run(f"run script '{tmp_path}/inner.sql';")
+    assert client.executed == ["SHOW TABLES;"]
+    (tmp_path / "again.sql").write_text(f"RUN SCRIPT '{tmp_path}/again.sql';")
+    for name in ("again.sql", "missing.sql"):
+        with pytest.raises(ScriptUnreadable):
+            shell.run(f"run script '{tmp_path}/{name}';")
+
+
+def test_commands_of_the_shell_answer() -> None:
+    shell, out, _ = runner(RecordingClient())
+    shell.run("output json; OUTPUT; server; version;")
+    assert out.getvalue().splitlines() == ["json", "nowhere", f"shell:  {_version()}", "server: 9"]
+    with pytest.raises(UnknownOutputFormat):
+        shell.run("output xml;")
+    with pytest.raises(Leave):
+        shell.run("quit;")
+    assert isinstance(UnknownOutputFormat("x"), MillstreamError)
+
+
+def test_what_only_looks_like_a_command_is_sql() -> None:
+    assert command_of("exit") is not None
+    assert command_of("server 'http://a:1';") is not None
+    assert command_of("exit now") is None
+    assert command_of("SELECT 'exit';") is None
+
+
+def test_enter_sends_what_is_finished() -> None:
+    finished = ["", "help", "SHOW STREAMS;", "a; -- b"]
+    assert all(map(is_finished, finished))
+    assert not any(map(is_finished, ["SELECT 1", "SELECT ';", "help me"]))
+
+
+NAMES = Names(
+    columns={"USERS": ("ID", "NAME"), "small": ("id",)}, topics=("users",), queries=("CTAS_T_1",),
+    functions=("UCASE",), properties=("auto.offset.reset",),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("before", "word", "expected"),
+    [
+        ("", "sel", "SELECT"),
+        ("SELECT ", "na", "NAME"),
+        ("SELECT ", "uc", "UCASE"),
+        ("SELECT * FROM ", "us", "USERS"),
+        ("SELECT * FROM ", "sma", "`small`"),
+        ("PRINT ", "us", "`users`"),
+        ("TERMINATE ", "ct", "CTAS_T_1"),
+        ("SET ", "'auto", "'auto.offset.reset'"),
+        ("", "ex", "exit"),
+    ],
+)
+def test_completion_knows_what_fits(before: str, word: str, expected: str) -> None:
+    found = [text for text, _ in matching(word, candidates_for(before, f"{before}{word} FROM users", NAMES))]
+    assert expected in found
+
+
+def _version() -> str:
+    import importlib.metadata
+
+    return importlib.metadata.version("millstream")

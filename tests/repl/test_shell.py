@@ -1,0 +1,92 @@
+"""`millstream sql` as people run it: on a server, on an engine of its own, from a file, from standard input."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from running_server import millstream, service_in
+
+SCRIPT = """\
+-- a script as people keep them
+CREATE STREAM s (id INT KEY, v INT, d DECIMAL(4,2), t STRING) WITH (kafka_topic='s', value_format='JSON', partitions=1);
+SET 'auto.offset.reset' = 'earliest';
+DEFINE wanted = '2';
+INSERT INTO s VALUES (1, ${wanted}, 3.50, 'héllo');
+INSERT INTO s VALUES (20, NULL, 4.00, '日本語');
+SHOW STREAMS;
+SELECT * FROM s EMIT CHANGES LIMIT 2;
+SELECT * FROM s;
+output json;
+SELECT * FROM s;
+"""
+
+PRINTED = """\
+Stream created
+ Name | Topic | Key format | Value format | Windowed
+------+-------+------------+--------------+----------
+ S    | s     | KAFKA      | JSON         | false
+         ID |          V |                    D | T
+------------+------------+----------------------+----------------------
+          1 |          2 |                 3.50 | héllo
+         20 |       null |                 4.00 | 日本語
+ ID |    V |    D | T
+----+------+------+--------
+  1 |    2 | 3.50 | héllo
+ 20 | null | 4.00 | 日本語
+{"ID":1,"V":2,"D":3.50,"T":"héllo"}
+{"ID":20,"V":null,"D":4.00,"T":"日本語"}
+"""
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with service_in(tmp_path_factory.mktemp("data")) as service:
+        yield f"http://{service.http_address}"
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    file = tmp_path / "script.sql"
+    file.write_text(SCRIPT)
+    return file
+
+
+def test_a_script_prints_the_same_on_an_engine_of_its_own_and_on_a_server(script: Path, url: str) -> None:
+    for where in ((), (url,)):
+        ended = millstream("sql", *where, "-f", str(script))
+        assert ended.stdout == PRINTED
+        assert ended.stderr == "Limit Reached\nQuery Completed\n"
+        assert ended.returncode == 0
+
+
+def test_standard_input_that_is_no_terminal_is_a_script() -> None:
+    ended = millstream("sql", "--output", "json", input="SHOW VARIABLES;\nexit;\nSHOW NOTHING;")
+    assert ended.stdout == '{"@type":"variables","statementText":"SHOW VARIABLES;","warnings":[],"variables":[]}\n'
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+def test_the_first_error_ends_a_script_with_its_line_and_exit_code_1() -> None:
+    ended = millstream(
+        "sql", "-d", "topic=t", "-e", "SHOW VARIABLES;\nSHOW STREAMS; SHOW STREEMS;", "-e", "SHOW TABLES;"
+    )
+    assert ended.returncode == 1
+    assert ended.stdout.splitlines()[-1] == "------+-------+------------+--------------+----------"
+    assert " TOPIC    | t" in ended.stdout
+    error = ended.stderr.splitlines()
+    assert error[0].startswith("error: ")
+    assert error[1] == "  2 |               SHOW STREEMS;"
+    assert error[2] == "    |                    ^^^^^^^"
+
+
+def test_a_data_directory_is_kept_for_the_next_shell(tmp_path: Path) -> None:
+    create = "CREATE STREAM kept (id INT KEY) WITH (kafka_topic='k', value_format='JSON', partitions=1);"
+    assert millstream("sql", "--data", str(tmp_path), "-e", create).returncode == 0
+    assert " KEPT " in millstream("sql", "--data", str(tmp_path), "-e", "SHOW STREAMS;").stdout
+
+
+def test_a_server_that_is_not_there_is_said_so() -> None:
+    ended = millstream("sql", "http://127.0.0.1:1", "-e", "SHOW STREAMS;")
+    assert ended.returncode == 1
+    assert ended.stderr.startswith("error: no server answers at http://127.0.0.1:1\nhint: ")

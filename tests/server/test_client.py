@@ -1,0 +1,69 @@
+"""The client half over HTTP, against a server in this process."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from decimal import Decimal
+
+import pytest
+from running_server import service_in
+
+from millstream.server.client import HttpClient, RemoteError, ServerUnreachable, connect
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with service_in(tmp_path_factory.mktemp("data")) as service:
+        url = f"http://{service.http_address}"
+        connect(url).execute(
+            "CREATE STREAM s (id INT KEY, d DECIMAL(4, 2), x DOUBLE, a ARRAY<INT>) "
+            "WITH (kafka_topic='s', value_format='JSON', partitions=1);"
+            "INSERT INTO s VALUES (1, 3.50, 0.5, ARRAY[1, 2]);"
+        )
+        yield url
+
+
+@pytest.fixture
+def client(url: str) -> HttpClient:
+    return connect(url)
+
+
+def test_rows_come_with_their_columns_and_decimals_with_their_digits(client: HttpClient) -> None:
+    rows = client.query("SELECT * FROM s;")
+    assert rows.column_names == ("ID", "D", "X", "A")
+    assert rows.column_types == ("INTEGER", "DECIMAL(4, 2)", "DOUBLE", "ARRAY<INTEGER>")
+    (row,) = rows
+    assert repr(row.values) == repr((1, Decimal("3.50"), 0.5, [1, 2]))
+    assert rows.final_message == "Query Completed"
+
+
+def test_what_is_set_and_defined_holds_for_the_statements_after_it(client: HttpClient) -> None:
+    client.execute("SET 'auto.offset.reset' = 'earliest'; DEFINE kind = 'x'; DEFINE other = '${kind}y';")
+    assert client.variables == {"KIND": "x", "OTHER": "xy"}
+    assert len(list(client.query("SELECT ${kind} FROM s EMIT CHANGES LIMIT 1;"))) == 1
+    client.execute("UNSET 'auto.offset.reset'; UNDEFINE kind;")
+    assert (client.properties, client.variables) == ({}, {"OTHER": "xy"})
+
+
+def test_closing_from_another_thread_ends_a_push_query(client: HttpClient) -> None:
+    rows = client.query("SELECT * FROM s EMIT CHANGES;")
+    threading.Timer(0.2, rows.close).start()
+    assert list(rows) == []
+
+
+def test_refusals_carry_the_servers_message_and_code(client: HttpClient) -> None:
+    with pytest.raises(RemoteError) as refused:
+        client.execute("SHOW STREAMS; DROP STREAM nope;")
+    assert refused.value.error_code == 40001
+    assert refused.value.message.startswith("Stream NOPE does not exist.\n  1 | ")
+    assert [entity["@type"] for entity in refused.value.entities] == ["streams"]
+    with pytest.raises(RemoteError, match="cannot be resolved"):
+        client.query("SELECT nope FROM s;")
+
+
+def test_urls_that_lead_nowhere_are_explained() -> None:
+    for url in ("http://127.0.0.1:1", "ftp://a", "http://", "http://a:b"):
+        with pytest.raises(ServerUnreachable) as refused:
+            connect(url)
+        assert refused.value.hint

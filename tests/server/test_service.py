@@ -1,0 +1,91 @@
+"""The server as a process: it announces itself, keeps everything over a restart, ends cleanly, and says why it cannot
+start."""
+
+from __future__ import annotations
+
+import signal
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from running_server import ServerProcess, eventually, millstream
+
+from millstream.server.client import connect
+
+FREE = ("--http", "127.0.0.1:0", "--kafka", "127.0.0.1:0", "--executor", "duckdb")
+
+
+@pytest.fixture
+def taken_port() -> Iterator[int]:
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        yield listening.getsockname()[1]
+
+
+def only_line(text: str) -> str:
+    lines = text.splitlines()
+    assert len(lines) == 1, text
+    return lines[0]
+
+
+def test_a_restart_keeps_the_catalog_and_goes_on_with_the_queries(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path) as server:
+        assert server.announced[0].startswith("http: listening on http://127.0.0.1:")
+        assert server.announced[1].startswith("kafka: listening on 127.0.0.1:")
+        assert server.announced[2] == "executor: DuckDB runs persistent queries in this process\n"
+        client = connect(server.url)
+        client.execute("SET 'auto.offset.reset'='earliest';")
+        client.execute("CREATE STREAM s (id INT KEY, v INT) WITH (kafka_topic='s', value_format='JSON', partitions=1);")
+        client.execute("CREATE TABLE t AS SELECT id, COUNT(*) AS n FROM s GROUP BY id;")
+        client.execute("INSERT INTO s VALUES (1, 5);")
+        eventually(lambda: [row.values for row in client.query("SELECT * FROM t;")] == [(1, 1)])
+        assert server.stop(signal.SIGTERM) == 0
+    with ServerProcess(tmp_path) as server:
+        client = connect(server.url)
+        assert client.execute("SHOW QUERIES;")[0]["queries"][0]["state"] == "RUNNING"
+        client.execute("INSERT INTO s VALUES (1, 5);")
+        eventually(lambda: [row.values for row in client.query("SELECT * FROM t;")] == [(1, 2)])
+        rows = client.query("SELECT * FROM s EMIT CHANGES;")  # an open push query does not keep the server
+        assert server.stop(signal.SIGINT) == 0
+        assert list(rows) == []
+
+
+def test_a_port_in_use_is_one_sentence(tmp_path: Path, taken_port: int) -> None:
+    for flag in ("--http", "--kafka"):
+        ended = millstream("server", "--data", str(tmp_path / flag), *FREE, flag, f"127.0.0.1:{taken_port}")
+        assert ended.returncode == 1
+        assert only_line(ended.stderr).startswith(f"error: port {taken_port} of 127.0.0.1 is in use by another process")
+        assert flag in ended.stderr
+
+
+def test_a_locked_data_directory_is_one_sentence(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path) as server:
+        ended = millstream("server", "--data", str(tmp_path), *FREE)
+        assert ended.returncode == 1
+        assert f"is already open in process {server.process.pid}" in only_line(ended.stderr)
+        assert ended.stdout == ""
+
+
+def test_spark_without_java_is_one_sentence(tmp_path: Path) -> None:
+    ended = millstream(
+        "server", "--data", str(tmp_path), *FREE, "--executor", "spark", env={"PATH": "", "JAVA_HOME": ""}
+    )
+    assert ended.returncode == 1
+    assert only_line(ended.stderr).startswith("error: Spark cannot run persistent queries here")
+
+
+def test_an_unreadable_configuration_is_one_sentence(tmp_path: Path) -> None:
+    file = tmp_path / "millstream.toml"
+    file.write_text("data = [")
+    for path, words in ((file, "is not valid TOML"), (tmp_path / "none.toml", "cannot be read")):
+        ended = millstream("server", "--config", str(path))
+        assert ended.returncode == 1
+        assert words in only_line(ended.stderr)
+
+
+def test_no_data_directory_is_one_sentence() -> None:
+    ended = millstream("server")
+    assert ended.returncode == 1
+    assert only_line(ended.stderr).startswith("error: no data directory is named")
