@@ -8,13 +8,15 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
+from millstream.errors import MillstreamError
+
 from ..logcore.client import LogClient
 from ..logcore.errors import UnknownTopic
 from ..planner.catalog import PersistentQuery
 from .errors import UnknownQuery
 from .executor import QueryStatus
 from .query import QueryRuntime
-from .query_log import changelog_topic, forget_offsets, safe_name
+from .query_log import changelog_topic, forget_offsets, safe_name, start_positions
 from .query_worker import QueryWorker
 
 
@@ -37,6 +39,7 @@ class DuckDBExecutor:
         with self._guard:
             if query.id in self._workers:
                 return
+            self._fix_beginning(query)
             worker = QueryWorker(query.id, lambda: self._open(query), paused=query.paused)
             self._workers[query.id] = worker
         worker.start()
@@ -70,6 +73,14 @@ class DuckDBExecutor:
             workers, self._workers = list(self._workers.values()), {}
         for worker in workers:
             worker.stop()
+
+    def _fix_beginning(self, query: PersistentQuery) -> None:
+        """"latest" means the moment at which the query was started, not the later one at which its thread gets to it.
+
+        What is wrong with a topic or a property, the thread finds out again, and says it in the query's status.
+        """
+        with contextlib.suppress(MillstreamError):
+            start_positions(self._client, query.plan, {**self._properties, **query.plan.properties})
 
     def _open(self, query: PersistentQuery) -> QueryRuntime:
         return QueryRuntime(query.plan, self._client, self._directory(query.id), self._properties)

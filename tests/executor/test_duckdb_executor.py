@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,15 @@ def test_a_started_query_follows_its_input(client: LogClient, executor: DuckDBEx
     assert status.state == "RUNNING"
     eventually(lambda: executor.status("FILTER_1").metrics.rows_in == 3)
     assert set(executor.status("FILTER_1").lag.values()) == {0}
+
+
+def test_latest_is_the_moment_of_the_start(client: LogClient, executor: DuckDBExecutor) -> None:
+    records(client, 1)
+    plan = replace(filter_plan(), properties={"auto.offset.reset": "latest"})
+    executor.start(query(plan))
+    records(client, 2)  # at once: the query's thread has not opened anything yet
+    eventually(lambda: executor.status("FILTER_1").metrics.rows_in == 1)
+    assert len(read_all(client, "filtered")) == 1
 
 
 def test_a_paused_query_does_nothing_until_it_is_resumed(client: LogClient, executor: DuckDBExecutor) -> None:
