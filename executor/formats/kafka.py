@@ -16,7 +16,8 @@ TYPES = (*NUMBERS, "STRING", "BYTES")
 
 
 class KafkaDecoder:
-    """At most one of `columns` is `wanted`; without one, the bytes are left alone."""
+    """At most one of `columns` is `wanted`; without one, the bytes are still checked: what is wrong with a record must
+    not depend on what a query asks of it."""
 
     def __init__(self, columns: Sequence[Column], wanted: Sequence[bool]) -> None:
         self._columns = columns
@@ -28,8 +29,8 @@ class KafkaDecoder:
         arrays: list[pa.Array] = []
         errors: list[RowError] = []
         for column, wanted in zip(self._columns, self._wanted, strict=True):
-            array, found = _read(rows, column) if wanted else (pa.nulls(len(rows), column.type.arrow), [])
-            arrays.append(array)
+            array, found = _read(rows, column)
+            arrays.append(array if wanted else pa.nulls(len(rows), column.type.arrow))
             errors += found
         return Decoded(arrays, null_rows, errors)
 

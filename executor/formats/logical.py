@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from ...planner.physical import FormatSpec
@@ -15,15 +16,22 @@ from ...planner.schema import Column
 from ...sql.types import Array, Decimal, Map, Primitive, SqlType, Struct
 from .json_text import Real, parse_json, write_json
 from .reading import Mismatch, converter, fold
+from .record_codec import RECORD_FORMATS, RecordReader, codec_of
+from .wire import HEADER_BYTES, SchemaLookup, header, no_schemas, schema_id_of
 
 _FORMATS = {"INTEGER": ">i", "BIGINT": ">q", "DOUBLE": ">d"}
 
 
 def encode_logical(spec: FormatSpec, columns: Sequence[Column], value: Any) -> bytes | None:
     """The bytes of `value`, taken as it is: JSON is written with all its digits and with its own names, DELIMITED is
-    text, KAFKA a number or text by the column's type (text without columns). None is null."""
+    text, KAFKA a number or text by the column's type (text without columns). AVRO and PROTOBUF find fields by name, in
+    any case. None is null. Raises: Unwritable where it does not fit the schema."""
     if value is None:
         return None
+    if spec.name in RECORD_FORMATS and spec.schema is not None:
+        return codec_of(spec, spec.schema).write(value)
+    if spec.name == "JSON_SR" and spec.schema is not None:
+        return header(spec.schema.id) + write_json(value).encode()
     if spec.name == "JSON":
         return write_json(value).encode()
     if spec.name == "KAFKA" and (type_name := _type_name(columns)) in _FORMATS:
@@ -32,13 +40,20 @@ def encode_logical(spec: FormatSpec, columns: Sequence[Column], value: Any) -> b
     return value if isinstance(value, bytes) else str(value).encode()
 
 
-def decode_logical(spec: FormatSpec, columns: Sequence[Column], data: bytes | None) -> Any:
+def decode_logical(
+    spec: FormatSpec, columns: Sequence[Column], data: bytes | None, schemas: SchemaLookup = no_schemas
+) -> Any:
     """The value of the bytes; numbers inside JSON become what their column's type says.
 
-    Raises: InvalidJson, UnicodeDecodeError, struct.error for bytes that the format cannot have written.
+    Raises: InvalidJson, Unreadable, UnicodeDecodeError, struct.error for bytes that the format cannot have written.
     """
     if data is None:
         return None
+    if spec.name in RECORD_FORMATS:
+        return RecordReader(spec, schemas).read(data)
+    if spec.name == "JSON_SR":
+        schema_id_of(data)
+        return decode_logical(replace(spec, name="JSON"), columns, data[HEADER_BYTES:])
     if spec.name == "JSON":
         held = [column for column in columns if column.role != "HEADERS"]
         value = parse_json(data)

@@ -282,7 +282,7 @@ def _map(type_: Map) -> Convert:
 
 
 def _struct(type_: Struct) -> Convert:
-    names = [field.name for field in type_.fields]
+    names, engine_names = [field.name for field in type_.fields], type_.engine_names
     reader = FieldReader(names)
     converters = [converter(field.type) for field in type_.fields]
 
@@ -291,7 +291,7 @@ def _struct(type_: Struct) -> Convert:
             return None
         if not isinstance(value, dict):
             raise _wrong(type_, value)
-        return dict(zip(names, convert_fields(names, converters, reader.read(value)), strict=True))  # pyright: ignore[reportUnknownArgumentType]
+        return dict(zip(engine_names, convert_fields(names, converters, reader.read(value)), strict=True))  # pyright: ignore[reportUnknownArgumentType]
 
     return convert
 

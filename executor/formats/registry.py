@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from millstream.errors import FormatError
 
+from ...planner.formats import FORMATS
 from ...planner.physical import FormatSpec, KeyWindow
 from ...planner.schema import Column
 from ...sql.types import Array, Map, Struct
 from .codec import Decoder, Encoder
 from .delimited import Delimited, delimiter_of
 from .json_format import BareJson, WrappedJson
+from .json_sr import JsonSrDecoder, JsonSrEncoder
 from .kafka import TYPES, KafkaDecoder, KafkaEncoder
 from .none import NoneCodec
+from .record_codec import RecordDecoder, RecordEncoder
 from .text_decoder import TextDecoder
 from .text_encoder import BareValue, DelimitedLine, JsonObject, TextEncoder
 from .windows import WindowedDecoder, WindowedEncoder
+from .wire import SchemaLookup, no_schemas
 
 
 def decoder(
@@ -25,8 +30,11 @@ def decoder(
     *,
     needed: Sequence[bool] | None = None,
     window: KeyWindow | None = None,
+    schemas: SchemaLookup = no_schemas,
 ) -> Decoder:
     """A decoder of `columns`; those that are not `needed` are all NULL, and what is wrong with them goes unseen.
+
+    `schemas`: finds the schemas that records name.
 
     Raises: FormatError where the format does not exist or cannot hold the columns.
     """
@@ -35,8 +43,12 @@ def decoder(
     wanted = [column.role != "HEADERS" and (needed is None or needed[number]) for number, column in enumerate(columns)]
     read = [column for column, want in zip(columns, wanted, strict=True) if want]
     match spec.name:
+        case "JSON_SR":
+            inner: Decoder = JsonSrDecoder(decoder(replace(spec, name="JSON"), columns, needed=needed))
+        case "AVRO" | "PROTOBUF" | "PROTOBUF_NOSR":
+            inner = RecordDecoder(spec, columns, wanted, schemas, bare=_is_bare(spec, held))
         case "JSON" if _is_bare(spec, held):
-            inner: Decoder = TextDecoder(BareJson(held[0], bool(read)), columns, wanted)
+            inner = TextDecoder(BareJson(held[0], bool(read)), columns, wanted)
         case "JSON":
             inner = TextDecoder(WrappedJson(read), columns, wanted)
         case "DELIMITED":
@@ -58,8 +70,13 @@ def encoder(spec: FormatSpec, columns: Sequence[Column], window: KeyWindow | Non
     held = [columns[number] for number in numbers]
     _check(spec, held)
     match spec.name:
+        case "JSON_SR":
+            assert spec.schema is not None, "the planner gives every source of this format a schema"
+            inner: Encoder = JsonSrEncoder(encoder(replace(spec, name="JSON"), columns), spec.schema.id)
+        case "AVRO" | "PROTOBUF" | "PROTOBUF_NOSR":
+            inner = RecordEncoder(spec, held, numbers, bare=_is_bare(spec, held))
         case "JSON" if _is_bare(spec, held):
-            inner: Encoder = TextEncoder(BareValue(), held, numbers)
+            inner = TextEncoder(BareValue(), held, numbers)
         case "JSON":
             inner = TextEncoder(JsonObject([column.name for column in held]), held, numbers)
         case "DELIMITED":
@@ -77,7 +94,7 @@ def _is_bare(spec: FormatSpec, held: Sequence[Column]) -> bool:
 
 def _check(spec: FormatSpec, held: Sequence[Column]) -> None:
     match spec.name:
-        case "JSON":
+        case "JSON" | "JSON_SR" | "AVRO" | "PROTOBUF" | "PROTOBUF_NOSR":
             pass
         case "DELIMITED":
             for column in held:
@@ -95,7 +112,7 @@ def _check(spec: FormatSpec, held: Sequence[Column]) -> None:
             if held:
                 raise FormatError(f"the NONE format holds no columns, not {len(held)}")
         case _:
-            raise FormatError(f"unknown format {spec.name}", hint="The formats are JSON, DELIMITED, KAFKA and NONE.")
+            raise FormatError(f"unknown format {spec.name}", hint=f"The formats are {', '.join(FORMATS)}.")
 
 
 def _unfit(spec: FormatSpec, column: Column) -> FormatError:

@@ -101,7 +101,7 @@ class TextEncoder:
         present = np.ones(count, np.uint8)
         if null_rows is not None:
             present &= 1 - null_rows.fill_null(False).to_numpy(zero_copy_only=False).astype(np.uint8)
-        if self._is_key:
+        elif self._is_key:
             present &= np.maximum.reduce([valid_flags(array) for array in arrays])
         if count < SMALL_BATCH:
             return self._by_rows(arrays, present)

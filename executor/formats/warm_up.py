@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from ...planner.physical import FormatSpec
+from ...planner import avro_schemas
+from ...planner.physical import FormatSpec, RecordSchema
 from ...planner.schema import Column
 from ...sql.types import (
     BIGINT,
@@ -38,6 +39,7 @@ _FLAT: dict[str, tuple[SqlType, object]] = {
     "G": (TIMESTAMP, 1000),
     "H": (Decimal(10, 8), 1),
 }
+_SCANNED = {name: typed for name, typed in _FLAT.items() if name != "H"}  # decimals are not read by the scan
 _NESTED: dict[str, tuple[SqlType, object]] = {
     "I": (Array(INTEGER), [1]),
     "J": (Map(STRING, INTEGER), [("a", 1)]),
@@ -50,11 +52,18 @@ def warm_up() -> None:
     _round_trip(FormatSpec("JSON"), _FLAT | _NESTED)
     _round_trip(FormatSpec("JSON", wrap_single=False), {"C": _FLAT["C"]})
     _round_trip(FormatSpec("DELIMITED"), _FLAT)
+    _round_trip(_avro(_SCANNED), _SCANNED)
+
+
+def _avro(typed: dict[str, tuple[SqlType, object]]) -> FormatSpec:
+    columns = [Column(name, type_) for name, (type_, _) in typed.items()]
+    text = avro_schemas.write_schema(columns, avro_schemas.VALUE_NAME, wrapped=True)
+    return FormatSpec("AVRO", schema=RecordSchema(1, "AVRO", text))
 
 
 def _round_trip(spec: FormatSpec, typed: dict[str, tuple[SqlType, object]]) -> None:
     columns = [Column(name, type_) for name, (type_, _) in typed.items()]
     arrays = [pa.array([value] * _ROWS, type_.arrow) for type_, value in typed.values()]
-    written = encoder(spec, columns).encode(arrays)
+    written = encoder(spec, columns).encode(arrays, null_rows=pa.nulls(_ROWS, pa.bool_()).fill_null(False))
     errors = decoder(spec, columns).decode(written).errors
     assert not errors, errors

@@ -10,9 +10,12 @@ import numpy as np
 import pyarrow as pa
 
 from ...planner.physical import KeyWindow
-from .codec import Decoded, Decoder, Encoder, RowError, boolean_array, byte_view, one_array, valid_flags
+from . import write
+from .codec import Decoded, Decoder, Encoder, RowError, boolean_array, byte_view, one_array, read_only, valid_flags
+from .text_encoder import SMALL_BATCH
 
 _TIME_BYTES = 8
+_TIMES = {1: struct.Struct(">q"), 2: struct.Struct(">qq")}
 
 
 def suffix_bytes(window: KeyWindow) -> int:
@@ -97,23 +100,18 @@ class WindowedEncoder:
         if self._window.kind == "SESSION":
             assert window_end is not None, "the key has a session window"
             times = [window_end, window_start]
+        if len(keys) < SMALL_BATCH:
+            rows = zip(keys.to_pylist(), *(time.fill_null(0).to_pylist() for time in times), strict=True)
+            return pa.array(
+                [None if key is None else key + _TIMES[len(at)].pack(*at) for key, *at in rows], pa.binary()
+            )
         bytes_, offsets = byte_view(keys)
-        valid = valid_flags(keys) != 0
-        suffix = suffix_bytes(self._window)
-        lengths = np.where(valid, np.diff(offsets) + suffix, 0)
-        new_offsets = np.zeros(len(keys) + 1, np.int32)
-        np.cumsum(lengths, out=new_offsets[1:])
-        out = np.empty(int(new_offsets[-1]), np.uint8)
+        valid = valid_flags(keys)
+        tails = np.empty((len(keys), len(times)), ">i8")
         for i, time in enumerate(times):
-            places = (new_offsets[1:][valid].astype(np.int64) - suffix + i * _TIME_BYTES)[:, None]
-            wire = time.fill_null(0).to_numpy().astype(">i8")[valid]
-            out[places + np.arange(_TIME_BYTES)] = wire.view(np.uint8).reshape(-1, _TIME_BYTES)
-        kept = np.where(valid, np.diff(offsets), 0)
-        source = np.repeat(offsets[:-1].astype(np.int64), kept)
-        target = np.repeat(new_offsets[:-1].astype(np.int64), kept)
-        within = np.arange(int(kept.sum())) - np.repeat(np.cumsum(kept) - kept, kept)
-        out[target + within] = bytes_[source + within]
-        bitmap = pa.py_buffer(np.packbits(valid, bitorder="little"))
+            tails[:, i] = time.fill_null(0).to_numpy()
+        new_offsets, out = write.append_to_each(offsets, bytes_, read_only(valid), read_only(tails.view(np.uint8)))
+        bitmap = None if valid.all() else pa.py_buffer(np.packbits(valid != 0, bitorder="little"))
         return pa.Array.from_buffers(pa.binary(), len(keys), [bitmap, pa.py_buffer(new_offsets), pa.py_buffer(out)])
 
 

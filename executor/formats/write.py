@@ -383,3 +383,28 @@ def join_members(
         out[at] = closing
         at += 1
     return out_offsets, out
+
+
+@njit(cache=True, nogil=True)
+def append_to_each(offsets: Vector, data: Vector, valid: Vector, tails: Vector):
+    """Each text with its row of `tails` behind it; nothing where it is not valid."""
+    count = valid.shape[0]
+    width = tails.shape[1]
+    out_offsets = np.zeros(count + 1, np.int32)
+    total = 0
+    for row in range(count):
+        if valid[row]:
+            total += offsets[row + 1] - offsets[row] + width
+        out_offsets[row + 1] = total
+    out = np.empty(total, np.uint8)
+    at = 0
+    for row in range(count):
+        if not valid[row]:
+            continue
+        for j in range(offsets[row], offsets[row + 1]):
+            out[at] = data[np.uintp(j)]
+            at += 1
+        for j in range(width):
+            out[at] = tails[row, j]
+            at += 1
+    return out_offsets, out

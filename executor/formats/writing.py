@@ -27,7 +27,8 @@ def wire_type(type_: SqlType) -> pa.DataType:
         case Map():
             return pa.map_(wire_type(type_.key), wire_type(type_.value))
         case Struct():
-            return pa.struct([pa.field(field.name, wire_type(field.type)) for field in type_.fields])
+            named = zip(type_.engine_names, type_.fields, strict=True)
+            return pa.struct([pa.field(name, wire_type(field.type)) for name, field in named])
         case _:
             return type_.arrow
 
@@ -56,7 +57,8 @@ def writer(type_: SqlType, *, json: bool) -> Write:
             key, member = _nullable(type_.key), _nullable(type_.value)
             return lambda value: "{" + ",".join(f"{key(k)}:{member(v)}" for k, v in value) + "}"
         case Struct():
-            fields = [(field.name, f"{quote(field.name)}:", _nullable(field.type)) for field in type_.fields]
+            named = zip(type_.engine_names, type_.fields, strict=True)
+            fields = [(name, f"{quote(field.name)}:", _nullable(field.type)) for name, field in named]
             return lambda value: "{" + ",".join(key + write(value[name]) for name, key, write in fields) + "}"
         case _:
             raise AssertionError(f"no format holds {type_}")

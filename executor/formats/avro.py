@@ -1,0 +1,364 @@
+"""AVRO: one record's bytes to plain values and back, by the schema that the record names.
+
+A reader gets what the record's own schema says; how that becomes a column's type is in `typed_values.py`.
+"""
+
+from __future__ import annotations
+
+import binascii
+import functools
+import io
+from collections.abc import Callable, Iterator
+from decimal import Context
+from decimal import Decimal as Number
+from typing import Any, cast
+
+import fastavro
+from fastavro.schema import SchemaParseException
+
+from ...planner import avro_schemas
+from ...planner.physical import RecordSchema
+from ...planner.registry import InvalidSchema
+from .reading import fold
+from .wire import HEADER_BYTES, Unreadable, Unwritable, header
+
+Convert = Callable[[Any], Any]
+
+_MISSING = object()
+_WIDE = Context(prec=100)
+
+
+@functools.lru_cache(maxsize=256)
+def avro_codec(schema: RecordSchema) -> AvroCodec:
+    """Raises `InvalidSchema`."""
+    return AvroCodec(schema)
+
+
+class AvroCodec:
+    """Reads and writes records of one schema."""
+
+    def __init__(self, schema: RecordSchema) -> None:
+        self._header = header(schema.id)
+        named: dict[str, Any] = {}
+        names: dict[str, Any] = {}
+        try:
+            for _, text in schema.references:
+                node = avro_schemas.load(text)
+                avro_schemas.named_types(node, names)
+                fastavro.parse_schema(_physical(node), named_schemas=named)
+            node = avro_schemas.load(schema.text)
+            avro_schemas.named_types(node, names)
+            self._parsed = fastavro.parse_schema(_physical(node), named_schemas=named)
+        except (SchemaParseException, KeyError, TypeError, ValueError) as error:
+            raise InvalidSchema(f"the AVRO schema {schema.id} cannot be used: {error}") from None
+        _refuse_endless(node, names)
+        self._from_avro = _Reading(names).convert(node)
+        self._to_avro = _Writing(names).convert(node)
+
+    def read(self, data: bytes) -> Any:
+        """The plain value behind the header. Raises `Unreadable`."""
+        stream = io.BytesIO(data)
+        stream.seek(HEADER_BYTES)
+        try:
+            value = fastavro.schemaless_reader(stream, self._parsed)  # pyright: ignore[reportCallIssue, reportUnknownMemberType]
+        except (
+            Exception
+        ) as error:  # fastavro raises whatever the bytes lead it to: EOFError, IndexError, MemoryError, …
+            said = str(error).split(" from <")[0] or type(error).__name__  # without the address of the stream
+            raise Unreadable(f"the bytes do not fit their AVRO schema: {said}") from None
+        if stream.tell() != len(data):
+            raise Unreadable(f"{len(data) - stream.tell()} bytes are left behind the AVRO record")
+        return value if self._from_avro is None else self._from_avro(value)
+
+    def write(self, value: Any) -> bytes:
+        """Header and bytes of a plain value; fields are found by name, in any case. Raises `Unwritable`."""
+        stream = io.BytesIO()
+        stream.write(self._header)
+        try:
+            fastavro.schemaless_writer(stream, self._parsed, self._to_avro(value))  # pyright: ignore[reportUnknownMemberType]
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError, ArithmeticError) as error:
+            raise Unwritable(f"a value does not fit the AVRO schema: {error}") from None
+        return stream.getvalue()
+
+
+def _refuse_endless(node: Any, names: dict[str, Any]) -> None:
+    """Raises `InvalidSchema` for arrays whose items take no bytes: a record of ten bytes could have endlessly many."""
+    for part in _parts(node):
+        if part.get("type") == "array" and _takes_no_bytes(part["items"], names, ()):
+            raise InvalidSchema("the AVRO schema has an array of items that take no bytes")
+
+
+def _parts(node: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(node, list):
+        for branch in cast(list[Any], node):
+            yield from _parts(branch)
+    elif isinstance(node, dict):
+        said = cast(dict[str, Any], node)
+        yield said
+        for inner in (said.get("type"), said.get("items"), said.get("values"), said.get("fields")):
+            yield from _parts(inner)
+
+
+def _takes_no_bytes(node: Any, names: dict[str, Any], above: tuple[str, ...]) -> bool:
+    if isinstance(node, str):
+        known = node in names and node not in above
+        return node == "null" or (known and _takes_no_bytes(names[node], names, (*above, node)))
+    if isinstance(node, list):
+        return False  # the number of the branch takes a byte
+    match node["type"]:
+        case "record" | "error":
+            return all(_takes_no_bytes(field["type"], names, above) for field in node["fields"])
+        case "fixed":
+            return node["size"] == 0
+        case "array" | "map" | "enum":
+            return False
+        case inner:
+            return _takes_no_bytes(inner, names, above)
+
+
+def _physical(node: Any) -> Any:
+    """The schema without logical types: fastavro then gives and takes the numbers and bytes themselves."""
+    if isinstance(node, list):
+        return [_physical(branch) for branch in cast(list[Any], node)]
+    if not isinstance(node, dict):
+        return node
+    kept = {name: member for name, member in cast(dict[str, Any], node).items() if name != "logicalType"}
+    for member in ("type", "items", "values"):
+        if member in kept:
+            kept[member] = _physical(kept[member])
+    if "fields" in kept:
+        kept["fields"] = [{**field, "type": _physical(field["type"])} for field in kept["fields"]]
+    return kept
+
+
+class _Walk:
+    """Follows names through a schema, each record once, so that one may contain itself."""
+
+    def __init__(self, names: dict[str, Any]) -> None:
+        self._names = names
+        self._open: dict[int, list[Any]] = {}
+
+    def _resolve(self, node: Any) -> Any:
+        while True:
+            if isinstance(node, str) and node in self._names:
+                node = self._names[node]
+            elif isinstance(node, dict) and isinstance(node.get("type"), (dict, list)):  # pyright: ignore[reportUnknownMemberType]
+                node = node["type"]  # pyright: ignore[reportUnknownVariableType]
+            else:
+                return node  # pyright: ignore[reportUnknownVariableType]
+
+
+class _Reading(_Walk):
+    def convert(self, node: Any) -> Convert | None:
+        """A function from fastavro's value to a plain one; None where they are the same."""
+        node = self._resolve(node)
+        if isinstance(node, list):
+            return self._union(cast(list[Any], node))
+        if isinstance(node, str):
+            return None
+        match node["type"]:
+            case "record" | "error":
+                return self._record(node)
+            case "array":
+                item = self.convert(node["items"])
+                return item and (lambda value: [item(member) for member in value])
+            case "map":
+                member = self.convert(node["values"])
+                return member and (lambda value: {key: member(inner) for key, inner in value.items()})
+            case _:
+                return _logical_reader(node)
+
+    def _union(self, branches: list[Any]) -> Convert | None:
+        others = [branch for branch in branches if branch != "null"]
+        if len(others) == 1:
+            inner = self.convert(others[0])
+            return inner and (lambda value: None if value is None else inner(value))
+        known = [(avro_schemas.branch_name(branch), _python_types(self._resolve(branch))) for branch in others]
+
+        def convert(value: Any) -> Any:
+            """The struct that stands for the union: its one field with a value is the branch's."""
+            if value is None:
+                return None
+            name = next((name for name, types in known if isinstance(value, types)), known[0][0])
+            return {other: value if other == name else None for other, _ in known}
+
+        return convert
+
+    def _record(self, node: dict[str, Any]) -> Convert | None:
+        if id(node) in self._open:  # inside itself: found when it is called
+            holder = self._open[id(node)]
+            return lambda value: value if holder[0] is None else holder[0](value)
+        holder = self._open[id(node)] = [None]
+        inside = {f["name"]: inner for f in node["fields"] if (inner := self.convert(f["type"])) is not None}
+        if not inside:
+            return None
+
+        def convert(value: dict[str, Any]) -> dict[str, Any]:
+            for name, change in inside.items():
+                value[name] = change(value[name])
+            return value
+
+        holder[0] = convert
+        return convert
+
+
+def _python_types(node: Any) -> tuple[type, ...]:
+    kind = node if isinstance(node, str) else node["type"]
+    return {
+        "boolean": (bool,), "int": (int,), "long": (int,), "float": (float,), "double": (float,), "string": (str,),
+        "enum": (str,), "bytes": (bytes,), "fixed": (bytes,), "array": (list,),
+    }.get(kind, (dict,))  # fmt: skip
+
+
+def _logical_reader(node: dict[str, Any]) -> Convert | None:
+    match node["type"], node.get("logicalType"):
+        case (("bytes" | "fixed"), "decimal"):
+            scale = int(node.get("scale", 0))
+            return lambda value: Number(int.from_bytes(value, "big", signed=True)).scaleb(-scale, _WIDE)
+        case _:
+            return None
+
+
+class _Writing(_Walk):
+    def convert(self, node: Any) -> Convert:
+        """A function from a plain value to what fastavro takes. It raises `Unwritable`."""
+        node = self._resolve(node)
+        if isinstance(node, list):
+            return self._union(cast(list[Any], node))
+        if isinstance(node, str):
+            return _leaf(node, {})
+        match node["type"]:
+            case "record" | "error":
+                return self._record(node)
+            case "array":
+                item = self.convert(node["items"])
+                return lambda value: [item(member) for member in _of(list, value, "an array")]
+            case "map":
+                member = self.convert(node["values"])
+                return lambda value: {str(key): member(inner) for key, inner in _of(dict, value, "a map").items()}
+            case kind:
+                return _leaf(kind, node)
+
+    def _union(self, branches: list[Any]) -> Convert:
+        others = [branch for branch in branches if branch != "null"]
+        nullable = len(others) < len(branches)
+        converts = [self.convert(branch) for branch in others]
+        names = [fold(avro_schemas.branch_name(branch)) for branch in others]
+
+        def convert(value: Any) -> Any:
+            if value is None:
+                if nullable:
+                    return None
+                raise Unwritable("a value is missing where the AVRO schema allows no null")
+            if len(converts) == 1:
+                return converts[0](value)
+            if isinstance(value, dict):  # a struct that stands for the union
+                given = {fold(str(key)): member for key, member in value.items() if member is not None}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+                if len(given) == 1 and next(iter(given)) in names:
+                    chosen = names.index(next(iter(given)))
+                    return converts[chosen](given[names[chosen]])
+            return _first_that_fits(converts, value)
+
+        return convert
+
+    def _record(self, node: dict[str, Any]) -> Convert:
+        if id(node) in self._open:
+            holder = self._open[id(node)]
+            return lambda value: holder[0](value)
+        holder = self._open[id(node)] = [None]
+        fields = [
+            (f["name"], fold(f["name"]), self.convert(f["type"]), "default" in f, self._nullable(f["type"]))
+            for f in node["fields"]
+        ]
+
+        def convert(value: Any) -> dict[str, Any]:
+            given: dict[str, Any] = _of(dict, value, "a record")
+            folded: dict[str, Any] | None = None
+            result: dict[str, Any] = {}
+            for name, folded_name, inner, defaulted, nullable in fields:
+                member = given.get(name, _MISSING)
+                if member is _MISSING:
+                    if folded is None:
+                        folded = {fold(key): value for key, value in given.items()}
+                    member = folded.get(folded_name, _MISSING)
+                if member is _MISSING or (member is None and not nullable):
+                    if defaulted:
+                        continue  # fastavro writes the default
+                    if not nullable:
+                        raise Unwritable(f"the field {name} has no value, and the AVRO schema has no default for it")
+                    member = None
+                result[name] = inner(member)
+            return result
+
+        holder[0] = convert
+        return convert
+
+    def _nullable(self, node: Any) -> bool:
+        node = self._resolve(node)
+        return node == "null" or (isinstance(node, list) and "null" in node)
+
+
+def _first_that_fits(converts: list[Convert], value: Any) -> Any:
+    problem = Unwritable("no branch of a union takes a value")
+    for convert in converts:
+        try:
+            return convert(value)
+        except (Unwritable, ValueError, TypeError, ArithmeticError) as error:
+            problem = Unwritable(str(error))
+    raise problem
+
+
+def _of(wanted: type, value: Any, what: str) -> Any:
+    if isinstance(value, wanted):
+        return value
+    raise Unwritable(f"the AVRO schema wants {what}, a value is {type(value).__name__}")
+
+
+def _leaf(kind: str, node: dict[str, Any]) -> Convert:
+    match kind:
+        case "null":
+            return lambda value: None
+        case "boolean":
+            return lambda value: _of(bool, value, "a boolean")
+        case "int" | "long":
+            return lambda value: int(_of((int, Number, str), value, "a number"))  # pyright: ignore[reportArgumentType]
+        case "float" | "double":
+            return lambda value: float(_of((int, float, Number, str), value, "a number"))  # pyright: ignore[reportArgumentType]
+        case "bytes" | "fixed" if node.get("logicalType") == "decimal":
+            return _decimal_writer(node)
+        case "bytes" | "fixed":
+            return _bytes
+        case _:
+            return lambda value: value if isinstance(value, str) else _text(value)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (int, float, Number)):
+        return str(value)
+    raise Unwritable(f"the AVRO schema wants a text, a value is {type(value).__name__}")
+
+
+def _bytes(value: Any) -> bytes:
+    """Bytes, or their base64 text."""
+    if isinstance(value, bytes):
+        return value
+    try:
+        return binascii.a2b_base64(_of(str, value, "bytes"), strict_mode=True)
+    except binascii.Error as error:
+        raise Unwritable(f"a text is not base64: {error}") from None
+
+
+def _decimal_writer(node: dict[str, Any]) -> Convert:
+    scale, size = int(node.get("scale", 0)), node.get("size") if node["type"] == "fixed" else None
+    precision = int(node.get("precision", 0))
+
+    def convert(value: Any) -> bytes:
+        number = Number(_of((int, float, Number, str), value, "a number")).scaleb(scale, _WIDE)  # pyright: ignore[reportArgumentType]
+        unscaled = int(number)
+        if unscaled != number or (precision and abs(unscaled) >= 10**precision):
+            raise Unwritable(f"the number {value} does not fit into the AVRO decimal ({precision}, {scale})")
+        return unscaled.to_bytes(size or (unscaled + (unscaled < 0)).bit_length() // 8 + 1, "big", signed=True)
+
+    return convert

@@ -1,0 +1,55 @@
+"""JSON_SR: JSON behind the id of a schema. The schema says nothing that reading needs: it is read as JSON is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from .codec import Decoded, Decoder, Encoder, RowError, boolean_array, one_array, valid_flags
+from .wire import Unreadable, blank_header, schema_id_of, with_header
+
+
+class JsonSrDecoder:
+    """Leaves what is behind the header to `inner`."""
+
+    def __init__(self, inner: Decoder) -> None:
+        self._inner = inner
+
+    def decode(self, data: pa.Array | pa.ChunkedArray) -> Decoded:
+        rows = one_array(data)
+        blanked, good = blank_header(rows)
+        decoded = self._inner.decode(blanked)
+        bad = (valid_flags(rows) != 0) & ~good
+        if not bad.any():
+            return decoded
+        errors = [RowError(int(row), _problem(rows[int(row)].as_py())) for row in np.flatnonzero(bad)]
+        null_rows = boolean_array(decoded.null_rows.to_numpy(zero_copy_only=False) & ~bad)
+        return Decoded(decoded.columns, null_rows, sorted(decoded.errors + errors, key=lambda error: error.row))
+
+
+def _problem(data: bytes) -> str:
+    try:
+        schema_id_of(data)
+    except Unreadable as error:
+        return str(error)
+    raise AssertionError("the row has a header")
+
+
+class JsonSrEncoder:
+    """Puts the header before what `inner` writes."""
+
+    def __init__(self, inner: Encoder, schema_id: int) -> None:
+        self._inner = inner
+        self._schema_id = schema_id
+
+    def encode(
+        self,
+        columns: Sequence[pa.Array],
+        *,
+        null_rows: pa.BooleanArray | None = None,
+        window_start: pa.Array | None = None,
+        window_end: pa.Array | None = None,
+    ) -> pa.BinaryArray:
+        return with_header(self._inner.encode(columns, null_rows=null_rows), self._schema_id)

@@ -1,0 +1,268 @@
+"""From the text of a .proto file to the descriptors of its messages.
+
+Imports are looked up among the schema's references and the well-known files below. Options are read where they change
+the bytes or the SQL type (`packed`, `default`, precision and scale of decimals); others are left alone.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from google.protobuf import (
+    any_pb2,
+    descriptor_pb2,
+    duration_pb2,
+    empty_pb2,
+    struct_pb2,
+    timestamp_pb2,
+    wrappers_pb2,
+)
+from google.protobuf.descriptor import Descriptor
+from google.protobuf.descriptor_pool import DescriptorPool
+from proto_schema_parser import ast
+from proto_schema_parser.parser import Parser
+
+from .registry import InvalidSchema
+
+_COMPILED = {
+    module.DESCRIPTOR.name: module.DESCRIPTOR.serialized_pb
+    for module in (any_pb2, duration_pb2, empty_pb2, struct_pb2, timestamp_pb2, wrappers_pb2, descriptor_pb2)
+}
+_WELL_KNOWN = {
+    "google/type/date.proto": 'syntax = "proto3"; package google.type; '
+    "message Date { int32 year = 1; int32 month = 2; int32 day = 3; }",
+    "google/type/timeofday.proto": 'syntax = "proto3"; package google.type; '
+    "message TimeOfDay { int32 hours = 1; int32 minutes = 2; int32 seconds = 3; int32 nanos = 4; }",
+    "confluent/type/decimal.proto": 'syntax = "proto3"; package confluent.type; '
+    "message Decimal { bytes value = 1; uint32 precision = 2; int32 scale = 3; }",
+    "confluent/meta.proto": 'syntax = "proto3"; package confluent; '
+    "message Meta { string doc = 1; map<string, string> params = 2; repeated string tags = 3; }",
+}
+_MAIN = "schema.proto"
+_Message = descriptor_pb2.DescriptorProto
+_FieldProto = descriptor_pb2.FieldDescriptorProto
+_SCALARS = {
+    name: getattr(_FieldProto, f"TYPE_{name.upper()}")
+    for name in (
+        "double", "float", "int64", "uint64", "int32", "fixed64", "fixed32", "bool", "string", "bytes", "uint32",
+        "sfixed32", "sfixed64", "sint32", "sint64",
+    )
+}  # fmt: skip
+
+_LABELS: dict[ast.FieldCardinality | None, Any] = {
+    ast.FieldCardinality.REPEATED: _FieldProto.LABEL_REPEATED,
+    ast.FieldCardinality.REQUIRED: _FieldProto.LABEL_REQUIRED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ProtobufFile:
+    """`messages`: those at the top, in order. `parameters`: of a field, by its message's full name and its own: the
+    precision and the scale of a decimal."""
+
+    messages: tuple[Descriptor, ...]
+    parameters: dict[tuple[str, str], dict[str, str]] = field(default_factory=dict[tuple[str, str], dict[str, str]])
+
+    def message(self, full_name: str) -> Descriptor | None:
+        """The message of this name, nested ones included; the first one for an empty name."""
+        if not full_name:
+            return self.messages[0]
+        return next((found for found in _all_messages(self.messages) if found.full_name == full_name), None)
+
+    def at(self, indexes: Sequence[int]) -> Descriptor | None:
+        """The message that a record's message indexes lead to."""
+        level, found = list(self.messages), None
+        for index in indexes:
+            if not 0 <= index < len(level):
+                return None
+            found = level[index]
+            level = list(found.nested_types)
+        return found
+
+    def indexes(self, message: Descriptor) -> tuple[int, ...]:
+        """What leads to `message`: the way back from `at`."""
+        above = message.containing_type
+        siblings = list(self.messages) if above is None else list(above.nested_types)
+        place = [found.full_name for found in siblings].index(message.full_name)
+        return (place,) if above is None else (*self.indexes(above), place)
+
+
+def _all_messages(messages: Iterable[Descriptor]) -> Iterator[Descriptor]:
+    for message in messages:
+        yield message
+        yield from _all_messages(message.nested_types)
+
+
+@functools.lru_cache(maxsize=256)
+def load(text: str, references: tuple[tuple[str, str], ...] = ()) -> ProtobufFile:
+    """The messages of a schema. Raises `InvalidSchema`."""
+    loader = _Loader(references)
+    name = loader.add(_MAIN, text)
+    try:
+        file = loader.pool.FindFileByName(name)
+    except (KeyError, TypeError) as error:
+        raise InvalidSchema(f"the PROTOBUF schema cannot be used: {error}") from None
+    proto = descriptor_pb2.FileDescriptorProto.FromString(file.serialized_pb)
+    messages = tuple(file.message_types_by_name[message.name] for message in proto.message_type)
+    if not messages:
+        raise InvalidSchema("the PROTOBUF schema has no message")
+    return ProtobufFile(messages, loader.parameters)
+
+
+class _Loader:
+    def __init__(self, references: tuple[tuple[str, str], ...]) -> None:
+        self.pool = DescriptorPool()
+        self.parameters: dict[tuple[str, str], dict[str, str]] = {}
+        self._texts = {**_WELL_KNOWN, **dict(references)}
+        self._added: set[str] = set()
+
+    def add(self, name: str, text: str) -> str:
+        self._added.add(name)
+        try:
+            parsed = Parser().parse(text)
+        except Exception as error:  # the parser raises whatever its grammar does
+            raise InvalidSchema(f"the PROTOBUF schema cannot be parsed: {str(error).splitlines()[0]}") from None
+        file = self._file(name, parsed)
+        try:
+            self.pool.AddSerializedFile(file.SerializeToString())
+        except (TypeError, ValueError) as error:
+            raise InvalidSchema(f"the PROTOBUF schema cannot be used: {error}") from None
+        return name
+
+    def _import(self, name: str) -> None:
+        if name in self._added:
+            return
+        if name in self._texts:
+            self.add(name, self._texts[name])
+        elif name in _COMPILED:
+            self._added.add(name)
+            for needed in descriptor_pb2.FileDescriptorProto.FromString(_COMPILED[name]).dependency:
+                self._import(needed)
+            self.pool.AddSerializedFile(_COMPILED[name])
+        else:
+            raise InvalidSchema(
+                f'the PROTOBUF schema imports "{name}", which is unknown', hint="Register it as a reference."
+            )
+
+    def _file(self, name: str, parsed: ast.File) -> descriptor_pb2.FileDescriptorProto:
+        file = descriptor_pb2.FileDescriptorProto(name=name, syntax=parsed.syntax or "proto2")
+        if parsed.edition:
+            raise InvalidSchema(f"the PROTOBUF schema has edition {parsed.edition}; proto2 and proto3 can be read")
+        for element in parsed.file_elements:
+            match element:
+                case ast.Package():
+                    file.package = element.name
+                case ast.Import():
+                    self._import(element.name)
+                    file.dependency.append(element.name)
+                    if element.public:
+                        file.public_dependency.append(len(file.dependency) - 1)
+                case ast.Message():
+                    proto3 = file.syntax == "proto3"
+                    file.message_type.append(self._message(element, _join(file.package, element.name), proto3))
+                case ast.Enum():
+                    file.enum_type.append(_enum(element))
+                case _:
+                    pass
+        return file
+
+    def _message(self, message: ast.Message, full_name: str, proto3: bool) -> _Message:
+        proto = _Message(name=message.name)
+        optional: list[_FieldProto] = []
+        for element in message.elements:
+            match element:
+                case ast.Field():
+                    made = self._field(element, full_name)
+                    proto.field.append(made)
+                    if proto3 and element.cardinality == ast.FieldCardinality.OPTIONAL:
+                        optional.append(proto.field[-1])
+                case ast.MapField():
+                    self._map(element, proto, full_name)
+                case ast.OneOf():
+                    proto.oneof_decl.add(name=element.name)
+                    for member in element.elements:
+                        if isinstance(member, ast.Field):
+                            made = self._field(member, full_name)
+                            made.oneof_index = len(proto.oneof_decl) - 1
+                            proto.field.append(made)
+                case ast.Message():
+                    proto.nested_type.append(self._message(element, _join(full_name, element.name), proto3))
+                case ast.Enum():
+                    proto.enum_type.append(_enum(element))
+                case ast.Group():
+                    raise InvalidSchema(f"the PROTOBUF schema has the group {element.name}; groups cannot be read")
+                case _:
+                    pass
+        for made in optional:  # proto3's optional is a oneof of its own; those come last
+            made.proto3_optional = True
+            made.oneof_index = len(proto.oneof_decl)
+            proto.oneof_decl.add(name=f"_{made.name}")
+        return proto
+
+    def _field(self, element: ast.Field, full_name: str) -> _FieldProto:
+        made = _FieldProto(name=element.name, number=element.number)
+        made.label = _LABELS.get(element.cardinality, _FieldProto.LABEL_OPTIONAL)
+        _set_type(made, element.type)
+        for option in element.options:
+            name = option.name.strip("()")
+            if name == "packed":
+                made.options.packed = str(option.value).lower() == "true"
+            elif name == "default":
+                made.default_value = _default(option.value)
+            elif name.lstrip(".").startswith("confluent.field_meta"):
+                self.parameters[full_name, element.name] = dict(_pairs(option.value))
+        return made
+
+    def _map(self, element: ast.MapField, proto: _Message, full_name: str) -> None:
+        entry = f"{''.join(word[:1].upper() + word[1:] for word in element.name.split('_'))}Entry"
+        nested = proto.nested_type.add(name=entry)
+        nested.options.map_entry = True
+        for number, (name, type_) in enumerate((("key", element.key_type), ("value", element.value_type)), start=1):
+            _set_type(nested.field.add(name=name, number=number, label=_FieldProto.LABEL_OPTIONAL), type_)
+        made = proto.field.add(name=element.name, number=element.number, label=_FieldProto.LABEL_REPEATED)
+        made.type = _FieldProto.TYPE_MESSAGE
+        made.type_name = f".{full_name}.{entry}"
+
+
+def _set_type(made: _FieldProto, name: str) -> None:
+    if name in _SCALARS:
+        made.type = _SCALARS[name]
+    else:
+        made.type_name = name  # a message or an enum: the pool finds out
+
+
+def _enum(element: ast.Enum) -> descriptor_pb2.EnumDescriptorProto:
+    proto = descriptor_pb2.EnumDescriptorProto(name=element.name)
+    for value in element.elements:
+        if isinstance(value, ast.EnumValue):
+            proto.value.add(name=value.name, number=value.number)
+        elif isinstance(value, ast.Option) and value.name == "allow_alias":
+            proto.options.allow_alias = str(value.value).lower() == "true"
+    return proto
+
+
+def _default(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    name = getattr(value, "name", None)
+    return str(value if name is None else name)
+
+
+def _pairs(literal: Any) -> Iterator[tuple[str, str]]:
+    """The `params` of a field's meta data, wherever in the option they stand."""
+    if isinstance(literal, list):
+        for member in literal:  # pyright: ignore[reportUnknownVariableType]
+            yield from _pairs(member)
+    elif isinstance(literal, ast.MessageLiteral):
+        found = {element.name: element.value for element in literal.elements if not isinstance(element, ast.Comment)}
+        if isinstance(found.get("key"), str):
+            yield str(found["key"]), str(found.get("value", ""))
+        for value in found.values():
+            yield from _pairs(value)
+
+
+def _join(prefix: str, name: str) -> str:
+    return f"{prefix}.{name}" if prefix else name

@@ -1,0 +1,68 @@
+"""JSON_SR: JSON behind the id of a schema, in batches."""
+
+from __future__ import annotations
+
+from decimal import Decimal as Number
+
+import pyarrow as pa
+import pytest
+
+from millstream.executor.formats import decode_logical, decoder, encode_logical, encoder
+from millstream.planner.schema import Column
+from millstream.sql.types import DOUBLE, INTEGER, STRING, Decimal
+
+from .record_formats import COLUMNS, NULLS, ROW, arrays_of, rows_of, spec_of
+
+HEADER = b"\0\0\0\0\7"
+
+
+@pytest.mark.parametrize("count", [1, 100])  # by rows, and by the compiled scan
+def test_every_type_comes_back_as_it_was(count: int) -> None:
+    spec, rows = spec_of("JSON_SR"), [ROW, NULLS] * count
+    data = encoder(spec, COLUMNS).encode(arrays_of(rows), null_rows=pa.array([False] * len(rows)))
+    decoded = decoder(spec, COLUMNS).decode(data)
+    assert not decoded.errors
+    assert rows_of(decoded.columns) == rows
+
+
+def test_the_header_stands_before_the_json() -> None:
+    column = Column("V", INTEGER)
+    data = encoder(spec_of("JSON_SR", (column,)), [column]).encode(
+        [pa.array([1, 2, None], pa.int32())], null_rows=pa.array([False, True, False])
+    )
+    assert data.to_pylist() == [HEADER + b'{"V":1}', None, HEADER + b'{"V":null}']
+
+
+def test_a_slice_of_a_batch_is_read_as_itself() -> None:
+    column = Column("V", STRING)
+    spec = spec_of("JSON_SR", (column,), wrapped=False)
+    data = encoder(spec, [column]).encode([pa.array(["a", "bc", None, "def"])])
+    assert decoder(spec, [column]).decode(data[1:]).columns[0].to_pylist() == ["bc", None, "def"]
+
+
+def test_the_bytes_that_were_read_stay_as_they_are() -> None:
+    column = Column("V", STRING)
+    data = pa.array([HEADER + b'{"V":"x"}'])
+    decoder(spec_of("JSON_SR", (column,)), [column]).decode(data)
+    assert data.to_pylist() == [HEADER + b'{"V":"x"}']
+
+
+@pytest.mark.parametrize("count", [1, 100])
+def test_records_without_a_header_or_json_are_error_rows(count: int) -> None:
+    column = Column("V", DOUBLE)
+    good = HEADER + b'{"v":1.5}'
+    rows = [good, b"", b'{"V":1}', HEADER, HEADER + b"{", None] * count
+    decoded = decoder(spec_of("JSON_SR", (column,)), [column]).decode(pa.array(rows, pa.binary()))
+    assert [error.row for error in decoded.errors[:4]] == [1, 2, 3, 4]
+    assert len(decoded.errors) == 4 * count
+    assert "does not begin with the id of a schema" in decoded.errors[1].message
+    assert decoded.columns[0].to_pylist() == [1.5, None, None, None, None, None] * count
+    assert decoded.null_rows.to_pylist() == [False, False, False, False, False, True] * count
+
+
+def test_logical_values_are_those_of_json() -> None:
+    column = Column("N", Decimal(4, 2))
+    spec = spec_of("JSON_SR", (column,))
+    data = encode_logical(spec, [column], {"N": Number("1.50")})
+    assert data == HEADER + b'{"N":1.50}'
+    assert str(decode_logical(spec, [column], data)["N"]) == "1.50"

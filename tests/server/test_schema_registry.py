@@ -1,0 +1,355 @@
+"""The schema registry: what statements register and read, and its HTTP routes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from millstream.errors import FormatError, InvalidProperty, InvalidStatement, StatementError
+from millstream.executor.errors import QueryFailed
+from millstream.planner.registry import Registry
+from millstream.server.handlers.assertions import AssertionFailed
+from millstream.server.schema_registry import schema_registry_app
+from millstream.server.schema_store import SchemaStore
+from millstream.testing import Sandbox
+
+
+@pytest.fixture
+def sandbox() -> Iterator[Sandbox]:
+    with Sandbox() as made:
+        yield made
+
+
+@pytest.fixture
+def client(sandbox: Sandbox) -> TestClient:
+    return TestClient(schema_registry_app(sandbox.engine.schemas, sandbox.engine.lock))
+
+
+def registry_of(sandbox: Sandbox) -> Registry:
+    return sandbox.engine.schemas.registry
+
+
+def source(sandbox: Sandbox, name: str) -> dict[str, Any]:
+    return next(found for found in sandbox.sources() if found["name"] == name)
+
+
+# ------------------------------------------------------------------ statements
+
+
+def test_a_created_stream_registers_the_schemas_of_its_columns(sandbox: Sandbox) -> None:
+    sandbox.execute(
+        "CREATE STREAM my_stream (k INT KEY, v STRING) WITH (kafka_topic='t', format='AVRO', partitions=1);"
+    )
+    topic = sandbox.topics()[0]
+    assert topic["key_schema"] == "int"
+    assert topic["value_schema"]["connect.name"] == "io.confluent.ksql.avro_schemas.KsqlDataSourceSchema"
+    assert (topic["key_schema_id"], topic["value_schema_id"]) == (1, 2)
+
+
+def test_a_source_on_a_topic_with_a_schema_does_not_register_another(sandbox: Sandbox) -> None:
+    sandbox.create_topic("t")
+    sandbox.register_schema("t", "value", "JSON_SR", {"type": "object", "properties": {"a": {"type": "integer"}}})
+    sandbox.execute("CREATE STREAM s (a BIGINT, b INT) WITH (kafka_topic='t', value_format='JSON_SR');")
+    assert [version.version for version in registry_of(sandbox).of_subject("t-value")] == [1]
+
+
+@pytest.mark.parametrize(
+    ("format_", "schema"),
+    [
+        ("AVRO", {"type": "record", "name": "r", "fields": [{"name": "c1", "type": "int"}]}),
+        ("PROTOBUF", 'syntax = "proto3"; message M { int32 c1 = 1; }'),
+        ("JSON_SR", {"type": "object", "properties": {"c1": {"type": "integer", "connect.type": "int32"}}}),
+    ],
+)
+def test_columns_come_from_the_registry_in_upper_case_or_by_id_as_they_are(
+    sandbox: Sandbox, format_: str, schema: Any
+) -> None:
+    sandbox.create_topic("t")
+    sandbox.register_schema("t", "value", format_, schema)
+    sandbox.execute(f"CREATE STREAM a (k INT KEY) WITH (kafka_topic='t', value_format='{format_}');")
+    sandbox.execute(f"CREATE STREAM b WITH (kafka_topic='t', value_format='{format_}', value_schema_id=1);")
+    assert source(sandbox, "A")["schema"] == "`K` INTEGER KEY, `C1` INTEGER"
+    assert source(sandbox, "B")["schema"] == "`c1` INTEGER"
+
+
+def test_a_bare_key_is_called_rowkey_and_a_bare_value_rowval(sandbox: Sandbox) -> None:
+    sandbox.create_topic("t")
+    sandbox.register_schema("t", "key", "AVRO", "string")
+    sandbox.register_schema("t", "value", "AVRO", "int")
+    sandbox.execute("CREATE TABLE t WITH (kafka_topic='t', format='AVRO', wrap_single_value=false);")
+    assert source(sandbox, "T")["schema"] == "`ROWKEY` STRING KEY, `ROWVAL` INTEGER"
+    with pytest.raises(InvalidStatement, match="WRAP_SINGLE_VALUE=false"):
+        sandbox.execute("CREATE STREAM s WITH (kafka_topic='t', format='AVRO');")
+
+
+def test_a_query_writes_by_its_own_schema_and_reads_each_record_by_its(sandbox: Sandbox) -> None:
+    sandbox.execute(
+        "CREATE STREAM s (k STRING KEY, v INT) WITH (kafka_topic='t', value_format='AVRO', partitions=1);"
+        "CREATE STREAM o WITH (value_format='PROTOBUF', value_schema_full_name='com.acme.Row') AS SELECT * FROM s;"
+    )
+    sandbox.produce("t", "a", {"v": 1})
+    sandbox.register_schema(
+        "t", "value", "AVRO", {"type": "record", "name": "x", "fields": [{"name": "V", "type": "long"}]}
+    )
+    sandbox.produce("t", "b", {"v": 2})
+    sandbox.drain()
+    assert [record["value"] for record in sandbox.consume("O")] == [{"V": 1}, {"V": 2}]
+    latest = registry_of(sandbox).latest("O-value")
+    assert latest is not None
+    assert "package com.acme;" in latest.text
+
+
+def test_a_record_whose_schema_nobody_knows_goes_to_the_processing_log(sandbox: Sandbox) -> None:
+    sandbox.execute(
+        "CREATE STREAM s (v INT) WITH (kafka_topic='t', value_format='AVRO', partitions=1);"
+        "CREATE STREAM o AS SELECT * FROM s;"
+        "CREATE STREAM raw (v BYTES) WITH (kafka_topic='t', value_format='KAFKA');"
+        "INSERT INTO raw VALUES (TO_BYTES('000000006302', 'hex'));"
+        "INSERT INTO s VALUES (5);"
+    )
+    sandbox.drain()
+    assert [record["value"] for record in sandbox.consume("O")] == [{"V": 5}]
+
+
+def test_a_given_schema_must_begin_with_the_columns(sandbox: Sandbox) -> None:
+    fields = [{"name": "B", "type": "double"}, {"name": "A", "type": "int"}]
+    sandbox.create_topic("o")
+    sandbox.register_schema("o", "value", "AVRO", {"type": "record", "name": "r", "fields": fields}, schema_id=9)
+    sandbox.execute("CREATE STREAM s (a INT) WITH (kafka_topic='t', value_format='AVRO', partitions=1);")
+    with pytest.raises(InvalidStatement, match="value columns are changed, missing or reordered"):
+        sandbox.execute("CREATE STREAM o WITH (kafka_topic='o', value_schema_id=9) AS SELECT * FROM s;")
+
+
+def test_a_row_that_the_given_schema_does_not_take_ends_the_query(sandbox: Sandbox) -> None:
+    fields = [{"name": "A", "type": "int"}, {"name": "B", "type": "double"}]
+    sandbox.create_topic("o")
+    sandbox.register_schema("o", "value", "AVRO", {"type": "record", "name": "r", "fields": fields}, schema_id=9)
+    sandbox.execute(
+        "CREATE STREAM s (a INT) WITH (kafka_topic='t', value_format='AVRO', partitions=1);"
+        "CREATE STREAM o WITH (kafka_topic='o', value_schema_id=9) AS SELECT * FROM s;"
+    )
+    sandbox.produce("t", None, {"a": 1})
+    with pytest.raises(QueryFailed, match="Unable to serialize record"):
+        sandbox.drain()
+
+
+@pytest.mark.parametrize(
+    ("with_", "error", "message"),
+    [
+        ("value_format='AVRO'", InvalidStatement, "values on topic 't' does not exist in the Schema Registry"),
+        ("format='JSON_SR'", InvalidStatement, "keys on topic 't' does not exist in the Schema Registry"),
+        ("value_format='AVRO', value_schema_id=5", InvalidStatement, "with id 5 does not exist"),
+        ("value_format='JSON', value_schema_id=5", InvalidProperty, "VALUE_FORMAT should support schema inference"),
+        ("value_format='KAFKA', value_schema_full_name='x'", InvalidProperty, "following configs: .fullSchemaName."),
+        ("value_format='AVRO', value_protobuf_nullable_representation='WRAPPER'", InvalidProperty, "nullableRepres"),
+        ("value_format='PROTOBUF', value_protobuf_nullable_representation='X'", InvalidProperty, "OPTIONAL or WRAPPER"),
+        ("value_format='AVRO', value_schema_full_name=' '", InvalidProperty, "cannot be empty"),
+    ],
+)
+def test_what_cannot_be_inferred_is_refused(
+    sandbox: Sandbox, with_: str, error: type[StatementError], message: str
+) -> None:
+    sandbox.create_topic("t")
+    with pytest.raises(error, match=message):
+        sandbox.execute(f"CREATE STREAM s WITH (kafka_topic='t', {with_});")
+
+
+def test_columns_and_a_schema_id_exclude_each_other(sandbox: Sandbox) -> None:
+    with pytest.raises(InvalidProperty, match="Table elements and VALUE_SCHEMA_ID cannot both exist"):
+        sandbox.execute(
+            "CREATE STREAM s (v INT) WITH (kafka_topic='t', value_format='AVRO', value_schema_id=1, partitions=1);"
+        )
+
+
+def test_names_that_a_format_does_not_take_are_refused(sandbox: Sandbox) -> None:
+    with pytest.raises(FormatError, match="Illegal initial character: 1x"):
+        sandbox.execute("CREATE STREAM s (`1x` INT) WITH (kafka_topic='t', value_format='AVRO', partitions=1);")
+    with pytest.raises(FormatError, match="Illegal field name: a-b"):
+        sandbox.execute("CREATE STREAM s (`a-b` INT) WITH (kafka_topic='t', value_format='PROTOBUF', partitions=1);")
+    assert not registry_of(sandbox).versions
+
+
+def test_a_sink_whose_schema_does_not_fit_the_earlier_one_is_refused(sandbox: Sandbox) -> None:
+    sandbox.engine.schemas.default_level = None
+    sandbox.execute(
+        "CREATE STREAM s (a INT, b STRING) WITH (kafka_topic='t', value_format='AVRO', partitions=1);"
+        "CREATE STREAM o WITH (kafka_topic='o') AS SELECT a FROM s;"
+    )
+    with pytest.raises(InvalidStatement, match="not BACKWARD compatible"):
+        sandbox.execute("CREATE STREAM o2 WITH (kafka_topic='o') AS SELECT b AS a FROM s;")
+
+
+def test_a_replaced_query_may_append_a_column(sandbox: Sandbox) -> None:
+    sandbox.engine.schemas.default_level = None
+    sandbox.execute(
+        "CREATE STREAM s (a INT, b STRING) WITH (kafka_topic='t', value_format='AVRO', partitions=1);"
+        "CREATE STREAM o AS SELECT a FROM s;"
+        "CREATE OR REPLACE STREAM o AS SELECT a, b FROM s;"
+    )
+    assert [version.version for version in registry_of(sandbox).of_subject("O-value")] == [1, 2]
+
+
+def test_an_added_column_gets_into_the_schema(sandbox: Sandbox) -> None:
+    sandbox.execute(
+        "CREATE STREAM s (a INT) WITH (kafka_topic='t', value_format='AVRO', value_schema_full_name='x.Y', "
+        "partitions=1);"
+        "ALTER STREAM s ADD COLUMN b STRING;"
+        "INSERT INTO s VALUES (1, 'x');"
+    )
+    latest = registry_of(sandbox).latest("t-value")
+    assert latest is not None
+    assert json.loads(latest.text)["name"] == "Y"
+    assert sandbox.consume("t")[0]["value"] == {"A": 1, "B": "x"}
+
+
+def test_dropping_the_topic_drops_its_schemas(sandbox: Sandbox) -> None:
+    sandbox.execute("CREATE STREAM s (a INT KEY, b INT) WITH (kafka_topic='t', format='AVRO', partitions=1);")
+    sandbox.execute("DROP STREAM s DELETE TOPIC;")
+    assert registry_of(sandbox).subjects() == []
+    assert registry_of(sandbox).by_id(1) is not None
+
+
+def test_assert_schema_tells_whether_a_schema_is_there(sandbox: Sandbox) -> None:
+    sandbox.execute("CREATE STREAM s (b INT) WITH (kafka_topic='t', value_format='AVRO', partitions=1);")
+    (answer,) = sandbox.execute("ASSERT SCHEMA SUBJECT 't-value' ID 1;")
+    assert answer["@type"] == "assert_schema"
+    assert answer["exists"] is True
+    sandbox.execute("ASSERT NOT EXISTS SCHEMA SUBJECT 'nope' TIMEOUT 1 SECOND;")
+    with pytest.raises(AssertionFailed, match="Schema with subject name nope does not exist"):
+        sandbox.execute("ASSERT SCHEMA SUBJECT 'nope' TIMEOUT 0 SECONDS;")
+
+
+def test_another_reader_of_the_log_sees_the_same_registry(sandbox: Sandbox) -> None:
+    sandbox.execute("CREATE STREAM s (k INT KEY, b INT) WITH (kafka_topic='t', format='JSON_SR', partitions=1);")
+    other = SchemaStore(sandbox.engine.log)
+    assert other.registry.versions == registry_of(sandbox).versions
+    found = other.schema(2)
+    assert found is not None
+    assert found.kind == "JSON"
+
+
+def test_records_that_no_registry_wrote_are_left_out(sandbox: Sandbox) -> None:
+    sandbox.execute(
+        "CREATE STREAM raw (k STRING KEY, v STRING) WITH (kafka_topic='_schemas', format='KAFKA', partitions=1);"
+        "INSERT INTO raw VALUES ('no json', 'x');"
+        """INSERT INTO raw VALUES ('{"keytype":"SCHEMA","subject":"s","version":1}', '{"id":1}');"""
+        "CREATE STREAM s (b INT) WITH (kafka_topic='t', value_format='AVRO', partitions=1);"
+    )
+    assert registry_of(sandbox).subjects() == ["t-value"]
+
+
+# ------------------------------------------------------------------ HTTP
+
+INT = {"schema": '"int"'}
+LONG = {"schema": '"long"'}
+
+
+def test_schemas_are_registered_and_found_again(client: TestClient) -> None:
+    assert client.post("/subjects/s/versions", json=INT).json() == {"id": 1}
+    assert client.post("/subjects/s/versions", json=INT).json() == {"id": 1}
+    assert client.post("/subjects/s/versions", json=LONG).json() == {"id": 2}
+    assert client.get("/subjects").json() == ["s"]
+    assert client.get("/subjects/s/versions").json() == [1, 2]
+    described = {"subject": "s", "version": 2, "id": 2, "schema": '"long"'}
+    assert client.get("/subjects/s/versions/latest").json() == described
+    assert client.post("/subjects/s", json=LONG).json() == described
+    assert client.get("/schemas/ids/1").json() == {"schema": '"int"'}
+    assert client.get("/schemas/ids/1/versions").json() == [{"subject": "s", "version": 1}]
+    assert client.get("/subjects/s/versions/1/schema").text == '"int"'
+
+
+def test_other_kinds_and_references_are_shown(client: TestClient) -> None:
+    event = {"schemaType": "PROTOBUF", "schema": 'syntax = "proto3"; message Event { int32 a = 1; }'}
+    client.post("/subjects/event/versions", json=event)
+    reference = {"name": "event.proto", "subject": "event", "version": 1}
+    top = {
+        "schemaType": "PROTOBUF",
+        "schema": 'syntax = "proto3"; import "event.proto"; message Top { Event e = 1; }',
+        "references": [reference],
+    }
+    assert client.post("/subjects/top/versions", json=top).json() == {"id": 2}
+    found = client.get("/schemas/ids/2").json()
+    assert (found["schemaType"], found["references"]) == ("PROTOBUF", [reference])
+    assert client.get("/subjects/event/versions/1/referencedby").json() == [2]
+    assert client.delete("/subjects/event").json()["error_code"] == 42206
+
+
+def test_an_incompatible_schema_is_a_conflict(client: TestClient) -> None:
+    client.put("/config", json={"compatibility": "BACKWARD"})
+    client.post("/subjects/s/versions", json=LONG)
+    refused = client.post("/subjects/s/versions", json=INT)
+    assert refused.status_code == 409
+    assert refused.json()["error_code"] == 409
+    assert client.post("/compatibility/subjects/s/versions/latest", json=INT).json() == {"is_compatible": False}
+    assert client.post("/compatibility/subjects/s/versions", json=LONG).json() == {"is_compatible": True}
+    assert client.put("/config/s", json={"compatibility": "none"}).json() == {"compatibility": "NONE"}
+    assert client.post("/subjects/s/versions", json=INT).json() == {"id": 2}
+    assert client.delete("/config/s").json() == {"compatibilityLevel": "NONE"}
+    assert client.get("/config").json() == {"compatibilityLevel": "BACKWARD"}
+
+
+def test_subjects_are_deleted_softly_first(client: TestClient) -> None:
+    client.post("/subjects/s/versions", json=INT)
+    assert client.delete("/subjects/s", params={"permanent": "true"}).json()["error_code"] == 40405
+    assert client.delete("/subjects/s").json() == [1]
+    assert client.get("/subjects/s/versions").json()["error_code"] == 40401
+    assert client.get("/subjects", params={"deleted": "true"}).json() == ["s"]
+    assert client.get("/schemas/ids/1").json() == {"schema": '"int"'}
+    assert client.delete("/subjects/s").json()["error_code"] == 40404
+    assert client.delete("/subjects/s", params={"permanent": "true"}).json() == [1]
+    assert client.get("/schemas/ids/1").json()["error_code"] == 40403
+
+
+@pytest.mark.parametrize(
+    ("body", "number"),
+    [
+        ({"schema": ""}, 42201),
+        ({}, 42201),
+        ({"schema": "{"}, 42201),
+        ({"schema": '{"type":"record"}'}, 42201),
+        ({"schema": '"nope"'}, 42201),
+        ({"schema": "message", "schemaType": "PROTOBUF"}, 42201),
+        ({"schema": '"int"', "schemaType": "XML"}, 42201),
+        ({"schema": '"int"', "references": [{"name": "x"}]}, 42201),
+        ({"schema": '"int"', "references": [{"name": "x", "subject": "x", "version": 1}]}, 42201),
+    ],
+)
+def test_what_is_no_schema_is_refused(client: TestClient, body: dict[str, Any], number: int) -> None:
+    answer = client.post("/subjects/s/versions", json=body)
+    assert (answer.status_code, answer.json()["error_code"]) == (422, number)
+    assert client.get("/subjects").json() == []
+
+
+@pytest.mark.parametrize(
+    ("path", "number"),
+    [
+        ("/subjects/s/versions/1", 40401),
+        ("/schemas/ids/99", 40403),
+        ("/schemas/ids/x", 40403),
+        ("/config/s", 40408),
+        ("/nope", 404),
+    ],
+)
+def test_what_is_not_there_is_not_found(client: TestClient, path: str, number: int) -> None:
+    answer = client.get(path)
+    assert (answer.status_code, answer.json()["error_code"]) == (404, number)
+
+
+def test_versions_are_numbers_or_latest(client: TestClient) -> None:
+    client.post("/subjects/s/versions", json=INT)
+    assert client.get("/subjects/s/versions/x").json()["error_code"] == 42202
+    assert client.get("/subjects/s/versions/0").json()["error_code"] == 42202
+    assert client.get("/subjects/s/versions/7").json()["error_code"] == 40402
+    assert client.get("/subjects/s/versions/-1").json()["version"] == 1
+
+
+def test_a_schema_that_a_client_registers_is_what_a_statement_finds(client: TestClient, sandbox: Sandbox) -> None:
+    sandbox.create_topic("t")
+    body = {"schema": json.dumps({"type": "record", "name": "r", "fields": [{"name": "a", "type": "int"}]})}
+    client.post("/subjects/t-value/versions", json=body)
+    sandbox.execute("CREATE STREAM s WITH (kafka_topic='t', value_format='AVRO');")
+    assert source(sandbox, "S")["schema"] == "`A` INTEGER"
