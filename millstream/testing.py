@@ -14,10 +14,13 @@ same records each time. Time moves by the timestamps of records only; `now_ms` i
 
 from __future__ import annotations
 
+import json
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Protocol, cast
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import Any, Literal, Protocol, cast
 
 import pyarrow as pa
 
@@ -25,16 +28,21 @@ from millstream.errors import ServerError, Unsupported
 from millstream.executor.executor import Executor
 from millstream.executor.journal import JournaledLog, Place
 from millstream.executor.partitioning import sink_partitions
+from millstream.executor.spark.sandbox import SparkSandboxExecutor
 from millstream.executor.stepwise import StepwiseExecutor
 from millstream.logcore.client import HEADERS, LogClient, RowRecords, TopicPartition
 from millstream.logcore.log import open_log
 from millstream.planner.catalog import SourceInfo
+from millstream.planner.physical import FormatSpec
 from millstream.planner.planning import PlannedPush
+from millstream.planner.registry import FORMAT_KINDS, Reference, Registry, SchemaKind, subject_of
 from millstream.server.engine import Engine
 from millstream.server.properties import lenient_properties
 from millstream.server.queries import ChangeFeed, QueryResult
 from millstream.server.session import Session
 from millstream.server.topic_records import TopicRecord, Window, decode_run, encode_part
+from millstream.sql.ast import CreateSource
+from millstream.sql.parser import parse
 
 __all__ = ["Sandbox", "SandboxExecutor", "TopicRecord", "Window"]
 
@@ -53,7 +61,22 @@ class SandboxExecutor(Executor, Protocol):
 
 MakeExecutor = Callable[[JournaledLog, Mapping[str, str]], SandboxExecutor]
 
-EXECUTORS: dict[str, MakeExecutor] = {"duckdb": StepwiseExecutor}
+EXECUTORS: dict[str, MakeExecutor] = {"duckdb": StepwiseExecutor, "spark": SparkSandboxExecutor}
+
+
+_REFERENCE_ID = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    """A schema to register."""
+
+    topic: str
+    part: Literal["key", "value"]
+    format: str
+    schema: Any
+    id: int | None
+    references: list[dict[str, Any]]
 
 
 class Sandbox:
@@ -76,6 +99,8 @@ class Sandbox:
         self.engine = Engine(
             cast(LogClient, self.log), self._executor, self._executor.open_feed, now_ms=lambda: self.now_ms
         )
+        self.engine.schemas.default_level = "NONE"
+        self._pending: list[_Pending] = []
 
     def __enter__(self) -> Sandbox:
         return self
@@ -103,12 +128,24 @@ class Sandbox:
         schema_id: int | None = None,
         references: list[dict[str, Any]] | None = None,
     ) -> None:
-        """Schemas of AVRO, JSON_SR and PROTOBUF: there is no registry yet."""
-        del topic, part, schema, schema_id, references
-        raise Unsupported(f"the format {format} is not built yet (it needs a schema registry)")
+        """Registers a schema for the topic's keys or values (`part` is key or value).
+
+        `format`: AVRO or JSON_SR, whose `schema` is JSON, or PROTOBUF, whose schema is text. `schema_id`: the id to
+        get. `references`: schemas that it imports, as {"name", "format", "schema"}. The schema of a topic that does
+        not exist yet gets its id when a statement can need it: sources that are declared before number first.
+        """
+        pending = _Pending(
+            topic, "key" if part == "key" else "value", format.upper(), schema, schema_id, references or []
+        )
+        if topic in self._open_log.topics():
+            self._register(pending)
+        else:
+            self._pending.append(pending)
 
     def execute(self, sql: str) -> list[dict[str, Any]]:
         """Runs the statements; one object per statement that has an answer. Raises `StatementError`."""
+        if self._pending:
+            self._register_pending(sql)
         return [entity.as_json() for entity in self.engine.execute(sql, self.session)]
 
     def query(self, sql: str) -> Iterator[dict[str, Any]]:
@@ -128,13 +165,14 @@ class Sandbox:
     ) -> None:
         """Appends one record, written as the stream or table declared on the topic says.
 
-        DELIMITED takes the text of the record, KAFKA a number or text, JSON any JSON value. None is a null key or a
-        tombstone. Without `partition` the key's hash decides, as in Kafka's clients.
+        DELIMITED takes the text of the record, KAFKA a number or text, JSON any JSON value. AVRO, PROTOBUF and JSON_SR
+        are written by the topic's latest schema, names in any case. None is a null key or a tombstone. Without
+        `partition` the key's hash decides, as in Kafka's clients.
         """
         topics = self._open_log.topics()
         if topic not in topics:
             raise ServerError(f'topic "{topic}" does not exist', hint="Create it with create_topic or a statement.")
-        source = self._source_on(topic)
+        source = self._with_latest_schemas(self._source_on(topic))
         key_bytes = encode_part(source, "KEY", key, window)
         value_bytes = encode_part(source, "VALUE", value)
         if partition is None:
@@ -180,19 +218,86 @@ class Sandbox:
                     "partitions": topic.partition_count,
                     "key_format": source.key_format.name if source else None,
                     "value_format": source.value_format.name if source else None,
-                    "key_schema": None,
-                    "value_schema": None,
-                    "key_schema_id": None,
-                    "value_schema_id": None,
+                    **self._registered(topic.name, "key"),
+                    **self._registered(topic.name, "value"),
                 }
             )
         return found
+
+    def _registered(self, topic: str, part: Literal["key", "value"]) -> dict[str, Any]:
+        """The latest schema of the topic's keys or values, and its id."""
+        latest = self.engine.schemas.registry.latest(subject_of(topic, part))
+        schema: Any = None
+        if latest is not None:
+            schema = latest.text if latest.kind == "PROTOBUF" else json.loads(latest.text, parse_float=Decimal)
+        return {f"{part}_schema": schema, f"{part}_schema_id": None if latest is None else latest.id}
+
+    def _register(self, pending: _Pending) -> None:
+        """References get ids that nobody counts on, far from those of topics."""
+        store, kind = self.engine.schemas, FORMAT_KINDS[pending.format]
+        registry = store.registry
+        named = [
+            Reference(reference["name"], reference["name"], number)
+            for reference in pending.references
+            for number in [self._reference_version(registry, reference)]
+        ]
+        counted = [version.id for version in registry.versions.values() if version.id < _REFERENCE_ID]
+        version = registry.new_version(
+            subject_of(pending.topic, pending.part),
+            kind,
+            _schema_text(pending.schema, kind),
+            tuple(named),
+            pending.id or (max(counted, default=0) + 1 if pending.references else None),
+        )
+        registry = registry.with_version(version)
+        for reference in pending.references:
+            other = FORMAT_KINDS[str(reference["format"]).upper()]
+            text = _schema_text(reference["schema"], other)
+            known = registry.find(reference["name"], other, text)
+            reference_id = known.id if known else _REFERENCE_ID + len(registry.versions)
+            made = registry.new_version(reference["name"], other, text, schema_id=reference_id)
+            registry = registry.with_version(made)
+            store.append([made])
+        store.append([version])
+
+    @staticmethod
+    def _reference_version(registry: Registry, reference: dict[str, Any]) -> int:
+        kind = FORMAT_KINDS[str(reference["format"]).upper()]
+        return registry.new_version(reference["name"], kind, _schema_text(reference["schema"], kind)).version
+
+    def _register_pending(self, sql: str) -> None:
+        """Before a query, all of them; before another statement those of the topics that it names."""
+        statements = parse(sql)
+        sources = [s for s in statements if isinstance(s, CreateSource)]
+        topics = {str(s.properties.get("KAFKA_TOPIC", s.name)) for s in sources}
+        others = len(sources) < len(statements)
+        ready = [pending for pending in self._pending if others or pending.topic in topics]
+        self._pending = [pending for pending in self._pending if pending not in ready]
+        for pending in ready:
+            self._register(pending)
+
+    def _with_latest_schemas(self, source: SourceInfo | None) -> SourceInfo | None:
+        """The source as a producer sees it: with the latest schemas of its topic."""
+        if source is None:
+            return None
+        return replace(
+            source,
+            key_format=self._with_latest_schema(source.key_format, source.topic, "key"),
+            value_format=self._with_latest_schema(source.value_format, source.topic, "value"),
+        )
+
+    def _with_latest_schema(self, spec: FormatSpec, topic: str, part: Literal["key", "value"]) -> FormatSpec:
+        registry = self.engine.schemas.registry
+        latest = registry.latest(subject_of(topic, part))
+        if spec.schema is None or latest is None or latest.kind != spec.schema.kind:
+            return spec
+        return replace(spec, schema=registry.record_schema(latest, spec.schema.message))
 
     def _decode(self, at: TopicPartition, source: SourceInfo | None) -> Iterator[tuple[Place, TopicRecord]]:
         position, fetched = -1, self._open_log.fetch(at.topic, at.partition, 0)
         while fetched.next_offset > position:
             for run in fetched.runs:
-                for offset, record in decode_run(run, source):
+                for offset, record in decode_run(run, source, self.engine.schemas.schema):
                     yield Place(at, offset), record
             position = fetched.next_offset
             fetched = self._open_log.fetch(at.topic, at.partition, position)
@@ -200,6 +305,15 @@ class Sandbox:
     def _source_on(self, topic: str) -> SourceInfo | None:
         """The first stream or table declared on the topic."""
         return next((source for source in self.engine.catalog.sources.values() if source.topic == topic), None)
+
+
+def _schema_text(schema: Any, kind: SchemaKind) -> str:
+    return str(schema) if kind == "PROTOBUF" else json.dumps(schema, default=_json_number)
+
+
+def _json_number(value: Any) -> float:
+    assert isinstance(value, Decimal)
+    return float(value)
 
 
 def _response(result: QueryResult) -> Iterator[dict[str, Any]]:

@@ -7,13 +7,14 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from millstream.errors import InvalidStatement, StatementError, TypeMismatch
+from millstream.errors import FormatError, InvalidStatement, StatementError, TypeMismatch, UnknownFunction
 
 from ..sql.ast import Query, Window, span_of, unwrapped
 from ..sql.functions.aggregates import AGGREGATES
 from ..sql.printing import print_expression
 from ..sql.types import BIGINT, BOOLEAN, NULL
 from .expressions import coerced, compile_expression
+from .formats import check_columns
 from .logical import Aggregate, Call, Filter, LogicalPlan
 from .physical import WindowSpec
 from .schema import PSEUDO, Column
@@ -22,6 +23,7 @@ from .typed import Typed
 
 _BOUNDS = ("WINDOWSTART", "WINDOWEND")
 _DAY_MS = 86_400_000
+_WINDOWS_PER_ROW_MAX = 100_000  # a day by the second is fewer
 
 
 def contains_aggregate(node: exp.Expression) -> str | None:
@@ -38,14 +40,20 @@ class Grouping:
 
 
 def aggregate(
-    rows: LogicalPlan, grouping: Grouping, query: Query, selected: Sequence[exp.Expression]
+    rows: LogicalPlan, grouping: Grouping, query: Query, selected: Sequence[exp.Expression], state_format: str
 ) -> tuple[LogicalPlan, Callable[[exp.Expression], Typed]]:
     """The aggregation (with HAVING), and a function that compiles a selected expression over its result.
 
-    `rows` have the grouping key already. Raises `InvalidStatement` for what is neither grouped nor aggregated.
+    `rows` have the grouping key already. `state_format`: the format that has to be able to hold what a group keeps.
+    Raises `InvalidStatement` for what is neither grouped nor aggregated.
     """
     builder = _Builder(rows, grouping, query.window is not None)
     left_over = [node for node in selected if builder.collect(node, windows=True)]
+    having_is_open = query.having is not None and builder.collect(query.having, windows=False)
+    if not builder.calls:
+        raise InvalidStatement(
+            "GROUP BY requires aggregate functions in either the SELECT or HAVING clause.", span=query.span
+        )
     if left_over:
         listed = ", ".join(print_expression(node) for node in left_over)
         raise InvalidStatement(
@@ -53,16 +61,13 @@ def aggregate(
             span=span_of(left_over[0]),
             hint="Add it to GROUP BY, or aggregate it.",
         )
-    if query.having is not None and builder.collect(query.having, windows=False):
+    if query.having is not None and having_is_open:
         raise InvalidStatement(
             f"Non-aggregate HAVING expression not part of GROUP BY: {print_expression(query.having)}",
             span=span_of(query.having),
         )
-    if not builder.calls:
-        raise InvalidStatement(
-            "GROUP BY requires aggregate functions in either the SELECT or HAVING clause.", span=query.span
-        )
     _check_table_support(rows, builder.calls)
+    _check_state(builder.intermediates, state_format, query)
     result: LogicalPlan = Aggregate(
         rows,
         tuple(builder.calls),
@@ -76,7 +81,7 @@ def aggregate(
 
 
 def _having(node: exp.Expression, builder: _Builder) -> Typed:
-    predicate = builder.compile(node)
+    predicate = builder.compile(node, "HAVING")
     if predicate.type not in (BOOLEAN, NULL):
         raise TypeMismatch(
             f"Type error in HAVING expression: Should evaluate to boolean but is {print_expression(node)} "
@@ -86,8 +91,22 @@ def _having(node: exp.Expression, builder: _Builder) -> Typed:
     return predicate
 
 
+def _check_state(kept: Sequence[Column], format_name: str, query: Query) -> None:
+    """As in ksqlDB the value format of the (first) source must be able to hold the state of each aggregate."""
+    for column in kept:
+        try:
+            check_columns(format_name, (column,), "Value")
+        except FormatError as refused:
+            raise InvalidStatement(
+                "One of the functions used in the statement has an intermediate type that the value format can not "
+                "handle. Please remove the function or change the format.",
+                span=query.span,
+                hint=f"{column.name} keeps a {column.type}, which {format_name} cannot hold.",
+            ) from refused
+
+
 def _check_table_support(rows: LogicalPlan, calls: Sequence[Call]) -> None:
-    refused = sorted({call.function for call in calls if not AGGREGATES[call.function].supports_undo})
+    refused = list(dict.fromkeys(call.function for call in calls if not AGGREGATES[call.function].supports_undo))
     if rows.kind == "TABLE" and refused:
         joined = refused[0] if len(refused) == 1 else f"{', '.join(refused[:-1])} and {refused[-1]}"
         plural = "s" if len(refused) > 1 else ""
@@ -106,6 +125,12 @@ def _window_spec(window: Window, *, final: bool) -> WindowSpec:
         grace = _DAY_MS if window.kind == "SESSION" else max(0, _DAY_MS - window.size_ms)
     if window.kind == "HOPPING" and not 0 < (window.advance_ms or 0) <= window.size_ms:
         raise InvalidStatement("ADVANCE BY must be above 0 and at most SIZE.", span=window.span)
+    if window.kind == "HOPPING" and window.size_ms // (window.advance_ms or 1) > _WINDOWS_PER_ROW_MAX:
+        raise InvalidStatement(
+            f"each row would fall into {window.size_ms // (window.advance_ms or 1)} windows",
+            span=window.span,
+            hint=f"A row can be in {_WINDOWS_PER_ROW_MAX} windows: make ADVANCE BY larger, or SIZE smaller.",
+        )
     if window.size_ms <= 0:
         raise InvalidStatement("A window's SIZE must be above 0.", span=window.span)
     if window.retention_ms is not None and window.retention_ms < window.size_ms + (window.grace_ms or 0):
@@ -121,6 +146,7 @@ class _Builder:
 
     def __init__(self, rows: LogicalPlan, grouping: Grouping, windowed: bool) -> None:
         self.calls: list[Call] = []
+        self.intermediates: list[Column] = []  # per call: the function's name, and the type of what a group keeps
         self._keys: dict[tuple[str, tuple[str, ...], tuple[object, ...]], Call] = {}
         self._grouping = grouping
         self._windowed = windowed
@@ -132,9 +158,9 @@ class _Builder:
             isinstance(n, exp.Column) and not n.name.startswith("#") for n in self._rewritten(node, windows).walk()
         )
 
-    def compile(self, node: exp.Expression) -> Typed:
+    def compile(self, node: exp.Expression, clause: str = "SELECT") -> Typed:
         """`node` over the columns of the aggregation."""
-        return compile_expression(self._rewritten(node, True), self._result_scope())
+        return compile_expression(self._rewritten(node, True), self._result_scope().within(clause))
 
     def _rewritten(self, node: exp.Expression, windows: bool) -> exp.Expression:
         """A copy in which grouping expressions and aggregate calls are columns whose names begin with #."""
@@ -145,7 +171,7 @@ class _Builder:
     def _replace(self, node: exp.Expression, variables: frozenset[str], windows: bool) -> None:
         if isinstance(node, exp.Anonymous) and node.name in AGGREGATES:
             call = self._register(node)
-            node.replace(_reference("#" + call.name))
+            node.replace(_reference("#" + call.name, written=print_expression(node)))
             return
         if isinstance(node, exp.Column) and node.name in _BOUNDS and self._windowed and not node.table:
             if not windows:
@@ -153,11 +179,11 @@ class _Builder:
                     f"Window bounds column {node.name} can only be used in the SELECT clause of windowed aggregations",
                     span=span_of(node),
                 )
-            node.replace(_reference("#" + node.name))
+            node.replace(_reference("#" + node.name, written=node.name))
             return
         key = self._key_of(node)
         if key is not None:
-            node.replace(_reference(f"#k{key}"))
+            node.replace(_reference(f"#k{key}", written=print_expression(node)))
             return
         if isinstance(node, exp.Column) and node.name in variables:
             node.replace(exp.Column(this=exp.Identifier(this=node.name, quoted=True), table=None))
@@ -181,10 +207,13 @@ class _Builder:
         self._replace(node.this, frozenset(renamed.values()), windows)
 
     def _key_of(self, node: exp.Expression) -> int | None:
-        if isinstance(node, exp.Identifier | exp.Star | exp.Lambda | exp.DataType) or contains_aggregate(node):
+        parts = exp.Identifier | exp.Star | exp.Lambda | exp.DataType | exp.If | exp.PropertyEQ  # of CASE and STRUCT
+        if isinstance(node, parts) or contains_aggregate(node):
             return None
         try:
             tree = compile_expression(unwrapped(node), self._grouping.scope).tree
+        except UnknownFunction:
+            raise
         except StatementError:
             return None
         return next((i for i, (known, _) in enumerate(self._grouping.expressions) if known == tree), None)
@@ -212,6 +241,7 @@ class _Builder:
             call = Call(name, node.name, tuple(arguments), constants, Column(name, signature.return_type))
             self._keys[key] = call
             self.calls.append(call)
+            self.intermediates.append(Column(node.name, signature.intermediate_type))
         return self._keys[key]
 
     def _result_scope(self) -> Scope:
@@ -225,8 +255,15 @@ class _Builder:
         return replace(self._grouping.scope, sources=(ScopeSource("", columns),))
 
 
-def _reference(name: str) -> exp.Column:
-    return exp.Column(this=exp.Identifier(this=name, quoted=True))
+def _reference(name: str, *, written: str) -> exp.Column:
+    column = exp.Column(this=exp.Identifier(this=name, quoted=True))
+    column.meta["written"] = written
+    return column
+
+
+def _position(argument: exp.Expression, call: exp.Anonymous) -> int:
+    """Which argument it is, counted from 1."""
+    return next(i for i, other in enumerate(call.expressions, 1) if other is argument)
 
 
 def _constant(argument: exp.Expression, call: exp.Anonymous) -> str | int | bool | float | None:
@@ -244,6 +281,7 @@ def _constant(argument: exp.Expression, call: exp.Anonymous) -> str | int | bool
             return None
         case _:
             raise InvalidStatement(
-                f"Parameter of {call.name} must be a constant, but was expression: {print_expression(argument)}",
+                f"Parameter {_position(argument, call)} passed to function {call.name} must be a literal constant, "
+                f"but was expression: '{print_expression(argument)}'",
                 span=span_of(argument),
             )

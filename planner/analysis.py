@@ -6,8 +6,8 @@ How single sources and joins become a relation is in `relations.py`, how names o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from sqlglot import exp
@@ -23,7 +23,8 @@ from .expressions import compile_call, compile_expression
 from .logical import Explode, Filter, LogicalPlan, Named, Project, Repartition
 from .naming import AliasGenerator
 from .planning import PlanningContext
-from .relations import Relation, relation_of
+from .relation import JoinKey, Relation
+from .relations import relation_of
 from .scope import Scope, ScopeSource
 from .typed import Typed, column
 
@@ -60,12 +61,13 @@ def analyze(query: Query, context: PlanningContext, *, target: Target, target_na
     scope = relation.scope
     plan = relation.plan
     _check_clauses(query, plan, target)
+    _check_kafka_values(query, relation)
     if query.where is not None:
         plan = Filter(plan, _predicate(query.where, scope, "WHERE"))
     items = _expand(query, relation, target)
     grouped = bool(query.group_by) or any(contains_aggregate(item.expression) for item in items)
     if grouped:
-        plan, resolve, key = _grouped(query, items, plan, scope)
+        plan, resolve, key = _grouped(query, items, plan, relation, target)
     else:
         plan, items, scope = _explode(items, plan, scope)
         plan, resolve, key = _partitioned(query, plan, scope, relation)
@@ -95,7 +97,21 @@ def _check_clauses(query: Query, plan: LogicalPlan, target: Target) -> None:
     if query.emit == "FINAL" and (query.window is None or not query.group_by):
         raise InvalidStatement("EMIT FINAL is only supported for windowed aggregations.", span=query.span)
     if query.limit is not None and target != "CLIENT":
-        raise InvalidStatement("LIMIT is only supported in queries whose rows go to a client.", span=query.span)
+        what = "INSERT INTO" if target == "INSERT" else f"CREATE {target} AS SELECT"
+        raise InvalidStatement(f"{what} statements don't support LIMIT clause.", span=query.span)
+
+
+def _check_kafka_values(query: Query, relation: Relation) -> None:
+    """As in ksqlDB: values in Kafka's own format do not travel through repartition topics, nor into state."""
+    what = "JOIN" if len(relation.sources) > 1 else "GROUP BY" if query.group_by else None
+    found = sorted(source.name for _, source in relation.sources if source.value_format.name == "KAFKA")
+    if what is not None and found:
+        raise InvalidStatement(
+            f"Source(s) {', '.join(found)} are using the 'KAFKA' value format. This format does not yet support "
+            f"{what}.",
+            span=query.span,
+            hint="Copy it with CREATE STREAM … WITH (VALUE_FORMAT='JSON') AS SELECT first.",
+        )
 
 
 def _predicate(node: exp.Expression, scope: Scope, clause: str) -> Typed:
@@ -212,12 +228,12 @@ class KeyColumn:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """`what`: key column, partitioning expression, grouping expression (for messages). `equivalents`: columns that
-    hold the same value as a key column, by name (the other side of an inner join)."""
+    """`what`: key column, partitioning expression, grouping expression (for messages). `join`: which columns the key
+    of a join can be selected by."""
 
     columns: tuple[KeyColumn, ...]
     what: str
-    equivalents: Mapping[str, str] = field(default_factory=dict)
+    join: JoinKey | None = None
 
 
 def _partitioned(query: Query, plan: LogicalPlan, scope: Scope, relation: Relation) -> tuple[LogicalPlan, Resolve, Key]:
@@ -226,7 +242,7 @@ def _partitioned(query: Query, plan: LogicalPlan, scope: Scope, relation: Relati
 
     if not query.partition_by:
         columns = tuple(KeyColumn(c.name, c.name, column(c.name, c.type)) for c in plan.schema.key)
-        return plan, resolve, Key(columns, "key column", relation.key_equivalents)
+        return plan, resolve, Key(columns, "key column", relation.join_key)
     written = _key_expressions(query.partition_by, scope, "PARTITION BY")
     if any(contains_aggregate(node) for node, _ in written):
         raise InvalidStatement("PARTITION BY does not support aggregate functions.", span=query.span)
@@ -242,7 +258,8 @@ def _partitioned(query: Query, plan: LogicalPlan, scope: Scope, relation: Relati
 
     def resolve_moved(node: exp.Expression) -> Typed:
         typed = resolve(node)
-        same = next((named for original, named in originals if original.tree == typed.tree), None)
+        tree = typed.tree.unnest()  # parentheses make no difference
+        same = next((named for original, named in originals if original.tree.unnest() == tree), None)
         return typed if same is None else column(same.name, same.expression.type)
 
     return moved, resolve_moved, Key(columns, "partitioning expression")
@@ -276,9 +293,14 @@ def with_key_as_value(plan: LogicalPlan) -> LogicalPlan:
     return Project(plan, tuple(Named(c.name, column(c.name, c.type)) for c in values), key)
 
 
-def _grouped(query: Query, items: list[Item], plan: LogicalPlan, scope: Scope) -> tuple[LogicalPlan, Resolve, Key]:
-    if not query.group_by:
-        listed = [i for i in items if not contains_aggregate(i.expression)]
+def _grouped(
+    query: Query, items: list[Item], plan: LogicalPlan, relation: Relation, target: Target
+) -> tuple[LogicalPlan, Resolve, Key]:
+    listed = [i for i in items if not contains_aggregate(i.expression)]
+    grouping_nodes: Sequence[exp.Expression] = query.group_by
+    if not grouping_nodes and target == "CLIENT" and query.emit == "CHANGES" and not listed:
+        grouping_nodes = [exp.Literal.number(0)]  # a push query may fold everything into one row
+    if not grouping_nodes:
         extra = f": {', '.join(print_expression(i.expression) for i in listed)}" if listed else ""
         raise InvalidStatement(
             "Use of aggregate functions requires a GROUP BY clause. "
@@ -288,13 +310,14 @@ def _grouped(query: Query, items: list[Item], plan: LogicalPlan, scope: Scope) -
     for item in items:
         if _table_calls(item.expression):
             raise InvalidStatement("Table functions cannot be used with aggregations.", span=item.span)
-    for node in query.group_by:
+    for node in grouping_nodes:
         if function := contains_aggregate(node):
             raise InvalidStatement(
                 f"GROUP BY does not support aggregate functions: {function} is an aggregate function.",
                 span=span_of(node),
             )
-    written = _key_expressions(query.group_by, scope, "GROUP BY")
+    scope = relation.scope
+    written = _key_expressions(grouping_nodes, scope, "GROUP BY")
     keyed = _group_input(plan, written)
     grouping = Grouping(
         expressions=tuple(
@@ -302,7 +325,8 @@ def _grouped(query: Query, items: list[Item], plan: LogicalPlan, scope: Scope) -
         ),
         scope=scope,
     )
-    result, resolve = aggregate(keyed, grouping, query, [item.expression for item in items])
+    state_format = relation.sources[0][1].value_format.name
+    result, resolve = aggregate(keyed, grouping, query, [item.expression for item in items], state_format)
     columns = tuple(
         KeyColumn(c.name, print_expression(node), column(c.name, c.type))
         for c, (node, _) in zip(keyed.schema.key, written, strict=True)
@@ -375,6 +399,9 @@ def _split(
         and context.properties.get("ksql.new.query.planner.enabled", "").lower() == "true"
     ):
         return (), tuple(values)
+    if missing and key.join is not None:
+        absent = [column_.name for column_ in missing]
+        raise InvalidStatement(key.join.missing_message(target_name, absent), span=query.span)
     if missing:
         listed = [c.written for c in (missing if key.what != "key column" else key.columns)]
         what = key.what + ("s" if len(listed) > 1 else "")
@@ -388,12 +415,11 @@ def _split(
 
 
 def _position(expression: Typed, key: Key, selected: set[str | None]) -> int | None:
-    """Which key column the expression is; the equal column of a join's other side counts where the key itself is
-    not selected."""
+    """Which key column the expression is; of the columns that hold a join's key it is the first that is selected."""
     name = expression.column
-    stands_for = key.equivalents.get(name or "")
-    if stands_for is not None and stands_for not in selected:
-        name = stands_for
+    if key.join is not None and not key.join.foreign:
+        chosen = next((viable for viable, _ in key.join.viable if viable in selected), None)
+        return 0 if name is not None and name == chosen else None
     return next((i for i, c in enumerate(key.columns) if c.name == name), None)
 
 

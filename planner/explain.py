@@ -9,6 +9,7 @@ from .physical import (
     AggregateCall,
     Explode,
     Filter,
+    ForeignKeyJoin,
     FormatSpec,
     PhysicalPlan,
     Project,
@@ -16,7 +17,9 @@ from .physical import (
     Sink,
     Source,
     Step,
+    StreamStreamJoin,
     StreamTableJoin,
+    TableTableJoin,
     WindowSpec,
     inputs_of,
 )
@@ -51,13 +54,23 @@ def describe(step: Step) -> str:
             return f"PROJECT {key}{', '.join(e.sql for e in step.values)} | {step.schema}"
         case Rekey():
             key = ", ".join(e.sql for e in step.key) or "none"
-            return f"REKEY {key} ({step.partition_count} partitions) | {step.schema}"
+            return f"REKEY {key} ({step.partition_count} partitions by {step.key_format.name}) | {step.schema}"
         case Aggregate():
             window = "" if step.window is None else f" {_window(step.window)}"
             emit = " EMIT FINAL" if step.emit == "FINAL" else ""
             return f"AGGREGATE{window} {', '.join(map(_call, step.calls))}{emit} | {step.schema}"
         case StreamTableJoin():
             return f"JOIN {step.kind} stream with table | {step.schema}"
+        case StreamStreamJoin():
+            grace = "" if step.grace_ms is None else f", grace {step.grace_ms} ms"
+            window = f"within {step.before_ms} ms before and {step.after_ms} ms after{grace}"
+            return f"JOIN {step.kind} stream with stream {window} | {step.schema}"
+        case TableTableJoin():
+            old = ", with old rows" if step.emit_old else ""
+            return f"JOIN {step.kind} table with table{old} | {step.schema}"
+        case ForeignKeyJoin():
+            old = ", with old rows" if step.emit_old else ""
+            return f"JOIN {step.kind} table with table by foreign key{old} | {step.schema}"
         case Explode():
             return f"EXPLODE {', '.join(e.sql for e in step.arrays)} | {step.schema}"
         case _:

@@ -50,6 +50,9 @@ _COMPARISONS: dict[type[exp.Expression], str] = {
     exp.GT: "GREATER_THAN", exp.GTE: "GREATER_THAN_OR_EQUAL",
     exp.NullSafeNEQ: "IS_DISTINCT_FROM", exp.NullSafeEQ: "IS_NOT_DISTINCT_FROM",
 }  # fmt: skip
+_SIGNS: dict[type[exp.Expression], str] = {
+    exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=",
+}  # fmt: skip
 _WIDTHS = (INTEGER, BIGINT, DOUBLE)  # each fits into those after it
 _TIMES = (DATE, TIME, TIMESTAMP)
 _TIME_COLUMNS = ("ROWTIME", "WINDOWSTART", "WINDOWEND")
@@ -172,14 +175,11 @@ def _arithmetic(node: exp.Expression, scope: Scope) -> Typed:
     left, right = compile_expression(node.this, scope), compile_expression(node.expression, scope)
     if operator == "+" and left.type == STRING and right.type == STRING:
         return Typed(exp.DPipe(this=_grouped(left.tree), expression=_grouped(right.tree)), STRING, True)
-    for side in (left, right):
-        if not coercion.is_numeric(side.type):
-            raise TypeMismatch(
-                f"Error processing expression: {print_expression(node)}. "
-                f"Unsupported arithmetic types. {left.type} {right.type}",
-                span=span_of(node),
-            )
-    result = coercion.arithmetic_type(operator, left.type, right.type)
+    try:
+        result = coercion.arithmetic_type(operator, left.type, right.type)
+    except TypeMismatch as mismatch:
+        message = f"Error processing expression: {print_expression(node)}. {mismatch.message}"
+        raise TypeMismatch(message, span=span_of(node)) from mismatch
     if isinstance(result, Decimal):
         return _decimal_arithmetic(operator, left, right, result)
     a, b = _grouped(coerced(left, result).tree), _grouped(coerced(right, result).tree)
@@ -215,11 +215,12 @@ def _comparison(node: exp.Expression, scope: Scope) -> Typed:
 def _comparable(a: exp.Expression, b: exp.Expression, node: exp.Expression, scope: Scope) -> tuple[Typed, Typed]:
     """Both sides brought to one type; raises `TypeMismatch` where ksqlDB does not compare them."""
     left, right = compile_expression(a, scope), compile_expression(b, scope)
+    where = "" if scope.clause == "SELECT" else f"Error in {scope.clause} expression: "
     if NULL in (left.type, right.type) and not isinstance(node, exp.NullSafeEQ | exp.NullSafeNEQ):
         raise InvalidStatement(
-            f"Comparison with NULL not supported: {print_expression(node)}",
+            f"{where}Comparison with NULL not supported: {left.type} {_SIGNS.get(type(node), 'BETWEEN')} {right.type}\n"
+            f"Use 'IS NULL' or 'IS NOT NULL' instead.\nStatement: {print_expression(node)}",
             span=span_of(node),
-            hint="Write IS NULL or IS NOT NULL.",
         )
     left, right = _magic_time(left, right), _magic_time(right, left)
     if left.type == right.type or NULL in (left.type, right.type):
@@ -233,8 +234,8 @@ def _comparable(a: exp.Expression, b: exp.Expression, node: exp.Expression, scop
     if not comparable:
         operator = _COMPARISONS.get(type(node), "EQUAL")
         raise TypeMismatch(
-            f"Operator {operator} cannot be used to compare {left.type} ({print_expression(a)}) "
-            f"and {right.type} ({print_expression(b)})",
+            f"{where}Cannot compare {print_expression(a)} ({left.type}) to {print_expression(b)} ({right.type}) "
+            f"with {operator}.\nStatement: {print_expression(node)}",
             span=span_of(node),
         )
     if left.type == right.type or NULL in (left.type, right.type):
@@ -368,7 +369,17 @@ def _case(node: exp.Case, scope: Scope) -> Typed:
 def _cast(node: exp.Cast, scope: Scope) -> Typed:
     value = compile_expression(node.this, scope)
     target = scope.type(node.meta["to"], span_of(node))
-    return Typed(coercion.cast_sql(value.tree, value.type, target, explicit=True), target)
+    try:
+        return Typed(coercion.cast_sql(value.tree, value.type, target, explicit=True), target)
+    except TypeMismatch as mismatch:
+        part = (
+            "Select"
+            if scope.clause == "SELECT"
+            else "Predicate"
+            if scope.clause in ("WHERE", "HAVING")
+            else "Expression"
+        )
+        raise TypeMismatch(f"Invalid {part}: {mismatch.message}", span=span_of(node)) from mismatch
 
 
 # ------------------------------------------------------------------ nested values
@@ -387,7 +398,11 @@ def _field(node: exp.Dot, scope: Scope) -> Typed:
         raise InvalidStatement(
             f"Could not find field '{name}' in {value.type}.", span=span_of(node), hint=f"It has {names}."
         )
-    return Typed(_function("struct_extract", value.tree, exp.Literal.string(name)), field.type, value.total)
+    return Typed(
+        _function("struct_extract", value.tree, exp.Literal.string(value.type.engine_name(name))),
+        field.type,
+        value.total,
+    )
 
 
 def _subscript(node: exp.Bracket, scope: Scope) -> Typed:
@@ -409,7 +424,9 @@ def _array(node: exp.Array, scope: Scope) -> Typed:
     items = [compile_expression(item, scope) for item in node.expressions]
     if not items:
         raise InvalidStatement(
-            "Array constructor cannot be empty. Please supply at least one element.", span=span_of(node)
+            "Array constructor cannot be empty. Please supply at least one element "
+            "(see https://github.com/confluentinc/ksql/issues/4239).",
+            span=span_of(node),
         )
     element = _element_type(items, node.expressions, "ARRAY", node)
     trees = [coerced(item, element).tree for item in items]
@@ -438,21 +455,28 @@ def _map(node: exp.Map, scope: Scope) -> Typed:
     value = _element_type(values, node.args["values"].expressions, "map values", node)
     tree = _function(
         "map",
-        _function("list_value", *(coerced(item, key).tree for item in keys)),
+        _function("list_value", *(_map_key(coerced(item, key)) for item in keys)),
         _function("list_value", *(coerced(item, value).tree for item in values)),
     )
     return Typed(tree, Map(key, value))
 
 
+def _map_key(key: Typed) -> exp.Expression:
+    """A text that is NULL is the key "null", as ksqlDB writes it; DuckDB's maps have no NULL among their keys."""
+    if key.type != STRING or isinstance(key.tree, exp.Literal):
+        return key.tree
+    return exp.Coalesce(this=key.tree, expressions=[exp.Literal.string("null")])
+
+
 def _struct(node: exp.Struct, scope: Scope) -> Typed:
     names = [entry.this.name for entry in node.expressions]
     if len(set(names)) < len(names):
-        raise InvalidStatement("a STRUCT's field names must differ", span=span_of(node))
+        raise InvalidStatement("Duplicate field names found in STRUCT", span=span_of(node))
     values = [compile_expression(entry.expression, scope) for entry in node.expressions]
     type_ = Struct(tuple(Field(name, value.type) for name, value in zip(names, values, strict=True)))
     entries = [
         exp.PropertyEQ(this=exp.Identifier(this=name, quoted=True), expression=value.tree)
-        for name, value in zip(names, values, strict=True)
+        for name, value in zip(type_.engine_names, values, strict=True)
     ]
     return Typed(exp.Struct(expressions=entries), type_, all(value.total for value in values))
 
@@ -473,7 +497,7 @@ def _call(node: exp.Anonymous, scope: Scope) -> Typed:
 
 def compile_call(function: Function, node: exp.Anonymous, scope: Scope) -> Typed:
     """A scalar or table function with its arguments; of a table function, the array it unfolds."""
-    written = node.expressions
+    written = [argument for argument in node.expressions if not isinstance(argument, exp.Star)]
     compiled: list[Typed | None] = []
     types: list[SqlType | LambdaArgument] = []
     for argument in written:
@@ -499,7 +523,7 @@ def compile_call(function: Function, node: exp.Anonymous, scope: Scope) -> Typed
             trees.append(coerced(typed, call.parameter_types[position]).tree)
     tree = call.render(trees)
     if any(tree == argument for argument in trees):
-        tree = exp.Paren(this=tree)  # AS_VALUE(key) has the key's value, but is not the key
+        tree = exp.Coalesce(this=tree, expressions=[])  # AS_VALUE(key) has the key's value, but is not the key
     return Typed(tree, call.return_type)
 
 

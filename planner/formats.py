@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from millstream.errors import FormatError, InvalidProperty, Unsupported, did_you_mean
+from millstream.errors import FormatError, InvalidProperty, did_you_mean
 
 from ..sql.types import BIGINT, BYTES, DOUBLE, INTEGER, STRING, Array, Map, SqlType, Struct
 from .schema import Column
@@ -28,20 +28,28 @@ FORMATS: dict[str, FormatRules] = {
         FormatRules("DELIMITED", False, True, "Comma-separated values; no nested types."),
         FormatRules("KAFKA", False, True, "One INT, BIGINT, DOUBLE, STRING or BYTES, as Kafka's serializers write it."),
         FormatRules("NONE", False, False, "No columns at all, for keys that nobody needs."),
+        FormatRules("AVRO", True, True, "Avro records, whose schemas the schema registry keeps."),
+        FormatRules("JSON_SR", True, True, "JSON, whose schemas the schema registry keeps."),
+        FormatRules("PROTOBUF", True, False, "Protobuf messages, whose schemas the registry keeps."),
+        FormatRules("PROTOBUF_NOSR", True, False, "Protobuf messages, whose fields are the columns in order."),
         FormatRules("ARROW", True, False, "Whole batches as Arrow columns, for topics that Millstream reads. Values only."),
     )
 }  # fmt: skip
-NOT_BUILT = ("JSON_SR", "AVRO", "PROTOBUF", "PROTOBUF_NOSR")
+_TEXT_KEYS = {
+    "JSON": "JSON only supports MAP types with STRING keys",
+    "JSON_SR": "JSON only supports MAP types with STRING keys",
+    "AVRO": "Avro only supports MAPs with STRING keys",
+    "PROTOBUF": "PROTOBUF format only supports MAP types with STRING keys",
+    "PROTOBUF_NOSR": "PROTOBUF format only supports MAP types with STRING keys",
+}
 
 
 def format_rules(name: str) -> FormatRules:
-    """Raises `FormatError` for an unknown format, `Unsupported` for one that is not built yet."""
+    """Raises `FormatError` for an unknown format."""
     rules = FORMATS.get(name.upper())
     if rules is not None:
         return rules
-    if name.upper() in NOT_BUILT:
-        raise Unsupported(f"the format {name.upper()} is not built yet")
-    raise FormatError(f"Unknown format: {name}", hint=did_you_mean(name, [*FORMATS, *NOT_BUILT]))
+    raise FormatError(f"Unknown format: {name}", hint=did_you_mean(name, FORMATS))
 
 
 def check_columns(name: str, columns: Sequence[Column], part: str) -> None:
@@ -52,13 +60,14 @@ def check_columns(name: str, columns: Sequence[Column], part: str) -> None:
                 raise FormatError(
                     "Map keys, including types that contain maps, are not supported as they may lead to unexpected "
                     f"behavior due to inconsistent serialization. Key column name: `{column.name}`. "
-                    f"Column type: {column.type}."
+                    f"Column type: {column.type}. See https://github.com/confluentinc/ksql/issues/6621 for more."
                 )
     reason = _refusal(name, columns, part)
     if reason is not None:
         listed = ", ".join(str(column) for column in columns)
         raise FormatError(
-            f"{part} format does not support schema.\nformat: {name}\nschema: [{listed}]\nreason: {reason}"
+            f"{part} format does not support schema.\nformat: {name}\n"
+            f"schema: Persistence{{columns=[{listed}], features=[]}}\nreason: {reason}"
         )
 
 
@@ -76,9 +85,9 @@ def _refusal(name: str, columns: Sequence[Column], part: str) -> str | None:
             return next((_unsupported(name, c) for c in columns if c.type not in supported), None)
         case "DELIMITED":
             return next((_unsupported(name, c) for c in columns if isinstance(c.type, Array | Map | Struct)), None)
-        case "JSON":
+        case "JSON" | "JSON_SR" | "AVRO" | "PROTOBUF" | "PROTOBUF_NOSR":
             wrong = next((c for c in columns if _has_non_text_map_key(c.type)), None)
-            return "JSON only supports MAP types with STRING keys" if wrong else None
+            return _TEXT_KEYS[name] if wrong else None
         case "ARROW":
             return "The 'ARROW' format holds values, not keys" if part == "Key" and columns else None
         case _:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from .catalog import SourceInfo
-from .physical import KeyWindow, WindowSpec
+from .physical import FormatSpec, JoinKind, KeyWindow, WindowSpec
 from .schema import Column, Schema
 from .typed import Typed
 
@@ -114,11 +114,15 @@ class Repartition(_Unary):
     """A new key; values stay. Rows without a key go on, unless `drop_null_key`.
 
     `partition_count`: over how many partitions the new keys spread; None is as many as the first source has.
+    `key_format`: whose bytes decide about the partition, where rows of a topic with such keys are to be met.
+    `keeps_window`: the key stays what it is, with its window, and only lies elsewhere.
     """
 
     key: tuple[Named, ...]
     drop_null_key: bool = False
     partition_count: int | None = None
+    key_format: FormatSpec | None = None
+    keeps_window: bool = False
 
     @property
     def schema(self) -> Schema:
@@ -126,7 +130,7 @@ class Repartition(_Unary):
 
     @property
     def key_window(self) -> KeyWindow | None:
-        return None
+        return self.input.key_window if self.keeps_window else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +184,57 @@ class StreamTableJoin(LogicalPlan):
     @property
     def kind(self) -> Kind:
         return "STREAM"
+
+    @property
+    def key_window(self) -> KeyWindow | None:
+        return self.left.key_window
+
+
+@dataclass(frozen=True, slots=True)
+class _Join(LogicalPlan):
+    """Rows of both sides with one key; the key columns are named alike."""
+
+    left: LogicalPlan
+    right: LogicalPlan
+    join: JoinKind
+
+    @property
+    def schema(self) -> Schema:
+        return Schema((*self.left.schema.key, *self.left.schema.value, *self.right.schema.value))
+
+    @property
+    def kind(self) -> Kind:
+        return self.left.kind
+
+    @property
+    def key_window(self) -> KeyWindow | None:
+        return self.left.key_window
+
+
+@dataclass(frozen=True, slots=True)
+class StreamStreamJoin(_Join):
+    """A left row at t with the right rows in [t - before, t + after]. `grace_ms` None: rows without a partner are given
+    out at once."""
+
+    before_ms: int
+    after_ms: int
+    grace_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TableTableJoin(_Join):
+    """Rows with equal primary keys. `emit_old`: changes come with the row they replace."""
+
+    emit_old: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignKeyJoin(_Join):
+    """Rows of the left table, under their foreign key, with the right table's row of that key. `left_key` names the
+    columns that hold the left table's primary key."""
+
+    left_key: tuple[str, ...]
+    emit_old: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ _REPARTITION_FORMAT = FormatSpec("JSON", wrap_single=False)  # can hold every ke
 @dataclass(frozen=True, slots=True)
 class Lowering:
     """`partition_count`: over how many partitions rows spread when their key changes, where the plan does not say;
-    `always`: where it does, too."""
+    `always`: where it does, too, unless they have to meet the rows of a topic."""
 
     partition_count: int
     always: bool = False
@@ -77,6 +77,8 @@ class _Lowerer:
                 return physical.StreamTableJoin(
                     self._id("join"), left, right, plan.join, plan.schema, plan.left.schema, plan.right.schema
                 )
+            case logical.StreamStreamJoin() | logical.TableTableJoin() | logical.ForeignKeyJoin():
+                return self._join(plan)
             case _:
                 raise AssertionError(f"unknown node {type(plan).__name__}")
 
@@ -111,8 +113,27 @@ class _Lowerer:
     def _rekey(self, plan: logical.Repartition) -> physical.Rekey:
         step = self.lower(plan.input)
         key = tuple(_sql(named.expression, plan.input) for named in plan.key)
-        count = self._partition_count if self._always else plan.partition_count or self._partition_count
-        return physical.Rekey(self._id("rekey"), step, key, plan.schema, _REPARTITION_FORMAT, count, plan.drop_null_key)
+        aligned = plan.key_format is not None and plan.partition_count is not None
+        count = plan.partition_count if aligned or not self._always else None
+        key_format = plan.key_format or _REPARTITION_FORMAT
+        return physical.Rekey(
+            self._id("rekey"), step, key, plan.schema, key_format, count or self._partition_count, plan.drop_null_key
+        )
+
+    def _join(self, plan: logical.StreamStreamJoin | logical.TableTableJoin | logical.ForeignKeyJoin) -> Step:
+        left, right = self.lower(plan.left), self.lower(plan.right)
+        id_, schemas = self._id("join"), (plan.schema, plan.left.schema, plan.right.schema)
+        match plan:
+            case logical.StreamStreamJoin():
+                times = (plan.before_ms, plan.after_ms, plan.grace_ms)
+                return physical.StreamStreamJoin(id_, left, right, plan.join, *times, *schemas)
+            case logical.TableTableJoin():
+                return physical.TableTableJoin(id_, left, right, plan.join, *schemas, plan.emit_old)
+            case logical.ForeignKeyJoin():
+                assert plan.join in ("INNER", "LEFT")
+                names = [c.name for c in plan.left.schema.value]
+                left_key = tuple(names.index(name) for name in plan.left_key)
+                return physical.ForeignKeyJoin(id_, left, right, plan.join, left_key, *schemas, plan.emit_old)
 
     def _aggregate(self, plan: logical.Aggregate) -> physical.Aggregate:
         step = self.lower(plan.input)

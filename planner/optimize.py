@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from .logical import Aggregate, Explode, Filter, LogicalPlan, Project, Repartition, Scan, StreamTableJoin
+from .logical import (
+    Aggregate,
+    Explode,
+    Filter,
+    ForeignKeyJoin,
+    LogicalPlan,
+    Project,
+    Repartition,
+    Scan,
+    StreamStreamJoin,
+    StreamTableJoin,
+    TableTableJoin,
+)
 from .typed import Typed
 
 Rule = Callable[[LogicalPlan], LogicalPlan]
@@ -36,8 +48,14 @@ def _old_rows(plan: LogicalPlan, *, wanted: bool) -> LogicalPlan:
             return replace(plan, input=_old_rows(plan.input, wanted=True), emit_old=plan.emit_old or wanted)
         case Project() | Repartition() | Explode():
             return replace(plan, input=_old_rows(plan.input, wanted=wanted))
-        case StreamTableJoin():
+        case StreamTableJoin() | StreamStreamJoin():
             return replace(plan, left=_old_rows(plan.left, wanted=False), right=_old_rows(plan.right, wanted=False))
+        case TableTableJoin():  # keeps the rows of both sides itself
+            left, right = _old_rows(plan.left, wanted=False), _old_rows(plan.right, wanted=False)
+            return replace(plan, left=left, right=right, emit_old=wanted)
+        case ForeignKeyJoin():  # a left row may leave one task for another
+            left, right = _old_rows(plan.left, wanted=True), _old_rows(plan.right, wanted=False)
+            return replace(plan, left=left, right=right, emit_old=wanted)
         case _:
             raise AssertionError(f"unknown node {type(plan).__name__}")
 
@@ -75,8 +93,10 @@ def _prune(plan: LogicalPlan, needed: frozenset[str]) -> LogicalPlan:
             return replace(plan, input=_prune(plan.input, keys | read))
         case Explode():
             return replace(plan, input=_prune(plan.input, needed | _read_by(named.expression for named in plan.arrays)))
-        case StreamTableJoin():
+        case StreamTableJoin() | StreamStreamJoin() | TableTableJoin() | ForeignKeyJoin():
             keys = frozenset(c.name for side in (plan.left, plan.right) for c in side.schema.key)
+            if isinstance(plan, ForeignKeyJoin):
+                keys |= frozenset(plan.left_key)
             return replace(plan, left=_prune(plan.left, needed | keys), right=_prune(plan.right, needed | keys))
         case _:
             raise AssertionError(f"unknown node {type(plan).__name__}")

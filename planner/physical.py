@@ -14,6 +14,8 @@ from .schema import Schema
 
 PLAN_VERSION = 1
 
+JoinKind = Literal["INNER", "LEFT", "RIGHT", "FULL"]
+
 
 @dataclass(frozen=True, slots=True)
 class SqlExpression:
@@ -28,15 +30,35 @@ class SqlExpression:
 
 
 @dataclass(frozen=True, slots=True)
+class RecordSchema:
+    """A schema of the registry, with everything that is needed to write records by it.
+
+    `references`: (name, text) of all schemas that it imports, those first that others import. `message`: the full
+    name of the PROTOBUF message; empty is the first one. `given`: the statement named the schema by its id.
+    """
+
+    id: int
+    kind: Literal["AVRO", "JSON", "PROTOBUF"]
+    text: str
+    references: tuple[tuple[str, str], ...] = ()
+    message: str = ""
+    given: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class FormatSpec:
     """How one part (key or value) of a record becomes bytes.
 
     `wrap_single`: a single column is written as an object {"COLUMN": value} (True) or as the bare value (False).
+    `schema`: what AVRO, JSON_SR and PROTOBUF records are written with; records that are read name their own.
+    `nullable`: how PROTOBUF writes values that may be NULL: OPTIONAL, WRAPPER, or not at all.
     """
 
-    name: str  # JSON, DELIMITED, KAFKA, NONE, ARROW
+    name: str  # see planner/formats.py
     delimiter: str = ","
     wrap_single: bool = True
+    schema: RecordSchema | None = None
+    nullable: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +204,66 @@ class StreamTableJoin(Step):
 
 
 @dataclass(frozen=True, slots=True)
+class StreamStreamJoin(Step):
+    """Each row of one stream meets the other's rows of its key that lie close enough in time.
+
+    A left row at t meets right rows in [t - before, t + after]; the result's time is the later one. Rows of an outer
+    side without a partner are padded with NULL: with `grace_ms` once no partner can come any more (stream time is
+    beyond the end of their window plus grace), else at once, even if a partner comes later.
+    Out: the key of both sides, the left value columns, the right ones. Rows with a null key or value are dropped.
+    """
+
+    left: Step
+    right: Step
+    kind: JoinKind
+    before_ms: int
+    after_ms: int
+    grace_ms: int | None
+    schema: Schema
+    left_schema: Schema
+    right_schema: Schema
+
+
+@dataclass(frozen=True, slots=True)
+class TableTableJoin(Step):
+    """The rows of two tables with the same primary key; a change of either side changes the result.
+
+    In: changes of both sides, with or without old rows. Out: as of StreamStreamJoin. A result that ends goes at -1;
+    `emit_old`: also the one that a new result replaces.
+    """
+
+    left: Step
+    right: Step
+    kind: JoinKind
+    schema: Schema
+    left_schema: Schema
+    right_schema: Schema
+    emit_old: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignKeyJoin(Step):
+    """Each row of the left table with the right table's row that its foreign key names.
+
+    In: the left table's changes with their old rows, under the foreign key and in the right table's tasks; `left_key`
+    are the value columns that hold its primary key. Out: the foreign key as key, the left value columns, the right ones.
+    A row that goes, or that loses its partner in an INNER join, goes at -1; `emit_old`: also the one that is replaced.
+    """
+
+    left: Step
+    right: Step
+    kind: Literal["INNER", "LEFT"]
+    left_key: tuple[int, ...]
+    schema: Schema
+    left_schema: Schema
+    right_schema: Schema
+    emit_old: bool = False
+
+
+Join = StreamTableJoin | StreamStreamJoin | TableTableJoin | ForeignKeyJoin
+
+
+@dataclass(frozen=True, slots=True)
 class Explode(Step):
     """Table functions: one row per element; several are zipped, the shorter ones padded with NULL.
 
@@ -232,7 +314,7 @@ class PhysicalPlan:
 
 def inputs_of(step: Step) -> tuple[Step, ...]:
     match step:
-        case StreamTableJoin():
+        case StreamTableJoin() | StreamStreamJoin() | TableTableJoin() | ForeignKeyJoin():
             return step.left, step.right
         case Source():
             return ()

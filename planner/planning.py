@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from .catalog import Catalog, SourceInfo
 from .physical import PhysicalPlan
+from .registry import Registry, Version
 from .schema import Schema
 
 
@@ -15,13 +16,14 @@ class PlanningContext:
     """What a statement is planned against.
 
     `properties`: the session's, names as the user writes them (`auto.offset.reset`). `topics`: existing topics and
-    their partition counts. `query_id`: the id to give, should the statement start a query.
+    their partition counts. `query_id`: the id to give, should the statement start a query. `registry`: the schemas.
     """
 
     catalog: Catalog
     properties: Mapping[str, str] = field(default_factory=dict)
     topics: Mapping[str, int] = field(default_factory=dict)
     query_id: str = "query"
+    registry: Registry = field(default_factory=Registry)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,22 +34,25 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class PlannedSource:
-    """CREATE STREAM|TABLE (…): `topic` is set where the topic has to be created first."""
+    """CREATE STREAM|TABLE (…): `topic`, if set, has to be created first, `schemas` are to be registered first."""
 
     source: SourceInfo
     topic: NewTopic | None
+    schemas: tuple[Version, ...] = ()
     warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedQuery:
-    """A persistent query. `sink` is None for INSERT INTO (the target exists), else the new source."""
+    """A persistent query. `sink` is None for INSERT INTO (the target exists), else the new source, for which `topic`
+    has to be created and `schemas` are to be registered first."""
 
     plan: PhysicalPlan
     sources: tuple[str, ...]
     target: str
     sink: SourceInfo | None
     topic: NewTopic | None
+    schemas: tuple[Version, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from millstream.errors import InvalidProperty, InvalidStatement
+from millstream.errors import InvalidProperty, InvalidStatement, UnknownSource, did_you_mean
 
 from ..sql import coercion
 from ..sql.ast import CreateAsSelect, InsertInto, Query
@@ -17,6 +17,7 @@ from .optimize import optimize
 from .physical import FormatSpec, PhysicalPlan, Rekey, Sink, Step, walk
 from .physical import Project as PhysicalProject
 from .planning import NewTopic, PlannedPush, PlannedQuery, PlanningContext
+from .record_schemas import SchemaTarget, check_given_schemas, with_schemas
 from .schema import Column, Schema
 from .scope import Scope, ScopeSource
 from .sources import check_name_is_free, check_timestamp_column, default_formats, wraps_single_values
@@ -90,6 +91,7 @@ def _create_as(statement: CreateAsSelect, context: PlanningContext) -> PlannedQu
         properties, _inherited(first, schema, context), schema.key, schema.value, wraps_single_values(context)
     )
     check_timestamp_column(properties.timestamp_column, properties.timestamp_format, schema)
+    check_given_schemas(properties, key_format, value_format, schema, context.registry)
     topic = properties.topic or context.properties.get(_PREFIX, "") + statement.name
     existing = context.topics.get(topic)
     if existing is not None and properties.partition_count not in (None, existing):
@@ -98,13 +100,16 @@ def _create_as(statement: CreateAsSelect, context: PlanningContext) -> PlannedQu
             f"than required. PARTITIONS={properties.partition_count} does not match {existing}."
         )
     partitions = existing or properties.partition_count or first.partition_count
+    schemas = with_schemas(
+        SchemaTarget(statement.name, topic, schema, key_format, value_format), properties, context.registry, renew=True
+    )
     source = SourceInfo(
         name=statement.name,
         kind=statement.kind,
         topic=topic,
         schema=schema,
-        key_format=key_format,
-        value_format=value_format,
+        key_format=schemas.key_format,
+        value_format=schemas.value_format,
         key_window=plan.key_window,
         timestamp_column=properties.timestamp_column,
         timestamp_format=properties.timestamp_format,
@@ -116,7 +121,7 @@ def _create_as(statement: CreateAsSelect, context: PlanningContext) -> PlannedQu
     )
     physical = _with_sink(plan, source, analyzed, context, executor=properties.executor)
     new_topic = None if existing is not None else NewTopic(topic, partitions)
-    return PlannedQuery(physical, analyzed.sources, statement.name, source, new_topic)
+    return PlannedQuery(physical, analyzed.sources, statement.name, source, new_topic, schemas.versions)
 
 
 def _check_kind(statement: CreateAsSelect, plan: LogicalPlan) -> None:
@@ -168,6 +173,12 @@ def _with_sink(
 
 
 def _insert_into(statement: InsertInto, context: PlanningContext) -> PlannedQuery:
+    if statement.target not in context.catalog.sources:
+        raise UnknownSource(
+            f"Source `{statement.target}` does not exist.",
+            span=statement.span,
+            hint=did_you_mean(statement.target, context.catalog.sources),
+        )
     target = context.catalog.source(statement.target, statement.span)
     if target.read_only:
         raise InvalidStatement(

@@ -23,6 +23,8 @@ PSEUDO: dict[str, tuple[str, SqlType]] = {
     "WINDOWEND": ("_we", BIGINT),
 }
 
+WINDOW_BOUNDS = ("WINDOWSTART", "WINDOWEND")
+
 
 @dataclass(frozen=True, slots=True)
 class Column:

@@ -39,7 +39,8 @@ class Scope:
         candidates = [source for source in self.sources if not node.table or source.alias == node.table]
         if node.table and not candidates:
             raise UnknownColumn(
-                f"{self.clause} column '{node.table}.{node.name}' cannot be resolved: no source is named {node.table}.",
+                f"{self.clause} column '{node.table}.{node.name}' cannot be resolved. '{node.table}' is not a valid "
+                "stream/table name or alias.",
                 span=span_of(node),
                 hint=did_you_mean(node.table, [source.alias for source in self.sources]),
             )
@@ -50,8 +51,16 @@ class Scope:
         if not found:
             written = f"{node.table}.{node.name}" if node.table else node.name
             names = [name for source in candidates for name in source.columns]
+            if node.name in ("WINDOWSTART", "WINDOWEND") and self.clause == "GROUP BY":
+                raise UnknownColumn(
+                    f"Window bounds column {node.name} can only be used in the SELECT clause of windowed aggregations",
+                    span=span_of(node),
+                )
+            why = ""
+            if self.clause == "PARTITION BY":
+                why = f" '{written}' must be a column in the source schema since PARTITION BY is applied on the input."
             raise UnknownColumn(
-                f"{self.clause} column '{written}' cannot be resolved.",
+                f"{self.clause} column '{written}' cannot be resolved.{why}",
                 span=span_of(node),
                 hint=did_you_mean(node.name, names),
             )

@@ -10,8 +10,10 @@ from millstream.errors import InvalidProperty, InvalidStatement, SourceExists, S
 from ..sql.ast import ColumnDefinition, CreateSource
 from ..sql.types import BIGINT, BYTES, STRING, TIMESTAMP, Array, Field, SqlType, Struct
 from .catalog import SourceInfo
+from .inference import Inference, infer_columns, refuse_schema_id
 from .physical import FormatSpec
 from .planning import NewTopic, PlannedSource, PlanningContext
+from .record_schemas import SchemaTarget, with_schemas
 from .schema import PSEUDO, Column, Schema
 from .scope import resolve_type
 from .with_properties import SourceProperties, format_specs, read_properties
@@ -26,7 +28,7 @@ def plan_create_source(statement: CreateSource, context: PlanningContext) -> Pla
     """
     _check_replacement(statement, context)
     properties = read_properties(statement.properties, create=True)
-    schema = _schema(statement, context)
+    schema = _schema(statement, properties, context)
     key_format, value_format, key_features, value_features = format_specs(
         properties, default_formats(context), schema.key, schema.value, wraps_single_values(context)
     )
@@ -55,13 +57,16 @@ def plan_create_source(statement: CreateSource, context: PlanningContext) -> Pla
             f"A Kafka topic with the name '{topic_name}' already exists, with different partition/replica "
             f"configuration than required. PARTITIONS={properties.partition_count} does not match {existing}."
         )
+    schemas = with_schemas(
+        SchemaTarget(statement.name, topic_name, schema, key_format, value_format), properties, context.registry
+    )
     source = SourceInfo(
         name=statement.name,
         kind=statement.kind,
         topic=topic_name,
         schema=schema,
-        key_format=key_format,
-        value_format=value_format,
+        key_format=schemas.key_format,
+        value_format=schemas.value_format,
         key_window=properties.key_window,
         timestamp_column=properties.timestamp_column,
         timestamp_format=properties.timestamp_format,
@@ -71,7 +76,7 @@ def plan_create_source(statement: CreateSource, context: PlanningContext) -> Pla
         key_features=key_features,
         value_features=value_features,
     )
-    return PlannedSource(source, new_topic)
+    return PlannedSource(source, new_topic, schemas.versions)
 
 
 def default_formats(context: PlanningContext) -> dict[str, FormatSpec]:
@@ -125,8 +130,9 @@ def _check_replacement(statement: CreateSource, context: PlanningContext) -> Non
         )
 
 
-def _schema(statement: CreateSource, context: PlanningContext) -> Schema:
-    columns = tuple(_column(definition, statement, context) for definition in statement.columns)
+def _schema(statement: CreateSource, properties: SourceProperties, context: PlanningContext) -> Schema:
+    written = tuple(_column(definition, statement, context) for definition in statement.columns)
+    columns = _with_inferred(written, statement, properties, context)
     duplicates = [name for name, count in Counter(column.name for column in columns).items() if count > 1]
     if duplicates:
         raise InvalidStatement(f"Duplicate column names: {', '.join(duplicates)}", span=statement.span)
@@ -140,12 +146,39 @@ def _schema(statement: CreateSource, context: PlanningContext) -> Schema:
         raise InvalidStatement(
             "The statement does not define any columns.",
             span=statement.span,
-            hint="Write them in parentheses after the name; reading them from a schema registry is not built yet.",
+            hint="Write them in parentheses after the name, or use a format whose schemas the schema registry has.",
         )
     all_headers = [column for column in columns if column.role == "HEADERS" and column.header_key is None]
     if len(all_headers) > 1:
         raise InvalidStatement("Schema already contains a HEADERS column.", span=statement.span)
     return Schema(columns)
+
+
+def _with_inferred(
+    written: tuple[Column, ...], statement: CreateSource, properties: SourceProperties, context: PlanningContext
+) -> tuple[Column, ...]:
+    """The columns with those that the registry's schemas say, for keys and values without a column of their own."""
+    defaults = default_formats(context)
+    wrap = properties.wrap_single_value
+    wraps = wraps_single_values(context) if wrap is None else wrap
+    columns = {role: tuple(column for column in written if column.role == role) for role in ("KEY", "VALUE", "HEADERS")}
+    for role, name, schema, wrapped in (
+        ("KEY", properties.key_format, properties.key_schema, False),
+        ("VALUE", properties.value_format, properties.value_schema, wraps),
+    ):
+        part = "key" if role == "KEY" else "value"
+        name = name or (defaults[part].name if part in defaults else "NONE")
+        asked = Inference(part, properties.topic or statement.name, name, schema, wrapped)
+        if columns[role]:
+            refuse_schema_id(asked, statement.span)
+        else:
+            columns[role] = infer_columns(asked, context.registry, statement.span)
+    if not columns["KEY"] or not any(column.role == "KEY" for column in written):
+        written = (*columns["KEY"], *written)
+    if any(column.role == "VALUE" for column in written):
+        return written
+    headers = columns["HEADERS"]
+    return (*(column for column in written if column.role == "KEY"), *columns["VALUE"], *headers)
 
 
 def _column(definition: ColumnDefinition, statement: CreateSource, context: PlanningContext) -> Column:
@@ -195,7 +228,7 @@ def check_timestamp_column(name: str | None, format_: str | None, schema: Schema
             )
     elif column.type not in (BIGINT, TIMESTAMP):
         raise InvalidProperty(
-            f"Timestamp column, {name}, should be LONG(INT64), TIMESTAMP, or a String with a timestamp_format "
+            f"Timestamp column, `{name}`, should be LONG(INT64), TIMESTAMP, or a String with a timestamp_format "
             "specified."
         )
     elif format_ is not None:

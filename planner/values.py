@@ -1,4 +1,4 @@
-"""INSERT INTO … VALUES: one record, its columns computed from constants."""
+"""INSERT INTO … VALUES and ASSERT VALUES: one record, its columns computed from constants."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from sqlglot import exp
 from millstream.errors import InvalidStatement, StatementError, TypeMismatch, UnknownSource, did_you_mean
 
 from ..sql import coercion
-from ..sql.ast import InsertValues, span_of
+from ..sql.ast import AssertValues, InsertValues, span_of
 from ..sql.printing import print_expression
-from ..sql.types import BIGINT, NULL, STRING
+from ..sql.types import BIGINT, NULL, STRING, Struct
 from .catalog import SourceInfo
 from .expressions import coerced, compile_expression
 from .physical import SqlExpression
 from .planning import PlanningContext
-from .schema import Column
+from .schema import PSEUDO, WINDOW_BOUNDS, Column
 from .scope import Scope
 from .typed import Typed, to_sql
 
@@ -35,6 +35,9 @@ def plan_insert_values(statement: InsertValues, context: PlanningContext) -> Pla
     """Raises `UnknownSource`, `InvalidStatement`, `TypeMismatch`."""
     source = _target(statement, context)
     names = statement.columns or tuple(c.name for c in source.schema if c.role != "HEADERS")
+    headers = [c.name for c in source.schema if c.role == "HEADERS"]
+    if headers and not statement.columns and len(statement.values) > len(names):
+        raise InvalidStatement(f"Cannot insert into HEADER columns: {', '.join(headers)}", span=statement.span)
     if len(names) != len(statement.values):
         raise InvalidStatement(
             f"Expected a value for each column. Expected Columns: {list(names)}. Got {len(statement.values)} values.",
@@ -48,6 +51,8 @@ def plan_insert_values(statement: InsertValues, context: PlanningContext) -> Pla
         if name == "ROWTIME":
             rowtime = to_sql(_fit(value, Column("ROWTIME", BIGINT), node), str)
             continue
+        if name in PSEUDO:
+            raise InvalidStatement(f"Inserting into column `{name}` is not allowed.", span=statement.span)
         column = source.schema.find(name)
         if column is None:
             raise InvalidStatement(
@@ -64,13 +69,45 @@ def plan_insert_values(statement: InsertValues, context: PlanningContext) -> Pla
     return PlannedInsert(source, columns, rowtime)
 
 
+def plan_asserted_values(statement: AssertValues, context: PlanningContext) -> dict[str, SqlExpression]:
+    """ASSERT [NULL] VALUES: what the named columns of a record are to be, by their names inside batches.
+
+    Raises `UnknownSource`, `InvalidStatement`, `TypeMismatch`.
+    """
+    source = context.catalog.source(statement.source, statement.span)
+    columns = source.schema.key if statement.tombstone else source.schema.columns
+    names = statement.columns or tuple(c.name for c in columns)
+    if len(names) != len(statement.values):
+        raise InvalidStatement(
+            f"Expected a value for each column. Expected Columns: {list(names)}. Got {len(statement.values)} values.",
+            span=statement.span,
+        )
+    scope = Scope((), context.catalog.types, "VALUES")
+    wanted: dict[str, SqlExpression] = {}
+    for name, node in zip(names, statement.values, strict=True):
+        column = next((c for c in columns if c.name == name), None)
+        known = column is not None or (name in PSEUDO and (source.key_window is not None or name not in WINDOW_BOUNDS))
+        if not known:
+            raise InvalidStatement(
+                f"Column name {name} does not exist in {source.kind.lower()} {source.name}.",
+                span=statement.span,
+                hint=did_you_mean(name, [c.name for c in columns]),
+            )
+        physical = PSEUDO[name][0] if column is None else source.schema.physical_name(column)
+        fitted = _fit(compile_expression(node, scope), column or Column(name, PSEUDO[name][1]), node)
+        wanted[physical] = to_sql(fitted, str)
+    return wanted
+
+
 def _target(statement: InsertValues, context: PlanningContext) -> SourceInfo:
     source = context.catalog.sources.get(statement.target)
     if source is None:
+        cased = _case_hint(statement.target, context)
         raise UnknownSource(
-            f"Cannot insert values into an unknown stream/table: `{statement.target}`",
+            f"Cannot insert values into an unknown stream/table: `{statement.target}`"
+            + (f"\n{cased}" if cased else ""),
             span=statement.span,
-            hint=_case_hint(statement.target, context) or did_you_mean(statement.target, context.catalog.sources),
+            hint=None if cased else did_you_mean(statement.target, context.catalog.sources),
         )
     if source.key_window is not None:
         raise InvalidStatement("Cannot insert values into windowed stream/table!", span=statement.span)
@@ -82,10 +119,12 @@ def _target(statement: InsertValues, context: PlanningContext) -> SourceInfo:
 
 
 def _case_hint(name: str, context: PlanningContext) -> str | None:
-    if name.upper() in context.catalog.sources:
-        return f"Did you mean {name.upper()}? Try removing the quotes around the name."
-    if name.lower() in context.catalog.sources:
-        return f'Did you mean "{name.lower()}"? Put the name in quotes to make it case-sensitive.'
+    """Whether the name differs from a source's in its case only."""
+    for other in context.catalog.sources:
+        if other.upper() == name.upper():
+            if other == other.upper():
+                return f"Did you mean {other}? Hint: try removing double quotes from the source name."
+            return f'Did you mean "{other}"? Hint: wrap the source name in double quotes to make it case-sensitive.'
     return None
 
 
@@ -94,7 +133,8 @@ def _fit(value: Typed, column: Column, node: exp.Expression) -> Typed:
     if value.type == NULL or coercion.can_coerce(value.type, column.type):
         return coerced(value, column.type)
     try:
-        if value.type == STRING or (coercion.is_numeric(value.type) and coercion.is_numeric(column.type)):
+        structs = isinstance(value.type, Struct) and isinstance(column.type, Struct)  # unknown fields are left out
+        if value.type == STRING or structs or (coercion.is_numeric(value.type) and coercion.is_numeric(column.type)):
             tree = coercion.cast_sql(value.tree, value.type, column.type, explicit=True)
             return Typed(tree, column.type)
     except StatementError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from millstream.errors import InvalidProperty, Unsupported, did_you_mean
+from millstream.errors import InvalidProperty, did_you_mean
 
 from ..sql.ast import Properties
 from .formats import check_columns, format_rules, wrapping
@@ -19,11 +19,23 @@ _COMMON = {
     "KEY_PROTOBUF_NULLABLE_REPRESENTATION", "VALUE_PROTOBUF_NULLABLE_REPRESENTATION", "EXECUTOR",
 }  # fmt: skip
 _CREATE_ONLY = {"WINDOW_TYPE", "WINDOW_SIZE", "SOURCE_CONNECTOR", "SOURCED_BY_CONNECTOR"}
-_SCHEMA_REGISTRY = {
-    "KEY_SCHEMA_ID", "VALUE_SCHEMA_ID", "KEY_SCHEMA_FULL_NAME", "VALUE_SCHEMA_FULL_NAME", "VALUE_AVRO_SCHEMA_FULL_NAME",
-}  # fmt: skip
+_OF_FORMATS = {
+    "fullSchemaName": ("AVRO", "PROTOBUF"),
+    "nullableRepresentation": ("PROTOBUF", "PROTOBUF_NOSR"),
+}
+_NULLABLE = ("OPTIONAL", "WRAPPER")
 _DELIMITERS = {"TAB": "\t", "SPACE": " "}
 _UNIT_MS = {"MILLISECOND": 1, "SECOND": 1000, "MINUTE": 60_000, "HOUR": 3_600_000, "DAY": 86_400_000}
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaProperties:
+    """What WITH says about the schema of keys or values: its id in the registry, the full name of the record or the
+    message, and how PROTOBUF marks what may be NULL."""
+
+    id: int | None = None
+    full_name: str = ""
+    nullable: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +53,8 @@ class SourceProperties:
     timestamp_format: str | None
     key_window: KeyWindow | None
     executor: str | None
+    key_schema: SchemaProperties
+    value_schema: SchemaProperties
 
 
 def read_properties(properties: Properties, *, create: bool) -> SourceProperties:
@@ -58,14 +72,10 @@ def read_properties(properties: Properties, *, create: bool) -> SourceProperties
     for name in ("KEY_FORMAT", "VALUE_FORMAT"):
         if both and name in properties:
             raise InvalidProperty(
-                f"Cannot supply both '{name}' and 'FORMAT' properties, as 'FORMAT' sets both key and value formats."
+                f"Cannot supply both '{name}' and 'FORMAT' properties, as 'FORMAT' sets both key and value formats. "
+                "Either use just 'FORMAT', or use 'KEY_FORMAT' and 'VALUE_FORMAT'."
             )
     formats = {part: _format(properties, part) for part in ("KEY_FORMAT", "VALUE_FORMAT")}
-    registry = sorted(_SCHEMA_REGISTRY & set(properties))
-    if registry:
-        if formats["VALUE_FORMAT"] is not None and registry[0].startswith("VALUE"):
-            raise InvalidProperty(f"{formats['VALUE_FORMAT']} does not support the following configs: [{registry[0]}]")
-        raise Unsupported(f"the property {registry[0]} is not built yet (it needs a schema registry)")
     timestamp = properties.get("TIMESTAMP")
     return SourceProperties(
         topic=_text(properties, "KAFKA_TOPIC"),
@@ -79,6 +89,8 @@ def read_properties(properties: Properties, *, create: bool) -> SourceProperties
         timestamp_format=_text(properties, "TIMESTAMP_FORMAT"),
         key_window=_key_window(properties),
         executor=_text(properties, "EXECUTOR"),
+        key_schema=_schema_properties(properties, "KEY", formats["KEY_FORMAT"]),
+        value_schema=_schema_properties(properties, "VALUE", formats["VALUE_FORMAT"]),
     )
 
 
@@ -94,9 +106,9 @@ def format_specs(
     """
     specs: list[FormatSpec] = []
     features: list[tuple[str, ...]] = []
-    for part, columns, name, delimiter, wanted in (
-        ("key", key, given.key_format, given.key_delimiter, None),
-        ("value", value, given.value_format, given.value_delimiter, given.wrap_single_value),
+    for part, columns, name, delimiter, wanted, schema in (
+        ("key", key, given.key_format, given.key_delimiter, None, given.key_schema),
+        ("value", value, given.value_format, given.value_delimiter, given.wrap_single_value, given.value_schema),
     ):
         inherited = defaults.get(part)
         if name is None and inherited is None:
@@ -112,7 +124,14 @@ def format_specs(
             wanted = False
         wrap, shown = wrapping(chosen, stored, wanted, part=part.capitalize())
         same = inherited is not None and inherited.name == chosen
-        specs.append(FormatSpec(chosen, delimiter or (inherited.delimiter if same and inherited else ","), wrap))
+        specs.append(
+            FormatSpec(
+                chosen,
+                delimiter or (inherited.delimiter if same and inherited else ","),
+                wrap,
+                nullable=schema.nullable or (inherited.nullable if same and inherited else ""),
+            )
+        )
         features.append(shown)
     return specs[0], specs[1], features[0], features[1]
 
@@ -125,6 +144,26 @@ def _format(properties: Properties, part: str) -> str | None:
         raise InvalidProperty(f"Invalid value {value} for configuration {part}: it takes a text, such as 'JSON'")
     format_rules(value)
     return value.upper()
+
+
+def _schema_properties(properties: Properties, part: str, format_name: str | None) -> SchemaProperties:
+    full_name = _text(properties, f"{part}_SCHEMA_FULL_NAME")
+    if full_name is None and part == "VALUE":
+        full_name = _text(properties, "VALUE_AVRO_SCHEMA_FULL_NAME")
+    nullable = _text(properties, f"{part}_PROTOBUF_NULLABLE_REPRESENTATION")
+    for name, value in (("fullSchemaName", full_name), ("nullableRepresentation", nullable)):
+        if value is not None and format_name is not None and format_name not in _OF_FORMATS[name]:
+            raise InvalidProperty(f"{format_name} does not support the following configs: [{name}]")
+    if full_name is not None and not full_name.strip():
+        raise InvalidProperty("fullSchemaName cannot be empty.", hint=f"Leave out {part}_SCHEMA_FULL_NAME.")
+    if nullable is not None and nullable.upper() not in _NULLABLE:
+        raise InvalidProperty(
+            f"Invalid value {nullable} for configuration {part}_PROTOBUF_NULLABLE_REPRESENTATION: "
+            f"it takes {' or '.join(_NULLABLE)}"
+        )
+    return SchemaProperties(
+        _count(properties, f"{part}_SCHEMA_ID"), (full_name or "").strip(), (nullable or "").upper()
+    )
 
 
 def _text(properties: Properties, name: str) -> str | None:
@@ -159,11 +198,18 @@ def _delimiter(properties: Properties, name: str, format_name: str | None) -> st
     if value is None:
         return None
     if format_name is not None and format_name != "DELIMITED":
-        raise InvalidProperty(f"{name} only supported with DELIMITED format")
+        raise InvalidProperty(f"{format_name} does not support the following configs: [delimiter]")
     delimiter = _DELIMITERS.get(value.upper(), value)
-    if len(delimiter) != 1:
+    if not value.strip():
+        reason = (
+            "Delimiter cannot be empty, if you meant to have a tab or space for delimiter, please use the special "
+            "values 'TAB' or 'SPACE'"
+        )
+    else:
+        reason = f"Invalid delimiter value: '{value}'. Delimiter must be a single character or TAB,SPACE"
+    if len(delimiter) != 1 or not value.strip():
         raise InvalidProperty(
-            f"Invalid delimiter value: '{value}'. A delimiter must be a single character, or TAB, or SPACE."
+            f"Failed to prepare statement: Configuration {name} is invalid: {reason}\nExample valid value: ';'"
         )
     return delimiter
 

@@ -97,6 +97,13 @@ def _asserted(entity: Entity, width_max: int | None) -> Lines:
     return [f"Topic {printable(str(entity['topicName']))} {'exists' if entity['exists'] else 'does not exist'}."]
 
 
+def _asserted_schema(entity: Entity, width_max: int | None) -> Lines:
+    del width_max
+    named = [f"subject name {entity['subject']}"] if entity["subject"] is not None else []
+    named += [f"id {entity['id']}"] if entity["id"] is not None else []
+    return [f"Schema with {printable(' and '.join(named))} {'exists' if entity['exists'] else 'does not exist'}."]
+
+
 def _source(description: Entity, width_max: int | None) -> Lines:
     lines = _facts(
         ("Name", description["name"]),
@@ -165,6 +172,7 @@ _TEXTS: dict[str, Callable[[Entity, int | None], Lines]] = {
     "currentStatus": _status,
     "warning_entity": _warned,
     "assert_topic": _asserted,
+    "assert_schema": _asserted_schema,
     "sourceDescription": lambda entity, width_max: _source(entity["sourceDescription"], width_max),
     "source_descriptions": _each("sourceDescriptions", _source),
     "queryDescription": lambda entity, width_max: _query(entity["queryDescription"], width_max),

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from millstream.errors import InvalidStatement
 
-from ..executor.connection import open_connection
+from ..executor.connection import lock, open_connection
 from ..planner.physical import SqlExpression
 from ..sql.functions.catalog import register_udfs
 
@@ -49,6 +49,7 @@ class ConstantEvaluator:
     def _open(self) -> duckdb.DuckDBPyConnection:
         if self._connection is None:
             self._connection = open_connection()
+            lock(self._connection)
             self._registered = set()
         return self._connection
 

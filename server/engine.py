@@ -9,6 +9,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import AbstractContextManager
 from typing import Self
 
 from millstream.errors import InvalidStatement, StatementError
@@ -68,6 +69,11 @@ class Engine:
     def catalog(self) -> Catalog:
         """The streams, tables, types and queries of this moment."""
         return self._store.catalog
+
+    @property
+    def lock(self) -> AbstractContextManager[object]:
+        """Held while a statement runs. Who else writes what statements read (the schema registry) takes it too."""
+        return self._lock
 
     def execute(self, text: str, session: Session, answers: list[Entity] | None = None) -> list[Entity]:
         """Runs the statements of `text` in order; each is refused as a whole or done. Raises `StatementError`.

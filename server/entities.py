@@ -85,6 +85,29 @@ class AssertedTopic(Entity):
     exists: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssertedValues(Entity):
+    type_name = "assert_values"
+
+    source_name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssertedSource(Entity):
+    type_name = "assert_source"
+
+    source_name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssertedSchema(Entity):
+    type_name = "assert_schema"
+
+    subject: str | None
+    id: int | None
+    exists: bool
+
+
 # ------------------------------------------------------------------ columns and types
 
 

@@ -30,7 +30,9 @@ class UnknownTopicPrinted(ServerError):
 class PrintFeed:
     """Iterate over it for lines. It waits for records until LIMIT is reached or `close` was called, by any thread."""
 
-    def __init__(self, statement: PrintTopic, log: LogClient, catalog: Catalog, schemas: SchemaLookup = no_schemas) -> None:
+    def __init__(
+        self, statement: PrintTopic, log: LogClient, catalog: Catalog, schemas: SchemaLookup = no_schemas
+    ) -> None:
         topics = log.topics()
         if statement.topic not in topics:
             raise UnknownTopicPrinted(

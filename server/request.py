@@ -19,7 +19,7 @@ from .session import Session
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """`server_properties`: the server's configuration, by canonical name. `now_ms`: the clock. `schemas`: the registry."""
+    """`server_properties`: the server's configuration, by canonical name. `now_ms`: the clock."""
 
     session: Session
     store: CatalogStore

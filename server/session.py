@@ -8,10 +8,14 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class Session:
-    """`properties` by canonical name (see `properties.py`), `variables` by name in upper case: case does not matter."""
+    """`properties` by canonical name (see `properties.py`), `variables` by name in upper case: case does not matter.
+
+    `asserted`: up to which offset ASSERT VALUES has gone through a partition of a source's topic.
+    """
 
     properties: dict[str, str] = field(default_factory=dict)
     variables: dict[str, str] = field(default_factory=dict)
+    asserted: dict[tuple[str, int], int] = field(default_factory=dict)  # ASSERT VALUES: by source and partition
 
     def settings(self, server: Mapping[str, str]) -> dict[str, str]:
         """What holds for a statement: the session's over the server's."""

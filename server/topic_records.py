@@ -81,9 +81,7 @@ def _decode_rows(
         )
 
 
-def _decode(
-    source: SourceInfo | None, part: Literal["KEY", "VALUE"], data: bytes | None, schemas: SchemaLookup
-) -> Any:
+def _decode(source: SourceInfo | None, part: Literal["KEY", "VALUE"], data: bytes | None, schemas: SchemaLookup) -> Any:
     if source is None:
         return None if data is None else data.decode(errors="replace")
     spec = source.key_format if part == "KEY" else source.value_format

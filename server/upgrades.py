@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from millstream.errors import InvalidStatement, Span
 
@@ -10,6 +11,7 @@ from ..planner.catalog import PersistentQuery, SourceInfo
 from ..planner.physical import (
     Aggregate,
     ForeignKeyJoin,
+    FormatSpec,
     PhysicalPlan,
     Source,
     Step,
@@ -34,7 +36,7 @@ _NOTHING = Step("")
 def refuse_other_schema(old: SourceInfo, new: SourceInfo, span: Span | None) -> None:
     """Raises unless everything that reads `old` can go on reading `new`: columns may only be appended."""
     for attribute, name in _KEPT:
-        if getattr(old, attribute) != getattr(new, attribute):
+        if _comparable(getattr(old, attribute)) != _comparable(getattr(new, attribute)):
             raise _not_upgradeable(old, f"its {name} would change", span)
     if old.schema.key != new.schema.key:
         raise _not_upgradeable(old, f"its key would change: {_text(old.schema.key)} to {_text(new.schema.key)}", span)
@@ -64,10 +66,16 @@ def _stateful_steps(plan: PhysicalPlan) -> list[Step]:
             case StreamTableJoin() | StreamStreamJoin() | TableTableJoin() | ForeignKeyJoin():
                 bare.append(replace(step, left=_NOTHING, right=_NOTHING))
             case Source(materialized=True):
-                bare.append(replace(step, columns=None))
+                formats = {name: _comparable(getattr(step, name)) for name in ("key_format", "value_format")}
+                bare.append(replace(step, columns=None, **formats))
             case _:
                 pass
     return bare
+
+
+def _comparable(value: Any) -> Any:
+    """A format without its schema: each record names its own, and the registry has said that they fit."""
+    return replace(value, schema=None) if isinstance(value, FormatSpec) else value
 
 
 def _text(columns: tuple[Column, ...] | list[Column]) -> str:

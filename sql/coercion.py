@@ -5,7 +5,7 @@ What a conversion is in DuckDB's SQL stands in `functions/cast_trees.py`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal as PythonDecimal
 from decimal import InvalidOperation
 from typing import Literal
@@ -19,6 +19,7 @@ from .functions import cast_functions
 from .functions.cast_trees import PRECISION_MAX, cast_tree, plain_cast
 from .functions.signature import BIGINT_AS_DECIMAL, INTEGER_AS_DECIMAL
 from .functions.udf import PythonFunction, Udf
+from .printing import print_expression
 from .types import (
     BIGINT,
     BOOLEAN,
@@ -101,11 +102,19 @@ def common_type(types: Sequence[SqlType], expressions: Sequence[exp.Expression] 
     common: SqlType = NULL
     for position, type_ in enumerate(types):
         written = expressions[position] if expressions else None
-        common = _common_of_two(common, type_, written)
+        found = _common_of_two(common, type_, written)
+        if found is None:
+            given = f" ({print_expression(written)})" if written is not None else ""
+            raise TypeMismatch(
+                f"operator does not exist: {common} = {type_}{given}\nHint: You might need to add explicit type casts.",
+                span=span_of(written) if written is not None else None,
+            )
+        common = found
     return common
 
 
-def _common_of_two(common: SqlType, type_: SqlType, written: exp.Expression | None) -> SqlType:
+def _common_of_two(common: SqlType, type_: SqlType, written: exp.Expression | None) -> SqlType | None:
+    """None where there is no common type. Raises `TypeMismatch` for a text that is not what the others are."""
     if common == NULL or type_ == NULL:
         return type_ if common == NULL else common
     if written is not None and isinstance(written, exp.Literal) and written.is_string:
@@ -115,15 +124,46 @@ def _common_of_two(common: SqlType, type_: SqlType, written: exp.Expression | No
             if not _spells_boolean(written.this.strip()):
                 raise _bad_literal(common, written)
             return common
+    if isinstance(written, exp.Array | exp.Map | exp.Struct) and type(common) is type(type_):
+        return _common_with_constructor(common, type_, written)
     literal = isinstance(written, exp.Literal | exp.Boolean | exp.Neg)
-    found = _wider(type_, common, literal=literal) or _wider(common, type_, literal=literal)
-    if found is None:
-        given = f" ({written.sql()})" if written is not None else ""
-        raise TypeMismatch(
-            f"operator does not exist: {common} = {type_}{given}\nHint: You might need to add explicit type casts.",
-            span=span_of(written) if written is not None else None,
-        )
+    return _wider(type_, common, literal=literal) or _wider(common, type_, literal=literal)
+
+
+def _common_with_constructor(common: SqlType, type_: SqlType, written: exp.Expression) -> SqlType | None:
+    """The common type where `written` is an ARRAY[…], MAP(…) or STRUCT(…): texts in it are read as in a list."""
+    match common, type_, written:
+        case Array(), Array(), exp.Array():
+            element = _common_of_items(common.element, type_.element, written.expressions)
+            return None if element is None else Array(element)
+        case Map(), Map(), exp.Map():
+            key = _common_of_items(common.key, type_.key, written.args["keys"].expressions)
+            value = _common_of_items(common.value, type_.value, written.args["values"].expressions)
+            return None if key is None or value is None else Map(key, value)
+        case Struct(), Struct(), exp.Struct():
+            items = {entry.this.name: entry.expression for entry in written.expressions}
+            return _common_of_fields(common, type_, items)
+        case _:
+            return None
+
+
+def _common_of_items(common: SqlType, type_: SqlType, items: Sequence[exp.Expression]) -> SqlType | None:
+    found: SqlType | None = common
+    for item in items:
+        found = None if found is None else _common_of_two(found, type_, item)
     return found
+
+
+def _common_of_fields(common: Struct, type_: Struct, items: Mapping[str, exp.Expression]) -> SqlType | None:
+    """The fields of both, those of `common` first."""
+    fields = {field.name: field.type for field in common.fields}
+    for field in type_.fields:
+        known = fields.get(field.name)
+        both = field.type if known is None else _common_of_two(known, field.type, items[field.name])
+        if both is None:
+            return None
+        fields[field.name] = both
+    return Struct(tuple(Field(name, both) for name, both in fields.items()))
 
 
 def _wider(source: SqlType, target: SqlType, *, literal: bool) -> SqlType | None:

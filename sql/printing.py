@@ -14,6 +14,8 @@ _BINARY: dict[type[exp.Expression], str] = {
 def print_expression(node: exp.Expression) -> str:
     """One line of SQL; every operator stands in parentheses, so that precedence is plain.
 
+    A column that stands for something else has in `meta["written"]` what the user wrote.
+
     >>> from millstream.sql.parser import parse_expression
     >>> print_expression(parse_expression("a + b * 2"))
     '(A + (B * 2))'
@@ -24,6 +26,8 @@ def print_expression(node: exp.Expression) -> str:
     match node:
         case exp.Paren():
             return print_expression(node.this)
+        case exp.Column() if "written" in node.meta:
+            return node.meta["written"]
         case exp.Column():
             return f"{node.table}.{node.name}" if node.table else node.name
         case exp.Identifier():

@@ -140,12 +140,37 @@ class Struct(SqlType):
 
     @property
     def arrow(self) -> pa.DataType:
-        return pa.struct([pa.field(field.name, field.type.arrow) for field in self.fields])
+        named = zip(self.engine_names, self.fields, strict=True)
+        return pa.struct([pa.field(name, field.type.arrow) for name, field in named])
 
     @property
     def duckdb(self) -> str:
-        inner = ", ".join(f'"{field.name.replace(chr(34), chr(34) * 2)}" {field.type.duckdb}' for field in self.fields)
+        named = zip(self.engine_names, self.fields, strict=True)
+        inner = ", ".join(f'"{name.replace(chr(34), chr(34) * 2)}" {field.type.duckdb}' for name, field in named)
         return f"STRUCT({inner})"
+
+    @property
+    def engine_names(self) -> tuple[str, ...]:
+        """What the fields are called in Arrow and DuckDB. There case does not tell names apart, so a field whose name
+        differs from an earlier one's in case only gets a number.
+
+        >>> Struct((Field("A", INTEGER), Field("a", INTEGER))).engine_names
+        ('A', 'a#1')
+        """
+        taken: set[str] = set()
+        names: list[str] = []
+        for field in self.fields:
+            name, number = field.name, 0
+            while name.lower() in taken:
+                number += 1
+                name = f"{field.name}#{number}"
+            taken.add(name.lower())
+            names.append(name)
+        return tuple(names)
+
+    def engine_name(self, name: str) -> str:
+        """What the field of exactly this name is called in Arrow and DuckDB."""
+        return self.engine_names[next(i for i, field in enumerate(self.fields) if field.name == name)]
 
     def field(self, name: str) -> Field | None:
         """The field of exactly this name."""

@@ -9,6 +9,9 @@ from ...sql import ast
 from ..entities import Entity
 from ..request import Request
 from .alter import alter_source
+from .assert_schema import assert_schema
+from .assert_source import assert_source
+from .assert_values import assert_values
 from .assertions import assert_topic
 from .control import control_query
 from .create import create_as_select, create_source, insert_into
@@ -18,7 +21,7 @@ from .insert_values import insert_values
 from .settings import define_variable, set_property, undefine_variable, unset_property
 from .show import show
 from .types import create_type, drop_type
-from .unsupported import alter_system, assert_schema, assertions_of_tests, connectors, run_script, streaming
+from .unsupported import alter_system, connectors, run_script, streaming
 
 Handler = Callable[[Any, Request], list[Entity]]
 
@@ -47,8 +50,8 @@ HANDLERS: Mapping[type[ast.Statement], Handler] = {
     ast.RunScript: run_script,
     ast.AssertTopic: assert_topic,
     ast.AssertSchema: assert_schema,
-    ast.AssertValues: assertions_of_tests,
-    ast.AssertSource: assertions_of_tests,
+    ast.AssertValues: assert_values,
+    ast.AssertSource: assert_source,
 }
 
 

@@ -8,6 +8,7 @@ from millstream.errors import InvalidStatement
 
 from ...planner.catalog import SourceInfo
 from ...planner.formats import check_columns
+from ...planner.record_schemas import with_new_schemas
 from ...planner.schema import PSEUDO, Column, Schema
 from ...planner.scope import resolve_type
 from ...sql.ast import AlterSource, ColumnDefinition
@@ -31,7 +32,8 @@ def alter_source(statement: AlterSource, request: Request) -> list[Entity]:
             f"Cannot alter {source.kind.lower()} '{source.name}': its single value is not wrapped in an object.",
             span=statement.span,
         )
-    altered = replace(source, schema=schema)
+    altered, versions = with_new_schemas(replace(source, schema=schema), request.schemas.registry)
+    request.schemas.append(versions)
     offset = request.store.submit(PutSource(source=altered, statement=statement.text))
     return [
         CurrentStatus(

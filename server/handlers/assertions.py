@@ -10,7 +10,7 @@ from ...sql.ast import AssertTopic
 from ..entities import AssertedTopic, Entity
 from ..request import Request
 
-_TIMEOUT_MS = 1000
+TIMEOUT_MS = 1000
 _PAUSE_S = 0.05
 _KNOWN = ("PARTITIONS", "REPLICAS")
 
@@ -23,7 +23,7 @@ class AssertionFailed(ServerError):
 
 def assert_topic(statement: AssertTopic, request: Request) -> list[Entity]:
     """ASSERT [NOT EXISTS] TOPIC name [WITH (PARTITIONS=…)] [TIMEOUT …]. Raises `AssertionFailed`."""
-    timeout_ms = _TIMEOUT_MS if statement.timeout_ms is None else statement.timeout_ms
+    timeout_ms = TIMEOUT_MS if statement.timeout_ms is None else statement.timeout_ms
     deadline = time.monotonic() + timeout_ms / 1000
     while (problem := _problem(statement, request)) is not None:
         if time.monotonic() >= deadline:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Literal
+
 from millstream.errors import InvalidStatement, UnknownSource, did_you_mean
 
 from ...planner.catalog import Catalog, SourceInfo
-from ...planner.physical import Sink
+from ...planner.physical import FormatSpec, Sink
+from ...planner.registry import FORMAT_KINDS, subject_of
 from ...sql.ast import DropSource as DropStatement
 from ..commands import DropSource
 from ..entities import CommandState, CurrentStatus, Entity
@@ -33,7 +37,22 @@ def drop_source(statement: DropStatement, request: Request) -> list[Entity]:
         statement=statement.text,
     )
     offset = request.store.submit(command)
+    if statement.delete_topic:
+        _delete_schemas(source, request)
     return [_dropped(statement, f"Source `{source.name}` (topic: {source.topic}) was dropped.", offset)]
+
+
+def _delete_schemas(source: SourceInfo, request: Request) -> None:
+    """The topic's schemas go with it; their ids stay readable."""
+    registry = request.schemas.registry
+    parts: tuple[tuple[Literal["key", "value"], FormatSpec], ...] = (
+        ("key", source.key_format),
+        ("value", source.value_format),
+    )
+    for part, spec in parts:
+        if spec.name in FORMAT_KINDS:
+            gone = registry.of_subject(subject_of(source.topic, part))
+            request.schemas.append(replace(version, deleted=True) for version in gone)
 
 
 def _dropped(statement: DropStatement, message: str, offset: int) -> CurrentStatus:

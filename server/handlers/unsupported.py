@@ -6,9 +6,6 @@ from millstream.errors import InvalidStatement, Unsupported
 
 from ...sql.ast import (
     AlterSystem,
-    AssertSchema,
-    AssertSource,
-    AssertValues,
     CreateConnector,
     DropConnector,
     PrintTopic,
@@ -46,22 +43,6 @@ def run_script(statement: RunScript, request: Request) -> list[Entity]:
         "Unknown statement 'RUN': RUN SCRIPT is a command of the shell, which reads the file and sends what it says",
         span=statement.span,
         hint="Send the statements of the file.",
-    )
-
-
-def assert_schema(statement: AssertSchema, request: Request) -> list[Entity]:
-    """ASSERT SCHEMA needs a schema registry."""
-    del request
-    raise Unsupported("ASSERT SCHEMA is not built yet: there is no schema registry", span=statement.span)
-
-
-def assertions_of_tests(statement: AssertValues | AssertSource, request: Request) -> list[Entity]:
-    """ASSERT VALUES, ASSERT NULL VALUES, ASSERT STREAM|TABLE."""
-    del request
-    raise InvalidStatement(
-        "this ASSERT is a statement of test files, not of a server",
-        span=statement.span,
-        hint="Run the file with the test runner.",
     )
 
 

@@ -65,7 +65,8 @@ def canonical(type_: SqlType) -> Callable[[Any], Any]:
             case Array():
                 return list(map(canonical(type_.element), value))
             case Struct():
-                return {field.name: canonical(field.type)(value[field.name]) for field in type_.fields}
+                named = zip(type_.engine_names, type_.fields, strict=True)
+                return {name: canonical(field.type)(value[name]) for name, field in named}
             case _:
                 return value
 

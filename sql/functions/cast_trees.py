@@ -169,16 +169,17 @@ def _element_cast(element: exp.Expression, source: SqlType, target: SqlType) -> 
 
 def _struct_to_struct(value: exp.Expression, source: Struct, target: Struct) -> exp.Expression | None:
     entries: list[exp.Expression] = []
-    for field in target.fields:
+    for engine_name, field in zip(target.engine_names, target.fields, strict=True):
         given = source.field(field.name)
         if given is None:
             inner: exp.Expression | None = plain_cast(exp.Null(), field.type)
         else:
-            member = fill(f"struct_extract(:value, {exp.Literal.string(field.name).sql('duckdb')})", {"value": value})
+            member_name = exp.Literal.string(source.engine_name(field.name)).sql("duckdb")
+            member = fill(f"struct_extract(:value, {member_name})", {"value": value})
             inner = _element_cast(member, given.type, field.type)
         if inner is None:
             return None
-        entries.append(exp.PropertyEQ(this=exp.to_identifier(field.name, quoted=True), expression=inner))
+        entries.append(exp.PropertyEQ(this=exp.to_identifier(engine_name, quoted=True), expression=inner))
     return fill(
         "CASE WHEN :value IS NOT NULL THEN :struct END", {"value": value, "struct": exp.Struct(expressions=entries)}
     )

@@ -237,10 +237,6 @@ def test_insert_values_refuses_what_cannot_be_written(sandbox: Sandbox) -> None:
 def test_statements_that_are_not_built_say_so(sandbox: Sandbox) -> None:
     with pytest.raises(Unsupported, match="connectors are not built yet"):
         sandbox.execute("CREATE SINK CONNECTOR c WITH ('a'='b');")
-    with pytest.raises(Unsupported, match="AVRO is not built yet"):
-        sandbox.execute(STREAM.replace("JSON", "AVRO"))
-    with pytest.raises(Unsupported):
-        sandbox.register_schema("s", "value", "AVRO", {})
 
 
 def test_show_lists_what_there_is(sandbox: Sandbox) -> None:

@@ -16,3 +16,13 @@ CREATE TABLE no_aggregate AS SELECT url FROM clicks GROUP BY url;
 CREATE TABLE no_window AS SELECT url, COUNT(*) FROM clicks GROUP BY url EMIT FINAL;
 CREATE TABLE by_sum AS SELECT COUNT(*) FROM clicks GROUP BY SUM(size);
 CREATE TABLE no_key AS SELECT COUNT(*) AS n FROM clicks GROUP BY url;
+
+CREATE TABLE unknown_function AS SELECT no_such(id), COUNT(*) FROM clicks GROUP BY no_such(id);
+
+CREATE TABLE bounds_in_group_by AS SELECT id, COUNT(*) FROM clicks WINDOW TUMBLING (SIZE 1 SECOND) GROUP BY id, WINDOWSTART;
+
+CREATE TABLE having_compares_types AS SELECT id, COUNT(*) AS n FROM clicks GROUP BY id HAVING COUNT(*) > '1';
+
+CREATE TABLE not_a_constant AS SELECT id, EARLIEST_BY_OFFSET(url, id) AS u FROM clicks GROUP BY id;
+
+CREATE TABLE limited AS SELECT id, COUNT(*) AS n FROM clicks GROUP BY id LIMIT 1;

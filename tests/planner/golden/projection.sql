@@ -16,3 +16,15 @@ CREATE STREAM alias AS SELECT id, url AS rowtime FROM clicks;
 CREATE STREAM untyped AS SELECT id, NULL AS nothing FROM clicks;
 CREATE TABLE wrong_kind AS SELECT id, url FROM clicks;
 CREATE STREAM clicks (id INT KEY) WITH (kafka_topic='clicks', value_format='JSON');
+
+CREATE STREAM compared_with_null AS SELECT id, url FROM clicks WHERE url = NULL;
+
+CREATE STREAM added_to_null AS SELECT id, id + NULL AS sum FROM clicks;
+
+CREATE STREAM cast_that_is_none AS SELECT id, CAST(url AS ARRAY<INT>) AS many FROM clicks;
+
+CREATE STREAM keyed_by_an_alias AS SELECT id, url AS target FROM clicks PARTITION BY target;
+
+CREATE STREAM unknown_source AS SELECT nope.url FROM clicks;
+
+INSERT INTO nowhere SELECT * FROM clicks;

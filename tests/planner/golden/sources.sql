@@ -6,7 +6,6 @@ CREATE STREAM a (id INT PRIMARY KEY, v STRING) WITH (kafka_topic='a', value_form
 CREATE TABLE a (id INT, v STRING) WITH (kafka_topic='a', value_format='JSON', partitions=1);
 CREATE STREAM a (id ARRAY<INT> KEY, v STRING) WITH (kafka_topic='a', value_format='JSON', partitions=1);
 CREATE STREAM a (id INT KEY, v ARRAY<INT>) WITH (kafka_topic='a', value_format='DELIMITED', partitions=1);
-CREATE STREAM a (id INT KEY, v STRING) WITH (kafka_topic='a', value_format='AVRO', partitions=1);
 CREATE STREAM a (id INT KEY, v STRING) WITH (kafka_topic='a', value_format='JSON', partitions=1, timestamp='v');
 CREATE STREAM a (id INT KEY, v STRING) WITH (kafka_topic='a', value_format='JSON', partitions=1, window_type='TUMBLING');
 CREATE STREAM a (id INT KEY, id STRING) WITH (kafka_topic='a', value_format='JSON', partitions=1);

@@ -1,0 +1,112 @@
+"""ON: one equality between an expression of what stands left of JOIN and one of the source right of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from millstream.errors import InvalidStatement, Span
+
+from ..sql import ast
+from ..sql.ast import span_of, unwrapped
+from ..sql.printing import print_expression
+from .expressions import compile_expression
+from .scope import Scope
+from .typed import Typed
+
+
+@dataclass(frozen=True, slots=True)
+class JoinCondition:
+    """`left`, `right`: the two sides, whatever their order in the text; `*_written`: how messages write them."""
+
+    left: Typed
+    right: Typed
+    left_written: str
+    right_written: str
+    flipped: bool
+    span: Span | None
+
+    @property
+    def written(self) -> str:
+        return self._equality(self.left_written, self.right_written)
+
+    def check_types(self) -> None:
+        """Raises `InvalidStatement` where the two sides have different types."""
+        if self.left.type == self.right.type:
+            return
+        typed = self._equality(f"{self.left_written}{{{self.left.type}}}", f"{self.right_written}{{{self.right.type}}}")
+        raise InvalidStatement(
+            f"Invalid join condition: types don't match. Got {typed}.", span=self.span, hint="CAST one side."
+        )
+
+    def _equality(self, left: str, right: str) -> str:
+        return f"{right} = {left}" if self.flipped else f"{left} = {right}"
+
+
+def join_condition(join: ast.Join, left: Scope, right: Scope) -> JoinCondition:
+    """The condition of `join`, whose sides have these scopes. Raises `InvalidStatement`, `UnknownColumn`."""
+    both = Scope((*left.sources, *right.sources), left.types, "JOIN ON")
+    whole = unwrapped(join.on)
+    if isinstance(whole, exp.And | exp.Or):
+        raise InvalidStatement(
+            "Invalid join condition: joins on multiple conditions are not yet supported. "
+            f"Got {print_expression(join.on)}.",
+            span=span_of(join.on),
+            hint="Join on a STRUCT of the columns, or filter with WHERE.",
+        )
+    if not isinstance(whole, exp.EQ):
+        raise InvalidStatement(
+            f"Unsupported join expression: {print_expression(join.on)}.",
+            span=span_of(join.on),
+            hint="Join with one equality.",
+        )
+    nodes = (whole.this, whole.expression)
+    sides = [compile_expression(node, both) for node in nodes]
+    owners = [_owner(side, node, whole, both) for side, node in zip(sides, nodes, strict=True)]
+    flipped = _flipped(owners, right.sources[0].alias, whole)
+    written = [_qualified(node, both) for node in nodes]
+    if flipped:
+        sides, written = sides[::-1], written[::-1]
+    return JoinCondition(sides[0], sides[1], written[0], written[1], flipped, span_of(whole))
+
+
+def _owner(side: Typed, node: exp.Expression, whole: exp.Expression, scope: Scope) -> str:
+    """The one source that this side of the equality reads."""
+    read = side.columns()
+    found = [source.alias for source in scope.sources if read.intersection(name for name, _ in source.columns.values())]
+    if len(found) != 1:
+        raise InvalidStatement(
+            f"Invalid comparison expression '{print_expression(node)}' in join '{print_expression(whole)}'. "
+            "Each side of the join comparision must contain references from exactly one source.",
+            span=span_of(node),
+        )
+    return found[0]
+
+
+def _flipped(owners: list[str], joined: str, whole: exp.Expression) -> bool:
+    """Whether the joined source stands on the left of the equality."""
+    left, right = owners
+    if left == right:
+        raise InvalidStatement(
+            "Each side of the join must reference exactly one source and not the same source. "
+            f"Left side references `{left}` and right references `{right}`",
+            span=span_of(whole),
+        )
+    if joined not in owners:
+        raise InvalidStatement(
+            f"A join criteria is expected to reference the source (`{joined}`) in the FROM clause, instead the right "
+            f"source references `{right}` and the left source references `{left}`",
+            span=span_of(whole),
+        )
+    return left == joined
+
+
+def _qualified(node: exp.Expression, scope: Scope) -> str:
+    """The expression as text, each column with its source in front."""
+    root = exp.Paren(this=node.copy())
+    for column in list(root.find_all(exp.Column)):
+        having = [source.alias for source in scope.sources if column.name in source.columns]
+        if not column.table and having:
+            column.set("table", exp.Identifier(this=having[0], quoted=True))
+    return print_expression(unwrapped(root.this))

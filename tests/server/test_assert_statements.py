@@ -1,0 +1,82 @@
+"""ASSERT VALUES, NULL VALUES, STREAM and TABLE: statements for tests of pipelines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from millstream.errors import InvalidStatement, MillstreamError
+from millstream.testing import Sandbox
+
+PIPELINE = """
+CREATE STREAM clicks (user STRING KEY, url STRING) WITH (kafka_topic='clicks', value_format='JSON', partitions=1);
+CREATE TABLE per_minute AS SELECT user, COUNT(*) AS n FROM clicks WINDOW TUMBLING (SIZE 1 MINUTE) GROUP BY user;
+"""
+
+
+@pytest.fixture
+def sandbox() -> Iterator[Sandbox]:
+    with Sandbox() as opened:
+        opened.execute(PIPELINE)
+        yield opened
+
+
+def test_assertions_go_through_the_records_one_after_the_other(sandbox: Sandbox) -> None:
+    answers = sandbox.execute(
+        "INSERT INTO clicks (ROWTIME, user, url) VALUES (5, 'ada', '/');"
+        "INSERT INTO clicks (ROWTIME, user, url) VALUES (70000, 'ada', '/');"
+        "ASSERT VALUES per_minute (user, WINDOWSTART, n) VALUES ('ada', 0, 1);"
+        "ASSERT VALUES per_minute (user, ROWTIME, n) VALUES ('ada', 70000, 1);"
+    )
+    assert [answer["@type"] for answer in answers] == ["assert_values", "assert_values"]
+    with pytest.raises(MillstreamError, match="There are no more records"):
+        sandbox.execute("ASSERT VALUES per_minute (user) VALUES ('ada');")
+
+
+def test_a_record_that_differs_is_shown_and_stays_for_the_next_assertion(sandbox: Sandbox) -> None:
+    sandbox.execute("INSERT INTO clicks (user, url) VALUES ('ada', '/');")
+    with pytest.raises(MillstreamError, match=r"Expected: \(URL='/b'\). Actual: \(URL='/'\)"):
+        sandbox.execute("ASSERT VALUES clicks (url) VALUES ('/b');")
+    sandbox.execute("ASSERT VALUES clicks VALUES ('ada', '/');")
+
+
+def test_a_tombstone_is_asserted_by_its_key(sandbox: Sandbox) -> None:
+    sandbox.execute("CREATE TABLE t (id INT PRIMARY KEY, v INT) WITH (kafka_topic='t', format='JSON', partitions=1);")
+    sandbox.produce("t", 1, {"V": 10})
+    sandbox.produce("t", 1, None)
+    with pytest.raises(MillstreamError, match="does not match"):
+        sandbox.execute("ASSERT NULL VALUES t (id) KEY (1);")
+    sandbox.execute("ASSERT VALUES t (id, v) VALUES (1, 10); ASSERT NULL VALUES t (id) KEY (1);")
+
+
+def test_columns_that_there_are_not_cannot_be_asserted(sandbox: Sandbox) -> None:
+    with pytest.raises(InvalidStatement, match="Column name NOPE does not exist in stream CLICKS"):
+        sandbox.execute("ASSERT VALUES clicks (nope) VALUES (1);")
+    with pytest.raises(InvalidStatement, match="Column name WINDOWSTART does not exist"):
+        sandbox.execute("ASSERT VALUES clicks (WINDOWSTART) VALUES (1);")
+
+
+def test_a_declaration_is_asserted_as_far_as_it_is_written(sandbox: Sandbox) -> None:
+    sandbox.execute(
+        "ASSERT STREAM clicks (user STRING KEY, url STRING) WITH (kafka_topic='clicks', value_format='JSON');"
+        "ASSERT TABLE per_minute (user STRING PRIMARY KEY, n BIGINT) WITH (value_format='JSON');"
+    )
+
+
+@pytest.mark.parametrize(
+    ("statement", "message"),
+    [
+        ("ASSERT TABLE clicks (user STRING PRIMARY KEY) WITH (kafka_topic='clicks');", "Expected type does not match"),
+        (
+            "ASSERT STREAM clicks (user STRING KEY, url INT) WITH (kafka_topic='clicks');",
+            "`URL` INTEGER. Actual: .*STR",
+        ),
+        ("ASSERT STREAM clicks (user STRING KEY, url STRING) WITH (value_format='DELIMITED');", "value format"),
+        ("ASSERT STREAM clicks (user STRING KEY, url STRING) WITH (kafka_topic='x');", "kafka topic"),
+        ("ASSERT STREAM clicks (user STRING KEY, url STRING) WITH (partitions=3);", "partition count"),
+    ],
+)
+def test_a_declaration_that_differs_says_how(sandbox: Sandbox, statement: str, message: str) -> None:
+    with pytest.raises(MillstreamError, match=message):
+        sandbox.execute(statement)
