@@ -18,6 +18,8 @@ from ..planner.physical import (
     Aggregate,
     Explode,
     Filter,
+    ForeignKeyJoin,
+    Join,
     PhysicalPlan,
     Project,
     Rekey,
@@ -25,7 +27,9 @@ from ..planner.physical import (
     Source,
     SqlExpression,
     Step,
+    StreamStreamJoin,
     StreamTableJoin,
+    TableTableJoin,
     inputs_of,
     walk,
 )
@@ -33,12 +37,15 @@ from ..planner.schema import Schema
 from ..sql.functions.catalog import register_udfs
 from .batch import ChangeBatch
 from .operators.aggregate import Aggregator, Emit
-from .operators.columns import batch_schema, conform, key_names
+from .operators.columns import batch_schema, conform, ints, key_names, with_columns
+from .operators.foreign_key_join import ForeignKeyJoiner
 from .operators.session import SessionAggregator
 from .operators.stateless import Partitioner, Stateless, StatelessStep
+from .operators.stream_stream_join import StreamStreamJoiner
 from .operators.stream_table_join import StreamTableJoiner
 from .operators.stream_time import SourceTime
 from .operators.table_source import TableSource, without_null_keys
+from .operators.table_table_join import TableTableJoiner
 from .state import StateStore, StoreChanges
 
 __all__ = ["Partitioner", "Pipeline"]
@@ -46,6 +53,12 @@ __all__ = ["Partitioner", "Pipeline"]
 
 class _Operator(Protocol):
     def process(self, batch: ChangeBatch) -> ChangeBatch: ...
+
+
+class _Joiner(Protocol):
+    stores: dict[str, StateStore]
+
+    def process(self, left: ChangeBatch, right: ChangeBatch) -> ChangeBatch: ...
 
 
 class _Node(Protocol):
@@ -141,18 +154,24 @@ class _ChainNode:
 
 @dataclass(slots=True)
 class _JoinNode:
+    """`window_ms`: the size of the left side's windows of time; right windows that begin with them count as equal."""
+
     left: _Node
     right: _Node
-    joiner: StreamTableJoiner
+    joiner: _Joiner
+    window_ms: int | None
     schema: Schema
     extra: tuple[str, ...]
     columns: Sequence[str] | None
 
     def evaluate(self, inputs: Mapping[str, ChangeBatch]) -> ChangeBatch:
         left, right = self.left.evaluate(inputs), self.right.evaluate(inputs)
+        if self.window_ms is not None and len(right.rows):
+            ends = {"_we": pa.array(ints(right.rows, "_ws") + self.window_ms)}
+            right = replace(right, rows=with_columns(right.rows, ends))
         joined = self.joiner.process(left, right)
         rows = conform(joined.rows, batch_schema(self.schema, self.extra, self.columns))
-        return ChangeBatch(rows, left.stream_time_ms)
+        return ChangeBatch(rows, joined.stream_time_ms)
 
 
 class _NullKeyFilter:
@@ -202,7 +221,7 @@ class _Builder:
                 return self._stateless(step)
             case Aggregate():
                 return self._aggregate(step)
-            case StreamTableJoin():
+            case StreamTableJoin() | StreamStreamJoin() | TableTableJoin() | ForeignKeyJoin():
                 return self._join(step)
             case _:
                 raise AssertionError(f"no operator for {type(step).__name__}")
@@ -243,11 +262,31 @@ class _Builder:
         self.stores |= operator.stores
         return _ChainNode(node, operator, operator.schema, operator.extra, None)
 
-    def _join(self, step: StreamTableJoin) -> _Node:
+    def _join(self, step: Join) -> _Node:
         left, right = self.build(step.left), self.build(step.right)
-        joiner = StreamTableJoiner(self._connection, step, "_ws" in left.extra and "_ws" in right.extra)
+        windowed = "_ws" in left.extra and "_ws" in right.extra
+        extra = left.extra if isinstance(step, StreamTableJoin) else ("_ws", "_we") if windowed else ()
+        joiner = self._joiner(step, windowed)
         self.stores |= joiner.stores
-        return _JoinNode(left, right, joiner, step.schema, left.extra, None)
+        return _JoinNode(left, right, joiner, _window_ms(step) if windowed else None, step.schema, extra, None)
+
+    def _joiner(self, step: Join, windowed: bool) -> _Joiner:
+        match step:
+            case StreamTableJoin():
+                return StreamTableJoiner(self._connection, step, windowed)
+            case StreamStreamJoin():
+                return StreamStreamJoiner(self._connection, step, windowed)
+            case TableTableJoin():
+                return TableTableJoiner(self._connection, step, windowed)
+            case ForeignKeyJoin():
+                return ForeignKeyJoiner(self._connection, step)
+
+
+def _window_ms(step: Step) -> int | None:
+    """The size of the windows in the keys of the leftmost source; sessions have none."""
+    while not isinstance(step, Source):
+        step = inputs_of(step)[0]
+    return None if step.key_window is None else step.key_window.size_ms
 
 
 def timed_sources(root: Step) -> set[str]:
@@ -256,7 +295,7 @@ def timed_sources(root: Step) -> set[str]:
     for step in walk(root):
         if isinstance(step, Aggregate) and step.window is not None:
             below: Step = step.input
-            while not isinstance(below, Source | Rekey | Aggregate):
+            while not isinstance(below, Source | Rekey | Aggregate | StreamStreamJoin):
                 below = inputs_of(below)[0]
             if isinstance(below, Source):
                 timed.add(below.id)

@@ -64,6 +64,7 @@ class StateStore:
             connection, f"SELECT count(*), coalesce(max(_version), 0) FROM {self._table}"
         )
         self._live = self._rows
+        self._replayed = self._rows > 0
 
     def read(self, keys: pa.Table, by: Sequence[str] | None = None) -> pa.Table:
         """The rows of these keys: `_index` (the key's position), the key and the value columns. `keys` are distinct.
@@ -76,6 +77,31 @@ class StateStore:
         asked = keys.select(columns).append_column("_index", pa.array(np.arange(len(keys), dtype=np.int64)))
         nullable = tuple(column for column in columns if asked.column(column).null_count)
         found = self._newest(self._reader(columns, nullable).run(keys=asked), columns)
+        return conform(found.drop_columns(["_deleted", "_version"]), self._read_schema)
+
+    def read_between(self, asked: pa.Table, by: Sequence[str], column: str) -> pa.Table:
+        """For each asked row the rows with its values of the key columns `by` and with `column` within its `_low` and
+        `_high`, both included; as `read`, but in no order, and asked rows need not be distinct.
+
+        For stores whose rows are written once and never changed.
+        """
+        columns = [*by, "_low", "_high"]
+        if not self._rows or not len(asked):
+            return self._read_schema.empty_table()
+        asked = asked.select(columns).append_column("_index", pa.array(np.arange(len(asked), dtype=np.int64)))
+        name = f"read by {tuple(by)} between {column}"
+        if name not in self._statements:
+            matches = " AND ".join(f"state.{each} = asked.{each}" for each in by)
+            sql = (
+                f"SELECT asked._index, state.* FROM {self._table} state JOIN {{keys}} asked "
+                f"ON {matches} AND state.{column} BETWEEN asked._low AND asked._high"
+            )
+            bounds = [(each, pa.int64()) for each in ("_low", "_high", "_index")]
+            schema = pa.schema([*(self.key_schema.field(each) for each in by), *bounds])
+            self._statements[name] = Statement(self._connection, sql, {"keys": schema})
+        found = self._statements[name].run(keys=asked)
+        if self._replayed:  # then a row may be there more than once
+            found = self._newest(found, tuple(by))
         return conform(found.drop_columns(["_deleted", "_version"]), self._read_schema)
 
     def write(self, rows: pa.Table) -> None:
@@ -93,6 +119,7 @@ class StateStore:
 
     def restore(self, rows: pa.Table) -> None:
         """Apply recorded changes, in order; several of one key may be among them. They are not recorded again."""
+        self._replayed = True
         self._insert(conform(rows, self.change_schema), in_order=True)
 
     def expire(self, part: int, column: str, below: int) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from ..planner.physical import (
     Aggregate,
     Filter,
+    Join,
     PhysicalPlan,
     Rekey,
     Sink,
     Source,
     Step,
-    StreamTableJoin,
     inputs_of,
     walk,
 )
@@ -38,7 +38,7 @@ def changelog_partition_count(plan: PhysicalPlan) -> int:
 
 def is_stateful(plan: PhysicalPlan) -> bool:
     return any(
-        isinstance(step, Aggregate | StreamTableJoin) or (isinstance(step, Source) and step.materialized)
+        isinstance(step, Aggregate | Join) or (isinstance(step, Source) and step.materialized)
         for step in walk(plan.root)
     )
 
@@ -50,4 +50,14 @@ def needs_time_order(plan: PhysicalPlan) -> bool:
         return True
     if not isinstance(plan.root, Sink):
         return True
-    return any(source.partition_count != plan.root.partition_count for source in plan.sources())
+    root = plan.root
+    return any(source.partition_count != root.partition_count or _moves(source, root) for source in plan.sources())
+
+
+def _moves(source: Source, sink: Sink) -> bool:
+    """Whether a row may be written to another partition than the one it was read from: its key has other bytes."""
+    before, after = source.schema.key, sink.schema.key
+    if not before and not after:
+        return False
+    bare = source.key_format == sink.key_format and not sink.key_format.wrap_single
+    return not (bare and len(before) == len(after) == 1 and before[0].type == after[0].type)

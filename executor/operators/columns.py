@@ -93,7 +93,9 @@ def group(table: pa.Table, names: Sequence[str], more: Sequence[Ints] = ()) -> t
     combined, size = codes(columns[0])
     for column in columns[1:]:
         next_codes, next_size = codes(column)
-        if next_size > 1:
+        if size == 1:
+            combined, size = next_codes, next_size
+        elif next_size > 1:
             combined, size = codes(pa.array(combined * next_size + next_codes))
     first = np.empty(size, dtype=np.int64)
     first[combined[::-1]] = np.arange(len(combined) - 1, -1, -1, dtype=np.int64)
@@ -115,6 +117,22 @@ def previous_in_group(groups: Ints) -> Ints:
     same = arranged[1:] == arranged[:-1]
     before[order[1:][same]] = order[:-1][same]
     return before
+
+
+def latest_in_group(groups: Ints, chosen: Bools) -> Ints:
+    """For each position the latest chosen one before it in its group, or -1."""
+    order = np.argsort(groups, kind="stable")
+    position = np.arange(len(order), dtype=np.int64)
+    arranged = groups[order]
+    starts = np.ones(len(order), dtype=np.bool_)
+    starts[1:] = arranged[1:] != arranged[:-1]
+    start = np.maximum.accumulate(np.where(starts, position, 0))
+    seen = np.maximum.accumulate(np.where(chosen[order], position, -1))
+    earlier = np.full(len(order), -1, dtype=np.int64)
+    earlier[1:] = seen[:-1]
+    found = np.empty(len(order), dtype=np.int64)
+    found[order] = np.where(earlier >= start, order[np.maximum(earlier, 0)], -1)
+    return found
 
 
 def number_within(sequence: Ints) -> np.ndarray[Any, np.dtype[np.int32]]:

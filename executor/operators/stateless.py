@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from ...planner.physical import Explode, Filter, Project, Rekey, SqlExpression
 from ...planner.schema import Schema
+from ...sql.types import DOUBLE
 from ..batch import ChangeBatch
 from .columns import batch_schema, conform, ints, is_null, key_names, number_within, value_names, with_columns
 from .statement import Statement
@@ -99,6 +100,7 @@ def _render(step: StatelessStep, source: str, names: Sequence[str], schema: Sche
             return f"{_select(columns, source)} WHERE NOT _null", list(columns), step.schema
         case Rekey():
             keys = _typed(key_names(step.schema), step.key)
+            keys |= {f"k{i}": _as_key(keys[f"k{i}"]) for i, key in enumerate(step.key) if key.type == DOUBLE}
             kept = [name for name in names if name.startswith("_") and name != "_st"]
             columns = {name: name for name in kept} | keys
             columns |= {name: name for name in names if name[0] == "v"}
@@ -110,7 +112,8 @@ def _render(step: StatelessStep, source: str, names: Sequence[str], schema: Sche
 
 def _filter(step: Filter, source: str, names: Sequence[str]) -> str:
     if not step.retract_failed:
-        return f"SELECT * FROM ({source}) WHERE {step.predicate.sql}"
+        # A stream's row without value fails, whatever is asked of it; a table's deletion goes on.
+        return f"SELECT * FROM ({source}) WHERE ({step.predicate.sql}) AND NOT (_null AND _weight > 0)"
     # A table's row that fails, and a deletion, which has no values to fail with, delete what was passed on before.
     columns = {name: name for name in names}
     columns["_weight"] = "(CASE WHEN _passes THEN _weight ELSE -1 END)::TINYINT"
@@ -134,6 +137,11 @@ def _is_column(expression: SqlExpression) -> bool:
 
 def _typed(names: Sequence[str], expressions: Sequence[SqlExpression]) -> dict[str, str]:
     return {name: _cast(expression) for name, expression in zip(names, expressions, strict=True)}
+
+
+def _as_key(number: str) -> str:
+    """-0.0 becomes 0.0: DuckDB joins them as equal but groups them apart, so as keys they must be the same."""
+    return f"({number} + 0.0::DOUBLE)"
 
 
 def _cast(expression: SqlExpression) -> str:

@@ -7,6 +7,7 @@ A statement is parsed, bound and planned once; a run swaps the tables behind its
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +15,7 @@ import duckdb
 import pyarrow as pa
 
 _numbers = itertools.count()
+_INPUT = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\{(\w+)\}""")  # quoted text is the user's: it stays as it is
 
 
 class _Slot:
@@ -43,8 +45,7 @@ class Statement:
             connection.register(relation, slot)
             relations[name] = relation
         self.name = f"_statement_{next(_numbers)}"
-        for name, relation in relations.items():  # not `format`: DuckDB's struct literals have braces too
-            sql = sql.replace("{" + name + "}", relation)
+        sql = _INPUT.sub(lambda found: relations.get(found[1], found[0]), sql)
         execute(connection, f"PREPARE {self.name} AS {sql}")
 
     def run(self, parameters: tuple[int, ...] = (), **tables: pa.Table) -> pa.Table:

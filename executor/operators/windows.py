@@ -7,6 +7,8 @@ import numpy as np
 from ...planner.physical import WindowSpec
 from .columns import Ints
 
+_PLACES_MAX = 10_000_000  # pairs of a row and a window in one batch; a smaller batch is tried then
+
 
 def assign(window: WindowSpec, times: Ints, stream_times: Ints) -> tuple[Ints, Ints]:
     """(row, window start) of every window of every row that is still open at the row, windows ascending within a row.
@@ -19,6 +21,8 @@ def assign(window: WindowSpec, times: Ints, stream_times: Ints) -> tuple[Ints, I
     starts = np.maximum(times - window.size_ms + advance, 0) // advance * advance
     if advance < window.size_ms:
         counts = (times - starts) // advance + 1
+        if counts.sum() > _PLACES_MAX:
+            raise MemoryError(f"{len(times)} rows fall into {counts.sum()} windows")
         rows = np.repeat(rows, counts)
         within = np.arange(len(rows), dtype=np.int64) - np.repeat(np.cumsum(counts) - counts, counts)
         starts = starts[rows] + within * advance

@@ -1,0 +1,287 @@
+"""The rows of two streams meet those of the other that have their key and lie close enough in time.
+
+Every row gets a number when it comes, over both sides. A row is put into its side's buffer and then looks into the
+other's buffer for rows with smaller numbers; so it makes no difference which rows come in one batch. What waits for a
+partner is in `unmatched_rows.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+from ...planner.physical import StreamStreamJoin
+from ...planner.schema import Schema
+from ...sql.types import BIGINT, INTEGER, SqlType
+from ..batch import ChangeBatch
+from ..state import StateStore
+from .columns import (
+    WINDOW,
+    Bools,
+    Ints,
+    batch_schema,
+    conform,
+    flat,
+    ints,
+    is_null,
+    key_names,
+    number_within,
+    take,
+    value_names,
+    with_columns,
+)
+from .stream_time import NEVER, running
+from .unmatched_rows import UnmatchedRows
+
+_DEFAULT_GRACE_MS = 24 * 60 * 60 * 1000  # how long rows are kept where no GRACE PERIOD is given
+
+
+@dataclass(slots=True)
+class Arrivals:
+    """The rows of one side in a batch.
+
+    `rank`: their places among the rows of both sides. `number`: as `rank`, but over all batches. `stream_time`: of both
+    sides, at each row. `own_time`, `other_time`: the latest rowtime of each side's rows up to there.
+    """
+
+    rows: pa.Table
+    rank: Ints
+    number: Ints
+    time: Ints
+    stream_time: Ints
+    own_time: Ints
+    other_time: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """Pairs of an arrived row (its position) with rows of the other side's buffer."""
+
+    row: Ints
+    found: pa.Table
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """The stream time at each row of the batch, by task: the ranks of the task's rows, and the times there."""
+
+    before: dict[int, int]
+    after: dict[int, int]
+    ranks: dict[int, Ints]
+    times: dict[int, Ints]
+
+    def first_beyond(self, part: int, times: Ints, never: int) -> Ints:
+        """The rank of the first row at which the task's stream time is greater than each of `times`, or `never`."""
+        if part not in self.ranks:
+            return np.full(len(times), never, dtype=np.int64)
+        return np.append(self.ranks[part], never)[np.searchsorted(self.times[part], times, side="right")]
+
+
+class StreamStreamJoiner:
+    """In: rows of two streams, with one `_seq` over both, and equal keys in equal tasks.
+    Out: joined rows; those that one row gives have its `_seq`.
+    State: the rows of each side that a row to come can meet, those that wait for a partner, and the times.
+    """
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, step: StreamStreamJoin, windowed: bool) -> None:
+        self._step = step
+        self._schemas = (step.left_schema, step.right_schema)
+        self._keys = ["_part", *key_names(step.left_schema), *(WINDOW if windowed else ())]
+        grace = _DEFAULT_GRACE_MS if step.grace_ms is None else step.grace_ms
+        self._retention = step.before_ms + step.after_ms + grace
+        self._reach = ((step.before_ms, step.after_ms), (step.after_ms, step.before_ms))  # back and ahead, per side
+        self._outer = (step.kind in ("LEFT", "FULL"), step.kind in ("RIGHT", "FULL"))
+        self._buffers = [
+            StateStore(connection, f"{step.id}.{side}", {**self._key_types, "_rts": BIGINT, "_id": BIGINT}, values)
+            for side, values in zip(("left", "right"), map(_value_types, self._schemas), strict=True)
+        ]
+        self._unmatched = [
+            UnmatchedRows(
+                connection, f"{step.id}.unmatched.{side}", self._key_types, _value_types(schema), reach[1] + grace
+            )
+            if step.grace_ms is not None and outer
+            else None
+            for side, schema, reach, outer in zip(
+                ("left", "right"), self._schemas, self._reach, self._outer, strict=True
+            )
+        ]
+        times = ("stream_time_ms", "left_ms", "right_ms", "last_id")
+        self._times = StateStore(connection, f"{step.id}.time", {"_part": INTEGER}, dict.fromkeys(times, BIGINT))
+        stores = [*self._buffers, self._times, *(waiting.store for waiting in self._unmatched if waiting is not None)]
+        self.stores = {store.name: store for store in stores}
+        self._output_schema = batch_schema(step.schema, WINDOW if windowed else ())
+        self._forgotten: dict[tuple[int, int], int] = {}
+        self._known: dict[int, dict[str, int]] = {}
+        self._known_at = -1  # the version of `_times`
+
+    @property
+    def _key_types(self) -> dict[str, SqlType]:
+        types: dict[str, SqlType] = {"_part": INTEGER, **dict.fromkeys(WINDOW, BIGINT)}
+        names = key_names(self._step.left_schema)
+        types |= dict(zip(names, (column.type for column in self._step.left_schema.key), strict=True))
+        return {name: types[name] for name in self._keys}
+
+    def process(self, left: ChangeBatch, right: ChangeBatch) -> ChangeBatch:
+        tables = [self._joinable(left.rows, self._schemas[0]), self._joinable(right.rows, self._schemas[1])]
+        if not any(map(len, tables)):
+            return ChangeBatch(self._output_schema.empty_table())
+        sides, sequence, timeline = self._number(tables)
+        for side, arrived in enumerate(sides):
+            self._keep(side, arrived)
+        matches = [self._meet(side, arrived) for side, arrived in enumerate(sides)]
+        pieces = [self._joined(side, sides[side], matches[side]) for side in (0, 1)]
+        for side in (0, 1):
+            if self._outer[side]:
+                pieces += self._padded(side, sides, matches, timeline)
+        out = pa.concat_tables(pieces)
+        order = np.lexsort([ints(out, name) for name in ("_id", "_order", "_side", "_rts", "_phase", "_rank")])
+        out = take(out, order)
+        of_rank = sequence[ints(out, "_rank")]
+        stamped = with_columns(out, {"_seq": pa.array(of_rank), "_sub": pa.array(number_within(of_rank))})
+        self._forget(timeline)
+        return ChangeBatch(conform(stamped, self._output_schema))
+
+    # -------------------------------------------------------------- arriving
+
+    def _joinable(self, rows: pa.Table, schema: Schema) -> pa.Table:
+        """Rows without a value or without a key have nothing to join."""
+        drop: Bools = flat(rows, "_null").to_numpy(zero_copy_only=False)
+        for missing in is_null(rows, key_names(schema)):
+            drop = drop | missing
+        return rows.filter(pa.array(~drop)) if drop.any() else rows
+
+    def _number(self, tables: list[pa.Table]) -> tuple[list[Arrivals], Ints, Timeline]:
+        """Both sides' rows in one order, the `_seq` by rank, and how stream time goes on; remembers the times."""
+        side = np.repeat(np.arange(2), [len(table) for table in tables])
+        sequence = np.concatenate([ints(table, "_seq") for table in tables])
+        order = np.lexsort((side, sequence))  # stable: rows of one `_seq` and side keep their order
+        part_of = pa.array(np.concatenate([ints(table, "_part") for table in tables])[order], pa.int32())
+        time = np.concatenate([ints(table, "_ts") for table in tables])
+        rank = np.empty(len(order), dtype=np.int64)
+        rank[order] = np.arange(len(order), dtype=np.int64)
+
+        known = self._known_times()
+        first = max((row["last_id"] for row in known.values()), default=-1) + 1
+        observed: list[Ints] = []
+        after: dict[str, dict[int, int]] = {}
+        counted = [np.ones(len(side), dtype=np.bool_), side == 0, side == 1]
+        for name, counts in zip(("stream_time_ms", "left_ms", "right_ms"), counted, strict=True):
+            earlier = {part: row[name] for part, row in known.items()}
+            at_rows, after[name] = running(part_of, np.where(counts, time, NEVER)[order], earlier)
+            observed.append(at_rows)
+        self._remember_times(after, first + len(order) - 1)
+
+        arrivals: list[Arrivals] = []
+        for number, table in enumerate(tables):
+            own = rank[side == number]
+            times = (observed[0][own], observed[1 + number][own], observed[2 - number][own])
+            arrivals.append(Arrivals(table, own, first + own, time[side == number], *times))
+        before = {part: row["stream_time_ms"] for part, row in known.items()}
+        parts = part_of.to_numpy()
+        ranks = {part: np.flatnonzero(parts == part) for part in np.unique(parts).tolist()}
+        times_of = {part: observed[0][of_part] for part, of_part in ranks.items()}
+        return arrivals, sequence[order], Timeline(before, after["stream_time_ms"], ranks, times_of)
+
+    def _known_times(self) -> dict[int, dict[str, int]]:
+        if self._known_at != self._times.version:
+            self._known = {row["_part"]: row for row in self._times.rows().to_pylist()}
+            self._known_at = self._times.version
+        return self._known
+
+    def _remember_times(self, after: dict[str, dict[int, int]], last: int) -> None:
+        parts = list(after["stream_time_ms"])
+        listed = {name: [times.get(part, NEVER) for part in parts] for name, times in after.items()}
+        listed["last_id"] = [last] * len(parts)
+        columns = {name: pa.array(times, pa.int64()) for name, times in listed.items()}
+        self._times.write(pa.table({"_part": pa.array(parts, pa.int32()), **columns}))
+        self._known = {part: {name: times[i] for name, times in listed.items()} for i, part in enumerate(parts)}
+        self._known_at = self._times.version
+
+    def _keep(self, side: int, arrived: Arrivals) -> None:
+        """Into the side's buffer, unless the row comes too late for it."""
+        if not len(arrived.rows):
+            return
+        kept = np.flatnonzero(arrived.time > arrived.own_time - self._retention)
+        columns = {"_rts": pa.array(arrived.time), "_id": pa.array(arrived.number)}
+        self._buffers[side].write(take(with_columns(arrived.rows, columns), kept))
+
+    def _forget(self, timeline: Timeline) -> None:
+        """Drop what no row can meet any more, seldom enough to cost nothing."""
+        for part, time in timeline.after.items():
+            for side, name in enumerate(("left_ms", "right_ms")):
+                if time - self._forgotten.get((part, side), NEVER) >= max(1, self._retention // 4):
+                    self._forgotten[part, side] = time
+                    known = self._known_times()[part][name]
+                    self._buffers[side].expire(part, "_rts", known - self._retention + 1)
+
+    # -------------------------------------------------------------- meeting
+
+    def _meet(self, side: int, arrived: Arrivals) -> Matches:
+        back, ahead = self._reach[side]
+        low = np.maximum(arrived.time - back, arrived.other_time - self._retention + 1)
+        bounds = {"_low": pa.array(low), "_high": pa.array(arrived.time + ahead)}
+        found = self._buffers[1 - side].read_between(with_columns(arrived.rows, bounds), self._keys, "_rts")
+        row = ints(found, "_index")
+        earlier = ints(found, "_id") < arrived.number[row]
+        if not earlier.all():
+            row, found = row[earlier], found.filter(pa.array(earlier))
+        return Matches(row, found)
+
+    def _joined(self, side: int, arrived: Arrivals, matches: Matches) -> pa.Table:
+        times = ints(matches.found, "_rts")
+        mine = take(arrived.rows, matches.row)
+        ordering = {"_rank": arrived.rank[matches.row], "_phase": 1, "_rts": times, "_id": ints(matches.found, "_id")}
+        return self._rows(side, mine, matches.found, np.maximum(arrived.time[matches.row], times), ordering)
+
+    def _padded(self, side: int, sides: list[Arrivals], matches: list[Matches], timeline: Timeline) -> list[pa.Table]:
+        """The rows of an outer side that have no partner: at once, or when none can come any more."""
+        arrived, waiting = sides[side], self._unmatched[side]
+        alone = np.ones(len(arrived.rows), dtype=np.bool_)
+        alone[matches[side].row] = False
+        if waiting is None:
+            return [self._alone(side, arrived, np.flatnonzero(alone))]
+        hopeless = arrived.time + self._reach[side][1] < arrived.stream_time
+        other = matches[1 - side]
+        waiting.met(other.found, sides[1 - side].rank[other.row])
+        waiting.add(arrived.rows, arrived.number, arrived.time, np.flatnonzero(alone & ~hopeless))
+        closed = waiting.close(timeline)
+        order = {name: ints(closed, name) for name in ("_rank", "_rts", "_id", "_order")}
+        ordering = {"_phase": 0, "_side": 1 - side, **order}
+        emitted = self._rows(side, closed, None, ints(closed, "_rts"), ordering)
+        return [self._alone(side, arrived, np.flatnonzero(alone & hopeless)), emitted]
+
+    def _alone(self, side: int, arrived: Arrivals, rows: Ints) -> pa.Table:
+        mine = take(arrived.rows, rows)
+        return self._rows(side, mine, None, arrived.time[rows], {"_rank": arrived.rank[rows], "_phase": 1})
+
+    def _rows(
+        self, side: int, mine: pa.Table, other: pa.Table | None, times: Ints, ordering: Mapping[str, Ints | int]
+    ) -> pa.Table:
+        """Output rows with the columns that order them; `other` None pads with NULL."""
+        size = len(mine)
+        columns: dict[str, pa.Array | pa.ChunkedArray] = {name: mine.column(name) for name in self._keys}
+        offset = len(self._schemas[0].value)
+        for of_side, start in ((0, 0), (1, offset)):
+            source = mine if of_side == side else other
+            for i, column in enumerate(self._schemas[of_side].value):
+                padding = pa.nulls(size, column.type.arrow)
+                columns[f"v{start + i}"] = padding if source is None else source.column(f"v{i}")
+        columns["_ts"] = pa.array(times)
+        columns["_weight"] = pa.array(np.ones(size, dtype=np.int8))
+        columns["_null"] = pa.array(np.zeros(size, dtype=np.bool_))
+        orders = {name: np.broadcast_to(ordering.get(name, 0), size).astype(np.int64) for name in _ORDER}
+        return conform(
+            pa.table({**columns, **{name: pa.array(order) for name, order in orders.items()}}),
+            pa.schema([*self._output_schema, *((name, pa.int64()) for name in _ORDER)]),
+        )
+
+
+_ORDER = ("_rank", "_phase", "_rts", "_side", "_order", "_id")
+
+
+def _value_types(schema: Schema) -> dict[str, SqlType]:
+    return dict(zip(value_names(schema), (column.type for column in schema.value), strict=True))
