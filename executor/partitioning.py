@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ..logcore.murmur2 import partitions_of
-from ..planner.physical import FormatSpec, Rekey
+from ..planner.physical import FormatSpec, KeyWindow, Rekey
 from .columnar import ARROW
 from .formats.codec import Encoder
 from .formats.registry import encoder
@@ -37,10 +38,17 @@ class RekeyPartitioner:
         return np.maximum(partitions_of(keys, step.partition_count), 0)
 
 
-def sink_partitions(keys: pa.Array, tasks: pa.Array, partition_count: int) -> Partitions:
-    """The partition of each record to write. In: key bytes, and the rows' `_part`, which decides for null keys."""
+def sink_partitions(
+    keys: pa.Array, tasks: pa.Array, partition_count: int, window: KeyWindow | None = None
+) -> Partitions:
+    """The partition of each record to write. In: key bytes, and the rows' `_part`, which decides for null keys.
+
+    A `window` at the end of the keys does not count, as in Kafka Streams: all windows of a key stay together.
+    """
     if partition_count == 1:
         return np.zeros(len(keys), np.int32)
+    if window is not None:
+        keys = pc.binary_slice(keys, 0, -16 if window.kind == "SESSION" else -8)
     partitions = partitions_of(keys, partition_count)
     if keys.null_count == 0:
         return partitions

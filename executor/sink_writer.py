@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -27,7 +28,8 @@ from .updates import settle
 class Output:
     """What a batch writes to the sink's topic: at most one entry per partition.
 
-    `cause_count`: how many different `_seq`, that is input records, the written records have.
+    `cause_count`: how many different `_seq`, that is input records, the written records have; without those that also
+    have an error.
     """
 
     records: Sequence[tuple[int, RowRecords | ColumnarRecords]] = ()
@@ -52,14 +54,18 @@ class SinkWriter:
 
     def encode(self, changes: ChangeBatch, batch: ReadBatch) -> Output:
         """In: the rows for the sink, and the input that they come from: its headers are passed on."""
-        rows, errors = changes.rows, []
+        rows, failed = changes.rows, np.empty(0, np.int64)
         if rows.num_rows and self._timestamps is not None:
-            rows, errors = self._timestamps.apply(rows, batch)
+            rows, failed = self._timestamps.apply(rows)
+        errors = [self._timestamp_error(*batch.origin(number)) for number in failed.tolist()]
         if self._sink.kind == "TABLE":
             rows = settle(rows)
         if not rows.num_rows:
             return Output(errors=errors)
         null_rows = self._null_rows(rows)
+        if self._value_encoder is None and self._sink.partition_count == 1:  # then nobody needs keys as bytes
+            records = self._columnar(rows, null_rows, [(0, None)])
+            return Output(records, rows.num_rows, _cause_count(rows, failed), errors)
         starts, ends = self._window(rows)
         keys = self._key_encoder.encode(
             [_array(rows, f"k{i}") for i in range(len(self._sink.schema.key))],
@@ -67,7 +73,7 @@ class SinkWriter:
             window_start=starts,
             window_end=ends,
         )
-        partitions = sink_partitions(keys, _array(rows, "_part"), self._sink.partition_count)
+        partitions = sink_partitions(keys, _array(rows, "_part"), self._sink.partition_count, self._sink.key_window)
         if self._value_encoder is None:
             records = self._columnar(rows, null_rows, split_by_partition(partitions))
         else:
@@ -76,7 +82,11 @@ class SinkWriter:
                 (partition, RowRecords(table if chosen is None else table.take(chosen)))
                 for partition, chosen in split_by_partition(partitions)
             ]
-        return Output(records, rows.num_rows, _distinct(rows), errors)
+        return Output(records, rows.num_rows, _cause_count(rows, failed), errors)
+
+    def _timestamp_error(self, topic: str, partition: int, offset: int) -> RecordError:
+        message = f"the timestamp of a row for {self._sink.name} is NULL or negative"
+        return RecordError(kind="compute", message=message, topic=topic, partition=partition, offset=offset)
 
     def _null_keys(self, count: int) -> pa.BooleanArray | None:
         """Which keys are null; None where the columns say it: a key is null when all of them are."""
@@ -144,8 +154,9 @@ class _Timestamps:
         lock(self._connection)
         self._sql = f"SELECT CAST(({sink.timestamp.sql}) AS BIGINT) AS t FROM batch"
 
-    def apply(self, rows: pa.Table, batch: ReadBatch) -> tuple[pa.Table, list[RecordError]]:
-        """Rows without a usable timestamp are left out. A deletion and a row without value keep theirs."""
+    def apply(self, rows: pa.Table) -> tuple[pa.Table, npt.NDArray[np.int64]]:
+        """Rows without a usable timestamp are left out; which input records they come from (each once). A deletion and
+        a row without value keep theirs."""
         self._connection.register("batch", rows)
         computed = self._connection.sql(self._sql).to_arrow_table()["t"].combine_chunks()
         self._connection.unregister("batch")
@@ -154,18 +165,16 @@ class _Timestamps:
         rows = rows.set_column(rows.column_names.index("_ts"), "_ts", times)
         usable = np.asarray(times) >= 0
         if usable.all():
-            return rows, []
-        failed = rows["_seq"].to_numpy()[~usable]
-        return rows.filter(pa.array(usable)), [self._error(*batch.origin(number)) for number in failed.tolist()]
-
-    def _error(self, topic: str, partition: int, offset: int) -> RecordError:
-        message = f"the timestamp of a row for {self._sink.name} is NULL or negative"
-        return RecordError(kind="compute", message=message, topic=topic, partition=partition, offset=offset)
+            return rows, np.empty(0, np.int64)
+        return rows.filter(pa.array(usable)), np.unique(rows["_seq"].to_numpy()[~usable])
 
 
-def _distinct(rows: pa.Table) -> int:
+def _cause_count(rows: pa.Table, failed: npt.NDArray[np.int64]) -> int:
+    """How many input records the rows come from; one of which some row failed counts as failed, not here."""
     sequence = rows["_seq"].to_numpy()
-    return 1 + int(np.count_nonzero(sequence[1:] != sequence[:-1]))
+    if len(failed):
+        sequence = sequence[~np.isin(sequence, failed)]
+    return int(np.count_nonzero(sequence[1:] != sequence[:-1])) + (1 if len(sequence) else 0)
 
 
 def _array(rows: pa.Table, name: str) -> pa.Array:

@@ -20,6 +20,7 @@ from .columnar import ARROW, split_columnar
 from .connection import lock, open_connection
 from .formats.codec import Decoder
 from .formats.registry import decoder
+from .formats.wire import SchemaLookup, no_schemas
 from .record_error import RecordError
 
 Offsets = npt.NDArray[np.int64]
@@ -59,8 +60,9 @@ class SourceDecoder:
     """Decodes the columns that somebody needs (`Source.columns`). Of the others, value columns are left out of the
     table, and key columns are NULL."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, schemas: SchemaLookup = no_schemas) -> None:
         self._source = source
+        self._schemas = schemas
         schema = source.schema
         self._encoded = tuple(column for column in schema.value if column.role == "VALUE")
         self._value_needed = [self._is_needed(column) for column in self._encoded]
@@ -90,20 +92,26 @@ class SourceDecoder:
         source = self._source
         if source.key_format.name == ARROW:
             return None
-        return decoder(source.key_format, source.schema.key, needed=self._key_needed, window=source.key_window)
+        return decoder(
+            source.key_format,
+            source.schema.key,
+            needed=self._key_needed,
+            window=source.key_window,
+            schemas=self._schemas,
+        )
 
     def _decoder_of_value(self) -> Decoder | None:
         source = self._source
         if source.value_format.name == ARROW:
             return None
-        return decoder(source.value_format, self._encoded, needed=self._value_needed)
+        return decoder(source.value_format, self._encoded, needed=self._value_needed, schemas=self._schemas)
 
     def _decode_rows(self, records: Records, rows: pa.Table) -> DecodedRecords:
         if self._key_decoder is None or self._value_decoder is None:
             return self._all_failed(records, rows, f"the source {self._source.name} is columnar, this record is not")
         key = self._key_decoder.decode(rows["key"])
         value = self._value_decoder.decode(rows["value"])
-        names: dict[str, pa.Array] = {f"k{i}": array for i, array in enumerate(key.columns)}
+        names: dict[str, pa.Array] = {f"k{i}": _as_key(array) for i, array in enumerate(key.columns)}
         names |= self._value_columns(value.columns, rows["headers"] if self._header_columns else None, len(records))
         names["_null"] = value.null_rows
         if self._source.key_window is not None:
@@ -123,7 +131,7 @@ class SourceDecoder:
         key_columns = self._source.schema.key
         part = split_columnar(batch, [*key_columns, *self._encoded], records.timestamp_ms)
         keys, values = part.columns[: len(key_columns)], part.columns[len(key_columns) :]
-        names: dict[str, pa.Array] = {f"k{i}": array for i, array in enumerate(keys)}
+        names: dict[str, pa.Array] = {f"k{i}": _as_key(array) for i, array in enumerate(keys)}
         names |= self._value_columns(values, None, len(records))
         names["_null"] = part.null_rows
         if self._source.key_window is not None:
@@ -201,6 +209,11 @@ def _header_column(column: Column, headers: pa.ChunkedArray | None, rows: int) -
         for record in headers.to_pylist()
     ]
     return pa.array(found, column.type.arrow)
+
+
+def _as_key(array: pa.Array) -> pa.Array:
+    """-0.0 becomes 0.0: as keys they must be the same (see `operators/stateless.py`)."""
+    return pc.add(array, 0.0) if pa.types.is_float64(array.type) else array
 
 
 def _int64s(array: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.int64]:

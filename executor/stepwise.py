@@ -175,7 +175,7 @@ class StepwiseQuery:
         """Appends the rows in their order, each to the partition of its key."""
         keys = table["key"].combine_chunks()
         tasks = pa.array(np.zeros(len(keys), np.int32))
-        partitions = sink_partitions(keys, tasks, self._sink.partition_count)
+        partitions = sink_partitions(keys, tasks, self._sink.partition_count, self._sink.key_window)
         borders = [0, *(np.flatnonzero(np.diff(partitions)) + 1).tolist(), len(partitions)]
         for begin, end in pairwise(borders):
             self._log.append(self._sink.topic, int(partitions[begin]), RowRecords(table.slice(begin, end - begin)))

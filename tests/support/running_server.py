@@ -1,0 +1,77 @@
+"""Servers for tests: one in this process, and one as people start it."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from millstream.server.configuration import load_configuration
+from millstream.server.service import Service
+
+ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("MILLSTREAM_")}
+
+
+def service_in(data: Path, **flags: object) -> Service:
+    """A server in this process, on free ports; not yet started."""
+    defaults = {"http": "127.0.0.1:0", "kafka": "127.0.0.1:0", "executor": "duckdb", "log_level": "error"}
+    return Service(load_configuration(None, {"data": data, **defaults, **flags}))
+
+
+def millstream(
+    *arguments: str, input: str = "", env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Runs the command to its end."""
+    command = [sys.executable, "-m", "millstream", *arguments]
+    environment = {**ENVIRONMENT, **(env or {})}
+    return subprocess.run(
+        command, env=environment, input=input, capture_output=True, text=True, timeout=50, check=False
+    )
+
+
+class ServerProcess:
+    """`millstream server` on free ports, ready once this is made."""
+
+    def __init__(self, data: Path, *flags: str) -> None:
+        command = [sys.executable, "-m", "millstream", "server", "--data", str(data), "--http", "127.0.0.1:0"]
+        command += ["--kafka", "127.0.0.1:0", "--executor", "duckdb", *flags]
+        self.process = subprocess.Popen(
+            command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        assert self.process.stdout is not None
+        self.announced = [self.process.stdout.readline() for _ in range(3)]
+        found = re.search(r"http://[0-9.:]+", self.announced[0])
+        assert found, f"{self.announced} {self.end()}"
+        self.url = found[0]
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        """Sends the signal and gives the exit code."""
+        self.process.send_signal(number)
+        code = self.process.wait(timeout=20)
+        self.end()
+        return code
+
+    def end(self) -> str:
+        """Kills it, if it still runs, and gives its error output."""
+        if self.process.poll() is None:
+            self.process.kill()
+        return self.process.communicate(timeout=20)[1]
+
+    def __enter__(self) -> ServerProcess:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+
+def eventually(holds: Callable[[], object], seconds: float = 10.0) -> None:
+    """Waits until `holds()` is true."""
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, "it never came true"
+        time.sleep(0.02)

@@ -1,0 +1,168 @@
+"""The two stages of a query as Spark would call them, batch by batch, in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+from hand_plans import read_all, rows
+from planning import Planner
+
+from millstream.executor.query import QueryRuntime
+from millstream.executor.spark.alignment import align
+from millstream.executor.spark.batch_ends import BatchEnds
+from millstream.executor.spark.bucket import BucketRuntime, Report
+from millstream.executor.spark.executor import SparkExecutor
+from millstream.executor.spark.lanes import Positions, ranges_between
+from millstream.executor.spark.pieces import Piece, decode_piece, encode_piece
+from millstream.executor.spark.stage_one import StageOne
+from millstream.executor.spark.stages import split
+from millstream.logcore.client import LogClient, TopicPartition
+from millstream.logcore.murmur2 import partitions_of
+from millstream.planner.physical import PhysicalPlan
+
+MakeSparkExecutor = Callable[..., SparkExecutor]
+
+
+class StagedRun:
+    """One run of a query. `step` is a batch; `only` leaves the other buckets undone, as a crash would."""
+
+    def __init__(
+        self, plan: PhysicalPlan, client: LogClient, run: str, directory: Path | None = None, records_max: int = 10**6
+    ) -> None:
+        self.stages = split(plan)
+        self.client = client
+        self.run = run
+        self.directory = directory
+        self.at: Positions = align(plan, client, {}, run)
+        self.ends = BatchEnds(plan, client, records_max)
+        self.buckets: dict[int, BucketRuntime] = {}
+
+    def step(self, only: set[int] | None = None) -> list[Report]:
+        """Gives nothing once nothing is left to read."""
+        end = self.ends.next(self.at, self.ends.available(self.at))
+        if end == self.at:
+            return []
+        reports = [
+            self.bucket(number).apply(pieces)
+            for number, pieces in self.pieces(self.at, end).items()
+            if only is None or number in only
+        ]
+        if only is None:
+            self.client.commit_offsets(self.stages.plan.query_id, end)
+        self.at = end
+        return reports
+
+    def drain(self) -> list[Report]:
+        reports: list[Report] = []
+        while found := self.step():
+            reports += found
+        return reports
+
+    def pieces(self, start: Positions, end: Positions) -> dict[int, list[Piece]]:
+        reading = StageOne(self.stages, self.client)
+        found: dict[int, list[Piece]] = {}
+        for bucket, piece in reading.read(ranges_between(start, end), start, end):
+            found.setdefault(bucket, []).append(decode_piece(pa.py_buffer(encode_piece(piece))))
+        reading.close()
+        return found
+
+    def bucket(self, number: int) -> BucketRuntime:
+        if number not in self.buckets:
+            self.buckets[number] = BucketRuntime(self.stages, number, self.run, self.client, {}, self.directory)
+        return self.buckets[number]
+
+    def close(self) -> None:
+        for bucket in self.buckets.values():
+            bucket.close()
+
+
+STATEMENTS = """
+    CREATE STREAM clicks (user STRING KEY, page STRING, n BIGINT)
+      WITH (kafka_topic='clicks', value_format='JSON', partitions=3);
+    CREATE TABLE users (user STRING PRIMARY KEY, city STRING)
+      WITH (kafka_topic='users', value_format='JSON', partitions=3);
+"""
+
+QUERIES = {
+    "stateless": "STREAM AS SELECT user, page, n * 2 AS n2 FROM clicks WHERE n % 3 != 0",
+    "partition by": "STREAM AS SELECT * FROM clicks PARTITION BY page",
+    "group by the key": "TABLE AS SELECT user, COUNT(*) AS c, SUM(n) AS s FROM clicks GROUP BY user",
+    "group by another column": "TABLE AS SELECT page, COUNT(*) AS c, MAX(ROWOFFSET) AS o FROM clicks GROUP BY page",
+    "tumbling window": (
+        "TABLE AS SELECT user, COUNT(*) AS c, LATEST_BY_OFFSET(page) AS p FROM clicks "
+        "WINDOW TUMBLING (SIZE 10 SECONDS, GRACE PERIOD 1 SECOND) WHERE n % 2 = 0 GROUP BY user"
+    ),
+    "session window by another column": (
+        "TABLE AS SELECT page, COUNT(*) AS c FROM clicks WINDOW SESSION (2 SECONDS) GROUP BY page"
+    ),
+    "final results": (
+        "TABLE AS SELECT user, COUNT(*) AS c FROM clicks "
+        "WINDOW TUMBLING (SIZE 10 SECONDS, GRACE PERIOD 0 SECONDS) GROUP BY user EMIT FINAL"
+    ),
+    "join with a table": (
+        "STREAM AS SELECT clicks.user, page, city FROM clicks LEFT JOIN users ON clicks.user = users.user"
+    ),
+    "table to table": "TABLE AS SELECT user, UCASE(city) AS city FROM users WHERE city != 'oslo'",
+    "count of a table": "TABLE AS SELECT city, COUNT(*) AS c FROM users GROUP BY city",
+}
+"""What follows CREATE STREAM/TABLE name."""
+
+
+def plan_of(query: str, sink: str) -> PhysicalPlan:
+    """The plan of a query of QUERIES that writes to the topic `sink`. Every change is emitted."""
+    properties = {"auto.offset.reset": "earliest", "ksql.streams.cache.max.bytes.buffering": "0"}
+    planner = Planner(properties=properties)
+    kind, _, rest = QUERIES[query].partition(" ")
+    (plan,) = planner.plans(
+        f"{STATEMENTS} CREATE {kind} {sink} WITH (partitions=3) {rest} EMIT CHANGES;".replace(
+            "EMIT FINAL EMIT CHANGES", "EMIT FINAL"
+        )
+    )
+    return replace(plan, query_id=f"{sink}_1")
+
+
+def create_topics(client: LogClient, *sinks: str) -> None:
+    for topic in ("clicks", "users", *sinks):
+        client.create_topic(topic, 3)
+
+
+def produce(client: LogClient, begin: int, end: int) -> None:
+    """Clicks and users: partitions by key, times that go back a little now and then, some records that are broken."""
+    by_lane: dict[TopicPartition, list[tuple[str | None, bytes | dict[str, object] | None, int]]] = {}
+    for i in range(begin, end):
+        user = f"u{i * 7 % 11}"
+        time = 10_000 + i * 150 - (4_000 if i % 17 == 0 else 0)
+        click: bytes | dict[str, object] = {"PAGE": f"p{i * 5 % 4}", "N": i} if i % 23 != 22 else b"{broken"
+        lane = int(partitions_of(pa.array([user.encode()]), 3)[0])
+        by_lane.setdefault(TopicPartition("clicks", lane), []).append((user, click, time))
+        if i % 4 == 0:
+            city = None if i % 20 == 16 else {"CITY": ("oslo", "rome", "bonn")[i % 3]}
+            by_lane.setdefault(TopicPartition("users", lane), []).append((user, city, time + 1))
+    for (topic, partition), records in by_lane.items():
+        client.append(topic, partition, rows(records))
+
+
+def contents(client: LogClient, topic: str) -> dict[tuple[int, object], list[tuple[object, ...]]]:
+    """What is committed, by partition and key: the order of a key's records is what a topic promises."""
+    found: dict[tuple[int, object], list[tuple[object, ...]]] = {}
+    for record in read_all(client, topic, range(3)):
+        rest = (record["value"], record["timestamp"], record["headers"])
+        found.setdefault((record["partition"], record["key"]), []).append(rest)  # type: ignore[arg-type]
+    return found
+
+
+class OnDuckDB:
+    """The same query on the other executor, as what to compare with."""
+
+    def __init__(self, plan: PhysicalPlan, client: LogClient) -> None:
+        self._runtime = QueryRuntime(plan, client, None)
+
+    def drain(self) -> None:
+        while self._runtime.step():
+            pass
+
+    def close(self) -> None:
+        self._runtime.close()
