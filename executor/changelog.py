@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from ..logcore.client import ColumnarRecords, FetchedColumns, LogClient
+from .errors import ForeignState
 from .partitioning import split_by_partition
 from .state import StoreChanges
 
@@ -37,9 +38,13 @@ def replay(log: LogClient, topic: str, partition: int, offset: int) -> Iterator[
     while True:
         fetched = log.fetch(topic, partition, offset)
         for run in fetched.runs:
-            assert isinstance(run, FetchedColumns), "a changelog has columnar records only"
-            name = (run.batch.schema.metadata or {})[_STORE].decode()
-            yield StoreChanges(name, pa.Table.from_batches([run.batch])), run.base_offset + run.batch.num_rows
+            name = (run.batch.schema.metadata or {}).get(_STORE) if isinstance(run, FetchedColumns) else None
+            if name is None or not isinstance(run, FetchedColumns):
+                raise ForeignState(
+                    f'topic "{topic}" holds records that no query wrote, in partition {partition} from {offset} on',
+                    hint="Drop the query and create it again: it then reads its input anew.",
+                )
+            yield StoreChanges(name.decode(), pa.Table.from_batches([run.batch])), run.base_offset + run.batch.num_rows
         if fetched.next_offset == offset:
             return
         offset = fetched.next_offset

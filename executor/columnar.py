@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from ..planner.schema import Column
 
 ARROW = "ARROW"
+NO_TIME = -1  # a rowtime that no record can have
 _META = {b"millstream.meta": b"1"}
 _META_TYPES = {"_ts": pa.int64(), "_null": pa.bool_(), "_ws": pa.int64(), "_we": pa.int64()}
 
@@ -66,20 +67,20 @@ def split_columnar(batch: pa.RecordBatch, columns: Sequence[Column], timestamp_m
         (meta if is_meta else own)[field.name] = array
     errors: dict[str, str] = {}
     rows = batch.num_rows
+    typed = {name: _typed(meta.get(name), name, type_, rows, errors) for name, type_ in _META_TYPES.items()}
     return ColumnarPart(
-        columns=[_typed(own.get(column.name), column, rows, errors) for column in columns],
-        timestamps=meta["_ts"]
+        columns=[_typed(own.get(column.name), column.name, column.type.arrow, rows, errors) for column in columns],
+        timestamps=typed["_ts"].fill_null(NO_TIME)
         if "_ts" in meta
-        else pa.array([timestamp_ms], pa.int64()).take(pa.nulls(rows, pa.int64()).fill_null(0)),
-        null_rows=meta["_null"] if "_null" in meta else pa.nulls(rows, pa.bool_()).fill_null(False),
-        window_start=meta.get("_ws"),
-        window_end=meta.get("_we"),
+        else pa.nulls(rows, pa.int64()).fill_null(timestamp_ms),
+        null_rows=typed["_null"].fill_null(False),
+        window_start=typed["_ws"] if "_ws" in meta else None,
+        window_end=typed["_we"] if "_we" in meta else None,
         errors=errors,
     )
 
 
-def _typed(array: pa.Array | None, column: Column, rows: int, errors: dict[str, str]) -> pa.Array:
-    type_ = column.type.arrow
+def _typed(array: pa.Array | None, name: str, type_: pa.DataType, rows: int, errors: dict[str, str]) -> pa.Array:
     if array is None:
         return pa.nulls(rows, type_)
     if array.type == type_:
@@ -87,5 +88,5 @@ def _typed(array: pa.Array | None, column: Column, rows: int, errors: dict[str, 
     try:
         return pc.cast(array, type_)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        errors[column.name] = f"column {column.name} has the Arrow type {array.type}, not {type_}: {error}"
+        errors[name] = f"column {name} has the Arrow type {array.type}, not {type_}: {error}"
         return pa.nulls(rows, type_)

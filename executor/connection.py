@@ -6,8 +6,14 @@ only SQL that Millstream generated runs here. What is blocked and what is not wa
 
 from __future__ import annotations
 
+import atexit
+import functools
+import shutil
+import tempfile
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import duckdb
 
@@ -50,9 +56,19 @@ def open_connection(path: str = MEMORY, settings: EngineSettings | None = None) 
         config["threads"] = settings.threads
     if settings.temp_directory:
         config["temp_directory"] = settings.temp_directory
+    elif path == MEMORY:  # DuckDB's own choice is a folder in the working directory of whoever started the process
+        config["temp_directory"] = str(_spill_directory() / uuid.uuid4().hex)
     connection = duckdb.connect(path, config=config)
     connection.execute("SET TimeZone = 'UTC'")
     return connection
+
+
+@functools.cache
+def _spill_directory() -> Path:
+    """For this process and this user alone; DuckDB makes its folders in it when it needs them."""
+    directory = Path(tempfile.mkdtemp(prefix="millstream-spill-"))
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    return directory
 
 
 def lock(connection: duckdb.DuckDBPyConnection) -> None:

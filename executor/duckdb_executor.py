@@ -18,6 +18,7 @@ from .executor import QueryStatus
 from .query import QueryRuntime
 from .query_log import changelog_topic, forget_offsets, safe_name, start_positions
 from .query_worker import QueryWorker
+from .spark.alignment import remove_markers, take_from_spark
 
 
 class DuckDBExecutor:
@@ -61,6 +62,7 @@ class DuckDBExecutor:
         directory = self._directory(query_id)
         if directory is not None:
             shutil.rmtree(directory, ignore_errors=True)
+        remove_markers(self._client, query_id)
         with contextlib.suppress(UnknownTopic):
             self._client.delete_topic(changelog_topic(query_id))
         forget_offsets(self._client, query_id)
@@ -83,6 +85,7 @@ class DuckDBExecutor:
             start_positions(self._client, query.plan, {**self._properties, **query.plan.properties})
 
     def _open(self, query: PersistentQuery) -> QueryRuntime:
+        take_from_spark(query.plan, self._client, self._properties)
         return QueryRuntime(query.plan, self._client, self._directory(query.id), self._properties)
 
     def _directory(self, query_id: str) -> Path | None:

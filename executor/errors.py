@@ -15,3 +15,9 @@ class QueryFailed(QueryError):
     """A query cannot go on; the cause is in the message."""
 
     code = "QUERY_FAILED"
+
+
+class ForeignState(QueryError):
+    """A query's changelog holds what is not of a query: its state cannot be known."""
+
+    code = "FOREIGN_STATE"

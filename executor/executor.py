@@ -31,7 +31,10 @@ class QueryMetrics:
 
 @dataclass(frozen=True, slots=True)
 class QueryStatus:
-    """A query at one moment. `lag` counts the records that are readable and not yet read, per source partition."""
+    """A query at one moment. `lag` counts the records that are readable and not yet read, per source partition.
+
+    `error`: why it stopped, or, where the state is RUNNING, what keeps it waiting: it tries again.
+    """
 
     query_id: str
     state: QueryState

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Mapping, Sequence
 
@@ -14,7 +15,7 @@ from ..planner.physical import Source, SqlExpression
 from ..sql.functions.catalog import register_udfs
 from .batch import ChangeBatch
 from .connection import EngineSettings, lock, open_connection
-from .source_reader import SourceReader, empty_rows
+from .source_reader import ReadBatch, SourceReader, empty_rows
 
 MAX_BATCH_BYTES = 16 * 1024 * 1024
 RELATION = "source"
@@ -44,20 +45,20 @@ class Materialization:
         self._create()
         # UDFs that a later query needs can still be registered once the settings are locked.
         lock(self._connection)
-        positions = {
+        self._contained = {
             TopicPartition(source.topic, partition): client.offsets(source.topic, partition).log_start_offset
             for partition in range(client.topics()[source.topic].partition_count)
         }
-        self._reader = SourceReader(client, [self._source], positions, time_order=False)
+        self._reader = self._reader_behind_contained()
 
     def catch_up(self) -> None:
-        """Takes in everything that is committed at the moment of the call."""
+        """Takes in everything that is committed at the moment of the call. After an error the next call goes on."""
         with self._guard:
             ends = {at: self._client.offsets(*at).last_stable_offset for at in self._reader.fetch_positions}
             while any(self._reader.fetch_positions[at] < end for at, end in ends.items()):
                 batch = self._reader.read(MAX_BATCH_BYTES, ends)
                 if batch is not None:
-                    self._apply(batch.inputs[self._source.id])
+                    self._take_in(batch)
 
     def query(self, sql: str, udfs: Sequence[str] = (), *, max_rows: int | None = None) -> pa.Table:
         """The answer to generated SQL over `source`. Raises `duckdb.Error` for a failing expression."""
@@ -85,6 +86,17 @@ class Materialization:
         self._connection.execute(f"CREATE TABLE {RELATION} AS SELECT {selected} FROM shape")
         self._connection.unregister("shape")
 
+    def _reader_behind_contained(self) -> SourceReader:
+        return SourceReader(self._client, [self._source], self._contained, time_order=False)
+
+    def _take_in(self, batch: ReadBatch) -> None:
+        try:
+            self._apply(batch.inputs[self._source.id])
+        except BaseException:  # an interrupt, say: the reader is past these rows, the relation is not
+            self._reader = self._reader_behind_contained()
+            raise
+        self._contained = batch.positions
+
     def _apply(self, changes: ChangeBatch) -> None:
         if not changes.rows.num_rows:
             return
@@ -95,11 +107,13 @@ class Materialization:
                 self._replace()
             else:
                 self._connection.execute(f"INSERT INTO {RELATION} SELECT {self._selected()} FROM batch ORDER BY _seq")
-        except duckdb.Error:
-            self._connection.execute("ROLLBACK")
+            self._connection.execute("COMMIT")
+        except BaseException:
+            with contextlib.suppress(duckdb.Error):
+                self._connection.execute("ROLLBACK")
             raise
-        self._connection.execute("COMMIT")
-        self._connection.unregister("batch")
+        finally:
+            self._connection.unregister("batch")
 
     def _replace(self) -> None:
         """Deletes the batch's keys and inserts the last row of each, unless that is a deletion."""

@@ -6,12 +6,14 @@ A record is written in the transaction of the batch that left the row out: it is
 from __future__ import annotations
 
 import base64
+import contextlib
 from collections.abc import Sequence
 
 import orjson
 import pyarrow as pa
 
 from ..logcore.client import LogClient, RowRecords
+from ..logcore.errors import TopicExists
 from .record_error import RecordError
 
 TOPIC = "default_ksql_processing_log"
@@ -22,7 +24,8 @@ _DESERIALIZATION, _COMPUTATION = 0, 1  # the message types of ksqlDB's schema
 def create_topic(log: LogClient) -> None:
     """Makes sure that the topic is there."""
     if TOPIC not in log.topics():
-        log.create_topic(TOPIC, 1)
+        with contextlib.suppress(TopicExists):  # another query was faster
+            log.create_topic(TOPIC, 1)
 
 
 def records_of(query_id: str, errors: Sequence[RecordError], now_ms: int) -> RowRecords:

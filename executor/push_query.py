@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections import deque
 from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
@@ -20,6 +21,7 @@ from .updates import settle
 
 MAX_BATCH_BYTES = 4 * 1024 * 1024
 WAKE_UP_S = 0.2
+ERRORS_KEPT = 100
 
 
 class PushQuery:
@@ -45,7 +47,7 @@ class PushQuery:
         self._pipeline = Pipeline(plan, self._connection, emit=emit_of(settings), partitioner=RekeyPartitioner())
         lock(self._connection)
         self._reader = SourceReader(client, plan.sources(), _begin(plan, client, settings))
-        self.errors: list[RecordError] = []  # records that were left out so far
+        self.errors: deque[RecordError] = deque(maxlen=ERRORS_KEPT)  # the last records that were left out
 
     def poll(self, timeout_s: float = 0.0) -> pa.Table | None:
         """The next rows, or None if there are none within the time. An empty table means: input came, but no rows."""

@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import duckdb
+import pyarrow as pa
 import structlog
 
 from ..logcore.client import LogClient, TopicPartition
@@ -39,9 +40,12 @@ READ_AHEAD_RECORDS = 2_000  # smaller batches are done sooner than another threa
 DATA_ERRORS = (duckdb.DataError, duckdb.InvalidInputException, ArithmeticError, ValueError)
 """What a single record can cause; pyarrow's `ArrowInvalid` is a ValueError."""
 
+SIZE_ERRORS = (MemoryError, duckdb.OutOfMemoryException, pa.ArrowCapacityError)
+"""What a smaller batch may not cause. pyarrow's `ArrowMemoryError` is a MemoryError."""
+
 
 class _BadBatch(Exception):
-    """Something in the batch's rows made it fail, before anything was written."""
+    """Something in the batch's rows, or their number, made it fail, before anything was written."""
 
     def __init__(self, cause: Exception) -> None:
         super().__init__(str(cause))
@@ -74,7 +78,7 @@ class QueryRuntime:
         self._sink = plan.root
         self._writer = SinkWriter(plan.root)
         self._ahead: Future[ReadBatch | None] | None = None
-        self._reading = ThreadPoolExecutor(1, thread_name_prefix=f"read-{plan.query_id}")
+        self._reading: ThreadPoolExecutor | None = None  # there from the first read-ahead until `close`
         self._max_records: int | None = None  # set while a record is searched that makes a batch fail
         self._recovered: Recovered | None = None
         self._recover()
@@ -121,9 +125,11 @@ class QueryRuntime:
             return True
 
     def close(self) -> None:
-        """Lets go of the state file; nothing is lost."""
+        """Lets go of the state file and the thread; nothing is lost, and a later `step` goes on."""
         self._give_up()
-        self._reading.shutdown(wait=True)
+        if self._reading is not None:
+            self._reading.shutdown(wait=True)
+            self._reading = None
 
     def _ensure_recovered(self) -> None:
         if self._recovered is None:
@@ -165,6 +171,8 @@ class QueryRuntime:
         else:
             batch = self._reader.read(max_bytes, max_records=self._max_records)
         if batch is not None and batch.more and batch.record_count >= READ_AHEAD_RECORDS and self._max_records is None:
+            if self._reading is None:
+                self._reading = ThreadPoolExecutor(1, thread_name_prefix=f"read-{self.plan.query_id}")
             self._ahead = self._reading.submit(self._reader.read, max_bytes)
         return batch
 
@@ -191,7 +199,7 @@ class QueryRuntime:
         try:
             changes = run.pipeline.process(batch.inputs)
             return self._writer.encode(changes, batch), run.pipeline.take_changes()
-        except DATA_ERRORS as error:
+        except (*DATA_ERRORS, *SIZE_ERRORS) as error:
             raise _BadBatch(error) from error
 
     def _commit_to_log(
@@ -239,7 +247,8 @@ class QueryRuntime:
         return self._client.topics()[changelog_topic(self.plan.query_id)].partition_count
 
     def _isolate(self, batch: ReadBatch, error: Exception) -> None:
-        """A record made the batch fail. Batches get smaller until it is alone; then it goes to the processing log.
+        """A record made the batch fail. Batches get smaller until it is alone; then it goes to the processing log,
+        unless memory is what it lacks: that may be there later.
 
         Nothing was committed, so everything since the last commit is forgotten and read again.
         """
@@ -250,6 +259,8 @@ class QueryRuntime:
         if count > 1:
             self._max_records = max(1, count // 2)
             return
+        if isinstance(error, SIZE_ERRORS):
+            raise error
         assert self._recovered is not None
         failure = self._failed_record(batch, error)
         self._commit_to_log(self._recovered, batch, Output(), (), [*batch.errors, failure])
@@ -258,7 +269,9 @@ class QueryRuntime:
 
     def _failed_record(self, batch: ReadBatch, error: Exception) -> RecordError:
         """In: a batch of one record."""
-        rows = next(changes.rows for changes in batch.inputs.values() if changes.rows.num_rows)
+        rows = next((changes.rows for changes in batch.inputs.values() if changes.rows.num_rows), None)
+        if rows is None:  # it could not be decoded either, and what fails is what it set off
+            return RecordError(kind="compute", message=str(error), topic="", partition=-1, offset=-1)
         row = rows.slice(0, 1).to_pylist()[0]
         topic, partition, offset = batch.origin(row["_seq"])
         return RecordError(

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable
 
+import duckdb
 import structlog
 
+from millstream.errors import LogError
+
 from ..logcore.client import TopicPartition
-from ..logcore.errors import LogClosed, ProducerFenced
+from ..logcore.errors import LogClosed, LogFull, LogUnavailable, LogWriteFailed, ProducerFenced
 from .executor import QueryMetrics, QueryState, QueryStatus
 from .query import QueryRuntime
 
 log = structlog.get_logger()
 
 WAKE_UP_S = 0.2  # how soon a sleeping query notices that it should stop
-FAILURES_MAX = 6  # in a row
+FAILURES_MAX = 6  # in a row, of those that may be the query's own fault
 BACKOFF_S = 0.1  # after the first failure; doubles with each
+BACKOFF_MAX_S = 5.0
+
+OUTAGES = (LogFull, LogWriteFailed, LogUnavailable, duckdb.IOException, MemoryError, duckdb.OutOfMemoryException)
+"""Of the machine, not of the query: it waits for as long as they last."""
 
 
 class QueryWorker:
@@ -29,6 +37,7 @@ class QueryWorker:
         self._state: QueryState = "PAUSED" if paused else "RUNNING"
         self._error: str | None = None
         self._stopping = threading.Event()
+        self._woken = threading.Event()  # ends the wait after a failure
         self._may_run = threading.Event()
         self._at_rest = threading.Event()  # no batch is under way
         if not paused:
@@ -43,11 +52,13 @@ class QueryWorker:
         if self._state == "RUNNING":
             self._state = "PAUSED"
             self._may_run.clear()
+            self._woken.set()
             self._at_rest.wait()
 
     def resume(self) -> None:
         """Also after an error: the query tries again."""
-        if self._state == "ERROR" and not self._thread.is_alive():
+        if self._state == "ERROR":
+            self._thread.join()  # it is about to end
             self._error = None
             self._thread = threading.Thread(target=self._run, name=f"query-{self.query_id}", daemon=True)
             self._state = "RUNNING"
@@ -62,6 +73,7 @@ class QueryWorker:
     def stop(self) -> None:
         """Returns once the thread has ended and the state file is closed."""
         self._stopping.set()
+        self._woken.set()
         self._may_run.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -72,7 +84,10 @@ class QueryWorker:
         runtime = self._runtime
         metrics = runtime.metrics if runtime is not None else QueryMetrics()
         positions: dict[TopicPartition, int] = runtime.positions if runtime is not None else {}
-        lag: dict[TopicPartition, int] = runtime.lag() if runtime is not None else {}
+        lag: dict[TopicPartition, int] = {}
+        if runtime is not None:
+            with contextlib.suppress(LogError):  # a topic was deleted, or the log is closed: the error says so
+                lag = runtime.lag()
         return QueryStatus(self.query_id, self._state, metrics, positions, lag, self._error)
 
     def _run(self) -> None:
@@ -85,17 +100,20 @@ class QueryWorker:
                 continue
             try:
                 self._work()
-                failures = 0
+                failures, self._error = 0, None
             except (ProducerFenced, LogClosed) as error:
                 self._fail(error)
                 break
             except Exception as error:  # whatever it is: what counts is in the log, so try again from there
                 failures += 1
                 log.warning("query failed", query_id=self.query_id, failures=failures, error=str(error), exc_info=True)
-                if failures >= FAILURES_MAX:
+                if failures >= FAILURES_MAX and not isinstance(error, OUTAGES):
                     self._fail(error)
                     break
-                self._stopping.wait(BACKOFF_S * 2 ** (failures - 1))
+                self._error = _text(error)
+                self._woken.clear()
+                if not self._stopping.is_set() and self._may_run.is_set():
+                    self._woken.wait(min(BACKOFF_S * 2 ** min(failures - 1, 10), BACKOFF_MAX_S))
         if self._runtime is not None:
             self._runtime.close()
         self._at_rest.set()
@@ -107,6 +125,10 @@ class QueryWorker:
             self._runtime.wait(WAKE_UP_S)
 
     def _fail(self, error: Exception) -> None:
-        self._error = str(error) or type(error).__name__
+        self._error = _text(error)
         self._state = "ERROR"
         log.error("query stopped", query_id=self.query_id, error=self._error)
+
+
+def _text(error: Exception) -> str:
+    return str(error) or type(error).__name__

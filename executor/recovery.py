@@ -58,7 +58,7 @@ def recover(
     try:
         pipeline = Pipeline(plan, state.connection, emit=emit_of(properties), partitioner=RekeyPartitioner())
         lock(state.connection)
-        _replay(plan, client, state, pipeline, ends)
+        replay_changelog(plan, client, state, pipeline, ends)
         return Recovered(producer, state, pipeline, start_positions(client, plan, properties))
     except BaseException:
         state.close()
@@ -81,7 +81,7 @@ def _changelog_ends(plan: PhysicalPlan, client: LogClient) -> dict[int, int]:
     return {partition: client.offsets(topic, partition).last_stable_offset for partition in range(count)}
 
 
-def _replay(
+def replay_changelog(
     plan: PhysicalPlan, client: LogClient, state: StateFile, pipeline: Pipeline, ends: Mapping[int, int]
 ) -> None:
     """Brings the stores to the end of the changelog; one transaction per fetched batch, so that it can be cut short."""

@@ -19,7 +19,7 @@ from ..sql.types import SqlType
 from .operators.columns import conform, flat, group, ints
 from .operators.statement import Statement, execute, fetch, quoted
 
-_COMPACT_FROM = 20_000  # rows; below that a read is fast however many of them are outdated
+_COMPACT_FROM = 60_000  # rows; below that a read is fast however many of them are outdated
 
 
 @dataclass(frozen=True, slots=True)

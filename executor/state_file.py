@@ -89,16 +89,30 @@ def _reopen(path: Path, plan: PhysicalPlan, ends: Mapping[int, int], settings: E
         problem = f"it is ahead of the changelog: {ahead}"
     except duckdb.Error as error:
         problem = str(error)
+    except BaseException:
+        _let_go(connection, path)
+        raise
+    _let_go(connection, path)
+    if "Could not set lock" not in problem:
+        log.warning("state file set aside", path=str(path), problem=problem)
+        _set_aside(path)
+    return None
+
+
+def _let_go(connection: duckdb.DuckDBPyConnection | None, path: Path) -> None:
     if connection is not None:
         connection.close()
     with _in_use_guard:
         _in_use.discard(path)
-    if "Could not set lock" not in problem:
-        log.warning("state file set aside", path=str(path), problem=problem)
-        for file in (path, path.with_name(path.name + ".wal")):
-            with contextlib.suppress(FileNotFoundError):
-                os.replace(file, file.with_name(file.name + ".aside"))
-    return None
+
+
+def _set_aside(path: Path) -> None:
+    """Kept for whoever wants to know what happened; the last one is enough."""
+    for old in path.parent.glob("state-*.aside"):
+        old.unlink(missing_ok=True)
+    for file in (path, path.with_name(path.name + ".wal")):
+        with contextlib.suppress(FileNotFoundError):
+            os.replace(file, file.with_name(file.name + ".aside"))
 
 
 def _create(directory: Path, plan: PhysicalPlan, epoch: int, settings: EngineSettings) -> StateFile:
@@ -109,9 +123,14 @@ def _create(directory: Path, plan: PhysicalPlan, epoch: int, settings: EngineSet
             file.unlink()
     with _in_use_guard:
         _in_use.add(path)
-    connection = open_connection(str(path), settings)
-    _create_bookkeeping(connection, plan)
-    return StateFile(connection, path, {})
+    connection: duckdb.DuckDBPyConnection | None = None
+    try:
+        connection = open_connection(str(path), settings)
+        _create_bookkeeping(connection, plan)
+        return StateFile(connection, path, {})
+    except BaseException:
+        _let_go(connection, path)
+        raise
 
 
 def _create_bookkeeping(connection: duckdb.DuckDBPyConnection, plan: PhysicalPlan) -> None:

@@ -16,6 +16,7 @@ import pyarrow as pa
 from ..logcore.client import FetchedRows, LogClient, TopicPartition
 from ..planner.physical import Source
 from .record_error import RecordError
+from .schemas_topic import SchemasTopic
 from .source_decoder import DecodedRecords, Records, SourceDecoder
 from .time_order import BEFORE_ALL, Times, running_maximum
 
@@ -49,7 +50,8 @@ class TopicFeed:
         self._log = log
         self.topic = topic
         self.sources = tuple(sources)
-        self._decoders = tuple(SourceDecoder(source) for source in sources)
+        schemas = SchemasTopic(log)
+        self._decoders = tuple(SourceDecoder(source, schemas.schema) for source in sources)
         self._fetch_positions = dict(positions)
         self._running: dict[int, int] = {partition: int(BEFORE_ALL) for partition in positions}
         self._complete = dict.fromkeys(positions, False)
@@ -247,7 +249,9 @@ def _select(records: FeedRecords, selection: npt.NDArray[np.bool_] | npt.NDArray
     if not is_mask and np.array_equal(chosen, np.arange(len(records))):
         return records
     indices = pa.array(chosen)
-    places = set(zip(records.partitions[chosen].tolist(), records.offsets[chosen].tolist(), strict=True))
+    places: set[tuple[int, int]] = set()
+    if any(part.errors for part in records.decoded):
+        places.update(zip(records.partitions[chosen].tolist(), records.offsets[chosen].tolist(), strict=True))
     share = len(chosen) / max(1, len(records))
     return FeedRecords(
         records.partitions[chosen],

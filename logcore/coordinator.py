@@ -21,6 +21,7 @@ from .state_log import StateLog
 from .transaction_log import decode_entry, encode_entry
 from .transactions import (
     Abort,
+    Aborted,
     Commit,
     Coordinator,
     Entry,
@@ -111,9 +112,7 @@ class TransactionCoordinator:
                 ready = self.step(NewProducer(transactional_id))
             self._sync(ready, {})
             self._append(ready.append)
-            if ready.outcome is not None:
-                self._end(ready.outcome)
-                self._sync_quietly(ready.outcome.record.participants)
+            self._carry_out_abort(ready)
             return ready.identity
 
     def new_producer_id(self) -> int:
@@ -170,8 +169,10 @@ class TransactionCoordinator:
         self._append(entries)
 
     def _carry_out_abort(self, ready: Ready) -> None:
+        """Where that fails the coordinator asks for it again, before anything new begins under this id."""
         if ready.outcome is not None:
             self._end(ready.outcome)
+            self.step(Aborted(ready.outcome.record.transactional_id))
             self._sync_quietly(ready.outcome.record.participants)
 
     def _append(self, entries: tuple[Entry, ...]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 import threading
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from .client import TopicPartition
@@ -30,12 +31,28 @@ class _Committed(NamedTuple):
     offset: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Applied:
+    """Offsets of a decided transaction: shown, but perhaps not durable."""
+
+    mark: Mark
+    first_offset: int  # of its records
+    groups: Mapping[str, Mapping[TopicPartition, int]]
+    changes: tuple[KeyValue, ...]
+
+
 class GroupOffsets:
-    """State: the committed offsets that readers see, each durable or part of a durable transaction."""
+    """State: the committed offsets that readers see, each durable or part of a durable transaction.
+
+    A sync that fails takes all that was not durable from the log, whoever wrote it. What a transaction has committed
+    is then written again, before anything else is written or called durable.
+    """
 
     def __init__(self, log: StateLog) -> None:
         self._log = log
         self._lock = threading.Lock()
+        self._writing = threading.RLock()
+        self._undurable: list[_Applied] = []  # in the order of their records
         self._groups: dict[str, dict[TopicPartition, _Committed]] = {}
         self._applied: dict[str, int] = {}
         for key, value in log.entries().items():
@@ -50,7 +67,9 @@ class GroupOffsets:
         """Durable on return."""
         if offsets:
             changes = [_offset_record(group, partition, offset, now_ms) for partition, offset in offsets.items()]
-            appended = self._log.append(changes)
+            with self._writing:
+                self._write_lost()
+                appended = self._log.append(changes)
             self._log.sync(appended.mark)
             self._show(appended.first_offset, {group: offsets})
 
@@ -73,9 +92,13 @@ class GroupOffsets:
             for partition, offset in offsets.items()
         ]
         changes.append(KeyValue(_transaction_key(transactional_id), _LONG.pack(number)))  # last: all are there then
-        appended = self._log.append(changes)
-        self._show(appended.first_offset, groups)
-        self._applied[transactional_id] = number
+        with self._writing:
+            self._write_lost()
+            appended = self._log.append(changes)
+            self._show(appended.first_offset, groups)
+            self._applied[transactional_id] = number
+            self._undurable.append(_Applied(appended.mark, appended.first_offset, groups, tuple(changes)))
+            self._forget_durable()
         return appended.mark
 
     def forget_topic(self, topic: str) -> None:
@@ -90,11 +113,37 @@ class GroupOffsets:
             for group, partition in gone:
                 del self._groups[group][partition]
         if gone:
-            self._log.append([KeyValue(_offset_key(group, partition), None) for group, partition in gone])
+            with self._writing:
+                self._write_lost()
+                self._log.append([KeyValue(_offset_key(group, partition), None) for group, partition in gone])
             self._log.sync()
 
     def sync(self) -> None:
+        """Makes durable what transactions have committed."""
+        with self._writing:
+            self._write_lost()
         self._log.sync()
+        with self._writing:
+            self._forget_durable()
+
+    def _write_lost(self) -> None:
+        for index, applied in enumerate(self._undurable):
+            if not self._log.holds(applied.mark):
+                appended = self._log.append(applied.changes)
+                self._move(applied, appended.first_offset)
+                self._undurable[index] = replace(applied, mark=appended.mark, first_offset=appended.first_offset)
+
+    def _forget_durable(self) -> None:
+        self._undurable = [applied for applied in self._undurable if not self._log.is_durable(applied.mark)]
+
+    def _move(self, applied: _Applied, first_offset: int) -> None:
+        """What is shown because of these records has them elsewhere in the log now."""
+        with self._lock:
+            for group, offsets in applied.groups.items():
+                known = self._groups.get(group, {})
+                for partition in offsets:
+                    if partition in known and known[partition].log_offset == applied.first_offset:
+                        known[partition] = known[partition]._replace(log_offset=first_offset)
 
     def _show(self, log_offset: int, groups: Mapping[str, Mapping[TopicPartition, int]]) -> None:
         with self._lock:

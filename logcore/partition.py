@@ -17,7 +17,7 @@ from .errors import LogClosed, LogWriteFailed, OffsetOutOfRange, UnknownTopic, w
 from .failpoints import fp
 from .partition_state import PartitionState
 from .records.batch import EncodedBatch, place
-from .records.control import encode_marker
+from .records.control import MARKER_SIZE, encode_marker
 from .recovery import Checkpoint, create_segment, read_checkpoint, recover, replay, write_checkpoint
 from .segment import Segment, file_name
 from .transaction_index import AbortedRanges, OpenTransaction
@@ -103,13 +103,16 @@ class Partition:
 
     # Appending
 
-    def append(self, batches: list[EncodedBatch]) -> Appended:
+    def append(self, batches: list[EncodedBatch], after: Mark | None = None) -> Appended:
         """Writes the batches, all or none; they become visible and durable with `sync`.
 
         A batch that its producer sent before is not written again: the first offset is then the stored one's.
+        In: `after`: what must be in the log for these to make sense; raises `LogWriteFailed` where it was dropped.
         """
         with self._lock:
-            self.check_usable()
+            self._make_room(sum(batch.header.size for batch in batches))
+            if after is not None:
+                self._check_held(after)
             repeated = self._state.producers.check(batches[0].header)
             if repeated is not None:
                 return Appended(repeated.base_offset, Mark(self._generation, repeated.last_offset + 1))
@@ -126,7 +129,7 @@ class Partition:
         The marker is visible at once. It may become durable later, because recovery would write it again.
         """
         with self._lock:
-            self.check_usable()
+            self._make_room(MARKER_SIZE)
             self._state.producers.check_epoch(producer_id, epoch)
             transaction = self._state.transactions.open_of(producer_id)
             if transaction is None or transaction.first_offset != first_offset:
@@ -156,10 +159,14 @@ class Partition:
             self._high_watermark = self._state.end_offset
         self._on_advance()
 
-    def _write(self, batches: list[EncodedBatch]) -> int:
-        size = sum(batch.header.size for batch in batches)
-        if self._active.size and self._active.size + size > self._segment_bytes:
+    def _make_room(self, size: int) -> None:
+        """Starts a new segment where so many bytes do not fit. Other writers may come in between: look at the state
+        after this, not before. Raises what an append would raise."""
+        self.check_usable()
+        while self._active.size and self._active.size + size > self._segment_bytes:
             self._roll()
+
+    def _write(self, batches: list[EncodedBatch]) -> int:
         self._checkpointed = False
         first_offset = offset = self._state.end_offset
         size_before = self._active.size
@@ -250,16 +257,29 @@ class Partition:
 
     def _settled(self, mark: Mark) -> bool:
         """True when durable. Raises where a sync failed since, and took the records with it."""
-        for generation, cut_offset in self._drops:
-            if generation >= mark.generation and cut_offset < mark.end_offset:
-                raise LogWriteFailed(
-                    f"the disk refused to write to {self.name}, and the records were not stored",
-                    hint="Check the disk and the system's log, then append again.",
-                )
+        self._check_held(mark)
         if self._durable_offset >= mark.end_offset:
             return True
         self.check_usable()
         return False
+
+    def holds(self, mark: Mark) -> bool:
+        """False where a failed sync took what was appended up to the mark."""
+        with self._lock:
+            return not any(
+                generation >= mark.generation and cut_offset < mark.end_offset for generation, cut_offset in self._drops
+            )
+
+    def is_durable(self, mark: Mark) -> bool:
+        with self._lock:
+            return self.holds(mark) and self._durable_offset >= mark.end_offset
+
+    def _check_held(self, mark: Mark) -> None:
+        if not self.holds(mark):
+            raise LogWriteFailed(
+                f"the disk refused to write to {self.name}, and the records were not stored",
+                hint="Check the disk and the system's log, then append again.",
+            )
 
     def _note_durable(self, offset: int, size: int) -> None:
         self._durable_offset, self._durable_size = offset, size

@@ -50,7 +50,7 @@ class LocalTransactionalProducer:
 
     def _append(self, where: TopicPartition, batches: list[EncodedBatch]) -> Appended:
         topic_id = self._partitions.topic_id(where.topic)
-        appended = self._partitions.writable(*where).append(batches)
+        appended = self._partitions.writable(*where).append(batches, after=self._marks.get(where))
         self._coordinator.step(Wrote(self._identity, Participant(where, topic_id, appended.first_offset)))
         self._marks[where] = max(appended.mark, self._marks.get(where, appended.mark))
         return appended

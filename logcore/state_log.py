@@ -66,6 +66,13 @@ class StateLog:
             _apply(self._entries, changes)
             return appended
 
+    def holds(self, mark: Mark) -> bool:
+        """False where a failed sync took what was appended up to the mark."""
+        return self._partition.holds(mark)
+
+    def is_durable(self, mark: Mark) -> bool:
+        return self._partition.is_durable(mark)
+
     def sync(self, mark: Mark | None = None) -> None:
         """Durable up to the mark, or all of it. Raises `LogError`; what was not durable is then not in the log."""
         try:

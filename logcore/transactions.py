@@ -129,6 +129,13 @@ class Finished:
 
 
 @dataclass(frozen=True, slots=True)
+class Aborted:
+    """All markers of the id's aborted transaction are written."""
+
+    transactional_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class Unprepared:
     """The commit failed, and its PREPARE_COMMIT is surely not in the log."""
 
@@ -136,7 +143,17 @@ class Unprepared:
 
 
 Message = (
-    NewProducer | NewProducerId | Begin | CheckWrite | Wrote | SendOffsets | Commit | Abort | Finished | Unprepared
+    NewProducer
+    | NewProducerId
+    | Begin
+    | CheckWrite
+    | Wrote
+    | SendOffsets
+    | Commit
+    | Abort
+    | Finished
+    | Aborted
+    | Unprepared
 )
 
 
@@ -161,14 +178,21 @@ class Ready:
 
 @dataclass(slots=True)
 class _Known:
-    """State of one id. Invariant: `participants` and `offsets` belong to the transaction that is open or prepared."""
+    """State of one id.
+
+    Invariant: `participants` and `offsets` belong to the transaction that is open or prepared. At most one of
+    `unfinished` and `aborted` is there, and while it is, no transaction begins: the partitions would take what it
+    writes for a part of the old one.
+    """
 
     record: TransactionRecord
     state: TransactionState
     participants: dict[TopicPartition, Participant] = field(default_factory=dict)
     offsets: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
     marked: tuple[Participant, ...] = ()  # hold markers of the last commit that may not be durable
+    offsets_marked: bool = False  # likewise the committed offsets
     unfinished: TransactionRecord | None = None  # prepared, but its markers are not all written
+    aborted: TransactionRecord | None = None  # given up, but its markers are not all written
 
 
 class Coordinator:
@@ -204,7 +228,7 @@ class Coordinator:
         for known in self._known.values():
             if known.record.state is TransactionState.PREPARE_COMMIT and known.unfinished is None:
                 known.record = _completed(known.record)
-                known.marked = ()
+                known.marked, known.offsets_marked = (), False
                 entries.append(known.record)
         return tuple(entries)
 
@@ -233,9 +257,12 @@ class Coordinator:
                 known = self._of(identity)
                 if known.unfinished is not None:
                     _check_open(known)
-                return self._abort(known) if known.state is TransactionState.ONGOING else Ready()
+                ends = known.state is TransactionState.ONGOING or known.aborted is not None
+                return self._abort(known) if ends else Ready()
             case Finished(transactional_id):
                 self._finish(self._known[transactional_id])
+            case Aborted(transactional_id):
+                self._known[transactional_id].aborted = None
             case Unprepared(transactional_id):
                 return self._abort(self._known[transactional_id])
             case _:
@@ -263,15 +290,23 @@ class Coordinator:
         outcome = None
         if known is not None and known.unfinished is not None:
             outcome = Outcome(known.unfinished, True)
-        elif known is not None and known.state is TransactionState.ONGOING:
-            outcome = Outcome(_open_record(known), False)
+        elif known is not None and (known.state is TransactionState.ONGOING or known.aborted is not None):
+            outcome = Outcome(known.aborted or _open_record(known), False)
         if outcome is not None and outcome.committed:
             # The prepared transaction is completed under the old record, which the new one would hide.
             return Ready(outcome=outcome)
         if outcome is not None and old is not None and old.producer_id == producer_id:
             outcome = replace(outcome, record=replace(outcome.record, epoch=epoch))  # fences in the partitions, too
-        ready = Ready(sync=known.marked, sync_offsets=bool(old and old.offsets)) if known else Ready()
-        self._known[transactional_id] = _Known(record, TransactionState.EMPTY)
+        # What the shell does may fail half-way: what must be synced, and what must be aborted, is remembered till then.
+        marked, offsets_marked = (known.marked, known.offsets_marked) if known else ((), False)
+        self._known[transactional_id] = _Known(
+            record,
+            TransactionState.EMPTY,
+            marked=marked,
+            offsets_marked=offsets_marked,
+            aborted=outcome.record if outcome else None,
+        )
+        ready = Ready(sync=marked, sync_offsets=offsets_marked)
         entries.append(record)
         identity = Identity(transactional_id, producer_id, epoch)
         return replace(ready, append=tuple(entries), outcome=outcome, identity=identity)
@@ -291,6 +326,11 @@ class Coordinator:
                 "the last commit is decided, but could not be written everywhere",
                 hint="Take a new transactional producer: that completes it.",
             )
+        if known.aborted is not None:
+            raise InvalidTransactionState(
+                "the last transaction was given up, but that could not be written everywhere",
+                hint="Abort it once more, or take a new transactional producer.",
+            )
         known.state = TransactionState.ONGOING
         known.participants, known.offsets = {}, {}
         return Ready()
@@ -306,20 +346,22 @@ class Coordinator:
         known.state = TransactionState.PREPARE_COMMIT
         return Ready(
             sync=_united(written, known.marked),
-            sync_offsets=bool(known.record.offsets),
+            sync_offsets=known.offsets_marked,
             append=(prepared,),
             outcome=Outcome(prepared, True),
         )
 
     def _abort(self, known: _Known) -> Ready:
+        if known.aborted is None:
+            known.aborted = _open_record(known)
         known.unfinished = None
         known.state = TransactionState.EMPTY
-        return Ready(outcome=Outcome(_open_record(known), False))
+        return Ready(outcome=Outcome(known.aborted, False))
 
     def _finish(self, known: _Known) -> None:
         assert known.unfinished is not None
         known.record, known.unfinished = known.unfinished, None
-        known.marked = known.record.participants
+        known.marked, known.offsets_marked = known.record.participants, bool(known.record.offsets)
         known.state = TransactionState.COMPLETE_COMMIT
 
 

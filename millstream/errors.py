@@ -104,14 +104,31 @@ class Unsupported(StatementError):
 
 
 class SqlSyntaxError(StatementError):
+    """As text it begins like ksqlDB's, whose clients look for it: `line 1:8: Syntax Error`."""
+
     code = "SYNTAX"
 
+    def __str__(self) -> str:
+        at = self.line_and_column
+        place = "" if at is None else f"line {at[0]}:{at[1]}: "
+        return f"{place}Syntax Error\n{self.message}"
 
-class UnknownColumn(StatementError):
+
+class UnknownName(StatementError):
+    """A column or source that there is not. As text it begins with its place, as in ksqlDB: `Line: 1, Col: 8: `."""
+
+    code = "UNKNOWN_NAME"
+
+    def __str__(self) -> str:
+        at = self.line_and_column
+        return self.message if at is None else f"Line: {at[0]}, Col: {at[1]}: {self.message}"
+
+
+class UnknownColumn(UnknownName):
     code = "UNKNOWN_COLUMN"
 
 
-class UnknownSource(StatementError):
+class UnknownSource(UnknownName):
     code = "UNKNOWN_SOURCE"
 
 

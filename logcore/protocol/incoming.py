@@ -9,7 +9,7 @@ import numpy as np
 from ..errors import InvalidRecords
 from ..records.batch import COMPRESSION, HEADER_SIZE, BatchHeader, EncodedBatch, checksum_of, read_header
 from ..records.codec import decode_rows, stored_batch
-from ..records.envelope import decode_columns
+from ..records.envelope import checked_columns
 
 _COMPRESSION_MAX: Final = 4
 _MAGIC_POSITION: Final = 16
@@ -72,8 +72,8 @@ def _check(header: BatchHeader, batch: memoryview) -> None:
 
 def _columnar_rows(header: BatchHeader, batch: memoryview) -> int:
     if header.attributes & COMPRESSION:
-        return decode_columns(stored_batch(header, batch, _size_max(batch)).buffer).num_rows
-    return decode_columns(batch[HEADER_SIZE:]).num_rows
+        return checked_columns(stored_batch(header, batch, _size_max(batch)).buffer).num_rows
+    return checked_columns(batch[HEADER_SIZE:]).num_rows
 
 
 def _rows(header: BatchHeader, batch: memoryview) -> int:

@@ -12,6 +12,9 @@ _KEY: Final = struct.Struct(">hh")  # version, type
 _VALUE: Final = struct.Struct(">hi")  # version, coordinator epoch
 _ABORT: Final = 0
 _COMMIT: Final = 1
+MARKER_SIZE: Final = (
+    HEADER_SIZE + 1 + 3 + (1 + _KEY.size) + (1 + _VALUE.size) + 1
+)  # bytes of what `encode_marker` gives
 
 
 def encode_marker(producer_id: int, epoch: int, *, committed: bool, timestamp_ms: int) -> EncodedBatch:

@@ -6,6 +6,7 @@ per row and a Kafka client that reads it goes on behind it.
 
 from __future__ import annotations
 
+import struct
 from typing import Final
 
 import pyarrow as pa
@@ -17,6 +18,11 @@ from .varint import read_varint, write_varint
 
 _HEADERS: Final = b"\x02\x0cms.enc\x0aarrow"  # one header: varint lengths before name and value
 _ALIGNMENT: Final = 8
+_USHORT: Final = struct.Struct("<H")
+_INT: Final = struct.Struct("<i")
+_UINT: Final = struct.Struct("<I")
+_DICTIONARY: Final = 2  # kinds of Arrow messages
+_RECORD_BATCH: Final = 3
 
 
 def encode_columns(records: ColumnarRecords, producer: Producer) -> EncodedBatch:
@@ -63,6 +69,44 @@ def decode_columns(records: memoryview) -> pa.RecordBatch:
             return reader.read_next_batch()
     except (IndexError, StopIteration, OSError, pa.ArrowException) as error:
         raise ValueError(f"not a columnar batch: {error}") from error
+
+
+def checked_columns(records: memoryview) -> pa.RecordBatch:
+    """As `decode_columns`, for bytes that anybody may have made. Raises ValueError for what would crash a reader, or
+    fill its memory: compressed columns may grow without bound, and ours never are."""
+    try:
+        value = _aligned(_value_of(records))
+        for message in pa.ipc.MessageReader.open_stream(value):
+            if _is_compressed(memoryview(message.metadata).cast("B")):
+                raise ValueError("a columnar batch whose columns are compressed")
+        columns = decode_columns(records)
+        columns.validate(full=True)
+    except (IndexError, struct.error, OSError, pa.ArrowException) as error:
+        raise ValueError(f"not a columnar batch: {error}") from error
+    return columns
+
+
+def _is_compressed(metadata: memoryview) -> bool:
+    """Whether this Arrow message, a flatbuffer, names a compression of its body."""
+    message = _UINT.unpack_from(metadata, 0)[0]
+    kind, header = _field(metadata, message, 1), _field(metadata, message, 2)
+    if kind is None or header is None or metadata[kind] not in (_DICTIONARY, _RECORD_BATCH):
+        return False
+    batch = header + _UINT.unpack_from(metadata, header)[0]
+    if metadata[kind] == _DICTIONARY:
+        data = _field(metadata, batch, 1)
+        if data is None:
+            return False
+        batch = data + _UINT.unpack_from(metadata, data)[0]
+    return _field(metadata, batch, 3) is not None
+
+
+def _field(buffer: memoryview, table: int, index: int) -> int | None:
+    """The position of a field of a flatbuffer's table; None where it is absent."""
+    vtable = table - _INT.unpack_from(buffer, table)[0]
+    slot = 4 + 2 * index
+    offset = _USHORT.unpack_from(buffer, vtable + slot)[0] if slot < _USHORT.unpack_from(buffer, vtable)[0] else 0
+    return table + offset if offset else None
 
 
 def _value_of(records: memoryview) -> memoryview:

@@ -42,3 +42,22 @@ def test_a_foreign_batch_takes_its_time_from_the_record() -> None:
     part = split_columnar(pa.RecordBatch.from_pydict({"ID": [1, 2]}), COLUMNS, 99)
     assert part.timestamps.to_pylist() == [99, 99]
     assert part.null_rows.to_pylist() == [False, False]
+
+
+def test_a_foreign_batch_may_say_anything_about_itself() -> None:
+    meta = {b"millstream.meta": b"1"}
+    fields = [pa.field("_ts", pa.string(), metadata=meta), pa.field("_null", pa.int64(), metadata=meta)]
+    part = split_columnar(
+        pa.RecordBatch.from_arrays([pa.array(["soon"]), pa.array([2])], schema=pa.schema(fields)), [], 0
+    )
+    assert set(part.errors) == {"_ts"}
+    assert (part.timestamps.type, part.null_rows.to_pylist()) == (pa.int64(), [True])
+
+
+def test_a_row_without_a_time_has_none_that_counts() -> None:
+    meta = {"_ts": pa.array([1, None], pa.int64()), "_null": pa.array([None, True])}
+    part = split_columnar(
+        columnar_batch(COLUMNS, [pa.array([7, 8], pa.int64()), pa.array(["x", None])], meta), COLUMNS, 0
+    )
+    assert part.timestamps.to_pylist() == [1, -1]
+    assert part.null_rows.to_pylist() == [False, True]

@@ -122,6 +122,20 @@ def test_a_query_that_cannot_run_ends_in_error_with_its_cause(
     eventually(lambda: len(read_all(client, "no_such_topic")) == 1)
 
 
+def test_the_status_of_a_query_whose_source_is_gone_says_so(
+    client: LogClient, executor: DuckDBExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("millstream.executor.query_worker.BACKOFF_S", 0.001)
+    executor.start(query(filter_plan()))
+    records(client, 1)
+    eventually(lambda: len(read_all(client, "filtered")) == 1)
+    client.delete_topic("input")
+    eventually(lambda: executor.status("FILTER_1").state == "ERROR")
+    status = executor.status("FILTER_1")
+    assert "input" in (status.error or "")
+    assert status.lag == {}
+
+
 def test_a_query_that_another_executor_took_over_stops(
     client: LogClient, tmp_path: Path, executor: DuckDBExecutor
 ) -> None:

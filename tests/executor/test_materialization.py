@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import duckdb
 import pytest
 from hand_plans import INPUT, JSON, KAFKA, rows
 
@@ -71,3 +72,20 @@ def test_generated_sql_cannot_reach_files(client: LogClient) -> None:
     table = Materialization(source("TABLE"), client)
     with pytest.raises(Exception, match=r"disabled|Permission|locked"):
         table.query("SELECT * FROM read_text('/etc/hostname')")
+
+
+@pytest.mark.parametrize("kind", ["TABLE", "STREAM"])
+def test_rows_that_could_not_be_taken_in_are_taken_in_later(
+    client: LogClient, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    found = Materialization(source(kind), client)
+    append(client, "a", 1)
+    found.catch_up()
+    append(client, "b", 2)
+    with monkeypatch.context() as patched:
+        patched.setattr(Materialization, "_selected", lambda _: "no_such_column")
+        with pytest.raises(duckdb.Error):
+            found.catch_up()
+    append(client, "c", 3)
+    found.catch_up()
+    assert found.query("SELECT k0 FROM source ORDER BY k0").column(0).to_pylist() == ["a", "b", "c"]

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import duckdb
+import pyarrow as pa
 import pytest
 from hand_plans import ARROW, INPUT, count_plan, filter_plan, read_all, rows
 
 from millstream.executor import processing_log
+from millstream.executor.batch import ChangeBatch
+from millstream.executor.errors import ForeignState
+from millstream.executor.pipeline import Pipeline
 from millstream.executor.query import QueryRuntime
-from millstream.logcore.client import FetchedColumns, LogClient, TopicPartition
+from millstream.logcore.client import ColumnarRecords, FetchedColumns, LogClient, TopicPartition
 from millstream.logcore.errors import ProducerFenced
 from millstream.logcore.failpoints import FailpointHit, arm
 from millstream.logcore.log import open_log
@@ -260,3 +264,70 @@ def test_large_input_is_read_ahead_and_exactly_counted(client: LogClient) -> Non
         last[record["key"]] = record["value"]
     assert set(map(json.dumps, last.values())) == {json.dumps({"N": 240, "S": 240})}
     assert runtime.metrics.rows_in == 24_000
+
+
+def test_a_batch_that_does_not_fit_in_memory_is_done_in_smaller_ones(
+    client: LogClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = Pipeline.process
+
+    def of_little_memory(pipeline: Pipeline, inputs: Mapping[str, ChangeBatch]) -> ChangeBatch:
+        if sum(batch.rows.num_rows for batch in inputs.values()) > 3:
+            raise MemoryError("too much")
+        return process(pipeline, inputs)
+
+    monkeypatch.setattr(Pipeline, "process", of_little_memory)
+    client.append("input", 0, rows([("a", value(1), number) for number in range(20)]))
+    runtime = run(count_plan(), client)
+    assert [v["N"] for v in values(client, "counts")] == list(range(1, 21))  # type: ignore[index]
+    assert runtime.metrics.rows_failed == 0
+
+
+def test_a_record_that_does_not_fit_in_memory_is_not_given_up(
+    client: LogClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_memory(pipeline: Pipeline, inputs: Mapping[str, ChangeBatch]) -> ChangeBatch:
+        raise MemoryError("too much")
+
+    client.append("input", 0, rows([("a", value(1), 1)]))
+    runtime = QueryRuntime(count_plan(), client, None)
+    with monkeypatch.context() as patched:
+        patched.setattr(Pipeline, "process", no_memory)
+        with pytest.raises(MemoryError):
+            drain(runtime)
+    drain(runtime)
+    runtime.close()
+    assert values(client, "counts") == [{"N": 1, "S": 1}]
+
+
+def test_a_closed_query_can_go_on(client: LogClient) -> None:
+    runtime = QueryRuntime(filter_plan(), client, None)
+    for _ in range(2):
+        for batch in range(3):
+            client.append("input", 0, rows([(f"k{i}", value(1), batch) for i in range(4_000)]))
+        drain(runtime, 200_000)
+        runtime.close()
+    assert runtime.metrics.rows_in == 24_000
+
+
+def test_a_changelog_that_somebody_else_wrote_to_is_an_error_that_says_so(client: LogClient) -> None:
+    client.append("input", 0, rows([("a", value(1), 1)]))
+    run(count_plan(), client)
+    client.append("_millstream-COUNT_1-changelog", 0, rows([("a", value(1), 1)]))
+    with pytest.raises(ForeignState) as caught:
+        run(count_plan(), client)
+    assert caught.value.hint
+
+
+def test_a_columnar_batch_with_times_that_are_none_leaves_out_its_rows_only(client: LogClient) -> None:
+    client.create_topic("columnar", 1)
+    time_field = pa.field("_ts", pa.string(), metadata={b"millstream.meta": b"1"})
+    schema = pa.schema([("K", pa.string()), ("V", pa.int64()), ("W", pa.string()), time_field])
+    foreign = pa.RecordBatch.from_arrays(
+        [pa.array(["a"]), pa.array([1]), pa.array(["w"]), pa.array(["soon"])], schema=schema
+    )
+    client.append("columnar", 0, ColumnarRecords(foreign, 5))
+    client.append("columnar", 0, ColumnarRecords(foreign.drop_columns(["_ts"]), 5))
+    runtime = run(count_plan(topic="columnar", value_format=ARROW), client)
+    assert values(client, "counts") == [{"N": 1, "S": 1}]
+    assert runtime.metrics.rows_failed == 1

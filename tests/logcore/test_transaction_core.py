@@ -9,6 +9,7 @@ from millstream.logcore.errors import InvalidTransactionState, ProducerFenced
 from millstream.logcore.transaction_log import decode_entry, encode_entry
 from millstream.logcore.transactions import (
     Abort,
+    Aborted,
     Begin,
     Commit,
     Coordinator,
@@ -83,6 +84,8 @@ def test_a_commit_that_was_not_prepared_is_an_abort() -> None:
     assert outcome is not None
     assert not outcome.committed
     assert outcome.record.participants == (FIRST,)
+    assert core.step(Abort(identity)).outcome == outcome, "it is asked for until it is carried out"
+    core.step(Aborted("q"))
     assert core.step(Abort(identity)) == Ready()
     core.step(Begin(identity))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import struct
 from collections.abc import Callable
 
@@ -13,6 +14,7 @@ from millstream.logcore.errors import InvalidRecords
 from millstream.logcore.protocol.incoming import CorruptRecords, checked_batches
 from millstream.logcore.records.batch import COLUMNAR, CONTROL, TRANSACTIONAL
 from millstream.logcore.records.codec import encode
+from millstream.logcore.records.varint import write_varint
 
 from ..log_records import columnar, rows
 
@@ -134,3 +136,57 @@ def test_compressed_records_are_taken_unless_they_grow_out_of_all_proportion(cod
         sealed(bomb)
     with pytest.raises(InvalidRecords, match="once uncompressed"):
         checked_batches(memoryview(bomb))
+
+
+def columns_of(batch: pa.RecordBatch, options: pa.ipc.IpcWriteOptions | None = None) -> bytearray:
+    """A columnar batch as a client that knows the envelope may make it."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema, options=options) as writer:
+        writer.write_batch(batch)
+    payload = sink.getvalue().to_pybytes()
+    (plain,) = encode(columnar(*range(batch.num_rows)))
+    head = bytearray(b"".join(plain.buffers))[:RECORDS]
+    fields = bytearray(1)
+    for number in (0, batch.num_rows - 1, -1, len(payload)):
+        write_varint(fields, number)
+    record = fields + payload + b"\x02\x0cms.enc\x0aarrow"
+    out = head
+    write_varint(out, len(record))
+    out += record
+    struct.pack_into(">i", out, 8, len(out) - 12)
+    return sealed(out)
+
+
+@pytest.mark.parametrize("encoded", [False, True], ids=["plain", "dictionary"])
+@pytest.mark.parametrize("codec", ["zstd", "lz4"])
+def test_columns_that_may_grow_without_bound_are_refused(codec: str, encoded: bool) -> None:
+    column = pa.array(["a" * 1000] * 1000)
+    batch = pa.record_batch({"x": column.dictionary_encode() if encoded else column})
+    (taken,) = checked_batches(memoryview(columns_of(batch)))
+    assert taken.header.columnar
+    with pytest.raises(InvalidRecords, match="compressed"):
+        checked_batches(memoryview(columns_of(batch, pa.ipc.IpcWriteOptions(compression=codec))))
+
+
+def test_columns_that_point_outside_of_their_bytes_are_refused() -> None:
+    good = columns_of(pa.record_batch({"x": pa.array(["abc", "defg", "hi"])}))
+    ends = struct.pack("<4i", 0, 3, 7, 9)
+    at = good.index(ends)
+    for lie in (1 << 30, -5):
+        bad = bytearray(good)
+        struct.pack_into("<i", bad, at + 8, lie)
+        with pytest.raises(InvalidRecords, match="cannot be read"):
+            checked_batches(memoryview(sealed(bad)))
+    not_text = bytearray(good)
+    not_text[not_text.index(b"abcdefghi")] = 0xFF
+    with pytest.raises(InvalidRecords, match="cannot be read"):
+        checked_batches(memoryview(sealed(not_text)))
+
+
+def test_any_changed_byte_of_columns_is_refused_or_harmless() -> None:
+    good = columns_of(pa.record_batch({"x": pa.array(["abc", None]), "y": pa.array([[1], [2, 3]])}))
+    for position in range(RECORDS, len(good)):
+        bad = bytearray(good)
+        bad[position] ^= 0xFF
+        with contextlib.suppress(InvalidRecords):
+            checked_batches(memoryview(sealed(bad)))
