@@ -18,7 +18,7 @@ META: dict[str, pa.DataType] = {
 OPTIONAL_META: dict[str, pa.DataType] = {
     "_ws": pa.int64(),  # window start, ms, where the key is windowed
     "_we": pa.int64(),  # window end, ms
-    "_st": pa.int64(),  # the task's stream time at this row, ms: the largest rowtime so far of its source, filtered rows too
+    "_st": pa.int64(),  # the task's stream time at this row, ms: its source's largest rowtime, filtered rows too
     "_rowpartition": pa.int32(),  # where the record came from
     "_offset": pa.int64(),
     "_headers": pa.list_(pa.struct([("KEY", pa.string()), ("VALUE", pa.binary())])),

@@ -77,7 +77,7 @@ class DuckDBExecutor:
             worker.stop()
 
     def _fix_beginning(self, query: PersistentQuery) -> None:
-        """"latest" means the moment at which the query was started, not the later one at which its thread gets to it.
+        """ "latest" means the moment at which the query was started, not the later one at which its thread gets to it.
 
         What is wrong with a topic or a property, the thread finds out again, and says it in the query's status.
         """

@@ -32,7 +32,7 @@ FORMATS: dict[str, FormatRules] = {
         FormatRules("JSON_SR", True, True, "JSON, whose schemas the schema registry keeps."),
         FormatRules("PROTOBUF", True, False, "Protobuf messages, whose schemas the registry keeps."),
         FormatRules("PROTOBUF_NOSR", True, False, "Protobuf messages, whose fields are the columns in order."),
-        FormatRules("ARROW", True, False, "Whole batches as Arrow columns, for topics that Millstream reads. Values only."),
+        FormatRules("ARROW", True, False, "Whole batches as Arrow columns, for topics that Millstream reads."),
     )
 }  # fmt: skip
 _TEXT_KEYS = {

@@ -246,7 +246,7 @@ class ForeignKeyJoin(Step):
     """Each row of the left table with the right table's row that its foreign key names.
 
     In: the left table's changes with their old rows, under the foreign key and in the right table's tasks; `left_key`
-    are the value columns that hold its primary key. Out: the foreign key as key, the left value columns, the right ones.
+    are  value columns that hold its primary key. Out: the foreign key as key, the left value columns, the right.
     A row that goes, or that loses its partner in an INNER join, goes at -1; `emit_old`: also the one that is replaced.
     """
 

@@ -53,7 +53,7 @@ class Encoder(Protocol):
         window_start: pa.Array | None = None,
         window_end: pa.Array | None = None,
     ) -> pa.BinaryArray:
-        """One byte string per row; null for `null_rows`. Where those are not given, a key is null when all its columns are."""
+        """One byte string per row; null for `null_rows`. Without those, a key is null when all its columns are."""
         ...
 
 

@@ -33,6 +33,7 @@ def _parse(text: str) -> exp.Expression:
     tree = parse_one(text, dialect=_TemplateSql)
     stray = tree.find(exp.Column)
     assert stray is None, f"a template has no columns, but found {stray} in: {text}"
+    assert isinstance(tree, exp.Expression)
     return tree
 
 
@@ -69,7 +70,7 @@ _SAFE = (
 )  # fmt: skip
 
 
-def _grouped(value: exp.Expression, parent: exp.Expression | None) -> exp.Expression:
+def _grouped(value: exp.Expression, parent: exp.Expr | None) -> exp.Expression:
     """In parentheses, unless nothing around can take the value apart."""
     if isinstance(parent, exp.Anonymous | exp.Lambda) or isinstance(value, exp.Lambda):
         return value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pyarrow as pa
@@ -17,7 +18,7 @@ from millstream.sql.types import BIGINT
 NO_INPUT = ReadBatch({}, {})
 
 
-def changes(*rows: dict[str, object]) -> ChangeBatch:
+def changes(*rows: Mapping[str, object]) -> ChangeBatch:
     """Each row: k0, v0, v1, and what differs from the defaults."""
     full = [
         {"_seq": i, "_sub": 0, "_part": 0, "_ts": 1_000 + i, "_weight": 1, "_null": False, **row}

@@ -36,10 +36,16 @@ def connection() -> duckdb.DuckDBPyConnection:
     return duckdb.connect()
 
 
+def duckdb_tree(text: str) -> exp.Expression:
+    tree = parse_one(text, dialect="duckdb")
+    assert isinstance(tree, exp.Expression)
+    return tree
+
+
 def cast(connection: duckdb.DuckDBPyConnection, literal: str, source: str, target: str) -> Any:
     """The cast of a DuckDB literal, as text; None where the row fails."""
     given, wanted = parse_type(source), parse_type(target)
-    value = parse_one(f"CAST({literal} AS {given.duckdb})", dialect="duckdb")
+    value = duckdb_tree(f"CAST({literal} AS {given.duckdb})")
     tree = cast_sql(value, given, wanted, explicit=True)
     register_udfs(connection, udfs_in(tree))
     ((value,),) = connection.execute(f"SELECT CAST(TRY({tree.sql('duckdb')}) AS VARCHAR)").fetchall()
@@ -114,7 +120,7 @@ def test_a_cast_that_ksqldb_has_not_is_refused(source: SqlType, target: SqlType)
 
 def test_a_struct_cast_keeps_the_fields_that_the_target_has(connection: duckdb.DuckDBPyConnection) -> None:
     given, wanted = parse_type("STRUCT<`a` INTEGER, `b` INTEGER>"), parse_type("STRUCT<`a` STRING, `c` STRING>")
-    tree = cast_sql(parse_one("{'a': 1, 'b': 2}", dialect="duckdb"), given, wanted, explicit=True)
+    tree = cast_sql(duckdb_tree("{'a': 1, 'b': 2}"), given, wanted, explicit=True)
     assert connection.execute(f"SELECT {tree.sql('duckdb')}").fetchall() == [({"a": "1", "c": None},)]
 
 
@@ -209,7 +215,7 @@ def test_decimal_arithmetic_is_exact(
     left, right = Decimal(4, 2), Decimal(2, 1)
     result = arithmetic_type(operator, left, right)
     assert isinstance(result, Decimal)
-    values = [parse_one(f"CAST({v} AS {t.duckdb})", dialect="duckdb") for v, t in ((a, left), (b, right))]
+    values = [duckdb_tree(f"CAST({v} AS {t.duckdb})") for v, t in ((a, left), (b, right))]
     tree, udfs = decimal_operation(name, (values[0], left), (values[1], right), result)
     assert udfs == udfs_in(tree)
     register_udfs(connection, udfs)

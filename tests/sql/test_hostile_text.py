@@ -116,11 +116,13 @@ def test_any_text_gives_statements_or_a_syntax_error(text: str) -> None:
 @settings(max_examples=200)
 @given(st.data())
 def test_a_damaged_statement_gives_statements_or_a_syntax_error(data: st.DataObject) -> None:
-    words = (
-        "CREATE TABLE t WITH ( partitions = 1 ) AS SELECT a , COUNT ( * ) n , ARRAY [ 1 ] , x -> y FROM s JOIN u"
-        " WITHIN 1 DAY ON s . a = u . b WINDOW TUMBLING ( SIZE 1 DAY ) WHERE CASE WHEN a THEN 1 END = 2 GROUP BY a"
-        " EMIT CHANGES LIMIT 1"
-    ).split()
+    words: list[str] = list(
+        (
+            "CREATE TABLE t WITH ( partitions = 1 ) AS SELECT a , COUNT ( * ) n , ARRAY [ 1 ] , x -> y FROM s JOIN u"
+            " WITHIN 1 DAY ON s . a = u . b WINDOW TUMBLING ( SIZE 1 DAY ) WHERE CASE WHEN a THEN 1 END = 2 GROUP BY a"
+            " EMIT CHANGES LIMIT 1"
+        ).split()
+    )
     for _ in range(data.draw(st.integers(1, 3))):
         position = data.draw(st.integers(0, len(words) - 1))
         words[position : position + data.draw(st.integers(0, 2))] = data.draw(st.lists(_PIECES, max_size=2))

@@ -365,7 +365,7 @@ def test_long_chains_of_conditions_are_trees_of_little_depth() -> None:
     assert [leaf.name for leaf in node.find_all(exp.Literal, bfs=False)] == [str(i) for i in range(1_000)]
 
 
-def _depth(node: exp.Expression) -> int:
+def _depth(node: exp.Expr) -> int:
     return 0 if node.parent is None else 1 + _depth(node.parent)
 
 

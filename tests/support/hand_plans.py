@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -112,7 +112,7 @@ def sink_of(step: Step, topic: str, schema: Schema, partitions: int = 1, value_f
     )
 
 
-def rows(records: Iterable[tuple[str | None, bytes | dict[str, object] | None, int]]) -> RowRecords:
+def rows(records: Iterable[tuple[str | None, bytes | Mapping[str, object] | None, int]]) -> RowRecords:
     """(key, value, timestamp) each; a dict becomes JSON."""
     keys, values, times = (list(column) for column in zip(*records, strict=True))
     return RowRecords(

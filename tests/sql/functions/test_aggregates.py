@@ -184,7 +184,7 @@ def test_deviations_agree_with_ksqldb_to_the_last_bit() -> None:
 
 # ------------------------------------------------------------------ laws
 
-NUMBERS = {
+NUMBERS: dict[SqlType, st.SearchStrategy[Any]] = {
     INTEGER: st.integers(-(2**31), 2**31 - 1),
     BIGINT: st.integers(-(2**63), 2**63 - 1),
     DOUBLE: st.floats(-1e12, 1e12),

@@ -29,7 +29,7 @@ def evaluate(connection: duckdb.DuckDBPyConnection, text: str, wanted: SqlType |
     """The value of an expression without columns, and its type; brought to type `wanted` where that is given."""
     node = parse_expression(text)
     function = FUNCTIONS.get(node.name) if isinstance(node, exp.Anonymous) else None
-    if function is not None and function.kind == "table":
+    if isinstance(node, exp.Anonymous) and function is not None and function.kind == "table":
         typed = compile_call(function, node, Scope(()))
         type_: SqlType = Array(typed.type)
     else:
