@@ -1,0 +1,1 @@
+"""Benchmarks that anybody can run: `make bench`, or `python -m bench`. Not installed."""

