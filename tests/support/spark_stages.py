@@ -139,7 +139,7 @@ def produce(client: LogClient, begin: int, end: int) -> None:
         lane = int(partitions_of(pa.array([user.encode()]), 3)[0])
         by_lane.setdefault(TopicPartition("clicks", lane), []).append((user, click, time))
         if i % 4 == 0:
-            city = None if i % 20 == 16 else {"CITY": ("oslo", "rome", "bonn")[i % 3]}
+            city: dict[str, object] | None = None if i % 20 == 16 else {"CITY": ("oslo", "rome", "bonn")[i % 3]}
             by_lane.setdefault(TopicPartition("users", lane), []).append((user, city, time + 1))
     for (topic, partition), records in by_lane.items():
         client.append(topic, partition, rows(records))

@@ -220,7 +220,7 @@ def test_the_compiled_loop_and_the_python_fold_agree_bit_by_bit(
     rows = data.draw(st.integers(0, 12))
     columns = [
         column_of(data.draw(st.lists(st.none() | NUMBERS[type_], min_size=rows, max_size=rows)), type_)
-        .cast(parameter.arrow)
+        .cast(parameter.arrow, safe=False)
         for type_, parameter in zip(types, fold.parameter_types, strict=True)
     ]  # fmt: skip
     groups = 3
