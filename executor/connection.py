@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import functools
+import os
 import shutil
 import tempfile
 import uuid
@@ -18,6 +19,7 @@ from pathlib import Path
 import duckdb
 
 MEMORY = ":memory:"
+_SPILL = "millstream-spill-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +68,22 @@ def open_connection(path: str = MEMORY, settings: EngineSettings | None = None) 
 @functools.cache
 def _spill_directory() -> Path:
     """For this process and this user alone; DuckDB makes its folders in it when it needs them."""
-    directory = Path(tempfile.mkdtemp(prefix="millstream-spill-"))
+    _clear_away_the_dead()
+    directory = Path(tempfile.mkdtemp(prefix=f"{_SPILL}{os.getpid()}-"))
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     return directory
+
+
+def _clear_away_the_dead() -> None:
+    """Removes what processes left that were killed."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_SPILL}*"):
+        owner = folder.name.removeprefix(_SPILL).split("-")[0]
+        try:
+            os.kill(int(owner), 0)
+        except ProcessLookupError:
+            shutil.rmtree(folder, ignore_errors=True)
+        except (PermissionError, ValueError, OverflowError):
+            continue  # alive, or not ours
 
 
 def lock(connection: duckdb.DuckDBPyConnection) -> None:
