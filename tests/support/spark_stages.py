@@ -84,6 +84,10 @@ STATEMENTS = """
       WITH (kafka_topic='clicks', value_format='JSON', partitions=3);
     CREATE TABLE users (user STRING PRIMARY KEY, city STRING)
       WITH (kafka_topic='users', value_format='JSON', partitions=3);
+    CREATE STREAM c2 (user STRING KEY, page STRING, n BIGINT)
+      WITH (kafka_topic='clicks', value_format='JSON', partitions=3);
+    CREATE TABLE u2 (user STRING PRIMARY KEY, city STRING)
+      WITH (kafka_topic='users', value_format='JSON', partitions=3);
 """
 
 QUERIES = {
@@ -104,6 +108,16 @@ QUERIES = {
     ),
     "join with a table": (
         "STREAM AS SELECT clicks.user, page, city FROM clicks LEFT JOIN users ON clicks.user = users.user"
+    ),
+    "join of streams": (
+        "STREAM AS SELECT clicks.user, clicks.page, c2.n FROM clicks LEFT JOIN c2 "
+        "WITHIN 2 SECONDS GRACE PERIOD 1 SECOND ON clicks.user = c2.user"
+    ),
+    "join of tables": (
+        "TABLE AS SELECT users.user, users.city, u2.city AS c2 FROM users JOIN u2 ON users.user = u2.user"
+    ),
+    "join by a foreign key": (
+        "TABLE AS SELECT users.user, users.city, u2.city AS c2 FROM users LEFT JOIN u2 ON users.city = u2.user"
     ),
     "table to table": "TABLE AS SELECT user, UCASE(city) AS city FROM users WHERE city != 'oslo'",
     "count of a table": "TABLE AS SELECT city, COUNT(*) AS c FROM users GROUP BY city",

@@ -1,0 +1,129 @@
+"""How a query begins under a new run: all its buckets at one place, and every earlier run shut out. Needs no Spark.
+
+A run that ended in the middle of a batch leaves buckets that have done it and buckets that have not. The latter do it
+here, in process, so that what follows begins at one position everywhere; then another executor may take over as well.
+Spark's checkpoint is not asked: it only says what a run that is over had planned.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+
+import structlog
+
+from ...logcore.client import LogClient, TopicPartition
+from ...logcore.errors import TopicExists
+from ...logcore.failpoints import fp
+from ...planner.physical import PhysicalPlan
+from .. import processing_log
+from ..query_log import changelog_topic, marker_topic, offset_group, start_positions
+from ..tasks import changelog_partition_count
+from .bucket import BucketRuntime, bucket_id
+from .lanes import Positions, ranges_between
+from .markers import Marker, last_marker
+from .pieces import Piece
+from .stage_one import StageOne
+from .stages import Stages, split
+
+log = structlog.get_logger()
+
+NO_RUN = ""
+"""The run of a query that does not run on Spark."""
+
+
+def take_from_spark(plan: PhysicalPlan, client: LogClient, properties: Mapping[str, str]) -> None:
+    """Readies a query for another executor, if it ever ran on Spark. A Spark run that is still alive ends."""
+    if marker_topic(plan.query_id) in client.topics():
+        align(plan, client, properties, NO_RUN)
+
+
+def align(plan: PhysicalPlan, client: LogClient, properties: Mapping[str, str], run: str) -> Positions:
+    """Begins the run and gives the positions where all buckets stand; they are the query's committed offsets now.
+
+    Fences whoever ran the query until now, on whatever executor.
+    """
+    settings = {**properties, **plan.properties}
+    client.transactional_producer(plan.query_id)
+    stages = split(plan)
+    _create_topics(stages, client)
+    committed = start_positions(client, plan, settings)
+    markers = [_begin_run(stages, bucket, run, client, committed) for bucket in range(stages.bucket_count)]
+    fp("spark.aligning")
+    target = {lane: max(marker.positions[lane] for marker in markers) for lane in committed}
+    behind = [bucket for bucket, marker in enumerate(markers) if marker.positions != target]
+    if behind and target != committed:
+        log.info("batch finished in process", query_id=plan.query_id, buckets=behind)
+        _finish(stages, client, settings, run, behind, committed, target)
+    moved = {lane: offset for lane, offset in target.items() if committed[lane] != offset}
+    if moved:
+        client.commit_offsets(offset_group(plan.query_id), moved)
+    fp("spark.aligned")
+    return target
+
+
+def _create_topics(stages: Stages, client: LogClient) -> None:
+    processing_log.create_topic(client)
+    known = client.topics()
+    query_id = stages.plan.query_id
+    wanted = {marker_topic(query_id): stages.bucket_count}
+    if stages.stateful:
+        wanted[changelog_topic(query_id)] = changelog_partition_count(stages.plan)
+    for topic, partition_count in wanted.items():
+        if topic not in known:
+            with contextlib.suppress(TopicExists):
+                client.create_topic(topic, partition_count)
+
+
+def _begin_run(stages: Stages, bucket: int, run: str, client: LogClient, committed: Positions) -> Marker:
+    """Writes the marker that makes the bucket this run's. Nothing the bucket has done is before a committed offset:
+    those move when all buckets have done a batch, or under another executor."""
+    query_id = stages.plan.query_id
+    producer = client.transactional_producer(bucket_id(query_id, bucket))
+    last = last_marker(client, marker_topic(query_id), bucket)
+    positions = {lane: max(_still_there(client, last, lane), offset) for lane, offset in committed.items()}
+    if last is None:
+        marker = Marker(run, positions)
+    elif positions == last.positions:
+        marker = Marker(run, positions, last.times, token=last.token)
+    else:
+        marker = Marker(run, positions, last.times)
+    producer.begin()
+    producer.append(marker_topic(query_id), bucket, marker.as_records())
+    producer.commit()
+    return marker
+
+
+def _still_there(client: LogClient, last: Marker | None, lane: TopicPartition) -> int:
+    """The bucket's place in the lane; 0 where the topic was made anew since."""
+    position = 0 if last is None else last.positions.get(lane, 0)
+    return position if position <= client.offsets(*lane).log_end_offset else 0
+
+
+def _finish(
+    stages: Stages,
+    client: LogClient,
+    properties: Mapping[str, str],
+    run: str,
+    behind: list[int],
+    start: Positions,
+    end: Positions,
+) -> None:
+    pieces: dict[int, list[Piece]] = {bucket: [] for bucket in behind}
+    reading = StageOne(stages, client)
+    for bucket, piece in reading.read(ranges_between(start, end), start, end):
+        if bucket in pieces:
+            pieces[bucket].append(piece)
+    reading.close()
+    for bucket, own in pieces.items():
+        if own:
+            runtime = BucketRuntime(stages, bucket, run, client, properties)
+            runtime.apply(own)
+            runtime.close()
+
+
+def remove_markers(client: LogClient, query_id: str) -> None:
+    """Forgets that the query ever ran on Spark."""
+    topic = marker_topic(query_id)
+    if topic in client.topics():
+        client.delete_topic(topic)

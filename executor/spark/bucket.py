@@ -1,0 +1,289 @@
+"""A bucket of a query: it applies its share of a batch, once, in one transaction of the log.
+
+The transaction holds outputs, state changes, errors and the marker. The state is a cache of the changelog: it is right
+under the token of the last marker, and else it is brought up to date, or made anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import structlog
+
+from ...logcore.client import LogClient, TransactionalProducer
+from ...logcore.errors import ProducerFenced
+from ...logcore.failpoints import fp
+from .. import processing_log
+from ..batch import ChangeBatch
+from ..changelog import changelog_records
+from ..connection import EngineSettings, lock
+from ..partitioning import RekeyPartitioner
+from ..pipeline import Pipeline
+from ..query import DATA_ERRORS
+from ..query_log import changelog_topic, marker_topic
+from ..record_error import RecordError
+from ..recovery import emit_of, replay_changelog
+from ..sink_writer import Output, SinkWriter
+from ..source_reader import ReadBatch
+from ..state import StoreChanges
+from ..state_file import StateFile, open_state
+from .markers import Marker, check_run
+from .merging import lane_times, merge
+from .pieces import Piece
+from .stage_one import failed_record
+from .stages import Stages
+
+log = structlog.get_logger()
+
+
+def bucket_id(query_id: str, bucket: int) -> str:
+    """The transactional id under which a bucket writes."""
+    return f"{query_id}-{bucket}"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a bucket did with its share of a batch, as `QueryMetrics` counts."""
+
+    bucket: int
+    rows_in: int = 0
+    rows_used: int = 0
+    rows_failed: int = 0
+    rows_out: int = 0
+    bytes_in: int = 0
+
+
+class BucketRuntime:
+    """Applies batches to one bucket. Not for several threads at once.
+
+    In: `cache_directory`: of the query; None keeps the state in memory.
+    """
+
+    def __init__(
+        self,
+        stages: Stages,
+        bucket: int,
+        run: str,
+        client: LogClient,
+        properties: Mapping[str, str],
+        cache_directory: Path | None = None,
+    ) -> None:
+        self.run = run
+        self._stages = stages
+        self._bucket = bucket
+        self._client = client
+        self._properties = {**properties, **stages.plan.properties}
+        self._directory = None if cache_directory is None else cache_directory / f"bucket-{bucket}"
+        self._query_id = stages.plan.query_id
+        self._markers = marker_topic(self._query_id)
+        self._changelog = changelog_topic(self._query_id)
+        self._own_partitions = stages.changelog_partitions(bucket)
+        self._writer = SinkWriter(stages.sink)
+        self._producer: TransactionalProducer | None = None
+        self._marker: Marker | None = None
+        self._state: StateFile | None = None
+        self._pipeline: Pipeline | None = None
+
+    def apply(self, pieces: Sequence[Piece], batch_id: str | None = None) -> Report:
+        """Does what of the pieces has not been done. In: all pieces of a batch for this bucket, a lane's in order.
+
+        After an exception nothing of the batch is done, or all of it; `apply` may be called again. Raises `StaleRun`.
+        """
+        assert pieces
+        try:
+            producer = self._begin()
+            assert self._marker is not None
+            marker, ends = self._marker, pieces[0].head.ends
+            if all(marker.positions.get(lane, 0) >= end for lane, end in ends.items()):
+                producer.abort()
+                return Report(self._bucket)
+            batch = merge(self._stages, pieces, marker.positions, marker.times)
+            positions = {**marker.positions, **{k: max(end, marker.positions.get(k, 0)) for k, end in ends.items()}}
+            after = Marker(
+                self.run, positions, lane_times(pieces, marker.times), token=uuid.uuid4().hex, batch=batch_id
+            )
+            report = self._apply(producer, batch, after)
+            self._marker = after
+            return report
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Lets go of the cache. A transaction that is open is aborted by the bucket's next producer."""
+        if self._state is not None:
+            with contextlib.suppress(duckdb.Error):
+                self._state.close()
+        self._state = self._pipeline = self._producer = self._marker = None
+
+    # -------------------------------------------------------------- ownership
+
+    def _begin(self) -> TransactionalProducer:
+        """An open transaction, with the state as the last one left it."""
+        if self._producer is not None:
+            try:
+                self._producer.begin()  # whoever is not fenced knows that nobody else has written since
+                return self._producer
+            except ProducerFenced:
+                pass
+        producer = self._client.transactional_producer(bucket_id(self._query_id, self._bucket))
+        fp("spark.bucket_claimed")
+        marker = check_run(self._client, self._markers, self._bucket, self.run)
+        self._bring_up_to_date(producer, marker)
+        self._producer, self._marker = producer, marker
+        producer.begin()
+        return producer
+
+    def _bring_up_to_date(self, producer: TransactionalProducer, marker: Marker) -> None:
+        known = self._marker.token if self._marker is not None else None
+        if self._state is not None and known == marker.token:
+            return
+        ends = {
+            partition: self._client.offsets(self._changelog, partition).last_stable_offset
+            for partition in self._own_partitions
+        }
+        if self._state is None:
+            settings = EngineSettings.of(self._properties)
+            settings = EngineSettings(settings.memory_limit, settings.threads or 1, settings.temp_directory)
+            directory = self._directory if self._stages.stateful else None
+            self._state = open_state(directory, self._stages.plan, producer.epoch, ends, settings)
+            self._pipeline = self._new_pipeline(self._state)
+            lock(self._state.connection)
+        assert self._pipeline is not None
+        replay_changelog(self._stages.plan, self._client, self._state, self._pipeline, ends)
+
+    def _new_pipeline(self, state: StateFile) -> Pipeline:
+        return Pipeline(
+            self._stages.rest,
+            state.connection,
+            emit=emit_of(self._properties),
+            partitioner=RekeyPartitioner(),
+            repartitioned=self._stages.repartitioned,
+        )
+
+    # -------------------------------------------------------------- one batch
+
+    def _apply(self, producer: TransactionalProducer, batch: ReadBatch, after: Marker) -> Report:
+        assert self._state is not None
+        if self._stages.stateful:
+            self._state.connection.execute("BEGIN")
+        output, changes, failed = self._compute(batch)
+        fp("spark.bucket_processed")
+        errors = [*batch.errors, *output.errors, *failed]
+        applied = self._write(producer, output, changes, errors, after)
+        if self._stages.stateful:
+            self._state.remember(applied)
+            self._state.connection.execute("COMMIT")
+        fp("spark.bucket_done")
+        return Report(
+            self._bucket,
+            rows_in=batch.record_count,
+            rows_used=output.cause_count,
+            rows_failed=len(errors),
+            rows_out=output.record_count,
+            bytes_in=batch.byte_count,
+        )
+
+    def _write(
+        self,
+        producer: TransactionalProducer,
+        output: Output,
+        changes: Sequence[StoreChanges],
+        errors: Sequence[RecordError],
+        after: Marker,
+    ) -> dict[int, int]:
+        """Commits the transaction. Out: the offset in each changelog partition up to which the state is contained."""
+        for partition, records in output.records:
+            producer.append(self._stages.sink.topic, partition, records)
+        applied: dict[int, int] = {}
+        if changes:
+            count = self._client.topics()[self._changelog].partition_count
+            for partition, records in changelog_records(changes, count):
+                if partition not in applied:  # exact: nobody else writes this partition
+                    applied[partition] = self._client.offsets(self._changelog, partition).log_end_offset
+                producer.append(self._changelog, partition, records)
+                applied[partition] += records.batch.num_rows
+        if errors:
+            now_ms = int(time.time() * 1000)
+            producer.append(processing_log.TOPIC, 0, processing_log.records_of(self._query_id, errors, now_ms))
+        producer.append(self._markers, self._bucket, after.as_records())
+        fp("spark.bucket_written")
+        producer.commit()
+        fp("spark.bucket_committed")
+        return applied
+
+    def _compute(self, batch: ReadBatch) -> tuple[Output, Sequence[StoreChanges], list[RecordError]]:
+        """Leaves out the records that make the rest fail, and says which."""
+        failed: list[RecordError] = []
+        inputs = batch.inputs
+        while True:
+            try:
+                return *self._run(inputs, batch), failed
+            except DATA_ERRORS as error:
+                log.warning("batch failed", query_id=self._query_id, bucket=self._bucket, error=str(error))
+                self._start_again()
+                sequence, cause = self._first_failing(inputs, batch, error)
+                failed.append(failed_record(batch, _rows_with(inputs, sequence), cause))
+                inputs = _without(inputs, sequence)
+
+    def _run(self, inputs: Mapping[str, ChangeBatch], batch: ReadBatch) -> tuple[Output, Sequence[StoreChanges]]:
+        assert self._pipeline is not None
+        changes = self._pipeline.process(inputs)
+        return self._writer.encode(changes, batch), self._pipeline.take_changes()
+
+    def _first_failing(
+        self, inputs: Mapping[str, ChangeBatch], batch: ReadBatch, error: Exception
+    ) -> tuple[int, Exception]:
+        """The number of the first record with which the batch fails, and why."""
+        numbers = np.unique(np.concatenate([changes.rows["_seq"].to_numpy() for changes in inputs.values()]))
+        if not len(numbers):
+            raise error
+        good, bad = 0, len(numbers)  # so many of the first records do, or do not, pass
+        while bad - good > 1:
+            middle = (good + bad) // 2
+            try:
+                self._run(_up_to(inputs, int(numbers[middle - 1])), batch)
+                good = middle
+            except DATA_ERRORS as found:
+                bad, error = middle, found
+            self._start_again()
+        return int(numbers[bad - 1]), error
+
+    def _start_again(self) -> None:
+        """The state as it was before the batch. An error leaves the pipeline's stores undefined."""
+        assert self._state is not None
+        if self._stages.stateful:
+            self._state.connection.execute("ROLLBACK")
+            self._pipeline = self._new_pipeline(self._state)
+            self._state.connection.execute("BEGIN")
+
+
+def _up_to(inputs: Mapping[str, ChangeBatch], sequence: int) -> dict[str, ChangeBatch]:
+    return {
+        name: ChangeBatch(
+            changes.rows.filter(pa.array(changes.rows["_seq"].to_numpy() <= sequence)), changes.stream_time_ms
+        )
+        for name, changes in inputs.items()
+    }
+
+
+def _without(inputs: Mapping[str, ChangeBatch], sequence: int) -> dict[str, ChangeBatch]:
+    return {
+        name: ChangeBatch(
+            changes.rows.filter(pa.array(changes.rows["_seq"].to_numpy() != sequence)), changes.stream_time_ms
+        )
+        for name, changes in inputs.items()
+    }
+
+
+def _rows_with(inputs: Mapping[str, ChangeBatch], sequence: int) -> pa.Table:
+    tables = [changes.rows.filter(pa.array(changes.rows["_seq"].to_numpy() == sequence)) for changes in inputs.values()]
+    return next(table for table in tables if table.num_rows)

@@ -1,0 +1,138 @@
+"""The Spark executor: persistent queries as Structured Streaming queries."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import tempfile
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from millstream.errors import MillstreamError
+
+from ...logcore.client import LogClient
+from ...logcore.errors import UnknownTopic
+from ...logcore.log import Log
+from ...logcore.remote import RemoteLog
+from ...logcore.server import LogServer
+from ...planner.catalog import PersistentQuery
+from ..errors import UnknownQuery
+from ..executor import QueryStatus
+from ..query_log import changelog_topic, forget_offsets, safe_name, start_positions
+from .alignment import remove_markers
+from .errors import SparkUnavailable
+from .query import SparkQuery
+from .session import MASTER, require_spark, spark_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+BOOTSTRAP = "millstream.spark.bootstrap.servers"
+
+
+class SparkExecutor:
+    """Implements `Executor`. Spark starts with the first query.
+
+    In: `data_directory`: for checkpoints and caches, one folder per query; None takes a temporary one. `properties`:
+    those that begin with `spark.` configure Spark (`spark.master`: `local[*,4]`); `millstream.spark.bootstrap.servers`
+    says where its tasks reach the log, if that is not this process.
+    """
+
+    def __init__(
+        self, client: LogClient, data_directory: Path | None, properties: Mapping[str, str] | None = None
+    ) -> None:
+        self._client = client
+        self._temporary = None if data_directory is not None else tempfile.mkdtemp(prefix="millstream-spark-")
+        self._directory = Path(data_directory or self._temporary or "")
+        self._properties = dict(properties or {})
+        self._queries: dict[str, SparkQuery] = {}
+        self._server: LogServer | None = None
+        self._guard = threading.Lock()
+
+    def start(self, query: PersistentQuery) -> None:
+        """Raises `SparkUnavailable`."""
+        require_spark()
+        with self._guard:
+            if query.id in self._queries:
+                return
+            with contextlib.suppress(MillstreamError):  # what is wrong, the query's status says
+                start_positions(self._client, query.plan, {**self._properties, **query.plan.properties})
+            found = self._queries[query.id] = self.query(query)
+        found.start()
+
+    def query(self, query: PersistentQuery) -> SparkQuery:
+        """A query that is not started."""
+        return SparkQuery(
+            query.plan,
+            self._client,
+            self._session,
+            self.bootstrap,
+            self._directory / safe_name(query.id),
+            self._properties,
+            paused=query.paused,
+        )
+
+    def stop(self, query_id: str) -> None:
+        with self._guard:
+            query = self._queries.pop(query_id, None)
+        if query is not None:
+            query.stop()
+
+    def pause(self, query_id: str) -> None:
+        self._query(query_id).pause()
+
+    def resume(self, query_id: str) -> None:
+        self._query(query_id).resume()
+
+    def drop(self, query_id: str) -> None:
+        self.stop(query_id)
+        shutil.rmtree(self._directory / safe_name(query_id), ignore_errors=True)
+        remove_markers(self._client, query_id)
+        with contextlib.suppress(UnknownTopic):
+            self._client.delete_topic(changelog_topic(query_id))
+        forget_offsets(self._client, query_id)
+
+    def status(self, query_id: str) -> QueryStatus:
+        return self._query(query_id).status()
+
+    def close(self) -> None:
+        with self._guard:
+            queries, self._queries = list(self._queries.values()), {}
+        for query in queries:
+            query.stop()
+        if self._server is not None:
+            self._server.stop()
+            self._server = None
+        if self._temporary is not None:
+            shutil.rmtree(self._temporary, ignore_errors=True)
+
+    def _session(self) -> SparkSession:
+        return spark_session(self._properties)
+
+    def bootstrap(self) -> str:
+        """Where tasks reach the log. A log in this process gets a listener of its own, on the loopback interface."""
+        named = self._properties.get(BOOTSTRAP)
+        if named is not None:
+            return named
+        if isinstance(self._client, RemoteLog):
+            return self._client.bootstrap
+        if not self._properties.get(MASTER, "local").startswith("local"):
+            raise SparkUnavailable(
+                "tasks of a Spark cluster cannot reach the log in this process",
+                hint=f"Set {BOOTSTRAP} to HOST:PORT of the log's Kafka listener.",
+            )
+        with self._guard:
+            if self._server is None:
+                assert isinstance(self._client, Log)
+                self._server = LogServer(self._client, port=0)
+                self._server.start()
+            return self._server.address
+
+    def _query(self, query_id: str) -> SparkQuery:
+        with self._guard:
+            query = self._queries.get(query_id)
+        if query is None:
+            raise UnknownQuery(f"query {query_id} does not run here", hint="SHOW QUERIES lists the queries.")
+        return query

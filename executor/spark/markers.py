@@ -1,0 +1,101 @@
+"""Markers: what each bucket of a query has done, as records of a topic with one partition per bucket.
+
+A marker is written in the transaction of the bucket's outputs and state changes, so it is there exactly if they are.
+It says up to where the bucket contains each lane: a batch is applied from there on, however often it is run. `run` is
+the start of the query that may write: a task of an earlier one finds another run in the last marker and gives up.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from ...logcore.client import FetchedRows, LogClient, RowRecords, TopicPartition
+from ..errors import QueryFailed
+from .lanes import Positions, lane_of, lane_text, positions_from_json, positions_to_json
+
+_LOOK_BACK = 8  # offsets; a marker is followed by the control record of its transaction
+
+
+class StaleRun(QueryFailed):
+    """The query was started again, here or elsewhere, and this is the earlier run."""
+
+    code = "STALE_RUN"
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """`token` is new with each transaction: a cache of the state under the same token has exactly this content.
+
+    `times`: the largest rowtime of each lane among what the bucket has seen of it. `batch`: Spark's number, for people.
+    """
+
+    run: str
+    positions: Positions = field(default_factory=dict)
+    times: dict[TopicPartition, int] = field(default_factory=dict)
+    token: str = field(default_factory=lambda: uuid.uuid4().hex)
+    batch: str | None = None
+
+    def as_records(self) -> RowRecords:
+        value = {
+            "run": self.run,
+            "token": self.token,
+            "batch": self.batch,
+            "positions": positions_to_json(self.positions),
+            "times": {lane_text(lane): time for lane, time in self.times.items()},
+        }
+        columns = {"timestamp": [0], "key": [b"marker"], "value": [json.dumps(value).encode()]}
+        schema = pa.schema([("timestamp", pa.int64()), ("key", pa.binary()), ("value", pa.binary())])
+        return RowRecords(pa.table(columns, schema=schema))
+
+
+def last_marker(log: LogClient, topic: str, bucket: int) -> Marker | None:
+    """The bucket's last committed marker, if it has one. Call it when no transaction of the bucket is open."""
+    bounds = log.offsets(topic, bucket)
+    end, back = bounds.last_stable_offset, _LOOK_BACK
+    while end > bounds.log_start_offset:
+        begin = max(bounds.log_start_offset, end - back)
+        found = _last_value(log, topic, bucket, begin, end)
+        if found is not None:
+            return _marker(found)
+        if begin == bounds.log_start_offset:
+            return None
+        back *= 8
+    return None
+
+
+def check_run(log: LogClient, topic: str, bucket: int, run: str) -> Marker:
+    """The bucket's last marker. Raises `StaleRun` where it is another run's."""
+    marker = last_marker(log, topic, bucket)
+    if marker is None or marker.run != run:
+        raise StaleRun("another run of the query has begun", hint="Only the last one that was started goes on.")
+    return marker
+
+
+def _last_value(log: LogClient, topic: str, bucket: int, begin: int, end: int) -> bytes | None:
+    value: bytes | None = None
+    position = begin
+    while position < end:
+        fetched = log.fetch(topic, bucket, position)
+        for run in fetched.runs:
+            assert isinstance(run, FetchedRows), "markers are records in row form"
+            if run.table.num_rows:
+                value = run.table["value"][-1].as_py()
+        if fetched.next_offset <= position:
+            break
+        position = fetched.next_offset
+    return value
+
+
+def _marker(value: bytes) -> Marker:
+    found = json.loads(value)
+    return Marker(
+        run=found["run"],
+        positions=positions_from_json(found["positions"]),
+        times={lane_of(text): int(time) for text, time in found["times"].items()},
+        token=found["token"],
+        batch=found["batch"],
+    )

@@ -1,0 +1,167 @@
+"""From the pieces of a bucket to the batch that its operators get: one order over all lanes, and nothing twice."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from ...logcore.client import TopicPartition
+from ..batch import ChangeBatch
+from ..operators.columns import Ints, ints, with_columns
+from ..source_reader import ReadBatch, RecordHeaders, empty_rows
+from ..time_order import BEFORE_ALL
+from .pieces import ORDER, RECORD_HEADERS, Piece
+from .stages import Stages
+
+
+def merge(
+    stages: Stages, pieces: Sequence[Piece], done: Mapping[TopicPartition, int], times: Mapping[TopicPartition, int]
+) -> ReadBatch:
+    """The rows of all pieces in the order that `SourceReader` would give them.
+
+    In: `done`: up to where the bucket contains each lane: what lies before is left out. `times`: the largest rowtime of
+    each lane before these pieces. Out: `positions` is where the batch ends.
+    """
+    lanes = _lane_order(stages, pieces)
+    origins = _Origins(lanes, times)
+    tables: dict[str, pa.Table] = {}
+    for source in stages.rest.sources():
+        parts = [
+            (piece.head.lane, part)
+            for piece in pieces
+            if source.id in piece.rows and len(part := _new(piece.rows[source.id], done.get(piece.head.lane, 0)))
+        ]
+        if parts:
+            tables[source.id] = origins.add(source.id, parts)
+    places = origins.places()
+    stride = max(1, len(tables))
+    inputs: dict[str, ChangeBatch] = {}
+    for index, (source_id, table) in enumerate(tables.items()):
+        inputs[source_id] = ChangeBatch(_numbered(table, places[source_id] * stride + index))
+    for source_id, stream_times in _stream_times(pieces).items():
+        rows = inputs[source_id].rows if source_id in inputs else None
+        if rows is not None:
+            inputs[source_id] = ChangeBatch(rows, stream_times)
+        else:
+            inputs[source_id] = ChangeBatch(_empty(stages, source_id), stream_times)
+    ends = pieces[0].head.ends
+    return ReadBatch(
+        inputs=inputs,
+        positions=dict(ends),
+        record_count=sum(piece.head.record_count for piece in pieces if _is_new(piece, done)),
+        byte_count=sum(piece.head.byte_count for piece in pieces if _is_new(piece, done)),
+        errors=[
+            error
+            for piece in pieces
+            for error in piece.head.errors
+            if error.offset >= done.get(TopicPartition(error.topic, error.partition), 0)
+        ],
+        headers=_headers(tables, places, stride),
+        topics={chain.source.id: chain.source.topic for chain in stages.chains},
+    )
+
+
+def lane_times(pieces: Sequence[Piece], before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    """The largest rowtime of each lane after these pieces."""
+    times = dict(before)
+    for piece in pieces:
+        lane, time = piece.head.lane, piece.head.lane_time
+        if time is not None and time > times.get(lane, int(BEFORE_ALL)):
+            times[lane] = time
+    return times
+
+
+class _Origins:
+    """Where each row comes from, over all sources, and with that its place in the batch."""
+
+    def __init__(self, lanes: Mapping[TopicPartition, int], times: Mapping[TopicPartition, int]) -> None:
+        self._lanes = lanes
+        self._times = times
+        self._by_source: dict[str, tuple[Ints, Ints, Ints]] = {}
+
+    def add(self, source_id: str, parts: Sequence[tuple[TopicPartition, pa.Table]]) -> pa.Table:
+        """The rows of one source as one table; remembers their origins."""
+        order = [np.maximum(ints(rows, ORDER), self._times.get(lane, int(BEFORE_ALL))) for lane, rows in parts]
+        lane = [np.full(len(rows), self._lanes[lane], np.int64) for lane, rows in parts]
+        offset = [ints(rows, "_offset") for _, rows in parts]
+        self._by_source[source_id] = (np.concatenate(order), np.concatenate(lane), np.concatenate(offset))
+        return pa.concat_tables([rows for _, rows in parts], promote_options="default")
+
+    def places(self) -> dict[str, Ints]:
+        """The place of each row's record; rows of one record share it."""
+        if not self._by_source:
+            return {}
+        lengths = [len(order) for order, _, _ in self._by_source.values()]
+        order, lane, offset = (
+            np.concatenate([columns[index] for columns in self._by_source.values()]) for index in range(3)
+        )
+        if len(lengths) == 1 and (lane[0] == lane).all() and (np.diff(offset) >= 0).all():
+            places = np.concatenate([[0], np.cumsum(np.diff(offset) != 0)]).astype(np.int64)
+        else:
+            places = _dense_ranks(order, lane, offset)
+        return dict(zip(self._by_source, np.split(places, np.cumsum(lengths)[:-1]), strict=True))
+
+
+def _dense_ranks(order: Ints, lane: Ints, offset: Ints) -> Ints:
+    arranged = np.lexsort((offset, lane, order))
+    differs = np.zeros(len(arranged), np.bool_)
+    for column in (lane, offset):
+        values = column[arranged]
+        differs[1:] |= values[1:] != values[:-1]
+    ranks = np.empty(len(arranged), np.int64)
+    ranks[arranged] = np.cumsum(differs)
+    return ranks
+
+
+def _lane_order(stages: Stages, pieces: Sequence[Piece]) -> dict[TopicPartition, int]:
+    """The order of ties: that of the sources, then by partition."""
+    topics = list(dict.fromkeys(source.topic for source in stages.plan.sources()))
+    lanes = sorted({piece.head.lane for piece in pieces}, key=lambda lane: (topics.index(lane.topic), lane.partition))
+    return {lane: index for index, lane in enumerate(lanes)}
+
+
+def _new(rows: pa.Table, done_offset: int) -> pa.Table:
+    offsets = ints(rows, "_offset")
+    if not len(offsets) or int(offsets.min()) >= done_offset:
+        return rows
+    return rows.filter(pa.array(offsets >= done_offset))
+
+
+def _is_new(piece: Piece, done: Mapping[TopicPartition, int]) -> bool:
+    return piece.head.ends[piece.head.lane] > done.get(piece.head.lane, 0)
+
+
+def _numbered(table: pa.Table, sequence: Ints) -> pa.Table:
+    """In the order of `_seq`; the rows of one record stay in theirs."""
+    table = with_columns(table.drop_columns([ORDER]), {"_seq": pa.array(sequence)})
+    if (np.diff(sequence) >= 0).all():
+        return table.combine_chunks()
+    return table.take(pa.array(np.argsort(sequence, kind="stable")))
+
+
+def _stream_times(pieces: Sequence[Piece]) -> dict[str, dict[int, int]]:
+    merged: dict[str, dict[int, int]] = {}
+    for piece in pieces:
+        for source_id, times in piece.head.times.items():
+            known = merged.setdefault(source_id, {})
+            for task, time in times.items():
+                known[task] = max(time, known.get(task, time))
+    return merged
+
+
+def _empty(stages: Stages, source_id: str) -> pa.Table:
+    (source,) = (source for source in stages.rest.sources() if source.id == source_id)
+    return empty_rows(source)
+
+
+def _headers(tables: Mapping[str, pa.Table], places: Mapping[str, Ints], stride: int) -> RecordHeaders | None:
+    having = {name: table for name, table in tables.items() if RECORD_HEADERS in table.column_names}
+    if not having:
+        return None
+    place = np.concatenate([places[name] for name in having])
+    headers = pa.concat_arrays([table[RECORD_HEADERS].combine_chunks() for table in having.values()])
+    at_place = np.full(int(max(values.max() for values in places.values())) + 1, -1, np.int64)
+    at_place[place] = np.arange(len(place))
+    return RecordHeaders(headers.take(pa.array(at_place, mask=at_place < 0)), stride)

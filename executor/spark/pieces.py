@@ -1,0 +1,74 @@
+"""Pieces: what reading one stretch of a lane gives for one bucket. As bytes, a piece is a row of Spark's.
+
+Pieces travel between the processes of one Spark application only, which trust each other: their heads are pickled.
+"""
+
+from __future__ import annotations
+
+import pickle
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from ...logcore.client import TopicPartition
+from ..record_error import RecordError
+from .lanes import Positions
+
+ORDER = "_order"  # column of a piece: the largest rowtime of the lane up to and including the row's record
+RECORD_HEADERS = "_record_headers"  # column of a piece, where records have headers: those of the row's record
+
+_LENGTH = struct.Struct("<q")
+
+
+@dataclass(frozen=True, slots=True)
+class PieceHead:
+    """`starts`, `ends`: of the whole batch, in every lane. `times`: by source id, as in `ChangeBatch.stream_time_ms`.
+
+    Counts and errors of a lane's records are in the pieces of one bucket only, so that they add up.
+    """
+
+    lane: TopicPartition
+    starts: Positions
+    ends: Positions
+    times: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    lane_time: int | None = None  # the largest rowtime so far in what was read of the lane
+    record_count: int = 0
+    byte_count: int = 0
+    errors: tuple[RecordError, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """`rows`: by the id of the Source step; rows have `_offset` and `_rowpartition`, and ORDER."""
+
+    head: PieceHead
+    rows: Mapping[str, pa.Table]
+
+
+def encode_piece(piece: Piece) -> bytes:
+    parts = [pickle.dumps((piece.head, list(piece.rows)), protocol=pickle.HIGHEST_PROTOCOL)]
+    for table in piece.rows.values():
+        stream = pa.BufferOutputStream()
+        with pa.ipc.new_stream(stream, table.schema) as writer:
+            writer.write_table(table)
+        parts.append(stream.getvalue())
+    return b"".join(part for data in parts for part in (_LENGTH.pack(len(data)), memoryview(data)))
+
+
+def decode_piece(data: pa.Buffer) -> Piece:
+    """The rows' columns point into `data`."""
+    parts: list[pa.Buffer] = []
+    position = 0
+    while position < data.size:
+        (length,) = _LENGTH.unpack(data.slice(position, _LENGTH.size))
+        parts.append(data.slice(position + _LENGTH.size, length))
+        position += _LENGTH.size + length
+    head, names = pickle.loads(parts[0])
+    return Piece(head, {name: _read(part) for name, part in zip(names, parts[1:], strict=True)})
+
+
+def _read(part: pa.Buffer) -> pa.Table:
+    with pa.ipc.open_stream(part) as reader:
+        return reader.read_all()

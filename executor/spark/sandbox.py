@@ -1,0 +1,171 @@
+"""The Spark executor for a Sandbox: queries run when they are told to, each until no input is left.
+
+Results are those of the executor itself: tasks by partition, partitions merged by time. The order of records in a
+topic's different partitions is not defined, so tests compare what a topic holds in the end.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+
+from ...logcore.client import FetchedRows, LogClient, TopicPartition
+from ...logcore.log import Log
+from ...logcore.server import LogServer
+from ...planner.catalog import PersistentQuery
+from ...planner.physical import PhysicalPlan, Sink
+from ...planner.planning import PlannedPush
+from .. import processing_log
+from ..errors import QueryFailed, UnknownQuery
+from ..executor import QueryStatus
+from ..journal import Entry, JournaledLog
+from ..query_log import start_positions
+from ..stepwise import ROUNDS_MAX, StepwiseFeed
+from .executor import BOOTSTRAP, SparkExecutor
+from .query import SparkQuery
+from .session import MASTER
+
+_STOP_ON_BAD_RECORD = "ksql.fail.on.deserialization.error"
+
+
+@dataclass(slots=True)
+class _Query:
+    plan: PhysicalPlan
+    spark: SparkQuery
+    paused: bool
+    seen: dict[TopicPartition, int] = field(default_factory=dict)  # up to where the sink is in the journal
+
+
+class SparkSandboxExecutor:
+    """Implements `Executor`, and `drain`. The Spark session stays for the next Sandbox of this process."""
+
+    def __init__(self, log: JournaledLog, properties: Mapping[str, str]) -> None:
+        self._log = log
+        self._client = cast(LogClient, log)
+        self._server = LogServer(cast(Log, log), port=0)
+        self._server.start()
+        self._properties = {
+            MASTER: "local[2]",
+            "millstream.spark.cache": "memory",
+            **properties,
+            BOOTSTRAP: self._server.address,
+        }
+        self._directory = tempfile.TemporaryDirectory(prefix="millstream-spark-", ignore_cleanup_errors=True)
+        self._executor = SparkExecutor(self._client, Path(self._directory.name), self._properties)
+        self._queries: dict[str, _Query] = {}
+
+    def drain(self) -> None:
+        """Runs every query until no input is left, in the order in which they were created. Raises `QueryError`."""
+        for _ in range(ROUNDS_MAX):
+            worked = [self._run(query) for query in list(self._queries.values()) if not query.paused]
+            if not any(worked):
+                return
+        raise QueryFailed(f"the queries still feed each other after {ROUNDS_MAX} rounds")
+
+    def open_feed(self, planned: PlannedPush, properties: Mapping[str, str]) -> StepwiseFeed:
+        """Starts a push query; it runs on DuckDB."""
+        return StepwiseFeed(planned, self._log, {**self._properties, **properties})
+
+    def start(self, query: PersistentQuery) -> None:
+        if query.id not in self._queries:
+            self._positions(query.plan)
+            self._queries[query.id] = _Query(query.plan, self._executor.query(query), query.paused)
+
+    def stop(self, query_id: str) -> None:
+        self._queries.pop(query_id, None)
+
+    def drop(self, query_id: str) -> None:
+        self.stop(query_id)
+        self._executor.drop(query_id)
+
+    def pause(self, query_id: str) -> None:
+        self._query(query_id).paused = True
+
+    def resume(self, query_id: str) -> None:
+        self._query(query_id).paused = False
+
+    def status(self, query_id: str) -> QueryStatus:
+        query = self._query(query_id)
+        return QueryStatus(query_id, "PAUSED" if query.paused else "RUNNING", query.spark.metrics)
+
+    def close(self) -> None:
+        self._queries.clear()
+        self._executor.close()
+        self._server.stop()
+        self._directory.cleanup()
+
+    def _positions(self, plan: PhysicalPlan) -> dict[TopicPartition, int]:
+        return start_positions(self._client, plan, {**self._properties, **plan.properties})
+
+    def _run(self, query: _Query) -> bool:
+        """False where there was nothing to read."""
+        positions = self._positions(query.plan)
+        if all(self._client.offsets(*lane).last_stable_offset <= offset for lane, offset in positions.items()):
+            return False
+        failures = self._failures()
+        query.spark.run_available()
+        if self._failures() > failures and self._stops_on_bad_record(query.plan):
+            raise QueryFailed(f"query {query.plan.query_id}: {self._last_failure()}")
+        self._take_note(query)
+        return True
+
+    def _take_note(self, query: _Query) -> None:
+        """Puts what the query has written into the journal."""
+        assert isinstance(query.plan.root, Sink)
+        topic = query.plan.root.topic
+        for partition in range(self._client.topics()[topic].partition_count):
+            at = TopicPartition(topic, partition)
+            known = {place.offset for entry in self._log.entries if entry.at == at for place in entry.places()}
+            for first, count in self._stretches(at, query.seen.get(at, 0), known):
+                self._log.entries.append(Entry(at, first, count, produced=False))
+            query.seen[at] = self._client.offsets(*at).last_stable_offset
+
+    def _stretches(self, at: TopicPartition, begin: int, known: set[int]) -> list[tuple[int, int]]:
+        """(first offset, count) of the records that are not in the journal."""
+        offsets: list[int] = []
+        position, fetched = -1, self._client.fetch(at.topic, at.partition, begin)
+        while fetched.next_offset > position:
+            for run in fetched.runs:
+                if isinstance(run, FetchedRows):
+                    offsets += run.table["offset"].to_pylist()
+                else:
+                    offsets += range(run.base_offset, run.base_offset + run.batch.num_rows)
+            position = fetched.next_offset
+            fetched = self._client.fetch(at.topic, at.partition, position)
+        new = np.array([offset for offset in offsets if offset not in known], np.int64)
+        borders = [0, *(np.flatnonzero(np.diff(new) != 1) + 1).tolist(), len(new)] if len(new) else []
+        return [(int(new[a]), b - a) for a, b in pairwise(borders)]
+
+    def _stops_on_bad_record(self, plan: PhysicalPlan) -> bool:
+        return {**self._properties, **plan.properties}.get(_STOP_ON_BAD_RECORD) == "true"
+
+    def _failures(self) -> int:
+        if processing_log.TOPIC not in self._client.topics():
+            return 0
+        return self._client.offsets(processing_log.TOPIC, 0).last_stable_offset
+
+    def _last_failure(self) -> str:
+        message, position = "", 0
+        while True:
+            fetched = self._client.fetch(processing_log.TOPIC, 0, position)
+            for run in fetched.runs:
+                if isinstance(run, FetchedRows) and run.table.num_rows:
+                    entry = json.loads(run.table["value"][-1].as_py())["message"]
+                    error = entry.get("deserializationError") or entry.get("recordProcessingError")
+                    message = error["errorMessage"]
+            if fetched.next_offset <= position:
+                return message
+            position = fetched.next_offset
+
+    def _query(self, query_id: str) -> _Query:
+        found = self._queries.get(query_id)
+        if found is None:
+            raise UnknownQuery(f"query {query_id} does not run here", hint="SHOW QUERIES lists the queries.")
+        return found

@@ -1,0 +1,103 @@
+"""Queries on Spark itself: the same records as on DuckDB, also when tasks die, and the life of a query."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+from spark_stages import MakeSparkExecutor, OnDuckDB, contents, plan_of, produce
+
+from millstream.executor.errors import QueryFailed, UnknownQuery
+from millstream.executor.spark.session import spark_session
+from millstream.logcore.client import LogClient
+from millstream.planner.catalog import PersistentQuery
+from millstream.planner.physical import PhysicalPlan
+
+pytestmark = pytest.mark.spark
+
+
+def query(plan: PhysicalPlan) -> PersistentQuery:
+    return PersistentQuery(plan.query_id, "", plan, "SPARK", ("CLICKS",), "CREATE_AS")
+
+
+def eventually(condition: Callable[[], bool], timeout_s: float = 120.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("name", ["stateless", "tumbling window", "group by another column", "join with a table"])
+def test_both_executors_write_the_same_records(name: str, log: LogClient, make_executor: MakeSparkExecutor) -> None:
+    duck, spark = OnDuckDB(plan_of(name, "DUCK"), log), make_executor().query(query(plan_of(name, "SPARK")))
+    for begin in (0, 100):
+        produce(log, begin, begin + 100)
+        duck.drain()
+        spark.run_available()
+    assert contents(log, "SPARK") == contents(log, "DUCK") != {}
+
+
+def test_a_query_runs_pauses_goes_on_and_is_dropped(log: LogClient, make_executor: MakeSparkExecutor) -> None:
+    executor, duck = make_executor(), OnDuckDB(plan_of("group by another column", "DUCK"), log)
+    plan = plan_of("group by another column", "SPARK")
+    produce(log, 0, 50)
+    executor.start(query(plan))
+    eventually(lambda: executor.status(plan.query_id).metrics.rows_in == 50)
+    metrics = executor.status(plan.query_id).metrics
+    assert (metrics.rows_used, metrics.rows_failed, metrics.rows_out) == (48, 2, 48)
+    executor.pause(plan.query_id)
+    produce(log, 50, 100)
+    assert executor.status(plan.query_id).state == "PAUSED"
+    assert sum(executor.status(plan.query_id).lag.values()) == 50
+    executor.resume(plan.query_id)
+    eventually(lambda: sum(executor.status(plan.query_id).lag.values()) == 0)
+    duck.drain()
+    assert {key: len(records) for key, records in contents(log, "SPARK").items()} == {
+        key: len(records) for key, records in contents(log, "DUCK").items()
+    }
+    executor.drop(plan.query_id)
+    with pytest.raises(UnknownQuery):
+        executor.status(plan.query_id)
+    assert not [topic for topic in log.topics() if plan.query_id in topic]
+
+
+@pytest.mark.parametrize("name", ["group by another column", "group by the key"])
+def test_tasks_that_die_are_run_again_without_a_trace(
+    name: str, log: LogClient, make_executor: MakeSparkExecutor
+) -> None:
+    executor, duck = make_executor(), OnDuckDB(plan_of(name, "DUCK"), log)
+    environment = spark_session({}).sparkContext.environment
+    # The first bucket of a process passes; its second dies with an open transaction, or right after its commit.
+    environment["MILLSTREAM_FP"] = (
+        "spark.bucket_written:2:kill9" if "another" in name else "spark.bucket_committed:2:kill9"
+    )
+    try:
+        for begin in (0, 100):
+            produce(log, begin, begin + 100)
+            duck.drain()
+            executor.query(query(plan_of(name, "SPARK"))).run_available()
+    finally:
+        del environment["MILLSTREAM_FP"]
+    assert contents(log, "SPARK") == contents(log, "DUCK") != {}
+
+
+def test_a_query_that_cannot_run_says_why(log: LogClient, make_executor: MakeSparkExecutor) -> None:
+    produce(log, 0, 10)
+    plan = plan_of("stateless", "NOWHERE")
+    with pytest.raises(QueryFailed, match="NOWHERE"):
+        make_executor().query(query(plan)).run_available()
+
+
+def test_a_topic_is_read_as_rows(log: LogClient, make_executor: MakeSparkExecutor) -> None:
+    produce(log, 0, 30)
+    bootstrap = make_executor().bootstrap()
+    session = spark_session({})
+    options = {"bootstrap": bootstrap, "topic": "clicks"}
+    rows = session.read.format("millstream").options(**options).load().collect()
+    assert len(rows) == 30
+    assert {row["partition"] for row in rows} == {0, 1, 2}
+    stream = session.readStream.format("millstream").options(**options).load()
+    writing = stream.writeStream.format("memory").queryName("clicks_seen").trigger(availableNow=True).start()
+    writing.awaitTermination()
+    assert session.table("clicks_seen").count() == 30

@@ -1,0 +1,188 @@
+"""The two stages without Spark: the same records as the DuckDB executor, each once, whatever is cut short."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hand_plans import INPUT, count_plan, read_all, rows
+from spark_stages import QUERIES, OnDuckDB, StagedRun, contents, create_topics, plan_of, produce
+
+from millstream.executor import processing_log
+from millstream.executor.duckdb_executor import DuckDBExecutor
+from millstream.executor.query import QueryRuntime
+from millstream.executor.spark.alignment import take_from_spark
+from millstream.executor.spark.markers import StaleRun
+from millstream.executor.spark.stages import split
+from millstream.logcore.client import LogClient
+from millstream.logcore.log import open_log
+from millstream.planner.physical import Aggregate, PhysicalPlan, Project, Sink, SqlExpression
+from millstream.sql.types import BIGINT, STRING
+
+ONE_BUCKET = {
+    "count of a table",
+    "join by a foreign key",
+}  # a table is read with its old rows, then its rows change their task
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[LogClient]:
+    client = open_log(tmp_path / "log", sync="never")
+    create_topics(client, "DUCK", "SPARK")
+    yield client
+    client.close()
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_both_executors_write_the_same_records(query: str, client: LogClient, tmp_path: Path) -> None:
+    duck, run = OnDuckDB(plan_of(query, "DUCK"), client), StagedRun(plan_of(query, "SPARK"), client, "run", tmp_path)
+    for begin in range(0, 300, 100):
+        produce(client, begin, begin + 100)
+        duck.drain()
+        run.drain()
+    assert contents(client, "SPARK") == contents(client, "DUCK") != {}
+
+
+def test_plans_have_a_bucket_per_task_unless_rows_change_their_task_behind_state() -> None:
+    buckets = {query: split(plan_of(query, "SINK")).bucket_count for query in QUERIES}
+    assert buckets == {query: 1 if query in ONE_BUCKET else 3 for query in QUERIES}
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_small_batches_give_the_same_records(query: str, client: LogClient) -> None:
+    produce(client, 0, 200)
+    OnDuckDB(plan_of(query, "DUCK"), client).drain()
+    run = StagedRun(plan_of(query, "SPARK"), client, "run", records_max=23)
+    run.drain()
+    assert contents(client, "SPARK") == contents(client, "DUCK")
+
+
+@pytest.mark.parametrize("query", ["stateless", "group by another column", "tumbling window", "join with a table"])
+@pytest.mark.parametrize("done", [{0}, {1, 2}, {0, 1, 2}])
+def test_a_batch_that_some_buckets_have_done_is_finished_by_the_next_run(
+    query: str, done: set[int], client: LogClient
+) -> None:
+    duck, first = OnDuckDB(plan_of(query, "DUCK"), client), StagedRun(plan_of(query, "SPARK"), client, "first")
+    produce(client, 0, 100)
+    duck.drain()
+    first.drain()
+    produce(client, 100, 200)
+    duck.drain()
+    first.step(only=done)
+    produce(client, 200, 300)
+    duck.drain()
+    StagedRun(plan_of(query, "SPARK"), client, "second").drain()
+    assert contents(client, "SPARK") == contents(client, "DUCK") != {}
+
+
+def test_a_batch_that_is_run_again_changes_nothing(client: LogClient) -> None:
+    run = StagedRun(plan_of("group by another column", "SPARK"), client, "run")
+    start = dict(run.at)
+    produce(client, 0, 100)
+    run.step()
+    written = contents(client, "SPARK")
+    for bucket, pieces in run.pieces(start, run.at).items():
+        assert run.bucket(bucket).apply(pieces).rows_out == 0
+        run.bucket(bucket).close()
+        assert run.bucket(bucket).apply(pieces).rows_out == 0
+    assert contents(client, "SPARK") == written
+
+
+def test_buckets_with_caches_elsewhere_see_what_was_done_here(client: LogClient, tmp_path: Path) -> None:
+    plan = plan_of("group by the key", "SPARK")
+    here = StagedRun(plan, client, "run", tmp_path / "here")
+    elsewhere = StagedRun(plan, client, "run", None)
+    for begin in range(0, 200, 50):
+        produce(client, begin, begin + 50)
+        at = elsewhere.at if begin % 100 else here.at
+        run = elsewhere if begin % 100 else here
+        run.step()
+        here.at = elsewhere.at = run.at
+        assert at != run.at
+    OnDuckDB(plan_of("group by the key", "DUCK"), client).drain()
+    assert contents(client, "SPARK") == contents(client, "DUCK")
+
+
+def test_an_earlier_run_can_do_nothing_more(client: LogClient) -> None:
+    plan = plan_of("group by the key", "SPARK")
+    first = StagedRun(plan, client, "first")
+    produce(client, 0, 50)
+    first.step()
+    second = StagedRun(plan, client, "second")
+    produce(client, 50, 100)
+    with pytest.raises(StaleRun):
+        first.step()
+    second.drain()
+    OnDuckDB(plan_of("group by the key", "DUCK"), client).drain()
+    assert contents(client, "SPARK") == contents(client, "DUCK")
+
+
+def test_a_query_moves_to_duckdb_in_the_middle_of_a_batch_and_back(client: LogClient) -> None:
+    plan = plan_of("group by another column", "SPARK")
+    spark = StagedRun(plan, client, "first")
+    produce(client, 0, 50)
+    spark.step()
+    produce(client, 50, 100)
+    spark.step(only={1})
+    take_from_spark(plan, client, {})
+    runtime = QueryRuntime(plan, client, None)
+    produce(client, 100, 150)
+    while runtime.step():
+        pass
+    runtime.close()
+    again = StagedRun(plan, client, "second")
+    produce(client, 150, 200)
+    again.drain()
+    OnDuckDB(plan_of("group by another column", "DUCK"), client).drain()
+    assert contents(client, "SPARK") == contents(client, "DUCK")
+
+
+def test_broken_records_are_logged_once(client: LogClient) -> None:
+    produce(client, 0, 100)
+    run = StagedRun(plan_of("group by another column", "SPARK"), client, "run")
+    reports = run.drain()
+    assert sum(report.rows_failed for report in reports) == 4
+    assert client.offsets(processing_log.TOPIC, 0).log_end_offset >= 4
+    assert sum(report.rows_in for report in reports) == 100
+
+
+def test_dropping_a_query_forgets_that_it_ran_on_spark(client: LogClient, tmp_path: Path) -> None:
+    plan = plan_of("group by the key", "SPARK")
+    StagedRun(plan, client, "run").drain()
+    executor = DuckDBExecutor(client, tmp_path / "queries")
+    executor.drop(plan.query_id)
+    assert not [topic for topic in client.topics() if plan.query_id in topic]
+
+
+@pytest.mark.parametrize("stage", [1, 2])
+def test_a_record_that_cannot_be_computed_is_logged_and_the_rest_goes_on(stage: int, client: LogClient) -> None:
+    client.create_topic("input", 1)
+    client.create_topic("counts", 1)
+    numbers = [1, 2, 0, 4, 0, 5]
+    client.append("input", 0, rows([("a", {"V": number, "W": "w"}, at) for at, number in enumerate(numbers)]))
+    run = StagedRun(_dividing(stage), client, "run")
+    (report,) = run.drain()
+    assert (report.rows_in, report.rows_failed, report.rows_out) == (6, 2, 4)
+    assert [record["value"] for record in read_all(client, "counts")] == [
+        {"N": n, "S": s} for n, s in ((1, 100), (2, 150), (3, 175), (4, 195))
+    ]
+    logged = [record["value"]["message"]["recordProcessingError"] for record in read_all(client, processing_log.TOPIC)]  # type: ignore[index]
+    assert [entry["offset"] for entry in logged] == [2, 4]
+    assert "zero" in logged[0]["errorMessage"]
+
+
+def _dividing(stage: int) -> PhysicalPlan:
+    """A count and a sum of what a function makes of V, which fails for 0; before or within the aggregate."""
+    failing = SqlExpression("CASE WHEN v0 = 0 THEN error('division by zero') ELSE 100 // v0 END", BIGINT)
+    plan = count_plan()
+    assert isinstance(plan.root, Sink) and isinstance(plan.root.input, Aggregate)
+    aggregate = plan.root.input
+    count, total = aggregate.calls
+    if stage == 1:
+        step = Project("p", aggregate.input, (failing, SqlExpression("v1", STRING)), None, INPUT)
+        aggregate = replace(aggregate, input=step)
+    else:
+        aggregate = replace(aggregate, calls=(count, replace(total, arguments=(failing,))))
+    return replace(plan, root=replace(plan.root, input=aggregate))
