@@ -19,6 +19,7 @@ from ..sql.functions.catalog import register_udfs
 from .columnar import ARROW, split_columnar
 from .connection import lock, open_connection
 from .formats.codec import Decoder
+from .formats.parallel import decode_in_parallel
 from .formats.registry import decoder
 from .formats.wire import SchemaLookup, no_schemas
 from .record_error import RecordError
@@ -109,8 +110,8 @@ class SourceDecoder:
     def _decode_rows(self, records: Records, rows: pa.Table) -> DecodedRecords:
         if self._key_decoder is None or self._value_decoder is None:
             return self._all_failed(records, rows, f"the source {self._source.name} is columnar, this record is not")
-        key = self._key_decoder.decode(rows["key"])
-        value = self._value_decoder.decode(rows["value"])
+        key = decode_in_parallel(self._key_decoder, rows["key"])
+        value = decode_in_parallel(self._value_decoder, rows["value"])
         names: dict[str, pa.Array] = {f"k{i}": _as_key(array) for i, array in enumerate(key.columns)}
         names |= self._value_columns(value.columns, rows["headers"] if self._header_columns else None, len(records))
         names["_null"] = value.null_rows
