@@ -7,7 +7,14 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from millstream.errors import FormatError, InvalidStatement, StatementError, TypeMismatch, UnknownFunction
+from millstream.errors import (
+    FormatError,
+    InvalidStatement,
+    StatementError,
+    TypeMismatch,
+    UnknownColumn,
+    UnknownFunction,
+)
 
 from ..sql.ast import Query, Window, span_of, unwrapped
 from ..sql.functions.aggregates import AGGREGATES
@@ -55,6 +62,7 @@ def aggregate(
             "GROUP BY requires aggregate functions in either the SELECT or HAVING clause.", span=query.span
         )
     if left_over:
+        _check_known(left_over, grouping.scope)
         listed = ", ".join(print_expression(node) for node in left_over)
         raise InvalidStatement(
             f"Non-aggregate SELECT expression(s) not part of GROUP BY: {listed}",
@@ -78,6 +86,17 @@ def aggregate(
     if query.having is not None:
         result = Filter(result, _having(query.having, builder))
     return result, builder.compile
+
+
+def _check_known(nodes: Sequence[exp.Expression], scope: Scope) -> None:
+    """Raises `UnknownColumn` for a name that no source has: that is the mistake then, not the missing grouping."""
+    for node in nodes:
+        try:
+            compile_expression(node, scope)
+        except UnknownColumn:
+            raise
+        except StatementError:
+            continue  # it holds an aggregate, which cannot stand there
 
 
 def _having(node: exp.Expression, builder: _Builder) -> Typed:

@@ -26,3 +26,4 @@ CREATE TABLE having_compares_types AS SELECT id, COUNT(*) AS n FROM clicks GROUP
 CREATE TABLE not_a_constant AS SELECT id, EARLIEST_BY_OFFSET(url, id) AS u FROM clicks GROUP BY id;
 
 CREATE TABLE limited AS SELECT id, COUNT(*) AS n FROM clicks GROUP BY id LIMIT 1;
+CREATE TABLE near_name AS SELECT ulr, COUNT(*) AS n FROM clicks GROUP BY url;
