@@ -160,7 +160,7 @@ class _Joining:
         values = _same(c for c in plan.schema.value if c.name not in left_key)
         keyed = Project(plan, values, _same(left.plan.schema.key))
         assert left.join_key is not None
-        alias = left.sources[0][0]
+        alias = next(alias for alias, _ in left.sources)
         key = JoinKey(left.join_key.viable, foreign=alias)
         scope = Scope((*left.scope.sources, *right.scope.sources), self._context.catalog.types)
         return Relation(keyed, scope, (*left.sources, *right.sources), None, key)
