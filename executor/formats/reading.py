@@ -111,7 +111,7 @@ def converter(type_: SqlType, *, words: bool = False) -> Convert:
         case Decimal():
             return _decimal(type_)
         case Array():
-            return _array(type_)
+            return array_reader(type_, converter(type_.element))
         case Map():
             return _map(type_)
         case Struct():
@@ -243,8 +243,8 @@ def _bytes(value: Any) -> bytes | None:
     raise Mismatch(f"{describe(value)} is not base64")
 
 
-def _array(type_: Array) -> Convert:
-    element = converter(type_.element)
+def array_reader(type_: Array, element: Convert) -> Convert:
+    """Reads a list whose members `element` reads; a mismatch says at which place it is."""
 
     def convert(value: Any) -> list[Any] | None:
         if value is None:

@@ -16,7 +16,7 @@ from ...planner.schema import Column
 from ...sql.types import Array, Decimal, Map, Primitive, SqlType, Struct
 from .json_text import Real
 from .limits import INTEGER_RANGES, UNITS
-from .reading import Convert, FieldReader, Mismatch, convert_fields
+from .reading import Convert, FieldReader, Mismatch, array_reader, convert_fields
 from .reading import converter as json_converter
 from .writing import double_text, wire_type
 
@@ -37,7 +37,7 @@ def converter(type_: SqlType) -> Convert:
         case Decimal():
             return _decimal(type_)
         case Array():
-            return _array(type_)
+            return array_reader(type_, converter(type_.element))
         case Map():
             return _map(type_)
         case Struct():
@@ -105,25 +105,6 @@ def _decimal(type_: Decimal) -> Convert:
         if isinstance(value, Number) or type(value) is int:
             return exact(Real(value))
         raise _wrong(type_, value)
-
-    return convert
-
-
-def _array(type_: Array) -> Convert:
-    element = converter(type_.element)
-
-    def convert(value: Any) -> list[Any] | None:
-        if value is None:
-            return None
-        if not isinstance(value, list):
-            raise _wrong(type_, value)
-        result: list[Any] = []
-        try:
-            for member in value:  # pyright: ignore[reportUnknownVariableType]
-                result.append(element(member))
-        except Mismatch as error:
-            raise error.at(f"[{len(result)}]") from None
-        return result
 
     return convert
 
