@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -48,6 +49,15 @@ def test_a_tombstone_is_asserted_by_its_key(sandbox: Sandbox) -> None:
     with pytest.raises(MillstreamError, match="does not match"):
         sandbox.execute("ASSERT NULL VALUES t (id) KEY (1);")
     sandbox.execute("ASSERT VALUES t (id, v) VALUES (1, 10); ASSERT NULL VALUES t (id) KEY (1);")
+
+
+def test_others_work_while_an_assertion_waits_for_them(sandbox: Sandbox) -> None:
+    with ThreadPoolExecutor(1) as threads:
+        waiting = threads.submit(sandbox.execute, "ASSERT TOPIC later TIMEOUT 60 SECONDS;")
+        for number in range(20):  # one of them, at the latest, comes while it waits
+            sandbox.execute(f"CREATE STREAM s{number} (a INT) WITH (kafka_topic='t', format='JSON', partitions=1);")
+        sandbox.execute("CREATE STREAM s (a INT) WITH (kafka_topic='later', format='JSON', partitions=1);")
+        assert waiting.result()[0]["@type"] == "assert_topic"
 
 
 def test_columns_that_there_are_not_cannot_be_asserted(sandbox: Sandbox) -> None:
