@@ -6,15 +6,50 @@ import json
 from pathlib import Path
 from typing import Any
 
+import structlog
 from crc32c import crc32c
 
 from .disk import replace_file
+
+_log = structlog.get_logger("millstream.logcore")
 
 
 def write_checked_json(path: Path, content: Any, *, durable: bool) -> None:
     """First line: CRC32C of the rest, in hexadecimal."""
     body = json.dumps(content, separators=(",", ":"), sort_keys=True).encode() + b"\n"
     replace_file(path, b"%08x\n" % crc32c(body) + body, durable=durable)
+
+
+def write_with_copy(path: Path, content: Any, *, durable: bool) -> None:
+    """As `write_checked_json`, and once more beside it, so that one of the two may be damaged."""
+    write_checked_json(path, content, durable=durable)
+    write_checked_json(_copy_of(path), content, durable=durable)
+
+
+def read_with_copy(path: Path, *, durable: bool) -> Any:
+    """None where there is neither file. One that is missing or damaged is written anew from the other.
+
+    Raises ValueError where both are damaged.
+    """
+    found: list[Any] = []
+    for each in (path, _copy_of(path)):
+        try:
+            found.append(read_checked_json(each))
+        except ValueError:
+            found.append(None)
+    content, copy = found
+    if content is None and copy is None:
+        return read_checked_json(path)
+    if content is None or (copy is None and _copy_of(path).exists()):
+        _log.warning("a damaged file was written anew from its copy", path=str(path))
+    if content != copy:  # a crash may have come between the two
+        content = copy if content is None else content
+        write_with_copy(path, content, durable=durable)
+    return content
+
+
+def _copy_of(path: Path) -> Path:
+    return path.with_name(path.name + ".copy")
 
 
 def read_checked_json(path: Path) -> Any:

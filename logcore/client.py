@@ -1,17 +1,36 @@
 """The door to the log: what the executor, the server and people use, in process or over the network alike.
 
-`open_log` (in `logcore.log`) gives a `LogClient` for a directory of this process.
+`open_log` (in `logcore.log`) gives a `LogClient` for a directory of this process, `RemoteLog` (in `logcore.remote`) one
+over the network. `Producer`, `Consumer` and `Admin` are the comfortable way to use either.
 """
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
+if TYPE_CHECKING:
+    from .clients.admin import Admin as Admin
+    from .clients.consumer import Consumer as Consumer
+    from .clients.producer import Producer as Producer
+
 Isolation = Literal["read_committed", "read_uncommitted"]
+
+_CLIENTS: Final = {"Admin": "admin", "Consumer": "consumer", "Producer": "producer"}
+
+
+def __getattr__(name: str) -> Any:
+    """The clients stand above this module, so they are loaded when somebody asks for them."""
+    if name not in _CLIENTS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f".clients.{_CLIENTS[name]}", __package__), name)
+
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
@@ -69,11 +88,22 @@ class FetchedRows:
 
 @dataclass(frozen=True, slots=True)
 class FetchedColumns:
-    """One columnar batch; row i has offset `base_offset + i`. Rows below the asked offset are already cut off."""
+    """One columnar batch; rows below the asked offset are already cut off.
+
+    `offsets`: of each row, where compaction took rows out between them; else row i has offset `base_offset + i`.
+    """
 
     batch: pa.RecordBatch
     base_offset: int
     timestamp_ms: int
+    offsets: npt.NDArray[np.int64] | None = None
+
+    @property
+    def row_offsets(self) -> npt.NDArray[np.int64]:
+        """The offset of each row, in order."""
+        if self.offsets is not None:
+            return self.offsets
+        return np.arange(self.base_offset, self.base_offset + self.batch.num_rows, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +155,22 @@ class TransactionalProducer(Protocol):
         ...
 
 
+class LogAdmin(Protocol):
+    """What an administrator does with the topics of a log."""
+
+    def alter_topic(self, name: str, config: Mapping[str, str], *, only_check: bool = False) -> None:
+        """Sets the topic's whole configuration anew. Raises `UnknownTopic`, `InvalidTopic`."""
+        ...
+
+    def add_partitions(self, name: str, partition_count: int, *, only_check: bool = False) -> None:
+        """The topic has so many partitions then. Raises `UnknownTopic`, `InvalidTopic` where it has as many already."""
+        ...
+
+    def delete_records(self, topic: str, partition: int, offset: int) -> int:
+        """Nobody sees records before this offset any more; returns the log start offset. Raises `OffsetOutOfRange`."""
+        ...
+
+
 class LogClient(Protocol):
     """A log. Methods may be called from any thread."""
 
@@ -161,6 +207,10 @@ class LogClient(Protocol):
 
     def offsets(self, topic: str, partition: int) -> Offsets:
         """Raises `UnknownTopic`."""
+        ...
+
+    def offset_at(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
+        """Of the first committed record with this time or a later one; None where there is none."""
         ...
 
     def wait(self, positions: Mapping[TopicPartition, int], timeout_s: float) -> bool:

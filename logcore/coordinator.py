@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol
+from typing import Final, Protocol
 
 import structlog
 
@@ -18,7 +19,7 @@ from .failpoints import fp
 from .group_offsets import GroupOffsets
 from .partition import Mark, Partition
 from .state_log import StateLog
-from .transaction_log import decode_entry, encode_entry
+from .transaction_log import decode_entry, encode_entry, forgotten, written_ms
 from .transactions import (
     Abort,
     Aborted,
@@ -33,9 +34,12 @@ from .transactions import (
     Outcome,
     Participant,
     Ready,
+    TransactionDescription,
+    TransactionRecord,
     Unprepared,
 )
 
+ID_EXPIRY_MS: Final = 7 * 24 * 60 * 60 * 1000
 _log = structlog.get_logger("millstream.logcore")
 
 
@@ -72,14 +76,24 @@ class TransactionCoordinator:
         self._group_offsets = group_offsets
         self._now_ms = now_ms
         self._core = Coordinator()
+        self._used_ms: dict[str, int] = {}  # by transactional id: when something about it was written last
+        self._held: weakref.WeakValueDictionary[str, object] = weakref.WeakValueDictionary()
         self._lock = threading.Lock()
         self._id_locks: defaultdict[str, threading.RLock] = defaultdict(threading.RLock)
         self._pool = ThreadPoolExecutor(8, thread_name_prefix="millstream-log-sync")
         for key, value in log.entries().items():
-            self._core.replay(decode_entry(key, value))
+            entry = decode_entry(key, value)
+            self._core.replay(entry)
+            if isinstance(entry, TransactionRecord):
+                self._used_ms[entry.transactional_id] = written_ms(value) or now_ms()
 
     def recover(self) -> None:
-        """Completes the transactions that were prepared when the log was closed, and aborts the other open ones."""
+        """Completes the transactions that were prepared when the log was closed, and aborts the other open ones.
+
+        Where the transaction log is damaged nothing is decided: what is open stays open.
+        """
+        if not self._log.usable:
+            return
         found = self._core.unfinished()
         for outcome in found:
             self._complete(outcome)
@@ -116,6 +130,7 @@ class TransactionCoordinator:
             return ready.identity
 
     def new_producer_id(self) -> int:
+        self._log.check_usable()
         ready = self.step(NewProducerId())
         self._append(ready.append)
         assert ready.identity is not None
@@ -143,6 +158,42 @@ class TransactionCoordinator:
     def abort(self, identity: Identity) -> None:
         with self.lock_of(identity.transactional_id):
             self._carry_out_abort(self.step(Abort(identity)))
+
+    def unsettled_offsets(self, group: str) -> frozenset[TopicPartition]:
+        with self._lock:
+            return self._core.unsettled_offsets(group)
+
+    def transactions(self) -> list[TransactionDescription]:
+        with self._lock:
+            return self._core.describe()
+
+    def hold(self, transactional_id: str, producer: object) -> None:
+        """As long as this producer is there, its id is not forgotten, however long it is idle."""
+        self._held[transactional_id] = producer
+
+    def expire(self, age_ms_max: int = ID_EXPIRY_MS) -> list[str]:
+        """Forgets the transactional ids that nobody holds and that were not used for so long; returns them.
+
+        Raises `LogError`.
+        """
+        before_ms = self._now_ms() - age_ms_max
+        old = [id for id, used_ms in list(self._used_ms.items()) if used_ms < before_ms and id not in self._held]
+        if not old or not self._log.usable:
+            return []
+        self._complete_all()
+        gone: list[str] = []
+        for transactional_id in old:
+            with self.lock_of(transactional_id):
+                if self._used_ms.get(transactional_id, before_ms) < before_ms and self._forgets(transactional_id):
+                    del self._used_ms[transactional_id]
+                    self._log.append([forgotten(transactional_id)])
+                    gone.append(transactional_id)
+        self._log.sync()
+        return gone
+
+    def _forgets(self, transactional_id: str) -> bool:
+        with self._lock:
+            return self._core.forget(transactional_id)
 
     def close(self) -> None:
         """Leaves nothing for recovery to do, if the disk lets it."""
@@ -177,7 +228,11 @@ class TransactionCoordinator:
 
     def _append(self, entries: tuple[Entry, ...]) -> None:
         if entries:
-            self._log.sync(self._log.append([encode_entry(entry) for entry in entries]).mark)
+            now_ms = self._now_ms()
+            self._log.sync(self._log.append([encode_entry(entry, now_ms) for entry in entries]).mark)
+            for entry in entries:
+                if isinstance(entry, TransactionRecord):
+                    self._used_ms[entry.transactional_id] = now_ms
 
     def _end(self, outcome: Outcome) -> None:
         """Writes the markers that are missing, and the offsets if they are not applied yet."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from .checked_json import read_checked_json, write_checked_json
+from .checked_json import read_with_copy, write_with_copy
 from .client import Topic
 from .disk import sync_folder
 from .errors import CorruptLog, LogLocked, UnsupportedDataDirectory, write_error
@@ -20,7 +20,8 @@ from .recovery import create_files
 
 _FORMAT: Final = 1
 _DELETED: Final = "-delete"
-_OURS: Final = re.compile(r"\d{20}\.log(\..+)?|checkpoint\.json(\.new)?")
+_OURS: Final = re.compile(r"\d{20}\.log(\..+)?|\d{20}\.index(\.new)?|(checkpoint|swap)\.json(\.new)?")
+_CLOSED: Final = "closed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,8 @@ class StoredTopic:
 class DataDirectory:
     """State: the lock, held until `close`, and the topics as `topics.json` has them.
 
-    Partition p of a topic is the folder `<topic>-<p>`. A topic exists when `topics.json` names it.
+    Partition p of a topic is the folder `<topic>-<p>`. A topic exists when `topics.json` names it. `was_closed`: who
+    had the directory open before left nothing for recovery to do.
     """
 
     def __init__(self, path: Path, *, durable: bool) -> None:
@@ -46,6 +48,7 @@ class DataDirectory:
             self.node_id = self._read_meta()
             self.topics: dict[str, StoredTopic] = self._read_topics()
             self._remove_leftovers()
+            self.was_closed = self._take_closed_mark()
         except BaseException:
             os.close(self._lock)
             raise
@@ -53,6 +56,21 @@ class DataDirectory:
     def close(self) -> None:
         """Lets another process have the folder."""
         os.close(self._lock)
+
+    def mark_closed(self) -> None:
+        """The next one to open the directory need not look at each partition. Raises OSError."""
+        (self.path / _CLOSED).touch()
+        if self._durable:
+            sync_folder(self.path)
+
+    def _take_closed_mark(self) -> bool:
+        try:
+            (self.path / _CLOSED).unlink()
+        except FileNotFoundError:
+            return False
+        if self._durable:
+            sync_folder(self.path)
+        return True
 
     def folder(self, name: str, partition: int) -> Path:
         return self.path / f"{name}-{partition}"
@@ -73,6 +91,22 @@ class DataDirectory:
             raise write_error(error, f'the new topic "{topic.name}"') from error
         return stored
 
+    def change(self, changed: Topic) -> None:
+        """Other settings, or more partitions; durable on return, and after a crash the topic is as before or as now."""
+        stored = self.topics[changed.name]
+        new = range(stored.topic.partition_count, changed.partition_count)
+        folders = [self.folder(changed.name, partition) for partition in new]
+        try:
+            for folder in folders:
+                create_files(folder, durable=self._durable)
+            if self._durable and folders:
+                sync_folder(self.path)
+            self._write_topics({**self.topics, changed.name: StoredTopic(stored.id, changed)})
+        except OSError as error:
+            for folder in folders:
+                shutil.rmtree(folder, ignore_errors=True)
+            raise write_error(error, f'the changed topic "{changed.name}"') from error
+
     def delete(self, name: str) -> None:
         """Durable once `topics.json` is written; the folders go after that."""
         stored = self.topics[name]
@@ -92,17 +126,17 @@ class DataDirectory:
             }
             for stored in topics.values()
         }
-        write_checked_json(self.path / "topics.json", content, durable=self._durable)
+        write_with_copy(self.path / "topics.json", content, durable=self._durable)
         self.topics = dict(topics)
 
     def _read_meta(self) -> str:
         path = self.path / "meta.json"
-        meta = _read(path)
+        meta = self._read(path)
         if meta is None:
             if (self.path / "topics.json").exists():
                 raise _missing(path)
             meta = {"format": _FORMAT, "node_id": uuid.uuid4().hex}
-            write_checked_json(path, meta, durable=self._durable)
+            write_with_copy(path, meta, durable=self._durable)
         if meta.get("format") != _FORMAT:
             raise UnsupportedDataDirectory(
                 f"the data directory {self.path} has format {meta.get('format')}, and this version reads {_FORMAT}",
@@ -112,7 +146,7 @@ class DataDirectory:
 
     def _read_topics(self) -> dict[str, StoredTopic]:
         path = self.path / "topics.json"
-        content = _read(path)
+        content = self._read(path)
         if content is None:
             if any(self.path.glob("*-*/*.log")):
                 raise _missing(path)
@@ -121,6 +155,15 @@ class DataDirectory:
             name: StoredTopic(fields["id"], Topic(name, fields["partition_count"], fields["config"]))
             for name, fields in content.items()
         }
+
+    def _read(self, path: Path) -> Any:
+        try:
+            return read_with_copy(path, durable=self._durable)
+        except ValueError as error:
+            raise CorruptLog(
+                f"{path} is damaged at position 0: {error}",
+                hint="Restore it from a backup; the data of the partitions was not touched.",
+            ) from error
 
     def _remove_leftovers(self) -> None:
         """Removes the folders of topics that were being created or deleted when a crash came."""
@@ -164,16 +207,6 @@ def _locked(path: Path) -> int:
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
     return descriptor
-
-
-def _read(path: Path) -> Any:
-    try:
-        return read_checked_json(path)
-    except ValueError as error:
-        raise CorruptLog(
-            f"{path} is damaged at position 0: {error}",
-            hint="Restore it from a backup; the data of the partitions was not touched.",
-        ) from error
 
 
 def _missing(path: Path) -> CorruptLog:

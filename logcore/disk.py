@@ -19,9 +19,10 @@ class LogFile:
     The descriptor is closed with the last reference, so a reader may go on while the file's topic is deleted.
     """
 
-    def __init__(self, path: Path, *, create: bool = False) -> None:
+    def __init__(self, path: Path, *, create: bool = False, writable: bool = True) -> None:
         self.path = path
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o644)
+        mode = os.O_RDWR if writable else os.O_RDONLY
+        self._descriptor = os.open(path, mode | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o644)
 
     def __del__(self) -> None:
         descriptor = getattr(self, "_descriptor", -1)

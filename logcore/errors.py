@@ -33,6 +33,12 @@ class InvalidRecords(LogError):
     code = "INVALID_RECORDS"
 
 
+class RecordsTooLarge(LogError):
+    """A record batch that is larger than the topic takes from clients."""
+
+    code = "RECORDS_TOO_LARGE"
+
+
 class OffsetOutOfRange(LogError):
     """A fetch before the log start offset or after the log end offset."""
 

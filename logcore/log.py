@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, Literal
 
@@ -24,17 +26,33 @@ from .client import (
 )
 from .coordinator import TransactionCoordinator
 from .data_directory import DataDirectory, StoredTopic
-from .errors import CorruptLog, InvalidRecords, InvalidTopic, LogClosed, TopicExists, UnknownTopic, write_error
+from .errors import (
+    CorruptLog,
+    InvalidRecords,
+    InvalidTopic,
+    LogClosed,
+    OffsetOutOfRange,
+    TopicExists,
+    UnknownTopic,
+    write_error,
+)
+from .group_coordinator import GroupCoordinator
 from .group_offsets import TOPIC as OFFSETS_TOPIC
 from .group_offsets import GroupOffsets
-from .partition import Partition
+from .housekeeping import Housekeeper, Kept
+from .open_files import OpenFiles
+from .partition import Partition, PartitionContext
 from .producer import LocalTransactionalProducer
 from .reader import read
 from .records.batch import HEADER_SIZE, EncodedBatch, checksum_of, read_header
 from .records.codec import encode
+from .secret import secret_of
 from .state_log import StateLog
-from .topic_rules import check_topic, segment_bytes
+from .timestamps import first_at_or_after
+from .topic_rules import check_topic
+from .topic_settings import check_config, settings_of
 from .transaction_log import TOPIC as TRANSACTIONS_TOPIC
+from .transactions import TransactionDescription
 
 RESERVED: Final = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
 _log = structlog.get_logger("millstream.logcore")
@@ -54,12 +72,13 @@ class Log:
         except OSError as error:
             raise write_error(error, f"to the data directory {path}") from error
         self._topics_lock = threading.RLock()
-        self._partitions: dict[str, list[Partition | CorruptLog]] = {}
+        self._partitions: dict[str, list[Partition | CorruptLog | None]] = {}  # None: not opened yet
         self._advanced = threading.Condition()
         self._waiting = 0
         self._advances = 0  # how often `_wake` has woken those who wait
         self._listeners: tuple[Callable[[], None], ...] = ()
         self._closed = False
+        self._context = PartitionContext(OpenFiles(), self._now_ms, self._wake, durable)
         try:
             self._open()
         except BaseException as error:
@@ -69,15 +88,23 @@ class Log:
             raise
 
     def _open(self) -> None:
+        if self._durable and not self._directory.was_closed:
+            os.sync()  # what recovery finds has to be durable: all at once takes less than each partition alone
         for stored in list(self._directory.topics.values()):
-            self._open_partitions(stored)
+            if self._directory.was_closed:
+                self._partitions[stored.topic.name] = [None] * stored.topic.partition_count
+            else:
+                self._open_partitions(stored)
         for name in RESERVED:
             if name not in self._directory.topics:
                 self._open_partitions(self._directory.create(Topic(name, 1, {})))
         self._group_offsets = GroupOffsets(StateLog(self.partition(OFFSETS_TOPIC, 0), self._now_ms))
+        self._groups = GroupCoordinator(self._group_offsets, self._now_ms)
         transactions = StateLog(self.partition(TRANSACTIONS_TOPIC, 0), self._now_ms)
         self._coordinator = TransactionCoordinator(self, transactions, self._group_offsets, self._now_ms)
         self._coordinator.recover()
+        self._housekeeper = Housekeeper(self._all_partitions, self._now_ms, self._coordinator.expire)
+        self._housekeeper.start()
 
     def _open_partitions(self, stored: StoredTopic) -> None:
         topic = stored.topic
@@ -90,9 +117,8 @@ class Log:
             return Partition(
                 f'partition {partition} of topic "{topic.name}"',
                 self._directory.folder(topic.name, partition),
-                segment_bytes(topic),
-                durable=self._durable,
-                on_advance=self._wake,
+                settings_of(topic.config),
+                self._context,
             )
         except CorruptLog as error:
             _log.error("partition is damaged", topic=topic.name, partition=partition, error=error.message)
@@ -122,9 +148,61 @@ class Log:
             self._group_offsets.forget_topic(name)
         self._wake()
 
+    def alter_topic(self, name: str, config: Mapping[str, str], *, only_check: bool = False) -> None:
+        """From now on the topic has exactly these settings. Raises `UnknownTopic`, `InvalidTopic`."""
+        with self._topics_lock:
+            topic = self._changeable(name)
+            check_config(name, config)
+            if not only_check:
+                self._directory.change(replace(topic, config=dict(config)))
+                for partition in self._partitions[name]:
+                    if isinstance(partition, Partition):
+                        partition.configure(settings_of(config))
+
+    def add_partitions(self, name: str, partition_count: int, *, only_check: bool = False) -> None:
+        """The topic gets so many in all. Raises `UnknownTopic`, or `InvalidTopic` where it has as many already."""
+        with self._topics_lock:
+            topic = self._changeable(name)
+            changed = check_topic(name, partition_count, topic.config)
+            if partition_count <= topic.partition_count:
+                raise InvalidTopic(
+                    f'topic "{name}" has {topic.partition_count} partitions, and cannot have {partition_count}',
+                    hint="Partitions can be added, but not taken away.",
+                )
+            if not only_check:
+                self._directory.change(changed)
+                new = range(topic.partition_count, partition_count)
+                self._partitions[name] = [*self._partitions[name], *(self._open_partition(changed, n) for n in new)]
+
+    def _changeable(self, name: str) -> Topic:
+        if name in RESERVED:
+            raise InvalidTopic(f'topic "{name}" belongs to the log and cannot be changed')
+        self._check_open()
+        if name not in self._directory.topics:
+            raise _unknown(name)
+        return self._directory.topics[name].topic
+
+    def delete_records(self, topic: str, partition: int, offset: int) -> int:
+        """Removes the records before `offset`, but for those of open transactions; returns where the log starts then.
+
+        Raises `OffsetOutOfRange`, `InvalidTopic` for a topic of the log's own.
+        """
+        target = self.writable(topic, partition)
+        end_offset = target.offsets().high_watermark
+        if not 0 <= offset <= end_offset:
+            raise OffsetOutOfRange(
+                f"the records before offset {offset} of {target.name} cannot be deleted: it ends at {end_offset}"
+            )
+        return target.drop_before(offset)
+
     def topics(self) -> Mapping[str, Topic]:
         self._check_open()
         return {name: stored.topic for name, stored in self._directory.topics.items()}
+
+    def topic(self, name: str) -> Topic | None:
+        """None where there is none of that name."""
+        stored = self._directory.topics.get(name)
+        return None if stored is None else stored.topic
 
     def topic_id(self, topic: str) -> str:
         stored = self._directory.topics.get(topic)
@@ -140,12 +218,47 @@ class Log:
             raise _unknown(topic)
         if not 0 <= partition < len(partitions):
             raise UnknownTopic(f'topic "{topic}" has {len(partitions)} partitions, and none with number {partition}')
-        found = partitions[partition]
+        found = partitions[partition] or self._opened(topic, partition)
         if isinstance(found, CorruptLog):
             raise CorruptLog(found.message, hint=found.hint)
         return found
 
+    def _opened(self, topic: str, partition: int) -> Partition | CorruptLog:
+        with self._topics_lock:
+            stored = self._directory.topics.get(topic)
+            if stored is None:
+                raise _unknown(topic)
+            partitions = self._partitions[topic]
+            found = partitions[partition]
+            if found is None:
+                found = partitions[partition] = self._open_partition(stored.topic, partition)
+            return found
+
+    def _all_partitions(self) -> Iterator[Partition]:
+        """Those that housekeeping looks after; they are opened for it. The log's own compact themselves."""
+        for name, topic in self.topics().items():
+            for partition in range(topic.partition_count if name not in RESERVED else 0):
+                with contextlib.suppress(UnknownTopic, CorruptLog, LogClosed):
+                    yield self.partition(name, partition)
+
+    def keep_house(self) -> Kept:
+        """Does at once what otherwise happens in the background: retention, compaction, forgetting old producers."""
+        self._check_open()
+        return self._housekeeper.round()
+
+    def problems(self) -> list[str]:
+        """What is wrong in the data directory, as far as it is known: damage, and housekeeping that failed."""
+        found = [problem.message for problem in self._housekeeper.problems.values()]
+        for partitions in list(self._partitions.values()):
+            for partition in partitions:
+                if isinstance(partition, CorruptLog):
+                    found.append(partition.message)
+                elif partition is not None:
+                    found += [f"{partition.name} lacks {lost}" for lost in partition.damage]
+        return found
+
     def usable_partitions(self) -> Iterator[Partition]:
+        """Those that were opened: nothing is to be done to the others."""
         for partitions in list(self._partitions.values()):
             for partition in partitions:
                 if isinstance(partition, Partition) and partition.usable:
@@ -251,15 +364,41 @@ class Log:
         self._check_open()
         self._group_offsets.commit(group, offsets, self._now_ms())
 
+    def offset_at(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
+        """Of the first visible record with this time or a later one; None where there is none."""
+        where = self.partition(topic, partition)
+        found = first_at_or_after(where, timestamp_ms)
+        return found.offset if found is not None and found.offset < where.last_stable_offset else None
+
+    @property
+    def groups(self) -> GroupCoordinator:
+        """The consumer groups of this log, whoever their members are."""
+        return self._groups
+
     def transactional_producer(self, transactional_id: str) -> LocalTransactionalProducer:
         self._check_open()
         identity = self._coordinator.new_producer(transactional_id)
-        return LocalTransactionalProducer(self._coordinator, self, identity)
+        producer = LocalTransactionalProducer(self._coordinator, self, identity)
+        self._coordinator.hold(transactional_id, producer)
+        return producer
 
     def new_producer_id(self) -> int:
         """For a producer without transactions, whose retried batches are stored once."""
         self._check_open()
         return self._coordinator.new_producer_id()
+
+    def unsettled_offsets(self, group: str) -> frozenset[TopicPartition]:
+        """Those that an open transaction is going to commit for this group."""
+        return self._coordinator.unsettled_offsets(group)
+
+    def transactions(self) -> list[TransactionDescription]:
+        """What is known of each transactional id."""
+        return self._coordinator.transactions()
+
+    @property
+    def secret(self) -> str:
+        """Who knows it may write to Millstream's own topics over the network. Raises `LogError`."""
+        return secret_of(self._directory.path)
 
     @property
     def id(self) -> str:
@@ -278,18 +417,29 @@ class Log:
                 return
             failure: LogError | None = None
             try:
+                self._housekeeper.stop()
+                self._groups.close()
                 self._coordinator.close()
                 for partition in self.usable_partitions():
                     try:
                         partition.close()
                     except LogError as error:
                         failure = failure or error
+                if failure is None and self._left_nothing():
+                    self._directory.mark_closed()
             finally:
                 self._closed = True
                 self._directory.close()
         self._wake()
         if failure is not None:
             raise failure
+
+    def _left_nothing(self) -> bool:
+        return not any(
+            isinstance(partition, Partition) and (partition.open_transactions() or not partition.usable)
+            for partitions in self._partitions.values()
+            for partition in partitions
+        )
 
     def __enter__(self) -> Log:
         return self

@@ -23,9 +23,9 @@ class PartitionState:
     producers: ProducerStates = field(default_factory=ProducerStates)
     transactions: TransactionIndex = field(default_factory=TransactionIndex)
 
-    def note(self, header: BatchHeader, batch: Callable[[], memoryview]) -> None:
+    def note(self, header: BatchHeader, batch: Callable[[], memoryview], now_ms: int) -> None:
         """Takes in the next batch; `batch` gives its bytes, which only control batches need."""
-        self.producers.note(header)
+        self.producers.note(header, now_ms)
         if not header.control:
             self.transactions.note_data(header)
         else:
@@ -58,7 +58,7 @@ class ScannedBatch(NamedTuple):
 
 def scan(segment: Segment, position: int, end: int) -> Iterator[ScannedBatch]:
     """The whole batches from `position` on that pass their checksum; stops at the first that does not, or at `end`."""
-    file = segment.reader()
+    file = segment.file
     buffer, start, filled = memoryview(b""), position, 0
     while position + HEADER_SIZE <= end:
         if position + HEADER_SIZE > start + filled:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -21,10 +21,13 @@ class SequencedBatch(NamedTuple):
 
 @dataclass(slots=True)
 class ProducerEntry:
-    """Invariant: `batches` belong to `epoch`, oldest first, at most five."""
+    """Invariant: `batches` belong to `epoch`, oldest first, at most five. `last_offset` is the first offset of the
+    producer's last batch, markers included; `seen_ms` is when it came, or later."""
 
     epoch: int
     batches: list[SequencedBatch] = field(default_factory=list)
+    last_offset: int = -1
+    seen_ms: int = 0
 
     @property
     def next_sequence(self) -> int:
@@ -32,7 +35,7 @@ class ProducerEntry:
 
 
 class ProducerStates:
-    """State: one entry per producer id that ever wrote here."""
+    """State: one entry per producer id that wrote here and was not forgotten."""
 
     def __init__(self) -> None:
         self._entries: dict[int, ProducerEntry] = {}
@@ -68,13 +71,14 @@ class ProducerStates:
         if entry is not None and epoch < entry.epoch:
             raise fenced(producer_id, epoch, entry.epoch)
 
-    def note(self, header: BatchHeader) -> None:
+    def note(self, header: BatchHeader, now_ms: int) -> None:
         """Takes in a batch that was checked and written."""
         if header.producer_id < 0:
             return
         entry = self._entries.get(header.producer_id)
         if entry is None or entry.epoch != header.producer_epoch:
             entry = self._entries[header.producer_id] = ProducerEntry(header.producer_epoch)
+        entry.last_offset, entry.seen_ms = header.base_offset, now_ms
         if header.base_sequence >= 0:
             last = next_sequence(header.base_sequence, header.last_offset_delta)
             entry.batches.append(SequencedBatch(header.base_sequence, last, header.base_offset, header.last_offset))
@@ -84,14 +88,38 @@ class ProducerStates:
         entry = self._entries.get(producer_id)
         return entry.next_sequence if entry is not None and entry.epoch == epoch else 0
 
+    def last_offsets(self) -> frozenset[int]:
+        """First offset of the last batch of each producer."""
+        return frozenset(entry.last_offset for entry in self._entries.values())
+
+    def expire(self, before_ms: int, keep: Collection[int]) -> bool:
+        """Forgets who was not seen since, but for those to `keep`. True where there was somebody."""
+        gone = [id for id, entry in self._entries.items() if entry.seen_ms < before_ms and id not in keep]
+        for producer_id in gone:
+            del self._entries[producer_id]
+        return bool(gone)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def active(self) -> Iterable[tuple[int, int, int]]:
+        """Per producer: its id, its epoch, and the last sequence number of that epoch, -1 where there is none."""
+        return [
+            (id, entry.epoch, entry.batches[-1].last_sequence if entry.batches else -1)
+            for id, entry in self._entries.items()
+        ]
+
     def to_json(self) -> Any:
-        return [[id, entry.epoch, entry.batches] for id, entry in self._entries.items()]
+        return [
+            [id, entry.epoch, entry.batches, entry.last_offset, entry.seen_ms] for id, entry in self._entries.items()
+        ]
 
     @classmethod
     def from_json(cls, content: Iterable[Any]) -> ProducerStates:
         states = cls()
-        for producer_id, epoch, batches in content:
-            states._entries[producer_id] = ProducerEntry(epoch, [SequencedBatch(*batch) for batch in batches])
+        for producer_id, epoch, batches, *rest in content:
+            sequenced = [SequencedBatch(*batch) for batch in batches]
+            states._entries[producer_id] = ProducerEntry(epoch, sequenced, *rest)
         return states
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 
 from .client import Fetched, FetchedColumns, FetchedRows
-from .partition import ReadableFile, ReadView
+from .errors import CorruptLog
+from .read_view import ReadableFile, ReadView, Sequel
 from .records.batch import COMPRESSION, HEADER_SIZE, BatchHeader, checksum_of, read_header
 from .records.codec import decode_rows, stored_batch
-from .records.envelope import decode_columns
+from .records.envelope import decode_columns, split_deltas
 from .records.layout import StoredBatch
 
 _WINDOW_BYTES: Final = 64 * 1024 * 1024  # read and decoded at once
@@ -19,12 +21,17 @@ _WINDOW_BYTES: Final = 64 * 1024 * 1024  # read and decoded at once
 def read(view: ReadView, offset: int, max_bytes: int) -> Fetched:
     """Everything visible from `offset` on, up to about `max_bytes`, and at least one batch where there is one.
 
-    Raises `CorruptLog` where the bytes are not what was written.
+    Raises `CorruptLog` where the bytes at `offset` are not what was written; what comes before damage is given.
     """
     reading = _Reading(view, offset, max_bytes)
-    for file in view.files:
-        if not reading.read_file(file):
-            break
+    try:
+        for file in view.files:
+            if not reading.read_file(file):
+                break
+        reading.check_progress()
+    except CorruptLog:
+        if reading.next_offset == offset:
+            raise
     return Fetched(tuple(reading.runs), reading.next_offset, view.offsets.last_stable_offset)
 
 
@@ -38,12 +45,19 @@ class _Reading:
         self._view = view
         self._bytes_left = max_bytes
         self._rows: list[StoredBatch] = []
+        self._sequel = Sequel(view)
 
     @property
     def done(self) -> bool:
         if self.next_offset >= self._view.limit_offset:
             return True
         return self._bytes_left <= 0 and bool(self.runs)
+
+    def check_progress(self) -> None:
+        """Raises `CorruptLog` where there should have been a batch."""
+        if self._view.gapless and self._view.files and self.next_offset == self._from_offset < self._view.limit_offset:
+            last = self._view.files[-1]
+            raise last.segment.corrupt(last.end, f"the file ends before the batch with offset {self._from_offset}")
 
     def read_file(self, file: ReadableFile) -> bool:
         """True when it came to the file's end and the next one follows."""
@@ -64,22 +78,27 @@ class _Reading:
         owner = pa.allocate_buffer(length)
         buffer = memoryview(owner).cast("B")
         filled = file.file.read_into(buffer, position)
+        try:
+            start, wanted = self._take_batches(file, position, buffer, filled)
+        finally:
+            self._flush_rows(file, position)
+        if self.runs:
+            self._bytes_left -= start
+        return start, wanted
+
+    def _take_batches(self, file: ReadableFile, position: int, buffer: memoryview, filled: int) -> tuple[int, int]:
         start, wanted = 0, 0
         while start + HEADER_SIZE <= filled and self.next_offset < self._view.limit_offset:
             header = read_header(buffer, start)
-            if header.base_offset >= self._view.limit_offset:
-                break
             if not header.plausible or position + start + header.size > file.end:
                 raise file.segment.corrupt(position + start, "no record batch begins here")
             if start + header.size > filled:
                 wanted = header.size
                 break
+            self._sequel.check(file, position + start, header)
             if header.last_offset >= self._from_offset:
                 self._take(file, position + start, header, buffer[start : start + header.size])
             start += header.size
-        self._flush_rows(file, position)
-        if self.runs:
-            self._bytes_left -= start
         return start, wanted
 
     def _take(self, file: ReadableFile, position: int, header: BatchHeader, batch: memoryview) -> None:
@@ -89,7 +108,9 @@ class _Reading:
             try:
                 if header.columnar:
                     self._flush_rows(file, position)
-                    self.runs.append(self._columns(header, batch))
+                    columns = self._columns(header, batch)
+                    if columns.batch.num_rows:
+                        self.runs.append(columns)
                 else:
                     self._rows.append(stored_batch(header, batch))
             except ValueError as error:
@@ -100,11 +121,14 @@ class _Reading:
         records = batch[HEADER_SIZE:]
         if header.attributes & COMPRESSION:
             records = stored_batch(header, batch).buffer
-        columns = decode_columns(records)
-        if columns.num_rows != header.last_offset_delta + 1:
-            raise ValueError(f"a columnar batch of {columns.num_rows} rows for {header.last_offset_delta + 1} offsets")
-        skipped = max(0, self._from_offset - header.base_offset)
-        return FetchedColumns(columns.slice(skipped), header.base_offset + skipped, header.max_timestamp_ms)
+        columns, deltas = split_deltas(decode_columns(records), header.last_offset_delta + 1)
+        wanted = max(0, self._from_offset - header.base_offset)
+        if deltas is None:
+            return FetchedColumns(columns.slice(wanted), header.base_offset + wanted, header.max_timestamp_ms)
+        skipped = int(np.searchsorted(deltas, wanted))
+        offsets = deltas[skipped:] + header.base_offset
+        first = int(offsets[0]) if len(offsets) else header.last_offset + 1
+        return FetchedColumns(columns.slice(skipped), first, header.max_timestamp_ms, offsets)
 
     def _flush_rows(self, file: ReadableFile, position: int) -> None:
         if not self._rows:
@@ -113,6 +137,7 @@ class _Reading:
         try:
             table = decode_rows(batches, self._from_offset)
         except ValueError as error:
+            self.next_offset = max(self._from_offset, batches[0].base_offset)
             raise file.segment.corrupt(position, str(error)) from error
         if table.num_rows:
             self.runs.append(FetchedRows(table))

@@ -1,29 +1,32 @@
 """Opening a partition after whatever happened: which bytes count, and what they mean.
 
 A checkpoint says up to where everything was durable once, and what it meant. Below it, bytes that are missing are
-damage: the file is put aside and the partition refuses to work. Behind it, the log ends at the first batch that is
-not whole; what follows was never acknowledged, unless it is damage too, so a tail that is not just a torn write is
-kept in a file of its own.
+damage: it is reported, everything else is used, and new records come behind what was there. Behind it, the log ends at
+the first batch that is not whole; what follows was never acknowledged, unless it is damage too, so a tail that is not
+just a torn write is kept in a file of its own.
 """
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 import structlog
 
 from .checked_json import read_checked_json, write_checked_json
+from .cleaning_state import CleaningState
+from .damage import DamagedRange, next_batch
 from .disk import LogFile, sync_folder
 from .errors import CorruptLog
+from .open_files import OpenFiles
 from .partition_state import PartitionState, scan
 from .records.batch import HEADER_SIZE, read_header
-from .segment import Segment, base_offsets, file_name
+from .segment import Segment, file_name, offsets_of
+from .segment_swap import finish_swap
 
 CHECKPOINT: Final = "checkpoint.json"
-_SET_ASIDE: Final = re.compile(r"(?P<file>\d{20}\.log)\.damaged-at-(?P<position>\d+)")
 _log = structlog.get_logger("millstream.logcore")
 
 
@@ -31,7 +34,8 @@ _log = structlog.get_logger("millstream.logcore")
 class Checkpoint:
     """Invariant: the file of `segment` was written up to `position`, where `state.end_offset` comes next.
 
-    It was durable up to there if `synced`; else it may end earlier after a power cut.
+    It was durable up to there if `synced`; else it may end earlier after a power cut. `began_ms`: when the first record
+    came into that segment.
     """
 
     log_start_offset: int
@@ -39,17 +43,23 @@ class Checkpoint:
     position: int
     synced: bool
     state: PartitionState
+    cleaning: CleaningState = field(default_factory=CleaningState)
+    began_ms: int | None = None
 
 
 @dataclass(slots=True)
 class Recovered:
-    """Invariant: `segments` is not empty, is in order, and holds exactly the batches that `state` covers."""
+    """Invariant: `segments` is not empty, is in order, and holds exactly the batches that `state` covers, but for those
+    in `damage`."""
 
     segments: list[Segment]
     state: PartitionState
     log_start_offset: int
     scanned: bool  # bytes behind the checkpoint were taken over: they may not be durable yet
     checkpoint_exact: bool  # the checkpoint says all that is here
+    cleaning: CleaningState
+    began_ms: int | None
+    damage: list[DamagedRange]
 
 
 def write_checkpoint(folder: Path, checkpoint: Checkpoint, *, durable: bool) -> None:
@@ -59,6 +69,8 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint, *, durable: bool) -> 
         "position": checkpoint.position,
         "synced": checkpoint.synced,
         "state": checkpoint.state.to_json(),
+        "cleaning": checkpoint.cleaning.to_json(),
+        "began_ms": checkpoint.began_ms,
     }
     write_checked_json(folder / CHECKPOINT, content, durable=durable)
 
@@ -71,56 +83,148 @@ def read_checkpoint(folder: Path) -> Checkpoint | None:
         return None
     if content is None:
         return None
-    state = PartitionState.from_json(content["state"])
-    return Checkpoint(content["log_start_offset"], content["segment"], content["position"], content["synced"], state)
+    return Checkpoint(
+        content["log_start_offset"],
+        content["segment"],
+        content["position"],
+        content["synced"],
+        PartitionState.from_json(content["state"]),
+        CleaningState.from_json(content.get("cleaning")),
+        content.get("began_ms"),
+    )
 
 
 def create_files(folder: Path, *, durable: bool) -> None:
     """A folder with an empty log."""
     folder.mkdir()
-    create_segment(folder, 0, durable=durable)
+    _create_file(folder, 0, durable=durable)
 
 
-def create_segment(folder: Path, base_offset: int, *, durable: bool) -> Segment:
+def create_segment(folder: Path, base_offset: int, files: OpenFiles, *, durable: bool) -> Segment:
+    _create_file(folder, base_offset, durable=durable)
+    return Segment(folder, base_offset, files)
+
+
+def _create_file(folder: Path, base_offset: int, *, durable: bool) -> None:
     file = LogFile(folder / file_name(base_offset), create=True)
     if durable:
         file.sync()
         sync_folder(folder)
-    return Segment(folder, base_offset)
 
 
-def recover(folder: Path, *, durable: bool) -> Recovered:
-    """Raises `CorruptLog` where bytes are missing that were durable once."""
-    _refuse_set_aside(folder)
-    checkpoint = read_checkpoint(folder)
-    segments = [Segment(folder, base_offset) for base_offset in base_offsets(folder)]
+def recover(folder: Path, files: OpenFiles, now_ms: int, *, durable: bool) -> Recovered:
+    """Raises `CorruptLog` where nothing is left that says what the partition was."""
+    names = os.listdir(folder)
+    if finish_swap(folder, names, durable=durable):
+        names = os.listdir(folder)
+    checkpoint = read_checkpoint(folder) if CHECKPOINT in names else None
+    segments = [Segment(folder, base_offset, files) for base_offset in offsets_of(names)]
     if checkpoint is not None:
         segments = _without_deleted(segments, checkpoint.log_start_offset)
     if checkpoint is not None and not checkpoint.synced and not _reaches(segments, checkpoint):
         checkpoint = None
-    _check_present(folder, segments, checkpoint)
-    state = checkpoint.state if checkpoint else PartitionState(segments[0].base_offset)
-    first = checkpoint.segment if checkpoint else segments[0].base_offset
-    position = checkpoint.position if checkpoint else 0
-    scanned = cut = False
-    for segment in segments:
-        if segment.base_offset < first:
-            continue
-        start = position if segment.base_offset == first else 0
-        end = replay(state, segment, start, segment.size)
-        scanned = scanned or segment.size > start
-        if end < segment.size:
-            if segment is not segments[-1]:
-                raise _put_aside(segment, end, "no whole record batch begins here, though later segments exist")
-            _cut(segment, end, durable=durable)
-            cut = True
-    if len(segments) > 1 and not segments[-1].size and segments[-1].base_offset != state.end_offset:
-        segments.pop().path.unlink()  # it was never used
-    for segment in segments[:-1]:
-        segment.seal()
-    log_start_offset = checkpoint.log_start_offset if checkpoint else segments[0].base_offset
-    exact = checkpoint is not None and checkpoint.synced >= durable and not scanned and not cut
-    return Recovered(segments, state, log_start_offset, scanned, exact)
+    if checkpoint is None and not segments:
+        path = folder / file_name(0)
+        raise CorruptLog(f"{path} is missing", hint="Restore it from a backup, or delete the topic.")
+    return _Recovery(folder, files, checkpoint, segments, now_ms, durable=durable).run()
+
+
+class _Recovery:
+    """State: what is known up to `state.end_offset`, and what was found damaged on the way."""
+
+    def __init__(
+        self,
+        folder: Path,
+        files: OpenFiles,
+        checkpoint: Checkpoint | None,
+        segments: list[Segment],
+        now_ms: int,
+        *,
+        durable: bool,
+    ) -> None:
+        self._now_ms = now_ms
+        self._folder = folder
+        self._files = files
+        self._checkpoint = checkpoint
+        self._segments = segments
+        self._durable = durable
+        self._state = checkpoint.state if checkpoint else PartitionState(segments[0].base_offset)
+        self._damage: list[DamagedRange] = []
+        self._scanned = self._cut = self._tail_lost = False
+
+    def run(self) -> Recovered:
+        checkpoint, segments = self._checkpoint, self._segments
+        if checkpoint is not None:
+            self._check_present(checkpoint)
+        for segment in list(segments):
+            if checkpoint is None or segment.base_offset >= checkpoint.segment:
+                self._take(segment)
+        if len(segments) > 1 and not segments[-1].size and segments[-1].base_offset != self._state.end_offset:
+            segments.pop().remove()  # it was never used
+        if not segments or (checkpoint and self._tail_lost and segments[-1].base_offset <= checkpoint.segment):
+            end_offset = self._state.end_offset
+            segments.append(create_segment(self._folder, end_offset, self._files, durable=self._durable))
+        for segment in segments[:-1]:
+            segment.seal()
+        return Recovered(
+            segments,
+            self._state,
+            checkpoint.log_start_offset if checkpoint else segments[0].base_offset,
+            self._scanned,
+            self._is_exact(),
+            checkpoint.cleaning if checkpoint else CleaningState(),
+            checkpoint.began_ms if checkpoint and checkpoint.segment == segments[-1].base_offset else None,
+            self._damage,
+        )
+
+    def _is_exact(self) -> bool:
+        checkpoint = self._checkpoint
+        changed = self._scanned or self._cut or bool(self._damage)
+        return checkpoint is not None and checkpoint.synced >= self._durable and not changed
+
+    def _check_present(self, checkpoint: Checkpoint) -> None:
+        """What the checkpoint covers is taken for read, and the rest of its segment is next."""
+        if _reaches(self._segments, checkpoint):
+            return
+        self._tail_lost = True
+        if not checkpoint.position:
+            return
+        path = self._folder / file_name(checkpoint.segment)
+        present = [segment for segment in self._segments if segment.base_offset == checkpoint.segment]
+        found, size = checkpoint.segment, 0
+        for segment in present:
+            found, size = segment.index.end_offset, segment.size
+        what = f"ends at position {size}, but {checkpoint.position} bytes were written" if present else "is missing"
+        self._note_damage(found, self._state.end_offset, f"{path} {what}")
+
+    def _take(self, segment: Segment) -> None:
+        """Reads what is behind the checkpoint."""
+        checkpoint, state = self._checkpoint, self._state
+        start = 0
+        if checkpoint is not None and segment.base_offset == checkpoint.segment:
+            if segment.size < checkpoint.position:
+                return
+            start = checkpoint.position
+        if segment.base_offset > state.end_offset and segment.size:
+            self._note_damage(state.end_offset, segment.base_offset, f"nothing leads to {segment.path}")
+            state.end_offset = segment.base_offset
+        end = replay(state, segment, start, segment.size, self._now_ms)
+        self._scanned = self._scanned or segment.size > start
+        while end < segment.size and segment is not self._segments[-1]:
+            found = next_batch(segment.file, end + 1, segment.size, state.end_offset + 1)
+            if found is None:
+                break  # the next segment says where it goes on
+            reason = f"{segment.path} is damaged at position {end}"
+            self._note_damage(state.end_offset, found.header.base_offset, reason)
+            state.end_offset = found.header.base_offset
+            end = replay(state, segment, found.position, segment.size, self._now_ms)
+        if end < segment.size and segment is self._segments[-1]:
+            _cut(segment, end, durable=self._durable)
+            self._cut = True
+
+    def _note_damage(self, first_offset: int, end_offset: int, reason: str) -> None:
+        _log.error("records are lost", first_offset=first_offset, end_offset=end_offset, reason=reason)
+        self._damage.append(DamagedRange(first_offset, end_offset, reason))
 
 
 def _reaches(segments: list[Segment], checkpoint: Checkpoint) -> bool:
@@ -129,56 +233,21 @@ def _reaches(segments: list[Segment], checkpoint: Checkpoint) -> bool:
     )
 
 
-def replay(state: PartitionState, segment: Segment, position: int, end: int) -> int:
+def replay(state: PartitionState, segment: Segment, position: int, end: int, now_ms: int) -> int:
     """Takes the batches in between into the state; returns the position behind the last one that is whole."""
     for scanned in scan(segment, position, end):
         if scanned.header.base_offset != state.end_offset:
             break
-        state.note(scanned.header, lambda scanned=scanned: scanned.batch)
+        state.note(scanned.header, lambda scanned=scanned: scanned.batch, now_ms)
         position = scanned.position + scanned.header.size
     return position
-
-
-def _refuse_set_aside(folder: Path) -> None:
-    for path in folder.iterdir():
-        matched = _SET_ASIDE.fullmatch(path.name)
-        if matched and not (folder / matched["file"]).exists():
-            raise _damaged(folder / matched["file"], int(matched["position"]), "it was put aside", path)
 
 
 def _without_deleted(segments: list[Segment], log_start_offset: int) -> list[Segment]:
     """Drops segments that end before the log start offset: a crash came before they were removed."""
     while len(segments) > 1 and segments[1].base_offset <= log_start_offset:
-        segments.pop(0).path.unlink()
+        segments.pop(0).remove()
     return segments
-
-
-def _check_present(folder: Path, segments: list[Segment], checkpoint: Checkpoint | None) -> None:
-    if checkpoint is None:
-        if not segments:
-            path = folder / file_name(0)
-            raise CorruptLog(f"{path} is missing", hint="Restore it from a backup, or delete the topic.")
-        return
-    for segment in segments:
-        if segment.base_offset == checkpoint.segment:
-            if segment.size < checkpoint.position:
-                raise _put_aside(segment, segment.size, f"it ends there, but {checkpoint.position} bytes were written")
-            return
-    path = folder / file_name(checkpoint.segment)
-    raise CorruptLog(f"{path} is missing", hint="Restore it from a backup, or delete the topic.")
-
-
-def _put_aside(segment: Segment, position: int, reason: str) -> CorruptLog:
-    aside = segment.path.with_name(f"{segment.path.name}.damaged-at-{position}")
-    segment.path.rename(aside)
-    return _damaged(segment.path, position, reason, aside)
-
-
-def _damaged(path: Path, position: int, reason: str, aside: Path) -> CorruptLog:
-    return CorruptLog(
-        f"{path} is damaged at position {position}: {reason}",
-        hint=f"The file was kept as {aside.name}. Put an undamaged copy in its place, or delete the topic.",
-    )
 
 
 def _cut(segment: Segment, end: int, *, durable: bool) -> None:

@@ -1,94 +1,147 @@
-"""One file of a partition's log, and its sparse offset index. It knows positions and offsets, not what they mean."""
+"""One file of a partition's log, and its sparse index. It knows positions, offsets and times, not what they mean."""
 
 from __future__ import annotations
 
-from array import array
-from bisect import bisect_right
-from collections.abc import Iterator
+import contextlib
+import os
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
+from .damage import is_whole, next_batch
 from .disk import LogFile
 from .errors import CorruptLog
+from .open_files import OpenFiles
 from .records.batch import HEADER_SIZE, BatchHeader, EncodedBatch, read_header
+from .segment_index import NO_TIME, SegmentIndex, load_index
 
-INDEX_BYTES: Final = 4096
 _ALLOCATED_MIN: Final = 64 * 1024
 _ALLOCATED_AHEAD_MAX: Final = 16 * 1024 * 1024
 _SCAN_BYTES: Final = 1024 * 1024
+INDEX_SAVED_FROM: Final = 256 * 1024  # bytes of log: a smaller segment is indexed by reading it
 
 
 class Segment:
-    """State: the end of what is written, and every 4 KiB or so an offset with its position.
+    """State: the end of what is written, and an index that follows it.
 
-    Invariant: the file holds whole batches from 0 to `size`; what lies behind are zeros that nobody reads. Writers
-    take turns; readers may read below a `size` they saw at any time.
+    Invariant: the file holds whole batches from 0 to `size`, unless it is damaged; what lies behind are zeros that
+    nobody reads. Writers take turns; readers may read below a `size` they saw at any time.
     """
 
-    def __init__(self, folder: Path, base_offset: int) -> None:
+    def __init__(self, folder: Path, base_offset: int, files: OpenFiles) -> None:
         self.base_offset = base_offset
         self.path = folder / file_name(base_offset)
+        self._files = files
         self._file: LogFile | None = None
-        self.size = self._allocated = self.path.stat().st_size
+        self._index: SegmentIndex | None = None
+        self._writing = False
+        self._index_saved = True  # or there may be a file of that name that does not fit any more
+        status = self.path.stat()
+        self.size = self._allocated = status.st_size
+        self.written_ms = status.st_mtime_ns // 1_000_000  # when a byte was written last
         self.allocated_max = (
             0  # up to here the file is made longer ahead of writes: it syncs faster than one that grows
         )
-        self._index_offsets = array("q")
-        self._index_positions = array("q")
-        self._indexed_to = 0
 
     @property
     def file(self) -> LogFile:
-        """The file to write to, opened at first use: a log of many partitions needs few descriptors."""
-        if self._file is None:
-            self._file = LogFile(self.path)
-        return self._file
+        """The open file. It is opened at need: a log of many partitions keeps few descriptors."""
+        file = self._file
+        if file is None:
+            file = self._file = LogFile(self.path)
+        self._files.used(self)
+        return file
 
-    def reader(self) -> LogFile:
-        """The file to read from; a sealed segment's is closed when its reader drops it."""
-        return self._file or LogFile(self.path)
+    def let_go(self) -> None:
+        """Closes the file once its readers are done, and forgets what can be read again."""
+        self._file = None
+        if not self._writing:
+            self._index = None
 
     def trim(self) -> None:
         """Gives back what was taken ahead. Raises OSError."""
         if self._allocated > self.size:
-            self.truncate(self.size)
+            self.file.truncate(self.size)
+            self._allocated = self.size
 
     def seal(self) -> None:
-        """Nothing is written here any more."""
-        self._file = None
+        """Nothing is written here any more: the index is kept in a file."""
+        self._writing = False
+        if self._index is not None:
+            self._save(self._index)
 
-    def append(self, batches: list[EncodedBatch]) -> None:
+    def remove(self) -> None:
+        """Raises OSError."""
+        self._files.forget(self)
+        self.let_go()
+        self.index_path.unlink(missing_ok=True)
+        self.path.unlink(missing_ok=True)
+
+    @property
+    def index_path(self) -> Path:
+        return self.path.with_suffix(".index")
+
+    def append(self, batches: list[EncodedBatch], now_ms: int) -> None:
         """Writes batches whose offsets are set. Raises OSError; `size` is unchanged then."""
         position = self.size
         self._allocate(position + sum(batch.header.size for batch in batches))
         end = self.file.write([buffer for batch in batches for buffer in batch.buffers], position)
-        if self._indexed_to == position:
+        if not position:
+            self._index = SegmentIndex(self.base_offset)
+        self._writing, self._index_saved = True, False
+        index = self._index
+        if index is not None and index.covered == position:
             for batch in batches:
-                self._note(batch.header.base_offset, position)
+                _note(index, position, batch.header)
                 position += batch.header.size
-            self._indexed_to = end
         self.size = end
+        self.written_ms = max(self.written_ms, now_ms)
 
     def truncate(self, size: int) -> None:
         """Forgets everything from `size` on. Raises OSError."""
         self.file.truncate(size)
         self.size = self._allocated = size
-        while self._index_positions and self._index_positions[-1] >= size:
-            self._index_positions.pop()
-            self._index_offsets.pop()
-        self._indexed_to = min(self._indexed_to, size)
+        self._index, self._index_saved = None, False
+        self.index_path.unlink(missing_ok=True)
 
-    def position_before(self, offset: int) -> int:
-        """The start of a batch at or before the one with `offset`, at most 4 KiB and a batch away."""
-        if self._indexed_to < self.size:
-            self._build_index()
-        entry = bisect_right(self._index_offsets, offset) - 1
-        return self._index_positions[entry] if entry >= 0 else 0
+    def position_before(self, offset: int) -> tuple[int, int]:
+        """Where to begin to read in order to find this offset: a position, and the offset of the batch there."""
+        return self.index.entry_before(offset)
+
+    def entry_of_time(self, timestamp_ms: int) -> tuple[int, int]:
+        """Likewise for the first record with this timestamp or a later one."""
+        return self.index.entry_of_time(timestamp_ms)
+
+    @property
+    def newest_ms(self) -> int:
+        """The largest timestamp of a record; `NO_TIME` where there is none."""
+        return self.index.newest_ms
+
+    @property
+    def index(self) -> SegmentIndex:
+        index = self._index
+        if index is None:
+            index = load_index(self.index_path, self.base_offset, self.size)
+            self._index_saved = index is not None
+            index = index or SegmentIndex(self.base_offset)
+        if index.covered < self.size:
+            self._complete(index)
+            self._index_saved = False
+        self._index = index
+        if not self._writing:
+            self._save(index)
+        return index
+
+    def _save(self, index: SegmentIndex) -> None:
+        if index.covered == self.size >= INDEX_SAVED_FROM and not self._index_saved:
+            with contextlib.suppress(OSError):  # it can be built again
+                index.save(self.index_path, durable=False)
+                self._index_saved = True
 
     def headers(self, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
         """Position and header of each batch in between. Raises `CorruptLog`."""
         buffer = memoryview(bytearray(min(_SCAN_BYTES, max(end - position, HEADER_SIZE))))
-        file = self.reader()
+        file = self.file
         start = filled = 0  # the buffer holds the file's bytes from `start` to `start + filled`
         while position < end:
             if not start <= position <= start + filled - HEADER_SIZE:
@@ -104,7 +157,8 @@ class Segment:
     def corrupt(self, position: int, reason: str) -> CorruptLog:
         return CorruptLog(
             f"{self.path} is damaged at position {position}: {reason}",
-            hint="Restore the file from a backup. Nothing was deleted; the other partitions are not affected.",
+            hint="Restore the file from a backup, or go on behind the damage. Nothing was deleted, and everything else"
+            " can be read.",
         )
 
     def _allocate(self, needed: int) -> None:
@@ -117,15 +171,38 @@ class Segment:
             except OSError:
                 self.allocated_max = 0  # no room, or a file system that cannot: the write says what is the matter
 
-    def _build_index(self) -> None:
-        for position, header in self.headers(self._indexed_to, self.size):
-            self._note(header.base_offset, position)
-            self._indexed_to = position + header.size
+    def _complete(self, index: SegmentIndex) -> None:
+        """Reads on where the index ends. What is damaged is left out, and found by whoever reads it."""
+        size = self.size
+        while index.covered < size:
+            last: tuple[int, BatchHeader] | None = None
+            position = index.covered
+            try:
+                for position, header in self.headers(index.covered, size):
+                    if header.base_offset != index.end_offset:
+                        break
+                    _note(index, position, header)
+                    last, position = (position, header), position + header.size
+            except CorruptLog:
+                pass
+            if index.covered < size:
+                self._skip_damage(index, position, last, size)
 
-    def _note(self, base_offset: int, position: int) -> None:
-        if not self._index_positions or position - self._index_positions[-1] >= INDEX_BYTES:
-            self._index_offsets.append(base_offset)
-            self._index_positions.append(position)
+    def _skip_damage(self, index: SegmentIndex, position: int, last: tuple[int, BatchHeader] | None, size: int) -> None:
+        """In: `last`: the batch before `position`, whose length may be what is wrong."""
+        start, offset_min = position + 1, index.end_offset + 1
+        if last is not None and not is_whole(self.file, *last):
+            start, offset_min = last[0] + 1, last[1].base_offset + 1
+        found = next_batch(self.file, start, size, offset_min)
+        if found is None:
+            index.covered = size
+        else:
+            _note(index, *found)
+
+
+def _note(index: SegmentIndex, position: int, header: BatchHeader) -> None:
+    newest_ms = NO_TIME if header.control else header.max_timestamp_ms
+    index.note(position, header.size, header.base_offset, header.last_offset, newest_ms)
 
 
 def file_name(base_offset: int) -> str:
@@ -134,4 +211,9 @@ def file_name(base_offset: int) -> str:
 
 def base_offsets(folder: Path) -> list[int]:
     """The segments of a folder, by base offset, in order."""
-    return sorted(int(path.stem) for path in folder.glob("*.log") if path.stem.isdigit())
+    return offsets_of(os.listdir(folder))
+
+
+def offsets_of(names: Iterable[str]) -> list[int]:
+    """Those of the files that are segments, in order."""
+    return sorted(int(name[:-4]) for name in names if name.endswith(".log") and name[:-4].isdigit())

@@ -12,6 +12,7 @@ import structlog
 from millstream.errors import LogError
 
 from .client import FetchedRows, RowRecords
+from .errors import CorruptLog
 from .partition import Appended, Mark, Partition
 from .reader import read
 from .records.codec import encode
@@ -28,19 +29,26 @@ class KeyValue(NamedTuple):
 class StateLog:
     """State: the map, as the log has it, durable or not.
 
-    When the log has grown by 16 MiB it is written anew, one record per key, and what was before is dropped.
+    When the log has grown by 16 MiB it is written anew, one record per key, and what was before is dropped. A log that
+    is damaged holds no map that can be believed: it can be opened, so that other topics can be used, and nothing more.
     """
 
     def __init__(self, partition: Partition, now_ms: Callable[[], int]) -> None:
         self._partition = partition
         self._now_ms = now_ms
         self._lock = threading.Lock()
-        self._entries = _load(partition)
+        self._entries: dict[bytes, bytes] = {}
+        self._damage: CorruptLog | None = None
+        try:
+            self._entries = _load(partition)
+        except CorruptLog as error:
+            _log.error("a topic of the log's own is damaged", partition=partition.name, error=error.message)
+            self._damage = error
         self._bytes_since_compaction = 0
 
     @property
     def usable(self) -> bool:
-        return self._partition.usable
+        return self._damage is None and self._partition.usable
 
     @property
     def waits_for_disk(self) -> bool:
@@ -48,8 +56,14 @@ class StateLog:
         return self._partition.waits_for_disk
 
     def check_usable(self) -> None:
-        """Raises `LogError` where no change can be written."""
+        """Raises `LogError` where no change can be written, or the map is not known."""
+        self.check_known()
         self._partition.check_usable()
+
+    def check_known(self) -> None:
+        """Raises `CorruptLog` where the map is not known."""
+        if self._damage is not None:
+            raise CorruptLog(self._damage.message, hint="Restore the file from a backup; it belongs to the log itself.")
 
     def entries(self) -> Mapping[bytes, bytes]:
         """The map now; in the order in which its keys were written first."""
@@ -57,7 +71,8 @@ class StateLog:
             return dict(self._entries)
 
     def append(self, changes: Iterable[KeyValue]) -> Appended:
-        """Writes the changes in order; `sync` makes them durable."""
+        """Writes the changes in order; `sync` makes them durable. Raises what `check_usable` raises."""
+        self.check_known()
         with self._lock:
             changes = list(changes)
             if self._bytes_since_compaction > _COMPACT_BYTES:
@@ -112,10 +127,13 @@ def _load(partition: Partition) -> dict[bytes, bytes]:
     entries: dict[bytes, bytes] = {}
     view = partition.written()
     offset = view.offsets.log_start_offset
-    for run in read(view, offset, 1 << 62).runs:
-        if isinstance(run, FetchedRows):
-            keys, values = run.table.column("key").to_pylist(), run.table.column("value").to_pylist()
-            _apply(entries, [KeyValue(key, value) for key, value in zip(keys, values, strict=True)])
+    while offset < view.limit_offset:  # what lies before damage is given first, and then the damage is an error
+        fetched = read(view, offset, 1 << 62)
+        for run in fetched.runs:
+            if isinstance(run, FetchedRows):
+                keys, values = run.table.column("key").to_pylist(), run.table.column("value").to_pylist()
+                _apply(entries, [KeyValue(key, value) for key, value in zip(keys, values, strict=True)])
+        offset = fetched.next_offset
     return entries
 
 

@@ -8,12 +8,12 @@ from typing import Final
 
 from .client import Topic
 from .errors import InvalidTopic
-from .partition import SEGMENT_BYTES
+from .topic_settings import check_config, settings_of
 
 _NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
 _NAME_LENGTH_MAX: Final = 249
 _PARTITION_COUNT_MAX: Final = 10_000
-_SEGMENT_BYTES_MIN: Final = 1024
+_MILLSTREAM: Final = "_millstream"
 
 
 def check_topic(name: str, partition_count: int, config: Mapping[str, str]) -> Topic:
@@ -24,9 +24,13 @@ def check_topic(name: str, partition_count: int, config: Mapping[str, str]) -> T
             f'topic "{name}" cannot have {partition_count} partitions',
             hint=f"A topic has between 1 and {_PARTITION_COUNT_MAX} partitions.",
         )
-    topic = Topic(name, partition_count, dict(config))
-    segment_bytes(topic)
-    return topic
+    check_config(name, config)
+    return Topic(name, partition_count, dict(config))
+
+
+def belongs_to_millstream(name: str) -> bool:
+    """True for topics that only Millstream itself may write to: what other clients put there would break queries."""
+    return name.startswith(_MILLSTREAM)
 
 
 def _check_name(name: str) -> None:
@@ -41,10 +45,4 @@ def _check_name(name: str) -> None:
 
 def segment_bytes(topic: Topic) -> int:
     """The size at which a partition begins a new segment."""
-    text = topic.config.get("segment.bytes", str(SEGMENT_BYTES))
-    if not text.isdecimal() or int(text) < _SEGMENT_BYTES_MIN:
-        raise InvalidTopic(
-            f'segment.bytes of topic "{topic.name}" cannot be "{text}"',
-            hint=f"It is a number of bytes, at least {_SEGMENT_BYTES_MIN}.",
-        )
-    return int(text)
+    return settings_of(topic.config).segment_bytes

@@ -77,6 +77,10 @@ class TransactionIndex:
         }
         self.aborted = AbortedRanges({producer_id: ranges for producer_id, ranges in kept.items() if ranges})
 
+    def forget_cleaned(self, offset: int) -> None:
+        """Lets go of aborted ranges whose records compaction has removed: those that end below this offset."""
+        self.forget_before(offset)
+
     def to_json(self) -> Any:
         return {
             "open": list(self._open.values()),

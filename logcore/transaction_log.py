@@ -14,12 +14,13 @@ _PRODUCER_IDS: Final = b"producer-ids"
 _TRANSACTION: Final = b"transaction:"
 
 
-def encode_entry(entry: Entry) -> KeyValue:
+def encode_entry(entry: Entry, now_ms: int) -> KeyValue:
     if isinstance(entry, ProducerIds):
         return KeyValue(_PRODUCER_IDS, _json({"end": entry.end}))
     content = {
         "producer_id": entry.producer_id,
         "epoch": entry.epoch,
+        "written_ms": now_ms,
         "state": entry.state.value,
         "number": entry.number,
         "participants": [
@@ -37,7 +38,21 @@ def encode_entry(entry: Entry) -> KeyValue:
             for partition, offset in offsets.items()
         ],
     }
-    return KeyValue(_TRANSACTION + entry.transactional_id.encode(), _json(content))
+    return KeyValue(_key(entry.transactional_id), _json(content))
+
+
+def forgotten(transactional_id: str) -> KeyValue:
+    """What removes an id from the log."""
+    return KeyValue(_key(transactional_id), None)
+
+
+def written_ms(value: bytes) -> int:
+    """When an entry was written; 0 for those of older versions, which did not say."""
+    return int(json.loads(value).get("written_ms", 0))
+
+
+def _key(transactional_id: str) -> bytes:
+    return _TRANSACTION + transactional_id.encode()
 
 
 def decode_entry(key: bytes, value: bytes) -> Entry:

@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple, assert_never
 
 from .client import TopicPartition
-from .errors import InvalidTransactionState
+from .errors import InvalidTransactionState, ProducerFenced
 from .producer_state import fenced
 
 _EPOCH_MAX: Final = 32766
@@ -27,6 +27,9 @@ class TransactionState(StrEnum):
     ONGOING = "ongoing"
     PREPARE_COMMIT = "prepare_commit"
     COMPLETE_COMMIT = "complete_commit"
+
+
+_UNDECIDED: Final = (TransactionState.ONGOING, TransactionState.PREPARE_COMMIT)
 
 
 class Participant(NamedTuple):
@@ -70,6 +73,15 @@ class Identity(NamedTuple):
     transactional_id: str
     producer_id: int
     epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionDescription:
+    """A transactional id, and what its transaction has written to, if one is open or prepared."""
+
+    identity: Identity
+    state: TransactionState
+    partitions: tuple[TopicPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +234,18 @@ class Coordinator:
         """What recovery has to complete."""
         return [Outcome(known.unfinished, True) for known in self._known.values() if known.unfinished]
 
+    def forget(self, transactional_id: str) -> bool:
+        """Lets go of an id that nobody uses; False where a transaction of it is not over. Then its next producer gets a
+        new producer id."""
+        known = self._known.get(transactional_id)
+        if known is None:
+            return False
+        over = known.record.state in (TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT)
+        if not over or known.state is TransactionState.ONGOING or known.unfinished or known.aborted:
+            return False
+        del self._known[transactional_id]
+        return True
+
     def completed(self) -> tuple[Entry, ...]:
         """Entries to write once everything in the log is durable: no prepared transaction needs completing then."""
         entries: list[Entry] = []
@@ -231,6 +255,25 @@ class Coordinator:
                 known.marked, known.offsets_marked = (), False
                 entries.append(known.record)
         return tuple(entries)
+
+    def unsettled_offsets(self, group: str) -> frozenset[TopicPartition]:
+        """What a transaction that is not decided everywhere is going to commit for this group."""
+        return frozenset(
+            partition
+            for known in self._known.values()
+            if known.state in _UNDECIDED
+            for partition in known.offsets.get(group, ())
+        )
+
+    def describe(self) -> list[TransactionDescription]:
+        return [
+            TransactionDescription(
+                Identity(id, known.record.producer_id, known.record.epoch),
+                known.state,
+                tuple(known.participants) if known.state in _UNDECIDED else (),
+            )
+            for id, known in self._known.items()
+        ]
 
     def step(self, message: Message) -> Ready:
         """Raises `ProducerFenced`, or `InvalidTransactionState` for a call that does not fit."""
@@ -270,7 +313,12 @@ class Coordinator:
         return Ready()
 
     def _of(self, identity: Identity) -> _Known:
-        known = self._known[identity.transactional_id]
+        known = self._known.get(identity.transactional_id)
+        if known is None:
+            raise ProducerFenced(
+                f'the transactional id "{identity.transactional_id}" was not used for long and is forgotten',
+                hint="Start a new producer with this id.",
+            )
         current = known.record
         if (identity.producer_id, identity.epoch) != (current.producer_id, current.epoch):
             raise fenced(identity.transactional_id, identity.epoch, current.epoch)

@@ -114,6 +114,12 @@ def place(batch: EncodedBatch, base_offset: int, leader_epoch: int) -> EncodedBa
     return EncodedBatch(batch.buffers, batch.header._replace(base_offset=base_offset, leader_epoch=leader_epoch))
 
 
+def stamp(batch: EncodedBatch, now_ms: int) -> EncodedBatch:
+    """The batch with the time of the append as that of all its records, written into its first buffer."""
+    header = batch.header._replace(attributes=batch.header.attributes | APPEND_TIME, max_timestamp_ms=now_ms)
+    return reseal(batch.buffers, header)
+
+
 def checksum_of(batch: memoryview) -> int:
     """What `crc` must be for this whole batch."""
     return crc32c(batch[CHECKED_FROM:])
@@ -148,6 +154,11 @@ def seal(
         producer.base_sequence,
         record_count,
     )
+    return reseal(buffers, header)
+
+
+def reseal(buffers: Sequence[Buffer], header: BatchHeader) -> EncodedBatch:
+    """The batch with this header, written into its first buffer, but for the checksum, which is made to fit."""
     first = memoryview(buffers[0])
     HEADER.pack_into(first, 0, *header)
     crc = crc32c(first[CHECKED_FROM:])

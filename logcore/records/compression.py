@@ -1,4 +1,4 @@
-"""Uncompressing what other clients compressed; we write batches as they are."""
+"""Uncompressing what other clients compressed, and compressing what compaction left of it."""
 
 from __future__ import annotations
 
@@ -28,6 +28,19 @@ def uncompress(kind: int, data: memoryview, size_max: int = SIZE_MAX) -> memoryv
     if len(content) > size_max:
         raise _too_large(size_max)
     return memoryview(content).cast("B")
+
+
+def compress(kind: int, data: memoryview) -> memoryview:
+    """`uncompress` undoes it. Raises ValueError for a kind that there is not."""
+    name = _NAMES.get(kind)
+    if name is None:
+        raise ValueError(f"unknown compression {kind}")
+    if name == "snappy":
+        return memoryview(pa.Codec(name).compress(pa.py_buffer(data))).cast("B")
+    sink = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(sink, name) as stream:
+        stream.write(pa.py_buffer(data))
+    return memoryview(sink.getvalue()).cast("B")
 
 
 def _too_large(size_max: int) -> ValueError:

@@ -2,6 +2,9 @@
 
 The record's header `ms.enc` names the encoding; its offset delta is the last row's, so that the batch uses one offset
 per row and a Kafka client that reads it goes on behind it.
+
+Where compaction took rows out, the last column says which offsets are left: `_offset_delta`, with the field metadata
+`millstream.meta` = offset. What compaction goes by is in the Arrow schema's metadata: `column_keys.py`.
 """
 
 from __future__ import annotations
@@ -9,14 +12,35 @@ from __future__ import annotations
 import struct
 from typing import Final
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from ..client import ColumnarRecords
 from ..errors import InvalidRecords
-from .batch import BATCH_BYTES_MAX, COLUMNAR, HEADER_SIZE, EncodedBatch, Producer, seal
+from .batch import (
+    BATCH_BYTES_MAX,
+    COLUMNAR,
+    COMPRESSION,
+    HEADER_SIZE,
+    PREFIX_SIZE,
+    TRANSACTIONAL,
+    BatchHeader,
+    Buffer,
+    EncodedBatch,
+    Producer,
+    reseal,
+    seal,
+)
 from .varint import read_varint, write_varint
 
 _HEADERS: Final = b"\x02\x0cms.enc\x0aarrow"  # one header: varint lengths before name and value
+Longs = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+_DELTAS: Final = "_offset_delta"
+_META: Final = b"millstream.meta"
+_OFFSET: Final = b"offset"
 _ALIGNMENT: Final = 8
 _USHORT: Final = struct.Struct("<H")
 _INT: Final = struct.Struct("<i")
@@ -27,6 +51,50 @@ _RECORD_BATCH: Final = 3
 
 def encode_columns(records: ColumnarRecords, producer: Producer) -> EncodedBatch:
     batch = records.batch
+    buffers = _record(batch, batch.num_rows - 1)
+    return seal(
+        buffers,
+        attributes=COLUMNAR,
+        last_offset_delta=batch.num_rows - 1,
+        base_timestamp_ms=records.timestamp_ms,
+        max_timestamp_ms=records.timestamp_ms,
+        record_count=1,
+        producer=producer,
+    )
+
+
+def thin_columns(header: BatchHeader, columns: pa.RecordBatch, deltas: Longs, keep: Flags) -> EncodedBatch:
+    """The columnar batch with only the rows to `keep`, which have these offset deltas; everything else as it was."""
+    kept = columns.filter(pa.array(keep))
+    left = pa.array(deltas[keep].astype(np.int32))
+    field = pa.field(_DELTAS, pa.int32(), metadata={_META: _OFFSET})
+    thinned = pa.RecordBatch.from_arrays(
+        [*kept.columns, left], schema=pa.schema([*kept.schema, field], metadata=kept.schema.metadata)
+    )
+    buffers = _record(thinned, header.last_offset_delta)
+    size = sum(len(buffer) for buffer in buffers)
+    attributes = header.attributes & ~(TRANSACTIONAL | COMPRESSION)
+    return reseal(buffers, header._replace(batch_length=size - PREFIX_SIZE, attributes=attributes, record_count=1))
+
+
+def split_deltas(columns: pa.RecordBatch, row_count: int) -> tuple[pa.RecordBatch, Longs | None]:
+    """The columns without the one that says which offsets are left, and what it says: None where all rows are there.
+
+    In: `row_count`: as many as the batch has offsets. Raises ValueError where rows are missing without a word.
+    """
+    last = columns.schema[-1] if columns.num_columns else None
+    if last is not None and last.name == _DELTAS and (last.metadata or {}).get(_META) == _OFFSET:
+        deltas = columns.column(columns.num_columns - 1).to_numpy(zero_copy_only=False).astype(np.int64)
+        if len(deltas) and not (0 <= deltas[0] and deltas[-1] < row_count and bool((np.diff(deltas) > 0).all())):
+            raise ValueError("a columnar batch whose offsets are not in order")
+        return columns.select(columns.schema.names[:-1]), deltas
+    if columns.num_rows != row_count:
+        raise ValueError(f"a columnar batch of {columns.num_rows} rows for {row_count} offsets")
+    return columns, None
+
+
+def _record(batch: pa.RecordBatch, offset_delta: int) -> list[Buffer]:
+    """A batch's bytes with room for the header: one record that holds these columns."""
     payload = _ipc_stream(batch)
     if len(payload) > BATCH_BYTES_MAX:
         raise InvalidRecords(
@@ -35,20 +103,12 @@ def encode_columns(records: ColumnarRecords, producer: Producer) -> EncodedBatch
         )
     fields = bytearray(1)  # attributes
     write_varint(fields, 0)  # timestamp delta
-    write_varint(fields, batch.num_rows - 1)
+    write_varint(fields, offset_delta)
     write_varint(fields, -1)  # no key
     write_varint(fields, len(payload))
     out = bytearray(HEADER_SIZE)
     write_varint(out, len(fields) + len(payload) + len(_HEADERS))
-    return seal(
-        [out + fields, payload, _HEADERS],
-        attributes=COLUMNAR,
-        last_offset_delta=batch.num_rows - 1,
-        base_timestamp_ms=records.timestamp_ms,
-        max_timestamp_ms=records.timestamp_ms,
-        record_count=1,
-        producer=producer,
-    )
+    return [out + fields, payload, _HEADERS]
 
 
 def _ipc_stream(batch: pa.RecordBatch) -> memoryview:

@@ -55,6 +55,67 @@ def copy_bytes(typing_context: Any, target: Any, source: Any, count: Any) -> Any
     return types.void(types.int64, types.int64, types.int64), generate
 
 
+def _word(bits: int) -> tuple[Any, Any]:
+    """Reading and writing so many bits at an address, which need not be aligned."""
+
+    @_intrinsic
+    def load(typing_context: Any, address: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            word = builder.load(builder.inttoptr(arguments[0], ir.IntType(bits).as_pointer()))
+            word.align = 1
+            return word if bits == 64 else builder.zext(word, ir.IntType(64))
+
+        return types.uint64(types.int64), generate
+
+    @_intrinsic
+    def store(typing_context: Any, address: Any, value: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            word = arguments[1] if bits == 64 else builder.trunc(arguments[1], ir.IntType(bits))
+            stored = builder.store(word, builder.inttoptr(arguments[0], ir.IntType(bits).as_pointer()))
+            stored.align = 1
+            return context.get_dummy_value()
+
+        return types.void(types.int64, types.uint64), generate
+
+    return load, store
+
+
+_load_8, _store_8 = _word(64)
+_load_4, _store_4 = _word(32)
+_SHORT = 128  # bytes; a call of memcpy costs more than copying fewer
+
+
+@compiled("void(int64, int64, int64)", nogil=True, cache=True, inline="always")
+def copy_short(target: int, source: int, count: int) -> None:
+    """`copy_bytes` for what is mostly short. No byte outside is read: the last words overlap the ones before them."""
+    if count > _SHORT:
+        copy_bytes(target, source, count)
+    elif count >= 8:
+        last = count - 8
+        at = 0
+        while at < last:
+            _store_8(target + at, _load_8(source + at))
+            at += 8
+        _store_8(target + last, _load_8(source + last))
+    elif count >= 4:
+        _store_4(target, _load_4(source))
+        _store_4(target + count - 4, _load_4(source + count - 4))
+    else:
+        for at in range(count):
+            store_byte(target + at, load_byte(source + at))
+
+
+@_intrinsic
+def bit_length(typing_context: Any, value: Any) -> Any:
+    """How many bits a positive number has."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        zeros = builder.ctlz(arguments[0], ir.Constant(ir.IntType(1), 1))
+        return builder.sub(ir.Constant(ir.IntType(64), 64), zeros)
+
+    return types.int64(types.uint64), generate
+
+
 def address_of(array: npt.NDArray[Any]) -> int:
     return int(array.ctypes.data)
 

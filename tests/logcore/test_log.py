@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from millstream.logcore.checked_json import write_checked_json
 from millstream.logcore.client import ROWS, FetchedColumns, FetchedRows, LogClient, RowRecords, TopicPartition
 from millstream.logcore.errors import (
     CorruptLog,
@@ -178,14 +179,18 @@ def test_a_closed_log_says_so(log: Log) -> None:
 
 def test_a_directory_of_another_format_is_refused(log: Log, folder: Path) -> None:
     log.close()
-    (folder / "meta.json").write_bytes(b"6a08c5cb\n{}\n")
-    with pytest.raises((UnsupportedDataDirectory, CorruptLog)):
+    write_checked_json(folder / "meta.json", {"format": 99, "node_id": "n"}, durable=False)
+    with pytest.raises(UnsupportedDataDirectory):
         open_log(folder)
 
 
 def test_a_lost_list_of_topics_is_damage_and_not_an_empty_log(log: Log, folder: Path) -> None:
     log.close()
     (folder / "topics.json").unlink()
+    with open_log(folder) as reopened:
+        assert "t" in reopened.topics(), "there is a copy"
+    for path in folder.glob("topics.json*"):
+        path.unlink()
     with pytest.raises(CorruptLog, match=r"topics\.json is missing"):
         open_log(folder)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from millstream.logcore.client import FetchedRows
 from millstream.logcore.errors import CorruptLog
 from millstream.logcore.log import Log, open_log
 from millstream.logcore.records.batch import read_header
@@ -88,25 +89,33 @@ def segment_bytes_after_flip(data: bytes, position: int) -> bytes:
     return data[:position] + bytes([data[position] ^ 0x10]) + data[position + 1 :]
 
 
-def test_bytes_that_are_missing_below_the_recovery_point_are_an_error_that_names_file_and_position(
+def test_bytes_that_are_missing_below_the_recovery_point_are_reported_and_everything_else_goes_on(
     log: Log, folder: Path
 ) -> None:
-    log.append("t", 0, rows(b"a"))
+    for value in (b"a", b"b", b"c"):
+        log.append("t", 0, rows(value))
     log.append("t", 1, rows(b"fine"))
     log.close()
     (segment,) = segment_files(folder)
     segment.write_bytes(data := segment.read_bytes()[:-1])
-    for _ in range(2):
+    for count in range(2):
         with open_log(folder) as reopened:
-            for call in (lambda: reopened.fetch("t", 0, 0), lambda: reopened.append("t", 0, rows(b"b"))):
-                with pytest.raises(CorruptLog, match=rf"{segment.name} is damaged at position {len(data)}"):
-                    call()
+            assert reopened.append("t", 0, rows(b"next %d" % count)) == 3 + count
+            assert values_of_part(reopened, 0) == [b"a", b"b"]
+            with pytest.raises(CorruptLog, match=rf"{segment.name} is damaged at position \d+"):
+                reopened.fetch("t", 0, 2)
+            assert values_of(reopened, "t", 0, 3)[0] == b"next 0"
             assert values_of(reopened, "t", 1) == [b"fine"]
-    (aside,) = segment.parent.glob("*.damaged-at-*")
-    assert aside.read_bytes() == data
-    segment.write_bytes(data[:0])
+            assert count or [problem for problem in reopened.problems() if "the records from offset 2 to 2" in problem]
+    assert segment.read_bytes() == data, "what is damaged is not written to"
     with open_log(folder) as reopened:
         reopened.delete_topic("t")
+
+
+def values_of_part(log: Log, offset: int) -> list[object]:
+    """What one fetch gives."""
+    runs = [run for run in log.fetch("t", 0, offset).runs if isinstance(run, FetchedRows)]
+    return [value for run in runs for value in run.table["value"].to_pylist()]
 
 
 def test_a_damaged_batch_below_the_recovery_point_is_found_when_it_is_read(log: Log, folder: Path) -> None:
@@ -132,16 +141,25 @@ def test_damage_before_the_last_segment_is_never_taken_for_a_torn_write(log: Log
     (crashed / "s-0" / "checkpoint.json").unlink()
     damaged = segment_files(crashed, "s")[1]
     damaged.write_bytes(damaged.read_bytes()[:-5])
-    with open_log(crashed) as reopened, pytest.raises(CorruptLog, match=damaged.name):
-        reopened.fetch("s", 0, 0)
+    after = int(segment_files(crashed, "s")[2].stem)
+    with open_log(crashed) as reopened:
+        read = reopened.fetch("s", 0, 0).next_offset
+        assert int(damaged.stem) <= read == after - 1
+        with pytest.raises(CorruptLog, match=damaged.name):
+            reopened.fetch("s", 0, read)
+        assert len(values_of(reopened, "s", 0, after)) == 30 - after
+        assert damaged.name in reopened.problems()[0] or segment_files(crashed, "s")[2].name in reopened.problems()[0]
 
 
 def test_a_missing_segment_is_an_error(log: Log, folder: Path) -> None:
     log.append("t", 0, rows(b"a"))
     log.close()
     segment_files(folder)[0].unlink()
-    with open_log(folder) as reopened, pytest.raises(CorruptLog, match="is missing"):
-        reopened.fetch("t", 0, 0)
+    with open_log(folder) as reopened:
+        with pytest.raises(CorruptLog, match="is missing"):
+            reopened.fetch("t", 0, 0)
+        assert reopened.append("t", 0, rows(b"b")) == 1
+        assert values_of(reopened, "t", 0, 1) == [b"b"]
 
 
 def test_a_torn_checkpoint_is_no_loss(log: Log, folder: Path) -> None:

@@ -124,7 +124,7 @@ def test_after_a_replay_prepared_transactions_are_unfinished_and_producer_ids_ar
     entries = core.step(NewProducer("q")).append
     entries += prepared(core, Identity("q", 0, 0), FIRST).append
     for entry in entries:
-        again.replay(decode_entry(*encode_entry(entry)))  # type: ignore[arg-type]
+        again.replay(decode_entry(*encode_entry(entry, 0)))  # type: ignore[arg-type]
     (outcome,) = again.unfinished()
     assert outcome.record == entries[-1]
     again.step(Finished("q"))

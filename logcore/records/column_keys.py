@@ -1,0 +1,113 @@
+"""The keys of columnar batches, as bytes that can be compared: what compaction goes by.
+
+The Arrow schema's metadata may say: `millstream.key`, a JSON list of the columns that are the key;
+`millstream.deleted`, the boolean column that is true where a row only deletes its key; `millstream.family`, since keys
+of different families are different; and `millstream.expires`, where the batch says which rows have expired.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+KEY: Final = b"millstream.key"
+DELETED: Final = b"millstream.deleted"
+FAMILY: Final = b"millstream.family"
+EXPIRES: Final = b"millstream.expires"
+
+
+class ColumnKeys(NamedTuple):
+    """`tombstones`: true where a row only deletes its key."""
+
+    family: bytes
+    keys: pa.BinaryArray
+    tombstones: npt.NDArray[np.bool_]
+
+
+def key_metadata(key: list[str], *, deleted: str | None = None, family: str = "") -> dict[bytes, bytes]:
+    """What the schema's metadata has to say so that batches of these columns are compacted."""
+    metadata = {KEY: json.dumps(key).encode(), FAMILY: family.encode()}
+    return metadata if deleted is None else {**metadata, DELETED: deleted.encode()}
+
+
+def expiry_metadata(family: str, group: str, column: str) -> dict[bytes, bytes]:
+    """What the schema's metadata has to say so that each row of a batch ends what lies before it: the rows of batches
+    of this family that have the row's value in column `group` and less than its value in `column`."""
+    target = json.dumps([family, group, column]).encode()
+    return {EXPIRES: target, **key_metadata([group], family=f"{family}/expired/{column}")}
+
+
+class Expiry(NamedTuple):
+    """Rows of `family` are gone where, for one of the `groups`, column `column` is below the number beside it."""
+
+    family: bytes
+    group: str
+    column: str
+    groups: list[int]
+    below: list[int]
+
+
+def expiry_of(columns: pa.RecordBatch) -> Expiry | None:
+    """What this batch ends; None where it holds rows as any other."""
+    text = (columns.schema.metadata or {}).get(EXPIRES)
+    if text is None:
+        return None
+    try:
+        family, group, column = json.loads(text)
+        return Expiry(
+            str(family).encode(), group, column, columns.column(group).to_pylist(), columns.column(column).to_pylist()
+        )
+    except (KeyError, ValueError, TypeError):
+        return None
+
+
+def family_of(columns: pa.RecordBatch) -> bytes:
+    return (columns.schema.metadata or {}).get(FAMILY, b"")
+
+
+def column_keys(columns: pa.RecordBatch) -> ColumnKeys | None:
+    """None where the batch does not say what its key is: then nothing may be taken out of it."""
+    metadata = columns.schema.metadata or {}
+    try:
+        names: Any = json.loads(metadata[KEY])
+        arrays = [columns.column(name) for name in names]
+    except (KeyError, ValueError, TypeError):
+        return None
+    if not arrays:
+        return None
+    types = ",".join(str(array.type) for array in arrays).encode()
+    parts = [_as_bytes(array) for array in arrays]
+    keys = parts[0] if len(parts) == 1 else pc.binary_join_element_wise(*parts, b"")
+    return ColumnKeys(
+        b"columns/" + metadata.get(FAMILY, b"") + b"/" + types, keys, _tombstones(columns, metadata.get(DELETED))
+    )
+
+
+def _tombstones(columns: pa.RecordBatch, name: bytes | None) -> npt.NDArray[np.bool_]:
+    index = -1 if name is None else columns.schema.get_field_index(name.decode())
+    if index < 0 or not pa.types.is_boolean(columns.column(index).type):
+        return np.zeros(columns.num_rows, np.bool_)
+    return columns.column(index).fill_null(False).to_numpy(zero_copy_only=False)
+
+
+def _as_bytes(array: pa.Array) -> pa.BinaryArray:
+    """Per value its length and its text, so that values in a row cannot be taken for others; NULL is a value."""
+    text = _as_text(array)
+    length = pc.binary_length(text).cast(pa.string()).cast(pa.binary())
+    return pc.binary_join_element_wise(length, text, b":").fill_null(b"n")
+
+
+def _as_text(array: pa.Array) -> pa.BinaryArray:
+    if pa.types.is_binary(array.type):
+        return array
+    if not pa.types.is_nested(array.type):
+        try:
+            return array.cast(pa.string()).cast(pa.binary())
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            pass
+    return pa.array([None if value is None else repr(value).encode() for value in array.to_pylist()], pa.binary())

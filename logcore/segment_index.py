@@ -1,0 +1,100 @@
+"""The sparse index of a segment: where offsets and times begin. It can always be built from the segment again.
+
+An entry names a batch: its first offset, its position in the file, and the largest timestamp before it. The file
+`<base offset>.index` keeps the entries of a segment that is not written to any more, behind a checksum.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from array import array
+from bisect import bisect_left, bisect_right
+from pathlib import Path
+from typing import Final
+
+from crc32c import crc32c
+
+from .disk import replace_file
+
+INDEX_BYTES: Final = 4096  # of log per entry
+NO_TIME: Final = -1
+_HEADER: Final = struct.Struct("<4sIQqqQ")  # magic, checksum of what follows, bytes covered, end offset, time, count
+_MAGIC: Final = b"MSI1"
+_CHECKED_FROM: Final = 8
+
+
+class SegmentIndex:
+    """State: the entries, and what was read to make them.
+
+    Invariant: all batches below `covered` are in order and known, and `end_offset` follows them. Offsets, positions
+    and times of the entries never go back. `newest_ms` is the largest timestamp below `covered`.
+    """
+
+    def __init__(self, base_offset: int) -> None:
+        self._base_offset = base_offset
+        self.covered = 0
+        self.end_offset = base_offset
+        self.newest_ms = NO_TIME
+        self._offsets = array("q")
+        self._positions = array("q")
+        self._times = array("q")
+
+    def note(self, position: int, size: int, base_offset: int, last_offset: int, newest_ms: int) -> None:
+        """Takes in the next batch. In: `newest_ms`: its largest timestamp; `NO_TIME` where that does not count."""
+        if not self._positions or position - self._positions[-1] >= INDEX_BYTES or base_offset != self.end_offset:
+            self._offsets.append(base_offset)
+            self._positions.append(position)
+            self._times.append(self.newest_ms)
+        self.covered = position + size
+        self.end_offset = last_offset + 1
+        self.newest_ms = max(self.newest_ms, newest_ms)
+
+    def entry_before(self, offset: int) -> tuple[int, int]:
+        """Position and first offset of a batch at or before the one with `offset`, 4 KiB and a batch away at most."""
+        return self._entry(bisect_right(self._offsets, offset) - 1)
+
+    def entry_of_time(self, timestamp_ms: int) -> tuple[int, int]:
+        """Likewise of a batch such that every timestamp before it is smaller than this, and the first that is not
+        lies 4 KiB and a batch behind it at most, where there is one."""
+        return self._entry(bisect_left(self._times, timestamp_ms) - 1)
+
+    def _entry(self, entry: int) -> tuple[int, int]:
+        return (self._positions[entry], self._offsets[entry]) if entry >= 0 else (0, self._base_offset)
+
+    def fill(self, content: bytes, count: int) -> None:
+        """In: the entries as `save` has written them."""
+        for number, column in enumerate((self._offsets, self._positions, self._times)):
+            column.frombytes(content[number * count * 8 : (number + 1) * count * 8])
+            if sys.byteorder == "big":
+                column.byteswap()
+
+    def save(self, path: Path, *, durable: bool) -> None:
+        """Raises OSError."""
+        columns = [self._offsets, self._positions, self._times]
+        if sys.byteorder == "big":
+            columns = [column[:] for column in columns]
+            for column in columns:
+                column.byteswap()
+        body = b"".join(column.tobytes() for column in columns)
+        fields = (self.covered, self.end_offset, self.newest_ms, len(self._offsets))
+        header = _HEADER.pack(_MAGIC, 0, *fields)
+        checksum = crc32c(body, crc32c(header[_CHECKED_FROM:]))
+        replace_file(path, _HEADER.pack(_MAGIC, checksum, *fields) + body, durable=durable)
+
+
+def load_index(path: Path, base_offset: int, size_max: int) -> SegmentIndex | None:
+    """None where there is none that fits to a segment of this size."""
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return None
+    if len(content) < _HEADER.size:
+        return None
+    magic, checksum, covered, end_offset, newest_ms, count = _HEADER.unpack_from(content)
+    if magic != _MAGIC or crc32c(memoryview(content)[_CHECKED_FROM:]) != checksum or covered > size_max:
+        return None
+    index = SegmentIndex(base_offset)
+    index.covered, index.end_offset, index.newest_ms = covered, end_offset, newest_ms
+    index.fill(content[_HEADER.size :], count)
+    return index

@@ -1,0 +1,191 @@
+"""What can be set on a topic: Kafka's properties with their defaults, and what the log makes of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final, Literal
+
+from .errors import InvalidTopic
+
+NEVER_MS: Final = (1 << 63) - 1
+_INTEGER: Final = re.compile(r"-?\d{1,19}")
+_SEGMENT_BYTES_MIN: Final = 1024
+_DAY_MS: Final = 24 * 60 * 60 * 1000
+_CLEANUP: Final = ("delete", "compact")
+_COMPRESSIONS: Final = ("uncompressed", "producer", "gzip", "snappy", "lz4", "zstd")
+
+Kind = Literal["int", "long", "double", "boolean", "string", "list"]
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One property. `problem` says in words what a value should be where it cannot be taken, else None.
+
+    `heeded` is False where Kafka knows the property, and here it may be set but changes nothing.
+    """
+
+    name: str
+    kind: Kind
+    default: str
+    doc: str
+    problem: Callable[[str], str | None]
+    heeded: bool = True
+
+
+def _integer(low: int, high: int = NEVER_MS) -> Callable[[str], str | None]:
+    def problem(text: str) -> str | None:
+        if _INTEGER.fullmatch(text) and low <= int(text) <= high:
+            return None
+        return f"It is a whole number, at least {low}." if high == NEVER_MS else f"It is between {low} and {high}."
+
+    return problem
+
+
+def _one_of(*values: str) -> Callable[[str], str | None]:
+    return lambda text: None if text in values else f"It is one of {', '.join(values)}."
+
+
+def _share(text: str) -> str | None:
+    try:
+        return None if 0 <= float(text) <= 1 else "It is between 0 and 1."
+    except ValueError:
+        return "It is a number between 0 and 1."
+
+
+def _cleanup(text: str) -> str | None:
+    named = [part.strip() for part in text.split(",")]
+    fine = all(part in _CLEANUP for part in named) and len(set(named)) == len(named)
+    return None if fine else "It is delete, compact, or compact,delete."
+
+
+def _anything(text: str) -> str | None:
+    return None
+
+
+_boolean: Final = _one_of("true", "false")
+
+SETTINGS: Final[Mapping[str, Setting]] = {
+    setting.name: setting
+    for setting in (
+        Setting("cleanup.policy", "list", "delete",
+                "delete drops old segments, compact keeps the latest record of each key.", _cleanup),
+        Setting("retention.ms", "long", str(7 * _DAY_MS),
+                "A segment is dropped when it is so old, by its records and by when it was written; -1: never.",
+                _integer(-1)),
+        Setting("retention.bytes", "long", "-1", "The oldest segments of a larger partition are dropped; -1: never.",
+                _integer(-1)),
+        Setting("segment.bytes", "int", str(128 * 1024 * 1024), "The size at which a new segment begins.",
+                _integer(_SEGMENT_BYTES_MIN, (1 << 31) - 1)),
+        Setting("segment.ms", "long", str(7 * _DAY_MS), "The age at which a new segment begins.", _integer(1)),
+        Setting("max.message.bytes", "int", "1048588",
+                "The largest record batch that a client may send; columnar batches are not bound by it.", _integer(0)),
+        Setting("message.timestamp.type", "string", "CreateTime",
+                "Whose time a record has: its producer's, or that of the append.",
+                _one_of("CreateTime", "LogAppendTime")),
+        Setting("delete.retention.ms", "long", str(_DAY_MS),
+                "So long compaction keeps a tombstone after it has removed what the tombstone deletes.", _integer(0)),
+        Setting("min.cleanable.dirty.ratio", "double", "0.5",
+                "The share of bytes not compacted yet at which compaction begins.", _share),
+        Setting("min.compaction.lag.ms", "long", "0", "Younger records are not compacted.", _integer(0)),
+        Setting("max.compaction.lag.ms", "long", str(NEVER_MS), "Older records are compacted, whatever their share.",
+                _integer(1)),
+        Setting("arrow.passthrough", "boolean", "false",
+                "Kafka clients get columnar batches as they are stored, not as rows.", _boolean),
+        Setting("millstream.value.format", "string", "JSON",
+                "The format in which Kafka clients get the values of columnar batches.", _one_of("JSON", "DELIMITED")),
+        Setting("compression.type", "string", "producer", "Records are stored as they are sent.",
+                _one_of(*_COMPRESSIONS), heeded=False),
+        Setting("compression.gzip.level", "int", "-1", "", _integer(-1), heeded=False),
+        Setting("compression.lz4.level", "int", "9", "", _integer(-1), heeded=False),
+        Setting("compression.zstd.level", "int", "3", "", _integer(-200000), heeded=False),
+        Setting("file.delete.delay.ms", "long", "60000", "", _integer(0), heeded=False),
+        Setting("flush.messages", "long", str(NEVER_MS), "Every append is synced.", _integer(1), heeded=False),
+        Setting("flush.ms", "long", str(NEVER_MS), "Every append is synced.", _integer(0), heeded=False),
+        Setting("follower.replication.throttled.replicas", "list", "", "", _anything, heeded=False),
+        Setting("leader.replication.throttled.replicas", "list", "", "", _anything, heeded=False),
+        Setting("index.interval.bytes", "int", "4096", "", _integer(0), heeded=False),
+        Setting("local.retention.bytes", "long", "-2", "", _integer(-2), heeded=False),
+        Setting("local.retention.ms", "long", "-2", "", _integer(-2), heeded=False),
+        Setting("message.downconversion.enable", "boolean", "true", "", _boolean, heeded=False),
+        Setting("message.format.version", "string", "3.0-IV1", "", _anything, heeded=False),
+        Setting("message.timestamp.after.max.ms", "long", str(NEVER_MS), "", _integer(0), heeded=False),
+        Setting("message.timestamp.before.max.ms", "long", str(NEVER_MS), "", _integer(0), heeded=False),
+        Setting("message.timestamp.difference.max.ms", "long", str(NEVER_MS), "", _integer(0), heeded=False),
+        Setting("min.insync.replicas", "int", "1", "There is one copy of each record.", _integer(1), heeded=False),
+        Setting("preallocate", "boolean", "false", "", _boolean, heeded=False),
+        Setting("remote.storage.enable", "boolean", "false", "", _boolean, heeded=False),
+        Setting("segment.index.bytes", "int", "10485760", "", _integer(4), heeded=False),
+        Setting("segment.jitter.ms", "long", "0", "", _integer(0), heeded=False),
+        Setting("unclean.leader.election.enable", "boolean", "false", "", _boolean, heeded=False),
+    )
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSettings:
+    """The settings that the log heeds, as values; None where there is no bound."""
+
+    compacted: bool
+    deleting: bool
+    retention_ms: int | None
+    retention_bytes: int | None
+    segment_bytes: int
+    segment_ms: int
+    message_bytes_max: int
+    append_time: bool
+    delete_retention_ms: int
+    dirty_share_min: float
+    compaction_lag_ms_min: int
+    compaction_lag_ms_max: int
+
+
+def check_config(topic: str, config: Mapping[str, str]) -> None:
+    """Raises `InvalidTopic` for a property that there is not, or a value that it cannot have."""
+    for name, value in config.items():
+        setting = SETTINGS.get(name)
+        if setting is None:
+            raise InvalidTopic(
+                f'topic "{topic}" cannot have the property "{name}": there is none of that name',
+                hint="The properties of a topic are Kafka's, as retention.ms or cleanup.policy.",
+            )
+        problem = setting.problem(value)
+        if problem is not None:
+            raise InvalidTopic(f'{name} of topic "{topic}" cannot be "{value}"', hint=problem)
+
+
+def settings_of(config: Mapping[str, str]) -> TopicSettings:
+    """A value that `check_config` would refuse counts as not set: older versions took any."""
+    return _settings(tuple(sorted(config.items())))
+
+
+@lru_cache(maxsize=64)
+def _settings(items: tuple[tuple[str, str], ...]) -> TopicSettings:
+    config = dict(items)
+
+    def value(name: str) -> str:
+        setting = SETTINGS[name]
+        text = config.get(name, setting.default)
+        return setting.default if setting.problem(text) else text
+
+    policy = {part.strip() for part in value("cleanup.policy").split(",")}
+    return TopicSettings(
+        compacted="compact" in policy,
+        deleting="delete" in policy,
+        retention_ms=_bound(value("retention.ms")),
+        retention_bytes=_bound(value("retention.bytes")),
+        segment_bytes=int(value("segment.bytes")),
+        segment_ms=int(value("segment.ms")),
+        message_bytes_max=int(value("max.message.bytes")),
+        append_time=value("message.timestamp.type") == "LogAppendTime",
+        delete_retention_ms=int(value("delete.retention.ms")),
+        dirty_share_min=float(value("min.cleanable.dirty.ratio")),
+        compaction_lag_ms_min=int(value("min.compaction.lag.ms")),
+        compaction_lag_ms_max=int(value("max.compaction.lag.ms")),
+    )
+
+
+def _bound(text: str) -> int | None:
+    return None if int(text) < 0 else int(text)

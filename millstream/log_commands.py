@@ -1,0 +1,85 @@
+"""The commands `millstream log`: what is in the files of a data directory, and whether they are whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from millstream.errors import ServerError
+
+DataArgument = Annotated[Path, typer.Argument(help="The data directory of a log: the folder with topics.json.")]
+
+
+class NoSuchFiles(ServerError):
+    """A folder or file that a command should look at is not there, or cannot be read."""
+
+    code = "NO_SUCH_FILES"
+
+
+def log_app(errors: Callable[[], AbstractContextManager[None]]) -> typer.Typer:
+    """In: `errors`: says in one sentence what goes wrong."""
+    app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="The files of a log: look into, and verify.")
+
+    @app.command("verify")
+    def verify_files(
+        data: DataArgument, topic: Annotated[str | None, typer.Option(help="Only this topic's files.")] = None
+    ) -> None:
+        """Read all files of a data directory and say what is wrong with them; exit code 1 where something is.
+
+        Checks record batches and their checksums, that no offset is missing, epochs, indexes and checkpoints. Nothing
+        is changed. Stop the server first, or the newest records may be reported as missing.
+        """
+        with errors():
+            from millstream.logcore.verification import verify
+
+            try:
+                verified, findings = verify(_log_folder(data), topic)
+            except OSError as error:
+                raise NoSuchFiles(f"{data} cannot be read: {error.strerror or error}") from error
+        for finding in findings:
+            typer.echo(str(finding))
+        typer.echo(
+            f"{verified.partitions} partitions, {verified.segments} segments, {verified.batches} record batches,"
+            f" {verified.bytes} bytes: {f'{len(findings)} problems' if findings else 'no problems'}"
+        )
+        raise typer.Exit(1 if findings else 0)
+
+    @app.command("dump")
+    def dump_files(
+        file: Annotated[Path, typer.Argument(help="A segment file (….log), or the folder of a partition.")],
+        records: Annotated[bool, typer.Option("--records", help="Print the records of each batch, too.")] = False,
+    ) -> None:
+        """Print the record batches of a segment file, a line each."""
+        with errors():
+            from millstream.logcore.verification import dump, records_of
+
+            try:
+                for path in _segment_files(file):
+                    typer.echo(str(path))
+                    for batch in dump(path):
+                        typer.echo(f"  {batch}")
+                        for record in records_of(batch) if records and batch.whole else ():
+                            typer.echo(f"    {record}")
+            except (OSError, ValueError) as error:
+                raise NoSuchFiles(f"{file} cannot be read: {error}") from error
+
+    return app
+
+
+def _log_folder(data: Path) -> Path:
+    """The log is in a folder of its own in the data directory of a server."""
+    for folder in (data, data / "log"):
+        if (folder / "topics.json").exists():
+            return folder
+    raise NoSuchFiles(f"{data} is no data directory of a log", hint="Name the folder that has topics.json in it.")
+
+
+def _segment_files(path: Path) -> list[Path]:
+    files = sorted(path.glob("*.log")) if path.is_dir() else [path]
+    if not files or not files[0].exists():
+        raise NoSuchFiles(f"{path} has no segment files", hint="They are called 00000000000000000000.log and so on.")
+    return files

@@ -1,0 +1,78 @@
+"""A process that is killed while it compacts or drops segments: the log means the same after it was started again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from millstream.logcore.log import open_log
+
+from .cleaning_workload import KEYS
+from .log_records import records_of
+
+COUNT = 120
+WORKLOAD = Path(__file__).with_name("cleaning_workload.py")
+POINTS = (
+    "clean.written",
+    "clean.before_swap",
+    "clean.swapping",
+    "clean.replaced",
+    "clean.removed",
+    "clean.swapped",
+    "retention.noted",
+    "retention.removed",
+)
+
+
+def run(folder: Path, failpoint: str = "") -> tuple[int, int]:
+    """The exit code, and how many numbers are durable."""
+    done = subprocess.run(
+        [sys.executable, str(WORKLOAD), str(folder), str(COUNT)],
+        env=os.environ | {"MILLSTREAM_FP": failpoint},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode in (0, -signal.SIGKILL), done.stderr
+    numbers = [int(line) for line in done.stdout.splitlines() if line.isdecimal()]
+    return done.returncode, numbers[-1] + 1 if numbers else 0
+
+
+def check(folder: Path, durable: int) -> None:
+    with open_log(folder) as log:
+        end = log.offsets("compacted", 0).log_end_offset
+        assert durable <= end <= durable + 1
+        last = {number % KEYS: number for number in range(end) if number % 7 != 3}
+        deleted = {number % KEYS: number for number in range(end) if number % 7 == 3}
+        found = dict(records_of(log, "compacted"))
+        assert all(value == (None if offset % 7 == 3 else b"%0100d" % offset) for offset, value in found.items())
+        for key, number in last.items():
+            assert number in found or deleted.get(key, -1) > number
+        start = log.offsets("short", 0).log_start_offset
+        short = records_of(log, "short", 0, start)
+        assert [offset for offset, _ in short] == list(range(start, log.offsets("short", 0).log_end_offset))
+        assert not log.problems()
+    assert not list(folder.glob("*/*.cleaned"))
+    assert not list(folder.glob("*/swap.json"))
+
+
+@pytest.mark.parametrize("nth", [1, 2])
+@pytest.mark.parametrize("point", POINTS)
+def test_a_kill_while_segments_are_replaced_or_dropped_changes_nothing(folder: Path, point: str, nth: int) -> None:
+    code, durable = run(folder, f"{point}:{nth}:kill9")
+    assert code == -signal.SIGKILL, "the failpoint was not hit"
+    check(folder, durable)
+    assert run(folder) == (0, COUNT)
+    check(folder, COUNT)
+
+
+@pytest.mark.parametrize("second", ["clean.replaced:1", "clean.removed:1"])
+def test_a_second_kill_while_a_swap_is_finished_changes_nothing(folder: Path, second: str) -> None:
+    _, durable = run(folder, "clean.swapping:2:kill9")
+    assert run(folder, f"{second}:kill9")[0] == -signal.SIGKILL
+    check(folder, durable)

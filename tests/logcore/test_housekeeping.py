@@ -1,0 +1,331 @@
+"""How long a topic keeps its records, what compaction leaves, and what the log forgets."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from millstream.logcore.client import FetchedColumns, FetchedRows, RowRecords, TopicPartition
+from millstream.logcore.errors import (
+    CorruptLog,
+    InvalidTopic,
+    OffsetOutOfRange,
+    OutOfOrderSequence,
+    ProducerFenced,
+    RecordsTooLarge,
+)
+from millstream.logcore.log import Log, open_log
+from millstream.logcore.records.batch import Producer
+from millstream.logcore.records.codec import encode
+from millstream.logcore.timestamps import first_at_or_after, latest_timestamp
+
+from .log_records import columnar, records_of, rows, segment_files, values_of
+
+HOUR_S = 3600.0
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_s = time.time()
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def log(folder: Path, clock: Clock) -> Iterator[Log]:
+    with open_log(folder, clock=clock, sync="never") as opened:
+        yield opened
+
+
+def keyed(key: bytes, value: bytes | None, timestamp: int = 5) -> RowRecords:
+    return rows(value, key=key, timestamp=timestamp)
+
+
+def test_a_segment_ends_when_it_is_full_or_old(log: Log, folder: Path, clock: Clock) -> None:
+    log.create_topic("t", 1, {"segment.bytes": "1024", "segment.ms": "60000"})
+    log.append("t", 0, rows(b"a"))
+    log.append("t", 0, rows(b"b"))
+    assert len(segment_files(folder)) == 1
+    clock.now_s += 61
+    log.append("t", 0, rows(b"c"))
+    assert [int(path.stem) for path in segment_files(folder)] == [0, 2]
+    log.append("t", 0, rows(b"d" * 1000))
+    assert [int(path.stem) for path in segment_files(folder)] == [0, 2, 3]
+
+
+def test_old_segments_go_with_the_active_one_once_nothing_in_it_is_young(log: Log, folder: Path, clock: Clock) -> None:
+    log.create_topic("t", 1, {"segment.bytes": "1024", "retention.ms": "3600000"})
+    now_ms = int(clock.now_s * 1000)
+    for number in range(20):
+        log.append("t", 0, rows(b"%0200d" % number, timestamp=now_ms))
+    clock.now_s += HOUR_S / 2
+    log.append("t", 0, rows(b"last", timestamp=now_ms))
+    log.keep_house()
+    assert log.offsets("t", 0).log_start_offset == 0
+    clock.now_s += HOUR_S / 2 + 1
+    log.keep_house()
+    start = log.offsets("t", 0).log_start_offset
+    assert 0 < start <= 20
+    assert values_of(log, "t", 0, start)[-1] == b"last", "its segment was written half an hour ago"
+    clock.now_s += HOUR_S
+    log.keep_house()
+    assert log.offsets("t", 0).log_start_offset == log.offsets("t", 0).log_end_offset == 21
+    assert len(segment_files(folder)) == 1
+    assert log.append("t", 0, rows(b"new")) == 21
+
+
+def test_old_events_that_were_just_imported_stay(log: Log, clock: Clock) -> None:
+    log.create_topic("t", 1, {"segment.bytes": "1024", "retention.ms": "3600000"})
+    for number in range(20):
+        log.append("t", 0, rows(b"%0200d" % number, timestamp=number))
+    log.keep_house()
+    assert len(values_of(log, "t")) == 20
+
+
+def test_a_partition_keeps_about_as_many_bytes_as_it_may(log: Log, folder: Path) -> None:
+    log.create_topic("t", 1, {"segment.bytes": "1024", "retention.bytes": "4096"})
+    for number in range(100):
+        log.append("t", 0, rows(b"%0200d" % number))
+    log.keep_house()
+    assert 4096 <= sum(path.stat().st_size for path in segment_files(folder)) < 4096 + 1024
+    start = log.offsets("t", 0).log_start_offset
+    assert values_of(log, "t", 0, start) == [b"%0200d" % number for number in range(start, 100)]
+
+
+def test_retention_waits_for_an_open_transaction(log: Log) -> None:
+    log.create_topic("t", 1, {"segment.bytes": "1024", "retention.bytes": "1"})
+    producer = log.transactional_producer("p")
+    producer.begin()
+    producer.append("t", 0, rows(b"open"))
+    for number in range(50):
+        log.append("t", 0, rows(b"%0200d" % number))
+    log.keep_house()
+    assert log.offsets("t", 0).log_start_offset == 0
+    producer.commit()
+    log.keep_house()
+    assert log.offsets("t", 0).log_start_offset > 40
+
+
+def test_records_are_deleted_up_to_an_offset_and_stay_deleted(log: Log, folder: Path, clock: Clock) -> None:
+    log.create_topic("t", 1)
+    log.append("t", 0, rows(b"a", b"b", b"c"))
+    assert log.delete_records("t", 0, 2) == 2
+    assert log.delete_records("t", 0, 1) == 2, "it never goes back"
+    with pytest.raises(OffsetOutOfRange):
+        log.delete_records("t", 0, 4)
+    with pytest.raises(OffsetOutOfRange):
+        log.fetch("t", 0, 1)
+    assert values_of(log, "t", 0, 2) == [b"c"]
+    log.close()
+    with open_log(folder, clock=clock) as reopened:
+        assert reopened.offsets("t", 0).log_start_offset == 2
+
+
+def test_compaction_keeps_the_latest_record_of_each_key_at_its_offset(log: Log, clock: Clock) -> None:
+    log.create_topic("t", 1, {"cleanup.policy": "compact", "segment.bytes": "1024", "delete.retention.ms": "1000"})
+    for number in range(30):
+        log.append("t", 0, keyed(b"k%d" % (number % 3), b"%0100d" % number))
+    log.append("t", 0, keyed(b"k0", None))
+    log.append("t", 0, rows(b"without a key", key=None))
+    log.append("t", 0, keyed(b"k9", b"x" * 1000))
+    log.append("t", 0, keyed(b"k9", b"x" * 1000))
+    kept = log.keep_house()
+    assert kept.compacted == 1
+    assert [offset for offset, _ in records_of(log, "t")] == [28, 29, 30, 31, 32, 33]
+    clock.now_s += 2
+    log.keep_house()
+    assert [offset for offset, _ in records_of(log, "t")] == [28, 29, 31, 32, 33], "the tombstone had its time"
+    assert log.keep_house().compacted == 0
+
+
+def test_compaction_leaves_out_what_was_aborted_and_keeps_what_is_undecided(log: Log, folder: Path) -> None:
+    log.create_topic("t", 1, {"cleanup.policy": "compact", "segment.bytes": "1024", "min.cleanable.dirty.ratio": "0"})
+    producer = log.transactional_producer("p")
+    for number in range(12):
+        producer.begin()
+        producer.append("t", 0, keyed(b"k%d" % (number % 2), b"%0100d" % number))
+        (producer.abort if number % 3 == 2 else producer.commit)()
+    producer.begin()
+    producer.append("t", 0, keyed(b"k0", b"open"))
+    for number in range(12):
+        log.append("t", 0, keyed(b"other", b"%0100d" % number))
+    log.keep_house()
+    end = log.offsets("t", 0).log_end_offset
+    values = dict(records_of(log, "t", isolation="read_uncommitted"))
+    assert b"open" in values.values()
+    assert b"%0100d" % 11 not in [value for offset, value in values.items() if offset < 24], "it was aborted"
+    producer.commit()
+    log.close()
+    for checkpoint in folder.glob("t-0/checkpoint.json"):
+        checkpoint.unlink()
+    with open_log(folder, sync="never") as reopened:  # everything is read again, without the markers that are gone
+        offsets = reopened.offsets("t", 0)
+        assert offsets.last_stable_offset == offsets.log_end_offset == end + 1
+        assert b"open" in values_of(reopened, "t")
+
+
+def test_a_batch_sent_again_is_known_though_compaction_took_its_records(log: Log, folder: Path, clock: Clock) -> None:
+    log.create_topic("t", 1, {"cleanup.policy": "compact", "segment.bytes": "1024", "min.cleanable.dirty.ratio": "0"})
+    producer_id = log.new_producer_id()
+
+    def send(sequence: int) -> int:
+        records = keyed(b"k", b"%0300d" % sequence)
+        (batch,) = encode(records, Producer(producer_id, 0, sequence))
+        return log.append_batches("t", 0, b"".join(bytes(buffer) for buffer in batch.buffers))
+
+    assert [send(number) for number in range(4)] == [0, 1, 2, 3]
+    log.append("t", 0, keyed(b"k", b"x" * 1000))
+    log.append("t", 0, keyed(b"k", b"x" * 1000))
+    log.keep_house()
+    log.close()
+    (folder / "t-0" / "checkpoint.json").unlink()
+    with open_log(folder, clock=clock, sync="never") as log:
+        assert send(3) == 3
+        with pytest.raises(OutOfOrderSequence):
+            send(9)
+        clock.now_s += 25 * HOUR_S
+        log.keep_house()
+        assert send(9) == 6, "nothing is known any more of a producer that was silent for a day"
+
+
+def test_transactional_ids_that_nobody_uses_are_forgotten(log: Log, folder: Path, clock: Clock) -> None:
+    log.create_topic("t", 1)
+    held = log.transactional_producer("held")
+    first = log.transactional_producer("left").producer_id
+    clock.now_s += 8 * 24 * HOUR_S
+    log.keep_house()
+    assert [each.identity.transactional_id for each in log.transactions()] == ["held"]
+    held.begin()
+    held.append("t", 0, rows(b"a"))
+    held.commit()
+    assert log.transactional_producer("left").producer_id > first
+
+
+def test_a_forgotten_producer_is_told_to_start_anew(log: Log, clock: Clock) -> None:
+    producer = log.transactional_producer("p")
+    clock.now_s += 8 * 24 * HOUR_S
+    log._coordinator._held.clear()  # as if it were a client of another process
+    log.keep_house()
+    with pytest.raises(ProducerFenced, match="not used for long"):
+        producer.begin()
+
+
+def test_times_are_found_in_every_segment_and_after_a_restart(log: Log, folder: Path) -> None:
+    log.create_topic("t", 1, {"segment.bytes": "1024"})
+    for number in range(100):
+        log.append("t", 0, rows(b"%0100d" % number, timestamp=number * 10))
+    log.append("t", 0, columnar(1, 2, timestamp=5))
+
+    def check(opened: Log) -> None:
+        partition = opened.partition("t", 0)
+        for wanted in (0, 1, 10, 495, 500, 990):
+            found = first_at_or_after(partition, wanted)
+            assert found is not None and found.offset == (wanted + 9) // 10
+        assert first_at_or_after(partition, 991) is None
+        latest = latest_timestamp(partition)
+        assert latest is not None and (latest.offset, latest.timestamp_ms) == (99, 990)
+
+    check(log)
+    log.close()
+    with open_log(folder, sync="never") as reopened:
+        check(reopened)
+
+
+def test_the_log_may_set_the_time_of_records(log: Log, clock: Clock) -> None:
+    log.create_topic("t", 1, {"message.timestamp.type": "LogAppendTime"})
+    log.append("t", 0, rows(b"a", b"b", timestamp=7))
+    log.append("t", 0, columnar(1, timestamp=7))
+    first, second = log.fetch("t", 0, 0).runs
+    assert isinstance(first, FetchedRows) and isinstance(second, FetchedColumns)
+    assert first.table["timestamp"].to_pylist() == [int(clock.now_s * 1000)] * 2
+    assert second.timestamp_ms == int(clock.now_s * 1000)
+
+
+def test_settings_are_checked_changed_and_kept(log: Log, folder: Path) -> None:
+    for config, message in (
+        ({"retention.ms": "soon"}, "retention.ms of topic"),
+        ({"cleanup.policy": "compress"}, "cleanup.policy of topic"),
+        ({"retention.hours": "1"}, 'property "retention.hours"'),
+    ):
+        with pytest.raises(InvalidTopic, match=message):
+            log.create_topic("t", 1, config)
+    log.create_topic("t", 1, {"max.message.bytes": "100"})
+    with pytest.raises(InvalidTopic):
+        log.alter_topic("t", {"segment.bytes": "1"})
+    log.alter_topic("t", {"segment.bytes": "1024"}, only_check=True)
+    (batch,) = encode(rows(b"x" * 100))
+    with pytest.raises(RecordsTooLarge):
+        log.partition("t", 0).check_size(batch.header)
+    log.alter_topic("t", {"segment.bytes": "1024"})
+    log.add_partitions("t", 3)
+    with pytest.raises(InvalidTopic):
+        log.add_partitions("t", 3)
+    log.append("t", 2, rows(b"a" * 1000))
+    log.append("t", 2, rows(b"b" * 1000))
+    assert len(segment_files(folder, "t", 2)) == 2
+    log.close()
+    with open_log(folder, sync="never") as reopened:
+        assert reopened.topics()["t"].config == {"segment.bytes": "1024"}
+        assert values_of(reopened, "t", 2) == [b"a" * 1000, b"b" * 1000]
+
+
+def test_few_files_are_open_however_many_partitions_there_are(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("millstream.logcore.open_files._default_max", lambda: 8)
+    with open_log(folder, sync="never") as log:
+        log.create_topic("t", 50)
+        for number in range(100):
+            log.append("t", number % 50, rows(b"%d" % number))
+        for number in range(50):
+            assert values_of(log, "t", number) == [b"%d" % number, b"%d" % (number + 50)]
+        assert log._context.files.count <= 8
+    with open_log(folder, sync="never") as log:
+        assert log._context.files.count <= 2, "partitions are opened when they are used"
+        assert values_of(log, "t", 49) == [b"49", b"99"]
+
+
+def test_lost_offsets_of_groups_are_an_error_and_topics_can_be_used(log: Log, folder: Path) -> None:
+    log.create_topic("t", 1)
+    log.append("t", 0, rows(b"a"))
+    log.commit_offsets("g", {TopicPartition("t", 0): 1})
+    log.close()
+    (segment,) = segment_files(folder, "__consumer_offsets")
+    data = bytearray(segment.read_bytes())
+    data[70] ^= 1
+    segment.write_bytes(data)
+    with open_log(folder, sync="never") as reopened:
+        for call in (
+            lambda: reopened.committed_offsets("g"),
+            lambda: reopened.commit_offsets("g", {TopicPartition("t", 0): 1}),
+        ):
+            with pytest.raises(CorruptLog, match="consumer_offsets"):
+                call()
+        assert values_of(reopened, "t") == [b"a"]
+        assert reopened.append("t", 0, rows(b"b")) == 1
+
+
+def test_compressed_batches_stay_compressed_when_records_are_taken_out(log: Log) -> None:
+    from millstream.logcore.records.batch import HEADER_SIZE, EncodedBatch, reseal
+    from millstream.logcore.records.compression import compress
+
+    log.create_topic("t", 1, {"cleanup.policy": "compact", "segment.bytes": "1024", "min.cleanable.dirty.ratio": "0"})
+    for kind in (1, 2, 3, 4):
+        table = pa.table({"timestamp": [1, 1], "key": [b"same", b"%d" % kind], "value": [b"v" * 400, b"w"]})
+        (plain,) = encode(RowRecords(table))
+        content = bytearray(HEADER_SIZE) + compress(kind, memoryview(plain.buffers[0])[HEADER_SIZE:])
+        header = plain.header._replace(attributes=kind, batch_length=len(content) - 12)
+        batch: EncodedBatch = reseal([content], header)
+        log.append_batches("t", 0, bytes(batch.buffers[0]))
+    log.append("t", 0, keyed(b"same", b"x" * 2000))
+    log.append("t", 0, keyed(b"end", b"x" * 2000))
+    log.keep_house()
+    assert records_of(log, "t")[:4] == [(1, b"w"), (3, b"w"), (5, b"w"), (7, b"w")]
