@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import struct
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from .client import TopicPartition
-from .partition import Mark
+from .partition import Appended, Mark
 from .state_log import KeyValue, StateLog
 
 TOPIC: Final = "__consumer_offsets"
@@ -24,11 +24,30 @@ _LONG: Final = struct.Struct(">q")
 _KEY_OF_OFFSET: Final = 1
 _KEY_OF_TRANSACTION: Final = 0x4D53
 _VALUE_VERSION: Final = 3
+_METADATA_POSITION: Final = 14  # behind version, offset and leader epoch
+
+
+class CommittedOffset(NamedTuple):
+    """`metadata` is whatever the consumer wanted to find there again."""
+
+    offset: int
+    metadata: str = ""
 
 
 class _Committed(NamedTuple):
     log_offset: int  # of the record: of two commits that become durable together the later one counts
     offset: int
+    metadata: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PendingCommit:
+    """Written, but perhaps not durable, and not shown yet."""
+
+    group: str
+    offsets: Mapping[TopicPartition, int]
+    metadata: Mapping[TopicPartition, str]
+    appended: Appended
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,19 +78,56 @@ class GroupOffsets:
             self._load(key, value)
 
     def committed(self, group: str) -> dict[TopicPartition, int]:
+        """Raises `CorruptLog` where what was committed is not known any more."""
+        self._log.check_known()
         with self._lock:
             offsets = self._groups.get(group, {})
             return {partition: committed.offset for partition, committed in offsets.items()}
 
+    def committed_with_metadata(self, group: str) -> dict[TopicPartition, CommittedOffset]:
+        self._log.check_known()
+        with self._lock:
+            offsets = self._groups.get(group, {})
+            return {partition: CommittedOffset(found.offset, found.metadata) for partition, found in offsets.items()}
+
+    def groups(self) -> list[str]:
+        """Those that have committed something."""
+        with self._lock:
+            return [group for group, offsets in self._groups.items() if offsets]
+
     def commit(self, group: str, offsets: Mapping[TopicPartition, int], now_ms: int) -> None:
         """Durable on return."""
         if offsets:
-            changes = [_offset_record(group, partition, offset, now_ms) for partition, offset in offsets.items()]
-            with self._writing:
-                self._write_lost()
-                appended = self._log.append(changes)
-            self._log.sync(appended.mark)
-            self._show(appended.first_offset, {group: offsets})
+            self.finish_commit(self.begin_commit(group, offsets, now_ms, {}))
+
+    def begin_commit(
+        self,
+        group: str,
+        offsets: Mapping[TopicPartition, int],
+        now_ms: int,
+        metadata: Mapping[TopicPartition, str],
+    ) -> PendingCommit:
+        """Decides its place among the other commits, without waiting for the disk."""
+        changes = [
+            _offset_record(group, partition, offset, now_ms, metadata.get(partition, ""))
+            for partition, offset in offsets.items()
+        ]
+        with self._writing:
+            self._write_lost()
+            return PendingCommit(group, offsets, metadata, self._log.append(changes))
+
+    def finish_commit(self, pending: PendingCommit) -> None:
+        """Durable and visible on return."""
+        self._log.sync(pending.appended.mark)
+        self._show(pending.appended.first_offset, {pending.group: pending.offsets}, pending.metadata)
+
+    def forget(self, group: str, partitions: Iterable[TopicPartition]) -> None:
+        """Drops what the group committed for these; durable on return."""
+        gone = list(partitions)
+        with self._lock:
+            for partition in gone:
+                self._groups.get(group, {}).pop(partition, None)
+        self._write_forgotten([(group, partition) for partition in gone])
 
     def apply_transaction(
         self,
@@ -112,6 +168,9 @@ class GroupOffsets:
             ]
             for group, partition in gone:
                 del self._groups[group][partition]
+        self._write_forgotten(gone)
+
+    def _write_forgotten(self, gone: list[tuple[str, TopicPartition]]) -> None:
         if gone:
             with self._writing:
                 self._write_lost()
@@ -145,13 +204,19 @@ class GroupOffsets:
                     if partition in known and known[partition].log_offset == applied.first_offset:
                         known[partition] = known[partition]._replace(log_offset=first_offset)
 
-    def _show(self, log_offset: int, groups: Mapping[str, Mapping[TopicPartition, int]]) -> None:
+    def _show(
+        self,
+        log_offset: int,
+        groups: Mapping[str, Mapping[TopicPartition, int]],
+        metadata: Mapping[TopicPartition, str] | None = None,
+    ) -> None:
         with self._lock:
             for group, offsets in groups.items():
                 known = self._groups.setdefault(group, {})
                 for partition, offset in offsets.items():
                     if partition not in known or known[partition].log_offset <= log_offset:
-                        known[TopicPartition(*partition)] = _Committed(log_offset, offset)
+                        note = (metadata or {}).get(partition, "")
+                        known[TopicPartition(*partition)] = _Committed(log_offset, offset, note)
 
     def _load(self, key: bytes, value: bytes) -> None:
         (version,) = _VERSION.unpack_from(key)
@@ -162,11 +227,12 @@ class GroupOffsets:
             group, position = _read_text(key, 2)
             topic, position = _read_text(key, position)
             partition = TopicPartition(topic, _INT.unpack_from(key, position)[0])
-            self._groups.setdefault(group, {})[partition] = _Committed(-1, _LONG.unpack_from(value, 2)[0])
+            metadata, _ = _read_text(value, _METADATA_POSITION)
+            self._groups.setdefault(group, {})[partition] = _Committed(-1, _LONG.unpack_from(value, 2)[0], metadata)
 
 
-def _offset_record(group: str, partition: TopicPartition, offset: int, now_ms: int) -> KeyValue:
-    value = _VERSION.pack(_VALUE_VERSION) + _LONG.pack(offset) + _INT.pack(-1) + _text("") + _LONG.pack(now_ms)
+def _offset_record(group: str, partition: TopicPartition, offset: int, now_ms: int, metadata: str = "") -> KeyValue:
+    value = _VERSION.pack(_VALUE_VERSION) + _LONG.pack(offset) + _INT.pack(-1) + _text(metadata) + _LONG.pack(now_ms)
     return KeyValue(_offset_key(group, partition), value)
 
 

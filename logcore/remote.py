@@ -14,15 +14,17 @@ from kio.schema.errors import ErrorCode
 
 from .client import ColumnarRecords, Fetched, Isolation, Offsets, RowRecords, Topic, TopicPartition
 from .errors import LogUnavailable
+from .log import Log
 from .protocol import fetch as fetch_messages
 from .protocol.apis import Api
 from .protocol.channel import Address, Channels, understanding
-from .protocol.faults import error_of
 from .protocol.fetch import FetchedPartition, FetchPosition, FetchRequest
 from .protocol.received import decode
 from .protocol.sender import Sender
 from .records.batch import Producer
 from .records.codec import encode
+from .remote_admin import RemoteAdmin, check
+from .remote_groups import RemoteGroups
 from .remote_producer import RemoteTransactionalProducer, offset_topics
 
 _TIMEOUT: Final = timedelta(seconds=30)
@@ -43,7 +45,8 @@ class _Turn:
 
 
 class RemoteLog:
-    """The log at `bootstrap`, which is HOST:PORT. Any thread may call any method; connections are made as needed.
+    """The log at `bootstrap`, which is HOST:PORT, or SECRET@HOST:PORT for who may write to Millstream's own topics
+    (`trusted_address`). Any thread may call any method; connections are made as needed.
 
     Where the server cannot be reached, or a connection breaks twice, a method raises `LogUnavailable`. Appends carry
     sequence numbers, so that one whose answer was lost is stored once. Pickled, only the address travels.
@@ -51,8 +54,11 @@ class RemoteLog:
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
-        self._channels = Channels(_address(bootstrap))
+        secret, _, address = bootstrap.rpartition("@")
+        self._channels = Channels(_address(address), secret or None)
         self._sender = Sender(self._channels)
+        self._admin = RemoteAdmin(self._channels)
+        self.groups = RemoteGroups(self._channels)
         self._turns: dict[TopicPartition, _Turn] = {}
         self._turns_lock = threading.Lock()
         self._owner = os.getpid()
@@ -66,12 +72,12 @@ class RemoteLog:
         configs = [{"name": key, "value": value} for key, value in (config or {}).items()]
         topic = {"name": name, "num_partitions": partition_count, "replication_factor": 1, "configs": configs}
         answer = self._channels.ask(Api.CREATE_TOPICS, {"topics": [topic], "timeout": _TIMEOUT}, repeat=False)
-        _check(answer.topics[0].error_code, answer.topics[0].error_message, f'create topic "{name}"')
+        check(answer.topics[0].error_code, answer.topics[0].error_message, f'create topic "{name}"')
 
     def delete_topic(self, name: str) -> None:
         answer = self._channels.ask(Api.DELETE_TOPICS, {"topic_names": [name], "timeout": _TIMEOUT}, repeat=False)
         result = answer.responses[0]
-        _check(result.error_code, getattr(result, "error_message", None), f'delete topic "{name}"')
+        check(result.error_code, getattr(result, "error_message", None), f'delete topic "{name}"')
 
     def topics(self) -> Mapping[str, Topic]:
         described = self._channels.ask(Api.METADATA, {"topics": None, "allow_auto_topic_creation": False}).topics
@@ -89,6 +95,15 @@ class RemoteLog:
                 if entry.config_source == _SET_ON_TOPIC and entry.value is not None:
                     configs[result.resource_name][entry.name] = entry.value
         return configs
+
+    def alter_topic(self, name: str, config: Mapping[str, str], *, only_check: bool = False) -> None:
+        self._admin.alter_topic(name, config, only_check=only_check)
+
+    def add_partitions(self, name: str, partition_count: int, *, only_check: bool = False) -> None:
+        self._admin.add_partitions(name, partition_count, only_check=only_check)
+
+    def delete_records(self, topic: str, partition: int, offset: int) -> int:
+        return self._admin.delete_records(topic, partition, offset)
 
     # Records
 
@@ -114,7 +129,7 @@ class RemoteLog:
 
     def _new_producer(self) -> Producer:
         answer = self._channels.ask(Api.INIT_PRODUCER_ID, {"transactional_id": None, "transaction_timeout": _TIMEOUT})
-        _check(answer.error_code, None, "append")
+        check(answer.error_code, None, "append")
         return Producer(answer.producer_id, answer.producer_epoch, 0)
 
     def fetch(
@@ -129,7 +144,7 @@ class RemoteLog:
         where = TopicPartition(topic, partition)
         max_bytes = max(1, min(max_bytes, _BYTES_MAX))
         [fetched] = self._fetch(FetchRequest(0, 0, max_bytes, isolation, [FetchPosition(where, offset, max_bytes)]))
-        _check(fetched.error_code, None, f'fetch offset {offset} of partition {partition} of topic "{topic}"')
+        check(fetched.error_code, None, f'fetch offset {offset} of partition {partition} of topic "{topic}"')
         return decode(fetched, offset)
 
     def offsets(self, topic: str, partition: int) -> Offsets:
@@ -137,9 +152,9 @@ class RemoteLog:
         where = TopicPartition(topic, partition)
         fetched = self._offsets_at(where, 0)
         if fetched.error_code == _OUT_OF_RANGE and fetched.high_watermark < 0:
-            fetched = self._offsets_at(where, self._log_start_offset(where))
+            fetched = self._offsets_at(where, self._admin.offset_at(topic, partition, _EARLIEST) or 0)
         if fetched.error_code != _OUT_OF_RANGE:
-            _check(fetched.error_code, None, f'read the offsets of partition {partition} of topic "{topic}"')
+            check(fetched.error_code, None, f'read the offsets of partition {partition} of topic "{topic}"')
         return Offsets(
             fetched.log_start_offset, fetched.last_stable_offset, fetched.high_watermark, fetched.high_watermark
         )
@@ -148,13 +163,9 @@ class RemoteLog:
         request = FetchRequest(0, 0, _BYTES_MAX, "read_uncommitted", [FetchPosition(where, offset, 0)])
         return self._fetch(request)[0]
 
-    def _log_start_offset(self, where: TopicPartition) -> int:
-        partition = {"partition_index": where.partition, "timestamp": _EARLIEST}
-        topics = [{"name": where.topic, "partitions": [partition]}]
-        answer = self._channels.ask(Api.LIST_OFFSETS, {"replica_id": -1, "topics": topics})
-        found = answer.topics[0].partitions[0]
-        _check(found.error_code, None, f'read the offsets of partition {where.partition} of topic "{where.topic}"')
-        return found.offset
+    def offset_at(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
+        """Of the first visible record with this time or a later one; None where there is none."""
+        return self._admin.offset_at(topic, partition, max(0, timestamp_ms))
 
     def wait(self, positions: Mapping[TopicPartition, int], timeout_s: float) -> bool:
         """As the contract says; records of an aborted transaction may also end the wait."""
@@ -167,7 +178,7 @@ class RemoteLog:
             for fetched in self._fetch(FetchRequest(wait_ms, 1, _BYTES_MAX, "read_committed", places)):
                 where = fetched.partition
                 if fetched.error_code != _OUT_OF_RANGE:
-                    _check(fetched.error_code, None, f'wait for partition {where.partition} of topic "{where.topic}"')
+                    check(fetched.error_code, None, f'wait for partition {where.partition} of topic "{where.topic}"')
                 elif fetched.high_watermark >= 0:
                     asked[where] = fetched.last_stable_offset  # the log has to come to the position first
                 if fetched.last_stable_offset > positions[where]:
@@ -183,7 +194,7 @@ class RemoteLog:
         )
         with understanding(self._channels.address):
             error_code, fetched = fetch_messages.read_response(response.message, response.position, response.version)
-        _check(error_code, None, "fetch")
+        check(error_code, None, "fetch")
         if [entry.partition for entry in fetched] != [position.partition for position in request.positions]:
             raise LogUnavailable(f"the server at {self._channels.address} did not answer for all partitions")
         return fetched
@@ -191,21 +202,14 @@ class RemoteLog:
     # Groups and transactions
 
     def committed_offsets(self, group: str) -> Mapping[TopicPartition, int]:
-        answer = self._channels.ask(Api.OFFSET_FETCH, {"group_id": group, "topics": None})
-        _check(answer.error_code, None, f'read the committed offsets of group "{group}"')
-        return {
-            TopicPartition(topic.name, partition.partition_index): partition.committed_offset
-            for topic in answer.topics
-            for partition in topic.partitions
-            if partition.committed_offset >= 0
-        }
+        return {where: found.offset for where, found in self.groups.committed(group).items()}
 
     def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         topics = offset_topics(offsets)
         answer = self._channels.ask(Api.OFFSET_COMMIT, {"group_id": group, "topics": topics})
         for topic in answer.topics:
             for partition in topic.partitions:
-                _check(partition.error_code, None, f'commit the offsets of group "{group}"')
+                check(partition.error_code, None, f'commit the offsets of group "{group}"')
 
     def transactional_producer(self, transactional_id: str) -> RemoteTransactionalProducer:
         return RemoteTransactionalProducer(self._channels, transactional_id)
@@ -223,6 +227,11 @@ class RemoteLog:
         self.close()
 
 
+def trusted_address(log: Log, address: str) -> str:
+    """For another process of ours that reaches `log` at `address`, HOST:PORT. Raises `LogError`."""
+    return f"{log.secret}@{address}"
+
+
 def _address(bootstrap: str) -> Address:
     host, separator, port = bootstrap.rpartition(":")
     if not separator or not host or not port.isdecimal() or not 0 < int(port) < 65536:
@@ -230,8 +239,3 @@ def _address(bootstrap: str) -> Address:
             f'"{bootstrap}" is not the address of a log', hint="Give host and port, as in 127.0.0.1:9092."
         )
     return Address(host.strip("[]"), int(port))
-
-
-def _check(code: int, message: str | None, what: str) -> None:
-    if code:
-        raise error_of(code, message, what)

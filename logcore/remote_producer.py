@@ -134,10 +134,13 @@ class RemoteTransactionalProducer:
             raise error_of(code, None, what)
 
 
-def offset_topics(offsets: Mapping[TopicPartition, int]) -> list[Fields]:
+def offset_topics(
+    offsets: Mapping[TopicPartition, int], metadata: Mapping[TopicPartition, str] | None = None
+) -> list[Fields]:
     """The offsets as requests have them: per topic."""
     by_topic: dict[str, list[Fields]] = {}
     for (topic, partition), offset in offsets.items():
-        entry = {"partition_index": partition, "committed_offset": offset, "committed_metadata": ""}
+        note = (metadata or {}).get(TopicPartition(topic, partition), "")
+        entry = {"partition_index": partition, "committed_offset": offset, "committed_metadata": note}
         by_topic.setdefault(topic, []).append(entry)
     return [{"name": topic, "partitions": partitions} for topic, partitions in by_topic.items()]

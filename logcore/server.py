@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
@@ -15,6 +16,8 @@ from .log import Log
 from .protocol.broker import Broker
 from .protocol.connection import Connection
 from .protocol.dispatch import answer
+from .protocol.quotas import UNLIMITED, Quotas
+from .protocol.row_view import Transcoder
 
 DEFAULT_PORT: Final = 9092
 _CONNECTIONS_MAX: Final = 2000
@@ -32,8 +35,9 @@ class ListenFailed(LogError):
 class LogServer:
     """Serves `log` at `host:port` from a thread of its own, with an event loop; port 0 takes a free one.
 
-    Clients are told to come again where they found us, unless `advertised` says otherwise. The log stays open after
-    `stop`: it belongs to who opened it.
+    `transcoder`: makes rows of columnar batches, for clients that do not know those; it may be set later. Without one
+    they get the batches as they are stored. Clients are told to come again where they found us, unless `advertised`
+    says otherwise. The log stays open after `stop`: it belongs to who opened it.
     """
 
     def __init__(
@@ -43,16 +47,26 @@ class LogServer:
         port: int = DEFAULT_PORT,
         *,
         advertised: tuple[str, int] | None = None,
+        transcoder: Transcoder | None = None,
+        quotas: Quotas = UNLIMITED,
     ) -> None:
         self._log = log
         self._host = host
         self._port = port
         self._advertised = advertised
+        self.transcoder = transcoder
+        self.is_reserved: Callable[[str], bool] = lambda name: False
+        """Groups and transactional ids that only trusted clients may use."""
+        self._quotas = quotas
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._started = threading.Event()
         self._failure: BaseException | None = None
         self._stop: asyncio.Event | None = None
+
+    @property
+    def log(self) -> Log:
+        return self._log
 
     @property
     def port(self) -> int:
@@ -101,7 +115,14 @@ class LogServer:
     async def _serve(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         connections: set[Connection] = set()
-        broker = Broker(self._log, self._loop, self._advertised)
+        broker = Broker(
+            self._log,
+            self._loop,
+            self._advertised,
+            lambda: self.transcoder,
+            self._quotas,
+            lambda name: self.is_reserved(name),
+        )
         try:
             server = await self._loop.create_server(
                 lambda: Connection(partial(answer, broker), connections, _CONNECTIONS_MAX), self._host, self._port

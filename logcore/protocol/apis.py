@@ -17,15 +17,36 @@ class Api(IntEnum):
     OFFSET_COMMIT = 8
     OFFSET_FETCH = 9
     FIND_COORDINATOR = 10
+    JOIN_GROUP = 11
+    HEARTBEAT = 12
+    LEAVE_GROUP = 13
+    SYNC_GROUP = 14
+    DESCRIBE_GROUPS = 15
+    LIST_GROUPS = 16
+    SASL_HANDSHAKE = 17
     API_VERSIONS = 18
     CREATE_TOPICS = 19
     DELETE_TOPICS = 20
+    DELETE_RECORDS = 21
     INIT_PRODUCER_ID = 22
+    OFFSET_FOR_LEADER_EPOCH = 23
     ADD_PARTITIONS_TO_TXN = 24
     ADD_OFFSETS_TO_TXN = 25
     END_TXN = 26
     TXN_OFFSET_COMMIT = 28
     DESCRIBE_CONFIGS = 32
+    ALTER_CONFIGS = 33
+    SASL_AUTHENTICATE = 36
+    CREATE_PARTITIONS = 37
+    DELETE_GROUPS = 42
+    INCREMENTAL_ALTER_CONFIGS = 44
+    OFFSET_DELETE = 47
+    DESCRIBE_CLUSTER = 60
+    DESCRIBE_PRODUCERS = 61
+    DESCRIBE_TRANSACTIONS = 65
+    LIST_TRANSACTIONS = 66
+    CONSUMER_GROUP_HEARTBEAT = 68
+    CONSUMER_GROUP_DESCRIBE = 69
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,25 +61,46 @@ class Versions:
         return self.oldest <= version <= self.newest
 
 
+_NEVER: Final = 1000
+
 KNOWN: Final = {
     Api.PRODUCE: Versions(3, 11, flexible=9),
     Api.FETCH: Versions(4, 12, flexible=12),  # from 13 on, topics go by id
     Api.LIST_OFFSETS: Versions(1, 7, flexible=6),
-    # Version 9 is left out: librdkafka writes its list of topics in the older form there, so that what follows looks
-    # like a tagged field, which other parsers skip and kio refuses. From 10 on, topics have ids.
-    Api.METADATA: Versions(0, 8, flexible=9),
-    Api.OFFSET_COMMIT: Versions(2, 8, flexible=8),
-    Api.OFFSET_FETCH: Versions(1, 7, flexible=6),  # from 8 on, several groups
+    Api.METADATA: Versions(0, 12, flexible=9),
+    Api.OFFSET_COMMIT: Versions(2, 9, flexible=8),  # from 10 on, topics go by id
+    Api.OFFSET_FETCH: Versions(1, 9, flexible=6),
     Api.FIND_COORDINATOR: Versions(0, 4, flexible=3),
+    Api.JOIN_GROUP: Versions(0, 9, flexible=6),
+    Api.HEARTBEAT: Versions(0, 4, flexible=4),
+    Api.LEAVE_GROUP: Versions(0, 5, flexible=4),
+    Api.SYNC_GROUP: Versions(0, 5, flexible=4),
+    Api.DESCRIBE_GROUPS: Versions(0, 5, flexible=5),
+    Api.LIST_GROUPS: Versions(0, 5, flexible=3),
+    Api.SASL_HANDSHAKE: Versions(1, 1, flexible=_NEVER),  # before, what follows has no frames
     Api.API_VERSIONS: Versions(0, 3, flexible=3),
     Api.CREATE_TOPICS: Versions(2, 6, flexible=5),  # from 7 on, topics have ids
     Api.DELETE_TOPICS: Versions(1, 5, flexible=4),  # from 6 on, topics go by id
+    Api.DELETE_RECORDS: Versions(0, 2, flexible=2),
     Api.INIT_PRODUCER_ID: Versions(0, 4, flexible=2),
+    Api.OFFSET_FOR_LEADER_EPOCH: Versions(2, 4, flexible=4),
     Api.ADD_PARTITIONS_TO_TXN: Versions(0, 3, flexible=3),  # from 4 on, for brokers
     Api.ADD_OFFSETS_TO_TXN: Versions(0, 3, flexible=3),
     Api.END_TXN: Versions(0, 3, flexible=3),  # from 5 on, each transaction raises the epoch
     Api.TXN_OFFSET_COMMIT: Versions(0, 3, flexible=3),
     Api.DESCRIBE_CONFIGS: Versions(1, 4, flexible=4),
+    Api.ALTER_CONFIGS: Versions(0, 2, flexible=2),
+    Api.SASL_AUTHENTICATE: Versions(0, 2, flexible=2),
+    Api.CREATE_PARTITIONS: Versions(0, 3, flexible=2),
+    Api.DELETE_GROUPS: Versions(0, 2, flexible=2),
+    Api.INCREMENTAL_ALTER_CONFIGS: Versions(0, 1, flexible=1),
+    Api.OFFSET_DELETE: Versions(0, 0, flexible=_NEVER),
+    Api.DESCRIBE_CLUSTER: Versions(0, 1, flexible=0),
+    Api.DESCRIBE_PRODUCERS: Versions(0, 0, flexible=0),
+    Api.DESCRIBE_TRANSACTIONS: Versions(0, 0, flexible=0),
+    Api.LIST_TRANSACTIONS: Versions(0, 1, flexible=0),
+    Api.CONSUMER_GROUP_HEARTBEAT: Versions(0, 1, flexible=0),
+    Api.CONSUMER_GROUP_DESCRIBE: Versions(0, 1, flexible=0),
 }
 
 ADVERTISED_FROM: Final = {Api.PRODUCE: 0}

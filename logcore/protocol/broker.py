@@ -9,7 +9,12 @@ from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from ..log import Log
+from ..topic_rules import belongs_to_millstream
+from .frames import CLIENT_ID
+from .peer import Peer
 from .producers import Producers
+from .quotas import Meter, Quotas
+from .row_view import RowView, Transcoder, row_view
 
 NODE_ID: Final = 0
 LEADER_EPOCH: Final = 0
@@ -21,8 +26,19 @@ _Result = TypeVar("_Result")
 class Broker:
     """State: the transactional producers of clients, and who waits for the log to grow. Lives on one event loop."""
 
-    def __init__(self, log: Log, loop: asyncio.AbstractEventLoop, advertised: tuple[str, int] | None) -> None:
+    def __init__(
+        self,
+        log: Log,
+        loop: asyncio.AbstractEventLoop,
+        advertised: tuple[str, int] | None,
+        transcoder: Callable[[], Transcoder | None],
+        quotas: Quotas,
+        is_reserved: Callable[[str], bool],
+    ) -> None:
         self.log = log
+        self._transcoder = transcoder
+        self._is_reserved = is_reserved
+        self._produced, self._fetched = Meter(quotas.produce_bytes), Meter(quotas.fetch_bytes)
         self.producers = Producers(log)
         self._advertised = advertised
         self._loop = loop
@@ -31,6 +47,26 @@ class Broker:
         self._waking = False
         self._tasks: set[asyncio.Task[Any]] = set()  # the loop itself keeps no reference
         self._stop_listening = log.listen(self._advanced)
+
+    def refuses(self, peer: Peer, name: str) -> bool:
+        """Whether this group or transactional id is Millstream's own, and the client is not."""
+        return not peer.trusted and self._is_reserved(name)
+
+    def throttle(self, peer: Peer, *, produced: int = 0, fetched: int = 0) -> int:
+        """The client has moved so many bytes; for how many milliseconds nothing more is read from it. On the loop."""
+        if peer.trusted:
+            return 0
+        now_s = self._loop.time()
+        meter, size = (self._produced, produced) if produced else (self._fetched, fetched)
+        wait_s = meter.note(peer.client_id, size, now_s)
+        peer.muted_until_s = max(peer.muted_until_s, now_s + wait_s)
+        return round(wait_s * 1000)
+
+    def row_view(self, peer: Peer, topic: str) -> RowView | None:
+        """How this client sees the topic's columnar batches; None where it gets them as they are."""
+        if peer.client_id == CLIENT_ID or belongs_to_millstream(topic):
+            return None
+        return row_view(self.log.topic(topic), self._transcoder())
 
     def address_for(self, local: tuple[str, int]) -> tuple[str, int]:
         """Where a client that found us at `local` should come again."""

@@ -10,12 +10,15 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
+from millstream.errors import LogError
+
 from ..errors import LogClosed, LogUnavailable
 from ..records.batch import Buffer
 from . import messages
 from .apis import KNOWN, Api
 from .frames import FRAME_BYTES_MAX, LENGTH, frame_length, read_response_header, write_request_frame
 from .messages import Fields
+from .sasl import MECHANISM, credentials
 from .wire import MalformedMessage
 
 _CONNECT_TIMEOUT_S: Final = 10.0
@@ -41,10 +44,16 @@ class Response(NamedTuple):
     position: int
 
 
+class AuthenticationFailed(LogError):
+    """The secret that was given is not the log's."""
+
+    code = "AUTHENTICATION_FAILED"
+
+
 class Channel:
     """One connection. Every failure closes it and raises `LogUnavailable`. Not for several threads at once."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, secret: str | None = None) -> None:
         self._address = address
         self._correlation_id = 0
         self._bytes_max = FRAME_BYTES_MAX
@@ -58,6 +67,8 @@ class Channel:
             ) from error
         try:
             self._versions = self._ask_versions()
+            if secret is not None:
+                self._authenticate(secret)
         except BaseException:
             self.close()
             raise
@@ -76,6 +87,23 @@ class Channel:
             if entry is not None and entry.max_version >= known.oldest and entry.min_version <= known.newest:
                 versions[api] = min(known.newest, entry.max_version)
         return versions
+
+    def _authenticate(self, secret: str) -> None:
+        """Raises `AuthenticationFailed`."""
+        handshake = self._ask_message(Api.SASL_HANDSHAKE, {"mechanism": MECHANISM})
+        if not handshake.error_code:
+            answer = self._ask_message(Api.SASL_AUTHENTICATE, {"auth_bytes": credentials(secret)})
+            if not answer.error_code:
+                return
+        raise AuthenticationFailed(
+            f"the log at {self._address} does not know the secret that was given",
+            hint="The secret is in the file `secret` of the log's data directory.",
+        )
+
+    def _ask_message(self, api: Api, fields: Fields) -> Any:
+        response = self.ask(api, lambda version: [messages.write_request(api, version, fields)])
+        with understanding(self._address):
+            return messages.read_response(api, *response)
 
     def ask(self, api: Api, body: Callable[[int], list[Buffer]], *, wait_s: float = 0) -> Response:
         """Sends a request in the newest version that both sides know, and returns the response.
@@ -168,8 +196,9 @@ class Channels:
     State: the idle connections of this process; a child that inherits them by `fork` leaves them alone.
     """
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, secret: str | None = None) -> None:
         self.address = address
+        self._secret = secret
         self._idle: list[Channel] = []
         self._owner = os.getpid()
         self._closed = False
@@ -219,7 +248,7 @@ class Channels:
                 if channel.usable:
                     return channel
                 channel.close()
-        return Channel(self.address)
+        return Channel(self.address, self._secret)
 
     def close(self) -> None:
         with self._lock:

@@ -14,6 +14,7 @@ import structlog
 
 from ..records.batch import Buffer
 from .frames import LENGTH, RequestHeader, frame_length, read_request_header, write_response_frame
+from .peer import Peer
 from .wire import MalformedMessage
 
 IN_FLIGHT_MAX: Final = 16
@@ -30,12 +31,12 @@ Answer = Awaitable[list[Buffer] | None]
 
 
 class Request(NamedTuple):
-    """The body begins at `position` of `message`, which the handler may keep. `local` is where the client found us."""
+    """The body begins at `position` of `message`, which the handler may keep."""
 
     header: RequestHeader
     message: memoryview
     position: int
-    local: tuple[str, int]
+    peer: Peer
 
 
 Handler = Callable[[Request], Awaitable[Answer]]
@@ -68,15 +69,15 @@ class Connection(asyncio.BufferedProtocol):
         self._writable = asyncio.Event()
         self._writable.set()
         self._tasks: list[asyncio.Task[None]] = []
-        self._peer = "?"
 
     # Called by asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=_UNSENT_BYTES_MAX)
-        self._peer = str(transport.get_extra_info("peername"))
-        self._local = cast("tuple[str, int]", transport.get_extra_info("sockname")[:2])
+        self._peer = Peer(
+            _address(transport.get_extra_info("sockname")), _address(transport.get_extra_info("peername"))
+        )
         if len(self._connections) >= self._connections_max:
             self._hang_up("too many connections")
             return
@@ -130,16 +131,23 @@ class Connection(asyncio.BufferedProtocol):
         except (HangUp, MalformedMessage) as error:
             self._hang_up(str(error))
         except Exception:
-            _log.exception("kafka request failed", peer=self._peer)
+            _log.exception("kafka request failed", peer=str(self._peer))
             self._transport.abort()
 
     async def _serve(self) -> None:
         while True:
             message = await self._next_frame()
+            await self._wait_while_muted()
             header, position = read_request_header(message)
-            answer = asyncio.ensure_future(await self._handle(Request(header, message, position, self._local)))
+            self._peer.client_id = header.client_id or ""
+            answer = asyncio.ensure_future(await self._handle(Request(header, message, position, self._peer)))
             del message  # its memory is free once the handler lets go of it
             await self._answers.put((header, answer))
+
+    async def _wait_while_muted(self) -> None:
+        left_s = self._peer.muted_until_s - asyncio.get_running_loop().time()
+        if left_s > 0:
+            await asyncio.sleep(left_s)
 
     async def _next_frame(self) -> memoryview:
         while not self._frames:
@@ -163,11 +171,18 @@ class Connection(asyncio.BufferedProtocol):
         """In pieces: what the socket does not take at once, asyncio copies."""
         for start in range(0, len(buffer), _PIECE_BYTES):
             await self._writable.wait()
+            if self._transport.is_closing():
+                return  # nobody reads it any more
             self._transport.write(buffer[start : start + _PIECE_BYTES])
 
     def _hang_up(self, reason: str) -> None:
-        _log.warning("kafka connection closed", peer=self._peer, reason=reason)
+        _log.warning("kafka connection closed", peer=str(self._peer), reason=reason)
         self._transport.abort()
 
     def close(self) -> None:
         self._transport.close()
+
+
+def _address(name: object) -> tuple[str, int]:
+    """Of whatever kind of socket: host and port."""
+    return cast("tuple[str, int]", name[:2]) if isinstance(name, tuple) and len(name) >= 2 else ("?", 0)

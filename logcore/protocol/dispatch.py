@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Final
 
@@ -14,22 +14,72 @@ from ..records.batch import Buffer
 from . import messages
 from .apis import KNOWN, Api
 from .broker import Broker
+from .config_requests import alter_configs, describe_configs, incremental_alter_configs
 from .connection import Answer, HangUp, Request
+from .consumer_group_requests import consumer_group_describe, consumer_group_heartbeat
+from .group_requests import (
+    delete_groups,
+    describe_groups,
+    heartbeat,
+    join_group,
+    leave_group,
+    list_groups,
+    offset_delete,
+    sync_group,
+)
 from .messages import Fields
-from .offset_requests import find_coordinator, list_offsets, offset_commit, offset_fetch
+from .offset_requests import (
+    find_coordinator,
+    list_offsets,
+    offset_commit,
+    offset_fetch,
+    offset_for_leader_epoch,
+)
+from .peer import Peer
 from .record_requests import answer_fetch, answer_produce
-from .topic_requests import api_versions, create_topics, delete_topics, describe_configs, metadata
+from .sasl_requests import sasl_authenticate, sasl_handshake
+from .topic_requests import (
+    api_versions,
+    create_partitions,
+    create_topics,
+    delete_records,
+    delete_topics,
+    describe_cluster,
+    metadata,
+)
 from .transaction_requests import (
     add_offsets_to_txn,
     add_partitions_to_txn,
+    describe_producers,
+    describe_transactions,
     end_txn,
     init_producer_id,
+    list_transactions,
     txn_offset_commit,
 )
 
 _log = structlog.get_logger("millstream.logcore")
 
-_HANDLERS: Final[dict[Api, Callable[[Broker, Any, tuple[str, int]], Fields]]] = {
+_HANDLERS: Final[dict[Api, Callable[[Broker, Any, Peer], Fields]]] = {
+    Api.HEARTBEAT: heartbeat,
+    Api.LEAVE_GROUP: leave_group,
+    Api.DESCRIBE_GROUPS: describe_groups,
+    Api.LIST_GROUPS: list_groups,
+    Api.DELETE_GROUPS: delete_groups,
+    Api.OFFSET_DELETE: offset_delete,
+    Api.OFFSET_FOR_LEADER_EPOCH: offset_for_leader_epoch,
+    Api.SASL_HANDSHAKE: sasl_handshake,
+    Api.SASL_AUTHENTICATE: sasl_authenticate,
+    Api.DELETE_RECORDS: delete_records,
+    Api.CREATE_PARTITIONS: create_partitions,
+    Api.ALTER_CONFIGS: alter_configs,
+    Api.INCREMENTAL_ALTER_CONFIGS: incremental_alter_configs,
+    Api.DESCRIBE_CLUSTER: describe_cluster,
+    Api.DESCRIBE_PRODUCERS: describe_producers,
+    Api.LIST_TRANSACTIONS: list_transactions,
+    Api.DESCRIBE_TRANSACTIONS: describe_transactions,
+    Api.CONSUMER_GROUP_HEARTBEAT: consumer_group_heartbeat,
+    Api.CONSUMER_GROUP_DESCRIBE: consumer_group_describe,
     Api.LIST_OFFSETS: list_offsets,
     Api.METADATA: metadata,
     Api.OFFSET_COMMIT: offset_commit,
@@ -44,6 +94,12 @@ _HANDLERS: Final[dict[Api, Callable[[Broker, Any, tuple[str, int]], Fields]]] = 
     Api.TXN_OFFSET_COMMIT: txn_offset_commit,
     Api.DESCRIBE_CONFIGS: describe_configs,
 }
+
+_WAITING_HANDLERS: Final[dict[Api, Callable[[Broker, Any, Peer], Awaitable[Fields]]]] = {
+    Api.JOIN_GROUP: join_group,
+    Api.SYNC_GROUP: sync_group,
+}
+"""Those whose answers depend on what other clients do."""
 
 
 async def answer(broker: Broker, request: Request) -> Answer:
@@ -61,10 +117,17 @@ async def answer(broker: Broker, request: Request) -> Answer:
             return await answer_produce(broker, request)
         case Api.FETCH:
             return _ready(await answer_fetch(broker, request))
+        case Api.JOIN_GROUP | Api.SYNC_GROUP:
+            asked = messages.read_request(api, version, request.message, request.position)
+            return asyncio.ensure_future(_wait_for(api, version, _WAITING_HANDLERS[api](broker, asked, request.peer)))
         case _:
             asked = messages.read_request(api, version, request.message, request.position)
-            fields = await broker.blocking(partial(_HANDLERS[api], broker, asked, request.local))
+            fields = await broker.blocking(partial(_HANDLERS[api], broker, asked, request.peer))
             return _ready([messages.write_response(api, version, fields)])
+
+
+async def _wait_for(api: Api, version: int, fields: Awaitable[Fields]) -> list[Buffer] | None:
+    return [messages.write_response(api, version, await fields)]
 
 
 def _answer_api_versions(version: int) -> list[Buffer]:

@@ -20,9 +20,11 @@ from ..errors import (
     OffsetOutOfRange,
     OutOfOrderSequence,
     ProducerFenced,
+    RecordsTooLarge,
     TopicExists,
     UnknownTopic,
 )
+from .access import NotAllowed
 from .incoming import CorruptRecords
 
 _CODES: Final[dict[type[LogError], ErrorCode]] = {
@@ -31,10 +33,12 @@ _CODES: Final[dict[type[LogError], ErrorCode]] = {
     TopicExists: ErrorCode.topic_already_exists,
     InvalidTopic: ErrorCode.invalid_topic_exception,
     InvalidRecords: ErrorCode.invalid_record,
+    RecordsTooLarge: ErrorCode.message_too_large,
     OffsetOutOfRange: ErrorCode.offset_out_of_range,
     ProducerFenced: ErrorCode.invalid_producer_epoch,
     OutOfOrderSequence: ErrorCode.out_of_order_sequence_number,
     InvalidTransactionState: ErrorCode.invalid_txn_state,
+    NotAllowed: ErrorCode.topic_authorization_failed,
     LogClosed: ErrorCode.leader_not_available,
     LogFull: ErrorCode.kafka_storage_error,
     LogWriteFailed: ErrorCode.kafka_storage_error,
@@ -50,7 +54,6 @@ _CLASSES: Final[dict[ErrorCode, type[LogError]]] = {
     ErrorCode.invalid_producer_id_mapping: ProducerFenced,
     ErrorCode.invalid_partitions: InvalidTopic,
     ErrorCode.invalid_config: InvalidTopic,
-    ErrorCode.message_too_large: InvalidRecords,
     ErrorCode.leader_not_available: LogUnavailable,
     ErrorCode.not_leader_or_follower: LogUnavailable,
     ErrorCode.coordinator_not_available: LogUnavailable,

@@ -33,13 +33,17 @@ class FetchPosition:
 
 @dataclass(frozen=True, slots=True)
 class FetchRequest:
-    """The answer comes as soon as there are `bytes_min` bytes, or after `wait_ms_max`."""
+    """The answer comes as soon as there are `bytes_min` bytes, or after `wait_ms_max`.
+
+    `continues_session`: it says only what has changed since the last one, which we do not remember.
+    """
 
     wait_ms_max: int
     bytes_min: int
     bytes_max: int
     isolation: Isolation
     positions: Sequence[FetchPosition]
+    continues_session: bool = False
 
 
 class AbortedTransaction(NamedTuple):
@@ -71,15 +75,16 @@ def read_request(message: memoryview, position: int, version: int) -> FetchReque
     reader.int32()  # replica id
     wait_ms_max, bytes_min, bytes_max = reader.int32(), reader.int32(), reader.int32()
     isolation: Isolation = "read_committed" if reader.int8() == 1 else "read_uncommitted"
+    session_id = session_epoch = 0
     if version >= _SESSION_FROM:
-        for _ in ("session id", "session epoch"):  # each fetch says all it wants
-            reader.int32()
+        session_id, session_epoch = reader.int32(), reader.int32()
     positions: list[FetchPosition] = []
     for _ in range(reader.count(2)):
         topic = reader.string()
         positions += [_read_position(reader, topic, version) for _ in range(reader.count(16))]
         reader.tags()
-    return FetchRequest(wait_ms_max, bytes_min, bytes_max, isolation, positions)
+    continues = session_id != _NO_SESSION and session_epoch > 0
+    return FetchRequest(wait_ms_max, bytes_min, bytes_max, isolation, positions, continues)
 
 
 def _read_position(reader: Reader, topic: str, version: int) -> FetchPosition:
@@ -133,11 +138,14 @@ def _write_position(writer: Writer, position: FetchPosition, version: int) -> No
     writer.tags()
 
 
-def write_response(fetched: Sequence[FetchedPartition], version: int) -> list[Buffer]:
+def write_response(
+    fetched: Sequence[FetchedPartition], version: int, error_code: int = 0, throttle_ms: int = 0
+) -> list[Buffer]:
+    """`error_code` is about the request as a whole."""
     writer = Writer(flexible=version >= KNOWN[Api.FETCH].flexible)
-    writer.int32(0)  # throttle time
+    writer.int32(throttle_ms)
     if version >= _SESSION_FROM:
-        writer.int16(0)
+        writer.int16(error_code)
         writer.int32(_NO_SESSION)
     by_topic = _by_topic(fetched)
     writer.count(len(by_topic))

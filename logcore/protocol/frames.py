@@ -12,6 +12,8 @@ from .wire import MalformedMessage, Reader, Writer
 
 FRAME_BYTES_MAX: Final = 100 * 1024 * 1024
 LENGTH: Final = struct.Struct(">i")
+CLIENT_ID: Final = "millstream+arrow"
+"""What our own clients call themselves. Who does gets columnar batches as they are stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,7 @@ def write_request_frame(api: Api, version: int, correlation_id: int, body: list[
     writer.int16(api)
     writer.int16(version)
     writer.int32(correlation_id)
-    writer.nullable_string("millstream")
+    writer.nullable_string(CLIENT_ID)
     writer.flexible = _is_flexible(api, version)
     writer.tags()
     return _framed(writer.buffers() + body)

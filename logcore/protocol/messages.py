@@ -15,11 +15,10 @@ from datetime import timedelta
 from functools import cache
 from typing import Any, Final, NamedTuple
 
-from kio.serial import entity_reader, entity_writer
-from kio.serial.errors import SerialError
+from kio.serial import entity_writer
 
 from .apis import Api
-from .wire import MalformedMessage
+from .entities import read_entity
 
 Fields = Mapping[str, Any]
 
@@ -43,8 +42,13 @@ def write_response(api: Api, version: int, fields: Fields) -> bytes:
     return _write(_schema(api, version, "response"), fields)
 
 
+def request_class(api: Api, version: int) -> type[Any]:
+    """kio's class for it."""
+    return _schema(api, version, "request").entity
+
+
 class _Schema(NamedTuple):
-    read: Callable[[memoryview, int], tuple[Any, int]]
+    entity: type[Any]
     write: Callable[[Any, Any], None]
     build: Callable[[Fields], Any]
 
@@ -53,14 +57,11 @@ class _Schema(NamedTuple):
 def _schema(api: Api, version: int, side: str) -> _Schema:
     module = importlib.import_module(f"kio.schema.{api.name.lower()}.v{version}.{side}")
     entity = getattr(module, api.name.title().replace("_", "") + side.title())
-    return _Schema(entity_reader(entity), entity_writer(entity), _builder(entity))
+    return _Schema(entity, entity_writer(entity), _builder(entity))
 
 
 def _read(schema: _Schema, message: memoryview, position: int) -> Any:
-    try:
-        return schema.read(message.toreadonly(), position)[0]
-    except (SerialError, ValueError, OverflowError, KeyError) as error:  # KeyError: an unknown tagged field
-        raise MalformedMessage(str(error)) from error
+    return read_entity(schema.entity, message, position)
 
 
 def _write(schema: _Schema, fields: Fields) -> bytes:
@@ -91,7 +92,13 @@ def _converter(field: dataclasses.Field[Any]) -> Callable[[Any], Any]:
     if not nested:
         return tuple if Ellipsis in arguments else _same
     build = _builder(typing.cast("type[Any]", nested[0]))
+    if not _is_array(field.type):
+        return lambda value: None if value is None else build(value)
     return lambda values: None if values is None else tuple(build(value) for value in values)
+
+
+def _is_array(kind: Any) -> bool:
+    return typing.get_origin(kind) is tuple or any(typing.get_origin(part) is tuple for part in typing.get_args(kind))
 
 
 def _flat(kind: Any) -> list[Any]:

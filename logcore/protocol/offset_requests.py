@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -9,18 +10,24 @@ from kio.schema.errors import ErrorCode
 from millstream.errors import LogError
 
 from ..client import TopicPartition
+from ..group_messages import CheckCommit
+from ..group_offsets import CommittedOffset
+from ..timestamps import TimestampOffset, first_at_or_after, latest_timestamp
 from .broker import LEADER_EPOCH, NODE_ID, Broker
 from .faults import code_of
+from .group_requests import code_of_fault
 from .messages import Fields
-from .stored import TimestampOffset, first_at_or_after, latest_timestamp
+from .peer import Peer
 
 LATEST: Final = -1
 EARLIEST: Final = -2
 LARGEST_TIMESTAMP: Final = -3
 _NOT_FOUND: Final = TimestampOffset(-1, -1)
+_NOTHING_COMMITTED: Final = CommittedOffset(-1)
+_METADATA_CHARACTERS_MAX: Final = 4096
 
 
-def list_offsets(broker: Broker, request: Any, local: tuple[str, int]) -> Fields:
+def list_offsets(broker: Broker, request: Any, peer: Peer) -> Fields:
     committed_only = getattr(request, "isolation_level", 0) == 1
     return {
         "topics": [
@@ -62,50 +69,113 @@ def _offset_for(broker: Broker, where: TopicPartition, timestamp_ms: int, commit
     return found if found is not None and found.offset < end_offset else _NOT_FOUND
 
 
-def find_coordinator(broker: Broker, request: Any, local: tuple[str, int]) -> Fields:
+def find_coordinator(broker: Broker, request: Any, peer: Peer) -> Fields:
     """There is one node, and it coordinates everything."""
-    host, port = broker.address_for(local)
+    host, port = broker.address_for(peer.local)
     node = {"error_code": ErrorCode.none, "node_id": NODE_ID, "host": host, "port": port}
     keys = getattr(request, "coordinator_keys", ())
     return {**node, "coordinators": [{"key": key, **node} for key in keys]}
 
 
-def offset_commit(broker: Broker, request: Any, local: tuple[str, int]) -> Fields:
-    error = ErrorCode.none
+def offset_commit(broker: Broker, request: Any, peer: Peer) -> Fields:
+    """Only from members of the group's present generation, or where the group has no members."""
+    if broker.refuses(peer, request.group_id):
+        return each_partition(request, ErrorCode.group_authorization_failed)
+    check = CheckCommit(
+        request.group_id,
+        request.generation_id_or_member_epoch,
+        request.member_id,
+        getattr(request, "group_instance_id", None),
+    )
+    offsets, refused = _split(broker, request)
     try:
-        broker.log.commit_offsets(request.group_id, offsets_in(request))
+        error = code_of_fault(broker.log.groups.commit(check, offsets, metadata_in(request)))
     except LogError as failure:
         error = code_of(failure)
-    return each_partition(request, error)
+    return each_partition(request, error, refused)
 
 
-def offset_fetch(broker: Broker, request: Any, local: tuple[str, int]) -> Fields:
-    """No list of topics asks for all that the group committed."""
-    committed = broker.log.committed_offsets(request.group_id)
-    if request.topics is None:
+def _split(broker: Broker, request: Any) -> tuple[dict[TopicPartition, int], dict[TopicPartition, ErrorCode]]:
+    """What can be committed, and what is wrong with the rest."""
+    notes = metadata_in(request)
+    good: dict[TopicPartition, int] = {}
+    refused: dict[TopicPartition, ErrorCode] = {}
+    for where, offset in offsets_in(request).items():
+        topic = broker.log.topic(where.topic)
+        if topic is None or not 0 <= where.partition < topic.partition_count:
+            refused[where] = ErrorCode.unknown_topic_or_partition
+        elif len(notes.get(where, "")) > _METADATA_CHARACTERS_MAX:
+            refused[where] = ErrorCode.offset_metadata_too_large
+        else:
+            good[where] = offset
+    return good, refused
+
+
+def offset_fetch(broker: Broker, request: Any, peer: Peer) -> Fields:
+    """No list of topics asks for all that the group committed. Newer clients ask for several groups at once."""
+    groups = getattr(request, "groups", None)
+    stable = getattr(request, "require_stable", False)
+    if groups is None:
+        return {"error_code": ErrorCode.none, "topics": _fetched(broker, request.group_id, request.topics, stable)}
+    return {
+        "groups": [
+            {
+                "group_id": group.group_id,
+                "topics": _fetched(broker, group.group_id, group.topics, stable),
+                "error_code": ErrorCode.none,
+            }
+            for group in groups
+        ]
+    }
+
+
+def _fetched(broker: Broker, group: str, topics: Any, stable: bool) -> list[Fields]:
+    committed = broker.log.groups.committed(group)
+    unsettled = broker.log.unsettled_offsets(group) if stable else frozenset[TopicPartition]()
+    if topics is None:
         wanted: dict[str, list[int]] = {}
         for topic, partition in committed:
             wanted.setdefault(topic, []).append(partition)
     else:
-        wanted = {topic.name: list(topic.partition_indexes) for topic in request.topics}
+        wanted = {topic.name: list(topic.partition_indexes) for topic in topics}
+
+    def fetched(where: TopicPartition) -> Fields:
+        found = committed.get(where, _NOTHING_COMMITTED)
+        waits = where in unsettled
+        return {
+            "partition_index": where.partition,
+            "committed_offset": -1 if waits else found.offset,
+            "metadata": found.metadata,
+            "error_code": ErrorCode.unstable_offset_commit if waits else ErrorCode.none,
+        }
+
+    return [
+        {"name": topic, "partitions": [fetched(TopicPartition(topic, partition)) for partition in partitions]}
+        for topic, partitions in wanted.items()
+    ]
+
+
+def offset_for_leader_epoch(broker: Broker, request: Any, peer: Peer) -> Fields:
+    """There has been one leader only: its epoch ends where the log does."""
     return {
-        "error_code": ErrorCode.none,
         "topics": [
-            {
-                "name": topic,
-                "partitions": [
-                    {
-                        "partition_index": partition,
-                        "committed_offset": committed.get(TopicPartition(topic, partition), -1),
-                        "metadata": "",
-                        "error_code": ErrorCode.none,
-                    }
-                    for partition in partitions
-                ],
-            }
-            for topic, partitions in wanted.items()
-        ],
+            {"topic": topic.topic, "partitions": [_epoch_end(broker, topic.topic, asked) for asked in topic.partitions]}
+            for topic in request.topics
+        ]
     }
+
+
+def _epoch_end(broker: Broker, topic: str, asked: Any) -> Fields:
+    result: Fields = {"partition": asked.partition}
+    try:
+        end_offset = broker.log.partition(topic, asked.partition).offsets().high_watermark
+    except LogError as error:
+        return {**result, "error_code": code_of(error), "leader_epoch": -1, "end_offset": -1}
+    if asked.current_leader_epoch > LEADER_EPOCH:
+        return {**result, "error_code": ErrorCode.unknown_leader_epoch, "leader_epoch": -1, "end_offset": -1}
+    if asked.leader_epoch != LEADER_EPOCH:
+        return {**result, "error_code": ErrorCode.none, "leader_epoch": -1, "end_offset": -1}
+    return {**result, "error_code": ErrorCode.none, "leader_epoch": LEADER_EPOCH, "end_offset": end_offset}
 
 
 def offsets_in(request: Any) -> dict[TopicPartition, int]:
@@ -116,14 +186,27 @@ def offsets_in(request: Any) -> dict[TopicPartition, int]:
     }
 
 
-def each_partition(request: Any, error: ErrorCode) -> Fields:
-    """The same answer for every partition of the request."""
+def metadata_in(request: Any) -> dict[TopicPartition, str]:
+    return {
+        TopicPartition(topic.name, partition.partition_index): partition.committed_metadata
+        for topic in request.topics
+        for partition in topic.partitions
+        if partition.committed_metadata
+    }
+
+
+def each_partition(request: Any, error: ErrorCode, refused: Mapping[TopicPartition, ErrorCode] | None = None) -> Fields:
+    """The same answer for every partition of the request, but for those that were refused."""
+    refused = refused or {}
     return {
         "topics": [
             {
                 "name": topic.name,
                 "partitions": [
-                    {"partition_index": partition.partition_index, "error_code": error}
+                    {
+                        "partition_index": partition.partition_index,
+                        "error_code": refused.get(TopicPartition(topic.name, partition.partition_index), error),
+                    }
                     for partition in topic.partitions
                 ],
             }

@@ -83,7 +83,7 @@ def write_request(request: ProduceRequest, version: int) -> list[Buffer]:
     return writer.buffers()
 
 
-def write_response(results: Sequence[ProduceResult], version: int) -> list[Buffer]:
+def write_response(results: Sequence[ProduceResult], version: int, throttle_ms: int = 0) -> list[Buffer]:
     writer = Writer(flexible=version >= KNOWN[Api.PRODUCE].flexible)
     by_topic = _by_topic(results)
     writer.count(len(by_topic))
@@ -93,7 +93,7 @@ def write_response(results: Sequence[ProduceResult], version: int) -> list[Buffe
         for entry in entries:
             _write_result(writer, entry, version)
         writer.tags()
-    writer.int32(0)  # throttle time
+    writer.int32(throttle_ms)
     writer.tags()
     return writer.buffers()
 

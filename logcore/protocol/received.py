@@ -8,7 +8,7 @@ from typing import cast
 from ..client import Fetched, Offsets
 from ..disk import LogFile
 from ..errors import CorruptLog
-from ..partition import ReadableFile, ReadView
+from ..read_view import ReadableFile, ReadView
 from ..reader import read
 from ..records.batch import HEADER_SIZE, BatchHeader, read_header
 from ..records.control import marker_commits
@@ -25,11 +25,11 @@ def decode(fetched: FetchedPartition, offset: int) -> Fetched:
     received = _Received(records, str(fetched.partition))
     headers, end = _whole_batches(records)
     # To the reader, what was received is a file that may be read to its end.
-    file = ReadableFile(cast(Segment, received), cast(LogFile, received), 0, end)
+    file = ReadableFile(cast(Segment, received), cast(LogFile, received), 0, end, offset)
     offsets = Offsets(
         fetched.log_start_offset, fetched.last_stable_offset, fetched.high_watermark, fetched.high_watermark
     )
-    view = ReadView([file], _NO_LIMIT, _aborted_ranges(fetched.aborted, headers, records), offsets)
+    view = ReadView([file], _NO_LIMIT, _aborted_ranges(fetched.aborted, headers, records), offsets, gapless=False)
     return read(view, offset, len(records))
 
 

@@ -1,21 +1,17 @@
-"""Reading a partition as it lies on disk: whole batches for Fetch, and where a timestamp begins. Nothing is decoded
-but the one batch that holds the timestamp.
-"""
+"""Reading a partition as it lies on disk: whole batches for Fetch. Nothing is decoded."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
 
-from ..partition import Partition, ReadableFile, ReadView
-from ..records.batch import HEADER_SIZE, BatchHeader, checksum_of, read_header
-from ..records.codec import decode_rows, stored_batch
+from ..errors import CorruptLog
+from ..read_view import ReadableFile, ReadView, Sequel
+from ..records.batch import HEADER_SIZE, read_header
 from .fetch import AbortedTransaction
 
-_EVERYTHING: Final = 1 << 62
 _WINDOW_BYTES: Final = 16 * 1024 * 1024
 
 
@@ -32,48 +28,81 @@ class StoredBytes:
 
 
 def read_stored(view: ReadView, offset: int, bytes_max: int, *, committed_only: bool) -> StoredBytes:
-    """As many batches as fit into `bytes_max`, and one in any case where there is one. Raises `CorruptLog`."""
-    records: list[memoryview] = []
-    end_offset = offset
-    for file in view.files:
-        left = bytes_max - sum(map(len, records))
-        if records and left <= 0:
-            break
-        found, end_offset = _read_file(view, file, offset, left, end_offset, needed=not records)
-        if found:
-            records.append(found)
-    aborted = _aborted(view, offset, end_offset) if committed_only and records else []
-    return StoredBytes(records, aborted)
+    """As many batches as fit into `bytes_max`, and one in any case where there is one.
 
-
-def _read_file(
-    view: ReadView, file: ReadableFile, offset: int, bytes_max: int, end_offset: int, *, needed: bool
-) -> tuple[memoryview | None, int]:
-    """The batches to send of one file, as one stretch, and the offset after them."""
-    position, length = file.start, min(max(bytes_max, HEADER_SIZE), _WINDOW_BYTES)
-    while position + HEADER_SIZE <= file.end:
-        buffer = _window(file, position, length)
-        start, taken_from = 0, -1
-        wanted = 0
-        while start + HEADER_SIZE <= len(buffer):
-            header = read_header(buffer, start)
-            if header.base_offset >= view.limit_offset:
-                return (buffer[taken_from:start] if taken_from >= 0 else None), end_offset
-            if not header.plausible or position + start + header.size > file.end:
-                raise file.segment.corrupt(position + start, "no record batch begins here")
-            if start + header.size > len(buffer):
-                wanted = header.size
+    Raises `CorruptLog` where the batch with `offset` is damaged; what lies before damage is given.
+    """
+    reading = _Reading(view, offset, bytes_max)
+    try:
+        for file in view.files:
+            if not reading.read_file(file):
                 break
-            if header.last_offset >= offset:
-                taken_from = start if taken_from < 0 else taken_from
-                end_offset = header.last_offset + 1
-            start += header.size
-        if taken_from >= 0:
-            return buffer[taken_from:start], end_offset
-        if wanted > bytes_max and not needed:
-            return None, end_offset
-        position, length = position + start, max(length, wanted)
-    return None, end_offset
+    except CorruptLog:
+        if not reading.records:
+            raise
+    if view.files and not reading.records and reading.end_offset == offset < view.limit_offset and reading.ended:
+        last = view.files[-1]
+        raise last.segment.corrupt(last.end, f"the file ends before the batch with offset {offset}")
+    aborted = _aborted(view, offset, reading.end_offset) if committed_only and reading.records else []
+    return StoredBytes(reading.records, aborted)
+
+
+class _Reading:
+    """State: the stretches of batches to send, one per file, and the offset after them."""
+
+    def __init__(self, view: ReadView, offset: int, bytes_max: int) -> None:
+        self.records: list[memoryview] = []
+        self.end_offset = offset
+        self.ended = True  # the files were read to their end
+        self._view = view
+        self._offset = offset
+        self._left = bytes_max
+        self._sequel = Sequel(view)
+
+    def read_file(self, file: ReadableFile) -> bool:
+        """True when it came to the file's end and the next one may follow."""
+        if self.records and self._left <= 0:
+            return False
+        position, length = file.start, min(max(self._left, HEADER_SIZE), _WINDOW_BYTES)
+        while position + HEADER_SIZE <= file.end:
+            buffer = _window(file, position, length)
+            taken, start, wanted = self._take(file, position, buffer)
+            if taken is not None:
+                self.records.append(buffer[taken:start])
+                self._left -= start - taken
+            position += start
+            if self.end_offset >= self._view.limit_offset:
+                return False
+            if wanted and self.records:
+                self.ended = False
+                return False
+            if not start and not wanted:
+                break
+            length = max(min(max(self._left, HEADER_SIZE), _WINDOW_BYTES), wanted)
+            if self.records and self._left <= 0:
+                return False
+        return True
+
+    def _take(self, file: ReadableFile, position: int, buffer: memoryview) -> tuple[int | None, int, int]:
+        """Where in the buffer the batches to send begin and end, and the size of one that did not fit, or 0."""
+        start, taken = 0, None
+        try:
+            while start + HEADER_SIZE <= len(buffer) and self.end_offset < self._view.limit_offset:
+                header = read_header(buffer, start)
+                if not header.plausible or position + start + header.size > file.end:
+                    raise file.segment.corrupt(position + start, "no record batch begins here")
+                if start + header.size > len(buffer):
+                    return taken, start, header.size
+                self._sequel.check(file, position + start, header)
+                if header.last_offset >= self._offset:
+                    taken = start if taken is None else taken
+                    self.end_offset = header.last_offset + 1
+                start += header.size
+        except CorruptLog:
+            if taken is not None:
+                self.records.append(buffer[taken:start])
+            raise
+        return taken, start, 0
 
 
 def _window(file: ReadableFile, position: int, length: int) -> memoryview:
@@ -90,57 +119,3 @@ def _aborted(view: ReadView, start_offset: int, end_offset: int) -> list[Aborted
         if range.first_offset < end_offset and range.last_offset >= start_offset
     ]
     return sorted(found, key=lambda transaction: transaction.first_offset)
-
-
-@dataclass(frozen=True, slots=True)
-class TimestampOffset:
-    timestamp_ms: int
-    offset: int
-
-
-def first_at_or_after(partition: Partition, timestamp_ms: int) -> TimestampOffset | None:
-    """The first visible record with this timestamp or a later one."""
-    for header, file, position in _headers(partition):
-        if header.max_timestamp_ms >= timestamp_ms and not header.control:
-            found = _first_in(header, file, position, timestamp_ms)
-            if found is not None:
-                return found
-    return None
-
-
-def latest_timestamp(partition: Partition) -> TimestampOffset | None:
-    """The record with the largest timestamp, the first of them."""
-    newest = max(
-        (entry for entry in _headers(partition) if not entry[0].control),
-        key=lambda entry: entry[0].max_timestamp_ms,
-        default=None,
-    )
-    return None if newest is None else _first_in(*newest, newest[0].max_timestamp_ms)
-
-
-def _headers(partition: Partition) -> Iterator[tuple[BatchHeader, ReadableFile, int]]:
-    view = partition.view(partition.offsets().log_start_offset, _EVERYTHING, "read_uncommitted")
-    for file in view.files:
-        for position, header in file.segment.headers(file.start, file.end):
-            if header.base_offset >= view.limit_offset:
-                return
-            yield header, file, position
-
-
-def _first_in(header: BatchHeader, file: ReadableFile, position: int, timestamp_ms: int) -> TimestampOffset | None:
-    """Within a batch. A columnar one has one timestamp for all its rows."""
-    if header.columnar:
-        return TimestampOffset(header.max_timestamp_ms, header.base_offset)
-    batch = _window(file, position, header.size)
-    if len(batch) < header.size or checksum_of(batch) != header.crc:
-        raise file.segment.corrupt(position, "the checksum of the record batch does not fit")
-    try:
-        rows = decode_rows([stored_batch(header, batch)], header.base_offset)
-    except ValueError as error:
-        raise file.segment.corrupt(position, str(error)) from error
-    timestamps = rows.column("timestamp").to_numpy()
-    late = timestamps >= timestamp_ms
-    if not late.any():
-        return None
-    row = int(late.argmax())
-    return TimestampOffset(int(timestamps[row]), rows.column("offset")[row].as_py())

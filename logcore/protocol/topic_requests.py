@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import uuid
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -10,18 +11,20 @@ from kio.schema.errors import ErrorCode
 from millstream.errors import LogError
 
 from ..client import Topic
-from ..errors import InvalidTopic, TopicExists
+from ..errors import InvalidTopic, TopicExists, UnknownTopic
 from ..log import RESERVED
 from ..topic_rules import check_topic
+from .access import check_administrable
 from .apis import ADVERTISED_FROM, KNOWN
 from .broker import LEADER_EPOCH, NODE_ID, Broker
+from .config_requests import config_entries
 from .faults import code_of, message_of
 from .messages import Fields
+from .peer import Peer
 
 _PARTITIONS_BY_DEFAULT: Final = 1
-_TOPIC_RESOURCE: Final = 2
-_SET_ON_TOPIC: Final = 1
-_STRING_TYPE: Final = 2
+_HIGH_WATERMARK: Final = -1
+_NAMELESS_FROM: Final = 12  # from then on, an answer about a topic that there is not may lack the name
 
 
 def api_versions(error: ErrorCode = ErrorCode.none) -> Fields:
@@ -32,14 +35,14 @@ def api_versions(error: ErrorCode = ErrorCode.none) -> Fields:
     return {"error_code": error, "api_keys": keys}
 
 
-def metadata(broker: Broker, request: Any, local: tuple[str, int]) -> Fields:
-    """No list of names asks for all topics; in the oldest version an empty list does."""
+def metadata(broker: Broker, request: Any, peer: Peer) -> Fields:
+    """No list of topics asks for all; in the oldest version an empty list does. Newer clients may ask by id."""
     topics = broker.log.topics()
     if request.topics is None or (request.__version__ == 0 and not request.topics):
-        described = [_described(topic) for topic in topics.values()]
+        described = [_described(broker, topic) for topic in topics.values()]
     else:
-        described = [_described_or_not(topics.get(asked.name), asked.name) for asked in request.topics]
-    host, port = broker.address_for(local)
+        described = [_described_or_not(broker, topics, asked) for asked in request.topics]
+    host, port = broker.address_for(peer.local)
     return {
         "brokers": [{"node_id": NODE_ID, "host": host, "port": port}],
         "cluster_id": broker.log.id,
@@ -48,19 +51,34 @@ def metadata(broker: Broker, request: Any, local: tuple[str, int]) -> Fields:
     }
 
 
-def _described_or_not(topic: Topic | None, name: str) -> Fields:
+def _described_or_not(broker: Broker, topics: Mapping[str, Topic], asked: Any) -> Fields:
+    name, error = asked.name, ErrorCode.unknown_topic_or_partition
+    if name is None:
+        name = next((known for known in topics if topic_uuid(broker, known) == asked.topic_id), None)
+        error = ErrorCode.unknown_topic_id
+    topic = topics.get(name or "")
     if topic is not None:
-        return _described(topic)
-    return {"error_code": ErrorCode.unknown_topic_or_partition, "name": name}
+        return _described(broker, topic)
+    nameless = None if asked.__version__ >= _NAMELESS_FROM else ""
+    return {"error_code": error, "name": asked.name or nameless, "topic_id": getattr(asked, "topic_id", None)}
 
 
-def _described(topic: Topic) -> Fields:
+def _described(broker: Broker, topic: Topic) -> Fields:
     return {
         "error_code": ErrorCode.none,
         "name": topic.name,
+        "topic_id": topic_uuid(broker, topic.name),
         "is_internal": topic.name in RESERVED,
         "partitions": [_described_partition(partition) for partition in range(topic.partition_count)],
     }
+
+
+def topic_uuid(broker: Broker, name: str) -> uuid.UUID | None:
+    """Tells a topic from an earlier one of the same name; None where it is gone."""
+    try:
+        return uuid.UUID(hex=broker.log.topic_id(name))
+    except UnknownTopic:
+        return None
 
 
 def _described_partition(partition: int) -> Fields:
@@ -74,16 +92,17 @@ def _described_partition(partition: int) -> Fields:
     }
 
 
-def create_topics(broker: Broker, request: Any, local: tuple[str, int]) -> Fields:
-    return {"topics": [_created(broker, topic, only_check=request.validate_only) for topic in request.topics]}
+def create_topics(broker: Broker, request: Any, peer: Peer) -> Fields:
+    return {"topics": [_created(broker, topic, peer, only_check=request.validate_only) for topic in request.topics]}
 
 
-def _created(broker: Broker, asked: Any, *, only_check: bool) -> Fields:
+def _created(broker: Broker, asked: Any, peer: Peer, *, only_check: bool) -> Fields:
     partition_count = _PARTITIONS_BY_DEFAULT if asked.num_partitions == -1 else asked.num_partitions
     config = {entry.name: entry.value for entry in asked.configs if entry.value is not None}
 
     def create() -> None:
         nonlocal partition_count
+        check_administrable(peer, asked.name)
         if asked.assignments:
             _check_assignments(asked)
             partition_count = len(asked.assignments)
@@ -103,7 +122,7 @@ def _created(broker: Broker, asked: Any, *, only_check: bool) -> Fields:
         "name": asked.name,
         "num_partitions": partition_count if made else -1,
         "replication_factor": 1 if made else -1,
-        "configs": _config_entries(config) if made else None,
+        "configs": config_entries(config) if made else None,
         **outcome,
     }
 
@@ -119,35 +138,64 @@ def _check_assignments(asked: Any) -> None:
         raise InvalidTopic(f'topic "{asked.name}" cannot be placed as asked: there is one node, number {NODE_ID}')
 
 
-def delete_topics(broker: Broker, request: Any, local: tuple[str, int]) -> Fields:
+def delete_topics(broker: Broker, request: Any, peer: Peer) -> Fields:
     def deleted(name: str) -> Fields:
-        return {"name": name, **_outcome(lambda: broker.log.delete_topic(name))}
+        def delete() -> None:
+            check_administrable(peer, name)
+            broker.log.delete_topic(name)
+
+        return {"name": name, **_outcome(delete)}
 
     return {"responses": [deleted(name) for name in request.topic_names]}
 
 
-def describe_configs(broker: Broker, request: Any, local: tuple[str, int]) -> Fields:
-    """What is set on topics; everything else has its default and is not listed."""
-    topics = broker.log.topics()
-    return {"results": [_configs_of(topics.get(asked.resource_name), asked) for asked in request.resources]}
+def create_partitions(broker: Broker, request: Any, peer: Peer) -> Fields:
+    def created(asked: Any) -> Fields:
+        def create() -> None:
+            check_administrable(peer, asked.name)
+            broker.log.add_partitions(asked.name, asked.count, only_check=request.validate_only)
+
+        outcome = _outcome(create)
+        if outcome["error_code"] is ErrorCode.invalid_topic_exception:
+            outcome = {**outcome, "error_code": ErrorCode.invalid_partitions}
+        return {"name": asked.name, **outcome}
+
+    return {"results": [created(asked) for asked in request.topics]}
 
 
-def _configs_of(topic: Topic | None, asked: Any) -> Fields:
-    result = {"resource_type": asked.resource_type, "resource_name": asked.resource_name}
-    if asked.resource_type != _TOPIC_RESOURCE:
-        return {**result, "error_code": ErrorCode.none, "configs": []}
-    if topic is None:
-        return {**result, "error_code": ErrorCode.unknown_topic_or_partition, "configs": []}
-    wanted = topic.config if asked.configuration_keys is None else asked.configuration_keys
-    configs = {name: value for name, value in topic.config.items() if name in wanted}
-    return {**result, "error_code": ErrorCode.none, "configs": _config_entries(configs)}
+def delete_records(broker: Broker, request: Any, peer: Peer) -> Fields:
+    """Everything before an offset; -1 stands for the high watermark."""
+
+    def deleted(topic: str, asked: Any) -> Fields:
+        low_watermark = -1
+
+        def delete() -> None:
+            nonlocal low_watermark
+            check_administrable(peer, topic)
+            offset = asked.offset
+            if offset == _HIGH_WATERMARK:
+                offset = broker.log.offsets(topic, asked.partition_index).high_watermark
+            low_watermark = broker.log.delete_records(topic, asked.partition_index, offset)
+
+        code = _outcome(delete)["error_code"]
+        return {"partition_index": asked.partition_index, "low_watermark": low_watermark, "error_code": code}
+
+    return {
+        "topics": [
+            {"name": topic.name, "partitions": [deleted(topic.name, asked) for asked in topic.partitions]}
+            for topic in request.topics
+        ]
+    }
 
 
-def _config_entries(config: dict[str, str]) -> Iterable[Fields]:
-    return [
-        {"name": name, "value": value, "config_source": _SET_ON_TOPIC, "config_type": _STRING_TYPE}
-        for name, value in config.items()
-    ]
+def describe_cluster(broker: Broker, request: Any, peer: Peer) -> Fields:
+    host, port = broker.address_for(peer.local)
+    return {
+        "error_code": ErrorCode.none,
+        "cluster_id": broker.log.id,
+        "controller_id": NODE_ID,
+        "brokers": [{"broker_id": NODE_ID, "host": host, "port": port}],
+    }
 
 
 def _outcome(act: Callable[[], None]) -> Fields:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -11,20 +12,33 @@ from millstream.errors import LogError
 
 from ..client import TopicPartition
 from ..errors import UnknownTopic
+from ..group_messages import CheckCommit, GroupFault
+from ..transactions import TransactionDescription, TransactionState
 from .broker import Broker
 from .faults import code_of
+from .group_requests import code_of_fault
 from .messages import Fields
 from .offset_requests import each_partition, offsets_in
+from .peer import Peer
 from .producers import TIMEOUT_MS_MAX, ClientProducer
 
+_STATE_NAMES: Final = {
+    TransactionState.EMPTY: "Empty",
+    TransactionState.ONGOING: "Ongoing",
+    TransactionState.PREPARE_COMMIT: "PrepareCommit",
+    TransactionState.COMPLETE_COMMIT: "CompleteCommit",
+}
+_NEVER: Final = datetime.fromtimestamp(0, UTC)
 _KNOWS_FENCED_FROM: Final = 4  # before, clients take only the older code
 
 
-def init_producer_id(broker: Broker, request: Any, local: tuple[str, int]) -> Fields:
+def init_producer_id(broker: Broker, request: Any, peer: Peer) -> Fields:
     """A new id, or a new epoch of the transactional id, which fences whoever had it."""
     timeout_ms = round(request.transaction_timeout.total_seconds() * 1000)
     if request.transactional_id == "":
         return _no_producer(ErrorCode.invalid_request)
+    if request.transactional_id is not None and broker.refuses(peer, request.transactional_id):
+        return _no_producer(ErrorCode.transactional_id_authorization_failed)
     try:
         if request.transactional_id is None:
             return {"error_code": ErrorCode.none, "producer_id": broker.log.new_producer_id(), "producer_epoch": 0}
@@ -46,7 +60,7 @@ def _no_producer(error: ErrorCode) -> Fields:
     return {"error_code": error, "producer_id": -1, "producer_epoch": -1}
 
 
-def add_partitions_to_txn(broker: Broker, request: Any, local: tuple[str, int]) -> Fields:
+def add_partitions_to_txn(broker: Broker, request: Any, peer: Peer) -> Fields:
     """All of them or none."""
     asked = [
         TopicPartition(topic.name, partition) for topic in request.v3_and_below_topics for partition in topic.partitions
@@ -87,18 +101,31 @@ def _exists(broker: Broker, partition: TopicPartition) -> bool:
     return True
 
 
-def add_offsets_to_txn(broker: Broker, request: Any, local: tuple[str, int]) -> Fields:
+def add_offsets_to_txn(broker: Broker, request: Any, peer: Peer) -> Fields:
     return {"error_code": _code(lambda: _producer_of(broker, request).announce(set()))}
 
 
-def txn_offset_commit(broker: Broker, request: Any, local: tuple[str, int]) -> Fields:
+def txn_offset_commit(broker: Broker, request: Any, peer: Peer) -> Fields:
+    check = CheckCommit(
+        request.group_id,
+        getattr(request, "generation_id", -1),
+        getattr(request, "member_id", ""),
+        getattr(request, "group_instance_id", None),
+        transactional=True,
+    )
+    if broker.refuses(peer, request.group_id):
+        return each_partition(request, ErrorCode.group_authorization_failed)
+    fault = broker.log.groups.check(check)
+    if fault is not GroupFault.NONE:
+        return each_partition(request, code_of_fault(fault))
+
     def send() -> None:
         _producer_of(broker, request).send_offsets(request.group_id, offsets_in(request))
 
     return each_partition(request, _code(send))
 
 
-def end_txn(broker: Broker, request: Any, local: tuple[str, int]) -> Fields:
+def end_txn(broker: Broker, request: Any, peer: Peer) -> Fields:
     return {"error_code": _code(lambda: _producer_of(broker, request).end(commit=request.committed))}
 
 
@@ -112,3 +139,86 @@ def _code(act: Callable[[], None]) -> ErrorCode:
     except LogError as error:
         return code_of(error)
     return ErrorCode.none
+
+
+# What administrators ask
+
+
+def describe_producers(broker: Broker, request: Any, peer: Peer) -> Fields:
+    """Who has written to a partition, with a producer id."""
+    return {
+        "topics": [
+            {
+                "name": topic.name,
+                "partitions": [_producers_of(broker, TopicPartition(topic.name, n)) for n in topic.partition_indexes],
+            }
+            for topic in request.topics
+        ]
+    }
+
+
+def _producers_of(broker: Broker, where: TopicPartition) -> Fields:
+    try:
+        found = broker.log.partition(*where).active_producers()
+    except LogError as error:
+        return {"partition_index": where.partition, "error_code": code_of(error), "active_producers": []}
+    return {
+        "partition_index": where.partition,
+        "error_code": ErrorCode.none,
+        "active_producers": [
+            {
+                "producer_id": producer.producer_id,
+                "producer_epoch": producer.epoch,
+                "last_sequence": producer.last_sequence,
+                "last_timestamp": -1,
+                "coordinator_epoch": 0,
+                "current_txn_start_offset": producer.transaction_offset,
+            }
+            for producer in found
+        ],
+    }
+
+
+def list_transactions(broker: Broker, request: Any, peer: Peer) -> Fields:
+    names = {str(name) for name in _STATE_NAMES.values()}
+    producers = set(request.producer_id_filters)
+    return {
+        "error_code": ErrorCode.none,
+        "unknown_state_filters": [name for name in request.state_filters if name not in names],
+        "transaction_states": [
+            {
+                "transactional_id": known.identity.transactional_id,
+                "producer_id": known.identity.producer_id,
+                "transaction_state": _STATE_NAMES[known.state],
+            }
+            for known in broker.log.transactions()
+            if (not request.state_filters or _STATE_NAMES[known.state] in request.state_filters)
+            and (not producers or known.identity.producer_id in producers)
+        ],
+    }
+
+
+def describe_transactions(broker: Broker, request: Any, peer: Peer) -> Fields:
+    known = {found.identity.transactional_id: found for found in broker.log.transactions()}
+    return {"transaction_states": [_transaction(id, known.get(id)) for id in request.transactional_ids]}
+
+
+def _transaction(transactional_id: str, known: TransactionDescription | None) -> Fields:
+    if known is None:
+        return {
+            "transactional_id": transactional_id,
+            "error_code": ErrorCode.transactional_id_not_found,
+            "transaction_start_time": _NEVER,
+        }
+    partitions: dict[str, list[int]] = {}
+    for topic, partition in known.partitions:
+        partitions.setdefault(topic, []).append(partition)
+    return {
+        "error_code": ErrorCode.none,
+        "transactional_id": transactional_id,
+        "transaction_state": _STATE_NAMES[known.state],
+        "transaction_start_time": _NEVER,
+        "producer_id": known.identity.producer_id,
+        "producer_epoch": known.identity.epoch,
+        "topics": [{"topic": topic, "partitions": numbers} for topic, numbers in partitions.items()],
+    }

@@ -7,8 +7,10 @@ from typing import Final
 
 INT8: Final = struct.Struct(">b")
 INT16: Final = struct.Struct(">h")
+UINT16: Final = struct.Struct(">H")
 INT32: Final = struct.Struct(">i")
 INT64: Final = struct.Struct(">q")
+FLOAT64: Final = struct.Struct(">d")
 
 _STRING_BYTES_MAX: Final = 0x7FFF
 _VARINT_BYTES_MAX: Final = 5
@@ -41,10 +43,16 @@ class Reader:
     def int64(self) -> int:
         return self._number(INT64)
 
-    def _number(self, layout: struct.Struct) -> int:
-        return layout.unpack(self._take(layout.size))[0]
+    def uint16(self) -> int:
+        return self._number(UINT16)
 
-    def _take(self, size: int) -> memoryview:
+    def float64(self) -> float:
+        return FLOAT64.unpack(self.take(FLOAT64.size))[0]
+
+    def _number(self, layout: struct.Struct) -> int:
+        return layout.unpack(self.take(layout.size))[0]
+
+    def take(self, size: int) -> memoryview:
         start, end = self.position, self.position + size
         if end > len(self.message):
             raise MalformedMessage(f"the message ends at {len(self.message)}, inside a value of {size} bytes")
@@ -55,7 +63,7 @@ class Reader:
         """An unsigned number of up to five bytes."""
         value = 0
         for shift in range(0, 7 * _VARINT_BYTES_MAX, 7):
-            byte = self._take(1)[0]
+            byte = self.take(1)[0]
             value |= (byte & 0x7F) << shift
             if byte < 0x80:
                 return value
@@ -74,7 +82,7 @@ class Reader:
         if length < 0:
             return None
         try:
-            return str(self._take(length), "utf-8")
+            return str(self.take(length), "utf-8")
         except UnicodeDecodeError as error:
             raise MalformedMessage("a string that is not UTF-8") from error
 
@@ -87,14 +95,25 @@ class Reader:
     def nullable_bytes(self) -> memoryview | None:
         """A view into the message."""
         length = self._length(INT32)
-        return None if length < 0 else self._take(length)
+        return None if length < 0 else self.take(length)
 
     def count(self, size_min: int) -> int:
         """How many elements follow, of at least `size_min` bytes each. A missing array counts as empty."""
+        return self.array_count(size_min) or 0
+
+    def array_count(self, size_min: int = 1) -> int | None:
+        """The same; None for a missing array."""
         count = self._length(INT32)
         if count * size_min > len(self.message) - self.position:
             raise MalformedMessage(f"{count} elements do not fit into the message")
-        return max(count, 0)
+        return None if count < 0 else count
+
+    def varint_length(self) -> int:
+        """A length, as a plain varint, of something that follows."""
+        length = self.varint()
+        if length > len(self.message) - self.position:
+            raise MalformedMessage(f"the message ends at {len(self.message)}, inside a value of {length} bytes")
+        return length
 
     def tags(self) -> None:
         """Skips what newer peers may add to a struct."""
@@ -102,7 +121,7 @@ class Reader:
             return
         for _ in range(self.varint()):
             self.varint()
-            self._take(self.varint())
+            self.take(self.varint())
 
 
 class Writer:

@@ -245,7 +245,8 @@ def test_topics_are_administered(log: Log, server: LogServer) -> None:
     assert outcome(admin.create_topics([topic])) == KafkaError.TOPIC_ALREADY_EXISTS
     assert outcome(admin.create_topics([NewTopic("a b", 1, 1)])) == KafkaError.TOPIC_EXCEPTION
     configs = outcome(admin.describe_configs([ConfigResource(ConfigResource.Type.TOPIC, "u")]))
-    assert {name: entry.value for name, entry in configs.items()} == {"segment.bytes": "4096"}
+    assert {name: entry.value for name, entry in configs.items() if not entry.is_default} == {"segment.bytes": "4096"}
+    assert configs["retention.ms"].value == "604800000"
     described = admin.list_topics(timeout=ALL_TIMEOUT_S)
     assert len(described.topics["u"].partitions) == 3
     assert outcome(admin.delete_topics(["u"])) is None

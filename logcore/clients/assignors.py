@@ -1,0 +1,100 @@
+"""Who of a group's members reads which partitions. Pure: subscriptions go in, partitions per member come out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from ..client import TopicPartition
+from ..subscriptions import Subscription
+
+Assignment = dict[str, list[TopicPartition]]
+"""Partitions per member id."""
+
+Assignor = Callable[[Mapping[str, Subscription], Mapping[str, int]], Assignment]
+"""In: the members' subscriptions, and how many partitions each topic has; unknown topics are left out."""
+
+
+def range_assignment(members: Mapping[str, Subscription], partition_counts: Mapping[str, int]) -> Assignment:
+    """Each topic in contiguous stretches, the members in the order of their ids: topics that are keyed alike stay
+    together."""
+    assignment: Assignment = {member: [] for member in members}
+    for topic, count in sorted(partition_counts.items()):
+        readers = _readers(members, topic)
+        for index, member in enumerate(readers):
+            share, rest = divmod(count, len(readers))
+            start = index * share + min(index, rest)
+            stretch = range(start, start + share + (index < rest))
+            assignment[member] += [TopicPartition(topic, partition) for partition in stretch]
+    return assignment
+
+
+def sticky_assignment(members: Mapping[str, Subscription], partition_counts: Mapping[str, int]) -> Assignment:
+    """Balanced, and members keep what they have as far as that goes. What moves is taken away first and given in the
+    next round, so that nobody stops reading what it keeps."""
+    balanced = balanced_assignment(members, partition_counts)
+    owners = _owners(members)
+    return {
+        member: [partition for partition in partitions if owners.get(partition, member) == member]
+        for member, partitions in balanced.items()
+    }
+
+
+def balanced_assignment(members: Mapping[str, Subscription], partition_counts: Mapping[str, int]) -> Assignment:
+    """Where it should come to, whoever reads what now."""
+    assignment: Assignment = {member: [] for member in sorted(members)}
+    owners = _owners(members)
+    free: list[TopicPartition] = []
+    for topic, count in sorted(partition_counts.items()):
+        readers = set(_readers(members, topic))
+        for partition in (TopicPartition(topic, number) for number in range(count)):
+            owner = owners.get(partition)
+            if owner in readers:
+                assignment[owner].append(partition)
+            elif readers:
+                free.append(partition)
+    for partition in free:
+        least = min(_readers(members, partition.topic), key=lambda member: len(assignment[member]))
+        assignment[least].append(partition)
+    while _move_one(assignment, members):
+        pass
+    return assignment
+
+
+def _move_one(assignment: Assignment, members: Mapping[str, Subscription]) -> bool:
+    """From whom has most to whom has least, where the latter wants it and has at least two fewer."""
+    by_load = sorted(assignment, key=lambda member: len(assignment[member]))
+    for giver in reversed(by_load):
+        for taker in by_load:
+            if len(assignment[taker]) + 1 >= len(assignment[giver]):
+                break
+            wanted = set(members[taker].topics)
+            for partition in reversed(assignment[giver]):
+                if partition.topic in wanted:
+                    assignment[giver].remove(partition)
+                    assignment[taker].append(partition)
+                    return True
+    return False
+
+
+def _owners(members: Mapping[str, Subscription]) -> dict[TopicPartition, str]:
+    """What two claim belongs to neither: one of them missed a round."""
+    owners: dict[TopicPartition, str] = {}
+    contested: set[TopicPartition] = set()
+    for member, subscription in members.items():
+        for partition in subscription.owned:
+            if partition in owners:
+                contested.add(partition)
+            owners[partition] = member
+    return {partition: member for partition, member in owners.items() if partition not in contested}
+
+
+def _readers(members: Mapping[str, Subscription], topic: str) -> Sequence[str]:
+    return sorted(member for member, subscription in members.items() if topic in subscription.topics)
+
+
+ASSIGNORS: Final[Mapping[str, Assignor]] = {"range": range_assignment, "cooperative-sticky": sticky_assignment}
+"""By the names that other clients know them by."""
+
+COOPERATIVE: Final = frozenset({"cooperative-sticky"})
+"""With these, members go on reading what they keep while the group rebalances."""

@@ -1,0 +1,349 @@
+"""Reads topics, alone or as a member of a group, as Arrow. Joining and heartbeats: `membership.py`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import pyarrow as pa
+
+from ..client import FetchedColumns, FetchedRows, Isolation, TopicPartition
+from ..errors import OffsetOutOfRange, UnknownTopic
+from ..group_messages import CheckCommit, GroupFault
+from .assignors import COOPERATIVE
+from .groups import GroupLog
+from .membership import GroupRefused, Membership, MembershipSettings
+
+Reset = Literal["earliest", "latest", "error"]
+
+_LOOK_FOR_TOPICS_S: Final = 1.0
+_STEP_S: Final = 0.1  # how long to wait for records before looking at the group again
+
+OnPartitions = Callable[[Sequence[TopicPartition]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Consumed:
+    """Records of one partition, in order: rows (see `client.ROWS`), or a columnar batch with its columns."""
+
+    partition: TopicPartition
+    run: FetchedRows | FetchedColumns
+
+    @property
+    def table(self) -> pa.Table:
+        if isinstance(self.run, FetchedRows):
+            return self.run.table
+        return pa.Table.from_batches([self.run.batch])
+
+
+@dataclass(frozen=True, slots=True)
+class Distance:
+    """`lag`: records that are still to be read. `lead`: how far retention is from deleting what is to be read next."""
+
+    lag: int
+    lead: int
+
+
+class Consumer:
+    """Reads from a log of this process or over the network: `Consumer(open_log(path))`, `Consumer(RemoteLog(address))`.
+
+    With `subscribe` it shares the topics with the other members of `group`; with `assign` it reads what it is told.
+    Positions are committed every `commit_every_ms` and on `close`, as of the last `poll`: what that gave counts as
+    handled when the next one is called. None commits only when `commit` is called.
+    Not for several threads at once. State: positions, and what of the topics is this member's.
+    """
+
+    def __init__(
+        self,
+        log: GroupLog,
+        group: str | None = None,
+        *,
+        reset: Reset = "earliest",
+        isolation: Isolation = "read_committed",
+        commit_every_ms: int | None = 5_000,
+        max_bytes: int = 16 * 1024 * 1024,
+        instance_id: str | None = None,
+        assignor: Literal["cooperative-sticky", "range"] = "cooperative-sticky",
+        session_timeout_ms: int = 45_000,
+        heartbeat_ms: int = 3_000,
+        rebalance_timeout_ms: int = 300_000,
+        on_assigned: OnPartitions | None = None,
+        on_revoked: OnPartitions | None = None,
+    ) -> None:
+        self._log = log
+        self._group = group
+        self._reset: Reset = reset
+        self._isolation: Isolation = isolation
+        self._commit_every_s = None if commit_every_ms is None or group is None else commit_every_ms / 1000
+        self._max_bytes = max_bytes
+        self._settings = MembershipSettings(
+            group or "", instance_id, assignor, session_timeout_ms, heartbeat_ms, rebalance_timeout_ms
+        )
+        self._on_assigned, self._on_revoked = on_assigned, on_revoked
+        self._membership: Membership | None = None
+        self._topics: tuple[str, ...] = ()
+        self._partition_counts: Mapping[str, int] = {}
+        self._positions: dict[TopicPartition, int] = {}
+        self._committed: dict[TopicPartition, int] = {}
+        self._paused: set[TopicPartition] = set()
+        self._next_commit = time.monotonic() + (self._commit_every_s or 0)
+        self._next_look = 0.0
+        self._turn = 0  # which partition is read first
+
+    # What is read
+
+    def subscribe(self, topics: str | Iterable[str]) -> None:
+        """Shares these topics with the members of the group; new partitions are noticed. Raises `GroupRefused`."""
+        if self._group is None:
+            raise GroupRefused("a consumer without a group cannot subscribe", hint="Name a group, or use assign().")
+        self._topics = (topics,) if isinstance(topics, str) else tuple(topics)
+        if self._membership is None:
+            self._membership = Membership(self._log.groups, self._settings, self._counts_of)
+        self._membership.subscribe(self._topics)
+
+    def assign(self, partitions: Mapping[TopicPartition, int | None] | Iterable[TopicPartition]) -> None:
+        """Reads these, from the offsets that are given, else from what the group committed, else as `reset` says."""
+        given = partitions if isinstance(partitions, Mapping) else dict.fromkeys(partitions)
+        wanted = {TopicPartition(*partition): offset for partition, offset in given.items()}
+        self._positions = {}
+        self._start([partition for partition, offset in wanted.items() if offset is None])
+        self._positions.update({partition: offset for partition, offset in wanted.items() if offset is not None})
+
+    @property
+    def assignment(self) -> frozenset[TopicPartition]:
+        return frozenset(self._positions)
+
+    def poll(self, timeout_s: float = 1.0) -> list[Consumed]:
+        """What has come, at most `max_bytes`, or nothing after `timeout_s`. It also takes part in rebalances, so it
+        must be called again within the rebalance timeout. Raises `LogError`."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            self._keep_membership(max(0.0, deadline - time.monotonic()))
+            self._commit_in_time()
+            found = self._fetch()
+            left_s = deadline - time.monotonic()
+            if found or left_s <= 0:
+                return found
+            self._wait(min(left_s, _STEP_S) if self._membership is not None else left_s)
+
+    def __iter__(self) -> Iterator[Consumed]:
+        """Records as they come, for ever."""
+        while True:
+            yield from self.poll()
+
+    def _fetch(self) -> list[Consumed]:
+        readable = [partition for partition in self._positions if partition not in self._paused]
+        self._turn = (self._turn + 1) % max(1, len(readable))
+        found: list[Consumed] = []
+        left = self._max_bytes
+        for where in readable[self._turn :] + readable[: self._turn]:
+            position = self._positions[where]
+            try:
+                fetched = self._log.fetch(*where, position, max_bytes=left, isolation=self._isolation)
+            except OffsetOutOfRange:
+                self._positions[where] = self._reset_offset(where)
+                continue
+            self._positions[where] = fetched.next_offset
+            found += [Consumed(where, run) for run in fetched.runs]
+            left -= sum(_size(run) for run in fetched.runs)
+            if left <= 0:
+                break
+        return found
+
+    def _wait(self, timeout_s: float) -> None:
+        awaited = {where: at for where, at in self._positions.items() if where not in self._paused}
+        if awaited:
+            self._log.wait(awaited, timeout_s)
+        else:
+            time.sleep(timeout_s)
+
+    # Positions
+
+    def position(self, partition: TopicPartition) -> int:
+        """The next offset that is read. Raises `UnknownTopic` for what is not assigned."""
+        if partition not in self._positions:
+            raise UnknownTopic(f'partition {partition.partition} of topic "{partition.topic}" is not assigned')
+        return self._positions[partition]
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        self.position(partition)
+        self._positions[partition] = offset
+
+    def seek_to_time(self, partition: TopicPartition, timestamp_ms: int) -> None:
+        """To the first record of this time or later; where there is none, to the end."""
+        self.position(partition)
+        found = self._log.offset_at(*partition, timestamp_ms)
+        self._positions[partition] = self._end(partition) if found is None else found
+
+    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+        """Of these, or of all."""
+        for partition in partitions or self._positions:
+            self.seek(partition, self._log.offsets(*partition).log_start_offset)
+
+    def seek_to_end(self, *partitions: TopicPartition) -> None:
+        for partition in partitions or self._positions:
+            self.seek(partition, self._end(partition))
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Reads nothing of these until `resume`; they stay this consumer's."""
+        self._paused.update(TopicPartition(*partition) for partition in partitions)
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        self._paused.difference_update(partitions)
+
+    @property
+    def paused(self) -> frozenset[TopicPartition]:
+        return frozenset(self._paused)
+
+    def distance(self) -> dict[TopicPartition, Distance]:
+        """Per assigned partition: lag and lead."""
+        found: dict[TopicPartition, Distance] = {}
+        for partition, position in self._positions.items():
+            start = self._log.offsets(*partition).log_start_offset
+            found[partition] = Distance(max(0, self._end(partition) - position), max(0, position - start))
+        return found
+
+    def _end(self, partition: TopicPartition) -> int:
+        offsets = self._log.offsets(*partition)
+        return offsets.last_stable_offset if self._isolation == "read_committed" else offsets.high_watermark
+
+    def _start(self, partitions: Sequence[TopicPartition]) -> None:
+        if not partitions:
+            return
+        committed = self._log.committed_offsets(self._group) if self._group is not None else {}
+        for partition in partitions:
+            offset = committed.get(partition)
+            self._positions[partition] = self._reset_offset(partition) if offset is None else offset
+            if offset is not None:
+                self._committed[partition] = offset
+
+    def _reset_offset(self, partition: TopicPartition) -> int:
+        match self._reset:
+            case "earliest":
+                return self._log.offsets(*partition).log_start_offset
+            case "latest":
+                return self._end(partition)
+            case "error":
+                raise OffsetOutOfRange(
+                    f'no position to start from in partition {partition.partition} of topic "{partition.topic}"',
+                    hint='Commit one, seek, or set reset to "earliest" or "latest".',
+                )
+
+    # Committing
+
+    def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
+        """Durable on return; without offsets, all positions. Raises `GroupRefused` where others read these now."""
+        if self._group is None:
+            raise GroupRefused("a consumer without a group cannot commit", hint="Name a group.")
+        changed = dict(self._positions if offsets is None else offsets)
+        if offsets is None:
+            changed = {where: at for where, at in changed.items() if self._committed.get(where) != at}
+        check = CheckCommit(self._group) if self._membership is None else self._membership.check
+        fault = self._log.groups.commit(check, changed, {})
+        if fault is GroupFault.NONE:
+            self._committed.update(changed)
+            return
+        if self._membership is not None:
+            self._membership.note_fault(fault)
+        raise GroupRefused(
+            f'group "{self._group}" did not take the offsets: {fault.value.replace("_", " ")}',
+            hint="The group has rebalanced: others read these partitions now, from the offsets committed before.",
+        )
+
+    def committed(self) -> Mapping[TopicPartition, int]:
+        """What the group has committed, for whatever topics."""
+        return self._log.committed_offsets(self._group) if self._group is not None else {}
+
+    def _commit_in_time(self) -> None:
+        if self._commit_every_s is None or time.monotonic() < self._next_commit or not self._positions:
+            return
+        self._next_commit = time.monotonic() + self._commit_every_s
+        self._try_to_commit()
+
+    def _try_to_commit(self) -> None:
+        """What is refused is read again, by whoever has the partition now: as promised, at least once."""
+        if self._commit_every_s is not None and self._positions:
+            try:
+                self.commit()
+            except GroupRefused:
+                return
+
+    # The group
+
+    def _keep_membership(self, timeout_s: float) -> None:
+        membership = self._membership
+        if membership is None:
+            return
+        self._look_for_topics(membership)
+        if membership.lost:
+            self._drop(tuple(self._positions))
+        if not membership.stable and not membership.joining:
+            if self._positions:
+                self._try_to_commit()
+            if self._settings.assignor not in COOPERATIVE:
+                self._drop(tuple(self._positions))
+            membership.ask_to_join(tuple(self._positions))
+        if membership.joining or not membership.stable:
+            keeps_reading = bool(self._positions)
+            assignment = membership.advance(0.0 if keeps_reading else timeout_s)
+            if assignment is not None:
+                self._take(membership, assignment)
+
+    def _take(self, membership: Membership, assignment: Sequence[TopicPartition]) -> None:
+        revoked = [partition for partition in self._positions if partition not in assignment]
+        if revoked:
+            self._try_to_commit()
+            self._drop(revoked)
+        added = [partition for partition in assignment if partition not in self._positions]
+        self._start(added)
+        if added and self._on_assigned is not None:
+            self._on_assigned(added)
+        if revoked:  # others may have them only after we have said that we do not
+            membership.subscribe(self._topics)
+
+    def _drop(self, partitions: Sequence[TopicPartition]) -> None:
+        if partitions and self._on_revoked is not None:
+            self._on_revoked(partitions)
+        for partition in partitions:
+            del self._positions[partition]
+            self._committed.pop(partition, None)
+            self._paused.discard(partition)
+
+    def _counts_of(self, topics: Sequence[str]) -> Mapping[str, int]:
+        known = self._log.topics()
+        return {topic: known[topic].partition_count for topic in topics if topic in known}
+
+    def _look_for_topics(self, membership: Membership) -> None:
+        """A topic that was created, or has more partitions now, is shared out anew."""
+        if time.monotonic() < self._next_look:
+            return
+        self._next_look = time.monotonic() + _LOOK_FOR_TOPICS_S
+        counts = self._counts_of(self._topics)
+        if counts != self._partition_counts:
+            self._partition_counts = counts
+            if membership.stable:
+                membership.subscribe(self._topics)
+
+    # Life
+
+    def close(self) -> None:
+        """Commits, unless told not to, and leaves the group. The log stays open. Twice is fine."""
+        if self._membership is not None:
+            self._try_to_commit()
+            self._membership.leave()
+            self._membership = None
+        elif self._group is not None:
+            self._try_to_commit()
+        self._positions = {}
+
+    def __enter__(self) -> Consumer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _size(run: FetchedRows | FetchedColumns) -> int:
+    return run.table.nbytes if isinstance(run, FetchedRows) else run.batch.nbytes

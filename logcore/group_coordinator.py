@@ -1,0 +1,210 @@
+"""Carries out what `groups.py` decides: gives answers to whoever waits, lets time pass, and fences commits.
+
+One coordinator serves the consumers of this process and those that come over the network.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Future
+
+from .client import TopicPartition
+from .consumer_groups import ConsumerGroups
+from .errors import LogClosed
+from .group_messages import (
+    Answered,
+    CheckCommit,
+    ConsumerBeat,
+    ConsumerHeartbeat,
+    GroupDescription,
+    GroupFault,
+    GroupState,
+    Join,
+    Joined,
+    Message,
+    Reply,
+)
+from .group_offsets import CommittedOffset, GroupOffsets
+from .groups import Groups
+from .subscriptions import topics_of
+
+
+def _monotonic_ms() -> int:
+    return int(time.monotonic() * 1000)
+
+
+class GroupCoordinator:
+    """State: the pure groups behind a lock, who waits for an answer, and a thread while somebody is to be timed.
+
+    Any thread may call any method.
+    """
+
+    def __init__(
+        self, offsets: GroupOffsets, wall_ms: Callable[[], int], *, now_ms: Callable[[], int] = _monotonic_ms
+    ) -> None:
+        self.offsets = offsets
+        self._wall_ms = wall_ms
+        self._now_ms = now_ms
+        self._core = Groups()
+        self._assigning = ConsumerGroups()
+        self._changed = threading.Condition()
+        self._waiting: dict[int, Future[Reply]] = {}
+        self._last_ticket = 0
+        self._timer: threading.Thread | None = None
+        self._closed = False
+
+    def ask(self, message: Message) -> Future[Reply]:
+        """The answer may take as long as the group's rebalance timeout. Raises `LogClosed`."""
+        future: Future[Reply] = Future()
+        future.set_running_or_notify_cancel()  # so nobody can cancel it
+        with self._changed:
+            self._check_open()
+            if isinstance(message, Join) and self._assigning.has(message.group):
+                future.set_result(Joined(GroupFault.INCONSISTENT_PROTOCOL, message.member_id))
+                return future
+            self._last_ticket += 1
+            self._waiting[self._last_ticket] = future
+            answers = self._core.step(message, self._last_ticket, self._now_ms())
+            given = self._take(answers)
+            self._time()
+        _give(given)
+        return future
+
+    def beat(self, beat: ConsumerHeartbeat, partition_counts: Mapping[str, int]) -> ConsumerBeat:
+        """For members of groups whose coordinator assigns. Raises `LogClosed`."""
+        with self._changed:
+            self._check_open()
+            if self._core.is_in_use(beat.group):
+                return ConsumerBeat(GroupFault.NOT_FOUND, beat.member_id)
+            answer = self._assigning.beat(beat, partition_counts, self._now_ms())
+            self._time()
+            return answer
+
+    def commit(
+        self, check: CheckCommit, offsets: Mapping[TopicPartition, int], metadata: Mapping[TopicPartition, str]
+    ) -> GroupFault:
+        """Durable on return, unless there is a fault. Raises `LogError`.
+
+        No other member can take over between the check and the write: the write happens under the group's lock.
+        """
+        with self._changed:
+            self._check_open()
+            fault = self._fault_of(check)
+            if fault is not GroupFault.NONE or not offsets:
+                return fault
+            pending = self.offsets.begin_commit(check.group, offsets, self._wall_ms(), metadata)
+        self.offsets.finish_commit(pending)
+        return fault
+
+    def check(self, check: CheckCommit) -> GroupFault:
+        """Whether this member may commit offsets, as a part of a transaction."""
+        with self._changed:
+            self._check_open()
+            return self._fault_of(check)
+
+    def _fault_of(self, check: CheckCommit) -> GroupFault:
+        if self._assigning.has(check.group):
+            return self._assigning.check_commit(check)
+        [answered] = self._core.step(check, 0, self._now_ms())
+        return answered.reply.fault
+
+    # What there is
+
+    def describe(self, group: str) -> GroupDescription:
+        """A group that only has offsets is empty; one that has nothing at all is dead."""
+        with self._changed:
+            if self._assigning.has(group):
+                return self._assigning.describe(group)
+            description = self._core.describe(group)
+        if description.state is GroupState.DEAD and self.offsets.committed(group):
+            return GroupDescription(group, GroupState.EMPTY, generation=0)
+        return description
+
+    def names(self) -> list[str]:
+        with self._changed:
+            live = [*self._core.names(), *self._assigning.names()]
+        return list(dict.fromkeys([*live, *self.offsets.groups()]))
+
+    def delete(self, group: str) -> GroupFault:
+        """Its offsets are gone on return. A group with members stays."""
+        with self._changed:
+            self._check_open()
+            if self._core.is_in_use(group) or self._assigning.has(group):
+                return GroupFault.NOT_EMPTY
+            committed = self.offsets.committed(group)
+        if not committed:
+            return GroupFault.NOT_FOUND
+        self.offsets.forget(group, committed)
+        return GroupFault.NONE
+
+    def delete_offsets(
+        self, group: str, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, GroupFault] | GroupFault:
+        """Not those of topics that members of the group are reading."""
+        description = self.describe(group)
+        if description.state is GroupState.DEAD:
+            return GroupFault.NOT_FOUND
+        subscribed = {topic for member in description.members for topic in topics_of(member.metadata)}
+        refused = {partition for partition in partitions if partition.topic in subscribed}
+        known = self.offsets.committed(group)
+        self.offsets.forget(group, [p for p in partitions if p in known and p not in refused])
+        return {p: GroupFault.SUBSCRIBED if p in refused else GroupFault.NONE for p in partitions}
+
+    def committed(self, group: str) -> dict[TopicPartition, CommittedOffset]:
+        return self.offsets.committed_with_metadata(group)
+
+    # Life
+
+    def close(self) -> None:
+        """Whoever waits gets `LogClosed`."""
+        with self._changed:
+            self._closed = True
+            waiting, self._waiting = list(self._waiting.values()), {}
+            self._changed.notify_all()
+            timer = self._timer
+        for future in waiting:
+            future.set_exception(LogClosed("the log is closed"))
+        if timer is not None and timer is not threading.current_thread():
+            timer.join()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise LogClosed("the log is closed")
+
+    def _take(self, answers: list[Answered]) -> list[tuple[Future[Reply], Reply]]:
+        return [(self._waiting.pop(answered.ticket), answered.reply) for answered in answers]
+
+    def _time(self) -> None:
+        """Wakes the thread that lets time pass; starts it where it is needed first."""
+        if self._timer is None and self._next_deadline_ms() is not None:
+            self._timer = threading.Thread(target=self._let_time_pass, name="millstream-groups", daemon=True)
+            self._timer.start()
+        self._changed.notify_all()
+
+    def _next_deadline_ms(self) -> int | None:
+        deadlines = (self._core.next_deadline_ms(), self._assigning.next_deadline_ms())
+        return min((deadline for deadline in deadlines if deadline is not None), default=None)
+
+    def _let_time_pass(self) -> None:
+        while True:
+            with self._changed:
+                if self._closed:
+                    return
+                deadline_ms = self._next_deadline_ms()
+                if deadline_ms is None:
+                    self._timer = None
+                    return
+                now_ms = self._now_ms()
+                if deadline_ms > now_ms:
+                    self._changed.wait((deadline_ms - now_ms) / 1000)
+                    continue
+                self._assigning.tick(now_ms)
+                given = self._take(self._core.tick(now_ms))
+            _give(given)
+
+
+def _give(answers: list[tuple[Future[Reply], Reply]]) -> None:
+    for future, reply in answers:
+        future.set_result(reply)

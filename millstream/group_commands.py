@@ -1,0 +1,64 @@
+"""The commands `millstream group`: the consumer groups of a server's log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from millstream.logcore.remote import RemoteLog
+
+KafkaOption = Annotated[
+    str, typer.Option("--kafka", envvar="MILLSTREAM_KAFKA", metavar="HOST:PORT", help="A server's Kafka listener.")
+]
+DEFAULT_KAFKA = "127.0.0.1:9092"
+
+
+def group_app(remote_log: Callable[[str], AbstractContextManager[RemoteLog]]) -> typer.Typer:
+    """In: `remote_log`: opens the log at an address, and says in one sentence what goes wrong with it."""
+    app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Consumer groups of a server: state and lag.")
+
+    @app.command("list")
+    def list_groups(kafka: KafkaOption = DEFAULT_KAFKA) -> None:
+        """Print the groups and how many members they have."""
+        with remote_log(kafka) as log:
+            from millstream.logcore.client import Admin
+            from millstream.repl.groups import group_table
+
+            typer.echo("\n".join(group_table(Admin(log))))
+
+    @app.command("describe")
+    def describe_group(group: str, kafka: KafkaOption = DEFAULT_KAFKA) -> None:
+        """Print where a group is in each partition, how far behind, and who reads it."""
+        with remote_log(kafka) as log:
+            from millstream.logcore.client import Admin
+            from millstream.repl.groups import group_description
+
+            typer.echo("\n".join(group_description(Admin(log), group)))
+
+    @app.command("reset-offsets")
+    def reset_group_offsets(
+        group: str,
+        topic: Annotated[str, typer.Option(help="Whose offsets.")],
+        to: Annotated[str, typer.Option(help="earliest, latest, an offset, or a time as 2026-01-31T12:00:00Z.")],
+        kafka: KafkaOption = DEFAULT_KAFKA,
+    ) -> None:
+        """Make a group without members go on elsewhere in a topic."""
+        with remote_log(kafka) as log:
+            from millstream.logcore.client import Admin
+            from millstream.repl.groups import reset_offsets
+
+            typer.echo("\n".join(reset_offsets(Admin(log), group, topic, to)))
+
+    @app.command("delete")
+    def delete_group(group: str, kafka: KafkaOption = DEFAULT_KAFKA) -> None:
+        """Delete a group without members, with its offsets."""
+        with remote_log(kafka) as log:
+            from millstream.logcore.client import Admin
+
+            Admin(log).delete_group(group)
+
+    return app

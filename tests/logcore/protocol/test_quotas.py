@@ -1,0 +1,51 @@
+"""Clients that take more than they may are slowed down."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from millstream.logcore.client import TopicPartition
+from millstream.logcore.log import Log
+from millstream.logcore.protocol import fetch, produce
+from millstream.logcore.protocol.apis import Api
+from millstream.logcore.protocol.channel import Address, Channel
+from millstream.logcore.protocol.fetch import FetchPosition, FetchRequest
+from millstream.logcore.protocol.produce import ProduceData, ProduceRequest
+from millstream.logcore.protocol.quotas import Meter, Quotas
+from millstream.logcore.protocol.wire import Reader
+from millstream.logcore.records.codec import encode
+from millstream.logcore.server import LogServer
+
+from ..log_records import rows
+
+T0 = TopicPartition("t", 0)
+
+
+def test_a_client_may_save_up_for_a_second() -> None:
+    meter = Meter(1000)
+    assert meter.note("a", 1000, now_s=100) == 0
+    assert meter.note("a", 500, now_s=100) == 0.5
+    assert meter.note("b", 1000, now_s=100) == 0
+    assert meter.note("a", 0, now_s=100.5) == 0
+    assert meter.note("a", 1_000_000, now_s=101) == 10
+    assert Meter(None).note("a", 1 << 40, now_s=0) == 0
+
+
+def test_who_is_slowed_down_is_told_for_how_long(log: Log) -> None:
+    batch = encode(rows(b"x" * 3000))[0].buffers
+    with LogServer(log, port=0, quotas=Quotas(produce_bytes=2000, fetch_bytes=2000)) as server:
+        channel = Channel(Address("127.0.0.1", server.port))
+        sent = ProduceRequest(None, -1, 1000, [ProduceData(T0, batch)])
+        waited = [throttle_of(channel, Api.PRODUCE, lambda version: produce.write_request(sent, version))]
+        wanted = FetchRequest(0, 0, 1 << 20, "read_committed", [FetchPosition(T0, 0, 1 << 20)])
+        waited.append(throttle_of(channel, Api.FETCH, lambda version: fetch.write_request(wanted, version)))
+        channel.close()
+    assert all(400 <= milliseconds <= 800 for milliseconds in waited), waited
+
+
+def throttle_of(channel: Channel, api: Api, body: Callable[[int], list[Any]]) -> int:
+    """A fetch says it first, a produce request last."""
+    response = channel.ask(api, body)
+    position = response.position if api is Api.FETCH else len(response.message) - 5
+    return Reader(response.message, position).int32()

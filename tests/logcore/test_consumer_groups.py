@@ -1,0 +1,199 @@
+"""The pure groups whose coordinator assigns: epochs, what moves and when, time."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+
+from millstream.logcore.client import TopicPartition
+from millstream.logcore.consumer_groups import HEARTBEAT_MS, LEAVES, LEAVES_FOR_A_WHILE, SESSION_MS, ConsumerGroups
+from millstream.logcore.group_messages import CheckCommit, ConsumerBeat, ConsumerHeartbeat, GroupFault, GroupState
+from millstream.logcore.subscriptions import decode_assignment
+
+REBALANCE_MS = 30_000
+
+
+@dataclass
+class Reader:
+    """A member as clients are: it gives up what it is told to, before the next heartbeat or, if `slow`, never."""
+
+    groups: ConsumerGroups
+    name: str
+    topics: tuple[str, ...] | None = ("t",)
+    pattern: str | None = None
+    instance: str | None = None
+    slow: bool = False
+    epoch: int = 0
+    reads: set[TopicPartition] = field(default_factory=set)
+
+    def beat(self, counts: dict[str, int], now_ms: int = 0, epoch: int | None = None) -> ConsumerBeat:
+        joins = self.epoch == 0
+        answer = self.groups.beat(
+            ConsumerHeartbeat(
+                "g", self.name, self.epoch if epoch is None else epoch, self.instance, "client", "host", REBALANCE_MS,
+                self.topics if joins else None, self.pattern if joins else None, frozenset(self.reads),
+            ),
+            counts,
+            now_ms,
+        )  # fmt: skip
+        if answer.fault is GroupFault.NONE and answer.epoch >= 0:
+            self.epoch = answer.epoch
+            if answer.assignment is not None:
+                told = set(answer.assignment)
+                self.reads = self.reads | told if self.slow else told
+        return answer
+
+
+def settle(members: list[Reader], counts: dict[str, int], now_ms: int = 0) -> None:
+    """Beats in turn; at no time do two members read the same partition."""
+    for _ in range(4):
+        for member in members:
+            assert member.beat(counts, now_ms).fault is GroupFault.NONE
+            held = [place for other in members for place in other.reads]
+            assert len(held) == len(set(held))
+
+
+def test_partitions_are_shared_evenly_and_each_is_one_members() -> None:
+    groups = ConsumerGroups()
+    members = [Reader(groups, name) for name in "abc"]
+    settle(members, {"t": 7, "other": 5})
+    assert sorted(len(member.reads) for member in members) == [2, 2, 3]
+    assert {place.topic for member in members for place in member.reads} == {"t"}
+    assert groups.describe("g").state is GroupState.STABLE
+
+
+def test_a_partition_moves_only_when_its_reader_has_given_it_up() -> None:
+    groups = ConsumerGroups()
+    first, second = Reader(groups, "a", slow=True), Reader(groups, "b")
+    first.beat({"t": 2})
+    second.beat({"t": 2})
+    first.beat({"t": 2})  # is told to give one up, and goes on reading it
+    for _ in range(3):
+        first.beat({"t": 2})
+        second.beat({"t": 2})
+    assert (len(first.reads), second.reads, groups.describe("g").state) == (2, set(), GroupState.RECONCILING)
+    first.reads, first.slow = set(decode_assignment(groups.describe("g").members[0].assignment)), False
+    settle([first, second], {"t": 2})
+    assert (len(first.reads), len(second.reads)) == (1, 1)
+
+
+def test_who_leaves_or_dies_or_does_not_give_up_is_replaced() -> None:
+    groups = ConsumerGroups()
+    members = [Reader(groups, name) for name in "abc"]
+    settle(members, {"t": 6})
+    assert members[2].beat({"t": 6}, epoch=LEAVES).epoch == LEAVES
+    settle(members[:2], {"t": 6})
+    assert [len(member.reads) for member in members[:2]] == [3, 3]
+    members[0].beat({"t": 6}, SESSION_MS - 1)
+    groups.tick(SESSION_MS)
+    settle(members[:1], {"t": 6}, SESSION_MS)
+    assert len(members[0].reads) == 6
+    assert members[1].beat({"t": 6}, SESSION_MS).fault is GroupFault.UNKNOWN_MEMBER
+    members[0].slow = True
+    newcomer = Reader(groups, "d")
+    for now_ms in range(SESSION_MS, SESSION_MS + 2 * REBALANCE_MS, HEARTBEAT_MS):
+        newcomer.beat({"t": 6}, now_ms)
+        members[0].beat({"t": 6}, now_ms)
+        groups.tick(now_ms)
+    assert len(newcomer.reads) == 6, "who does not give up what it must is out after its rebalance timeout"
+
+
+def test_a_static_member_that_comes_back_has_what_it_had() -> None:
+    groups = ConsumerGroups()
+    first, second = Reader(groups, "a", instance="i"), Reader(groups, "b")
+    settle([first, second], {"t": 4})
+    had, epoch = set(first.reads), groups.describe("g").generation
+    twin = Reader(groups, "a2", instance="i")
+    assert twin.beat({"t": 4}).fault is GroupFault.UNRELEASED_INSTANCE
+    first.beat({"t": 4}, epoch=LEAVES_FOR_A_WHILE)
+    settle([twin, second], {"t": 4})
+    assert twin.reads == had and groups.describe("g").generation == epoch + 1
+    assert first.beat({"t": 4}).fault is GroupFault.UNKNOWN_MEMBER
+
+
+def test_topics_that_come_or_grow_are_shared_too() -> None:
+    groups = ConsumerGroups()
+    members = [Reader(groups, "a"), Reader(groups, "b", topics=None, pattern="t.*")]
+    settle(members, {"t": 1})
+    settle(members, {"t": 4, "t2": 2, "u": 9})
+    assert {place.topic for place in members[0].reads} <= {"t"}
+    assert {place for member in members for place in member.reads if place.topic == "t2"} == {
+        TopicPartition("t2", 0), TopicPartition("t2", 1),
+    }  # fmt: skip
+    assert sum(len(member.reads) for member in members) == 6
+
+
+def test_commits_and_heartbeats_must_have_the_members_epoch() -> None:
+    groups = ConsumerGroups()
+    member = Reader(groups, "a")
+    settle([member, Reader(groups, "c")], {"t": 1})
+    assert groups.check_commit(CheckCommit("g", member.epoch, "a")) is GroupFault.NONE
+    assert groups.check_commit(CheckCommit("g", member.epoch - 1, "a")) is GroupFault.STALE_EPOCH
+    assert groups.check_commit(CheckCommit("g", member.epoch, "b")) is GroupFault.UNKNOWN_MEMBER
+    assert member.beat({"t": 1}, epoch=member.epoch + 5).fault is GroupFault.FENCED_EPOCH
+    assert member.beat({"t": 1}, epoch=member.epoch - 1).fault is GroupFault.NONE, "the answer before was lost"
+
+
+def test_what_cannot_be_is_refused() -> None:
+    groups = ConsumerGroups()
+
+    def fault(**changed: object) -> GroupFault:
+        given = {
+            "group": "g", "member_id": "a", "epoch": 0, "instance_id": None, "client_id": "", "client_host": "",
+            "rebalance_timeout_ms": 1, "topics": ("t",), "pattern": None, "owned": frozenset(), **changed,
+        }  # fmt: skip
+        return groups.beat(ConsumerHeartbeat(**given), {"t": 1}, 0).fault  # type: ignore[arg-type]
+
+    assert fault(group="") is GroupFault.INVALID_GROUP
+    assert fault(member_id="") is GroupFault.INVALID_REQUEST
+    assert fault(topics=None) is GroupFault.INVALID_REQUEST
+    assert fault(assignor="mine") is GroupFault.UNSUPPORTED_ASSIGNOR
+    for pattern in ("(a+)+", "[a", ".*.*.*.*", "x" * 300, "*", "|*"):
+        assert fault(pattern=pattern) is GroupFault.INVALID_PATTERN, pattern
+    assert fault(epoch=1) is fault(epoch=-1) is GroupFault.UNKNOWN_MEMBER
+    assert groups.names() == []
+
+
+def test_whatever_happens_no_partition_has_two_readers_and_all_are_read_in_the_end() -> None:
+    for seed in range(100):
+        wander(random.Random(seed))
+
+
+def wander(chance: random.Random) -> None:
+    groups, members, now_ms, counts = ConsumerGroups(), [], 0, {"t": 3, "u": 2}
+    for step in range(80):
+        now_ms += chance.choice([10, 500, 3000])
+        choice = chance.random()
+        if choice < 0.15 and len(members) < 5:
+            topics = chance.choice([("t",), ("u",), ("t", "u")])
+            members.append(Reader(groups, f"m{step}", topics, slow=chance.random() < 0.2))
+        elif choice < 0.2 and members:
+            members.pop(chance.randrange(len(members))).beat(counts, now_ms, epoch=LEAVES)
+        elif choice < 0.25 and members:
+            members.pop(chance.randrange(len(members)))  # dies
+        elif choice < 0.3:
+            counts = {**counts, "t": counts["t"] + 1}
+        elif choice < 0.4 and members:
+            chance.choice(members).slow = False
+        for member in chance.sample(members, len(members)):
+            if member.beat(counts, now_ms).fault is not GroupFault.NONE:
+                member.epoch, member.reads = 0, set()  # fenced: it drops all and joins anew
+        groups.tick(now_ms)
+        if groups.has("g"):
+            described = groups.describe("g")
+            held = [member.assignment for member in described.members]
+            assert len(held) == len(described.members)
+    for member in members:
+        member.slow = False
+    for _ in range(SESSION_MS // HEARTBEAT_MS + 5):
+        now_ms += HEARTBEAT_MS
+        groups.tick(now_ms)
+        for member in members:
+            member.reads = set(member.reads)
+            if member.beat(counts, now_ms).fault is not GroupFault.NONE:
+                member.epoch, member.reads = 0, set()
+    read = [place for member in members for place in member.reads]
+    assert len(read) == len(set(read))
+    wanted = {topic for member in members for topic in member.topics or ()}
+    assert {place.topic for place in read} == wanted
+    assert len(read) == sum(counts[topic] for topic in wanted)

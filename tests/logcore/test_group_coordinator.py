@@ -1,0 +1,113 @@
+"""Groups on a real log: what is durable, what ends with the process, and who waits for whom."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future
+from pathlib import Path
+
+import pytest
+
+from millstream.logcore.client import TopicPartition
+from millstream.logcore.errors import LogClosed
+from millstream.logcore.group_messages import (
+    CheckCommit,
+    GroupFault,
+    GroupState,
+    Heartbeat,
+    Join,
+    Joined,
+    Protocol,
+    Reply,
+    Sync,
+)
+from millstream.logcore.log import Log, open_log
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+@pytest.fixture
+def reopened(log: Log, folder: Path) -> Iterator[Log]:
+    """The log of another process, later."""
+    log.groups.commit(CheckCommit("g"), {T0: 3, T1: 4}, {T0: "a note"})
+    log.groups.commit(CheckCommit("gone"), {T0: 1}, {})
+    assert log.groups.delete("gone") is GroupFault.NONE
+    assert log.groups.delete_offsets("g", [T1]) == {T1: GroupFault.NONE}
+    log.close()
+    with open_log(folder) as later:
+        yield later
+
+
+def join(log: Log, name: str, member_id: str = "", session_ms: int = 10_000) -> Future[Reply]:
+    return log.groups.ask(
+        Join("g", member_id, None, "c", "h", session_ms, 5_000, "consumer", (Protocol("range", b""),), name)
+    )
+
+
+def settled(log: Log, name: str, session_ms: int = 10_000) -> Joined:
+    joined = join(log, name, session_ms=session_ms).result(10)
+    assert isinstance(joined, Joined)
+    log.groups.ask(Sync("g", joined.generation, joined.member_id, assignments={name: b"all"})).result(10)
+    return joined
+
+
+def test_committed_offsets_and_their_notes_survive_and_deleted_ones_do_not_come_back(reopened: Log) -> None:
+    assert reopened.groups.names() == ["g"]
+    assert reopened.committed_offsets("g") == {T0: 3}
+    assert reopened.groups.committed("g")[T0].metadata == "a note"
+    assert reopened.groups.describe("g").state is GroupState.EMPTY
+    assert reopened.groups.describe("gone").state is GroupState.DEAD
+    assert reopened.groups.delete("gone") is GroupFault.NOT_FOUND
+
+
+def test_a_member_of_before_a_restart_joins_anew_and_cannot_commit_until_then(log: Log, folder: Path) -> None:
+    settled(log, "a")
+    assert log.groups.commit(CheckCommit("g", 1, "a"), {T0: 5}, {}) is GroupFault.NONE
+    log.close()
+    with open_log(folder) as later:
+        assert later.groups.ask(Heartbeat("g", 1, "a")).result(1).fault is GroupFault.UNKNOWN_MEMBER
+        assert later.groups.commit(CheckCommit("g", 1, "a"), {T0: 9}, {}) is GroupFault.ILLEGAL_GENERATION
+        assert later.committed_offsets("g") == {T0: 5}
+
+
+def test_who_waits_is_told_when_the_log_is_closed(log: Log) -> None:
+    settled(log, "a")
+    waiting = join(log, "b")
+    log.close()
+    with pytest.raises(LogClosed):
+        waiting.result(5)
+    with pytest.raises(LogClosed):
+        join(log, "c")
+
+
+def test_a_member_that_falls_silent_is_out_without_anybody_asking(log: Log) -> None:
+    settled(log, "a", session_ms=1_000)
+    deadline = time.monotonic() + 20
+    while log.groups.describe("g").members:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert log.groups.names() == []
+
+
+def test_of_commits_at_the_same_time_only_the_members_count(log: Log) -> None:
+    """However the threads run: nobody commits for a generation that is over."""
+    settled(log, "a")
+    refused: list[GroupFault] = []
+
+    def commit() -> None:
+        for offset in range(200):
+            fault = log.groups.commit(CheckCommit("g", 1, "a"), {T0: offset}, {})
+            if fault is not GroupFault.NONE:
+                refused.append(fault)
+
+    committing = threading.Thread(target=commit)
+    committing.start()
+    newcomer = join(log, "b")
+    join(log, "", member_id="a").result(10)
+    newcomer.result(10)
+    committing.join()
+    assert set(refused) <= {GroupFault.ILLEGAL_GENERATION, GroupFault.REBALANCING}
+    accepted = 200 - len(refused)
+    assert log.committed_offsets("g") == ({T0: accepted - 1} if accepted else {})
