@@ -12,6 +12,8 @@ How expressions are written as sqlglot nodes:
 | 'text', 12, 1.5, 1e3 | `Literal.string`, `Literal.number` (number text as written) |
 | TRUE, NULL | `Boolean`, `Null` |
 | any function call, also COUNT(*) | `Anonymous(this="UPPER_NAME", expressions=[…])`; the star is `Star()` |
+| f(x) FILTER (WHERE c), f(DISTINCT x) | the call's `Anonymous` with `filter=c`, `distinct=True` |
+| f(x) OVER (…) | `Window(this=Anonymous, partition_by=[…], order=Order of Ordered, spec=WindowSpec)` |
 | a->f, a->* | `Dot(this, expression=Identifier(quoted=True))`, `Dot(this, expression=Star())` |
 | a[i], m['k'] | `Bracket(this, expressions=[i])` |
 | ARRAY[a, b] | `Array(expressions)` |
@@ -28,6 +30,7 @@ How expressions are written as sqlglot nodes:
 | LIKE … ESCAPE | `Like`, `Escape(this=Like, expression=Literal)` |
 | IS NULL, IS NOT NULL | `Is(this, Null())`, `Not(Is(…))` |
 | IS [NOT] DISTINCT FROM | `NullSafeNEQ`, `NullSafeEQ` |
+| INTERVAL '10' SECOND | `Interval(this=Literal)` in ms |
 | AT TIME ZONE 'z' | `AtTimeZone(this, zone)` |
 """
 
@@ -108,23 +111,55 @@ class SourceName(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Within(Node):
-    """How far the right side may lie `before` and `after` the left side, in ms."""
+    """How far the right side may lie `before` and `after` the left side, in ms; `unbounded`: as far as it likes."""
 
     before_ms: int
     after_ms: int
     grace_ms: int | None = None
+    unbounded: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Join(Node):
     left: Relation
-    right: SourceName
+    right: FromItem
     kind: Literal["INNER", "LEFT", "RIGHT", "FULL"]
     on: Expression
     within: Within | None = None
 
 
-Relation = SourceName | Join
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subquery(Node):
+    """(SELECT …) in FROM; several queries are those of UNION ALL."""
+
+    queries: tuple[Query, ...]
+    alias: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowFunction(Node):
+    """TABLE(TUMBLE(…)) and its like in FROM: `source`'s rows with the window that `descriptor`, a column that holds a
+    time, lies in. Times in ms; `size_ms` is the gap of a session, `step_ms` is set for HOP only."""
+
+    kind: Literal["TUMBLE", "HOP", "SESSION"]
+    source: SourceName
+    descriptor: Expression
+    size_ms: int
+    step_ms: int | None = None
+    partition_by: tuple[Expression, ...] = ()
+    alias: str
+
+
+FromItem = SourceName | Subquery | WindowFunction
+Relation = FromItem | Join
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cte(Node):
+    """A named query of WITH."""
+
+    name: str
+    query: Query
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,6 +171,7 @@ class Window(Node):
     advance_ms: int | None = None
     grace_ms: int | None = None
     retention_ms: int | None = None
+    timezone: str | None = None  # whose days the windows are
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,8 +185,13 @@ class Query(Statement):
     group_by: tuple[Expression, ...] = ()
     partition_by: tuple[Expression, ...] = ()
     having: Expression | None = None
+    qualify: Expression | None = None
+    distinct: bool = False  # SELECT DISTINCT
     emit: Literal["CHANGES", "FINAL"] | None = None
     limit: int | None = None
+    ctes: tuple[Cte, ...] = ()  # of the WITH before it
+    order_by: tuple[exp.Ordered, ...] = ()
+    offset: int | None = None
 
 
 # ------------------------------------------------------------------ DDL and DML
@@ -168,6 +209,14 @@ class ColumnDefinition(Node):
 
 
 Properties = dict[str, Value]  # WITH (…): names in upper case; strings, numbers and booleans as Python values
+
+
+class PlacedProperties(dict[str, Value]):
+    """Properties as the parser makes them: `spans` says where each stands."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.spans: dict[str, Span] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,11 +255,19 @@ class InsertInto(Statement):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InsertValues(Statement):
-    """INSERT INTO name [(columns)] VALUES (…); `columns` is empty where none were named."""
+    """INSERT INTO name [(columns)] VALUES (…), (…); `columns` is empty where none were named."""
 
     target: str
     columns: tuple[str, ...] = ()
-    values: tuple[Expression, ...] = ()
+    rows: tuple[tuple[Expression, ...], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteRows(Statement):
+    """DELETE FROM name WHERE …."""
+
+    target: str
+    where: Expression
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,6 +294,39 @@ class CreateType(Statement):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DropType(Statement):
+    name: str
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionParameter(Node):
+    """`name` as it was written, for Python tells cases apart."""
+
+    name: str
+    type: SqlType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateFunction(Statement):
+    """CREATE FUNCTION. `body_start`: where the text of the function begins in the text of the request, for errors in
+    it; None where it is not there as it is (a string with doubled quotes). `state`: of an aggregate."""
+
+    kind: Literal["scalar", "aggregate", "table"]
+    name: str
+    parameters: tuple[FunctionParameter, ...]
+    returns: SqlType
+    body: str
+    language: str = "PYTHON"
+    state: SqlType | None = None
+    called_on_null: bool = False
+    properties: Properties = field(default_factory=dict)
+    or_replace: bool = False
+    if_not_exists: bool = False
+    body_start: int | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropFunction(Statement):
     name: str
     if_exists: bool = False
 

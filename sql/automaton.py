@@ -22,12 +22,13 @@ from .tokens import PUNCTUATION, error_of, token_span
 
 _NO_KEYWORDS = frozenset(PUNCTUATION.values()) | {
     "NAME", "QUOTED_NAME", "STRING_LITERAL", "INTEGER_LITERAL", "DECIMAL_LITERAL", "FLOAT_LITERAL", "LAMBDA_LPAR",
+    "DOLLAR_LITERAL",
     "$END",
 }  # fmt: skip
 
 _NAMES = frozenset({"NAME", "QUOTED_NAME"})
 _STATEMENTS = frozenset(
-    "ALTER ASSERT CREATE DEFINE DESCRIBE DROP EXPLAIN INSERT LIST PAUSE PRINT RESUME RUN SELECT SET SHOW TERMINATE "
+    "ALTER ASSERT CREATE DEFINE DELETE DESCRIBE DROP EXPLAIN INSERT LIST PAUSE PRINT RESUME RUN SELECT SET SHOW TERMINATE "
     "UNDEFINE UNSET".split()
 )
 
@@ -43,6 +44,20 @@ _KEYWORD_BEFORE: dict[str, frozenset[str]] = {
     "ESCAPE": frozenset({"STRING_LITERAL"}),
     "FUNCTION": _NAMES,
     "CONNECTOR": _NAMES,
+    "FILTER": frozenset({"LPAR"}),
+    "OVER": frozenset({"LPAR"}),
+    "UNION": frozenset({"ALL", "DISTINCT", "SELECT"}),
+    "INTERVAL": frozenset({"STRING_LITERAL", "INTEGER_LITERAL"}),
+    "EXTRACT": frozenset({"LPAR"}),
+    "POSITION": frozenset({"LPAR"}),
+    "SUBSTRING": frozenset({"LPAR"}),
+    "ORDER": frozenset({"BY"}),
+    "OFFSET": frozenset({"INTEGER_LITERAL"}),
+}
+
+# And here it is a name only before one of these: an alias, as its clause would have an expression next.
+_NAME_BEFORE: dict[str, frozenset[str]] = {
+    "QUALIFY": frozenset({"EMIT", "PARTITION", "SEMICOLON", "RPAR", "COMMA"}),
 }
 
 
@@ -105,6 +120,9 @@ def resolve(tokens: Sequence[Token], position: int, automaton: Automaton) -> str
     if word in _KEYWORD_BEFORE:
         seen = {following.type, following.upper()} if following is not None else set[str]()
         return word if seen & _KEYWORD_BEFORE[word] else "NAME"
+    if word in _NAME_BEFORE:
+        seen = {following.type, following.upper()} if following is not None else {"SEMICOLON"}
+        return "NAME" if seen & (_NAME_BEFORE[word] | RESERVED) else word
     if word in _STATEMENTS and following is None:
         return "NAME"  # EXPLAIN show
     return word

@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from millstream.errors import SqlSyntaxError
 
+from .build_calls import CallRules
 from .build_types import PRECISION_MAX, TypeRules
 from .parts import Part, at, has, items, span_of_all, string_value
 from .tokens import token_span
@@ -36,7 +37,7 @@ _TYPED_LITERALS: dict[str, SqlType] = {"DATE": DATE, "TIME": TIME, "TIMESTAMP": 
 E = TypeVar("E", bound=exp.Expression)
 
 
-class ExpressionRules(TypeRules):
+class ExpressionRules(CallRules, TypeRules):
     # -------------------------------------------------------------- logic and comparisons
 
     def expression(self, children: list[Any]) -> exp.Expression:
@@ -126,6 +127,8 @@ class ExpressionRules(TypeRules):
         to = _TYPED_LITERALS.get(name.name)
         if to is None:
             hint = "Strings follow a name only in DATE '…', TIME '…' and TIMESTAMP '…'."
+            if name.name == "INTERVAL":
+                hint = "A duration is a number and a unit, in windows and joins: WINDOW TUMBLING (SIZE 1 MINUTE)."
             raise SqlSyntaxError(f"unexpected {text}", span=token_span(text), hint=hint)
         return _cast(children, self.literal([text]), Part(to, name.meta["span"]))
 
@@ -162,15 +165,7 @@ class ExpressionRules(TypeRules):
         name, value = items(children)
         return _node(exp.PropertyEQ, children, this=name, expression=value)
 
-    # -------------------------------------------------------------- calls, lambdas, CASE
-
-    def call(self, children: list[Any]) -> exp.Expression:
-        name, *arguments = items(children)
-        return _node(exp.Anonymous, children, this=name.name.upper(), expressions=arguments)
-
-    def call_star(self, children: list[Any]) -> exp.Expression:
-        star = at(exp.Star(), token_span(children[2]))
-        return _node(exp.Anonymous, children, this=children[0].name.upper(), expressions=[star])
+    # -------------------------------------------------------------- lambdas, CASE
 
     def lambda_(self, children: list[Any]) -> exp.Expression:
         *parameters, body = items(children)

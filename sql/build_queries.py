@@ -11,29 +11,26 @@ from millstream.errors import Span, SqlSyntaxError, did_you_mean
 
 from . import ast
 from .build_expressions import BIGINT_MAX, ExpressionRules
-from .parts import SOURCE, Part, items, span_of_all, token_types
+from .build_relations import UNIT_MS, RelationRules, statement_text
+from .build_subqueries import SubqueryRules
+from .parts import Part, has, items, span_of_all, string_value, token_types
 from .tokens import token_span
 
 JOINS_MAX = 16
 
-UNIT_MS = {
-    "MILLISECOND": 1,
-    "SECOND": 1_000,
-    "MINUTE": 60_000,
-    "HOUR": 3_600_000,
-    "DAY": 86_400_000,
-}
-
 _OPTIONS: dict[str, frozenset[str]] = {
-    "TUMBLING": frozenset({"SIZE", "RETENTION", "GRACE PERIOD"}),
-    "HOPPING": frozenset({"SIZE", "ADVANCE BY", "RETENTION", "GRACE PERIOD"}),
+    "TUMBLING": frozenset({"SIZE", "RETENTION", "GRACE PERIOD", "TIMEZONE"}),
+    "HOPPING": frozenset({"SIZE", "ADVANCE BY", "RETENTION", "GRACE PERIOD", "TIMEZONE"}),
     "SESSION": frozenset({"gap", "RETENTION", "GRACE PERIOD"}),
 }
 
 
-class QueryRules(ExpressionRules):
-    def query(self, children: list[Any]) -> ast.Query:
-        _, select_items, _, source, window, where, group_by, partition_by, having, emit, limit = children
+class QueryRules(RelationRules, SubqueryRules, ExpressionRules):
+    def select(self, children: list[Any]) -> ast.Query:
+        (
+            _, quantifier, select_items, _, source, window, where, group_by, partition_by, having, qualify, order_by,
+            emit, limit, offset,
+        ) = children  # fmt: skip
         span = span_of_all(children)
         return ast.Query(
             items=select_items.value,
@@ -43,13 +40,20 @@ class QueryRules(ExpressionRules):
             group_by=_value(group_by) or (),
             partition_by=_value(partition_by) or (),
             having=_value(having),
+            qualify=_value(qualify),
+            distinct=quantifier is not None,
             emit=_value(emit),
             limit=_value(limit),
+            order_by=tuple(_value(order_by) or ()),
+            offset=_value(offset),
             span=span,
             text=statement_text(span),
         )
 
     # -------------------------------------------------------------- SELECT
+
+    def quantifier(self, children: list[Any]) -> Part | None:
+        return Part("DISTINCT", span_of_all(children)) if children else None
 
     def select_items(self, children: list[Any]) -> Part:
         return Part(tuple(items(children)), span_of_all(children))
@@ -90,6 +94,8 @@ class QueryRules(ExpressionRules):
     def within_clause(self, children: list[Any]) -> ast.Within | None:
         if not children:
             return None
+        if has(children, "UNBOUNDED"):
+            return ast.Within(before_ms=0, after_ms=0, unbounded=True, span=span_of_all(children))
         durations = items(children[:-1])
         return ast.Within(
             before_ms=durations[0].value,
@@ -107,16 +113,18 @@ class QueryRules(ExpressionRules):
         if not children:
             return None
         kind: Any = next(word for word in token_types(children) if word in _OPTIONS)
-        options: dict[str, int] = {}
+        options: dict[str, Any] = {}
         for part in items(children):
             if not isinstance(part, Part):
                 continue  # the window's name: ksqlDB reads it, and nothing can refer to it
-            name, duration_ms = part.value
+            name, value = part.value
             _check_option(kind, name, options, part.span)
-            options[name] = duration_ms
+            options[name] = value
         return _window(kind, options, span_of_all(children))
 
     def window_option(self, children: list[Any]) -> Part:
+        if has(children, "TIMEZONE"):
+            return Part(("TIMEZONE", string_value(children[-1])), span_of_all(children))
         name = " ".join(token_types(children)) or "gap"
         return Part((name, children[-1].value), span_of_all(children))
 
@@ -140,6 +148,7 @@ class QueryRules(ExpressionRules):
         return Part(children[1], span_of_all(children)) if children else None
 
     having_clause = where_clause
+    qualify_clause = where_clause
 
     def group_by(self, children: list[Any]) -> Part | None:
         return Part(children[2].value, span_of_all(children)) if children else None
@@ -160,6 +169,10 @@ class QueryRules(ExpressionRules):
         return Part(self.whole_number(children[1]), span_of_all(children)) if children else None
 
     interval_clause = limit_clause
+    offset_clause = limit_clause
+
+    def order_by(self, children: list[Any]) -> Part | None:
+        return Part(tuple(items(children)), span_of_all(children)) if children else None
 
     def whole_number(self, token: Token) -> int:
         """A count in a clause.
@@ -169,10 +182,6 @@ class QueryRules(ExpressionRules):
         if len(token) > 40 or int(token) > BIGINT_MAX:
             raise SqlSyntaxError("the number is too large", span=token_span(token))
         return int(token)
-
-
-def statement_text(span: Span) -> str:
-    return SOURCE.get().text[span.start : span.end]
 
 
 def _value(part: Part | None) -> Any:
@@ -192,13 +201,14 @@ def _without_parentheses(expression: exp.Expression) -> exp.Expression:
     return expression
 
 
-def _check_option(kind: str, name: str, given: dict[str, int], span: Span) -> None:
+def _check_option(kind: str, name: str, given: dict[str, Any], span: Span) -> None:
     if name in given:
         raise SqlSyntaxError(f"{name} is given twice", span=span)
     if name in _OPTIONS[kind]:
         return
     hint = {
         "SIZE": "A session has no size: write SESSION (30 SECONDS), the gap that ends it.",
+        "TIMEZONE": "A session has no days: it ends when nothing came for its gap.",
         "ADVANCE BY": "Only HOPPING windows advance by another step than their size.",
         "gap": f"Write the size: {kind} (SIZE 1 MINUTE{', ADVANCE BY 10 SECONDS' if kind == 'HOPPING' else ''}).",
     }
@@ -206,7 +216,7 @@ def _check_option(kind: str, name: str, given: dict[str, int], span: Span) -> No
     raise SqlSyntaxError(f"{what} does not fit a {kind} window", span=span, hint=hint[name])
 
 
-def _window(kind: Literal["TUMBLING", "HOPPING", "SESSION"], options: dict[str, int], span: Span) -> ast.Window:
+def _window(kind: Literal["TUMBLING", "HOPPING", "SESSION"], options: dict[str, Any], span: Span) -> ast.Window:
     size = "gap" if kind == "SESSION" else "SIZE"
     for name in (size, "ADVANCE BY"):
         if name in _OPTIONS[kind] and name not in options:
@@ -224,5 +234,6 @@ def _window(kind: Literal["TUMBLING", "HOPPING", "SESSION"], options: dict[str, 
         advance_ms=options.get("ADVANCE BY"),
         grace_ms=options.get("GRACE PERIOD"),
         retention_ms=options.get("RETENTION"),
+        timezone=options.get("TIMEZONE"),
         span=span,
     )

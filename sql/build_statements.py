@@ -9,7 +9,8 @@ from lark import Token
 from millstream.errors import SqlSyntaxError
 
 from . import ast
-from .build_queries import QueryRules, statement_text
+from .build_functions import FunctionRules
+from .build_queries import statement_text
 from .parts import Part, has, items, span_of_all, string_value, token_types
 from .tokens import token_span
 
@@ -20,7 +21,7 @@ _KEYWORDS_OF_SHOW = (
 )  # fmt: skip
 
 
-class StatementRules(QueryRules):
+class StatementRules(FunctionRules):
     # -------------------------------------------------------------- CREATE, ALTER, DROP
 
     def create_source(self, children: list[Any]) -> ast.CreateSource | ast.CreateAsSelect:
@@ -122,7 +123,10 @@ class StatementRules(QueryRules):
         return Part(role, span_of_all(children))
 
     def with_clause(self, children: list[Any]) -> Part | None:
-        return Part(items(children), span_of_all(children)) if children else None
+        return children[0] if children else None
+
+    def properties(self, children: list[Any]) -> Part:
+        return Part(items(children), span_of_all(children))
 
     def property(self, children: list[Any]) -> Part:
         name, _, value = children
@@ -153,15 +157,24 @@ class StatementRules(QueryRules):
     # -------------------------------------------------------------- INSERT
 
     def insert_select(self, children: list[Any]) -> ast.InsertInto:
-        _, _, target, properties, query = children
+        _, _, target, *properties, query = children
         return ast.InsertInto(
-            target=target.name, query=query, properties=_source_properties(properties), **_place(children)
+            target=target.name,
+            query=query,
+            properties=_source_properties(properties[0] if properties else None),
+            **_place(children),
         )
 
     def insert_values(self, children: list[Any]) -> ast.InsertValues:
-        _, _, target, columns, _, values = children
-        _check_counts(columns, values)
-        return ast.InsertValues(target=target.name, columns=_names(columns), values=values.value, **_place(children))
+        _, _, target, columns, _, *rest = children
+        rows: list[Part] = items(rest)
+        for row in rows:
+            _check_counts(columns, row)
+        values = tuple(row.value for row in rows)
+        return ast.InsertValues(target=target.name, columns=_names(columns), rows=values, **_place(children))
+
+    def delete_rows(self, children: list[Any]) -> ast.DeleteRows:
+        return ast.DeleteRows(target=children[2].name, where=children[4], **_place(children))
 
     def columns(self, children: list[Any]) -> Part | None:
         return Part(tuple(name.name for name in items(children)), span_of_all(children)) if children else None
@@ -307,13 +320,14 @@ def _names(columns: Part | None) -> tuple[str, ...]:
 
 
 def _properties(clause: Part | None, *, upper: bool = False) -> ast.Properties:
-    properties: ast.Properties = {}
+    properties = ast.PlacedProperties()
     for part in () if clause is None else clause.value:
         name, value = part.value
         name = name.upper() if upper else name
         if name in properties:
             raise SqlSyntaxError(f'property "{name}" is given twice', span=part.span)
         properties[name] = value
+        properties.spans[name] = part.span
     return properties
 
 

@@ -274,7 +274,10 @@ def arithmetic_type(operator: Operator, left: SqlType, right: SqlType) -> SqlTyp
     if operator == "+" and left == right == STRING:
         return STRING
     if not (is_numeric(left) and is_numeric(right)):
-        raise TypeMismatch(f"Unsupported arithmetic types. {_base(left)} {_base(right)}")
+        raise TypeMismatch(
+            f"Unsupported arithmetic types. {_base(left)} {_base(right)}",
+            hint="CAST a text to a number first, as in CAST(column AS DOUBLE); texts are joined with || or CONCAT.",
+        )
     if DOUBLE in (left, right):
         return DOUBLE
     if not isinstance(left, Decimal) and not isinstance(right, Decimal):

@@ -40,6 +40,8 @@ def print_expression(node: exp.Expression) -> str:
             return "null"
         case exp.Star():
             return "*"
+        case exp.Interval():
+            return node.meta["written"]
         case exp.Neg():
             return f"-{print_expression(node.this)}"
         case exp.Not():
@@ -47,6 +49,12 @@ def print_expression(node: exp.Expression) -> str:
         case exp.Between():
             parts = (print_expression(part) for part in (node.this, node.args["low"], node.args["high"]))
             return "({} BETWEEN {} AND {})".format(*parts)
+        case exp.Subquery():
+            return "(SELECT …)"
+        case exp.Exists():
+            return f"EXISTS {print_expression(node.this)}"
+        case exp.In() if node.args.get("query"):
+            return f"({print_expression(node.this)} IN {print_expression(node.args['query'])})"
         case exp.In():
             return f"({print_expression(node.this)} IN ({_list(node.expressions)}))"
         case exp.Dot():
@@ -69,7 +77,12 @@ def print_expression(node: exp.Expression) -> str:
             parameters = ", ".join(parameter.name for parameter in node.expressions)
             return f"({parameters}) => {print_expression(node.this)}"
         case exp.Anonymous():
-            return f"{node.name}({_list(node.expressions)})"
+            distinct = "DISTINCT " if node.args.get("distinct") else ""
+            condition = node.args.get("filter")
+            suffix = "" if condition is None else f" FILTER (WHERE {print_expression(condition)})"
+            return f"{node.meta.get('written', node.name)}({distinct}{_list(node.expressions)}){suffix}"
+        case exp.Window():
+            return f"{print_expression(node.this)} OVER ({_window(node)})"
         case exp.AtTimeZone():
             return f"{print_expression(node.this)} AT TIME ZONE {print_expression(node.args['zone'])}"
         case _:
@@ -89,3 +102,25 @@ def _case(node: exp.Case) -> str:
     if default is not None:
         words += ["ELSE", print_expression(default)]
     return f"({' '.join(words)} END)"
+
+
+def _window(node: exp.Window) -> str:
+    parts: list[str] = []
+    if partition := node.args.get("partition_by"):
+        parts.append(f"PARTITION BY {_list(partition)}")
+    if order := node.args.get("order"):
+        parts.append(f"ORDER BY {', '.join(map(_sort_item, order.expressions))}")
+    if spec := node.args.get("spec"):
+        bounds = (_bound(spec.args[side], spec.args.get(f"{side}_side")) for side in ("start", "end"))
+        parts.append("ROWS BETWEEN {} AND {}".format(*bounds))
+    return " ".join(parts)
+
+
+def _sort_item(node: exp.Expression) -> str:
+    direction = " DESC" if node.args.get("desc") else ""
+    return print_expression(node.this) + direction + (" NULLS FIRST" if node.args.get("nulls_first") else "")
+
+
+def _bound(distance: exp.Expression | str, side: str | None) -> str:
+    written = distance if isinstance(distance, str) else print_expression(distance)
+    return written if side is None else f"{written} {side}"

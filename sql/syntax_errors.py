@@ -16,6 +16,7 @@ from millstream.errors import Span, SqlSyntaxError
 
 from .automaton import Automaton, is_keyword_type, resolve, starts_statement
 from .failure import Failure, find_failure
+from .foreign_words import hint_for_foreign_word
 from .identifiers import RESERVED, quote_identifier
 from .syntax_hints import hint_by_example
 from .tokens import PUNCTUATION, token_span
@@ -34,6 +35,7 @@ _KINDS = {
     "NAME": "a name",
     "QUOTED_NAME": "a name",
     "STRING_LITERAL": "a string",
+    "DOLLAR_LITERAL": "a text in $$ … $$",
     "INTEGER_LITERAL": "a whole number",
     "DECIMAL_LITERAL": "a number",
     "FLOAT_LITERAL": "a number",
@@ -50,7 +52,8 @@ def explain_unexpected(table: ParseConf[int], tokens: Sequence[Token], end: Span
     """
     failure = find_failure(table, tokens)
     assert failure is not None
-    misspelled = _misspelled(failure)
+    foreign = hint_for_foreign_word(failure)
+    misspelled = _misspelled(failure) if foreign is None else None
     if misspelled is not None:
         token, keyword = misspelled
         message = f'unexpected "{token}"; expected {keyword}'
@@ -58,7 +61,7 @@ def explain_unexpected(table: ParseConf[int], tokens: Sequence[Token], end: Span
     token = failure.token
     shown = "end of the statement" if token is None else _shown(token)
     message = f"unexpected {shown}; expected {_expected(failure.before.expected())}"
-    hint = hint_by_example(failure) or _hint_by_repair(failure)
+    hint = foreign or hint_by_example(failure) or _hint_by_repair(failure)
     return SqlSyntaxError(message, span=end if token is None else token_span(token), hint=hint)
 
 

@@ -13,10 +13,14 @@ from lark import Token
 
 from millstream.errors import Span, SqlSyntaxError
 
+from .foreign_names import FOREIGN_SIGNS
 from .identifiers import RESERVED
 
 TEXT_BYTES_MAX = 1 << 20
 TOKENS_MAX = 100_000
+
+ROWS_STATEMENTS = frozenset({"SELECT", "WITH", "PRINT"})
+"""The words with which statements begin that answer with rows."""
 
 PUNCTUATION = {
     "(": "LPAR", ")": "RPAR", "[": "LBRACKET", "]": "RBRACKET", ",": "COMMA", ".": "DOT", "*": "STAR", "+": "PLUS",
@@ -32,10 +36,11 @@ TOKEN = re.compile(
     | (?P<DECIMAL_LITERAL>   [0-9]++\.[0-9]*+ | \.[0-9]++ )
     | (?P<INTEGER_LITERAL>   [0-9]++ (?![A-Za-z_@]) )
     | (?P<STRING_LITERAL>    '[^']*+(?:''[^']*+)*+' )
+    | (?P<DOLLAR_LITERAL>    \$(?P<TAG>[A-Za-z_]\w*+|)\$ (?!\{[A-Za-z_]\w*\}) (?s:.*?) \$(?P=TAG)\$ )
     | (?P<QUOTED_NAME>       `[^`]*+(?:``[^`]*+)*+` | "[^"]*+(?:""[^"]*+)*+" )
     | (?P<PUNCTUATION>       <> | != | <= | >= | \|\| | := | -> | => | [()\[\],.*+\-%=<>;] | /(?!\*) )
     | (?P<VARIABLE>          \$\{[A-Za-z_][A-Za-z0-9_]*+\} )
-    | (?P<UNTERMINATED>      (?: ['"`] | /\* ) (?s:.*) )
+    | (?P<UNTERMINATED>      (?: ['"`] | /\* | \$(?:[A-Za-z_]\w*+|)\$(?!\{) ) (?s:.*) )
     | (?P<DIGIT_NAME>        [0-9][A-Za-z0-9_@]++ )
     | (?P<STRANGE>           (?s:.) )
     """,
@@ -44,7 +49,7 @@ TOKEN = re.compile(
 
 _BAD = frozenset({"VARIABLE", "UNTERMINATED", "STRANGE"})
 _UNSENDABLE = re.compile("[\x00\ud800-\udfff]")
-_OPENED = {"'": "string", '"': "quoted name", "`": "quoted name", "/": "comment"}
+_OPENED = {"'": "string", '"': "quoted name", "`": "quoted name", "/": "comment", "$": "text"}
 _LOOKALIKES = str.maketrans("‘’‛′“”„″–—−；，（）\u00a0", "''''\"\"\"\"---;,() ")
 
 
@@ -127,15 +132,15 @@ def error_of(token: Token) -> SqlSyntaxError:
         name = value[2:-1]
         hint = f"Give it a value with DEFINE {name} = '…';"
         return SqlSyntaxError(f'variable "{name}" has no value', span=span, hint=hint)
-    if value[0] in _OPENED and (value[0] != "/" or value.startswith("/*")):
+    if value[0] in _OPENED and (len(value) > 1 or value[0] not in "/$"):
         return _unterminated(value, span)
     return _strange_character(value, span)
 
 
 def _unterminated(value: str, span: Span) -> SqlSyntaxError:
-    opened = "/*" if value[0] == "/" else value[0]
-    what, closing = _OPENED[value[0]], "*/" if value[0] == "/" else value[0]
-    doubled = "" if closing == "*/" else f", and a quote inside it is written twice: {closing * 2}"
+    opened = {"/": "/*", "$": value[: value.find("$", 1) + 1]}.get(value[0], value[0])
+    what, closing = _OPENED[value[0]], "*/" if value[0] == "/" else opened
+    doubled = "" if value[0] in "/$" else f", and a quote inside it is written twice: {closing * 2}"
     message = f"the {what} that begins here has no end"
     return SqlSyntaxError(
         message, span=Span(span.start, span.start + len(opened)), hint=f"It ends with {closing}{doubled}."
@@ -153,4 +158,6 @@ def _strange_character(value: str, span: Span) -> SqlSyntaxError:
         hint = f"It only looks like {plain}"
     elif value.isalpha():
         hint = "A name with other letters than A to Z stands in backticks."
+    else:
+        hint = FOREIGN_SIGNS.get(value)
     return SqlSyntaxError(f"unexpected character {shown}", span=span, hint=hint)

@@ -43,7 +43,7 @@ def _places(text: str) -> list[tuple[int, int, str]]:
     """Where variables stand: start, end, and the quote around them, or no text."""
     found: list[tuple[int, int, str]] = []
     for match in TOKEN.finditer(text):
-        if match.lastgroup in ("STRING_LITERAL", "QUOTED_NAME", "UNTERMINATED") and match.group()[0] != "/":
+        if match.lastgroup in ("STRING_LITERAL", "QUOTED_NAME", "UNTERMINATED") and match.group()[0] not in "/$":
             quote = match.group()[0]
             found += [
                 (each.start(), each.end(), quote) for each in _VARIABLE.finditer(text, match.start(), match.end())

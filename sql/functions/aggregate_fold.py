@@ -138,7 +138,7 @@ FoldMaker = Callable[[Sequence[SqlType], Sequence[Any], Mapping[str, str]], Fold
 class AggregateFunction:
     """One aggregate of the catalog. `constants`: the fewest and the most literal arguments, which stand last.
 
-    `arguments`: how many others there are; None is any number from one on.
+    `arguments`: how many others there are; None is any number from one on. `supports_undo`: over a table in ksqlDB.
     """
 
     name: str
@@ -150,10 +150,17 @@ class AggregateFunction:
     arguments: int | None = 1
     constants: tuple[int, int] = (0, 0)
     properties: tuple[str, ...] = field(default=())
+    supports_merge: bool = True  # without it there is none in session windows
+    make_undoable: FoldMaker | None = None  # for rows that are taken back, where `make` keeps too little for that
 
     @property
     def kind(self) -> Literal["aggregate"]:
         return "aggregate"
+
+    @property
+    def takes_back(self) -> bool:
+        """Whether it works over rows that are taken back."""
+        return self.supports_undo or self.make_undoable is not None
 
     def constant_positions(self, n_arguments: int) -> tuple[int, ...]:
         """Which arguments of a call with so many must be literals."""
@@ -183,9 +190,12 @@ class AggregateFunction:
         argument_types: Sequence[SqlType],
         constants: Sequence[object] = (),
         properties: Mapping[str, str] | None = None,
+        *,
+        retracts: bool = False,
     ) -> Fold:
-        """The fold for types that `resolve` has accepted."""
-        fold = self.make(argument_types, constants, properties or {})
+        """The fold for types that `resolve` has accepted. `retracts`: rows may be taken back."""
+        make = self.make_undoable if retracts and self.make_undoable is not None else self.make
+        fold = make(argument_types, constants, properties or {})
         assert fold is not None, f"{self.name} was planned with types it does not take"
         return fold
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import decimal
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -170,6 +171,44 @@ def _extreme(greatest: bool) -> Callable[[Types, Sequence[Any], Properties], Fol
     return make
 
 
+def _kept_extreme(greatest: bool) -> Callable[[Types, Sequence[Any], Properties], Fold | None]:
+    """State: the different values in their order, and how often each is there. NaN is no value, as it has no place."""
+
+    def counted(state: State, x: Any, by: int) -> State:
+        if x is None or x != x:
+            return state
+        values, counts = state
+        at = bisect.bisect_left(values, x)
+        if at == len(values) or values[at] != x:
+            if by < 0:
+                return state
+            return [*values[:at], x, *values[at:]], [*counts[:at], by, *counts[at:]]
+        if counts[at] + by > 0:
+            return values, [*counts[:at], counts[at] + by, *counts[at + 1 :]]
+        return [*values[:at], *values[at + 1 :]], [*counts[:at], *counts[at + 1 :]]
+
+    def merge(a: State, b: State) -> State:
+        for value, count in zip(*b, strict=True):
+            a = counted(a, value, count)
+        return a
+
+    def make(types: Types, constants: Sequence[Any], properties: Properties) -> Fold | None:
+        if len(types) != 1 or not (types[0] in _ORDERED or isinstance(types[0], Decimal)):
+            return None
+        return Fold(
+            parameter_types=(types[0],),
+            state_types=(Array(types[0]), Array(BIGINT)),
+            return_type=types[0],
+            initial=([], []),
+            add=lambda state, x: counted(state, x, 1),
+            undo=lambda state, x: counted(state, x, -1),
+            merge=merge,
+            result=lambda state: (state[0][-1] if greatest else state[0][0]) if state[0] else None,
+        )
+
+    return make
+
+
 # ------------------------------------------------------------------ STDDEV_SAMP, STDDEV_SAMPLE
 
 
@@ -314,6 +353,7 @@ NUMERIC = (
         examples=(AggregateExample((INTEGER,), _NUMBERS, 1), AggregateExample((STRING,), ((None,),), None)),
         make=_extreme(greatest=False),
         supports_undo=False,
+        make_undoable=_kept_extreme(greatest=False),
     ),
     AggregateFunction(
         "MAX",
@@ -322,6 +362,7 @@ NUMERIC = (
         examples=(AggregateExample((INTEGER,), _NUMBERS, 3), AggregateExample((STRING,), ((None,),), None)),
         make=_extreme(greatest=True),
         supports_undo=False,
+        make_undoable=_kept_extreme(greatest=True),
     ),
     AggregateFunction(
         "STDDEV_SAMPLE",

@@ -3,16 +3,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from .aggregate_collections import COLLECTIONS
 from .aggregate_fold import AggregateExample, AggregateFunction, AggregateSignature, Fold
 from .aggregate_numeric import NUMERIC
 from .aggregate_offsets import BY_OFFSET
 
-__all__ = ["AGGREGATES", "AggregateExample", "AggregateFunction", "AggregateSignature", "Fold"]
+__all__ = ["AGGREGATES", "USER_ENTRIES", "AggregateExample", "AggregateFunction", "AggregateSignature", "Fold"]
 
-AGGREGATES: Mapping[str, AggregateFunction] = MappingProxyType(
+USER_ENTRIES: dict[str, Any] = {}
+"""Entries of functions that users wrote, aggregates and others, by their ids (see `user_functions.py`)."""
+
+
+class _Aggregates(Mapping[str, AggregateFunction]):
+    """By name, and those of users by id; only the catalog's own are listed."""
+
+    def __init__(self, entries: Mapping[str, AggregateFunction]) -> None:
+        self._entries = entries
+
+    def __getitem__(self, name: str) -> AggregateFunction:
+        found = self._entries.get(name) or USER_ENTRIES[name]
+        if found.kind != "aggregate":
+            raise KeyError(name)
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+
+AGGREGATES: Mapping[str, AggregateFunction] = _Aggregates(
     {entry.name: entry for entry in (*NUMERIC, *COLLECTIONS, *BY_OFFSET)}
 )

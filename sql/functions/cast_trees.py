@@ -108,6 +108,8 @@ _PLAIN_CASTS: dict[tuple[SqlType, SqlType], str] = {
     (TIMESTAMP, DATE): "CAST(:value AS DATE)",
     (TIMESTAMP, TIME): "CAST(:value AS TIME)",
     (DATE, TIMESTAMP): "CAST(:value AS TIMESTAMP)",
+    (BIGINT, TIMESTAMP): "make_timestamp(:value * 1000)",
+    (TIMESTAMP, BIGINT): "epoch_ms(:value)",
 }
 _PYTHON_CASTS: dict[tuple[SqlType, SqlType], PythonFunction] = {
     (STRING, TIMESTAMP): cast_functions.string_to_timestamp,

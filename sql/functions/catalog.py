@@ -9,7 +9,8 @@ from typing import Any
 
 from millstream.errors import Span, UnknownFunction, did_you_mean
 
-from . import array, bytes, datetime, json, lambda_, map, math, null, other, regex, string, table, url
+from ..foreign_names import function_hint
+from . import array, bytes, datetime, json, lambda_, map, math, null, other, regex, standard, string, table, url
 from .function import Call, Function, Variant, scalar, table_function, variant
 from .signature import LambdaArgument, Parameter, Signature, parse_signature, parse_type
 from .udf import Udf, register_udfs, udf_by_name, udfs_in
@@ -19,11 +20,14 @@ __all__ = [
     "parse_signature", "parse_type", "register_udfs", "scalar", "table_function", "udf_by_name", "udfs_in", "variant",
 ]  # fmt: skip
 
-_CATEGORIES = (math, string, regex, datetime, array, map, lambda_, json, bytes, null, url, other, table)
+_CATEGORIES = (math, string, regex, datetime, array, map, lambda_, json, bytes, null, url, other, standard, table)
 
 
 class _Catalog(Mapping[str, Any]):
-    """Functions by name in upper case. The aggregates, which lean on the entries here, join at the first look."""
+    """Functions by name in upper case. The aggregates, which lean on the entries here, join at the first look.
+
+    Functions that users wrote are found by their ids, but not listed: which ones there are, a server's catalog knows.
+    """
 
     @cached_property
     def _entries(self) -> dict[str, Any]:
@@ -32,11 +36,14 @@ class _Catalog(Mapping[str, Any]):
             for function in category.FUNCTIONS:
                 assert function.name not in entries, f"two functions are named {function.name}"
                 entries[function.name] = function
-        aggregates = importlib.import_module(".aggregates", __package__)
-        return {**entries, **aggregates.AGGREGATES}
+        return {**entries, **self._aggregates.AGGREGATES}
+
+    @cached_property
+    def _aggregates(self) -> Any:
+        return importlib.import_module(".aggregates", __package__)
 
     def __getitem__(self, name: str) -> Any:
-        return self._entries[name]
+        return self._entries[name] if name in self._entries else self._aggregates.USER_ENTRIES[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._entries)
@@ -53,6 +60,8 @@ def find_function(name: str, span: Span | None = None) -> Any:
     function = FUNCTIONS.get(name.upper())
     if function is None:
         raise UnknownFunction(
-            f"Can't find any functions with the name '{name}'", span=span, hint=did_you_mean(name, FUNCTIONS)
+            f"Can't find any functions with the name '{name}'",
+            span=span,
+            hint=function_hint(name) or did_you_mean(name, FUNCTIONS),
         )
     return function

@@ -130,10 +130,9 @@ class Function:
         """The signatures as text, as in `LPAD(STRING text, INTEGER length, STRING padding)`."""
         return tuple(self._spelled(variant.signature) for variant in self.variants)
 
-    @property
-    def takes_interval_unit(self) -> bool:
-        """Whether an argument may be a unit such as MINUTES, which is written like a column."""
-        return any(p.type == INTERVAL_UNIT for variant in self.variants for p in variant.signature.parameters)
+    def takes_interval_unit(self, position: int) -> bool:
+        """Whether the argument there, counted from 0, may be a unit such as MINUTES, which is written like a column."""
+        return any(p.type == INTERVAL_UNIT for v in self.variants for p in v.signature.parameters[position:][:1])
 
     def resolve(self, arguments: Sequence[Argument], span: Span | None = None) -> Call:
         """The signature that a call with these argument types means.

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import duckdb
 import pyarrow as pa
@@ -24,6 +25,7 @@ from duckdb import func as duckdb_func
 from sqlglot import exp
 
 from ..types import DATE, NULL, STRING, TIME, TIMESTAMP, Array, Field, Map, SqlType, Struct
+from .failures import Failures, collecting
 from .signature import parse_type
 
 PREFIX = "ms$"
@@ -53,6 +55,11 @@ def _add(function: PythonFunction) -> PythonFunction:
     assert function.name not in _FUNCTIONS, f"two Python functions are named {function.name}"
     _FUNCTIONS[function.name] = function
     return function
+
+
+def remember(function: PythonFunction) -> None:
+    """Makes a user's function findable by its name, which says all about it (`user_functions.py`)."""
+    _FUNCTIONS.setdefault(function.name, function)
 
 
 def by_row(function: Row, *, nulls: bool = False) -> PythonFunction:
@@ -118,14 +125,23 @@ def udfs_in(tree: exp.Expression) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in names if name.startswith(PREFIX)))
 
 
+_failures: WeakKeyDictionary[duckdb.DuckDBPyConnection, Failures] = WeakKeyDictionary()
+
+
+def failures_of(connection: duckdb.DuckDBPyConnection) -> Failures:
+    """Where users' functions note the rows that they fail for, if they were registered with this connection."""
+    return _failures.setdefault(connection, Failures())
+
+
 def register_udfs(connection: duckdb.DuckDBPyConnection, names: Iterable[str]) -> None:
     """Make these functions known to the connection's database; those it knows already are left alone."""
+    failures = failures_of(connection)
     for name in dict.fromkeys(names):
         udf = udf_by_name(name)
         try:
             connection.create_function(
                 name,
-                _plain_function(udf),
+                _plain_function(udf, failures),
                 [duckdb.sqltype(_duckdb_type(type_)) for type_ in udf.parameters],
                 duckdb.sqltype(_duckdb_type(udf.returns)),
                 type=duckdb_func.PythonUDFType.ARROW,
@@ -136,11 +152,12 @@ def register_udfs(connection: duckdb.DuckDBPyConnection, names: Iterable[str]) -
                 raise
 
 
-def _plain_function(udf: Udf) -> Columns:
+def _plain_function(udf: Udf, failures: Failures) -> Columns:
     """The function as DuckDB wants it: with a signature that has as many parameters as there are."""
 
     def function(*columns: pa.ChunkedArray) -> pa.Array:
-        return udf(*columns)
+        with collecting(failures):
+            return udf(*columns)
 
     kind = inspect.Parameter.POSITIONAL_ONLY
     names = (f"column{position}" for position in range(len(udf.parameters)))

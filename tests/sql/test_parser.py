@@ -65,9 +65,13 @@ STATEMENTS: dict[str, ast.Statement] = {
         target="T", query=A_QUERY, properties={"QUERY_ID": "q"}
     ),
     "INSERT INTO t (a, `b`) VALUES (1, 'x')": ast.InsertValues(
-        target="T", columns=("A", "b"), values=(parse_expression("1"), parse_expression("'x'"))
+        target="T", columns=("A", "b"), rows=((parse_expression("1"), parse_expression("'x'")),)
     ),
-    "INSERT INTO t VALUES ()": ast.InsertValues(target="T"),
+    "INSERT INTO t VALUES ()": ast.InsertValues(target="T", rows=((),)),
+    "INSERT INTO t VALUES (1), (2)": ast.InsertValues(
+        target="T", rows=((parse_expression("1"),), (parse_expression("2"),))
+    ),
+    "DELETE FROM t WHERE a = 1": ast.DeleteRows(target="T", where=parse_expression("a = 1")),
     "DROP STREAM IF EXISTS s DELETE TOPIC": ast.DropSource(kind="STREAM", name="S", if_exists=True, delete_topic=True),
     "DROP TABLE if": ast.DropSource(kind="TABLE", name="IF"),
     "DROP TYPE t": ast.DropType(name="T"),
@@ -427,7 +431,9 @@ def test_every_rule_of_the_grammar_builds_something() -> None:
         "unary",
         "zoned",
         "primary",
+        "operand",
         "argument",
+        "function_argument",
         "type",
     }
     assert {name for name in _callback_names() if not hasattr(StatementRules, name)} <= single_child

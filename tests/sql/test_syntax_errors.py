@@ -6,7 +6,7 @@ import pytest
 
 from millstream.errors import SqlSyntaxError
 from millstream.sql.parser import parse
-from millstream.sql.syntax_hints import EXAMPLES
+from millstream.sql.syntax_hints import EXAMPLES, _hints
 
 SNIPPETS = [(snippet, hint) for hint, snippets in EXAMPLES.items() for snippet in snippets]
 
@@ -145,3 +145,12 @@ def test_mistakes_that_parse_are_refused_all_the_same(text: str) -> None:
     error = failure(text)
     assert error.span is not None
     assert error.text == text
+
+
+def test_an_example_that_is_correct_by_now_hides_no_mistake_of_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(EXAMPLES, "A hint that is out of date.", ("SELECT a FROM s",))
+    _hints.cache_clear()
+    try:
+        assert failure("SELECT a FROM s LIMIT a").hint != "A hint that is out of date."
+    finally:
+        _hints.cache_clear()

@@ -1,0 +1,129 @@
+"""The grammar's rules for calls: arguments, the forms of standard SQL with words between them, FILTER and OVER."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lark import Token
+from sqlglot import exp
+
+from millstream.errors import SqlSyntaxError
+
+from .parts import Part, at, has, items, span_of_all, token_types
+from .tokens import token_span
+
+_FRAME_BOUND_MAX = 1_000_000
+
+
+class CallRules:
+    def call(self, children: list[Any]) -> exp.Expression:
+        name, *arguments, condition, over = _parts(children)
+        return _call(children, name.name, arguments, condition, over)
+
+    def call_star(self, children: list[Any]) -> exp.Expression:
+        star = at(exp.Star(), token_span(children[2]))
+        return _call(children, children[0].name, [star], children[-2], children[-1])
+
+    def call_distinct(self, children: list[Any]) -> exp.Expression:
+        name, *arguments, condition, over = _parts(children)
+        return _call(children, name.name, arguments, condition, over, distinct=True)
+
+    def plain_call(self, children: list[Any]) -> exp.Expression:
+        """A function whose name is a keyword, since words may stand between its arguments."""
+        function, arguments = children[0].type, items(children)
+        if function == "POSITION" and len(arguments) == 1 and isinstance(arguments[0], exp.In):
+            within = arguments[0]  # POSITION('x' IN (text)) reads like a list of one
+            arguments = [within.this, *within.expressions]
+        return _call(children, function, arguments, None, None)
+
+    def extract(self, children: list[Any]) -> exp.Expression:
+        field, value = items(children)
+        unit = at(exp.Column(this=field), field.meta["span"])
+        unit.meta["unit"] = True  # even if there is no such unit, it is no column
+        return _call(children, "EXTRACT", [unit, value], None, None)
+
+    def filter_clause(self, children: list[Any]) -> Part | None:
+        return Part(children[3], span_of_all(children)) if children else None
+
+    # -------------------------------------------------------------- OVER
+
+    def over_clause(self, children: list[Any]) -> exp.Expression | None:
+        if not children:
+            return None
+        partition, order, frame = children[2:5]
+        sorted_by = None if order is None else at(exp.Order(expressions=order.value), order.span)
+        partition_by = [] if partition is None else partition.value
+        return at(exp.Window(partition_by=partition_by, order=sorted_by, spec=frame), span_of_all(children))
+
+    def over_partition(self, children: list[Any]) -> Part | None:
+        return Part(items(children), span_of_all(children)) if children else None
+
+    over_order = over_partition
+
+    def sort_item(self, children: list[Any]) -> exp.Expression:
+        """NULLs come last, in both directions, unless NULLS FIRST is written."""
+        descending, nulls_first = has(children, "DESC"), has(children, "FIRST")
+        return at(exp.Ordered(this=children[0], desc=descending, nulls_first=nulls_first), span_of_all(children))
+
+    def over_frame(self, children: list[Any]) -> exp.Expression | None:
+        if not children:
+            return None
+        kind: Token = children[0]
+        if kind.type != "ROWS":
+            hint = "Count rows: ROWS BETWEEN 10 PRECEDING AND CURRENT ROW."
+            raise SqlSyntaxError(f"frames of {kind.type} are not supported", span=token_span(kind), hint=hint)
+        bounds: list[Part] = items(children)
+        start, end = bounds[0].value, bounds[1].value if len(bounds) > 1 else ("CURRENT ROW", None)
+        span = span_of_all(children)
+        if _place(start) > _place(end):
+            hint = "Write the earlier row first: ROWS BETWEEN 10 PRECEDING AND CURRENT ROW."
+            raise SqlSyntaxError("the frame ends before it begins", span=span, hint=hint)
+        spec = exp.WindowSpec(kind="ROWS", start=start[0], start_side=start[1], end=end[0], end_side=end[1])
+        return at(spec, span)
+
+    def frame_bound(self, children: list[Any]) -> Part:
+        span = span_of_all(children)
+        if has(children, "CURRENT"):
+            return Part(("CURRENT ROW", None), span)
+        side = next(word for word in token_types(children) if word in ("PRECEDING", "FOLLOWING"))
+        if has(children, "UNBOUNDED"):
+            return Part(("UNBOUNDED", side), span)
+        text = str(children[0]).lstrip("0") or "0"
+        if len(text) > 7 or int(text) > _FRAME_BOUND_MAX:
+            raise SqlSyntaxError(f"a frame reaches at most {_FRAME_BOUND_MAX} rows", span=span)
+        return Part((exp.Literal.number(text), side), span)
+
+
+def _parts(children: list[Any]) -> list[Any]:
+    """The name, the arguments, the condition of FILTER and the window of OVER; the last two may be None."""
+    return [*items(children[:-2]), *children[-2:]]
+
+
+def _call(
+    children: list[Any],
+    name: str,
+    arguments: list[exp.Expression],
+    condition: Part | None,
+    over: exp.Expression | None,
+    *,
+    distinct: bool = False,
+) -> exp.Expression:
+    end = next(i for i, child in enumerate(children) if isinstance(child, Token) and child.type == "RPAR")
+    node = at(exp.Anonymous(this=name.upper(), expressions=arguments), span_of_all(children[: end + 1]))
+    if distinct:
+        node.set("distinct", True)
+    if condition is not None:
+        node.set("filter", condition.value)
+    if over is None:
+        return at(node, span_of_all(children))
+    over.set("this", node)
+    return at(over, span_of_all(children))
+
+
+def _place(bound: tuple[Any, str | None]) -> float:
+    """Where a bound lies, counted from the current row."""
+    distance, side = bound
+    if side is None:
+        return 0
+    steps = float("inf") if distance == "UNBOUNDED" else float(distance.name)
+    return -steps if side == "PRECEDING" else steps

@@ -1,0 +1,167 @@
+"""The grammar's rules for what stands in FROM and around SELECT: WITH, UNION ALL, subqueries, window functions."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any, Literal, cast
+
+from sqlglot import exp
+
+from millstream.errors import Span, SqlSyntaxError, did_you_mean
+
+from . import ast
+from .parts import SOURCE, Part, at, items, span_of_all, string_value
+from .tokens import token_span
+
+UNIT_MS = {
+    "MILLISECOND": 1,
+    "SECOND": 1_000,
+    "MINUTE": 60_000,
+    "HOUR": 3_600_000,
+    "DAY": 86_400_000,
+}
+
+CTES_MAX = 100
+_INTERVAL_DIGITS_MAX = 15
+_SHAPES = {"TUMBLE": "di", "HOP": "dii", "SESSION": "k*di"}  # what follows the table, by the letters below
+_LETTERS: dict[type[Any], str] = {exp.Identifier: "k", exp.Column: "d", Part: "i"}
+_FUNCTIONS = {
+    "TUMBLE": "TUMBLE(TABLE bids, DESCRIPTOR(time), INTERVAL '10' SECOND)",
+    "HOP": "HOP(TABLE bids, DESCRIPTOR(time), INTERVAL '2' SECOND, INTERVAL '10' SECOND), step and size",
+    "SESSION": "SESSION(TABLE bids PARTITION BY bidder, DESCRIPTOR(time), INTERVAL '10' SECOND)",
+}
+
+
+class RelationRules:
+    # -------------------------------------------------------------- WITH and UNION ALL
+
+    def query(self, children: list[Any]) -> ast.Query:
+        ctes: Part | None = children[0]
+        selects: list[ast.Query] = items(children[1:])
+        query = selects[0] if len(selects) == 1 else _union(selects)
+        if ctes is None:
+            return query
+        span = span_of_all(children)
+        return replace(query, ctes=ctes.value, span=span, text=statement_text(span))
+
+    def ctes(self, children: list[Any]) -> Part | None:
+        if not children:
+            return None
+        found: list[ast.Cte] = items(children)
+        if len(found) > CTES_MAX:
+            raise SqlSyntaxError(f"more than {CTES_MAX} queries in WITH", span=found[CTES_MAX].span)
+        for i, cte in enumerate(found):
+            if any(other.name == cte.name for other in found[:i]):
+                raise SqlSyntaxError(f'WITH defines "{cte.name}" twice', span=cte.span)
+        return Part(tuple(found), span_of_all(children))
+
+    def cte(self, children: list[Any]) -> ast.Cte:
+        name, query = items(children)
+        _refuse_ending(query, f'the query "{name.name}" of WITH')
+        return ast.Cte(name=name.name, query=query, span=name.meta["span"])
+
+    # -------------------------------------------------------------- FROM
+
+    def subquery(self, children: list[Any]) -> ast.Subquery:
+        query, alias = children[1], children[3]
+        _refuse_ending(query, "a subquery")
+        return ast.Subquery(
+            queries=(query,), alias="SUBQUERY" if alias is None else alias.value, span=span_of_all(children)
+        )
+
+    def alias(self, children: list[Any]) -> Part | None:
+        return Part(children[-1].name, span_of_all(children)) if children else None
+
+    def windowed(self, children: list[Any]) -> ast.WindowFunction:
+        function: ast.WindowFunction = next(c for c in children if isinstance(c, ast.WindowFunction))
+        alias: Part | None = children[-1]
+        return replace(
+            function, alias=function.source.alias if alias is None else alias.value, span=span_of_all(children)
+        )
+
+    def window_function(self, children: list[Any]) -> ast.WindowFunction:
+        name, source, *arguments = items(children)
+        span = span_of_all(children)
+        kind: str = name.name.upper()
+        if kind not in _FUNCTIONS:
+            hint = did_you_mean(kind, _FUNCTIONS) or f"The window functions are {', '.join(_FUNCTIONS)}."
+            raise SqlSyntaxError(f'unknown window function "{kind}"', span=name.meta["span"], hint=hint)
+        keys = [at(exp.Column(this=key), key.meta["span"]) for key in arguments if isinstance(key, exp.Identifier)]
+        intervals: list[int] = [part.value for part in arguments if isinstance(part, Part)]
+        shape = "".join(_LETTERS[type(argument)] for argument in arguments)
+        if re.fullmatch(_SHAPES[kind], shape) is None:
+            raise SqlSyntaxError(f"{kind} takes other arguments", span=span, hint=f"Write {_FUNCTIONS[kind]}.")
+        if kind == "HOP" and intervals[0] > intervals[1]:
+            raise SqlSyntaxError(
+                "the step of HOP is larger than its size", span=span, hint=f"Write {_FUNCTIONS[kind]}."
+            )
+        return ast.WindowFunction(
+            kind=cast(Literal["TUMBLE", "HOP", "SESSION"], kind),
+            source=ast.SourceName(name=source.name, alias=source.name, span=source.meta["span"]),
+            descriptor=next(argument for argument in arguments if isinstance(argument, exp.Column)),
+            size_ms=intervals[-1],
+            step_ms=intervals[0] if kind == "HOP" else None,
+            partition_by=tuple(keys),
+            alias=source.name,
+            span=span,
+        )
+
+    def descriptor(self, children: list[Any]) -> exp.Column:
+        word, column = items(children)
+        if word.name.upper() != "DESCRIPTOR":
+            hint = "The column that holds the time stands in DESCRIPTOR(…)."
+            raise SqlSyntaxError(f"unexpected {word.name}(…)", span=span_of_all(children), hint=hint)
+        return at(exp.Column(this=column), span_of_all(children[2:3]))
+
+    def interval(self, children: list[Any]) -> Part:
+        """In ms: INTERVAL '10' SECOND."""
+        _, text, unit = children
+        factor = UNIT_MS.get(unit.name) or UNIT_MS.get(unit.name.removesuffix("S"))
+        if factor is None:
+            hint = did_you_mean(unit.name, UNIT_MS) or "The units are DAY, HOUR, MINUTE, SECOND and MILLISECOND."
+            raise SqlSyntaxError(f'unknown unit of time "{unit.name}"', span=unit.meta["span"], hint=hint)
+        written = string_value(text).strip()
+        if not written.isascii() or not written.isdigit() or len(written) > _INTERVAL_DIGITS_MAX or not int(written):
+            raise SqlSyntaxError(
+                f"{text} is no length of time",
+                span=token_span(text),
+                hint="Write a whole number above 0 in quotes: INTERVAL '10' SECOND.",
+            )
+        return Part(int(written) * factor, span_of_all(children))
+
+    def interval_value(self, children: list[Any]) -> exp.Interval:
+        part = self.interval(children)
+        node = at(exp.Interval(this=exp.Literal.number(part.value)), part.span)
+        node.meta["written"] = statement_text(part.span)
+        return node
+
+
+def statement_text(span: Span) -> str:
+    return SOURCE.get().text[span.start : span.end]
+
+
+def _union(selects: list[ast.Query]) -> ast.Query:
+    """`a UNION ALL b` is SELECT * FROM (a UNION ALL b); what stands at its end belongs to the whole."""
+    last = selects[-1]
+    for select in selects[:-1]:
+        _refuse_ending(select, "a query before UNION ALL")
+    branches = (*selects[:-1], replace(last, emit=None, limit=None))
+    span = span_of_all(selects)
+    return ast.Query(
+        items=(ast.SelectStar(span=span),),
+        source=ast.Subquery(queries=branches, alias="UNION", span=span),
+        emit=last.emit,
+        limit=last.limit,
+        span=span,
+        text=statement_text(span),
+    )
+
+
+def _refuse_ending(query: ast.Query, what: str) -> None:
+    """EMIT CHANGES and LIMIT are about what leaves a query, and stand at its end."""
+    ending = "EMIT CHANGES" if query.emit == "CHANGES" else "LIMIT" if query.limit is not None else None
+    if ending is not None:
+        raise SqlSyntaxError(
+            f"{what} cannot have {ending}", span=query.span, hint=f"{ending} stands at the end of the whole query."
+        )

@@ -1,0 +1,108 @@
+"""Words and signs of other SQL dialects, and what stands for them here: for people who come from there.
+
+An entry is the unexpected word, where it needs one the word before it or the statement's first word, and the hint. They
+go before all other hints: whoever writes one of these does not mean the keyword that is spelled nearly like it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .failure import Failure
+from .identifiers import RESERVED
+
+
+@dataclass(frozen=True, slots=True)
+class _Foreign:
+    """`before`: one of these words stands before it. `first`: the statement begins with one of these."""
+
+    words: tuple[str, ...]
+    hint: str
+    before: tuple[str, ...] = ()
+    first: tuple[str, ...] = ()
+
+
+_ROWS_STAY = "Rows are not removed by statement: a record with a NULL value deletes a table's row"
+_NO_DATABASES = "There are no databases or schemas: all streams and tables of a server are in one place."
+_CREATE_TABLE_AS = "CREATE TABLE … AS SELECT … is what others call a materialized view: it is kept up to date."
+
+_FOREIGN = (
+    _Foreign(("VIEW", "MATERIALIZED"), _CREATE_TABLE_AS + " CREATE STREAM … AS SELECT … is for rows that only come.",
+             before=("CREATE", "REPLACE")),
+    _Foreign(("DATABASE", "SCHEMA", "USER", "ROLE"), _NO_DATABASES, before=("CREATE", "DROP")),
+    _Foreign(("DATABASES", "SCHEMAS", "CATALOGS"), _NO_DATABASES + " SHOW STREAMS; and SHOW TABLES; list them.",
+             before=("SHOW", "LIST")),
+    _Foreign(("USE",), _NO_DATABASES),
+    _Foreign(("INDEX", "UNIQUE"), "There are no indexes: a table is looked up by its PRIMARY KEY.", before=("CREATE",)),
+    _Foreign(("TEMPORARY", "TEMP"), "Nothing is temporary: DROP it once it is not needed.", before=("CREATE",)),
+    _Foreign(("TOPIC",), "A topic goes with the stream or table on it: DROP STREAM name DELETE TOPIC;",
+             before=("DROP", "DELETE")),
+    _Foreign(("TOPIC",), "A topic is made with the stream or table on it: CREATE STREAM name (…) "
+             "WITH (kafka_topic='name', value_format='JSON', partitions=1);", before=("CREATE",)),
+    _Foreign(("TABLE", "STREAM", "TOPIC", "QUERY", "FUNCTION"), "These are listed in the plural, as in SHOW TABLES; "
+             "DESCRIBE name; shows one.", before=("SHOW", "LIST")),
+    _Foreign(("TRUNCATE",), f"{_ROWS_STAY}. DROP … DELETE TOPIC; and CREATE begin anew."),
+    _Foreign(("BEGIN", "COMMIT", "ROLLBACK", "START"), "There are no transactions to begin or end: each statement is "
+             "done as a whole or not at all, and each query processes every record exactly once."),
+    _Foreign(("GRANT", "REVOKE"), "There are no users or rights."),
+    _Foreign(("DROP", "RENAME", "MODIFY", "ALTER", "CHANGE"), "ALTER only adds columns: ALTER STREAM name ADD COLUMN "
+             "column TYPE; for anything else drop it and create it anew.", first=("ALTER",)),
+    _Foreign(("AUTO_INCREMENT", "AUTOINCREMENT", "IDENTITY", "GENERATED"), "No column numbers itself: who writes the "
+             "records gives the key; UUID() makes one up.", first=("CREATE",)),
+    _Foreign(("NOT", "NULL", "UNIQUE", "CHECK", "REFERENCES", "CONSTRAINT", "COLLATE"), "Columns have no constraints: "
+             "any may be NULL. Filter with WHERE in a CREATE STREAM … AS SELECT.", first=("CREATE",)),
+    _Foreign(("DEFAULT",), "Columns have no defaults: write COALESCE(column, value) in the query that reads it.",
+             first=("CREATE",)),
+    _Foreign(("FOREIGN",), "Tables have no foreign keys: join them with JOIN … ON.", first=("CREATE",)),
+    _Foreign(("ENGINE", "PARTITIONED", "COMMENT", "LOCATION", "STORED"), "What belongs to a stream or table as a whole "
+             "stands in WITH (…), such as kafka_topic, value_format, partitions.", first=("CREATE",)),
+    _Foreign(("ILIKE", "RLIKE", "REGEXP", "SIMILAR"), "Write LCASE(column) LIKE 'pattern' to leave case aside, and "
+             "REGEXP_EXTRACT('pattern', column) IS NOT NULL for regular expressions."),
+    _Foreign(("CHANGE", "UPDATES", "ALL"), "EMIT takes CHANGES (every change) or FINAL (each window once, when it "
+             "closes).", before=("EMIT",)),
+    _Foreign(("EXCEPT", "INTERSECT", "MINUS"), "Only UNION ALL puts queries together."),
+    _Foreign(("FETCH",), "The first rows are written LIMIT 10, at the end."),
+    _Foreign(("USING",), "A join names its condition: JOIN right ON left.a = right.b."),
+    _Foreign(("CROSS", "NATURAL"), "A join names its condition: JOIN right ON left.a = right.b."),
+    _Foreign(("TIMESTAMP",), "Write TIMESTAMP '2024-05-01T12:00:00'.", before=("CURRENT",)),
+)  # fmt: skip
+
+
+def hint_for_foreign_word(failure: Failure) -> str | None:
+    """What to write instead of the unexpected word, if it is one of another dialect."""
+    if failure.token is None:
+        return None
+    word = failure.token.upper()
+    before = failure.tokens[failure.position - 1].upper() if failure.position else ""
+    first = failure.tokens[0].upper()
+    for entry in _FOREIGN:
+        if word not in entry.words or (entry.before and before not in entry.before):
+            continue
+        if entry.first and (first not in entry.first or not failure.position):
+            continue
+        if entry.before or entry.first or not failure.position or word not in _PLAIN_WORDS:
+            return entry.hint
+    return _hint_for_word_before(failure, before, first)
+
+
+_PLAIN_WORDS = frozenset({"USE", "TRUNCATE", "BEGIN", "COMMIT", "ROLLBACK", "START", "GRANT", "REVOKE"})
+"""They mean something at the start of a statement only."""
+
+
+def _hint_for_word_before(failure: Failure, before: str, first: str) -> str | None:
+    """Words that a parser takes for a name, and stumbles over what follows."""
+    if before == "TOP" and failure.kind == "INTEGER_LITERAL" and failure.position == 2:
+        return f"The first rows are written LIMIT {failure.token}, at the end."
+    if before == "INSERT" and first == "INSERT" and failure.position == 1:
+        return f"Write INSERT INTO {failure.token}."
+    if before == "AS" and failure.kind in RESERVED - {"SELECT"}:
+        return f"{failure.kind} is a reserved word: as a name it stands in backticks, `{failure.kind}`."
+    if first in ("SET", "UNSET") and failure.position == 1:
+        return (
+            "The names of properties, and their values, stand in single quotes: SET 'auto.offset.reset' = 'earliest';"
+        )
+    if "BETWEEN" in failure.kinds[-3:] and failure.kind != "AND":
+        return "Write BETWEEN low AND high; a lower bound alone is written >=."
+    if before in ("SIZE", "BY", "WITHIN", "PERIOD", "RETENTION") and failure.kind == "STRING_LITERAL":
+        return "A duration is a whole number and a unit, without quotes: 1 MINUTE."
+    return None
