@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from sqlglot import exp
 
@@ -18,24 +19,33 @@ from millstream.errors import (
 
 from ..sql.ast import Query, Window, span_of, unwrapped
 from ..sql.functions.aggregates import AGGREGATES
+from ..sql.functions.java_zones import Unparsable, zone_of
 from ..sql.printing import print_expression
 from ..sql.types import BIGINT, BOOLEAN, NULL
+from .aggregate_calls import aggregate_filter, is_distinct
 from .expressions import coerced, compile_expression
 from .formats import check_columns
 from .logical import Aggregate, Call, Filter, LogicalPlan
+from .over import Columns, Resolve
 from .physical import WindowSpec
 from .schema import PSEUDO, Column
 from .scope import Scope, ScopeSource
-from .typed import Typed
+from .typed import Typed, column
 
+LOSSY = "millstream.emit.final.lossy"
 _BOUNDS = ("WINDOWSTART", "WINDOWEND")
+_ZERO_OF_NOTHING = ("SUM", "AVG")
 _DAY_MS = 86_400_000
 _WINDOWS_PER_ROW_MAX = 100_000  # a day by the second is fewer
 
 
 def contains_aggregate(node: exp.Expression) -> str | None:
-    """The name of an aggregate that `node` calls, or None."""
-    return next((call.name for call in node.find_all(exp.Anonymous) if call.name in AGGREGATES), None)
+    """The name of an aggregate that `node` calls, or None; one before OVER aggregates nothing."""
+    return next((call.name for call in node.find_all(exp.Anonymous) if _aggregates(call)), None)
+
+
+def _aggregates(call: exp.Anonymous) -> bool:
+    return call.name in AGGREGATES and not (isinstance(call.parent, exp.Window) and call.arg_key == "this")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,44 +57,61 @@ class Grouping:
 
 
 def aggregate(
-    rows: LogicalPlan, grouping: Grouping, query: Query, selected: Sequence[exp.Expression], state_format: str
-) -> tuple[LogicalPlan, Callable[[exp.Expression], Typed]]:
+    rows: LogicalPlan,
+    grouping: Grouping,
+    query: Query,
+    selected: Sequence[exp.Expression],
+    state_format: str,
+    *,
+    as_standard: bool = False,
+    forgets_empty: bool = False,
+    lossy: bool = False,
+) -> tuple[LogicalPlan, Resolve]:
     """The aggregation (with HAVING), and a function that compiles a selected expression over its result.
 
     `rows` have the grouping key already. `state_format`: the format that has to be able to hold what a group keeps.
-    Raises `InvalidStatement` for what is neither grouped nor aggregated.
+    `as_standard`: SUM and AVG of no values are NULL; in ksqlDB 0. `forgets_empty`: a group whose rows were all taken
+    back is gone, as in a batch query; in ksqlDB it stays. `lossy`: EMIT FINAL leaves out what ksqlDB leaves out. Raises
+    `InvalidStatement` for what is neither grouped nor aggregated.
     """
-    builder = _Builder(rows, grouping, query.window is not None)
+    builder = _Builder(rows, grouping, query.window is not None, as_standard=as_standard)
     left_over = [node for node in selected if builder.collect(node, windows=True)]
     having_is_open = query.having is not None and builder.collect(query.having, windows=False)
     if not builder.calls:
         raise InvalidStatement(
-            "GROUP BY requires aggregate functions in either the SELECT or HAVING clause.", span=query.span
+            "GROUP BY requires aggregate functions in either the SELECT or HAVING clause.",
+            span=query.span,
+            hint="Select one, such as COUNT(*): a table then has a row for each group.",
         )
     if left_over:
         _check_known(left_over, grouping.scope)
         listed = ", ".join(print_expression(node) for node in left_over)
         raise InvalidStatement(
             f"Non-aggregate SELECT expression(s) not part of GROUP BY: {listed}",
-            span=span_of(left_over[0]),
+            span=span_of(left_over[0]) or query.span,
             hint="Add it to GROUP BY, or aggregate it.",
         )
     if query.having is not None and having_is_open:
         raise InvalidStatement(
             f"Non-aggregate HAVING expression not part of GROUP BY: {print_expression(query.having)}",
             span=span_of(query.having),
+            hint="HAVING does not know the names that SELECT gives: write the aggregate, as in HAVING COUNT(*) > 3.",
         )
+    present = builder.present() if forgets_empty else None
     _check_table_support(rows, builder.calls)
+    _check_session_support(query, builder.calls)
     _check_state(builder.intermediates, state_format, query)
     result: LogicalPlan = Aggregate(
         rows,
         tuple(builder.calls),
-        None if query.window is None else _window_spec(query.window, final=query.emit == "FINAL"),
+        None if query.window is None else _window_spec(query.window, final=query.emit == "FINAL", lossy=lossy),
         "FINAL" if query.emit == "FINAL" else "CHANGES",
         emit_old=query.having is not None,
     )
     if query.having is not None:
         result = Filter(result, _having(query.having, builder))
+    if present is not None:
+        result = Filter(result, present)
     return result, builder.compile
 
 
@@ -112,21 +139,23 @@ def _having(node: exp.Expression, builder: _Builder) -> Typed:
 
 def _check_state(kept: Sequence[Column], format_name: str, query: Query) -> None:
     """As in ksqlDB the value format of the (first) source must be able to hold the state of each aggregate."""
-    for column in kept:
+    for each in kept:
         try:
-            check_columns(format_name, (column,), "Value")
+            check_columns(format_name, (each,), "Value")
         except FormatError as refused:
             raise InvalidStatement(
                 "One of the functions used in the statement has an intermediate type that the value format can not "
                 "handle. Please remove the function or change the format.",
                 span=query.span,
-                hint=f"{column.name} keeps a {column.type}, which {format_name} cannot hold.",
+                hint=f"{each.name} keeps a {each.type}, which {format_name} cannot hold.",
             ) from refused
 
 
 def _check_table_support(rows: LogicalPlan, calls: Sequence[Call]) -> None:
-    refused = list(dict.fromkeys(call.function for call in calls if not AGGREGATES[call.function].supports_undo))
-    if rows.kind == "TABLE" and refused:
+    """The message names what ksqlDB's names, also what we could compute alone."""
+    functions = [AGGREGATES[call.function] for call in calls]
+    refused = list(dict.fromkeys(function.name for function in functions if not function.supports_undo))
+    if rows.kind == "TABLE" and not all(function.takes_back for function in functions):
         joined = refused[0] if len(refused) == 1 else f"{', '.join(refused[:-1])} and {refused[-1]}"
         plural = "s" if len(refused) > 1 else ""
         raise InvalidStatement(
@@ -134,7 +163,20 @@ def _check_table_support(rows: LogicalPlan, calls: Sequence[Call]) -> None:
         )
 
 
-def _window_spec(window: Window, *, final: bool) -> WindowSpec:
+def _check_session_support(query: Query, calls: Sequence[Call]) -> None:
+    """Sessions grow together, so what they aggregate must be able to."""
+    if query.window is None or query.window.kind != "SESSION":
+        return
+    for function in (AGGREGATES[call.function] for call in calls):
+        if not function.supports_merge:
+            raise InvalidStatement(
+                f"The aggregation function {function.name} cannot be applied to session windows, which join.",
+                span=query.window.span,
+                hint="Give its class a method merge(self, a, b) that joins two states.",
+            )
+
+
+def _window_spec(window: Window, *, final: bool, lossy: bool) -> WindowSpec:
     """Where no grace is given, it ends a day after the window started, as in Kafka Streams; a window whose final result
     is waited for has none."""
     grace = window.grace_ms
@@ -157,19 +199,40 @@ def _window_spec(window: Window, *, final: bool) -> WindowSpec:
             "The retention period of the window store must be no smaller than its window size plus the grace period.",
             span=window.span,
         )
-    return WindowSpec(window.kind, window.size_ms, window.advance_ms, grace)
+    _check_timezone(window)
+    retention = window.retention_ms or window.size_ms + grace if final and lossy else None
+    return WindowSpec(window.kind, window.size_ms, window.advance_ms, grace, retention, window.timezone)
+
+
+def _check_timezone(window: Window) -> None:
+    """Raises `InvalidStatement` for an unknown zone, and for windows that are no whole days."""
+    if window.timezone is None:
+        return
+    try:
+        zone_of(window.timezone)
+    except Unparsable as unknown:
+        raise InvalidStatement(
+            str(unknown), span=window.span, hint="Name a zone such as 'Europe/Berlin' or an offset such as '+02:00'."
+        ) from unknown
+    if window.size_ms % _DAY_MS or (window.advance_ms or 0) % _DAY_MS:
+        raise InvalidStatement(
+            "Windows with a TIMEZONE are whole days.",
+            span=window.span,
+            hint="Give SIZE and ADVANCE BY in DAYS; shorter windows begin alike in every zone with full hours.",
+        )
 
 
 class _Builder:
     """Collects the aggregate calls of a query, each once."""
 
-    def __init__(self, rows: LogicalPlan, grouping: Grouping, windowed: bool) -> None:
+    def __init__(self, rows: LogicalPlan, grouping: Grouping, windowed: bool, *, as_standard: bool) -> None:
         self.calls: list[Call] = []
         self.intermediates: list[Column] = []  # per call: the function's name, and the type of what a group keeps
         self._keys: dict[tuple[str, tuple[str, ...], tuple[object, ...]], Call] = {}
         self._grouping = grouping
         self._windowed = windowed
         self._table = rows.kind == "TABLE"
+        self._as_standard = as_standard
 
     def collect(self, node: exp.Expression, *, windows: bool) -> bool:
         """Registers the calls in `node`; True where a column in it is neither grouped nor aggregated."""
@@ -177,9 +240,15 @@ class _Builder:
             isinstance(n, exp.Column) and not n.name.startswith("#") for n in self._rewritten(node, windows).walk()
         )
 
-    def compile(self, node: exp.Expression, clause: str = "SELECT") -> Typed:
-        """`node` over the columns of the aggregation."""
-        return compile_expression(self._rewritten(node, True), self._result_scope().within(clause))
+    def present(self) -> Typed:
+        """Whether a group has rows."""
+        call = self._register(exp.Anonymous(this="COUNT", expressions=[exp.Star()]))
+        is_there = exp.GT(this=column(call.name, BIGINT).tree, expression=exp.Literal.number(0))
+        return Typed(is_there, BOOLEAN, total=True)
+
+    def compile(self, node: exp.Expression, clause: str = "SELECT", *, more: Columns = MappingProxyType({})) -> Typed:
+        """`node` over the columns of the aggregation, and `more`."""
+        return compile_expression(self._rewritten(node, True), self._result_scope(more).within(clause))
 
     def _rewritten(self, node: exp.Expression, windows: bool) -> exp.Expression:
         """A copy in which grouping expressions and aggregate calls are columns whose names begin with #."""
@@ -188,9 +257,12 @@ class _Builder:
         return root.this
 
     def _replace(self, node: exp.Expression, variables: frozenset[str], windows: bool) -> None:
+        if isinstance(node, exp.Window):
+            for part in _parts_of_window(node):
+                self._replace(part, variables, windows)
+            return
         if isinstance(node, exp.Anonymous) and node.name in AGGREGATES:
-            call = self._register(node)
-            node.replace(_reference("#" + call.name, written=print_expression(node)))
+            node.replace(self._result_of(node))
             return
         if isinstance(node, exp.Column) and node.name in _BOUNDS and self._windowed and not node.table:
             if not windows:
@@ -215,6 +287,17 @@ class _Builder:
             if not isinstance(child, exp.Identifier | exp.DataType):
                 self._replace(child, variables, windows)
 
+    def _result_of(self, node: exp.Anonymous) -> exp.Expression:
+        """The column of a call; where there was no value NULL in place of a sum's or average's 0, if that is wanted or
+        there is a FILTER."""
+        result = _reference("#" + self._register(node).name, written=print_expression(node))
+        if node.name not in _ZERO_OF_NOTHING or not (self._as_standard or node.args.get("filter")):
+            return result
+        counting = node.copy()
+        counting.set("this", "COUNT")
+        count = _reference("#" + self._register(counting).name, written=print_expression(counting))
+        return exp.Case(ifs=[exp.If(this=exp.GT(this=count, expression=exp.Literal.number(0)), true=result)])
+
     def _replace_in_lambda(self, node: exp.Lambda, variables: frozenset[str], windows: bool) -> None:
         """Variables get the mark `#` too, so that they count as known columns."""
         renamed = {name: f"#{name}" for name in variables}
@@ -238,9 +321,7 @@ class _Builder:
         return next((i for i, (known, _) in enumerate(self._grouping.expressions) if known == tree), None)
 
     def _register(self, node: exp.Anonymous) -> Call:
-        nested = next((inner for argument in node.expressions for inner in argument.find_all(exp.Anonymous)
-                       if inner.name in AGGREGATES), None)  # fmt: skip
-        if nested is not None:
+        if any(contains_aggregate(argument) for argument in node.iter_expressions()):
             raise InvalidStatement(
                 f"Aggregate functions can not be nested: {print_expression(node)}", span=span_of(node)
             )
@@ -254,24 +335,38 @@ class _Builder:
         arguments = [compile_expression(argument, scope) for i, argument in enumerate(written) if i not in constant]
         signature = function.resolve([argument.type for argument in arguments], constants, span_of(node))
         arguments = [coerced(a, t) for a, t in zip(arguments, signature.parameter_types, strict=True)]
-        key = (node.name, tuple(argument.tree.sql("duckdb") for argument in arguments), constants)
+        condition = aggregate_filter(node, scope)
+        distinct = is_distinct(node, arguments)
+        key = (
+            node.name,
+            tuple(argument.tree.sql("duckdb") for argument in arguments),
+            (*constants, distinct, None if condition is None else condition.tree.sql("duckdb")),
+        )
         if key not in self._keys:
             name = f"agg{len(self.calls)}"
-            call = Call(name, node.name, tuple(arguments), constants, Column(name, signature.return_type))
+            result = Column(name, signature.return_type)
+            call = Call(name, node.name, tuple(arguments), constants, result, condition, distinct)
             self._keys[key] = call
             self.calls.append(call)
             self.intermediates.append(Column(node.name, signature.intermediate_type))
         return self._keys[key]
 
-    def _result_scope(self) -> Scope:
+    def _result_scope(self, more: Columns) -> Scope:
         columns = {
             f"#k{i}": (typed.column or "", typed.type) for i, (_, typed) in enumerate(self._grouping.expressions)
         }
         columns |= {f"#{call.name}": (call.name, call.column.type) for call in self.calls}
         if self._windowed:
             columns |= {f"#{name}": (name, PSEUDO[name][1]) for name in _BOUNDS}
-        columns["ROWTIME"] = ("ROWTIME", BIGINT)
+        columns |= {"ROWTIME": ("ROWTIME", BIGINT), **more}
         return replace(self._grouping.scope, sources=(ScopeSource("", columns),))
+
+
+def _parts_of_window(node: exp.Window) -> list[exp.Expression]:
+    """What a function OVER … reads: it is no aggregate itself, but aggregates may be among these."""
+    order = node.args.get("order")
+    items = [] if order is None else [item.this for item in order.expressions]
+    return [*node.this.iter_expressions(), *(node.args.get("partition_by") or ()), *items]
 
 
 def _reference(name: str, *, written: str) -> exp.Column:

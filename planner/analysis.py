@@ -1,78 +1,81 @@
 """From a parsed query to a `LogicalPlan`: what FROM, WHERE, PARTITION BY, GROUP BY, HAVING and SELECT mean.
 
 The order of work is that of the data: sources, filter, table functions, new key, aggregates, filter, projection.
-How single sources and joins become a relation is in `relations.py`, how names of columns come about in `naming.py`.
+How FROM becomes a relation is in `relations.py`, the SELECT list in `select_items.py`, the end in `projection.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from collections.abc import Sequence
+from dataclasses import replace
+from types import MappingProxyType
 
 from sqlglot import exp
 
-from millstream.errors import InvalidStatement, Span, TypeMismatch
+from millstream.errors import InvalidStatement, TypeMismatch
 
-from ..sql.ast import Query, SelectColumn, SelectStar, SelectStructStar, span_of, unwrapped
-from ..sql.functions.catalog import FUNCTIONS, find_function
+from ..sql.ast import Query, SelectColumn, span_of
 from ..sql.printing import print_expression
-from ..sql.types import BOOLEAN, NULL, Struct
-from .aggregation import Grouping, aggregate, contains_aggregate
-from .expressions import compile_call, compile_expression
-from .logical import Explode, Filter, LogicalPlan, Named, Project, Repartition
-from .naming import AliasGenerator
+from ..sql.types import BIGINT, BOOLEAN, NULL
+from .aggregate_calls import has_clauses
+from .aggregation import LOSSY, Grouping, aggregate, contains_aggregate
+from .expressions import compile_expression
+from .logical import Filter, LogicalPlan, Named, Project, Repartition
+from .over import Columns, Resolve, contains_over, first_of_equals, window_identity, windowed, with_aliases
 from .planning import PlanningContext
-from .relation import JoinKey, Relation
+from .projection import Key, KeyColumn, project
+from .rank_bounds import fixed_columns
+from .reads import check_reads
+from .relation import Analyzed, Relation, Target
 from .relations import relation_of
 from .scope import Scope, ScopeSource
+from .select_items import Item, expand, explode, table_calls
+from .subqueries import with_ctes
 from .typed import Typed, column
-
-Target = Literal["STREAM", "TABLE", "INSERT", "CLIENT"]
-
-
-@dataclass(frozen=True, slots=True)
-class Item:
-    """A selected column: its name, the expression, and where it stands."""
-
-    name: str
-    expression: exp.Expression
-    aliased: bool
-    span: Span | None
-
-
-@dataclass(frozen=True, slots=True)
-class Analyzed:
-    """The plan of a query; `order` names the columns as the SELECT list has them (for clients)."""
-
-    plan: LogicalPlan
-    order: tuple[str, ...]
-    sources: tuple[str, ...]
-    relation: Relation
+from .value_queries import without_value_queries
+from .window_functions import without_session_function
 
 
 def analyze(query: Query, context: PlanningContext, *, target: Target, target_name: str = "") -> Analyzed:
     """The logical plan of `query`.
 
-    `target`: what becomes of the rows: a new stream or table, rows for an existing source (INSERT), or an answer to
-    a client, which needs no key and may show pseudo columns. Raises `StatementError`s of all kinds.
+    `target`: what becomes of the rows: a new stream or table, rows for an existing source (INSERT), an answer to a
+    client, which needs no key and may show pseudo columns, or what another query reads (SUBQUERY), where key columns
+    that were not selected go along unseen. Raises `StatementError`s of all kinds.
     """
-    relation = relation_of(query, context)
+    if target != "SUBQUERY":
+        check_reads(query)
+    context = with_ctes(query, context)
+    query = without_value_queries(query)
+    relation = relation_of(query, context, _plan_subquery)
+    query = without_session_function(query, relation)
     scope = relation.scope
     plan = relation.plan
     _check_clauses(query, plan, target)
     _check_kafka_values(query, relation)
     if query.where is not None:
         plan = Filter(plan, _predicate(query.where, scope, "WHERE"))
-    items = _expand(query, relation, target)
+    fixed = fixed_columns(plan.predicate) if isinstance(plan, Filter) and relation.beyond else frozenset[str]()
+    items = expand(query, relation, target)
     grouped = bool(query.group_by) or any(contains_aggregate(item.expression) for item in items)
     if grouped:
-        plan, resolve, key = _grouped(query, items, plan, relation, target)
+        plan, resolve, key = _grouped(query, items, plan, relation, target, context)
     else:
-        plan, items, scope = _explode(items, plan, scope)
+        plan, items, scope = explode(items, plan, scope)
         plan, resolve, key = _partitioned(query, plan, scope, relation)
-    final = _project(plan, items, resolve, key, target, target_name, query, context)
+        key = replace(key, fixed=fixed)
+    if query.distinct:
+        query = replace(query, qualify=first_of_equals(query, [item.expression for item in items]))
+    if query.qualify is not None or any(contains_over(item.expression) for item in items):
+        plan, items, resolve, key = _windowed(query, plan, items, resolve, key)
+    if key.loose or any(has_clauses(item.expression) for item in items):
+        relation = replace(relation, beyond=True)
+    final = project(plan, items, resolve, key, target, target_name, query, context, relation)
     return Analyzed(final.plan, final.order, relation.names, relation)
+
+
+def _plan_subquery(query: Query, context: PlanningContext) -> Analyzed:
+    return analyze(query, context, target="SUBQUERY")
 
 
 # ------------------------------------------------------------------ checks
@@ -87,18 +90,35 @@ def _check_clauses(query: Query, plan: LogicalPlan, target: Target) -> None:
             f"Non-aggregate SELECT expression(s) not part of GROUP BY: {listed}\n"
             "WINDOW clause requires a GROUP BY clause.",
             span=query.window.span,
+            hint="Say what is counted: SELECT column, COUNT(*) FROM … WINDOW … GROUP BY column.",
         )
     if query.partition_by and query.group_by:
         raise InvalidStatement("PARTITION BY and GROUP BY cannot stand in one query.", span=query.span)
     if query.partition_by and plan.kind == "TABLE":
         raise InvalidStatement("PARTITION BY is not supported on tables.", span=query.span)
     if query.having is not None and not query.group_by:
-        raise InvalidStatement("HAVING requires a GROUP BY clause.", span=span_of(query.having))
+        raise InvalidStatement(
+            "HAVING requires a GROUP BY clause.", span=span_of(query.having), hint="Rows are filtered with WHERE."
+        )
     if query.emit == "FINAL" and (query.window is None or not query.group_by):
-        raise InvalidStatement("EMIT FINAL is only supported for windowed aggregations.", span=query.span)
+        raise InvalidStatement(
+            "EMIT FINAL is only supported for windowed aggregations.",
+            span=query.span,
+            hint="Add a window after FROM, such as WINDOW TUMBLING (SIZE 1 HOUR), or write EMIT CHANGES.",
+        )
+    if query.order_by or query.offset is not None:
+        raise InvalidStatement(
+            f"{'ORDER BY' if query.order_by else 'OFFSET'} needs an answer that ends: only pull queries have it.",
+            span=span_of(query.order_by[0]) if query.order_by else query.span,
+            hint="Leave out EMIT CHANGES, or the clause; of a query's result keep the first rows with ROW_NUMBER().",
+        )
     if query.limit is not None and target != "CLIENT":
         what = "INSERT INTO" if target == "INSERT" else f"CREATE {target} AS SELECT"
-        raise InvalidStatement(f"{what} statements don't support LIMIT clause.", span=query.span)
+        raise InvalidStatement(
+            f"{what} statements don't support LIMIT clause.",
+            span=query.span,
+            hint="Leave it out: the query goes on with every record that comes. SELECT … LIMIT looks at a few.",
+        )
 
 
 def _check_kafka_values(query: Query, relation: Relation) -> None:
@@ -117,132 +137,65 @@ def _check_kafka_values(query: Query, relation: Relation) -> None:
 def _predicate(node: exp.Expression, scope: Scope, clause: str) -> Typed:
     if clause == "WHERE" and (found := contains_aggregate(node)):
         raise InvalidStatement(f"{clause} cannot hold aggregates such as {found}; use HAVING", span=span_of(node))
-    predicate = compile_expression(node, scope.within(clause))
+    return _boolean(node, compile_expression(node, scope.within(clause)), clause)
+
+
+def _boolean(node: exp.Expression, predicate: Typed, clause: str) -> Typed:
     if predicate.type not in (BOOLEAN, NULL):
         raise TypeMismatch(
             f"Type error in {clause} expression: Should evaluate to boolean but is {print_expression(node)} "
             f"({predicate.type}) instead.",
             span=span_of(node),
+            hint=f"Compare it with something, as in: {print_expression(node)} > 0.",
         )
     return predicate
 
 
-# ------------------------------------------------------------------ SELECT
-
-
-def _expand(query: Query, relation: Relation, target: Target) -> list[Item]:
-    """The selected columns with their names: stars unfolded, aliases made."""
-    aliases = AliasGenerator(relation.column_names)
-    items: list[Item] = []
-    for selected in query.items:
-        match selected:
-            case SelectStar():
-                items += [
-                    Item(name, node, False, selected.span)
-                    for name, node in relation.star(selected.source, query, selected.span, client=target == "CLIENT")
-                ]
-            case SelectStructStar():
-                items += _struct_fields(selected, relation.scope)
-            case SelectColumn():
-                items.append(_item(selected, relation, aliases, target))
-    return items
-
-
-def _item(selected: SelectColumn, relation: Relation, aliases: AliasGenerator, target: Target) -> Item:
-    node = selected.expression
-    if selected.alias is not None:
-        if selected.alias in relation.reserved:
-            raise InvalidStatement(
-                f"`{selected.alias}` is a reserved column name. You cannot use it as an alias for a column.",
-                span=selected.span,
-            )
-        return Item(selected.alias, node, True, selected.span)
-    inner = unwrapped(node)
-    if isinstance(inner, exp.Column):
-        if relation.is_reserved(inner) and target != "CLIENT":
-            raise InvalidStatement(
-                f"Reserved column name in select: `{inner.name}`. Please remove or alias the column.",
-                span=selected.span,
-            )
-        return Item(relation.output_name(inner), node, False, selected.span)
-    if isinstance(inner, exp.Dot):
-        return Item(aliases.field(inner.expression.name), node, False, selected.span)
-    return Item(aliases.next(), node, False, selected.span)
-
-
-def _struct_fields(selected: SelectStructStar, scope: Scope) -> list[Item]:
-    value = compile_expression(selected.expression, scope)
-    if not isinstance(value.type, Struct):
-        raise TypeMismatch(
-            f"Cannot unfold {print_expression(selected.expression)} with ->*: it is a {value.type}, not a STRUCT",
-            span=selected.span,
-        )
-    return [
-        Item(
-            field.name,
-            exp.Dot(this=selected.expression.copy(), expression=exp.Identifier(this=field.name, quoted=True)),
-            False,
-            selected.span,
-        )
-        for field in value.type.fields
-    ]
-
-
-def _explode(items: list[Item], plan: LogicalPlan, scope: Scope) -> tuple[LogicalPlan, list[Item], Scope]:
-    """Table functions in the SELECT list become one Explode; the items then read its columns."""
-    arrays: list[Named] = []
-    replaced: list[Item] = []
-    for item in items:
-        root = exp.Paren(this=item.expression.copy())
-        for node in _table_calls(root.this):
-            name = f"#element{len(arrays)}"
-            arrays.append(Named(name, compile_call(find_function(node.name, span_of(node)), node, scope)))
-            node.replace(exp.Column(this=exp.Identifier(this=name, quoted=True)))
-        replaced.append(replace(item, expression=root.this))
-    if not arrays:
-        return plan, items, scope
-    elements = ScopeSource("#elements", {named.name: (named.name, named.expression.type) for named in arrays})
-    return Explode(plan, tuple(arrays)), replaced, replace(scope, sources=(*scope.sources, elements))
-
-
-def _table_calls(node: exp.Expression) -> list[exp.Anonymous]:
-    """The calls of table functions in an expression, the outermost ones."""
-    if isinstance(node, exp.Anonymous) and (entry := FUNCTIONS.get(node.name)) and entry.kind == "table":
-        return [node]
-    return [call for child in node.iter_expressions() for call in _table_calls(child)]
-
-
 # ------------------------------------------------------------------ keys
 
-Resolve = Callable[[exp.Expression], Typed]
 
-
-@dataclass(frozen=True, slots=True)
-class KeyColumn:
-    """A key column of the relation that is projected: its name in the plan, and how messages call it."""
-
-    name: str
-    written: str
-    typed: Typed
-
-
-@dataclass(frozen=True, slots=True)
-class Key:
-    """`what`: key column, partitioning expression, grouping expression (for messages). `join`: which columns the key
-    of a join can be selected by."""
-
-    columns: tuple[KeyColumn, ...]
-    what: str
-    join: JoinKey | None = None
+def _windowed(
+    query: Query, plan: LogicalPlan, items: list[Item], resolve: Resolve, key: Key
+) -> tuple[LogicalPlan, list[Item], Resolve, Key]:
+    """The functions OVER … in SELECT and QUALIFY, and QUALIFY itself."""
+    qualify = [] if query.qualify is None else [with_aliases(query.qualify, {i.name: i.expression for i in items})]
+    bounds = window_identity(plan, [item.expression for item in items])
+    own = (*key.columns, *(KeyColumn(name, name, column(name, BIGINT)) for name in bounds))
+    result = windowed(plan, [*(i.expression for i in items), *qualify], resolve, [c.typed for c in own])
+    resolve, plan = result.resolver(resolve), result.plan
+    items = [replace(item, expression=node) for item, node in zip(items, result.expressions, strict=False)]
+    fixed: frozenset[str] = frozenset()
+    for node in result.expressions[len(items) :]:
+        predicate = _boolean(node, resolve(node), "QUALIFY")
+        plan, fixed = Filter(plan, predicate), fixed_columns(predicate)
+    candidates = [
+        tuple(KeyColumn(part.name, part.written, part.typed) for part in parts if part.name not in fixed)
+        for parts in result.keys
+    ]
+    if result.row is None:
+        candidates.insert(0, own)
+    selected = {resolve(item.expression).column for item in items}
+    chosen = next((each for each in candidates if each and all(c.name in selected for c in each)), None)
+    if chosen is not None:
+        return plan, items, resolve, Key(chosen, "key column", loose=True)
+    if result.row is None:
+        return plan, items, resolve, replace(key, columns=own, loose=True)
+    row = KeyColumn(result.row.name, result.row.written, result.row.typed)
+    return plan, items, resolve, Key((row,), "key column", loose=True)
 
 
 def _partitioned(query: Query, plan: LogicalPlan, scope: Scope, relation: Relation) -> tuple[LogicalPlan, Resolve, Key]:
-    def resolve(node: exp.Expression) -> Typed:
-        return compile_expression(node, scope)
+    def resolve(node: exp.Expression, *, more: Columns = MappingProxyType({})) -> Typed:
+        known = replace(scope, sources=(*scope.sources, ScopeSource("#over", more))) if more else scope
+        return compile_expression(node, known)
 
     if not query.partition_by:
-        columns = tuple(KeyColumn(c.name, c.name, column(c.name, c.type)) for c in plan.schema.key)
-        return plan, resolve, Key(columns, "key column", relation.join_key)
+        same = relation.same_as_key or ((),) * len(plan.schema.key)
+        columns = tuple(
+            KeyColumn(c.name, c.name, column(c.name, c.type), equals)
+            for c, equals in zip(plan.schema.key, same, strict=True)
+        )
+        return plan, resolve, Key(columns, "key column", None if relation.same_as_key else relation.join_key)
     written = _key_expressions(query.partition_by, scope, "PARTITION BY")
     if any(contains_aggregate(node) for node, _ in written):
         raise InvalidStatement("PARTITION BY does not support aggregate functions.", span=query.span)
@@ -256,8 +209,8 @@ def _partitioned(query: Query, plan: LogicalPlan, scope: Scope, relation: Relati
     )
     originals = [(typed, named) for named, (_, typed) in zip(key, written, strict=True)]
 
-    def resolve_moved(node: exp.Expression) -> Typed:
-        typed = resolve(node)
+    def resolve_moved(node: exp.Expression, *, more: Columns = MappingProxyType({})) -> Typed:
+        typed = resolve(node, more=more)
         tree = typed.tree.unnest()  # parentheses make no difference
         same = next((named for original, named in originals if original.tree.unnest() == tree), None)
         return typed if same is None else column(same.name, same.expression.type)
@@ -293,8 +246,14 @@ def with_key_as_value(plan: LogicalPlan) -> LogicalPlan:
     return Project(plan, tuple(Named(c.name, column(c.name, c.type)) for c in values), key)
 
 
+def _group_by_hint(listed: Sequence[Item]) -> str | None:
+    """The GROUP BY that is missing, where it is plain."""
+    columns = [print_expression(item.expression) for item in listed]
+    return f"Add GROUP BY {', '.join(columns)}." if columns else None
+
+
 def _grouped(
-    query: Query, items: list[Item], plan: LogicalPlan, relation: Relation, target: Target
+    query: Query, items: list[Item], plan: LogicalPlan, relation: Relation, target: Target, context: PlanningContext
 ) -> tuple[LogicalPlan, Resolve, Key]:
     listed = [i for i in items if not contains_aggregate(i.expression)]
     grouping_nodes: Sequence[exp.Expression] = query.group_by
@@ -306,9 +265,10 @@ def _grouped(
             "Use of aggregate functions requires a GROUP BY clause. "
             f"Non-aggregate SELECT expression(s) not part of GROUP BY{extra}.",
             span=query.span,
+            hint=_group_by_hint(listed),
         )
     for item in items:
-        if _table_calls(item.expression):
+        if table_calls(item.expression):
             raise InvalidStatement("Table functions cannot be used with aggregations.", span=item.span)
     for node in grouping_nodes:
         if function := contains_aggregate(node):
@@ -326,7 +286,17 @@ def _grouped(
         scope=scope,
     )
     state_format = relation.sources[0][1].value_format.name
-    result, resolve = aggregate(keyed, grouping, query, [item.expression for item in items], state_format)
+    retracting = plan.kind == "TABLE" and (relation.beyond or plan.key_window is not None)
+    result, resolve = aggregate(
+        keyed,
+        grouping,
+        query,
+        [item.expression for item in items],
+        state_format,
+        as_standard=relation.beyond,
+        forgets_empty=retracting and bool(query.group_by),
+        lossy=context.properties.get(LOSSY, "false") == "true",
+    )
     columns = tuple(
         KeyColumn(c.name, print_expression(node), column(c.name, c.type))
         for c, (node, _) in zip(keyed.schema.key, written, strict=True)
@@ -337,112 +307,8 @@ def _grouped(
 def _group_input(plan: LogicalPlan, written: Sequence[tuple[exp.Expression, Typed]]) -> LogicalPlan:
     """The rows under the grouping key; they move only where it is not the key they have."""
     names = tuple(c.name for c in plan.schema.key)
-    if plan.kind == "STREAM" and tuple(typed.column for _, typed in written) == names and plan.key_window is None:
+    in_place = plan.kind == "STREAM" and plan.key_window is None and not plan.scattered
+    if in_place and tuple(typed.column for _, typed in written) == names:
         return plan
     key = tuple(Named(f"#key{i}", typed) for i, (_, typed) in enumerate(written))
     return Repartition(with_key_as_value(plan), key, drop_null_key=True)
-
-
-# ------------------------------------------------------------------ the projection
-
-
-@dataclass(frozen=True, slots=True)
-class _Final:
-    plan: LogicalPlan
-    order: tuple[str, ...]
-
-
-def _project(
-    plan: LogicalPlan, items: Sequence[Item], resolve: Resolve, key: Key, target: Target, target_name: str,
-    query: Query, context: PlanningContext,
-) -> _Final:  # fmt: skip
-    typed = [(item, resolve(item.expression)) for item in items]
-    for item, expression in typed:
-        if expression.type == NULL:
-            raise InvalidStatement(
-                "Can't infer a type of null. Please explicitly cast it to a required type, e.g. CAST(null AS VARCHAR).",
-                span=item.span,
-            )
-    if target == "CLIENT":
-        values = _unique(tuple(Named(item.name, expression) for item, expression in typed))
-        return _Final(Project(plan, values), tuple(named.name for named in values))
-    keys, values = _split(typed, key, target_name, context, query)
-    _check_names(keys, values)
-    if not values:
-        raise InvalidStatement("The projection contains no value columns.", span=query.span)
-    return _Final(Project(plan, values, keys), tuple(item.name for item in items))
-
-
-def _split(
-    typed: Sequence[tuple[Item, Typed]], key: Key, target_name: str, context: PlanningContext, query: Query
-) -> tuple[tuple[Named, ...], tuple[Named, ...]]:
-    """Key and value columns of the result: an item that is just a key column is that key's name."""
-    taken: dict[int, list[Item]] = {i: [] for i in range(len(key.columns))}
-    values: list[Named] = []
-    names = {expression.column for _, expression in typed}
-    for item, expression in typed:
-        position = _position(expression, key, names)
-        if position is None:
-            values.append(Named(item.name, expression))
-        else:
-            taken[position].append(item)
-    for chosen in taken.values():
-        if len(chosen) > 1:
-            listed = " and ".join(f"`{item.name}`" for item in chosen)
-            raise InvalidStatement(
-                f"The projection contains a key column more than once: {listed}.", span=chosen[1].span
-            )
-    missing = [column_ for i, column_ in enumerate(key.columns) if not taken[i]]
-    if (
-        missing
-        and key.what == "key column"
-        and context.properties.get("ksql.new.query.planner.enabled", "").lower() == "true"
-    ):
-        return (), tuple(values)
-    if missing and key.join is not None:
-        absent = [column_.name for column_ in missing]
-        raise InvalidStatement(key.join.missing_message(target_name, absent), span=query.span)
-    if missing:
-        listed = [c.written for c in (missing if key.what != "key column" else key.columns)]
-        what = key.what + ("s" if len(listed) > 1 else "")
-        joined = listed[0] if len(listed) == 1 else f"{', '.join(listed[:-1])} and {listed[-1]}"
-        raise InvalidStatement(
-            f"The query used to build `{target_name}` must include the {what} {joined} in its projection "
-            f"(eg, SELECT {', '.join(listed)}...).",
-            span=query.span,
-        )
-    return tuple(Named(taken[i][0].name, c.typed) for i, c in enumerate(key.columns)), tuple(values)
-
-
-def _position(expression: Typed, key: Key, selected: set[str | None]) -> int | None:
-    """Which key column the expression is; of the columns that hold a join's key it is the first that is selected."""
-    name = expression.column
-    if key.join is not None and not key.join.foreign:
-        chosen = next((viable for viable, _ in key.join.viable if viable in selected), None)
-        return 0 if name is not None and name == chosen else None
-    return next((i for i, c in enumerate(key.columns) if c.name == name), None)
-
-
-def _check_names(keys: Sequence[Named], values: Sequence[Named]) -> None:
-    seen: dict[str, Named] = {}
-    for named in (*keys, *values):
-        if named.name in seen:
-            raise InvalidStatement(
-                f"Duplicate value columns found in schema: `{named.name}` {named.expression.type}",
-                hint="Give one of them another name with AS.",
-            )
-        seen[named.name] = named
-
-
-def _unique(values: tuple[Named, ...]) -> tuple[Named, ...]:
-    """Different names for clients too: a repeated one gets a number."""
-    seen: set[str] = set()
-    result: list[Named] = []
-    for named in values:
-        name, n = named.name, 0
-        while name in seen:
-            n += 1
-            name = f"{named.name}_{n}"
-        seen.add(name)
-        result.append(Named(name, named.expression))
-    return tuple(result)

@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeVar
 
 from millstream.errors import InvalidStatement, Span, UnknownSource, did_you_mean
 
+from ..sql.functions.user_functions import UserFunction
 from ..sql.types import SqlType
 from .physical import FormatSpec, KeyWindow, PhysicalPlan
 from .schema import Schema
@@ -43,6 +44,7 @@ class SourceInfo:
     statement: str = ""
     key_features: tuple[str, ...] = ()  # WRAP_SINGLES / UNWRAP_SINGLES, as set by WITH
     value_features: tuple[str, ...] = ()
+    ttl_ms: int | None = None  # of a table: rows that are not updated for so long are deleted
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,7 @@ class Catalog:
     sources: Mapping[str, SourceInfo] = field(default_factory=_frozen)
     queries: Mapping[str, PersistentQuery] = field(default_factory=_frozen)
     types: Mapping[str, SqlType] = field(default_factory=_frozen)
+    functions: Mapping[str, UserFunction] = field(default_factory=_frozen)
 
     def source(self, name: str, span: Span | None = None) -> SourceInfo:
         """Raises `UnknownSource`."""
@@ -93,6 +96,12 @@ class Catalog:
     def without_type(self, name: str) -> Catalog:
         return replace(self, types=_without(self.types, name))
 
+    def with_function(self, function: UserFunction) -> Catalog:
+        return replace(self, functions=MappingProxyType({**self.functions, function.name: function}))
+
+    def without_function(self, name: str) -> Catalog:
+        return replace(self, functions=_without(self.functions, name))
+
     def readers_of(self, name: str) -> tuple[PersistentQuery, ...]:
         """The queries that read this source."""
         return tuple(query for query in self.queries.values() if name in query.sources)
@@ -108,9 +117,15 @@ class Catalog:
             raise InvalidStatement(
                 f"Query with id {query_id} does not exist, use SHOW QUERIES to view the full set of queries.",
                 span=span,
-                hint=did_you_mean(query_id, self.queries),
+                hint=did_you_mean(query_id, self.queries) or self._named(query_id),
             )
         return found
+
+
+    def _named(self, name: str) -> str | None:
+        """A hint for who takes a stream or table for a query."""
+        source = self.sources.get(name.upper())
+        return None if source is None else f"{source.name} is a {source.kind.lower()}: DESCRIBE {source.name}; shows it."
 
 
 def _without(mapping: Mapping[str, _T], key: str) -> Mapping[str, _T]:

@@ -5,21 +5,27 @@ from __future__ import annotations
 from typing import assert_never
 
 from .physical import (
+    UNBOUNDED_MS,
     Aggregate,
     AggregateCall,
+    Expire,
     Explode,
     Filter,
     ForeignKeyJoin,
     FormatSpec,
+    Over,
+    OverCall,
     PhysicalPlan,
     Project,
     Rekey,
+    RowJoin,
     Sink,
     Source,
     Step,
     StreamStreamJoin,
     StreamTableJoin,
     TableTableJoin,
+    Union,
     WindowSpec,
     inputs_of,
 )
@@ -46,7 +52,9 @@ def describe(step: Step) -> str:
         case Source():
             old = ", with old rows" if step.materialized else ""
             formats = _formats(step.key_format, step.value_format)
-            return f"SOURCE {step.kind} {step.name} ← topic {step.topic} ({formats}{old}) | {step.schema}"
+            return f"SOURCE {step.kind} {step.name} ← topic {step.topic} ({formats}{old}{_ttl(step)}) | {step.schema}"
+        case Expire():
+            return f"EXPIRE rows that are not updated for {step.ttl_ms} ms"
         case Filter():
             return f"FILTER {step.predicate.sql}"
         case Project():
@@ -58,12 +66,14 @@ def describe(step: Step) -> str:
         case Aggregate():
             window = "" if step.window is None else f" {_window(step.window)}"
             emit = " EMIT FINAL" if step.emit == "FINAL" else ""
-            return f"AGGREGATE{window} {', '.join(map(_call, step.calls))}{emit} | {step.schema}"
+            return f"AGGREGATE{window} {', '.join(map(_call, step.calls))}{emit}{_ttl(step)} | {step.schema}"
         case StreamTableJoin():
             return f"JOIN {step.kind} stream with table | {step.schema}"
         case StreamStreamJoin():
             grace = "" if step.grace_ms is None else f", grace {step.grace_ms} ms"
             window = f"within {step.before_ms} ms before and {step.after_ms} ms after{grace}"
+            if step.before_ms == UNBOUNDED_MS:
+                window = "without limit in time"
             return f"JOIN {step.kind} stream with stream {window} | {step.schema}"
         case TableTableJoin():
             old = ", with old rows" if step.emit_old else ""
@@ -71,10 +81,26 @@ def describe(step: Step) -> str:
         case ForeignKeyJoin():
             old = ", with old rows" if step.emit_old else ""
             return f"JOIN {step.kind} table with table by foreign key{old} | {step.schema}"
+        case Over():
+            keys = ", ".join(f"k{i}" for i in range(len(step.schema.key))) or "nothing"
+            bound = (
+                "" if step.bound is None else f", rows with v{_first_result(step) + step.bound[0]} <= {step.bound[1]}"
+            )
+            return f"OVER partitions by {keys}: {', '.join(map(_over_call, step.calls))}{bound} | {step.schema}"
+        case RowJoin():
+            keys = ", ".join(f"left v{i}" for i in step.left_key), ", ".join(f"right v{i}" for i in step.right_key)
+            kind = "LEFT JOIN" if step.outer else "JOIN"
+            return f"{kind} rows told apart by {keys[0]}, {keys[1]} | {step.schema}"
+        case Union():
+            return f"UNION ALL | {step.schema}"
         case Explode():
             return f"EXPLODE {', '.join(e.sql for e in step.arrays)} | {step.schema}"
         case _:
             raise AssertionError(f"unknown step {type(step).__name__}")
+
+
+def _ttl(step: Source | Aggregate) -> str:
+    return "" if step.ttl_ms is None else f", TTL {step.ttl_ms} ms"
 
 
 def _formats(key: FormatSpec, value: FormatSpec) -> str:
@@ -82,16 +108,39 @@ def _formats(key: FormatSpec, value: FormatSpec) -> str:
 
 
 def _call(call: AggregateCall) -> str:
-    return f"{call.function}({', '.join([e.sql for e in call.arguments] + [repr(c) for c in call.constants])})"
+    arguments = ", ".join([e.sql for e in call.arguments] + [repr(c) for c in call.constants])
+    condition = "" if call.filter is None else f" FILTER (WHERE {call.filter.sql})"
+    return f"{call.function}({'DISTINCT ' if call.distinct else ''}{arguments}){condition}"
+
+
+def _over_call(call: OverCall) -> str:
+    arguments = ", ".join(e.sql for e in call.arguments)
+    condition = "" if call.filter is None else f" FILTER (WHERE {call.filter.sql})"
+    order = ", ".join(
+        f"{key.expression.sql}{' DESC' if key.descending else ''}{' NULLS FIRST' if key.nulls_first else ''}"
+        for key in call.order
+    )
+    parts = [f"ORDER BY {order}" if order else "", call.frame]
+    head = f"{call.function}({'DISTINCT ' if call.distinct else ''}{arguments}){condition}"
+    return f"{head} OVER ({' '.join(part for part in parts if part)})"
+
+
+def _first_result(step: Over) -> int:
+    """The position of the first call's result among the values."""
+    return len(step.schema.value) - len(step.calls) - (not step.identity)
 
 
 def _window(window: WindowSpec) -> str:
     match window.kind:
         case "TUMBLING":
-            return f"TUMBLING {window.size_ms} ms, grace {window.grace_ms} ms"
+            return f"TUMBLING {window.size_ms} ms{_zone(window)}, grace {window.grace_ms} ms"
         case "HOPPING":
-            return f"HOPPING {window.size_ms} ms by {window.advance_ms} ms, grace {window.grace_ms} ms"
+            return f"HOPPING {window.size_ms} ms by {window.advance_ms} ms{_zone(window)}, grace {window.grace_ms} ms"
         case "SESSION":
             return f"SESSION gap {window.size_ms} ms, grace {window.grace_ms} ms"
         case _:
             assert_never(window.kind)
+
+
+def _zone(window: WindowSpec) -> str:
+    return "" if window.timezone is None else f" as days of {window.timezone}"

@@ -11,7 +11,7 @@ from decimal import Decimal as PythonDecimal
 
 from sqlglot import exp
 
-from millstream.errors import InvalidStatement, StatementError, TypeMismatch
+from millstream.errors import InvalidStatement, StatementError, TypeMismatch, Unsupported
 
 from ..sql import coercion
 from ..sql.ast import span_of
@@ -36,6 +36,8 @@ from ..sql.types import (
     SqlType,
     Struct,
 )
+from .call_words import check_clauses, check_needs_over, interval_unit
+from .intervals import moved_by_interval
 from .scope import Scope
 from .typed import Typed
 
@@ -56,7 +58,6 @@ _SIGNS: dict[type[exp.Expression], str] = {
 _WIDTHS = (INTEGER, BIGINT, DOUBLE)  # each fits into those after it
 _TIMES = (DATE, TIME, TIMESTAMP)
 _TIME_COLUMNS = ("ROWTIME", "WINDOWSTART", "WINDOWEND")
-_UNITS = ("MILLISECONDS", "SECONDS", "MINUTES", "HOURS", "DAYS", "WEEKS", "MONTHS", "YEARS")
 
 
 def compile_expression(node: exp.Expression, scope: Scope) -> Typed:
@@ -78,6 +79,11 @@ def compile_expression(node: exp.Expression, scope: Scope) -> Typed:
             return Typed(exp.Null(), NULL, total=True)
         case exp.Neg():
             return _negation(node, scope)
+        case exp.Add() | exp.Sub() if isinstance(node.expression, exp.Interval):
+            return moved_by_interval(node, compile_expression(node.this, scope))
+        case exp.Interval():
+            hint = "Write ts + INTERVAL '10' SECOND or ts - INTERVAL '10' SECOND."
+            raise InvalidStatement("an INTERVAL stands behind + or - only", span=span_of(node), hint=hint)
         case exp.Add() | exp.Sub() | exp.Mul() | exp.Div() | exp.Mod():
             return _arithmetic(node, scope)
         case exp.DPipe():
@@ -96,7 +102,7 @@ def compile_expression(node: exp.Expression, scope: Scope) -> Typed:
             return Typed(exp.Is(this=_grouped(operand.tree), expression=exp.Null()), BOOLEAN, operand.total)
         case exp.Between():
             return _between(node, scope)
-        case exp.In():
+        case exp.In() if not node.args.get("query"):
             return _in(node, scope)
         case exp.Like() | exp.Escape():
             return _like(node, scope)
@@ -118,10 +124,23 @@ def compile_expression(node: exp.Expression, scope: Scope) -> Typed:
             return _call(node, scope)
         case exp.AtTimeZone():
             raise InvalidStatement("AT TIME ZONE is not supported; use CONVERT_TZ", span=span_of(node))
+        case exp.Window():
+            raise InvalidStatement(
+                "OVER can only stand in SELECT and in QUALIFY",
+                span=span_of(node),
+                hint="Select it in a subquery, and filter outside: SELECT * FROM (SELECT …) q WHERE rn <= 3.",
+            )
         case exp.Lambda():
             raise InvalidStatement("a lambda can only be the argument of a function", span=span_of(node))
         case exp.Star():
             raise InvalidStatement("* can only be selected or counted", span=span_of(node))
+        case exp.Subquery() | exp.Exists() | exp.In():
+            raise Unsupported(
+                "a query can stand in FROM and be a condition of WHERE, but not stand here",
+                span=span_of(node),
+                hint="Conditions with AND between them may be x IN (SELECT …), x = (SELECT MAX(…) …) or EXISTS "
+                "(SELECT …); for anything else join the query: FROM … JOIN (SELECT …) q ON ….",
+            )
         case _:
             raise AssertionError(f"the parser makes no {type(node).__name__}")
 
@@ -179,7 +198,7 @@ def _arithmetic(node: exp.Expression, scope: Scope) -> Typed:
         result = coercion.arithmetic_type(operator, left.type, right.type)
     except TypeMismatch as mismatch:
         message = f"Error processing expression: {print_expression(node)}. {mismatch.message}"
-        raise TypeMismatch(message, span=span_of(node)) from mismatch
+        raise TypeMismatch(message, span=span_of(node), hint=mismatch.hint) from mismatch
     if isinstance(result, Decimal):
         return _decimal_arithmetic(operator, left, right, result)
     a, b = _grouped(coerced(left, result).tree), _grouped(coerced(right, result).tree)
@@ -237,6 +256,7 @@ def _comparable(a: exp.Expression, b: exp.Expression, node: exp.Expression, scop
             f"{where}Cannot compare {print_expression(a)} ({left.type}) to {print_expression(b)} ({right.type}) "
             f"with {operator}.\nStatement: {print_expression(node)}",
             span=span_of(node),
+            hint=f"Make one like the other: CAST({print_expression(b)} AS {left.type}).",
         )
     if left.type == right.type or NULL in (left.type, right.type):
         return left, right
@@ -485,7 +505,9 @@ def _struct(node: exp.Struct, scope: Scope) -> Typed:
 
 
 def _call(node: exp.Anonymous, scope: Scope) -> Typed:
+    check_needs_over(node)
     function = find_function(node.name, span_of(node))
+    check_clauses(node, function)
     if function.kind == "aggregate":
         raise InvalidStatement(f"the aggregate {node.name} cannot stand here", span=span_of(node))
     if function.kind == "table":
@@ -500,11 +522,11 @@ def compile_call(function: Function, node: exp.Anonymous, scope: Scope) -> Typed
     written = [argument for argument in node.expressions if not isinstance(argument, exp.Star)]
     compiled: list[Typed | None] = []
     types: list[SqlType | LambdaArgument] = []
-    for argument in written:
+    for position, argument in enumerate(written):
         if isinstance(argument, exp.Lambda):
             compiled.append(None)
             types.append(_lambda_argument(argument, scope))
-        elif (unit := _interval_unit(argument, function)) is not None:
+        elif (unit := interval_unit(argument, function, position)) is not None:
             compiled.append(unit)
             types.append(INTERVAL_UNIT)
         else:
@@ -521,19 +543,14 @@ def compile_call(function: Function, node: exp.Anonymous, scope: Scope) -> Typed
             trees.append(typed.tree)
         else:
             trees.append(coerced(typed, call.parameter_types[position]).tree)
-    tree = call.render(trees)
+    try:
+        tree = call.render(trees)
+    except StatementError as refused:  # what an argument says, not its type
+        refused.span = refused.span or span_of(node)
+        raise
     if any(tree == argument for argument in trees):
         tree = exp.Coalesce(this=tree, expressions=[])  # AS_VALUE(key) has the key's value, but is not the key
     return Typed(tree, call.return_type)
-
-
-def _interval_unit(argument: exp.Expression, function: Function) -> Typed | None:
-    """MINUTES in TIMESTAMPADD(MINUTES, …) parses as a column; it is a unit where the function takes one."""
-    if not (isinstance(argument, exp.Column) and not argument.table and function.takes_interval_unit):
-        return None
-    name = argument.name.upper()
-    plural = name if name.endswith("S") else name + "S"
-    return Typed(exp.Literal.string(plural), INTERVAL_UNIT, total=True) if plural in _UNITS else None
 
 
 def _lambda_argument(argument: exp.Lambda, scope: Scope) -> LambdaArgument:

@@ -71,6 +71,11 @@ def check_columns(name: str, columns: Sequence[Column], part: str) -> None:
         )
 
 
+def can_hold(name: str, columns: Sequence[Column]) -> bool:
+    """Whether the format can hold a key of these columns."""
+    return _refusal(name, columns, "Key") is None
+
+
 def _refusal(name: str, columns: Sequence[Column], part: str) -> str | None:
     listed = ", ".join(str(column) for column in columns)
     match name:

@@ -26,6 +26,7 @@ class JoinCondition:
     right_written: str
     flipped: bool
     span: Span | None
+    node: exp.Expression
 
     @property
     def written(self) -> str:
@@ -48,12 +49,12 @@ def join_condition(join: ast.Join, left: Scope, right: Scope) -> JoinCondition:
     """The condition of `join`, whose sides have these scopes. Raises `InvalidStatement`, `UnknownColumn`."""
     both = Scope((*left.sources, *right.sources), left.types, "JOIN ON")
     whole = unwrapped(join.on)
-    if isinstance(whole, exp.And | exp.Or):
+    if isinstance(whole, exp.Or):
         raise InvalidStatement(
             "Invalid join condition: joins on multiple conditions are not yet supported. "
             f"Got {print_expression(join.on)}.",
             span=span_of(join.on),
-            hint="Join on a STRUCT of the columns, or filter with WHERE.",
+            hint="Join on one equality, or several with AND between them.",
         )
     if not isinstance(whole, exp.EQ):
         raise InvalidStatement(
@@ -68,7 +69,60 @@ def join_condition(join: ast.Join, left: Scope, right: Scope) -> JoinCondition:
     written = [_qualified(node, both) for node in nodes]
     if flipped:
         sides, written = sides[::-1], written[::-1]
-    return JoinCondition(sides[0], sides[1], written[0], written[1], flipped, span_of(whole))
+    return JoinCondition(sides[0], sides[1], written[0], written[1], flipped, span_of(whole), whole)
+
+
+def split_conditions(join: ast.Join, left: Scope, right: Scope) -> tuple[list[JoinCondition], list[exp.Expression]]:
+    """The equalities between the sides, and the other conditions of an ON with AND. Raises `InvalidStatement`."""
+    both = Scope((*left.sources, *right.sources), left.types, "JOIN ON")
+    equalities: list[JoinCondition] = []
+    others: list[exp.Expression] = []
+    for node in _conjuncts(join.on):
+        found = _equality(node, both, left, right)
+        if found is None:
+            others.append(node)
+        else:
+            equalities.append(found)
+    if not equalities:
+        raise InvalidStatement(
+            f"none of the conditions of this join is an equality between its sides: {print_expression(join.on)}",
+            span=span_of(join.on),
+            hint="A join needs one column of each side that are equal: ON a.x = b.y AND ….",
+        )
+    return equalities, others
+
+
+def _conjuncts(node: exp.Expression) -> list[exp.Expression]:
+    inner = unwrapped(node)
+    if isinstance(inner, exp.And):
+        return [*_conjuncts(inner.this), *_conjuncts(inner.expression)]
+    return [inner]
+
+
+def _equality(node: exp.Expression, both: Scope, left: Scope, right: Scope) -> JoinCondition | None:
+    """The condition, if each side of it reads one side of the join."""
+    if not isinstance(node, exp.EQ):
+        return None
+    nodes = (node.this, node.expression)
+    sides = [compile_expression(each, both) for each in nodes]
+    read = [_sides_read(side, left, right) for side in sides]
+    if read not in ([{"left"}, {"right"}], [{"right"}, {"left"}]):
+        return None
+    written = [_qualified(each, both) for each in nodes]
+    flipped = read[0] == {"right"}
+    if flipped:
+        sides, written = sides[::-1], written[::-1]
+    return JoinCondition(sides[0], sides[1], written[0], written[1], flipped, span_of(node), node)
+
+
+def _sides_read(side: Typed, left: Scope, right: Scope) -> set[str]:
+    read = side.columns()
+    return {
+        name
+        for name, scope in (("left", left), ("right", right))
+        for source in scope.sources
+        if read.intersection(column for column, _ in source.columns.values())
+    }
 
 
 def _owner(side: Typed, node: exp.Expression, whole: exp.Expression, scope: Scope) -> str:

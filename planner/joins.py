@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from dataclasses import replace
 from itertools import count
+
+from sqlglot import exp
 
 from millstream.errors import InvalidStatement
 
 from ..sql import ast
-from .join_conditions import JoinCondition, join_condition
+from ..sql.ast import unwrapped
+from .general_joins import composite_join, filtered, row_join, times_of
+from .join_conditions import JoinCondition, join_condition, split_conditions
 from .logical import (
     ForeignKeyJoin,
     LogicalPlan,
     Named,
     Project,
-    Repartition,
     StreamStreamJoin,
     StreamTableJoin,
     TableTableJoin,
 )
+from .moving import moved, moved_under, partitions_of, same_columns
+from .origin import keeps_place
 from .physical import FormatSpec, JoinKind
 from .planning import PlanningContext
 from .relation import JoinKey, Partitioning, Relation
-from .schema import Column
 from .scope import Scope, ScopeSource
 from .typed import Typed, column
 
@@ -36,7 +40,31 @@ _SPOKEN: dict[JoinKind, str] = {
 
 def join_relations(join: ast.Join, left: Relation, right: Relation, context: PlanningContext) -> Relation:
     """The relation `left JOIN right`. Raises `InvalidStatement`, `UnknownColumn`, `TypeMismatch`."""
+    if isinstance(unwrapped(join.on), exp.And):
+        return _on_several(join, left, right, context)
+    joined = _on_one(join, left, right, context)
+    beyond = left.beyond or right.beyond or (join.within is not None and join.within.unbounded)
+    return replace(joined, reads=(*left.reads, *right.reads), beyond=beyond or joined.beyond)
+
+
+def _on_several(join: ast.Join, left: Relation, right: Relation, context: PlanningContext) -> Relation:
+    """Equalities make the key, one or several, and pairs for which another condition is not true are none."""
+    equalities, others = split_conditions(join, left.scope, right.scope)
+    if len(equalities) == 1:
+        joined = _on_one(replace(join, on=equalities[0].node), left, right, context, lenient=True)
+    else:
+        joined = composite_join(join, left, right, equalities, context)
+    return replace(filtered(joined, join, others), reads=(*left.reads, *right.reads), beyond=True)
+
+
+def _on_one(
+    join: ast.Join, left: Relation, right: Relation, context: PlanningContext, *, lenient: bool = False
+) -> Relation:
+    """`lenient`: what ksqlDB refuses because no key is named is a join of rows, as for subqueries."""
     kinds = (left.plan.kind, right.plan.kind)
+    joining = _Joining(join, left, right, context, lenient or left.beyond or right.beyond)
+    if joining.is_of_rows():
+        return row_join(join, left, right, [joining.condition()], context)
     if kinds == ("TABLE", "STREAM"):
         raise InvalidStatement(
             "Invalid join order: table-stream joins are not supported; only stream-table joins. "
@@ -46,11 +74,11 @@ def join_relations(join: ast.Join, left: Relation, right: Relation, context: Pla
         )
     match kinds:
         case ("STREAM", "STREAM"):
-            return _Joining(join, left, right, context).streams()
+            return joining.streams()
         case ("STREAM", "TABLE"):
-            return _Joining(join, left, right, context).stream_with_table()
+            return joining.stream_with_table()
         case _:
-            return _Joining(join, left, right, context).tables()
+            return joining.tables()
 
 
 def _described(join: ast.Join, left: Relation, right: Relation) -> str:
@@ -60,25 +88,43 @@ def _described(join: ast.Join, left: Relation, right: Relation) -> str:
 class _Joining:
     """One join; each public method builds one kind of it."""
 
-    def __init__(self, join: ast.Join, left: Relation, right: Relation, context: PlanningContext) -> None:
+    def __init__(
+        self, join: ast.Join, left: Relation, right: Relation, context: PlanningContext, lenient: bool
+    ) -> None:
         self._join = join
         self._left = left
         self._right = right
         self._context = context
+        self._lenient = lenient
+
+    def condition(self) -> JoinCondition:
+        return join_condition(self._join, self._left.scope, self._right.scope)
+
+    def is_of_rows(self) -> bool:
+        """Whether no key can carry the join, or the table is made by the statement itself: one that ksqlDB would not
+        take anyway. A stream looks up what a table of the catalog says at that moment; but how far a part of the same
+        statement has come, is no answer."""
+        left, right = self._left, self._right
+        tables = [relation for relation in (left, right) if relation.plan.kind == "TABLE"]
+        if not self._lenient or not tables or self._join.within is not None:
+            return False
+        if left.plan.kind == "STREAM" and not keeps_place(right.plan) and self._join.kind in ("INNER", "LEFT"):
+            return True
+        if self._join.kind != "INNER":
+            return False
+        if right.plan.kind == "STREAM" or any(table.plan.key_window is not None for table in tables):
+            return True
+        condition = self.condition()
+        foreign = left.plan.kind == "TABLE" and not _is_key(condition.left, left)
+        return not _is_key(condition.right, right) or (foreign and len(left.sources) > 1)
 
     def streams(self) -> Relation:
-        condition = self._condition()
+        condition = self.condition()
         condition.check_types()
-        within = self._join.within
-        if within is None:
-            raise InvalidStatement(
-                "Stream-Stream joins must have a WITHIN clause specified. None was provided.",
-                span=self._join.span,
-                hint="Say how far apart the rows may be: JOIN … WITHIN 1 HOUR ON ….",
-            )
+        before_ms, after_ms, grace_ms = times_of(self._join)
         key = self._result_key(condition)
         left, right, partitioning = self._brought_together(condition, key)
-        plan = StreamStreamJoin(left, right, self._join.kind, within.before_ms, within.after_ms, within.grace_ms)
+        plan = StreamStreamJoin(left, right, self._join.kind, before_ms, after_ms, grace_ms)
         return self._relation(plan, condition, key, partitioning)
 
     def stream_with_table(self) -> Relation:
@@ -92,30 +138,32 @@ class _Joining:
             )
         if join.within is not None:
             raise self._not_windowed("Stream-Table")
-        condition = self._condition()
+        condition = self.condition()
         if not _is_key(condition.right, self._right):
             raise InvalidStatement(
                 "Invalid join condition: stream-table joins require to join on the table's primary key. "
                 f"Got {condition.written}.",
                 span=condition.span,
+                hint="Any column will do with one side in a subquery: JOIN (SELECT * FROM …) t ON ….",
             )
         condition.check_types()
         key = self._result_key(condition)
         left, right, partitioning = self._brought_together(condition, key)
         if right.schema.key[0].name == left.schema.key[0].name:
-            right = Project(right, _same(right.schema.value), _renamed(right, f"#{self._right.sources[0][0]}"))
+            right = Project(right, same_columns(right.schema.value), _renamed(right, f"#{self._right.sources[0][0]}"))
         plan = StreamTableJoin(left, right, "LEFT" if join.kind == "LEFT" else "INNER")
         return self._relation(plan, condition, key, partitioning)
 
     def tables(self) -> Relation:
         if self._join.within is not None:
             raise self._not_windowed("Table-Table")
-        condition = self._condition()
+        condition = self.condition()
         if not _is_key(condition.right, self._right):
             raise InvalidStatement(
                 "Invalid join condition: table-table joins require to join on the primary key of the right input "
                 f"table. Got {condition.written}.",
                 span=condition.span,
+                hint="Any column will do with one side in a subquery: JOIN (SELECT * FROM …) t ON ….",
             )
         condition.check_types()
         if not _is_key(condition.left, self._left):
@@ -145,30 +193,32 @@ class _Joining:
             )
         self._check_windows(moves=True)
         target = _reproducible(right.partitioning)
-        theirs = right.plan if target is not None else _moved(right, condition.right, Partitioning(_partitions(right)))
-        target = target or Partitioning(_partitions(right))
-        mine = _moved(left, condition.left, target, drop_null_key=join.kind == "INNER")
+        theirs = (
+            right.plan
+            if target is not None
+            else moved(right, [condition.right], Partitioning(partitions_of(right)), names=["#join"])
+        )
+        target = target or Partitioning(partitions_of(right))
+        mine = moved(left, [condition.left], target, names=["#join"], drop_null_key=join.kind == "INNER")
         name = "#foreign"
-        copies = _same((*theirs.schema.value, *theirs.schema.key))
+        copies = same_columns((*theirs.schema.value, *theirs.schema.key))
         left_key = tuple(c.name for c in left.plan.schema.key)
         plan = ForeignKeyJoin(
-            Project(mine, _same(mine.schema.value), _renamed(mine, name)),
+            Project(mine, same_columns(mine.schema.value), _renamed(mine, name)),
             Project(theirs, copies, _renamed(theirs, name)),
             join.kind,
             left_key,
         )
-        values = _same(c for c in plan.schema.value if c.name not in left_key)
-        keyed = Project(plan, values, _same(left.plan.schema.key))
+        values = same_columns(c for c in plan.schema.value if c.name not in left_key)
+        keyed = Project(plan, values, same_columns(left.plan.schema.key))
         assert left.join_key is not None
         alias = next(alias for alias, _ in left.sources)
         key = JoinKey(left.join_key.viable, foreign=alias)
         scope = Scope((*left.scope.sources, *right.scope.sources), self._context.catalog.types)
-        return Relation(keyed, scope, (*left.sources, *right.sources), None, key)
+        identity = tuple(c.name for c in keyed.schema.key)
+        return Relation(keyed, scope, (*left.sources, *right.sources), None, key, identity=identity)
 
     # -------------------------------------------------------------- what joins have in common
-
-    def _condition(self) -> JoinCondition:
-        return join_condition(self._join, self._left.scope, self._right.scope)
 
     def _not_windowed(self, kinds: str) -> InvalidStatement:
         within = self._join.within
@@ -210,7 +260,14 @@ class _Joining:
             name = key.viable[0][0]
             sources.append(ScopeSource("", {name: (name, condition.left.type)}))
         scope = Scope(tuple(sources), self._context.catalog.types)
-        return Relation(plan, scope, (*left.sources, *right.sources), partitioning, key)
+        identity: tuple[str, ...] = ()
+        if plan.kind == "TABLE":
+            identity = tuple(c.name for c in plan.schema.key) if plan.key_window is None else ()
+        elif right.plan.kind == "TABLE":
+            identity = left.identity
+        elif left.identity and right.identity:
+            identity = (*left.identity, *right.identity)
+        return Relation(plan, scope, (*left.sources, *right.sources), partitioning, key, identity=identity)
 
     # -------------------------------------------------------------- rows of one key in one task
 
@@ -237,7 +294,7 @@ class _Joining:
             return _keyed(left, name), _moved_under(right, condition.right, name, target), target
         if not moves[1] and (target := _reproducible(theirs)):
             return _moved_under(left, condition.left, name, target), self._other(name), target
-        target = Partitioning(_partitions(left))
+        target = Partitioning(partitions_of(left))
         my_plan = _moved_under(left, condition.left, name, target)
         return my_plan, _moved_under(right, condition.right, name, target), target
 
@@ -306,12 +363,6 @@ def _is_key(expression: Typed, relation: Relation) -> bool:
     return expression.column in (name for name, _ in key.viable)
 
 
-def _partitions(relation: Relation) -> int:
-    if relation.partitioning is not None:
-        return relation.partitioning.partition_count
-    return relation.sources[0][1].partition_count
-
-
 def _reproducible(partitioning: Partitioning | None) -> Partitioning | None:
     """The partitioning, if rows that move can follow it: the key's bytes must not depend on its column's name."""
     if partitioning is None or not _same_bytes(partitioning.key_format):
@@ -331,10 +382,6 @@ def _same_bytes(key_format: FormatSpec | None) -> bool:
     return key_format.name == "JSON" and not key_format.wrap_single
 
 
-def _same(columns: Iterable[Column]) -> tuple[Named, ...]:
-    return tuple(Named(c.name, column(c.name, c.type)) for c in columns)
-
-
 def _renamed(plan: LogicalPlan, name: str) -> tuple[Named, ...]:
     """The plan's single key column under another name."""
     (key,) = plan.schema.key
@@ -347,21 +394,7 @@ def _keyed(relation: Relation, name: str) -> LogicalPlan:
     (key,) = plan.schema.key
     if key.name == name:
         return plan
-    return Project(plan, _same(c for c in (*plan.schema.value, key) if c.name != name), _renamed(plan, name))
-
-
-def _moved(relation: Relation, by: Typed, target: Partitioning, *, drop_null_key: bool = True) -> Repartition:
-    """The rows under a new key, all columns they had as values."""
-    plan = relation.plan
-    old = tuple(Named(f"#old{i}", column(c.name, c.type)) for i, c in enumerate(plan.schema.key))
-    return Repartition(
-        Project(plan, _same((*plan.schema.value, *plan.schema.key)), old),
-        (Named("#join", by),),
-        drop_null_key,
-        target.partition_count,
-        target.key_format,
-        keeps_window=plan.key_window is not None,
-    )
+    return Project(plan, same_columns(c for c in (*plan.schema.value, key) if c.name != name), _renamed(plan, name))
 
 
 def _moved_under(relation: Relation, by: Typed, name: str, target: Partitioning) -> LogicalPlan:
@@ -369,5 +402,4 @@ def _moved_under(relation: Relation, by: Typed, name: str, target: Partitioning)
     if _is_key(by, relation):
         (key,) = relation.plan.schema.key
         by = column(key.name, key.type)
-    moved = _moved(relation, by, target)
-    return Project(moved, _same(c for c in moved.schema.value if c.name != name), _renamed(moved, name))
+    return moved_under(relation, [by], [name], target)

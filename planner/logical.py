@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from ..sql.types import BIGINT
 from .catalog import SourceInfo
 from .physical import FormatSpec, JoinKind, KeyWindow, WindowSpec
 from .schema import Column, Schema
@@ -44,6 +45,11 @@ class LogicalPlan:
     def key_window(self) -> KeyWindow | None:
         """The window in the key of its rows."""
         return None
+
+    @property
+    def scattered(self) -> bool:
+        """Whether rows of one key may lie in several tasks."""
+        return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +90,10 @@ class _Unary(LogicalPlan):
     @property
     def key_window(self) -> KeyWindow | None:
         return self.input.key_window
+
+    @property
+    def scattered(self) -> bool:
+        return self.input.scattered
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,16 +142,28 @@ class Repartition(_Unary):
     def key_window(self) -> KeyWindow | None:
         return self.input.key_window if self.keeps_window else None
 
+    @property
+    def scattered(self) -> bool:
+        return False
+
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """An aggregate call: `name` is the column its result gets."""
+    """An aggregate call: `name` is the column its result gets. Only rows for which `filter` is true count, with
+    `distinct` only the first of equal arguments."""
 
     name: str
     function: str
     arguments: tuple[Typed, ...]
     constants: tuple[str | int | bool | float | None, ...]
     column: Column
+    filter: Typed | None = None
+    distinct: bool = False
+
+    @property
+    def inputs(self) -> tuple[Typed, ...]:
+        """Every expression over the rows that it reads."""
+        return self.arguments if self.filter is None else (*self.arguments, self.filter)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +187,62 @@ class Aggregate(_Unary):
     def key_window(self) -> KeyWindow | None:
         if self.window is None:
             return self.input.key_window
-        return KeyWindow(self.window.kind, None if self.window.kind == "SESSION" else self.window.size_ms)
+        return self.window.of_keys
+
+
+@dataclass(frozen=True, slots=True)
+class SortKey:
+    """An expression of ORDER BY in OVER."""
+
+    expression: Typed
+    descending: bool
+    nulls_first: bool
+
+
+@dataclass(frozen=True, slots=True)
+class OverCall:
+    """A function OVER its partition; `name` is the column its result gets, `frame` generated SQL."""
+
+    name: str
+    function: str
+    arguments: tuple[Typed, ...]
+    order: tuple[SortKey, ...]
+    column: Column
+    frame: str = ""
+    filter: Typed | None = None
+    distinct: bool = False
+
+    @property
+    def inputs(self) -> tuple[Typed, ...]:
+        """Every expression over the rows that it reads."""
+        condition = () if self.filter is None else (self.filter,)
+        return (*self.arguments, *(key.expression for key in self.order), *condition)
+
+
+ROW_NUMBER_COLUMN = "#row"
+
+
+@dataclass(frozen=True, slots=True)
+class Over(_Unary):
+    """A column per call, over the rows with the same key. `identity`: what tells the rows of a table apart; the rows of
+    a stream get the column `#row`. `bound`: only rows with at most this in the column of a call matter."""
+
+    calls: tuple[OverCall, ...]
+    identity: tuple[Typed, ...] = ()
+    bound: tuple[str, int] | None = None
+
+    @property
+    def schema(self) -> Schema:
+        number = () if self.identity else (Column(ROW_NUMBER_COLUMN, BIGINT),)
+        return Schema((*self.input.schema.columns, *(call.column for call in self.calls), *number))
+
+    @property
+    def kind(self) -> Kind:
+        return "TABLE"
+
+    @property
+    def key_window(self) -> KeyWindow | None:
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +312,48 @@ class ForeignKeyJoin(_Join):
 
     left_key: tuple[str, ...]
     emit_old: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RowJoin(_Join):
+    """Rows of both sides, tables or streams, that agree in the key they lie under, whatever that is. Any change of
+    either side takes results back and gives new ones. `left_key`, `right_key` name the columns by which the rows of a
+    side are told apart."""
+
+    left_key: tuple[str, ...]
+    right_key: tuple[str, ...]
+
+    @property
+    def kind(self) -> Kind:
+        return "TABLE"
+
+    @property
+    def key_window(self) -> KeyWindow | None:
+        return None
+
+    @property
+    def scattered(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Union(LogicalPlan):
+    """The rows of two streams with the same columns, in the order of their times."""
+
+    left: LogicalPlan
+    right: LogicalPlan
+
+    @property
+    def schema(self) -> Schema:
+        return self.left.schema
+
+    @property
+    def kind(self) -> Kind:
+        return "STREAM"
+
+    @property
+    def scattered(self) -> bool:
+        return True
 
 
 @dataclass(frozen=True, slots=True)

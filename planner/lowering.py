@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 
+from ..sql.functions.over_functions import OVER_FUNCTIONS
 from ..sql.types import Array
 from . import logical, physical
 from .logical import LogicalPlan
@@ -68,6 +69,8 @@ class _Lowerer:
                 return self._rekey(plan)
             case logical.Aggregate():
                 return self._aggregate(plan)
+            case logical.Over():
+                return self._over(plan)
             case logical.Explode():
                 step = self.lower(plan.input)
                 arrays = tuple(_array(named.expression, plan.input) for named in plan.arrays)
@@ -77,8 +80,10 @@ class _Lowerer:
                 return physical.StreamTableJoin(
                     self._id("join"), left, right, plan.join, plan.schema, plan.left.schema, plan.right.schema
                 )
-            case logical.StreamStreamJoin() | logical.TableTableJoin() | logical.ForeignKeyJoin():
+            case logical.StreamStreamJoin() | logical.TableTableJoin() | logical.ForeignKeyJoin() | logical.RowJoin():
                 return self._join(plan)
+            case logical.Union():
+                return physical.Union(self._id("union"), self.lower(plan.left), self.lower(plan.right), plan.schema)
             case _:
                 raise AssertionError(f"unknown node {type(plan).__name__}")
 
@@ -99,6 +104,7 @@ class _Lowerer:
             partition_count=source.partition_count,
             columns=needed,
             name=source.name,
+            ttl_ms=source.ttl_ms if source.created_by is None else None,  # else the query writes tombstones
         )
 
     def _project(self, plan: logical.Project) -> physical.Project:
@@ -120,7 +126,9 @@ class _Lowerer:
             self._id("rekey"), step, key, plan.schema, key_format, count or self._partition_count, plan.drop_null_key
         )
 
-    def _join(self, plan: logical.StreamStreamJoin | logical.TableTableJoin | logical.ForeignKeyJoin) -> Step:
+    def _join(
+        self, plan: logical.StreamStreamJoin | logical.TableTableJoin | logical.ForeignKeyJoin | logical.RowJoin
+    ) -> Step:
         left, right = self.lower(plan.left), self.lower(plan.right)
         id_, schemas = self._id("join"), (plan.schema, plan.left.schema, plan.right.schema)
         match plan:
@@ -131,9 +139,11 @@ class _Lowerer:
                 return physical.TableTableJoin(id_, left, right, plan.join, *schemas, plan.emit_old)
             case logical.ForeignKeyJoin():
                 assert plan.join in ("INNER", "LEFT")
-                names = [c.name for c in plan.left.schema.value]
-                left_key = tuple(names.index(name) for name in plan.left_key)
+                left_key = _positions(plan.left, plan.left_key)
                 return physical.ForeignKeyJoin(id_, left, right, plan.join, left_key, *schemas, plan.emit_old)
+            case logical.RowJoin():
+                keys = (_positions(plan.left, plan.left_key), _positions(plan.right, plan.right_key))
+                return physical.RowJoin(id_, left, right, *keys, *schemas, outer=plan.join == "LEFT")
 
     def _aggregate(self, plan: logical.Aggregate) -> physical.Aggregate:
         step = self.lower(plan.input)
@@ -143,6 +153,8 @@ class _Lowerer:
                 tuple(_sql(argument, plan.input) for argument in call.arguments),
                 call.constants,
                 call.column.type,
+                None if call.filter is None else _sql(call.filter, plan.input),
+                call.distinct,
             )
             for call in plan.calls
         )
@@ -150,6 +162,36 @@ class _Lowerer:
         return physical.Aggregate(
             self._id("aggregate"), step, calls, plan.schema, plan.window, retracts, plan.emit_old, plan.emit
         )
+
+    def _over(self, plan: logical.Over) -> physical.Over:
+        step = self.lower(plan.input)
+        calls = tuple(
+            physical.OverCall(
+                call.function,
+                tuple(_sql(argument, plan.input) for argument in call.arguments),
+                tuple(
+                    physical.SortKey(_sql(key.expression, plan.input), key.descending, key.nulls_first)
+                    for key in call.order
+                ),
+                call.column.type,
+                call.frame,
+                None if call.filter is None else _sql(call.filter, plan.input),
+                call.distinct,
+                OVER_FUNCTIONS[call.function].breaks_ties or bool(call.frame),
+            )
+            for call in plan.calls
+        )
+        identity = tuple(_sql(typed, plan.input) for typed in plan.identity)
+        bound = None
+        if plan.bound is not None:
+            name, largest = plan.bound
+            bound = next(i for i, call in enumerate(plan.calls) if call.name == name), largest
+        return physical.Over(self._id("over"), step, calls, plan.schema, identity, bound)
+
+
+def _positions(plan: LogicalPlan, names: tuple[str, ...]) -> tuple[int, ...]:
+    values = [c.name for c in plan.schema.value]
+    return tuple(values.index(name) for name in names)
 
 
 def _array(typed: Typed, read: LogicalPlan) -> SqlExpression:

@@ -11,13 +11,18 @@ from .logical import (
     Filter,
     ForeignKeyJoin,
     LogicalPlan,
+    Over,
     Project,
     Repartition,
+    RowJoin,
     Scan,
     StreamStreamJoin,
     StreamTableJoin,
     TableTableJoin,
+    Union,
 )
+from .push_filters import push_filters
+from .rank_bounds import push_rank_bounds
 from .typed import Typed
 
 Rule = Callable[[LogicalPlan], LogicalPlan]
@@ -46,6 +51,8 @@ def _old_rows(plan: LogicalPlan, *, wanted: bool) -> LogicalPlan:
             return replace(plan, input=_old_rows(plan.input, wanted=True))
         case Aggregate():
             return replace(plan, input=_old_rows(plan.input, wanted=True), emit_old=plan.emit_old or wanted)
+        case Over():
+            return replace(plan, input=_old_rows(plan.input, wanted=True))
         case Project() | Repartition() | Explode():
             return replace(plan, input=_old_rows(plan.input, wanted=wanted))
         case StreamTableJoin() | StreamStreamJoin():
@@ -53,6 +60,10 @@ def _old_rows(plan: LogicalPlan, *, wanted: bool) -> LogicalPlan:
         case TableTableJoin():  # keeps the rows of both sides itself
             left, right = _old_rows(plan.left, wanted=False), _old_rows(plan.right, wanted=False)
             return replace(plan, left=left, right=right, emit_old=wanted)
+        case RowJoin():  # rows may leave their tasks
+            return replace(plan, left=_old_rows(plan.left, wanted=True), right=_old_rows(plan.right, wanted=True))
+        case Union():
+            return replace(plan, left=_old_rows(plan.left, wanted=False), right=_old_rows(plan.right, wanted=False))
         case ForeignKeyJoin():  # a left row may leave one task for another
             left, right = _old_rows(plan.left, wanted=True), _old_rows(plan.right, wanted=False)
             return replace(plan, left=left, right=right, emit_old=wanted)
@@ -89,20 +100,31 @@ def _prune(plan: LogicalPlan, needed: frozenset[str]) -> LogicalPlan:
             return replace(plan, input=_prune(plan.input, needed | read))
         case Aggregate():
             keys = frozenset(c.name for c in plan.input.schema.key)
-            read = _read_by(argument for call in plan.calls for argument in call.arguments)
+            read = _read_by(argument for call in plan.calls for argument in call.inputs)
             return replace(plan, input=_prune(plan.input, keys | read))
+        case Over():
+            keys = frozenset(c.name for c in plan.input.schema.key)
+            read = _read_by((*plan.identity, *(typed for call in plan.calls for typed in call.inputs)))
+            return replace(plan, input=_prune(plan.input, keys | needed | read))
         case Explode():
             return replace(plan, input=_prune(plan.input, needed | _read_by(named.expression for named in plan.arrays)))
-        case StreamTableJoin() | StreamStreamJoin() | TableTableJoin() | ForeignKeyJoin():
+        case Union():
+            keys = frozenset(c.name for c in plan.schema.key)
+            return replace(plan, left=_prune(plan.left, needed | keys), right=_prune(plan.right, needed | keys))
+        case StreamTableJoin() | StreamStreamJoin() | TableTableJoin() | ForeignKeyJoin() | RowJoin():
             keys = frozenset(c.name for side in (plan.left, plan.right) for c in side.schema.key)
             if isinstance(plan, ForeignKeyJoin):
                 keys |= frozenset(plan.left_key)
+            if isinstance(plan, RowJoin):
+                keys |= frozenset((*plan.left_key, *plan.right_key))
             return replace(plan, left=_prune(plan.left, needed | keys), right=_prune(plan.right, needed | keys))
         case _:
             raise AssertionError(f"unknown node {type(plan).__name__}")
 
 
 RULES: tuple[Rule, ...] = (
+    push_filters,
     request_old_rows,
+    push_rank_bounds,
     prune_columns,  # last: the rules above may still change what is read
 )

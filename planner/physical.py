@@ -16,6 +16,8 @@ PLAN_VERSION = 1
 
 JoinKind = Literal["INNER", "LEFT", "RIGHT", "FULL"]
 
+UNBOUNDED_MS = 1 << 60  # further apart than any two times, and sums of it fit 64 bits
+
 
 @dataclass(frozen=True, slots=True)
 class SqlExpression:
@@ -68,6 +70,7 @@ class KeyWindow:
 
     kind: Literal["TUMBLING", "HOPPING", "SESSION"]
     size_ms: int | None = None
+    timezone: str | None = None  # whose days the windows are, as in `WindowSpec`
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +101,20 @@ class Source(Step):
     partition_count: int = 1
     columns: tuple[str, ...] | None = None  # physical names that somebody needs; None is all
     name: str = ""  # of the stream or table, for people
+    ttl_ms: int | None = None  # of a table: its rows go when their rowtime lies so far behind stream time
+
+
+@dataclass(frozen=True, slots=True)
+class Expire(Step):
+    """Deletes the rows of a table that were not updated for `ttl_ms`.
+
+    In: a table's changes. Out: the same, and at -1 each row whose rowtime lies so far behind the stream time of its
+    task. A row that is too old when it comes deletes the one before it.
+    """
+
+    input: Step
+    ttl_ms: int
+    schema: Schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,13 +160,16 @@ class Rekey(Step):
 class AggregateCall:
     """One aggregate: its entry's name in the catalog, arguments over the input's columns, and result type.
 
-    `constants` are the literal initial arguments (k of TOPK, ignoreNulls), as Python values.
+    `constants` are the literal initial arguments (k of TOPK, ignoreNulls), as Python values. Only rows for which
+    `filter` is true count, with `distinct` only the first of equal arguments.
     """
 
     function: str
     arguments: tuple[SqlExpression, ...]
     constants: tuple[str | int | bool | float | None, ...]
     type: SqlType
+    filter: SqlExpression | None = None
+    distinct: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +183,12 @@ class WindowSpec:
     advance_ms: int | None = None  # HOPPING
     grace_ms: int = 86_400_000
     retention_ms: int | None = None
+    timezone: str | None = None  # size and advance are whole days, which begin and end there
+
+    @property
+    def of_keys(self) -> KeyWindow:
+        """How keys hold the window."""
+        return KeyWindow(self.kind, None if self.kind == "SESSION" else self.size_ms, self.timezone)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +200,7 @@ class Aggregate(Step):
            the old result at -1 (only where `emit_old`) and the new one at +1. SESSION: a merged session's old rows
            go at -1 always. `emit` FINAL: one +1 row per window when it closes (stream time ≥ end + grace), and
            nothing before.
+    `ttl_ms`: a group whose largest rowtime lies so far behind stream time goes at -1, and begins anew.
     Rows older than the window's end plus grace are dropped. Rows whose value is null (`_null`) or with a NULL key part
     are ignored.
     """
@@ -185,6 +212,50 @@ class Aggregate(Step):
     retracts: bool = False
     emit_old: bool = False
     emit: Literal["CHANGES", "FINAL"] = "CHANGES"
+    ttl_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SortKey:
+    """An expression of ORDER BY in OVER."""
+
+    expression: SqlExpression
+    descending: bool = False
+    nulls_first: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OverCall:
+    """A function OVER the rows of its partition: its name, and `frame` as generated SQL, empty for the default one.
+
+    `breaks_ties`: rows that the order does not tell apart come in the order of their arrival.
+    """
+
+    function: str
+    arguments: tuple[SqlExpression, ...]
+    order: tuple[SortKey, ...]
+    type: SqlType
+    frame: str = ""
+    filter: SqlExpression | None = None
+    distinct: bool = False
+    breaks_ties: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Over(Step):
+    """Functions OVER partitions: those are the keys of the input.
+
+    In:    a stream's rows, or a table's changes with their old rows; then `identity` tells its rows apart.
+    Out:   the input's key and values, a value per call, and for a stream a number that tells its rows apart. What a
+           batch changes in the results goes at -1 and +1, all of a partition under one `_seq`.
+    `bound`: only rows for which that call gives at most so much matter; of a stream no others are kept.
+    """
+
+    input: Step
+    calls: tuple[OverCall, ...]
+    schema: Schema
+    identity: tuple[SqlExpression, ...] = ()
+    bound: tuple[int, int] | None = None  # the call's position, the largest result
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +280,8 @@ class StreamStreamJoin(Step):
 
     A left row at t meets right rows in [t - before, t + after]; the result's time is the later one. Rows of an outer
     side without a partner are padded with NULL: with `grace_ms` once no partner can come any more (stream time is
-    beyond the end of their window plus grace), else at once, even if a partner comes later.
+    beyond the end of their window plus grace), else at once, even if a partner comes later. UNBOUNDED_MS before and
+    after: however far apart, and rows are kept for good.
     Out: the key of both sides, the left value columns, the right ones. Rows with a null key or value are dropped.
     """
 
@@ -260,7 +332,35 @@ class ForeignKeyJoin(Step):
     emit_old: bool = False
 
 
-Join = StreamTableJoin | StreamStreamJoin | TableTableJoin | ForeignKeyJoin
+@dataclass(frozen=True, slots=True)
+class RowJoin(Step):
+    """Pairs of rows of tables or streams that lie under the same key, which tells the rows of neither side apart.
+
+    In: a stream's rows, or a table's changes with their old rows; `left_key`, `right_key` are the value columns that
+    tell a side's rows apart. Out: the common key, the left value columns, the right ones; a pair that ends goes at -1.
+    `outer`: left rows without a partner are given too, with NULLs.
+    """
+
+    left: Step
+    right: Step
+    left_key: tuple[int, ...]
+    right_key: tuple[int, ...]
+    schema: Schema
+    left_schema: Schema
+    right_schema: Schema
+    outer: bool = False
+
+
+Join = StreamTableJoin | StreamStreamJoin | TableTableJoin | ForeignKeyJoin | RowJoin
+
+
+@dataclass(frozen=True, slots=True)
+class Union(Step):
+    """The rows of both inputs, which have the same columns, in the order of `_seq`; each stays in its task."""
+
+    left: Step
+    right: Step
+    schema: Schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,11 +414,11 @@ class PhysicalPlan:
 
 def inputs_of(step: Step) -> tuple[Step, ...]:
     match step:
-        case StreamTableJoin() | StreamStreamJoin() | TableTableJoin() | ForeignKeyJoin():
+        case StreamTableJoin() | StreamStreamJoin() | TableTableJoin() | ForeignKeyJoin() | RowJoin() | Union():
             return step.left, step.right
         case Source():
             return ()
-        case Filter() | Project() | Rekey() | Aggregate() | Explode() | Sink():
+        case Filter() | Project() | Rekey() | Aggregate() | Over() | Explode() | Expire() | Sink():
             return (step.input,)
         case _:
             raise AssertionError(f"unknown step {type(step).__name__}")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from ..sql.ast import Query
 from .catalog import Catalog, SourceInfo
-from .physical import PhysicalPlan
+from .physical import PhysicalPlan, SqlExpression
 from .registry import Registry, Version
 from .schema import Schema
 
@@ -17,6 +18,7 @@ class PlanningContext:
 
     `properties`: the session's, names as the user writes them (`auto.offset.reset`). `topics`: existing topics and
     their partition counts. `query_id`: the id to give, should the statement start a query. `registry`: the schemas.
+    `ctes`: the queries of WITH by name, each with the context in which it is planned.
     """
 
     catalog: Catalog
@@ -24,12 +26,16 @@ class PlanningContext:
     topics: Mapping[str, int] = field(default_factory=dict)
     query_id: str = "query"
     registry: Registry = field(default_factory=Registry)
+    ctes: Mapping[str, tuple[Query, PlanningContext]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
+    """`config`: Kafka's properties of a topic, as far as they are not the defaults."""
+
     name: str
     partition_count: int
+    config: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +72,35 @@ class PlannedPush:
 
 
 @dataclass(frozen=True, slots=True)
+class PlannedBatch:
+    """A pull query that runs a push query's plan once, over what its sources hold.
+
+    `sql`: DuckDB's, over the relation `answer`: the rows that `plan.root` gives (net of retractions), and `_place`,
+    the order in which they came. Columns beyond those of `schema` only serve the order. `table`: it gives a table.
+    `whole`: one row of everything, also of nothing. `enough`: how many rows of a stream's answer suffice, where known.
+    """
+
+    plan: PhysicalPlan
+    sources: tuple[SourceInfo, ...]
+    sql: str
+    schema: Schema
+    table: bool
+    whole: bool = False
+    enough: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class PlannedPull:
     """A pull query: DuckDB SQL over the relation `source`, the rows of `source_info` materialised (for a table the
     latest row per key, for a stream all rows): columns `k0`…, `v0`…, `_ts`, `_ws`, `_we`, `_rowpartition`, `_offset`.
+
+    Columns beyond those of `schema` only serve the order. `timestamp`: the source's TIMESTAMP column. `batch`: the same
+    query for a stream that is too long to be kept in memory.
     """
 
     source_info: SourceInfo
     sql: str
     schema: Schema
     udfs: tuple[str, ...]
+    timestamp: SqlExpression | None
+    batch: PlannedBatch | None

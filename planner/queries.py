@@ -8,20 +8,25 @@ from millstream.errors import InvalidProperty, InvalidStatement, UnknownSource, 
 
 from ..sql import coercion
 from ..sql.ast import CreateAsSelect, InsertInto, Query
-from .analysis import Analyzed, Target, analyze
+from .analysis import analyze
 from .catalog import SourceInfo
+from .expiry import check_ttl, with_ttl
 from .expressions import coerced
+from .formats import can_hold
 from .logical import LogicalPlan, Named, Project
 from .lowering import Lowering, is_key_column, physical_names
 from .optimize import optimize
+from .origin import keeps_place
 from .physical import FormatSpec, PhysicalPlan, Rekey, Sink, Step, walk
 from .physical import Project as PhysicalProject
 from .planning import NewTopic, PlannedPush, PlannedQuery, PlanningContext
 from .record_schemas import SchemaTarget, check_given_schemas, with_schemas
+from .relation import Analyzed, Relation, Target
 from .schema import Column, Schema
 from .scope import Scope, ScopeSource
 from .sources import check_name_is_free, check_timestamp_column, default_formats, wraps_single_values
 from .timestamps import rowtime_expression
+from .topic_config import topic_config
 from .typed import to_sql
 from .with_properties import format_specs, read_properties
 
@@ -42,12 +47,18 @@ def plan_push(query: Query, context: PlanningContext) -> PlannedPush:
     """The plan of a query whose changes go to a client."""
     analyzed = analyze(query, context, target="CLIENT")
     plan = optimize(analyzed.plan)
-    root = _lowering(analyzed, context).lower(plan)
     columns = tuple(Column(c.name, c.type) for c in plan.schema.value)
-    names = tuple(_result_column(root, i) for i in range(len(columns)))
-    return PlannedPush(
-        PhysicalPlan(context.query_id, root, dict(context.properties)), Schema(columns), names, query.limit
-    )
+    physical, names = lower_for_client(analyzed, plan, context)
+    return PlannedPush(physical, Schema(columns), names, query.limit)
+
+
+def lower_for_client(
+    analyzed: Analyzed, plan: LogicalPlan, context: PlanningContext
+) -> tuple[PhysicalPlan, tuple[str, ...]]:
+    """The physical plan of an analyzed query without a sink, and where its columns stand in the rows."""
+    root = _lowering(analyzed, context).lower(plan)
+    names = tuple(_result_column(root, i) for i in range(len(plan.schema.value)))
+    return PhysicalPlan(context.query_id, root, dict(context.properties)), names
 
 
 def _lowering(analyzed: Analyzed, context: PlanningContext) -> Lowering:
@@ -74,11 +85,11 @@ def _create_as(statement: CreateAsSelect, context: PlanningContext) -> PlannedQu
             statement.kind, statement.name, context, or_replace=statement.or_replace, span=statement.span
         )
     properties = read_properties(statement.properties, create=False)
+    check_ttl(statement.kind, properties.ttl_ms)
     target: Target = statement.kind
     analyzed = analyze(statement.query, context, target=target, target_name=statement.name)
     plan = optimize(analyzed.plan)
-    windowed = [source for _, source in analyzed.relation.sources if source.kind == "TABLE" and source.key_window]
-    if windowed:
+    if plan.kind == "TABLE" and plan.key_window is not None and keeps_place(plan):
         raise InvalidStatement(
             "KSQL does not support persistent queries on windowed tables.", span=statement.query.span
         )
@@ -88,8 +99,13 @@ def _create_as(statement: CreateAsSelect, context: PlanningContext) -> PlannedQu
     if not schema.key and statement.properties.get("KEY_FORMAT") not in (None, "NONE", "none"):
         raise InvalidStatement("Key format specified for stream without key columns.", span=statement.span)
     key_format, value_format, key_features, value_features = format_specs(
-        properties, _inherited(first, schema, context), schema.key, schema.value, wraps_single_values(context)
+        properties,
+        _inherited(analyzed.relation, schema, context),
+        schema.key,
+        schema.value,
+        wraps_single_values(context),
     )
+    _check_has_value(schema, value_format, statement)
     check_timestamp_column(properties.timestamp_column, properties.timestamp_format, schema)
     check_given_schemas(properties, key_format, value_format, schema, context.registry)
     topic = properties.topic or context.properties.get(_PREFIX, "") + statement.name
@@ -118,9 +134,11 @@ def _create_as(statement: CreateAsSelect, context: PlanningContext) -> PlannedQu
         statement=statement.text,
         key_features=key_features,
         value_features=value_features,
+        ttl_ms=properties.ttl_ms,
     )
     physical = _with_sink(plan, source, analyzed, context, executor=properties.executor)
-    new_topic = None if existing is not None else NewTopic(topic, partitions)
+    config = topic_config(statement.kind, properties, windowed=plan.key_window is not None)
+    new_topic = None if existing is not None else NewTopic(topic, partitions, config)
     return PlannedQuery(physical, analyzed.sources, statement.name, source, new_topic, schemas.versions)
 
 
@@ -133,13 +151,27 @@ def _check_kind(statement: CreateAsSelect, plan: LogicalPlan) -> None:
         )
 
 
-def _inherited(first: SourceInfo, schema: Schema, context: PlanningContext) -> dict[str, FormatSpec]:
-    """The formats of the first source; a new key under the format NONE gets the default key format."""
+def _check_has_value(schema: Schema, value_format: FormatSpec, statement: CreateAsSelect) -> None:
+    """A table of distinct rows is all key: few formats have a value without columns that is no tombstone."""
+    if not schema.value and value_format.name not in ("JSON", "ARROW"):
+        raise InvalidStatement(
+            f"all columns of {statement.name} are key columns, and {value_format.name} has no value without columns",
+            span=statement.span,
+            hint="Add WITH (VALUE_FORMAT='JSON').",
+        )
+
+
+def _inherited(relation: Relation, schema: Schema, context: PlanningContext) -> dict[str, FormatSpec]:
+    """The formats of the first source; a new key under the format NONE gets the default key format. What ksqlDB cannot
+    say may have a key that no source could have: then JSON holds it."""
+    first = relation.sources[0][1]
     key = first.key_format
     if schema.key and key.name == "NONE":
         key = default_formats(context)["key"]
     if not schema.key and key.name != "NONE":
         key = replace(key, name="NONE") if first.schema.key else key
+    if relation.beyond and not can_hold(key.name, schema.key):
+        key = FormatSpec("JSON", wrap_single=False)
     return {"key": key, "value": first.value_format}
 
 
@@ -147,6 +179,8 @@ def _with_sink(
     plan: LogicalPlan, target: SourceInfo, analyzed: Analyzed, context: PlanningContext, *, executor: str | None
 ) -> PhysicalPlan:
     step = _lowering(analyzed, context).lower(plan)
+    if target.ttl_ms is not None and target.kind == "TABLE":
+        step = with_ttl(step, target.ttl_ms)
     scope = Scope((ScopeSource(target.name, {c.name: (c.name, c.type) for c in plan.schema}),), context.catalog.types)
     rowtime = rowtime_expression(plan.schema, target.timestamp_column, target.timestamp_format, scope)
     sink = Sink(

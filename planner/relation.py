@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from sqlglot import exp
 
@@ -15,6 +16,9 @@ from .logical import LogicalPlan
 from .physical import FormatSpec
 from .schema import PSEUDO
 from .scope import Scope
+
+Target = Literal["STREAM", "TABLE", "INSERT", "CLIENT", "SUBQUERY"]
+"""What becomes of a query's rows, see `analysis.analyze`."""
 
 ROW = ("ROWTIME", "ROWPARTITION", "ROWOFFSET")
 BOUNDS = ("WINDOWSTART", "WINDOWEND")
@@ -67,17 +71,27 @@ class JoinKey:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """`names`: of the sources. `partitioning`: None where the rows do not lie by their key. `join_key`: of a join."""
+    """`sources`: with their aliases; a subquery counts as a source, with the columns that it gives. `partitioning`:
+    None where the rows do not lie by their key. `join_key`: of a join. `reads`: the names of the catalog's sources.
+
+    `beyond`: FROM says what ksqlDB cannot say; its result may do without key columns in SELECT. `same_as_key`: per key
+    column of the plan further columns that hold the same. `identity`: the columns by which rows are told apart, none
+    where nothing does.
+    """
 
     plan: LogicalPlan
     scope: Scope
     sources: tuple[tuple[str, SourceInfo], ...]  # alias, source
     partitioning: Partitioning | None = None
     join_key: JoinKey | None = None
+    reads: tuple[str, ...] = ()
+    beyond: bool = False
+    same_as_key: tuple[tuple[str, ...], ...] = ()
+    identity: tuple[str, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(source.name for _, source in self.sources))
+        return tuple(dict.fromkeys(self.reads))
 
     @property
     def column_names(self) -> tuple[str, ...]:
@@ -135,7 +149,7 @@ class Relation:
                 for alias, source in chosen
                 for name in (
                     *(c.name for c in source.schema.value),
-                    *ROW,
+                    *(ROW if source.topic else ROW[:1]),
                     *(BOUNDS if source.key_window else ()),
                     *(c.name for c in source.schema.key),
                 )
@@ -153,6 +167,16 @@ class Relation:
     def _plan_name(self, node: exp.Expression) -> str | None:
         inner = unwrapped(node)
         return self.scope.resolve(inner).column if isinstance(inner, exp.Column) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Analyzed:
+    """The plan of a query; `order` names the columns as the SELECT list has them (for clients)."""
+
+    plan: LogicalPlan
+    order: tuple[str, ...]
+    sources: tuple[str, ...]
+    relation: Relation
 
 
 def _names(source: SourceInfo) -> list[str]:

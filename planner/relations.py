@@ -7,56 +7,85 @@ from collections import Counter
 from millstream.errors import InvalidStatement
 
 from ..sql import ast
-from ..sql.ast import Query, SourceName
+from ..sql.ast import FromItem, Query, SourceName
 from .catalog import SourceInfo
 from .joins import join_relations
 from .logical import Named, Project, Scan
+from .origin import Origin, Plan, place_of
 from .planning import PlanningContext
 from .relation import BOUNDS, ROW, JoinKey, Partitioning, Relation
 from .schema import PSEUDO
 from .scope import Scope, ScopeSource
+from .subqueries import query_origin, union_origin
 from .timestamps import rowtime_expression
 from .typed import column
+from .window_functions import windowed_origin
 
 
-def relation_of(query: Query, context: PlanningContext) -> Relation:
-    """The relation of FROM. Raises `UnknownSource`, `InvalidStatement`, `Unsupported`."""
-    if isinstance(query.source, SourceName):
-        return _single(query.source, context)
-    _check_names(query.source)
-    return _joined(query.source, context)
+def relation_of(query: Query, context: PlanningContext, plan: Plan) -> Relation:
+    """The relation of FROM; `plan` plans the queries in it. Raises `UnknownSource`, `InvalidStatement`,
+    `Unsupported`."""
+    if isinstance(query.source, ast.Join):
+        _check_names(query.source)
+        return _joined(query.source, context, plan)
+    return _single(query.source, context, plan)
 
 
-def _lookup(named: SourceName, context: PlanningContext) -> SourceInfo:
-    return context.catalog.source(named.name, named.span)
+def origin_of(item: FromItem, context: PlanningContext, plan: Plan) -> Origin:
+    """What one member of FROM is: a source of the catalog, a query of WITH, a subquery, a window function over one."""
+    match item:
+        case SourceName() if item.name in context.ctes:
+            query, within = context.ctes[item.name]
+            return query_origin(query, item.alias, within, plan)
+        case SourceName():
+            return _catalog_origin(context.catalog.source(item.name, item.span), context)
+        case ast.Subquery(queries=(query,)):
+            return query_origin(query, item.alias, context, plan)
+        case ast.Subquery():
+            return union_origin(item, context, plan)
+        case ast.WindowFunction():
+            return windowed_origin(item, origin_of(item.source, context, plan), context)
 
 
-def _scan(source: SourceInfo, context: PlanningContext) -> Scan:
-    scope = Scope((_source_scope(source.name, source),), context.catalog.types)
-    return Scan(source, rowtime_expression(source.schema, source.timestamp_column, source.timestamp_format, scope))
+def _catalog_origin(source: SourceInfo, context: PlanningContext) -> Origin:
+    scope = Scope((_source_scope(source.name, source, ROW),), context.catalog.types)
+    rowtime = rowtime_expression(source.schema, source.timestamp_column, source.timestamp_format, scope)
+    scan = Scan(source, rowtime)
+    partitioning = Partitioning(source.partition_count, source.key_format)
+    return Origin(source, scan, ROW, partitioning, (source.name,), place_of(scan), beyond=False)
 
 
-def _source_scope(alias: str, source: SourceInfo, prefix: str = "") -> ScopeSource:
+def _source_scope(alias: str, source: SourceInfo, pseudo: tuple[str, ...], prefix: str = "") -> ScopeSource:
     columns = {c.name: (prefix + c.name, c.type) for c in source.schema}
-    pseudo = (*ROW, *(BOUNDS if source.key_window else ()))
+    pseudo = (*pseudo, *(BOUNDS if source.key_window else ()))
     columns |= {name: (prefix + name, PSEUDO[name][1]) for name in pseudo if name not in columns}
     return ScopeSource(alias, columns)
 
 
-def _single(named: SourceName, context: PlanningContext) -> Relation:
-    source = _lookup(named, context)
-    scope = Scope((_source_scope(named.alias, source),), context.catalog.types)
-    return Relation(_scan(source, context), scope, ((named.alias, source),))
+def _single(item: FromItem, context: PlanningContext, plan: Plan) -> Relation:
+    origin = origin_of(item, context, plan)
+    scope = Scope((_source_scope(item.alias, origin.source, origin.pseudo),), context.catalog.types)
+    return Relation(
+        origin.plan,
+        scope,
+        ((item.alias, origin.source),),
+        reads=origin.reads,
+        beyond=origin.beyond,
+        identity=origin.identity,
+    )
 
 
-def _joined(join: ast.Join, context: PlanningContext) -> Relation:
-    left = _joined(join.left, context) if isinstance(join.left, ast.Join) else _side(join.left, context)
-    return join_relations(join, left, _side(join.right, context), context)
+def _joined(join: ast.Join, context: PlanningContext, plan: Plan) -> Relation:
+    if isinstance(join.left, ast.Join):
+        left = _joined(join.left, context, plan)
+    else:
+        left = _side(join.left, context, plan)
+    return join_relations(join, left, _side(join.right, context, plan), context)
 
 
 def _check_names(join: ast.Join) -> None:
-    names = _source_names(join)
-    repeated = [alias for alias, count in Counter(named.alias for named in names).items() if count > 1]
+    names = _aliases(join)
+    repeated = [alias for alias, count in Counter(names).items() if count > 1]
     if repeated:
         raise InvalidStatement(
             f"N-way joins do not support multiple occurrences of the same source. Source: '{repeated[0]}'."
@@ -67,26 +96,30 @@ def _check_names(join: ast.Join) -> None:
         )
 
 
-def _source_names(relation: ast.Relation) -> list[SourceName]:
-    if isinstance(relation, SourceName):
-        return [relation]
-    return [*_source_names(relation.left), relation.right]
+def _aliases(relation: ast.Relation) -> list[str]:
+    if isinstance(relation, ast.Join):
+        return [*_aliases(relation.left), relation.right.alias]
+    return [relation.alias]
 
 
-def _side(named: SourceName, context: PlanningContext) -> Relation:
+def _side(item: FromItem, context: PlanningContext, plan: Plan) -> Relation:
     """A source of a join: each column gets the alias in front, pseudo columns become columns."""
-    source = _lookup(named, context)
-    prefix = f"{named.alias}_"
-    pseudo = (*ROW, *(BOUNDS if source.key_window else ()))
-    values = [Named(prefix + c.name, column(c.name, c.type)) for c in source.schema.value]
+    origin = origin_of(item, context, plan)
+    source, rows = origin.source, origin.plan
+    prefix = f"{item.alias}_"
+    pseudo = (*origin.pseudo, *(BOUNDS if rows.key_window else ()))
+    values = [Named(prefix + c.name, column(c.name, c.type)) for c in rows.schema.value]
     values += [Named(prefix + name, column(name, PSEUDO[name][1])) for name in pseudo]
-    key = tuple(Named(prefix + c.name, column(c.name, c.type)) for c in source.schema.key)
-    scope = Scope((_source_scope(named.alias, source, prefix),), context.catalog.types)
-    written = tuple((prefix + c.name, f"{named.alias}.{c.name}") for c in source.schema.key)
+    key = tuple(Named(prefix + c.name, column(c.name, c.type)) for c in rows.schema.key)
+    scope = Scope((_source_scope(item.alias, source, origin.pseudo, prefix),), context.catalog.types)
+    written = tuple((prefix + c.name, f"{item.alias}.{c.name}") for c in rows.schema.key)
     return Relation(
-        Project(_scan(source, context), tuple(values), key),
+        Project(rows, tuple(values), key),
         scope,
-        ((named.alias, source),),
-        Partitioning(source.partition_count, source.key_format),
+        ((item.alias, source),),
+        origin.partitioning,
         JoinKey(written),
+        reads=origin.reads,
+        beyond=origin.beyond,
+        identity=tuple(prefix + name for name in origin.identity),
     )

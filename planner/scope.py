@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -10,8 +11,12 @@ from sqlglot import exp
 from millstream.errors import InvalidStatement, Span, UnknownColumn, UnknownType, did_you_mean
 
 from ..sql.ast import span_of
+from ..sql.build_types import TYPE_NAMES
+from ..sql.foreign_names import type_hint
 from ..sql.types import Array, Field, Map, NamedType, SqlType, Struct
 from .typed import Typed, column
+
+_PLAIN_NAME = re.compile(r"[A-Z_][A-Z0-9_]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +47,17 @@ class Scope:
                 f"{self.clause} column '{node.table}.{node.name}' cannot be resolved. '{node.table}' is not a valid "
                 "stream/table name or alias.",
                 span=span_of(node),
-                hint=did_you_mean(node.table, [source.alias for source in self.sources]),
+                hint=did_you_mean(node.table, [source.alias for source in self.sources])
+                or f"FROM calls its sources {', '.join(source.alias for source in self.sources)} here.",
             )
         found = [source for source in candidates if node.name in source.columns]
         if len(found) > 1:
             could = " or ".join(f"{source.alias}.{node.name}" for source in found)
-            raise InvalidStatement(f"Column '{node.name}' is ambiguous. Could be {could}.", span=span_of(node))
+            raise InvalidStatement(
+                f"Column '{node.name}' is ambiguous. Could be {could}.",
+                span=span_of(node),
+                hint=f"Write which one is meant, as in {found[0].alias}.{node.name}.",
+            )
         if not found:
             written = f"{node.table}.{node.name}" if node.table else node.name
             names = [name for source in candidates for name in source.columns]
@@ -62,7 +72,7 @@ class Scope:
             raise UnknownColumn(
                 f"{self.clause} column '{written}' cannot be resolved.{why}",
                 span=span_of(node),
-                hint=did_you_mean(node.name, names),
+                hint=did_you_mean(node.name, names) or _text_hint(node.name),
             )
         return column(*found[0].columns[node.name])
 
@@ -86,12 +96,23 @@ class Scope:
         return resolve_type(type_, self.types, span)
 
 
+def _text_hint(name: str) -> str | None:
+    """Texts in double quotes read as names."""
+    if _PLAIN_NAME.fullmatch(name):
+        return None
+    return f"Double quotes and backticks hold names. A text stands in single quotes: '{name}'."
+
+
+def _type_hint(name: str, types: Mapping[str, SqlType]) -> str | None:
+    return did_you_mean(name, types) or type_hint(name) or did_you_mean(name, TYPE_NAMES, cutoff=0.8)
+
+
 def resolve_type(type_: SqlType, types: Mapping[str, SqlType], span: Span | None = None) -> SqlType:
     """`type_` with every `NamedType` in it replaced by what CREATE TYPE said. Raises `UnknownType`."""
     match type_:
         case NamedType(name=name):
             if name not in types:
-                raise UnknownType(f"Cannot resolve unknown type: {name}", span=span, hint=did_you_mean(name, types))
+                raise UnknownType(f"Cannot resolve unknown type: {name}", span=span, hint=_type_hint(name, types))
             return types[name]
         case Array(element=element):
             return Array(resolve_type(element, types, span))

@@ -1,7 +1,7 @@
 """Plans and sources as JSON: what the command topic keeps, and what travels to Spark's tasks.
 
 A record becomes an object with its class under "@" and its fields by name; fields that a later version added are
-absent and get their defaults.
+absent and get their defaults. A plan's object also holds the functions of users that it calls, as they were.
 """
 
 from __future__ import annotations
@@ -14,13 +14,16 @@ from typing import Any
 from millstream.errors import StatementError
 
 from ..sql import types
+from ..sql.functions import user_functions
+from ..sql.functions.user_functions import remember_functions
 from . import catalog, physical, schema
 from .catalog import SourceInfo
 from .physical import PLAN_VERSION, PhysicalPlan
+from .user_functions import functions_of
 
 _CLASSES: dict[str, type] = {
     found.__name__: found
-    for module in (types, schema, physical, catalog)
+    for module in (types, schema, physical, catalog, user_functions)
     for found in vars(module).values()
     if isinstance(found, type) and dataclasses.is_dataclass(found) and found.__module__ == module.__name__
 }
@@ -34,12 +37,18 @@ class PlanVersion(StatementError):
 
 def plan_to_json(plan: PhysicalPlan) -> str:
     """The plan as JSON text; `plan_from_json` gives an equal one."""
-    return json.dumps(_encode(plan), separators=(",", ":"))
+    record = _encode(plan)
+    functions = functions_of(plan.root)
+    if functions:
+        record["functions"] = _encode(functions)
+    return json.dumps(record, separators=(",", ":"))
 
 
 def plan_from_json(text: str) -> PhysicalPlan:
     """Raises `PlanVersion` for a plan of a newer version."""
-    plan = _decode(json.loads(text))
+    record = json.loads(text)
+    remember_functions(_decode(record.pop("functions", [])))
+    plan = _decode(record)
     assert isinstance(plan, PhysicalPlan), "the text was made by plan_to_json"
     if plan.version > PLAN_VERSION:
         raise PlanVersion(
@@ -48,6 +57,16 @@ def plan_from_json(text: str) -> PhysicalPlan:
             hint="Start the newer version again.",
         )
     return plan
+
+
+def function_to_json(function: user_functions.UserFunction) -> str:
+    return json.dumps(_encode(function), separators=(",", ":"))
+
+
+def function_from_json(text: str) -> user_functions.UserFunction:
+    function = _decode(json.loads(text))
+    assert isinstance(function, user_functions.UserFunction), "the text was made by function_to_json"
+    return function
 
 
 def source_to_json(source: SourceInfo) -> str:

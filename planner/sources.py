@@ -10,12 +10,14 @@ from millstream.errors import InvalidProperty, InvalidStatement, SourceExists, S
 from ..sql.ast import ColumnDefinition, CreateSource
 from ..sql.types import BIGINT, BYTES, STRING, TIMESTAMP, Array, Field, SqlType, Struct
 from .catalog import SourceInfo
+from .expiry import check_ttl
 from .inference import Inference, infer_columns, refuse_schema_id
 from .physical import FormatSpec
 from .planning import NewTopic, PlannedSource, PlanningContext
 from .record_schemas import SchemaTarget, with_schemas
 from .schema import PSEUDO, Column, Schema
 from .scope import resolve_type
+from .topic_config import topic_config
 from .with_properties import SourceProperties, format_specs, read_properties
 
 _HEADERS_TYPE = Array(Struct((Field("KEY", STRING), Field("VALUE", BYTES))))
@@ -28,6 +30,7 @@ def plan_create_source(statement: CreateSource, context: PlanningContext) -> Pla
     """
     _check_replacement(statement, context)
     properties = read_properties(statement.properties, create=True)
+    check_ttl(statement.kind, properties.ttl_ms)
     schema = _schema(statement, properties, context)
     key_format, value_format, key_features, value_features = format_specs(
         properties, default_formats(context), schema.key, schema.value, wraps_single_values(context)
@@ -51,7 +54,8 @@ def plan_create_source(statement: CreateSource, context: PlanningContext) -> Pla
                 hint="If you want to create a new topic for the stream/table, please re-run the statement "
                 "providing the required 'PARTITIONS' configuration in the WITH clause.",
             )
-        new_topic = NewTopic(topic_name, properties.partition_count)
+        config = topic_config(statement.kind, properties, windowed=properties.key_window is not None)
+        new_topic = NewTopic(topic_name, properties.partition_count, config)
     elif properties.partition_count not in (None, existing):
         raise InvalidProperty(
             f"A Kafka topic with the name '{topic_name}' already exists, with different partition/replica "
@@ -75,6 +79,7 @@ def plan_create_source(statement: CreateSource, context: PlanningContext) -> Pla
         statement=statement.text,
         key_features=key_features,
         value_features=value_features,
+        ttl_ms=properties.ttl_ms,
     )
     return PlannedSource(source, new_topic, schemas.versions)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal as PythonDecimal
+from decimal import InvalidOperation
 
 from sqlglot import exp
 
@@ -23,30 +25,45 @@ from .typed import Typed, to_sql
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedInsert:
+class PlannedRow:
     """`columns`: constant SQL per given column, the others are NULL; `rowtime`: ms, None is the time of insertion."""
 
-    source: SourceInfo
     columns: Mapping[Column, SqlExpression]
     rowtime: SqlExpression | None
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedInsert:
+    """The rows name the same columns, in the same order."""
+
+    source: SourceInfo
+    rows: tuple[PlannedRow, ...]
 
 
 def plan_insert_values(statement: InsertValues, context: PlanningContext) -> PlannedInsert:
     """Raises `UnknownSource`, `InvalidStatement`, `TypeMismatch`."""
     source = _target(statement, context)
+    scope = Scope((), context.catalog.types, "VALUES")
+    return PlannedInsert(source, tuple(_planned_row(statement, values, source, scope) for values in statement.rows))
+
+
+def _planned_row(
+    statement: InsertValues, values: Sequence[exp.Expression], source: SourceInfo, scope: Scope
+) -> PlannedRow:
     names = statement.columns or tuple(c.name for c in source.schema if c.role != "HEADERS")
     headers = [c.name for c in source.schema if c.role == "HEADERS"]
-    if headers and not statement.columns and len(statement.values) > len(names):
+    if headers and not statement.columns and len(values) > len(names):
         raise InvalidStatement(f"Cannot insert into HEADER columns: {', '.join(headers)}", span=statement.span)
-    if len(names) != len(statement.values):
+    if len(names) != len(values):
         raise InvalidStatement(
-            f"Expected a value for each column. Expected Columns: {list(names)}. Got {len(statement.values)} values.",
+            f"Expected a value for each column. Expected Columns: {list(names)}. Got {len(values)} values.",
             span=statement.span,
+            hint=f"Or name the columns that it gives: INSERT INTO {source.name} ({', '.join(names[: len(values)])}) "
+            "VALUES (…); the others are NULL.",
         )
     columns: dict[Column, SqlExpression] = {}
     rowtime: SqlExpression | None = None
-    scope = Scope((), context.catalog.types, "VALUES")
-    for name, node in zip(names, statement.values, strict=True):
+    for name, node in zip(names, values, strict=True):
         value = compile_expression(node, scope)
         if name == "ROWTIME":
             rowtime = to_sql(_fit(value, Column("ROWTIME", BIGINT), node), str)
@@ -66,7 +83,7 @@ def plan_insert_values(statement: InsertValues, context: PlanningContext) -> Pla
             raise InvalidStatement(f"Column {name} is named twice.", span=statement.span)
         columns[column] = to_sql(_fit(value, column, node), str)
     _check_key(source, columns, statement)
-    return PlannedInsert(source, columns, rowtime)
+    return PlannedRow(columns, rowtime)
 
 
 def plan_asserted_values(statement: AssertValues, context: PlanningContext) -> dict[str, SqlExpression]:
@@ -132,6 +149,7 @@ def _fit(value: Typed, column: Column, node: exp.Expression) -> Typed:
     """The constant as the column's type; texts and numbers convert as in ksqlDB's INSERT."""
     if value.type == NULL or coercion.can_coerce(value.type, column.type):
         return coerced(value, column.type)
+    _refuse_no_number(value, column, node)
     try:
         structs = isinstance(value.type, Struct) and isinstance(column.type, Struct)  # unknown fields are left out
         if value.type == STRING or structs or (coercion.is_numeric(value.type) and coercion.is_numeric(column.type)):
@@ -143,6 +161,21 @@ def _fit(value: Typed, column: Column, node: exp.Expression) -> Typed:
         f"Expected type {column.type} for field `{column.name}` but got {value.type}({print_expression(node)}).",
         span=span_of(node),
     )
+
+
+def _refuse_no_number(value: Typed, column: Column, node: exp.Expression) -> None:
+    """A text that is no number would become NULL."""
+    text = node.this if isinstance(node, exp.Literal) and node.is_string else None
+    if text is None or not coercion.is_numeric(column.type) or text.strip().lower().startswith("0x"):
+        return
+    try:
+        PythonDecimal(text.strip())
+    except InvalidOperation:
+        raise TypeMismatch(
+            f"Expected type {column.type} for field `{column.name}` but got {value.type}({print_expression(node)}).",
+            span=span_of(node),
+            hint="It is no number.",
+        ) from None
 
 
 def _check_key(source: SourceInfo, columns: Mapping[Column, SqlExpression], statement: InsertValues) -> None:

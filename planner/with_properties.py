@@ -16,7 +16,7 @@ _COMMON = {
     "KAFKA_TOPIC", "PARTITIONS", "REPLICAS", "RETENTION_MS", "CLEANUP_POLICY", "FORMAT", "KEY_FORMAT", "VALUE_FORMAT",
     "KEY_DELIMITER", "VALUE_DELIMITER", "WRAP_SINGLE_VALUE", "TIMESTAMP", "TIMESTAMP_FORMAT", "KEY_SCHEMA_ID",
     "VALUE_SCHEMA_ID", "KEY_SCHEMA_FULL_NAME", "VALUE_SCHEMA_FULL_NAME", "VALUE_AVRO_SCHEMA_FULL_NAME",
-    "KEY_PROTOBUF_NULLABLE_REPRESENTATION", "VALUE_PROTOBUF_NULLABLE_REPRESENTATION", "EXECUTOR",
+    "KEY_PROTOBUF_NULLABLE_REPRESENTATION", "VALUE_PROTOBUF_NULLABLE_REPRESENTATION", "EXECUTOR", "TTL",
 }  # fmt: skip
 _CREATE_ONLY = {"WINDOW_TYPE", "WINDOW_SIZE", "SOURCE_CONNECTOR", "SOURCED_BY_CONNECTOR"}
 _OF_FORMATS = {
@@ -55,6 +55,20 @@ class SourceProperties:
     executor: str | None
     key_schema: SchemaProperties
     value_schema: SchemaProperties
+    ttl_ms: int | None = None
+    retention_ms: int | None = None
+    cleanup_policy: str | None = None
+
+
+_ELSEWHERE = {
+    "CONNECTOR": "Leave it out: every stream and table is on a topic, kafka_topic='name'.",
+    "TOPIC": "Write kafka_topic='name'.",
+    "PROPERTIES.BOOTSTRAP.SERVERS": "Leave it out: the topics are those of this server.",
+    "SCAN.STARTUP.MODE": "Where queries begin says SET 'auto.offset.reset' = 'earliest';",
+    "PRIMARY_KEY": "Write PRIMARY KEY, or KEY in a stream, after the type of the column.",
+    "KEY": "Write PRIMARY KEY, or KEY in a stream, after the type of the column.",
+}
+"""Properties of other systems, and what to do here."""
 
 
 def read_properties(properties: Properties, *, create: bool) -> SourceProperties:
@@ -66,7 +80,8 @@ def read_properties(properties: Properties, *, create: bool) -> SourceProperties
     unknown = [name for name in properties if name not in known]
     if unknown:
         raise InvalidProperty(
-            f"Invalid config variable(s) in the WITH clause: {','.join(unknown)}", hint=did_you_mean(unknown[0], known)
+            f"Invalid config variable(s) in the WITH clause: {','.join(unknown)}",
+            hint=_ELSEWHERE.get(unknown[0]) or did_you_mean(unknown[0], known),
         )
     both = properties.get("FORMAT") is not None
     for name in ("KEY_FORMAT", "VALUE_FORMAT"):
@@ -91,7 +106,22 @@ def read_properties(properties: Properties, *, create: bool) -> SourceProperties
         executor=_text(properties, "EXECUTOR"),
         key_schema=_schema_properties(properties, "KEY", formats["KEY_FORMAT"]),
         value_schema=_schema_properties(properties, "VALUE", formats["VALUE_FORMAT"]),
+        ttl_ms=None if properties.get("TTL") is None else _duration_ms(str(properties["TTL"])),
+        retention_ms=_count(properties, "RETENTION_MS"),
+        cleanup_policy=_cleanup_policy(properties),
     )
+
+
+def _cleanup_policy(properties: Properties) -> str | None:
+    given = _text(properties, "CLEANUP_POLICY")
+    if given is None:
+        return None
+    parts = [part.strip().lower() for part in given.replace("_", ",").split(",")]
+    if not set(parts) <= {"delete", "compact"} or len(set(parts)) != len(parts):
+        raise InvalidProperty(
+            f"CLEANUP_POLICY cannot be '{given}'", hint="It is 'delete', 'compact' or 'compact,delete'."
+        )
+    return ",".join(parts)
 
 
 def format_specs(
