@@ -31,7 +31,9 @@ class ChangeBatch:
 
     `stream_time_ms`: task (`_part`) → largest rowtime seen so far, as far as this input moved it. It counts every
     record of the input, also those that a filter dropped. An empty batch with a later stream time closes windows.
+    `elapsed_ms`: the sources brought nothing for so long that the stream time of every task moves on by this.
     """
 
     rows: pa.Table
     stream_time_ms: dict[int, int] = field(default_factory=dict)
+    elapsed_ms: int = 0

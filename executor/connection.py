@@ -18,26 +18,36 @@ from pathlib import Path
 
 import duckdb
 
+from .memory_shares import MemoryShares, shares_of
+
 MEMORY = ":memory:"
+THREADS_MAX = 4  # of one DuckDB, where nothing is set: batches are small, and there are many queries
 _SPILL = "millstream-spill-"
 
 
 @dataclass(frozen=True, slots=True)
 class EngineSettings:
-    """How much of the machine one DuckDB instance may use. None leaves it to DuckDB."""
+    """How much of the machine one DuckDB instance may use. None leaves it to DuckDB.
+
+    `shares`: what a limit is taken from where there is no `memory_limit`.
+    """
 
     memory_limit: str | None = None  # DuckDB's notation: 512MB, 2GB
     threads: int | None = None
     temp_directory: str | None = None  # where large operators spill
+    shares: MemoryShares | None = None
 
     @staticmethod
     def of(properties: Mapping[str, str]) -> EngineSettings:
         """Reads `millstream.duckdb.memory.limit`, `….threads` and `….temp.directory`."""
         threads = properties.get("millstream.duckdb.threads")
+        limit = properties.get("millstream.duckdb.memory.limit")
+        shares = shares_of(limit)
         return EngineSettings(
-            memory_limit=properties.get("millstream.duckdb.memory.limit"),
-            threads=int(threads) if threads else None,
+            memory_limit=limit if shares is None else None,
+            threads=int(threads) if threads else min(THREADS_MAX, os.cpu_count() or 1),
             temp_directory=properties.get("millstream.duckdb.temp.directory"),
+            shares=shares,
         )
 
 
@@ -52,15 +62,26 @@ def open_connection(path: str = MEMORY, settings: EngineSettings | None = None) 
         "allow_persistent_secrets": False,
         "python_enable_replacements": False,
     }
+    share = None
     if settings.memory_limit:
         config["memory_limit"] = settings.memory_limit
+    elif settings.shares is not None:
+        share = settings.shares.take()
+        config["memory_limit"] = f"{share}B"
     if settings.threads:
         config["threads"] = settings.threads
     if settings.temp_directory:
         config["temp_directory"] = settings.temp_directory
     elif path == MEMORY:  # DuckDB's own choice is a folder in the working directory of whoever started the process
         config["temp_directory"] = str(_spill_directory() / uuid.uuid4().hex)
-    connection = duckdb.connect(path, config=config)
+    try:
+        connection = duckdb.connect(path, config=config)
+    except BaseException:
+        if share is not None and settings.shares is not None:
+            settings.shares.give_back(share)
+        raise
+    if share is not None and settings.shares is not None:
+        settings.shares.belongs_to(connection, share)
     connection.execute("SET TimeZone = 'UTC'")
     return connection
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ..logcore.client import ColumnarRecords, LogClient, RowRecords, TopicPartition
+from ..logcore.client import ColumnarRecords, LogClient, RowRecords, TopicPartition, TransactionalProducer
 
 
 class Place(NamedTuple):
@@ -49,8 +49,44 @@ class JournaledLog:
         """As `append`, for records that come from outside."""
         return self._append(topic, partition, records, produced=True)
 
+    def transactional_producer(self, transactional_id: str) -> JournaledProducer:
+        """As `LogClient.transactional_producer`; records count as appended once they are committed."""
+        return JournaledProducer(self, self._log.transactional_producer(transactional_id))
+
     def _append(self, topic: str, partition: int, records: RowRecords | ColumnarRecords, *, produced: bool) -> int:
         offset = self._log.append(topic, partition, records)
-        count = records.table.num_rows if isinstance(records, RowRecords) else records.batch.num_rows
-        self.entries.append(Entry(TopicPartition(topic, partition), offset, count, produced))
+        self.entries.append(Entry(TopicPartition(topic, partition), offset, _count(records), produced))
         return offset
+
+
+class JournaledProducer:
+    """A `TransactionalProducer` whose records go to the journal when it commits."""
+
+    def __init__(self, journal: JournaledLog, producer: TransactionalProducer) -> None:
+        self._journal = journal
+        self._producer = producer
+        self._open: list[Entry] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._producer, name)
+
+    def append(self, topic: str, partition: int, records: RowRecords | ColumnarRecords) -> None:
+        """As `TransactionalProducer.append`."""
+        first = self._journal.offsets(topic, partition).log_end_offset
+        self._producer.append(topic, partition, records)
+        self._open.append(Entry(TopicPartition(topic, partition), first, _count(records), produced=False))
+
+    def commit(self) -> None:
+        """As `TransactionalProducer.commit`."""
+        self._producer.commit()
+        self._journal.entries += self._open
+        self._open = []
+
+    def abort(self) -> None:
+        """As `TransactionalProducer.abort`."""
+        self._producer.abort()
+        self._open = []
+
+
+def _count(records: RowRecords | ColumnarRecords) -> int:
+    return records.table.num_rows if isinstance(records, RowRecords) else records.batch.num_rows

@@ -15,6 +15,7 @@ from ..planner.physical import Source, SqlExpression
 from ..sql.functions.catalog import register_udfs
 from .batch import ChangeBatch
 from .connection import EngineSettings, lock, open_connection
+from .pull_limits import PullLimits
 from .source_reader import ReadBatch, SourceReader, empty_rows
 
 MAX_BATCH_BYTES = 16 * 1024 * 1024
@@ -22,7 +23,8 @@ RELATION = "source"
 
 
 class Materialization:
-    """For a table its latest row per key (and window), for a stream all its rows, as the relation `source`.
+    """For a table its latest row per key (and window), for a stream all its rows, as the relation `source`. A stream's
+    record without value is no row.
 
     Columns: `k0`…, `v0`…, `_ts`, `_ws`, `_we`, `_rowpartition`, `_offset`. Methods may be called from any thread.
     In: `timestamp`: the source's TIMESTAMP column as an expression over the row's columns, where it has one.
@@ -42,6 +44,7 @@ class Materialization:
         self._connection = open_connection(settings=EngineSettings.of(properties or {}))
         self._columns = _columns(self._source)
         self._registered: set[str] = set()
+        self._stream_time_ms: dict[int, int] = {}  # of the partitions of a table with a TTL
         self._create()
         # UDFs that a later query needs can still be registered once the settings are locked.
         lock(self._connection)
@@ -60,15 +63,23 @@ class Materialization:
                 if batch is not None:
                     self._take_in(batch)
 
-    def query(self, sql: str, udfs: Sequence[str] = (), *, max_rows: int | None = None) -> pa.Table:
-        """The answer to generated SQL over `source`. Raises `duckdb.Error` for a failing expression."""
+    def query(self, sql: str, udfs: Sequence[str] = (), limits: PullLimits | None = None) -> pa.Table:
+        """The answer to generated SQL over `source`. Raises `PullLimitExceeded`, and `duckdb.Error` for a failing
+        expression."""
         with self._guard:
             new = [name for name in udfs if name not in self._registered]
             if new:
                 register_udfs(self._connection, new)
                 self._registered.update(new)
-            relation = self._connection.sql(sql)
-            return (relation if max_rows is None else relation.limit(max_rows)).to_arrow_table()
+            limits = limits or PullLimits()
+            with limits.watch(self._connection):
+                return limits.fetch(self._connection, sql)
+
+    def rows(self) -> pa.Table:
+        """All rows in the order of their times, the columns of the relation."""
+        with self._guard:
+            sql = f"SELECT * FROM {RELATION} ORDER BY _ts, _rowpartition, _offset"
+            return self._connection.sql(sql).to_arrow_table()
 
     def interrupt(self) -> None:
         """Ends a query that runs in another thread; it raises `duckdb.InterruptException` there."""
@@ -90,8 +101,10 @@ class Materialization:
         return SourceReader(self._client, [self._source], self._contained, time_order=False)
 
     def _take_in(self, batch: ReadBatch) -> None:
+        changes = batch.inputs[self._source.id]
         try:
-            self._apply(batch.inputs[self._source.id])
+            self._apply(changes)
+            self._expire(changes)
         except BaseException:  # an interrupt, say: the reader is past these rows, the relation is not
             self._reader = self._reader_behind_contained()
             raise
@@ -106,7 +119,9 @@ class Materialization:
             if self._source.kind == "TABLE":
                 self._replace()
             else:
-                self._connection.execute(f"INSERT INTO {RELATION} SELECT {self._selected()} FROM batch ORDER BY _seq")
+                self._connection.execute(
+                    f"INSERT INTO {RELATION} SELECT {self._selected()} FROM batch WHERE NOT _null ORDER BY _seq"
+                )
             self._connection.execute("COMMIT")
         except BaseException:
             with contextlib.suppress(duckdb.Error):
@@ -114,6 +129,16 @@ class Materialization:
             raise
         finally:
             self._connection.unregister("batch")
+
+    def _expire(self, changes: ChangeBatch) -> None:
+        """Rows that were not updated for the table's TTL are gone, by the stream time of their partition."""
+        if self._source.ttl_ms is None:
+            return
+        for partition, time in changes.stream_time_ms.items():
+            latest = self._stream_time_ms[partition] = max(time, self._stream_time_ms.get(partition, time))
+            self._connection.execute(
+                f"DELETE FROM {RELATION} WHERE _rowpartition = {partition} AND _ts <= {latest - self._source.ttl_ms}"
+            )
 
     def _replace(self) -> None:
         """Deletes the batch's keys and inserts the last row of each, unless that is a deletion."""
@@ -134,6 +159,13 @@ class Materialization:
         return ", ".join(name if known else f"NULL AS {name}" for name, known in self._columns.items())
 
 
+def record_count(client: LogClient, topic: str) -> int:
+    """How many offsets the topic holds: at least as many as it has records."""
+    partitions = range(client.topics()[topic].partition_count)
+    bounds = [client.offsets(topic, partition) for partition in partitions]
+    return sum(each.last_stable_offset - each.log_start_offset for each in bounds)
+
+
 def source_step(source: SourceInfo, timestamp: SqlExpression | None = None) -> Source:
     """A step that reads the whole of a stream or table."""
     return Source(
@@ -147,6 +179,7 @@ def source_step(source: SourceInfo, timestamp: SqlExpression | None = None) -> S
         timestamp=timestamp,
         partition_count=source.partition_count,
         name=source.name,
+        ttl_ms=source.ttl_ms if source.created_by is None else None,
     )
 
 

@@ -16,13 +16,17 @@ import pyarrow as pa
 
 from ..planner.physical import (
     Aggregate,
+    Expire,
     Explode,
     Filter,
     ForeignKeyJoin,
     Join,
+    KeyWindow,
+    Over,
     PhysicalPlan,
     Project,
     Rekey,
+    RowJoin,
     Sink,
     Source,
     SqlExpression,
@@ -30,15 +34,22 @@ from ..planner.physical import (
     StreamStreamJoin,
     StreamTableJoin,
     TableTableJoin,
+    Union,
     inputs_of,
     walk,
 )
 from ..planner.schema import Schema
 from ..sql.functions.catalog import register_udfs
+from ..sql.functions.failures import collecting
+from ..sql.functions.udf import failures_of
 from .batch import ChangeBatch
 from .operators.aggregate import Aggregator, Emit
 from .operators.columns import batch_schema, conform, ints, key_names, with_columns
+from .operators.expiring_aggregate import ExpiringAggregator
+from .operators.expiry import Expiry
 from .operators.foreign_key_join import ForeignKeyJoiner
+from .operators.over import OverOperator, over_expressions
+from .operators.row_join import RowJoiner
 from .operators.session import SessionAggregator
 from .operators.stateless import Partitioner, Stateless, StatelessStep
 from .operators.stream_stream_join import StreamStreamJoiner
@@ -46,7 +57,12 @@ from .operators.stream_table_join import StreamTableJoiner
 from .operators.stream_time import SourceTime
 from .operators.table_source import TableSource, without_null_keys
 from .operators.table_table_join import TableTableJoiner
+from .operators.union import united
+from .record_error import RecordError, of_functions
+from .source_reader import empty_rows
 from .state import StateStore, StoreChanges
+from .tasks import task_count
+from .window_times import window_ends
 
 __all__ = ["Partitioner", "Pipeline"]
 
@@ -79,6 +95,7 @@ class Pipeline:
     come through a Rekey elsewhere: only the rows themselves move stream time there.
 
     An error leaves the stores undefined: roll back the transaction, and make a new pipeline on the same connection.
+    `write_behind`: DuckDB's tables get what was written with `settle` only; without it, at the end of each `process`.
     """
 
     def __init__(
@@ -89,14 +106,18 @@ class Pipeline:
         emit: Emit = "every",
         partitioner: Partitioner | None = None,
         repartitioned: frozenset[str] = frozenset(),
+        write_behind: bool = False,
     ) -> None:
         self.plan = plan
+        self._write_behind = write_behind
         register_udfs(connection, sorted({udf for step in walk(plan.root) for udf in _udfs(step)}))
+        self._failures = failures_of(connection)
         builder = _Builder(connection, plan, emit, partitioner, repartitioned)
         root = plan.root.input if isinstance(plan.root, Sink) else plan.root
         self._root = builder.build(root)
         self._sources = frozenset(source.id for source in plan.sources())
         self.stores: Mapping[str, StateStore] = builder.stores
+        self._windowed = builder.windowed
 
     @property
     def output_schema(self) -> pa.Schema:
@@ -107,7 +128,45 @@ class Pipeline:
         """Compute a batch. In: batches by source step id, a source without records may be absent; `_seq` orders the
         rows of all of them. Out: the sink's input."""
         assert self._sources.issuperset(inputs), f"not sources of the plan: {set(inputs) - self._sources}"
-        return self._root.evaluate(inputs)
+        with collecting(self._failures):
+            result = self._root.evaluate(inputs)
+        if not self._write_behind:
+            self.settle()
+        return result
+
+    def of_nothing(self) -> ChangeBatch:
+        """What an aggregation, and what stands above it, gives of no rows at all; nothing where there is none."""
+        above: list[_ChainNode] = []
+        node = self._root
+        while isinstance(node, _ChainNode) and not isinstance(node.operator, Aggregator):
+            above.insert(0, node)
+            node = node.input
+        if not isinstance(node, _ChainNode) or not isinstance(node.operator, Aggregator):
+            return ChangeBatch(self.output_schema.empty_table())
+        batch = node.operator.of_nothing()
+        for each in above:
+            batch = each.operator.process(batch)
+        return batch
+
+    def process_idle(self, elapsed_ms: int) -> ChangeBatch:
+        """Compute that the sources brought nothing for so long: stream time moves on, and windows close."""
+        return self.process(
+            {source.id: ChangeBatch(empty_rows(source), elapsed_ms=elapsed_ms) for source in self.plan.sources()}
+        )
+
+    @property
+    def waits_for_time(self) -> bool:
+        """Whether results are held back until stream time has moved on."""
+        return any(operator.waits_for_time for operator in self._windowed)
+
+    def settle(self) -> None:
+        """Brings the stores' tables to what was written."""
+        for store in self.stores.values():
+            store.settle()
+
+    def take_failures(self) -> list[RecordError]:
+        """Where users' functions failed since the last call; the rows had NULL there."""
+        return of_functions(self._failures.take())
 
     def take_changes(self) -> list[StoreChanges]:
         """What the stores changed since the last call, each store's changes in order."""
@@ -154,24 +213,38 @@ class _ChainNode:
 
 @dataclass(slots=True)
 class _JoinNode:
-    """`window_ms`: the size of the left side's windows of time; right windows that begin with them count as equal."""
+    """`window`: of the left side's keys, where it is one of time; right windows that begin with it count as equal."""
 
     left: _Node
     right: _Node
     joiner: _Joiner
-    window_ms: int | None
+    window: KeyWindow | None
     schema: Schema
     extra: tuple[str, ...]
     columns: Sequence[str] | None
 
     def evaluate(self, inputs: Mapping[str, ChangeBatch]) -> ChangeBatch:
         left, right = self.left.evaluate(inputs), self.right.evaluate(inputs)
-        if self.window_ms is not None and len(right.rows):
-            ends = {"_we": pa.array(ints(right.rows, "_ws") + self.window_ms)}
+        if self.window is not None and self.window.size_ms is not None and len(right.rows):
+            starts = ints(right.rows, "_ws")
+            ends = {"_we": pa.array(window_ends(starts, self.window.size_ms, self.window.timezone))}
             right = replace(right, rows=with_columns(right.rows, ends))
         joined = self.joiner.process(left, right)
         rows = conform(joined.rows, batch_schema(self.schema, self.extra, self.columns))
-        return ChangeBatch(rows, joined.stream_time_ms)
+        return ChangeBatch(rows, joined.stream_time_ms, left.elapsed_ms)
+
+
+@dataclass(slots=True)
+class _UnionNode:
+    left: _Node
+    right: _Node
+    schema: Schema
+    extra: tuple[str, ...]
+    columns: Sequence[str] | None
+
+    def evaluate(self, inputs: Mapping[str, ChangeBatch]) -> ChangeBatch:
+        schema = batch_schema(self.schema, self.extra, self.columns)
+        return united(self.left.evaluate(inputs), self.right.evaluate(inputs), schema)
 
 
 class _NullKeyFilter:
@@ -205,6 +278,7 @@ class _Builder:
         repartitioned: frozenset[str],
     ) -> None:
         self.stores: dict[str, StateStore] = {}
+        self.windowed: list[Aggregator | SessionAggregator] = []
         self._connection = connection
         self._plan = plan
         self._emit: Emit = emit
@@ -221,8 +295,14 @@ class _Builder:
                 return self._stateless(step)
             case Aggregate():
                 return self._aggregate(step)
-            case StreamTableJoin() | StreamStreamJoin() | TableTableJoin() | ForeignKeyJoin():
+            case Over():
+                return self._over(step)
+            case Expire():
+                return self._expire(step)
+            case StreamTableJoin() | StreamStreamJoin() | TableTableJoin() | ForeignKeyJoin() | RowJoin():
                 return self._join(step)
+            case Union():
+                return self._union(step)
             case _:
                 raise AssertionError(f"no operator for {type(step).__name__}")
 
@@ -237,6 +317,10 @@ class _Builder:
             self.stores |= source_time.stores
             operators.append(source_time)
             extra = (*extra, "_st")
+        if step.kind == "TABLE" and step.ttl_ms is not None:
+            expiry = Expiry(self._connection, f"{step.id}.ttl", step.schema, extra, step.columns, step.ttl_ms)
+            self.stores |= expiry.stores
+            operators.append(expiry)
         if step.kind == "TABLE" and step.materialized:
             table = TableSource(self._connection, step.id, step.schema, bool(window), step.columns)
             self.stores |= table.stores
@@ -256,19 +340,39 @@ class _Builder:
     def _aggregate(self, step: Aggregate) -> _Node:
         node = self.build(step.input)
         is_session = step.window is not None and step.window.kind == "SESSION"
-        operator = (SessionAggregator if is_session else Aggregator)(
+        plain = Aggregator if step.ttl_ms is None else ExpiringAggregator
+        operator = (SessionAggregator if is_session else plain)(
             self._connection, step, node.schema, node.extra, node.columns, self._plan.properties, self._emit
         )
         self.stores |= operator.stores
+        if isinstance(operator, Aggregator | SessionAggregator):
+            self.windowed.append(operator)
         return _ChainNode(node, operator, operator.schema, operator.extra, None)
+
+    def _expire(self, step: Expire) -> _Node:
+        node = self.build(step.input)
+        operator = Expiry(self._connection, step.id, step.schema, node.extra, node.columns, step.ttl_ms)
+        self.stores |= operator.stores
+        return _ChainNode(node, operator, operator.schema, operator.extra, operator.columns)
+
+    def _over(self, step: Over) -> _Node:
+        node = self.build(step.input)
+        operator = OverOperator(self._connection, step, node.schema, node.extra, node.columns, task_count(step.input))
+        self.stores |= operator.stores
+        return _ChainNode(node, operator, operator.schema, operator.extra, operator.columns)
 
     def _join(self, step: Join) -> _Node:
         left, right = self.build(step.left), self.build(step.right)
-        windowed = "_ws" in left.extra and "_ws" in right.extra
+        windowed = "_ws" in left.extra and "_ws" in right.extra and not isinstance(step, RowJoin)
         extra = left.extra if isinstance(step, StreamTableJoin) else ("_ws", "_we") if windowed else ()
         joiner = self._joiner(step, windowed)
         self.stores |= joiner.stores
-        return _JoinNode(left, right, joiner, _window_ms(step) if windowed else None, step.schema, extra, None)
+        return _JoinNode(left, right, joiner, _key_window(step) if windowed else None, step.schema, extra, None)
+
+    def _union(self, step: Union) -> _Node:
+        left, right = self.build(step.left), self.build(step.right)
+        extra = tuple(name for name in left.extra if name in right.extra)
+        return _UnionNode(left, right, step.schema, extra, left.columns)
 
     def _joiner(self, step: Join, windowed: bool) -> _Joiner:
         match step:
@@ -280,25 +384,32 @@ class _Builder:
                 return TableTableJoiner(self._connection, step, windowed)
             case ForeignKeyJoin():
                 return ForeignKeyJoiner(self._connection, step)
+            case RowJoin():
+                return RowJoiner(self._connection, step, self._emit)
 
 
-def _window_ms(step: Step) -> int | None:
-    """The size of the windows in the keys of the leftmost source; sessions have none."""
+def _key_window(step: Step) -> KeyWindow | None:
+    """The window in the keys of the leftmost source or aggregate."""
     while not isinstance(step, Source):
+        if isinstance(step, Aggregate) and step.window is not None:
+            return step.window.of_keys
         step = inputs_of(step)[0]
-    return None if step.key_window is None else step.key_window.size_ms
+    return step.key_window
 
 
 def timed_sources(root: Step) -> set[str]:
-    """The sources whose stream time a windowed aggregate sees: those below it without a repartition between."""
+    """The sources whose stream time is asked for: by a windowed aggregate or one with a TTL, for all of its input that
+    comes without a repartition between; by a TTL of their own."""
     timed: set[str] = set()
     for step in walk(root):
-        if isinstance(step, Aggregate) and step.window is not None:
+        if isinstance(step, Aggregate) and (step.window is not None or step.ttl_ms is not None):
             below: Step = step.input
             while not isinstance(below, Source | Rekey | Aggregate | StreamStreamJoin):
                 below = inputs_of(below)[0]
             if isinstance(below, Source):
                 timed.add(below.id)
+        if isinstance(step, Source) and step.ttl_ms is not None:
+            timed.add(step.id)
     return timed
 
 
@@ -313,7 +424,10 @@ def _expressions(step: Step) -> tuple[SqlExpression, ...]:
         case Explode():
             return step.arrays
         case Aggregate():
-            return tuple(argument for call in step.calls for argument in call.arguments)
+            filters = (call.filter for call in step.calls if call.filter is not None)
+            return (*(argument for call in step.calls for argument in call.arguments), *filters)
+        case Over():
+            return (*step.identity, *(each for call in step.calls for each in over_expressions(call)))
         case _:
             return ()
 

@@ -18,6 +18,8 @@ from .record_error import RecordError
 
 TOPIC = "default_ksql_processing_log"
 
+_PIECE = 1_000  # errors
+
 _DESERIALIZATION, _COMPUTATION = 0, 1  # the message types of ksqlDB's schema
 
 
@@ -30,14 +32,18 @@ def create_topic(log: LogClient) -> None:
 
 def records_of(query_id: str, errors: Sequence[RecordError], now_ms: int) -> RowRecords:
     """The errors as records to append to partition 0."""
-    values = [orjson.dumps(_entry(query_id, error, now_ms)) for error in errors]
-    count = len(values)
+    # In pieces: a text as orjson gives it holds on to a kilobyte or more.
+    pieces = [
+        pa.array([orjson.dumps(_entry(query_id, error, now_ms)) for error in errors[start : start + _PIECE]])
+        for start in range(0, len(errors), _PIECE)
+    ]
+    count = len(errors)
     return RowRecords(
         pa.table(
             {
                 "timestamp": pa.array([now_ms] * count, pa.int64()),
                 "key": pa.nulls(count, pa.binary()),
-                "value": pa.array(values, pa.binary()),
+                "value": pa.chunked_array(pieces, pa.binary()).combine_chunks(),
             }
         )
     )

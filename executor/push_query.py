@@ -13,10 +13,10 @@ from ..planner.physical import PhysicalPlan
 from .connection import EngineSettings, lock, open_connection
 from .partitioning import RekeyPartitioner
 from .pipeline import Pipeline
-from .query_log import OFFSET_RESET
 from .record_error import RecordError
 from .recovery import emit_of
 from .source_reader import ReadBatch, SourceReader
+from .start_offsets import first_offset
 from .updates import settle
 
 MAX_BATCH_BYTES = 4 * 1024 * 1024
@@ -27,7 +27,7 @@ ERRORS_KEPT = 100
 class PushQuery:
     """Iterate over it for batches of rows: the columns of a ChangeBatch, where `_weight` -1 is a deletion.
 
-    It reads `read_committed`, from the end of the topics or, with `auto.offset.reset` = earliest, from their begin.
+    It reads `read_committed`, from the end of the topics or from where the properties say (`start_offsets.py`).
     Iteration blocks while there is nothing new; it ends after `limit` rows or once `close` was called, by any thread.
     """
 
@@ -90,6 +90,7 @@ class PushQuery:
         try:
             rows = settle(self._pipeline.process(batch.inputs).rows)
             self._pipeline.take_changes()
+            self.errors += self._pipeline.take_failures()
         except BaseException:
             with contextlib.suppress(Exception):
                 self._connection.execute("ROLLBACK")
@@ -103,13 +104,10 @@ class PushQuery:
 
 
 def _begin(plan: PhysicalPlan, client: LogClient, properties: Mapping[str, str]) -> dict[TopicPartition, int]:
-    earliest = properties.get(OFFSET_RESET, "latest").lower() == "earliest"
     topics = client.topics()
     positions: dict[TopicPartition, int] = {}
     for source in plan.sources():
         for partition in range(topics[source.topic].partition_count):
-            bounds = client.offsets(source.topic, partition)
-            whole = earliest or (source.kind == "TABLE" and OFFSET_RESET not in properties)
-            offset = bounds.log_start_offset if whole else bounds.last_stable_offset
-            positions[TopicPartition(source.topic, partition)] = offset
+            at = TopicPartition(source.topic, partition)
+            positions[at] = first_offset(client, at, source, properties)
     return positions

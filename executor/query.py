@@ -1,8 +1,10 @@
 """QueryRuntime: a persistent query that processes its input batch by batch, each exactly once.
 
 One transaction of the log holds a batch's output, its state changes, the records it left out and its offsets. The local
-state file commits after the log did; if it cannot, it is replayed from the changelog (`recovery.py`). Threads,
-pausing and retries are `query_worker.py`'s business.
+state file follows the log (`state_commits.py`); if it cannot, it is replayed from the changelog (`recovery.py`). While
+there is much to read, three batches are under way at once: one is read and decoded, one computed, one written; they
+are written in order, and whatever fails makes all of them begin again. Pausing and retries are `query_worker.py`'s
+business.
 """
 
 from __future__ import annotations
@@ -24,8 +26,9 @@ from ..planner.physical import PhysicalPlan, Sink
 from . import processing_log
 from .changelog import changelog_records
 from .executor import QueryMetrics
+from .idle import IdleTime, idle_ms_of
 from .query_log import changelog_topic, offset_group
-from .record_error import RecordError
+from .record_error import RecordError, left_out
 from .recovery import Recovered, recover
 from .sink_writer import Output, SinkWriter
 from .source_reader import ReadBatch, SourceReader
@@ -75,10 +78,14 @@ class QueryRuntime:
         self._state_directory = state_directory
         self._properties = {**(properties or {}), **plan.properties}
         self._clock = clock
+        self._idle = IdleTime(idle_ms_of(self._properties), clock)
         self._sink = plan.root
         self._writer = SinkWriter(plan.root)
         self._ahead: Future[ReadBatch | None] | None = None
-        self._reading: ThreadPoolExecutor | None = None  # there from the first read-ahead until `close`
+        self._committing: Future[None] | None = None
+        self._threads: tuple[ThreadPoolExecutor, ThreadPoolExecutor] | None = (
+            None  # to read and to write, until `close`
+        )
         self._max_records: int | None = None  # set while a record is searched that makes a batch fail
         self._recovered: Recovered | None = None
         self._recover()
@@ -96,12 +103,14 @@ class QueryRuntime:
 
     def wait(self, timeout_s: float) -> bool:
         """Waits until there is something to process; False after `timeout_s`."""
-        if self._ahead is not None:
+        if self._ahead is not None or self._client.wait(self._reader.fetch_positions, timeout_s):
             return True
-        return self._client.wait(self._reader.fetch_positions, timeout_s)
+        self.rest()
+        return False
 
     def step(self, max_bytes: int = MAX_BATCH_BYTES) -> bool:
-        """Processes one batch; False if there was nothing to read.
+        """Processes one batch; False if there was nothing to read. Where more is waiting, the batch may not be written
+        yet: what then goes wrong, the next call raises.
 
         After an exception the next call begins by recovering from the log. Raises `ProducerFenced` when another
         runtime has taken the query over: this one must not go on.
@@ -110,9 +119,27 @@ class QueryRuntime:
         with self._recovery_on_failure():
             batch = self._next_batch(max_bytes)
             if batch is None:
-                return False
-            self._process(batch)
+                self._finish()
+                return self._process_idle()
+            self._idle.came()
+            self._process(batch, may_go_on=batch.more and self._is_large(batch))
             return True
+
+    def _process_idle(self) -> bool:
+        """Moves stream time on where nothing has come for long, and windows wait for it."""
+        assert self._recovered is not None
+        elapsed_ms = self._idle.take()
+        if not elapsed_ms or not self._recovered.pipeline.waits_for_time:
+            return False
+        self._process(ReadBatch({}, {}, elapsed_ms=elapsed_ms))
+        return True
+
+    def rest(self) -> None:
+        """Returns once everything is written that was computed, and the local state has caught up with the log."""
+        with self._recovery_on_failure():
+            self._finish()
+            if self._recovered is not None:
+                self._recovered.commits.commit()
 
     def step_in_order(self, order: Sequence[TopicPartition]) -> bool:
         """Processes the next records of these partitions in exactly this order, as one batch."""
@@ -126,10 +153,14 @@ class QueryRuntime:
 
     def close(self) -> None:
         """Lets go of the state file and the thread; nothing is lost, and a later `step` goes on."""
+        try:
+            self.rest()
+        except Exception as error:  # what counts is in the log, and is found there
+            log.warning("state not settled", query_id=self.plan.query_id, error=str(error))
         self._give_up()
-        if self._reading is not None:
-            self._reading.shutdown(wait=True)
-            self._reading = None
+        for thread in self._threads or ():
+            thread.shutdown(wait=True)
+        self._threads = None
 
     def _ensure_recovered(self) -> None:
         if self._recovered is None:
@@ -155,11 +186,12 @@ class QueryRuntime:
 
     def _give_up(self) -> None:
         """Drops everything that is not in the log. Closing DuckDB rolls back what it has not committed."""
-        if self._ahead is not None:
-            self._ahead.cancel()
-            with contextlib.suppress(BaseException):
-                self._ahead.result()
-            self._ahead = None
+        for under_way in (self._ahead, self._committing):
+            if under_way is not None:
+                under_way.cancel()
+                with contextlib.suppress(BaseException):
+                    under_way.result()
+        self._ahead = self._committing = None
         if self._recovered is not None:
             self._recovered.state.close()
             self._recovered = None
@@ -170,35 +202,76 @@ class QueryRuntime:
             self._ahead = None
         else:
             batch = self._reader.read(max_bytes, max_records=self._max_records)
-        if batch is not None and batch.more and batch.record_count >= READ_AHEAD_RECORDS and self._max_records is None:
-            if self._reading is None:
-                self._reading = ThreadPoolExecutor(1, thread_name_prefix=f"read-{self.plan.query_id}")
+        if batch is not None and batch.more and self._is_large(batch):
             self._ahead = self._reading.submit(self._reader.read, max_bytes)
         return batch
 
-    def _process(self, batch: ReadBatch) -> None:
+    def _is_large(self, batch: ReadBatch) -> bool:
+        return batch.record_count >= READ_AHEAD_RECORDS and self._max_records is None
+
+    @property
+    def _reading(self) -> ThreadPoolExecutor:
+        return self._own_threads()[0]
+
+    @property
+    def _writing(self) -> ThreadPoolExecutor:
+        return self._own_threads()[1]
+
+    def _own_threads(self) -> tuple[ThreadPoolExecutor, ThreadPoolExecutor]:
+        if self._threads is None:
+            name = self.plan.query_id
+            self._threads = (
+                ThreadPoolExecutor(1, thread_name_prefix=f"read-{name}"),
+                ThreadPoolExecutor(1, thread_name_prefix=f"write-{name}"),
+            )
+        return self._threads
+
+    def _process(self, batch: ReadBatch, *, may_go_on: bool = False) -> None:
+        """`may_go_on`: the batch may be left to the writing thread."""
         assert self._recovered is not None
         run = self._recovered
+        if run.commits.is_due:
+            self._finish()
+            run.commits.commit()
+        run.commits.begin()
         try:
-            with _state_transaction(run):
-                output, state_changes = self._compute(run, batch)
-                fp("query.processed")
-                errors = [*batch.errors, *output.errors]
-                applied = self._commit_to_log(run, batch, output, state_changes, errors)
-                fp("query.before_store_commit")
-                run.state.remember(applied)
+            output, state_changes = self._compute(run, batch)
         except _BadBatch as failure:
+            self._finish()
             self._isolate(batch, failure.cause)
             return
+        fp("query.processed")
+        self._finish()
+        if may_go_on:
+            self._committing = self._writing.submit(self._commit, run, batch, output, state_changes)
+        else:
+            self._commit(run, batch, output, state_changes)
+
+    def _finish(self) -> None:
+        """Waits for the batch before. Raises what made it fail."""
+        committing, self._committing = self._committing, None
+        if committing is not None:
+            committing.result()
+
+    def _commit(self, run: Recovered, batch: ReadBatch, output: Output, state_changes: Sequence[StoreChanges]) -> None:
+        errors = [*batch.errors, *output.errors]
+        applied = self._commit_to_log(run, batch, output, state_changes, errors)
+        fp("query.before_store_commit")
+        run.commits.contain(applied, sum(change.rows.num_rows for change in state_changes))
         fp("query.store_committed")
-        self._count(batch, output.record_count, output.cause_count, len(errors))
+        self._count(batch, output.record_count, output.cause_count, left_out(errors))
         if self._max_records is not None:
             self._max_records = None if self._max_records > MAX_BATCH_BYTES // 100 else self._max_records * 2
 
     def _compute(self, run: Recovered, batch: ReadBatch) -> tuple[Output, Sequence[StoreChanges]]:
         try:
-            changes = run.pipeline.process(batch.inputs)
-            return self._writer.encode(changes, batch), run.pipeline.take_changes()
+            if batch.elapsed_ms:
+                changes = run.pipeline.process_idle(batch.elapsed_ms)
+            else:
+                changes = run.pipeline.process(batch.inputs)
+            output = self._writer.encode(changes, batch)
+            output.errors.extend(run.pipeline.take_failures())
+            return output, run.pipeline.take_changes()
         except (*DATA_ERRORS, *SIZE_ERRORS) as error:
             raise _BadBatch(error) from error
 
@@ -298,20 +371,3 @@ class QueryRuntime:
 
     def _now_ms(self) -> int:
         return int(self._clock() * 1000)
-
-
-@contextlib.contextmanager
-def _state_transaction(run: Recovered):
-    """COMMIT at the end. After an error DuckDB's COMMIT would silently be a ROLLBACK, so it is never reached then."""
-    if not run.pipeline.stores:
-        yield
-        return
-    connection = run.state.connection
-    connection.execute("BEGIN")
-    try:
-        yield
-    except BaseException:
-        with contextlib.suppress(duckdb.Error):
-            connection.execute("ROLLBACK")
-        raise
-    connection.execute("COMMIT")

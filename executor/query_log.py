@@ -6,16 +6,13 @@ import hashlib
 import re
 from collections.abc import Mapping
 
-from millstream.errors import InvalidProperty
-
 from ..logcore.client import LogClient, TopicPartition
-from ..planner.physical import PhysicalPlan, Source
+from ..planner.physical import PhysicalPlan
+from .start_offsets import first_offset
 
 _SAFE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}")
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
 _FORGOTTEN = -1
-
-OFFSET_RESET = "auto.offset.reset"
 
 
 def changelog_topic(query_id: str) -> str:
@@ -24,6 +21,14 @@ def changelog_topic(query_id: str) -> str:
     One topic for all stores of a query: a commit then syncs one file per task, not one per store and task.
     """
     return f"_millstream-{safe_name(query_id)}-changelog"
+
+
+STATE_CONFIG: Mapping[str, str] = {
+    "cleanup.policy": "compact",
+    "segment.bytes": str(16 * 1024 * 1024),
+    "min.cleanable.dirty.ratio": "0.5",
+}
+"""Of the topics that hold a query's state: the latest row of each key is enough to come back."""
 
 
 def marker_topic(query_id: str) -> str:
@@ -45,8 +50,8 @@ def offset_group(query_id: str) -> str:
 
 
 def start_positions(log: LogClient, plan: PhysicalPlan, properties: Mapping[str, str]) -> dict[TopicPartition, int]:
-    """Where the query goes on. Partitions that it has never read begin as `auto.offset.reset` says, and that is
-    committed at once: after a restart "latest" must not mean a later place. So do offsets that no longer exist.
+    """Where the query goes on. Partitions that it has never read begin as the properties say (`start_offsets.py`), and
+    that is committed at once: after a restart "latest" must not mean a later place. So do offsets that no longer exist.
 
     Raises `InvalidProperty`, `UnknownTopic`.
     """
@@ -60,10 +65,8 @@ def start_positions(log: LogClient, plan: PhysicalPlan, properties: Mapping[str,
             bounds = log.offsets(*at)
             if at in committed and _FORGOTTEN < committed[at] <= bounds.log_end_offset:
                 positions[at] = max(committed[at], bounds.log_start_offset)
-            elif _begins_at(source, properties) == "earliest":
-                positions[at] = bounds.log_start_offset
             else:
-                positions[at] = bounds.last_stable_offset
+                positions[at] = first_offset(log, at, source, properties)
     new = {at: offset for at, offset in positions.items() if committed.get(at) != offset}
     if new:
         log.commit_offsets(group, new)
@@ -76,13 +79,3 @@ def forget_offsets(log: LogClient, query_id: str) -> None:
     committed = log.committed_offsets(group)
     if committed:
         log.commit_offsets(group, dict.fromkeys(committed, _FORGOTTEN))
-
-
-def _begins_at(source: Source, properties: Mapping[str, str]) -> str:
-    """Without the property streams begin with what is new and tables are read whole, as ksqlDB does it."""
-    reset = properties.get(OFFSET_RESET)
-    if reset is None:
-        return "earliest" if source.kind == "TABLE" else "latest"
-    if reset.lower() not in ("earliest", "latest"):
-        raise InvalidProperty(f"{OFFSET_RESET} is {reset!r}", hint="Set it to 'earliest' or 'latest'.")
-    return reset.lower()

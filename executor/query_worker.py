@@ -94,6 +94,7 @@ class QueryWorker:
         failures = 0
         while not self._stopping.is_set():
             if not self._may_run.is_set():
+                self._rest()
                 self._at_rest.set()
                 self._may_run.wait()
                 self._at_rest.clear()
@@ -117,6 +118,13 @@ class QueryWorker:
         if self._runtime is not None:
             self._runtime.close()
         self._at_rest.set()
+
+    def _rest(self) -> None:
+        if self._runtime is not None:
+            try:
+                self._runtime.rest()
+            except Exception as error:  # the next step begins from the log
+                log.warning("query failed", query_id=self.query_id, error=str(error))
 
     def _work(self) -> None:
         if self._runtime is None:

@@ -24,7 +24,8 @@ from .connection import EngineSettings, lock
 from .operators.aggregate import Emit
 from .partitioning import RekeyPartitioner
 from .pipeline import Pipeline
-from .query_log import changelog_topic, start_positions
+from .query_log import STATE_CONFIG, changelog_topic, start_positions
+from .state_commits import StateCommits
 from .state_file import StateFile, open_state
 from .tasks import changelog_partition_count, is_stateful
 
@@ -38,6 +39,7 @@ class Recovered:
     producer: TransactionalProducer
     state: StateFile
     pipeline: Pipeline
+    commits: StateCommits
     positions: dict[TopicPartition, int]
 
 
@@ -56,10 +58,17 @@ def recover(
     settings = EngineSettings.of(properties)
     state = open_state(state_directory if stateful else None, plan, producer.epoch, ends, settings)
     try:
-        pipeline = Pipeline(plan, state.connection, emit=emit_of(properties), partitioner=RekeyPartitioner())
+        pipeline = Pipeline(
+            plan,
+            state.connection,
+            emit=emit_of(properties),
+            partitioner=RekeyPartitioner(),
+            write_behind=True,
+        )
         lock(state.connection)
         replay_changelog(plan, client, state, pipeline, ends)
-        return Recovered(producer, state, pipeline, start_positions(client, plan, properties))
+        commits = StateCommits(state, pipeline)
+        return Recovered(producer, state, pipeline, commits, start_positions(client, plan, properties))
     except BaseException:
         state.close()
         raise
@@ -76,7 +85,7 @@ def _changelog_ends(plan: PhysicalPlan, client: LogClient) -> dict[int, int]:
     topic = changelog_topic(plan.query_id)
     with contextlib.suppress(TopicExists):
         if topic not in client.topics():
-            client.create_topic(topic, changelog_partition_count(plan))
+            client.create_topic(topic, changelog_partition_count(plan), STATE_CONFIG)
     count = client.topics()[topic].partition_count
     return {partition: client.offsets(topic, partition).last_stable_offset for partition in range(count)}
 

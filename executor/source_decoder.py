@@ -119,12 +119,11 @@ class SourceDecoder:
             assert key.window_start is not None and key.window_end is not None
             names["_ws"], names["_we"] = key.window_start, key.window_end
         ok = np.ones(len(records), np.bool_)
-        errors: list[RecordError] = []
+        failed: list[tuple[int, str, bool]] = []
         for failures, in_key in ((key.errors, True), (value.errors, False)):
-            for failure in failures:
-                if ok[failure.row]:
-                    errors.append(_error_of(self._source.topic, records, failure.row, failure.message, in_key=in_key))
-                ok[failure.row] = False
+            failed += [(failure.row, failure.message, in_key) for failure in failures if ok[failure.row]]
+            ok[[failure.row for failure in failures]] = False
+        errors = _errors_of(self._source.topic, records, failed)
         times = _int64s(rows["timestamp"])
         return self._with_times(records, pa.table(names), times, ok, errors)
 
@@ -161,8 +160,9 @@ class SourceDecoder:
             computed = self._timestamp.evaluate(table.append_column("_ts", pa.array(times)))
             null_rows = table["_null"].combine_chunks()
             times = _int64s(pc.coalesce(pc.if_else(null_rows, pa.array(times), computed), -1))
-        for row in np.flatnonzero(ok & (times < 0)).tolist():
-            errors.append(_error_of(self._source.topic, records, row, f"the timestamp is not usable: {times[row]}"))
+        unusable = np.flatnonzero(ok & (times < 0)).tolist()
+        listed = [(row, f"the timestamp is not usable: {times[row]}", False) for row in unusable]
+        errors = errors + _errors_of(self._source.topic, records, listed)
         ok = ok & (times >= 0)
         return DecodedRecords(table, np.where(ok, times, -1), ok, errors)
 
@@ -173,7 +173,7 @@ class SourceDecoder:
         names["_null"] = pa.nulls(count, pa.bool_()).fill_null(True)
         if source.key_window is not None:
             names |= {"_ws": pa.nulls(count, pa.int64()), "_we": pa.nulls(count, pa.int64())}
-        errors = [_error_of(source.topic, records, row, message) for row in range(count)]
+        errors = _errors_of(source.topic, records, [(row, message, False) for row in range(count)])
         return DecodedRecords(pa.table(names), np.full(count, -1, np.int64), np.zeros(count, np.bool_), errors)
 
 
@@ -221,14 +221,17 @@ def _int64s(array: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.int64]:
     return array.to_numpy() if isinstance(array, pa.ChunkedArray) else array.to_numpy(zero_copy_only=False)
 
 
-def _error_of(topic: str, records: Records, row: int, message: str, *, in_key: bool = False) -> RecordError:
-    return RecordError(
-        kind="decode",
-        message=message,
-        topic=topic,
-        partition=int(records.partitions[row]),
-        offset=int(records.offsets[row]),
-        key=records.rows["key"][row].as_py() if records.rows is not None else None,
-        value=records.rows["value"][row].as_py() if records.rows is not None else None,
-        in_key=in_key,
-    )
+def _errors_of(topic: str, records: Records, failed: Sequence[tuple[int, str, bool]]) -> list[RecordError]:
+    """In: the row, the message, and whether it is about the key."""
+    if not failed:
+        return []
+    rows = np.array([row for row, _, _ in failed], np.int64)
+    keys: list[bytes | None] = [None] * len(failed)
+    values: list[bytes | None] = [None] * len(failed)
+    if records.rows is not None:
+        keys, values = (records.rows[name].take(pa.array(rows)).to_pylist() for name in ("key", "value"))
+    places = zip(records.partitions[rows].tolist(), records.offsets[rows].tolist(), strict=True)
+    return [
+        RecordError("decode", message, topic, partition, offset, key=key, value=value, in_key=in_key)
+        for (_, message, in_key), (partition, offset), key, value in zip(failed, places, keys, values, strict=True)
+    ]

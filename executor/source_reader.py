@@ -39,6 +39,7 @@ class ReadBatch:
 
     `inputs`: by the id of the Source step; sources without rows are there too. `positions`: what to commit once the
     batch is done. `more`: whether there is more to read right now. `headers`: None where no record has any.
+    `elapsed_ms`: in place of input, how long there was none.
     """
 
     inputs: dict[str, ChangeBatch]
@@ -49,6 +50,7 @@ class ReadBatch:
     headers: RecordHeaders | None = None
     more: bool = False
     topics: Mapping[str, str] = field(default_factory=dict)  # by the id of the Source step
+    elapsed_ms: int = 0
 
     def origin(self, sequence: int) -> tuple[str, int, int]:
         """Topic, partition and offset of the input row with this `_seq`."""

@@ -7,7 +7,7 @@ primary key 2.5 times the memory (1M keys: 13 ms for 1 000 updates, 129 MB; appe
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -22,20 +22,34 @@ from .operators.statement import Statement, execute, fetch, quoted
 _COMPACT_FROM = 60_000  # rows; below that a read is fast however many of them are outdated
 
 
+_EXPIRED = b"millstream.expired"
+
+
 @dataclass(frozen=True, slots=True)
 class StoreChanges:
     """What a store changed: key columns, value columns and `_deleted`, in order. Replaying them, once or several
-    times, from any point before, rebuilds the store (`StateStore.restore`)."""
+    times, from any point before, rebuilds the store (`StateStore.restore`).
+
+    `key`: the key columns: of several rows of one key the last one counts. `expired_column` names the column by which
+    rows have expired: `rows` then has that one and `_part`, and ends what is below.
+    """
 
     store: str
     rows: pa.Table
+    key: tuple[str, ...] = ()
+
+    @property
+    def expired_column(self) -> str | None:
+        return _expired_column(self.rows)
 
 
 class StateStore:
     """Rows by key. Everything happens inside the caller's transaction.
 
-    A key column may be NULL; NULLs are equal. Rows that `expire` removes are not among the changes: who replays the
-    changelog expires them again, since the time that closed them is state as well.
+    A key column may be NULL; NULLs are equal. Of the rows that `expire` removes the changes only say up to where they
+    go, so that compaction can take them from the changelog.
+
+    In: `write_once`: no row is ever written again or deleted, so that only what has expired can be cleared away.
     """
 
     def __init__(
@@ -44,6 +58,8 @@ class StateStore:
         name: str,
         key: Mapping[str, SqlType],
         value: Mapping[str, SqlType],
+        *,
+        write_once: bool = False,
     ) -> None:
         self.name = name
         self.key: Mapping[str, SqlType] = MappingProxyType(dict(key))
@@ -65,6 +81,13 @@ class StateStore:
         )
         self._live = self._rows
         self._replayed = self._rows > 0
+        self._write_once = write_once
+        self._expired = self._rows > 0
+        self._settle: Callable[[], None] | None = None
+
+    def __len__(self) -> int:
+        """Of the rows in the table; outdated ones count."""
+        return self._rows
 
     def read(self, keys: pa.Table, by: Sequence[str] | None = None) -> pa.Table:
         """The rows of these keys: `_index` (the key's position), the key and the value columns. `keys` are distinct.
@@ -117,14 +140,56 @@ class StateStore:
         """Upsert and delete at once: rows of key and value columns and `_deleted`; keys are distinct."""
         self._append(rows)
 
+    def on_settle(self, settle: Callable[[], None]) -> None:
+        """For an owner that keeps what it wrote in memory for a while, and answers for what it reads: `settle` gives
+        the rows that were deferred to `apply`. It is called before the table as a whole is looked at."""
+        self._settle = settle
+
+    def settle(self) -> None:
+        """Brings the table to what was written."""
+        if self._settle is not None:
+            self._settle()
+
+    def defer(self, rows: pa.Table) -> pa.Table:
+        """Upsert rows of key and value columns: a change as by `write`, but the table gets the rows that are returned
+        by `apply`."""
+        rows = conform(
+            rows.append_column("_deleted", pa.array(np.zeros(len(rows), dtype=np.bool_))), self.change_schema
+        )
+        if len(rows):
+            self._changes.append(rows)
+        return rows
+
+    def apply(self, rows: pa.Table) -> None:
+        """Put deferred rows into the table; keys are distinct."""
+        self._insert(rows)
+
     def restore(self, rows: pa.Table) -> None:
         """Apply recorded changes, in order; several of one key may be among them. They are not recorded again."""
         self._replayed = True
-        self._insert(conform(rows, self.change_schema), in_order=True)
+        column = _expired_column(rows)
+        if column is None:
+            self._insert(conform(rows, self.change_schema), in_order=True)
+        else:
+            for part, below in zip(rows["_part"].to_pylist(), rows[column].to_pylist(), strict=True):
+                self._expire(part, column, below)
 
     def expire(self, part: int, column: str, below: int) -> None:
         """Forget the task's rows whose `column` is less than `below`."""
+        self.settle()
+        if self._rows:
+            expired = pa.table({"_part": pa.array([part], pa.int32()), column: pa.array([below], pa.int64())})
+            self._changes.append(expired.replace_schema_metadata({_EXPIRED: column.encode()}))
+        self._expire(part, column, below)
+
+    def _expire(self, part: int, column: str, below: int) -> None:
         execute(self._connection, f"DELETE FROM {self._table} WHERE _part = {part} AND {column} < {below}")
+        self._expired = True
+
+    def is_empty(self) -> bool:
+        """Whether there is no row; outdated ones count."""
+        self.settle()
+        return not execute(self._connection, f"SELECT 1 FROM {self._table} WHERE NOT _deleted LIMIT 1")
 
     def between(self, part: int, column: str, low: int, high: int) -> pa.Table:
         """The task's rows with low < `column` <= high, ordered by the key."""
@@ -142,10 +207,11 @@ class StateStore:
     def take_changes(self) -> list[StoreChanges]:
         """What changed since the last call, oldest first."""
         taken, self._changes = self._changes, []
-        return [StoreChanges(self.name, rows) for rows in taken]
+        return [StoreChanges(self.name, rows, tuple(self.key)) for rows in taken]
 
     def _selected(self, where: str) -> pa.Table:
         """`where` is over key columns."""
+        self.settle()
         names, order = ", ".join([*self.key, *self.value]), ", ".join(self.key)
         rows = fetch(
             self._connection,
@@ -199,18 +265,25 @@ class StateStore:
             self._statements["insert"] = Statement(self._connection, sql, {"rows": schema})
         self._statements["insert"].run(rows=rows.append_column("_version", version))
         self._rows += len(rows)
-        if self._rows > max(_COMPACT_FROM, 2 * self._live):
+        if self._rows > max(_COMPACT_FROM, 2 * self._live) and (self._expired or not self._only_once):
             self._compact()
 
     def _compact(self) -> None:
         """Keep the newest row of each key. The table is written anew: deleting rows would leave their space taken."""
         fresh = quoted(f"state {self.name} compacted")
         execute(self._connection, f"CREATE TABLE {fresh} ({self._columns})")
-        execute(self._connection, f"INSERT INTO {fresh} SELECT * FROM ({self._latest()}) WHERE NOT _deleted")
+        kept = self._table if self._only_once else f"({self._latest()}) WHERE NOT _deleted"
+        execute(self._connection, f"INSERT INTO {fresh} SELECT * FROM {kept}")
         execute(self._connection, f"DROP TABLE {self._table}")
         execute(self._connection, f"ALTER TABLE {fresh} RENAME TO {self._table}")
         ((self._rows,),) = execute(self._connection, f"SELECT count(*) FROM {self._table}")
         self._live = self._rows
+        self._expired = False
+
+    @property
+    def _only_once(self) -> bool:
+        """Whether each key has one row. Who replays may apply a change twice."""
+        return self._write_once and not self._replayed
 
     def _latest(self, where: str = "") -> str:
         keys = ", ".join(self.key)
@@ -218,3 +291,8 @@ class StateStore:
             f"SELECT * FROM {self._table}{where} "
             f"QUALIFY row_number() OVER (PARTITION BY {keys} ORDER BY _version DESC) = 1"
         )
+
+
+def _expired_column(rows: pa.Table) -> str | None:
+    name = (rows.schema.metadata or {}).get(_EXPIRED)
+    return None if name is None else name.decode()

@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import os
 import threading
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from .connection import MEMORY, EngineSettings, open_connection
 log = structlog.get_logger()
 
 _APPLIED = "_millstream_applied"
+_LAG_S_MAX = 12 * 60 * 60  # well below what the changelog keeps deletions for: delete.retention.ms
 _in_use: set[Path] = set()
 _in_use_guard = threading.Lock()
 
@@ -83,6 +85,11 @@ def _reopen(path: Path, plan: PhysicalPlan, ends: Mapping[int, int], settings: E
     try:
         connection = open_connection(str(path), settings)
         applied = _read_bookkeeping(connection, plan)
+        if _is_outdated(path, applied, ends):
+            _let_go(connection, path)
+            log.info("state file too old for its changelog", path=str(path))
+            _set_aside(path)
+            return None
         ahead = {partition: at for partition, at in applied.items() if at > ends.get(partition, 0)}
         if not ahead:
             return StateFile(connection, path, applied)
@@ -97,6 +104,15 @@ def _reopen(path: Path, plan: PhysicalPlan, ends: Mapping[int, int], settings: E
         log.warning("state file set aside", path=str(path), problem=problem)
         _set_aside(path)
     return None
+
+
+def _is_outdated(path: Path, applied: Mapping[int, int], ends: Mapping[int, int]) -> bool:
+    """True where compaction may have removed deletions from the changelog that the file has not seen: they are kept for
+    a day after they were written at least, and the file has seen everything up to its last commit."""
+    if all(applied.get(partition, 0) >= end for partition, end in ends.items()):
+        return False
+    files = [file for file in (path, path.with_name(path.name + ".wal")) if file.exists()]
+    return time.time() - max(file.stat().st_mtime for file in files) > _LAG_S_MAX
 
 
 def _let_go(connection: duckdb.DuckDBPyConnection | None, path: Path) -> None:

@@ -26,10 +26,12 @@ from .columnar import ARROW
 from .connection import EngineSettings, lock, open_connection
 from .errors import QueryFailed, UnknownQuery
 from .executor import QueryMetrics, QueryStatus
+from .idle import idle_ms_of
 from .journal import Entry, JournaledLog
 from .partitioning import sink_partitions
 from .pipeline import Pipeline
 from .query_log import start_positions
+from .record_error import left_out
 from .recovery import emit_of
 from .sink_writer import Output, SinkWriter
 from .source_reader import ReadBatch, SourceReader
@@ -57,6 +59,7 @@ class StepwisePlan:
         self._begin = start_positions(cast(LogClient, log), plan, self._settings)
         self._positions = dict(self._begin)  # after everything that `advance` has given out
         self._seen = 0  # entries of the journal
+        self._silent_ms = 0
         self._reader: SourceReader | None = None
         self._connection: duckdb.DuckDBPyConnection | None = None
         self._pipeline: Pipeline | None = None
@@ -67,6 +70,7 @@ class StepwisePlan:
         for order in self._orders():
             batch = self._read(order)
             if batch is not None:
+                self._silent_ms = 0
                 yield self._compute(batch)
 
     def close(self) -> None:
@@ -103,19 +107,32 @@ class StepwisePlan:
             reader = self._reader = SourceReader(cast(LogClient, self._log), self.plan.sources(), self._begin)
         return reader.read_in_order(order)
 
+    def idle(self, elapsed_ms: int) -> Computed | None:
+        """Nothing came for so long: what that gives, where the properties ask for it and windows wait for time."""
+        wanted_ms = idle_ms_of(self._settings)
+        self._silent_ms += elapsed_ms
+        if not wanted_ms or self._silent_ms < wanted_ms or not self._open()[0].waits_for_time:
+            return None
+        elapsed_ms, self._silent_ms = self._silent_ms, 0
+        return self._compute(ReadBatch({}, {}, elapsed_ms=elapsed_ms))
+
     def _compute(self, batch: ReadBatch) -> Computed:
         if batch.errors and self._settings.get(_STOP_ON_BAD_RECORD) == "true":
             raise QueryFailed(f"query {self.plan.query_id}: {batch.errors[0].message}")
         pipeline, connection = self._open()
         connection.execute("BEGIN")
         try:
-            changes = pipeline.process({name: _as_one_task(rows) for name, rows in batch.inputs.items()})
+            if batch.elapsed_ms:
+                changes = pipeline.process_idle(batch.elapsed_ms)
+            else:
+                changes = pipeline.process({name: _as_one_task(rows) for name, rows in batch.inputs.items()})
             pipeline.take_changes()
+            failures = pipeline.take_failures()
         except (duckdb.Error, pa.ArrowException, ArithmeticError, ValueError) as error:
             connection.execute("ROLLBACK")
             raise QueryFailed(f"query {self.plan.query_id}: {error}") from error
         connection.execute("COMMIT")
-        return Computed(changes, batch)
+        return Computed(changes, replace(batch, errors=[*batch.errors, *failures]))
 
     def _open(self) -> tuple[Pipeline, duckdb.DuckDBPyConnection]:
         if self._pipeline is not None and self._connection is not None:
@@ -147,6 +164,11 @@ class StepwiseQuery:
             self._write(computed)
         return worked
 
+    def idle(self, elapsed_ms: int) -> None:
+        computed = self._plan.idle(elapsed_ms)
+        if computed is not None:
+            self._write(computed)
+
     def close(self) -> None:
         self._plan.close()
 
@@ -162,7 +184,7 @@ class StepwiseQuery:
             processing_log.create_topic(cast(LogClient, self._log))
             records = processing_log.records_of(self._plan.plan.query_id, errors, 0)
             self._log.append(processing_log.TOPIC, 0, records)
-        self._count(computed.batch.record_count, output, len(errors))
+        self._count(computed.batch.record_count, output, left_out(errors))
 
     def _open_writer(self) -> SinkWriter:
         """One partition, so that the rows stay in their order; `_append` spreads them. Columns are spread by it."""
@@ -223,6 +245,13 @@ class StepwiseExecutor:
             if not any(worked):
                 return
         raise QueryFailed(f"the queries still feed each other after {ROUNDS_MAX} rounds")
+
+    def idle(self, elapsed_ms: int) -> None:
+        """Lets time pass in which the sources of the queries bring nothing, after what they have brought."""
+        self.drain()
+        for query in [query for query in self._queries.values() if not query.paused]:
+            query.idle(elapsed_ms)
+        self.drain()
 
     def open_feed(self, planned: PlannedPush, properties: Mapping[str, str]) -> StepwiseFeed:
         """Starts a push query."""

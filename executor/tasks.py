@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from ..planner.physical import (
     Aggregate,
+    Expire,
     Filter,
     Join,
+    Over,
     PhysicalPlan,
     Rekey,
     Sink,
@@ -38,7 +40,8 @@ def changelog_partition_count(plan: PhysicalPlan) -> int:
 
 def is_stateful(plan: PhysicalPlan) -> bool:
     return any(
-        isinstance(step, Aggregate | Join) or (isinstance(step, Source) and step.materialized)
+        isinstance(step, Aggregate | Over | Join | Expire)
+        or (isinstance(step, Source) and (step.materialized or step.ttl_ms is not None))
         for step in walk(plan.root)
     )
 

@@ -20,6 +20,11 @@ from .schemas_topic import SchemasTopic
 from .source_decoder import DecodedRecords, Records, SourceDecoder
 from .time_order import BEFORE_ALL, Times, running_maximum
 
+ERRORS_MAX = 10_000  # in one batch, about: an error costs kilobytes and the exact reading of its record
+PIECE_ROWS = 200_000  # decoded at once
+WARY_PIECE_ROWS = 5_000  # after a batch with too many errors,
+WARY_SHARE = 16  # when this share of the usual bytes is fetched
+
 
 @dataclass(frozen=True, slots=True)
 class FeedRecords:
@@ -57,6 +62,7 @@ class TopicFeed:
         self._complete = dict.fromkeys(positions, False)
         self._taken_positions = dict(positions)
         self._pending: FeedRecords | None = None
+        self._clean = True  # the last records that were decoded had few errors
 
     @property
     def partitions(self) -> tuple[int, ...]:
@@ -85,6 +91,8 @@ class TopicFeed:
         pieces: list[Records] = []
         byte_count = 0
         waiting = self._partitions_pending()
+        if ends is None and not self._clean:
+            max_bytes = max(1, max_bytes // WARY_SHARE)
         for partition in self._fetch_positions:
             end = None if ends is None else ends.get(TopicPartition(self.topic, partition), 0)
             if partition in waiting:
@@ -94,7 +102,7 @@ class TopicFeed:
                 pieces += new
                 byte_count += size
         if pieces:
-            self._append(self._decode(pieces, byte_count))
+            self._append(self._decode(pieces, byte_count, may_stop=ends is None))
 
     def lane(self, partition: int) -> tuple[Times, bool]:
         """The running maxima of what is pending in this partition, and whether that is all there is."""
@@ -142,9 +150,10 @@ class TopicFeed:
             else:
                 batch = run.batch
                 size += batch.nbytes
-                if end is not None and run.base_offset + batch.num_rows > end:
-                    batch = batch.slice(0, max(0, end - run.base_offset))
-                offsets = np.arange(run.base_offset, run.base_offset + batch.num_rows, dtype=np.int64)
+                offsets = run.row_offsets
+                if end is not None and len(offsets) and offsets[-1] >= end:
+                    offsets = offsets[: int(np.searchsorted(offsets, end))]
+                    batch = batch.slice(0, len(offsets))
                 pieces.append(
                     Records(
                         np.full(len(offsets), partition, np.int32),
@@ -158,23 +167,38 @@ class TopicFeed:
         self._complete[partition] = next_offset >= (fetched.last_stable_offset if end is None else end)
         return [piece for piece in pieces if len(piece)], size
 
-    def _decode(self, pieces: list[Records], byte_count: int) -> FeedRecords:
-        """Row-form pieces are decoded in one go, columnar ones each on its own."""
+    def _decode(self, pieces: list[Records], byte_count: int, *, may_stop: bool) -> FeedRecords:
+        """Row-form pieces are decoded in one go, columnar ones each on its own.
+
+        `may_stop`: when there are too many errors for one batch, the rest is fetched again for the next one.
+        """
         rows = [piece for piece in pieces if piece.rows is not None]
-        parts = [_joined(rows)] if rows else []
+        parts = _cut(_joined(rows), PIECE_ROWS if self._clean else WARY_PIECE_ROWS) if rows else []
         parts += [piece for piece in pieces if piece.columns is not None]
-        decoded = tuple(_together([decoder.decode(part) for part in parts]) for decoder in self._decoders)
-        result = FeedRecords(
-            partitions=np.concatenate([part.partitions for part in parts]),
-            offsets=np.concatenate([part.offsets for part in parts]),
-            times=decoded[0].times,
-            decoded=decoded,
-            headers=_headers([part for part in parts if part.rows is not None], sum(map(len, parts))),
-            byte_count=byte_count,
-        )
-        if len(parts) > 1:
+        decoded, error_count = [], 0
+        for part in parts:
+            decoded.append([decoder.decode(part) for decoder in self._decoders])
+            error_count += max(len(one.errors) for one in decoded[-1])
+            if may_stop and error_count > ERRORS_MAX:
+                break
+        self._clean = error_count <= ERRORS_MAX
+        result = _collected(parts[: len(decoded)], decoded, byte_count * len(decoded) // len(parts))
+        if len(decoded) < len(parts):
+            result = self._without_gaps(result, parts[len(decoded) :])
+        if len(decoded) > 1:
             result = _select(result, np.lexsort((result.offsets, result.partitions)))
         return self._with_running_times(result)
+
+    def _without_gaps(self, records: FeedRecords, left: list[Records]) -> FeedRecords:
+        """The records before those that were left undecoded, which are fetched again."""
+        kept = np.ones(len(records), np.bool_)
+        for part in left:
+            for partition in np.unique(part.partitions).tolist():
+                first = int(part.offsets[part.partitions == partition].min())
+                kept &= (records.partitions != partition) | (records.offsets < first)
+                self._fetch_positions[partition] = min(first, self._fetch_positions[partition])
+                self._complete[partition] = False
+        return records if kept.all() else _select(records, kept)
 
     def _with_running_times(self, records: FeedRecords) -> FeedRecords:
         times = np.empty(len(records), np.int64)
@@ -192,6 +216,30 @@ class TopicFeed:
             return
         both = _concatenated(self._pending, new)
         self._pending = _select(both, np.lexsort((both.offsets, both.partitions)))
+
+
+def _cut(records: Records, rows: int) -> list[Records]:
+    """In pieces of so many rows at most."""
+    assert records.rows is not None
+    if len(records) <= rows:
+        return [records]
+    return [
+        Records(records.partitions[at : at + rows], records.offsets[at : at + rows], rows=records.rows.slice(at, rows))
+        for at in range(0, len(records), rows)
+    ]
+
+
+def _collected(parts: list[Records], decoded: list[list[DecodedRecords]], byte_count: int) -> FeedRecords:
+    """`decoded`: of each part, by each decoder."""
+    together = tuple(_together(list(of_decoder)) for of_decoder in zip(*decoded, strict=True))
+    return FeedRecords(
+        partitions=np.concatenate([part.partitions for part in parts]),
+        offsets=np.concatenate([part.offsets for part in parts]),
+        times=together[0].times,
+        decoded=together,
+        headers=_headers([part for part in parts if part.rows is not None], sum(map(len, parts))),
+        byte_count=byte_count,
+    )
 
 
 def _joined(pieces: list[Records]) -> Records:
@@ -219,11 +267,12 @@ def _headers(row_parts: list[Records], count: int) -> pa.Array | None:
     """The headers of all records; those in columnar form, which come last, have none."""
     if not row_parts:
         return None
-    assert len(row_parts) == 1 and row_parts[0].rows is not None
-    rows = row_parts[0].rows
-    if "headers" not in rows.column_names:
+    listed = [
+        part.rows["headers"] for part in row_parts if part.rows is not None and "headers" in part.rows.column_names
+    ]
+    if not listed:
         return None
-    headers = rows["headers"].combine_chunks()
+    headers = pa.chunked_array([chunk for column in listed for chunk in column.chunks], listed[0].type).combine_chunks()
     if headers.null_count == len(headers) or len(headers.flatten()) == 0:
         return None
     return pa.concat_arrays([headers, pa.nulls(count - len(headers), headers.type)])

@@ -13,9 +13,11 @@ from ...sql.types import Array, Decimal, Map, Primitive, SqlType, Struct
 from . import write
 from .codec import byte_view, read_only, valid_flags
 from .json_text import quote
+from .write_numbers import write_integers
 
 _NULL = read_only(np.frombuffer(b"null", np.uint8))
-_NOTHING = read_only(np.zeros(0, np.uint8))
+_PADDING = read_only(np.zeros(write.WORD, np.uint8))
+_PADDED_NULL = read_only(np.concatenate([_NULL, _PADDING]))
 _PLAIN_SCALE_MAX = 6  # up to here Arrow writes decimals without an exponent
 
 
@@ -49,8 +51,10 @@ def to_text(type_: SqlType, array: pa.Array, *, json: bool) -> TextColumn:
         case Primitive(name="DOUBLE"):
             column = TextColumn.of(array.cast(pa.string()))
             return column.replaced(write.write_doubles(column.offsets, column.data, column.valid, json))
+        case Primitive(name="BOOLEAN"):
+            return TextColumn.of(array.cast(pa.string()))
         case Primitive():
-            return TextColumn.of(wire_array(type_, array).cast(pa.string()))
+            return _integers(wire_array(type_, array))
         case Decimal():
             column = TextColumn.of(array.cast(pa.string()))
             if type_.scale <= _PLAIN_SCALE_MAX:
@@ -63,15 +67,23 @@ def to_text(type_: SqlType, array: pa.Array, *, json: bool) -> TextColumn:
                 for field, child in zip(type_.fields, array.flatten(), strict=True)
             ]
             valid = read_only(valid_flags(array))
-            return join(object_punctuation(names), children, _NULL, valid)
+            return join(object_punctuation(names), children, _PADDED_NULL, valid)
         case Array():
             return _members(array, to_text(type_.element, array.values, json=True), b"[]")
         case Map():
             keys = to_text(type_.key, array.keys, json=True)
             values = to_text(type_.value, array.items, json=True)
-            return _members(array, join([b"", b":", b""], [keys, values], _NULL, keys.valid), b"{}")
+            return _members(array, join([b"", b":", b""], [keys, values], _PADDED_NULL, keys.valid), b"{}")
         case _:
             raise AssertionError(f"no format holds {type_}")
+
+
+def _integers(array: pa.Array) -> TextColumn:
+    valid = read_only(valid_flags(array))
+    filled = array.fill_null(0) if array.null_count else array
+    values = filled.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+    offsets, data = write_integers(read_only(values), valid)
+    return TextColumn(read_only(offsets), read_only(data), valid)
 
 
 def wire_array(type_: Primitive, array: pa.Array) -> pa.Array:
@@ -98,7 +110,7 @@ def object_punctuation(names: Sequence[str]) -> list[bytes]:
 def join(
     between: list[bytes], columns: Sequence[TextColumn], null: NDArray[np.uint8], present: NDArray[np.uint8]
 ) -> TextColumn:
-    """The columns side by side with `between` around them."""
+    """The columns side by side with `between` around them. `null`: with padding (see `join_fields`)."""
     ends = read_only(np.cumsum([0, *map(len, between)], dtype=np.int64))
     bases = np.cumsum([0, *(len(column.data) for column in columns)], dtype=np.int64)
     count = len(present)
@@ -107,15 +119,15 @@ def join(
     for i, column in enumerate(columns):
         np.add(column.offsets, bases[i], out=offsets[i])
         valid[i] = column.valid
-    data = np.concatenate([column.data for column in columns]) if columns else _NOTHING
-    text = read_only(np.frombuffer(b"".join(between), np.uint8))
-    written = write.join_fields(text, ends, read_only(data), read_only(offsets), read_only(valid), null, present)
-    return TextColumn(read_only(written[0]), read_only(written[1]), present)
+    data = read_only(np.concatenate([*(column.data for column in columns), _PADDING]))
+    text = read_only(np.frombuffer(b"".join(between) + bytes(write.WORD), np.uint8))
+    out_offsets, out = write.join_fields(text, ends, data, read_only(offsets), read_only(valid), null, present)
+    return TextColumn(read_only(out_offsets), read_only(out[: out_offsets[-1]]), present)
 
 
 def join_json(names: Sequence[str], columns: Sequence[TextColumn], present: NDArray[np.uint8]) -> TextColumn:
     """One JSON object per row."""
-    return join(object_punctuation(names), columns, _NULL, present)
+    return join(object_punctuation(names), columns, _PADDED_NULL, present)
 
 
 def join_delimited(delimiter: str, columns: Sequence[TextColumn], present: NDArray[np.uint8]) -> TextColumn:
@@ -126,7 +138,7 @@ def join_delimited(delimiter: str, columns: Sequence[TextColumn], present: NDArr
         for i, column in enumerate(columns)
     ]
     between = [b"", *[delimiter.encode()] * (len(columns) - 1), b""]
-    return join(between if columns else [b""], quoted, _NOTHING, present)
+    return join(between if columns else [b""], quoted, _PADDING, present)
 
 
 def _members(array: pa.Array, members: TextColumn, brackets: bytes) -> TextColumn:

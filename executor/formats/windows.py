@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from ...planner.physical import KeyWindow
+from ..window_times import window_ends
 from . import write
 from .codec import Decoded, Decoder, Encoder, RowError, boolean_array, byte_view, one_array, read_only, valid_flags
 from .text_encoder import SMALL_BATCH
@@ -59,9 +60,7 @@ class WindowedDecoder:
             start, end = last, self._times(bytes_, ends, good, 2 * _TIME_BYTES)
         else:
             size = self._window.size_ms
-            # A start close to the end of time must not wrap around; such an end is the end of time.
-            latest = np.iinfo(np.int64).max
-            start, end = last, None if size is None else np.where(last > latest - size, latest, last + size)
+            start, end = last, None if size is None else window_ends(last, size, self._window.timezone)
         mask = None if good.all() else ~good
         return Decoded(
             decoded.columns,
@@ -115,6 +114,13 @@ class WindowedEncoder:
         return pa.Array.from_buffers(pa.binary(), len(keys), [bitmap, pa.py_buffer(new_offsets), pa.py_buffer(out)])
 
 
+def window_end(start: int, window: KeyWindow) -> int | None:
+    """The end of a window of time; None where its size is not known."""
+    if window.size_ms is None:
+        return None
+    return int(window_ends(np.array([start], dtype=np.int64), window.size_ms, window.timezone)[0])
+
+
 def add_window(key: bytes, window: KeyWindow, start: int, end: int) -> bytes:
     """One key's bytes with the window behind them."""
     return key + (struct.pack(">qq", end, start) if window.kind == "SESSION" else struct.pack(">q", start))
@@ -129,4 +135,4 @@ def take_window(data: bytes, window: KeyWindow) -> tuple[bytes, int, int | None]
         end, start = struct.unpack(">qq", data[-2 * _TIME_BYTES :])
         return data[: -2 * _TIME_BYTES], start, end
     (start,) = struct.unpack(">q", data[-_TIME_BYTES:])
-    return data[:-_TIME_BYTES], start, None if window.size_ms is None else start + window.size_ms
+    return data[:-_TIME_BYTES], start, window_end(start, window)

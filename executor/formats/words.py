@@ -30,6 +30,20 @@ def _load_word(typing_context: Any, data: Any, position: Any):  # pyright: ignor
 
 
 @intrinsic
+def _store_word(typing_context: Any, data: Any, position: Any, word: Any):  # pyright: ignore[reportUnusedParameter]
+    """Writes a uint64 as the eight bytes of a uint8 array at `position`, which need not be aligned."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        array = context.make_array(signature.args[0])(context, builder, arguments[0])
+        index = context.cast(builder, arguments[1], signature.args[1], types.intp)
+        pointer = builder.bitcast(builder.gep(array.data, [index]), ir.IntType(64).as_pointer())
+        builder.store(arguments[2], pointer).align = 1
+        return context.get_dummy_value()
+
+    return types.void(data, position, types.uint64), generate
+
+
+@intrinsic
 def _trailing_zeros(typing_context: Any, word: Any):  # pyright: ignore[reportUnusedParameter]
     """The number of zero bits below the lowest one bit of a uint64."""
 
@@ -39,6 +53,31 @@ def _trailing_zeros(typing_context: Any, word: Any):  # pyright: ignore[reportUn
     return types.uint64(types.uint64), generate
 
 
+@intrinsic
+def _first_special(typing_context: Any, data: Any, position: Any):  # pyright: ignore[reportUnusedParameter]
+    """Of the 16 bytes from `position` on, which is the first that is not plain inside a JSON string; 16 if none."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        array = context.make_array(signature.args[0])(context, builder, arguments[0])
+        index = context.cast(builder, arguments[1], signature.args[1], types.intp)
+        lanes = ir.VectorType(ir.IntType(8), 16)
+        chunk = builder.load(builder.bitcast(builder.gep(array.data, [index]), lanes.as_pointer()))
+        chunk.align = 1
+
+        def of(byte: int) -> Any:
+            return ir.Constant(lanes, [byte] * 16)
+
+        special = builder.icmp_unsigned("==", chunk, of(34))
+        special = builder.or_(special, builder.icmp_unsigned("==", chunk, of(92)))
+        special = builder.or_(special, builder.icmp_signed("<", chunk, of(32)))  # controls, and all outside ASCII
+        bits = builder.zext(builder.bitcast(special, ir.IntType(16)), ir.IntType(64))
+        return builder.cttz(builder.or_(bits, ir.Constant(ir.IntType(64), 1 << 16)), ir.Constant(ir.IntType(1), 1))
+
+    return types.int64(data, position), generate
+
+
 # As compiled loops see them: numba passes the typing context itself.
 load_word: Callable[[Vector, int], np.uint64] = _load_word  # pyright: ignore[reportAssignmentType]
+store_word: Callable[[Vector, int, np.uint64], None] = _store_word  # pyright: ignore[reportAssignmentType]
 trailing_zeros: Callable[[np.uint64], np.uint64] = _trailing_zeros  # pyright: ignore[reportAssignmentType]
+first_special: Callable[[Vector, int], int] = _first_special  # pyright: ignore[reportAssignmentType]

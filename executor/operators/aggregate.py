@@ -1,13 +1,14 @@
 """GROUP BY with and without tumbling and hopping windows, of streams and of tables.
 
-SQL evaluates the arguments, DuckDB keeps the state, and loops in row order fold (`sql/functions/aggregate_kernels.py`
-says why not window functions). Sessions are in `session.py`, what closes windows in `closing.py`.
+SQL evaluates the arguments, the groups' states wait in memory (`hot_groups.py`) and in DuckDB, and loops in row order
+fold (`sql/functions/aggregate_kernels.py` says why not window functions). Sessions are in `session.py`, what closes
+windows in `closing.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import duckdb
@@ -20,16 +21,15 @@ from ...sql.functions.aggregate_kernels import Events, running_max
 from ...sql.types import BIGINT, INTEGER, SqlType
 from ..batch import ChangeBatch
 from ..state import StateStore
+from ..window_times import window_ends
 from .calls import Calls
 from .closing import Closing
 from .columns import (
     Bools,
     Ints,
     batch_schema,
-    codes,
     conform,
     flat,
-    group,
     ints,
     is_null,
     key_names,
@@ -38,7 +38,9 @@ from .columns import (
     previous_in_group,
     take,
 )
-from .stream_time import NEVER, StreamTime, merged, running
+from .group_index import Numbered
+from .hot_groups import HotGroups
+from .stream_time import NEVER, StreamTime, merged, moved_on, running
 from .windows import assign
 
 Emit = Literal["every", "last"]
@@ -46,13 +48,17 @@ Emit = Literal["every", "last"]
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """What a batch does to the groups. `keys`: of each group. Events refer to `rows`; `row` is the one that gives an
-    event its time and place."""
+    """What a batch does to the groups; `known`: those that had a state. Events refer to `rows`; `row` is the one that
+    gives an event its time and place, and `keys` are the key columns, as at the events. `every_row`: event i is about
+    row i, and there are no others."""
 
     rows: pa.Table
-    keys: pa.Table
+    groups: Numbered
+    known: Bools
     events: Events
     row: Ints
+    keys: pa.Table
+    every_row: bool
 
 
 class Aggregator:
@@ -78,7 +84,7 @@ class Aggregator:
         self._input_schema = batch_schema(schema, extra, columns)
         self._has_st = "_st" in extra
         kept = ["_seq", "_ts", "_weight", "_null", *self._keys, *(["_st"] if self._has_st else [])]
-        self._calls = Calls(connection, step.calls, self._input_schema, kept, properties)
+        self._calls = Calls(connection, step.calls, self._input_schema, kept, properties, retracts=step.retracts)
         windowed = step.window is not None
         self.schema, self.extra = step.schema, ("_ws", "_we") if windowed else ()
         self._output_schema = batch_schema(step.schema, self.extra)
@@ -86,11 +92,13 @@ class Aggregator:
         key |= dict(zip(self._keys[1:], (column.type for column in step.schema.key), strict=True))
         key |= {"_ws": BIGINT} if windowed else {}
         self._store = StateStore(connection, step.id, key, {**self._calls.state_types, "_ts": BIGINT})
-        self.stores = {step.id: self._store}
+        self._groups = HotGroups(self._store)
+        members = self._calls.count_members(connection, step.id, key, retracts=step.retracts)
+        self.stores = {step.id: self._store, **members}
         self._closing: Closing | None = None
         self._time: StreamTime | None = None
         if windowed:
-            self._closing = Closing(step, self._store, self._calls)
+            self._closing = Closing(step, self._store, self._calls, list(members.values()))
             self._own_time = not self._has_st or self._closing.lossy
             if self._own_time or step.emit == "FINAL":
                 self._time = StreamTime(connection, f"{step.id}.stream_time")
@@ -99,7 +107,7 @@ class Aggregator:
     def process(self, batch: ChangeBatch) -> ChangeBatch:
         rows = self._relevant(self._calls.with_arguments(conform(batch.rows, self._input_schema)))
         if self._closing is None:
-            return ChangeBatch(self._changes(self._fold(self._plain_work(rows)), rows), batch.stream_time_ms)
+            return ChangeBatch(self._changes(self._fold(self._plain_work(rows))), batch.stream_time_ms)
         before = self._time.read() if self._time is not None else {}
         at_rows, after = self._stream_times(rows, batch, before)
         folded = self._fold(self._windowed_work(rows, at_rows))
@@ -107,9 +115,39 @@ class Aggregator:
             self._time.write(before, after)
         if self._step.emit == "FINAL":
             out = self._closing.emit(rows, at_rows, before, after)
-            return ChangeBatch(conform(out, self._output_schema), batch.stream_time_ms)
+            return replace(batch, rows=conform(out, self._output_schema))
         self._closing.forget(after)
-        return ChangeBatch(self._changes(folded, rows), batch.stream_time_ms)
+        return replace(batch, rows=self._changes(folded))
+
+    @property
+    def waits_for_time(self) -> bool:
+        """Whether there are windows whose results are given once they close."""
+        return self._step.emit == "FINAL" and not self._store.is_empty()
+
+    def of_nothing(self) -> ChangeBatch:
+        """What it gives of no rows at all, under a key of NULLs: a COUNT of 0."""
+        blank = [pa.nulls(1, field.type) for field in self._input_schema]  # a row that no event is about
+        rows = self._calls.with_arguments(pa.table(blank, schema=self._input_schema))
+        group = np.zeros(1, dtype=np.int64)
+        events = Events(group, _nothing(1), _nothing(1))
+        states = pa.table({name: pa.nulls(1, self._store.change_schema.field(name).type) for name in self._store.value})
+        keys = conform(pa.table({"_part": pa.array([0], pa.int32())}), self._store.key_schema)
+        results, _ = self._calls.run(events, rows, states, [False], keys)
+        meta = {"_seq": group, "_ts": group, "_weight": np.ones(1, np.int8), "_null": np.zeros(1, np.bool_)}
+        columns = {**{name: pa.array(values) for name, values in meta.items()}, **results}
+        columns |= {"_sub": pa.array([0], pa.int32()), **{name: keys.column(name) for name in keys.column_names}}
+        return ChangeBatch(conform(pa.table(columns), self._output_schema))
+
+    def take_out(self, keys: pa.Table) -> pa.Table:
+        """Forgets these groups, which have no windows. Out: of those that there are `_index`, the key's position, and
+        the last results."""
+        self._store.settle()
+        taken = self._store.read(keys)
+        for store in self.stores.values():
+            store.settle()
+            found = store.read(keys, by=keys.column_names)
+            store.delete(found.select(list(store.key)))
+        return pa.table({"_index": taken.column("_index"), **self._calls.results(taken)})
 
     def _relevant(self, rows: pa.Table) -> pa.Table:
         """Rows with a value and all of a key; of a stream also no retractions, which it does not have."""
@@ -124,77 +162,72 @@ class Aggregator:
     ) -> tuple[Ints, dict[int, int]]:
         """The stream time at each row, and each task's after the batch."""
         if self._own_time:
-            return running(flat(rows, "_part"), ints(rows, "_ts"), before)
+            at_rows, after = running(flat(rows, "_part"), ints(rows, "_ts"), before)
+            return at_rows, moved_on(after, batch.elapsed_ms)
         return ints(rows, "_st"), merged(before, batch.stream_time_ms)
 
     # -------------------------------------------------------------- what happens to which group
 
     def _plain_work(self, rows: pa.Table) -> _Work:
-        groups, first = group(rows, self._keys)
-        keys = take(rows.select(self._keys), first)
+        groups, known = self._groups.find([flat(rows, name) for name in self._keys])
+        of_row = groups.group
         n = np.arange(len(rows), dtype=np.int64)
-        nothing = np.full(len(rows), -1, dtype=np.int64)
         if not self._step.retracts:
-            return _Work(rows, keys, Events(groups, nothing, n), n)
+            return _Work(rows, groups, known, Events(of_row, _nothing(len(rows)), n), n, rows.select(self._keys), True)
         retracted = ints(rows, "_weight") < 0
         sequence = ints(rows, "_seq")
         # An update of a row that stays in its group is one event: the old row out, the new one in.
         pairs = np.zeros(len(rows), dtype=np.bool_)
-        pairs[:-1] = retracted[:-1] & ~retracted[1:] & (sequence[:-1] == sequence[1:]) & (groups[:-1] == groups[1:])
+        pairs[:-1] = retracted[:-1] & ~retracted[1:] & (sequence[:-1] == sequence[1:]) & (of_row[:-1] == of_row[1:])
         second = np.zeros(len(rows), dtype=np.bool_)
         second[1:] = pairs[:-1]
         undo = np.where(retracted, n, -1)
         add = np.where(retracted, np.where(pairs, n + 1, -1), n)
         kept = ~second
-        return _Work(rows, keys, Events(groups[kept], undo[kept], add[kept]), n[kept])
+        events, row = _without_undo_of_nothing(Events(of_row[kept], undo[kept], add[kept]), n[kept], known)
+        return _Work(rows, groups, known, events, row, take(rows.select(self._keys), row), False)
 
     def _windowed_work(self, rows: pa.Table, at_rows: Ints) -> _Work:
         assert self._step.window is not None
         row, starts = assign(self._step.window, ints(rows, "_ts"), at_rows)
-        by_key, _ = group(rows, self._keys)
-        window, windows = codes(pa.array(starts))
-        groups, size = codes(pa.array(by_key[row] * max(windows, 1) + window))
-        first = np.empty(size, dtype=np.int64)
-        first[groups[::-1]] = np.arange(len(groups) - 1, -1, -1, dtype=np.int64)
-        keys = take(rows.select(self._keys), row[first]).append_column("_ws", pa.array(starts[first]))
-        return _Work(rows, keys, Events(groups, np.full(len(row), -1, dtype=np.int64), row), row)
+        every_row = len(row) == len(rows) and self._step.window.kind != "HOPPING"
+        keys = rows.select(self._keys)
+        keys = keys if every_row else take(keys, row)
+        keys = keys.append_column("_ws", pa.array(starts))
+        groups, known = self._groups.find([flat(keys, name) for name in keys.column_names])
+        return _Work(rows, groups, known, Events(groups.group, _nothing(len(row)), row), row, keys, every_row)
 
     # -------------------------------------------------------------- folding
 
     def _fold(self, work: _Work) -> _Folded:
-        size = len(work.keys)
-        found = self._store.read(work.keys)
-        where = np.full(size, -1, dtype=np.int64)
-        where[ints(found, "_index")] = np.arange(len(found), dtype=np.int64)
-        known = where >= 0
-        work = _without_undo_of_nothing(work, known) if self._step.retracts else work
-        states = take(found.select(list(self._store.value)), where)
+        groups, known = work.groups, work.known
+        states = self._groups.states(groups)
         old = None
         if self._step.emit_old and known.any():
             old = self._calls.results(states.filter(pa.array(known)))
-        results, after = self._calls.run(work.events, work.rows, states, known.tolist())
+        results, after = self._calls.run(work.events, work.rows, states, known.tolist(), work.keys)
         times = np.where(known, flat(states, "_ts").fill_null(NEVER).to_numpy(zero_copy_only=False), NEVER)
-        event_times = running_max(work.events.group, ints(work.rows, "_ts")[work.row], times)
-        touched = np.zeros(size, dtype=np.bool_)
-        touched[work.events.group] = True
-        columns = [*work.keys.columns, *after.values(), pa.array(times)]
-        rows = pa.table(columns, names=[*work.keys.column_names, *after, "_ts"])
-        self._store.write(rows if touched.all() else rows.filter(pa.array(touched)))
-        return _Folded(work, known, old, results, event_times)
+        row_times = ints(work.rows, "_ts")
+        event_times = running_max(work.events.group, row_times if work.every_row else row_times[work.row], times)
+        last = last_of_group(work.events.group, len(groups))
+        touched = np.full(len(groups), not self._step.retracts)
+        touched[work.events.group] = True  # the others have no event left, and no last one
+        if len(work.row):
+            keys = take(work.keys, last)
+            columns = [*keys.columns, *after.values(), pa.array(times)]
+            self._groups.write(groups, pa.table(columns, names=[*keys.column_names, *after, "_ts"]), touched)
+        return _Folded(work, old, results, event_times, last[touched])
 
     # -------------------------------------------------------------- output
 
-    def _changes(self, folded: _Folded, rows: pa.Table) -> pa.Table:
+    def _changes(self, folded: _Folded) -> pa.Table:
         work, groups = folded.work, folded.work.events.group
         n = len(groups)
-        events = np.arange(n, dtype=np.int64)
-        if not self._emit_every:
-            touched = np.unique(groups)
-            events = np.sort(last_of_group(groups, len(work.keys))[touched])
+        events = np.arange(n, dtype=np.int64) if self._emit_every else np.sort(folded.last)
         if not self._step.emit_old:
             return self._output(folded, events, None)
         # Results are looked up among those of the events, followed by the stored ones of the known groups.
-        stored = np.where(folded.known, np.cumsum(folded.known) - 1 + n, -1)
+        stored = np.where(work.known, np.cumsum(work.known) - 1 + n, -1)
         before = previous_in_group(groups) if self._emit_every else np.full(n, -1, dtype=np.int64)
         old = np.where(before >= 0, before, stored[groups])[events]
         return self._output(folded, events, old)
@@ -209,19 +242,22 @@ class Aggregator:
             weights = np.tile(np.array([-1, 1], dtype=np.int8), len(events))[sides]
             events = np.repeat(events, 2)[sides]
         everything = old is None and len(events) == len(work.row)
-        keys = take(work.keys, work.events.group[events])
-        sequence = ints(work.rows, "_seq")[work.row[events]]
+        keys = work.keys if everything else take(work.keys, events)
+        sequence = ints(work.rows, "_seq")
+        if not (everything and work.every_row):
+            sequence = sequence[work.row[events]]
         columns: dict[str, pa.Array | pa.ChunkedArray] = {
             "_seq": pa.array(sequence),
             "_sub": pa.array(number_within(sequence)),
             "_part": keys.column("_part"),
-            "_ts": pa.array(folded.times[events]),
+            "_ts": pa.array(folded.times if everything else folded.times[events]),
             "_weight": pa.array(weights),
-            "_null": pa.array(np.zeros(len(events), dtype=np.bool_)),
+            "_null": _all_false(len(events)),
         }
         if self._step.window is not None:
             columns["_ws"] = keys.column("_ws")
-            columns["_we"] = pa.array(ints(keys, "_ws") + self._step.window.size_ms)
+            window = self._step.window
+            columns["_we"] = pa.array(window_ends(ints(keys, "_ws"), window.size_ms, window.timezone))
         columns |= {name: keys.column(name) for name in self._keys[1:]}
         for name, column in folded.results.items():
             if old is not None and folded.old is not None:
@@ -232,26 +268,34 @@ class Aggregator:
 
 @dataclass(frozen=True, slots=True)
 class _Folded:
-    """`known`: the groups that had a state, `old` their results, in order. Per event: the results, the group's time."""
+    """`old`: the results that the known groups had, in order. Per event: the results, the group's time. `last`: of each
+    touched group the last event."""
 
     work: _Work
-    known: Bools
     old: dict[str, pa.Array] | None
     results: dict[str, pa.Array]
     times: Ints
+    last: Ints
 
 
-def _without_undo_of_nothing(work: _Work, known: Bools) -> _Work:
+def _nothing(rows: int) -> Ints:
+    return np.full(rows, -1, dtype=np.int64)
+
+
+def _all_false(rows: int) -> pa.Array:
+    return pa.Array.from_buffers(pa.bool_(), rows, [None, pa.py_buffer(bytes((rows + 7) // 8))])
+
+
+def _without_undo_of_nothing(events: Events, row: Ints, known: Bools) -> tuple[Events, Ints]:
     """A row cannot be taken back from a group that does not exist: such an event only adds, or is none at all.
 
     It comes about where a table's row was not counted when it appeared, for its key was NULL or it was an error.
     """
-    events, row = work.events, work.row
     while True:
         first = previous_in_group(events.group) < 0
         wrong = first & ~known[events.group] & (events.undo >= 0)
         if not wrong.any():
-            return _Work(work.rows, work.keys, events, row)
+            return events, row
         undo = np.where(wrong, -1, events.undo)
         kept = (undo >= 0) | (events.add >= 0)
         events = Events(events.group[kept], undo[kept], events.add[kept])

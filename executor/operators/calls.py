@@ -5,18 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 
 from ...planner.physical import AggregateCall
+from ...sql.functions.aggregate_distinct import distinct_fold
 from ...sql.functions.aggregate_kernels import Events
 from ...sql.functions.aggregates import AGGREGATES
 from ...sql.types import SqlType
-from .columns import flat
+from ..state import StateStore
+from .columns import Bools, flat
+from .members import Members
 from .statement import Statement
 
 
 class Calls:
-    """Column `a{i}_{j}` is argument j of call i, `s{i}_{j}` column j of its state, `v{i}` its result."""
+    """Column `a{i}_{j}` is argument j of call i, `f{i}` whether its filter takes the row, `s{i}_{j}` column j of its
+    state, `v{i}` its result."""
 
     def __init__(
         self,
@@ -25,15 +30,28 @@ class Calls:
         input_schema: pa.Schema,
         kept: Sequence[str],
         properties: Mapping[str, str],
+        *,
+        merging: bool = False,
+        retracts: bool = False,
     ) -> None:
+        """`merging`: for states that merge, which then know their distinct values themselves. `retracts`: rows may be
+        taken back."""
         self.folds = [
-            AGGREGATES[call.function].fold([a.type for a in call.arguments], call.constants, properties)
+            AGGREGATES[call.function].fold(
+                [a.type for a in call.arguments], call.constants, properties, retracts=retracts
+            )
             for call in calls
         ]
+        if merging:
+            self.folds = [
+                distinct_fold(fold) if call.distinct else fold for call, fold in zip(calls, self.folds, strict=True)
+            ]
         self.state_types: dict[str, SqlType] = {
             f"s{i}_{j}": type_ for i, fold in enumerate(self.folds) for j, type_ in enumerate(fold.state_types)
         }
         self.result_names = [f"v{i}" for i in range(len(calls))]
+        self._calls = calls
+        self._members: list[tuple[Members, str]] = []
         self._kept = list(kept)
         self._sources: dict[str, str] = {}
         rendered: list[str] = []
@@ -45,6 +63,10 @@ class Calls:
                 rendered.append(f"({argument.sql})::{type_.duckdb} AS {name}")
                 known = argument.sql in input_schema.names
                 is_plain &= known and input_schema.field(argument.sql).type.equals(type_.arrow)
+            if call.filter is not None:
+                self._sources[f"f{i}"] = call.filter.sql
+                rendered.append(f"coalesce({call.filter.sql}, false) AS f{i}")
+                is_plain = False
         self._statement = None
         if not is_plain:
             sql = f"SELECT {', '.join([*self._kept, *rendered])} FROM {{input}}"
@@ -60,18 +82,47 @@ class Calls:
     def arguments(self, rows: pa.Table, call: int) -> list[pa.Array]:
         return [flat(rows, f"a{call}_{j}") for j in range(len(self.folds[call].parameter_types))]
 
+    def count_members(
+        self, connection: duckdb.DuckDBPyConnection, name: str, key: Mapping[str, SqlType], *, retracts: bool
+    ) -> dict[str, StateStore]:
+        """Makes the stores that DISTINCT needs, by name; calls of one argument share one. `key`: of the groups."""
+        by_argument: dict[tuple[str, SqlType], list[int]] = {}
+        for i, call in enumerate(self._calls):
+            if call.distinct:
+                by_argument.setdefault((call.arguments[0].sql, self.folds[i].parameter_types[0]), []).append(i)
+        for number, ((_, type_), calls) in enumerate(by_argument.items()):
+            members = Members(connection, f"{name}.members{number}", key, type_, calls, retracts=retracts)
+            self._members.append((members, f"a{calls[0]}_0"))
+        return {members.store.name: members.store for members, _ in self._members}
+
     def run(
-        self, events: Events, rows: pa.Table, states: pa.Table, known: Sequence[bool]
+        self, events: Events, rows: pa.Table, states: pa.Table, known: Sequence[bool], keys: pa.Table
     ) -> tuple[dict[str, pa.Array], dict[str, pa.Array]]:
-        """Fold the events. Out: per event the results, and per group the new states."""
+        """Fold the events; `keys` has the key of each. Out: per event the results, and per group the new states."""
         results: dict[str, pa.Array] = {}
         after: dict[str, pa.Array] = {}
+        of_calls = self._events(events, rows, keys)
         for i, fold in enumerate(self.folds):
             names = [f"s{i}_{j}" for j in range(len(fold.state_types))]
             state = [flat(states, name) for name in names]
-            results[f"v{i}"], columns = fold.run(events, self.arguments(rows, i), state, known)
+            results[f"v{i}"], columns = fold.run(of_calls[i], self.arguments(rows, i), state, known)
             after |= dict(zip(names, columns, strict=True))
         return results, after
+
+    def passes(self, rows: pa.Table, call: int) -> Bools | None:
+        """Which rows the call's filter takes; None where it has none."""
+        if self._calls[call].filter is None:
+            return None
+        return flat(rows, f"f{call}").to_numpy(zero_copy_only=False)
+
+    def _events(self, events: Events, rows: pa.Table, keys: pa.Table) -> list[Events]:
+        """What each call sees of the events: a row that its filter or DISTINCT leaves out is no row (-1)."""
+        of_calls = [_filtered(events, self.passes(rows, i)) for i in range(len(self.folds))]
+        for members, argument in self._members:
+            own = {call: of_calls[call] for call in members.calls}
+            for call, thinned in members.distinct(own, flat(rows, argument), keys).items():
+                of_calls[call] = thinned
+        return of_calls
 
     def results(self, states: pa.Table) -> dict[str, pa.Array]:
         """The results of stored states."""
@@ -79,3 +130,11 @@ class Calls:
             f"v{i}": fold.results([flat(states, f"s{i}_{j}") for j in range(len(fold.state_types))])
             for i, fold in enumerate(self.folds)
         }
+
+
+def _filtered(events: Events, passes: Bools | None) -> Events:
+    if passes is None or not len(passes):
+        return events
+    undo = np.where((events.undo >= 0) & passes[events.undo], events.undo, -1)
+    add = np.where((events.add >= 0) & passes[events.add], events.add, -1)
+    return Events(events.group, undo, add)

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from ...planner.physical import Aggregate
 from ..state import StateStore
+from ..window_times import window_ends
 from .calls import Calls
 from .columns import Ints, ints, key_names, number_within
 from .stream_time import NEVER
+from .windows import latest_closed
 
 
 class Closing:
     """A window closes at the first row of its task at which stream time reaches its end plus grace. Since no later row
     can change it, its state at the end of that batch is its result, wherever the batch ends."""
 
-    def __init__(self, step: Aggregate, store: StateStore, calls: Calls) -> None:
+    def __init__(self, step: Aggregate, store: StateStore, calls: Calls, others: Sequence[StateStore] = ()) -> None:
+        """`others`: stores of the same windows, which are dropped with them."""
         assert step.window is not None
         self._window = step.window
         self._keys = key_names(step.schema)
         self._store = store
+        self._others = others
         self._calls = calls
         self._until_closed = step.window.size_ms + step.window.grace_ms  # from a window's start
         self._forgotten: dict[int, int] = {}
@@ -33,7 +37,12 @@ class Closing:
         for part, time in stream_times.items():
             if time - self._forgotten.get(part, NEVER) >= self._until_closed // 4:
                 self._forgotten[part] = time
-                self._store.expire(part, "_ws", time - self._until_closed + 1)
+                self._expire(part, latest_closed(self._window, time) + 1)
+
+    def _expire(self, part: int, below: int) -> None:
+        """Drop the windows that start below."""
+        for store in (self._store, *self._others):
+            store.expire(part, "_ws", below)
 
     def emit(self, rows: pa.Table, at_rows: Ints, before: Mapping[int, int], after: Mapping[int, int]) -> pa.Table:
         """The results of the windows that close between the two stream times, in the order in which they do."""
@@ -43,8 +52,9 @@ class Closing:
             previous = before.get(part, NEVER)
             if time <= previous:
                 continue
-            closed = self._store.between(part, "_ws", previous - self._until_closed, time - self._until_closed)
-            self._store.expire(part, "_ws", time - self._until_closed + 1)
+            low, high = latest_closed(self._window, previous), latest_closed(self._window, time)
+            closed = self._store.between(part, "_ws", low, high)
+            self._expire(part, high + 1)
             own = parts == part
             tables.append(self._results(closed, sequence[own], at_rows[own], int(sequence.max(initial=-1))))
         if not tables:
@@ -56,7 +66,8 @@ class Closing:
         """`sequence`, `at_rows`: of the task's rows in this batch. What closes after them comes after `last`."""
         starts = ints(closed, "_ws")
         order = np.argsort(starts, kind="stable")  # within one start the store's order, by key
-        trigger = np.searchsorted(at_rows, starts + self._until_closed)
+        ends = window_ends(starts, self._window.size_ms, self._window.timezone)
+        trigger = np.searchsorted(at_rows, ends + self._window.grace_ms)
         if self.lossy:
             at = np.append(at_rows, NEVER)[trigger]
             advance = self._window.advance_ms or self._window.size_ms
@@ -72,7 +83,7 @@ class Closing:
             "_weight": pa.array(np.ones(n, dtype=np.int8)),
             "_null": pa.array(np.zeros(n, dtype=np.bool_)),
             "_ws": closed.column("_ws"),
-            "_we": pa.array(starts[order] + self._window.size_ms),
+            "_we": pa.array(ends[order]),
             **{name: closed.column(name) for name in self._keys},
             **self._calls.results(closed),
         }

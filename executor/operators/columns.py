@@ -138,9 +138,11 @@ def latest_in_group(groups: Ints, chosen: Bools) -> Ints:
 def number_within(sequence: Ints) -> np.ndarray[Any, np.dtype[np.int32]]:
     """Count from 0 within each run of equal numbers: `_sub` for the rows of each `_seq`."""
     n = len(sequence)
-    positions = np.arange(n, dtype=np.int64)
     starts = np.ones(n, dtype=np.bool_)
     starts[1:] = sequence[1:] != sequence[:-1]
+    if starts.all():
+        return np.zeros(n, dtype=np.int32)
+    positions = np.arange(n, dtype=np.int64)
     return (positions - np.maximum.accumulate(np.where(starts, positions, 0))).astype(np.int32)
 
 
@@ -157,3 +159,39 @@ def with_columns(table: pa.Table, columns: Mapping[str, Any]) -> pa.Table:
         position = table.schema.get_field_index(name)
         table = table.append_column(name, column) if position < 0 else table.set_column(position, name, column)
     return table
+
+
+def orders(rows: pa.Table) -> list[Ints]:
+    """What sorts the rows by their columns, the last column first, as `np.lexsort` wants it."""
+    ranks: list[Ints] = []
+    for name in reversed(rows.column_names):
+        try:
+            ranks.append(pc.rank(flat(rows, name), tiebreaker="min").to_numpy().astype(np.int64))
+        except (pa.ArrowNotImplementedError, pa.ArrowTypeError):  # nested types have no order
+            ranks.append(np.zeros(len(rows), dtype=np.int64))
+    return ranks
+
+
+def without_repeats(rows: pa.Table) -> pa.Table:
+    """The changes without those that replace a row by an equal one."""
+    weight, sequence = ints(rows, "_weight"), ints(rows, "_seq")
+    minus = np.flatnonzero((weight[:-1] < 0) & (weight[1:] > 0) & (sequence[:-1] == sequence[1:]))
+    if not len(minus):
+        return rows
+    same = np.ones(len(minus), dtype=np.bool_)
+    for name in rows.column_names:
+        if name[0] in "kv" or name in ("_part", "_ws", "_we"):
+            same &= _equal(flat(rows, name).take(pa.array(minus)), flat(rows, name).take(pa.array(minus + 1)))
+    repeated = np.zeros(len(weight), dtype=np.bool_)
+    repeated[minus[same]] = repeated[minus[same] + 1] = True
+    return rows.filter(pa.array(~repeated)) if same.any() else rows
+
+
+def _equal(left: pa.Array, right: pa.Array) -> Bools:
+    """Where the values are equal; NULL is a value. What cannot be compared is not."""
+    try:
+        found = pc.equal(left, right)
+    except (pa.ArrowNotImplementedError, pa.ArrowTypeError):  # nested types
+        return np.zeros(len(left), dtype=np.bool_)
+    both_null = pc.and_(left.is_null(), right.is_null())
+    return pc.or_(pc.fill_null(found, False), both_null).to_numpy(zero_copy_only=False)

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import duckdb
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ...planner.physical import ForeignKeyJoin
 from ...sql.types import BIGINT, INTEGER, SqlType
@@ -23,12 +22,12 @@ from .columns import (
     Ints,
     batch_schema,
     conform,
-    flat,
     group,
     ints,
     last_of_group,
     latest_in_group,
     number_within,
+    orders,
     take,
     value_names,
 )
@@ -150,7 +149,7 @@ class ForeignKeyJoiner:
         change, version = _pairs(np.flatnonzero(changes.side == 1), changes.group, groups)
         there = (start[version] < change) & (change <= end[version])
         change, row = change[there], position[version[there]]
-        order = np.lexsort((*_orders(left_rows, row, self._left_key), change))
+        order = np.lexsort((*orders(take(left_rows.select(self._left_key), row)), change))
         change, row = change[order], row[order]
 
         before, after = changes.right_before[change], changes.right_after[change]
@@ -223,15 +222,3 @@ def _pairs(change: Ints, group_of_change: Ints, group_of_version: Ints) -> tuple
     ends = np.cumsum(count)
     within = np.arange(int(ends[-1]) if len(ends) else 0, dtype=np.int64) - np.repeat(ends - count, count)
     return np.repeat(change, count), by_group[np.repeat(first, count) + within]
-
-
-def _orders(rows: pa.Table, chosen: Ints, names: Sequence[str]) -> list[Ints]:
-    """What sorts the chosen rows by these columns, the last one first, as `np.lexsort` wants it."""
-    picked = take(rows.select(list(names)), chosen)
-    ranks: list[Ints] = []
-    for name in reversed(names):
-        try:
-            ranks.append(pc.rank(flat(picked, name), tiebreaker="min").to_numpy().astype(np.int64))
-        except (pa.ArrowNotImplementedError, pa.ArrowTypeError):  # nested types have no order
-            ranks.append(np.zeros(len(picked), dtype=np.int64))
-    return ranks

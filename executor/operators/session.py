@@ -6,7 +6,7 @@ Row by row in Python, as sessions depend on each other; reading and writing the 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import duckdb
@@ -22,7 +22,7 @@ from ..batch import ChangeBatch
 from ..state import StateStore
 from .calls import Calls
 from .columns import Ints, batch_schema, conform, flat, group, ints, is_null, key_names, number_within, take
-from .stream_time import NEVER, StreamTime, merged, running
+from .stream_time import NEVER, StreamTime, merged, moved_on, running
 
 
 @dataclass(slots=True)
@@ -78,7 +78,7 @@ class SessionAggregator:
         self._input_schema = batch_schema(schema, extra, columns)
         self._has_st = "_st" in extra
         kept = ["_seq", "_ts", "_null", *self._keys, *(["_st"] if self._has_st else [])]
-        self._calls = Calls(connection, step.calls, self._input_schema, kept, properties)
+        self._calls = Calls(connection, step.calls, self._input_schema, kept, properties, merging=True)
         self.schema, self.extra = step.schema, ("_ws", "_we")
         self._output_schema = batch_schema(step.schema, self.extra)
         key: dict[str, SqlType] = {"_part": INTEGER}
@@ -95,12 +95,18 @@ class SessionAggregator:
             at_rows, after = ints(rows, "_st"), merged(before, batch.stream_time_ms)
         else:
             at_rows, after = running(flat(rows, "_part"), ints(rows, "_ts"), before)
+            after = moved_on(after, batch.elapsed_ms)
         changes = self._fold(rows, at_rows)
         self._time.write(before, after)
         out = self._closed(rows, at_rows, before, after) if self._step.emit == "FINAL" else changes
         if self._step.emit != "FINAL":
             self._forget(after)
-        return ChangeBatch(out, batch.stream_time_ms)
+        return replace(batch, rows=out)
+
+    @property
+    def waits_for_time(self) -> bool:
+        """Whether there are sessions whose results are given once they close."""
+        return self._step.emit == "FINAL" and not self._store.is_empty()
 
     def _relevant(self, rows: pa.Table) -> pa.Table:
         """Rows with a value and all of a key."""
@@ -137,7 +143,8 @@ class SessionAggregator:
             list(zip(*map(values_of, self._calls.arguments(rows, i)), strict=True)) if fold.parameter_types else None
             for i, fold in enumerate(folds)
         ]
-        out = _Output()
+        passes = [self._calls.passes(rows, i) for i in range(len(folds))]
+        out, every = _Output(), self._emit_every  # without a list of them all, sessions in between are soon forgotten
         gap, until_closed, emit_old = self._gap, self._until_closed, self._step.emit_old
         times, now = ints(rows, "_ts").tolist(), at_rows.tolist()
         for row, (time, key) in enumerate(zip(times, groups.tolist(), strict=True)):
@@ -159,9 +166,13 @@ class SessionAggregator:
                 state = joined[0].states[i] if joined else fold.initial
                 for session in joined[1:]:
                     state = fold.merge(state, session.states[i])
+                counts = passes[i]
+                if counts is not None and not counts[row]:
+                    states.append(state)
+                    continue
                 states.append(fold.add(state) if values is None else fold.add(state, *values[row]))
             # A row at the very time of a session that is a single moment changes its result, not its window.
-            if start < end or emit_old:
+            if every and (start < end or emit_old):
                 for session in joined:
                     out.add(row, key, -1, session)
             grown = _Session(start, end, states)
@@ -170,7 +181,8 @@ class SessionAggregator:
                 position -= 1
             others.insert(position, grown)
             sessions[key] = others
-            out.add(row, key, 1, grown)
+            if every:
+                out.add(row, key, 1, grown)
         return out
 
     def _difference(

@@ -5,7 +5,7 @@ Row order is DuckDB's insertion order, which plain projections, filters and UNNE
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import duckdb
@@ -49,6 +49,7 @@ class Stateless:
         if self._rekey is not None and self._rekey.partition_count > 1:
             assert partitioner is not None, "a repartition needs a partitioner"
         names = self._input_schema.names
+        self._renamed = renamed(steps, self._input_schema)
         sql = f"SELECT {', '.join(names)} FROM {{input}}"
         for step in steps:
             sql, names, schema = _render(step, sql, names, schema)
@@ -62,6 +63,8 @@ class Stateless:
     def process(self, batch: ChangeBatch) -> ChangeBatch:
         if not len(batch.rows):
             rows = self._output_schema.empty_table()
+        elif self._renamed is not None:
+            rows = self._only_renamed(conform(batch.rows, self._input_schema), self._renamed)
         else:
             rows = self._statement.run(input=conform(batch.rows, self._input_schema))
             rows = conform(rows, self._output_schema)
@@ -69,7 +72,15 @@ class Stateless:
             rows = with_columns(rows, {"_sub": pa.array(number_within(ints(rows, "_seq")))})
         if self._rekey is None:
             return replace(batch, rows=rows)
-        return ChangeBatch(self._repartition(self._rekey, rows))
+        return ChangeBatch(self._repartition(self._rekey, rows), elapsed_ms=batch.elapsed_ms)
+
+    def _only_renamed(self, rows: pa.Table, names: Mapping[str, str]) -> pa.Table:
+        listed = [rows.column(names[field.name]) for field in self._output_schema]
+        rows = pa.table(listed, schema=self._output_schema)
+        if self._rekey is not None and self._rekey.drop_null_key:
+            missing = np.logical_and.reduce(is_null(rows, key_names(self.schema)))
+            rows = rows.filter(pa.array(~missing)) if missing.any() else rows
+        return rows
 
     def _repartition(self, step: Rekey, rows: pa.Table) -> pa.Table:
         partitions = np.zeros(len(rows), dtype=np.int32)
@@ -79,6 +90,34 @@ class Stateless:
                 without_key = np.logical_and.reduce(is_null(rows, key_names(step.schema)))
                 partitions = np.where(without_key, np.int32(0), partitions)
         return with_columns(rows, {"_part": pa.array(partitions)})
+
+
+def renamed(steps: Sequence[StatelessStep], schema: pa.Schema) -> dict[str, str] | None:
+    """Output column → input column where the chain does nothing but name and leave out columns: then no SELECT is
+    needed, which would copy every one of them. GROUP BY of a column of the stream is such a chain."""
+    names = {name: name for name in schema.names}
+    for step in steps:
+        if isinstance(step, Filter | Explode):
+            return None
+        keys = step.key or ()
+        values = step.values if isinstance(step, Project) else ()
+        chosen = dict(zip((f"k{i}" for i in range(len(keys))), keys, strict=True))
+        chosen |= dict(zip((f"v{i}" for i in range(len(values))), values, strict=True))
+        kept = [name for name in names if name[0] == "_" or (name not in chosen and _stays(step, name))]
+        following = {name: names[name] for name in kept if not (name == "_st" and isinstance(step, Rekey))}
+        for name, expression in chosen.items():
+            source = names.get(expression.sql.strip('"'))
+            same = source is not None and schema.field(source).type.equals(expression.type.arrow)
+            if source is None or not same or (expression.type == DOUBLE and isinstance(step, Rekey)):
+                return None
+            following[name] = source
+        names = following
+    return names
+
+
+def _stays(step: Project | Rekey, name: str) -> bool:
+    """Whether the step passes on a key or value column of this name as it is."""
+    return name[0] == "v" if isinstance(step, Rekey) else name[0] == "k" and step.key is None
 
 
 def _render(step: StatelessStep, source: str, names: Sequence[str], schema: Schema) -> tuple[str, list[str], Schema]:

@@ -96,7 +96,13 @@ class StreamStreamJoiner:
         self._reach = ((step.before_ms, step.after_ms), (step.after_ms, step.before_ms))  # back and ahead, per side
         self._outer = (step.kind in ("LEFT", "FULL"), step.kind in ("RIGHT", "FULL"))
         self._buffers = [
-            StateStore(connection, f"{step.id}.{side}", {**self._key_types, "_rts": BIGINT, "_id": BIGINT}, values)
+            StateStore(
+                connection,
+                f"{step.id}.{side}",
+                {**self._key_types, "_rts": BIGINT, "_id": BIGINT},
+                values,
+                write_once=True,
+            )
             for side, values in zip(("left", "right"), map(_value_types, self._schemas), strict=True)
         ]
         self._unmatched = [

@@ -19,7 +19,7 @@ from ...sql.functions.aggregate_kernels import running_max
 from ...sql.types import BIGINT, INTEGER
 from ..batch import ChangeBatch
 from ..state import StateStore
-from .columns import Ints, codes, flat, ints, with_columns
+from .columns import Ints, flat, ints, with_columns
 
 NEVER = -(1 << 62)
 
@@ -29,8 +29,10 @@ class StreamTime:
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, name: str) -> None:
         self.store = StateStore(connection, name, {"_part": INTEGER}, {"stream_time_ms": BIGINT})
+        self.store.on_settle(self._settle)
         self._known: dict[int, int] = {}
         self._known_at = -1  # the store's version
+        self._unsettled: list[pa.Table] = []
 
     def read(self) -> dict[int, int]:
         if self._known_at != self.store.version:
@@ -43,8 +45,15 @@ class StreamTime:
         moved = {part: time for part, time in after.items() if before.get(part) != time}
         if moved:
             columns: list[Any] = [pa.array(list(moved), pa.int32()), pa.array(list(moved.values()), pa.int64())]
-            self.store.write(pa.table(columns, names=["_part", "stream_time_ms"]))
-            self._known, self._known_at = dict(after), self.store.version
+            self._unsettled.append(self.store.defer(pa.table(columns, names=["_part", "stream_time_ms"])))
+            self._known = dict(after)
+
+    def _settle(self) -> None:
+        unsettled, self._unsettled = self._unsettled, []
+        if unsettled:
+            newest = {row["_part"]: row for rows in unsettled for row in rows.to_pylist()}
+            self.store.apply(pa.Table.from_pylist(list(newest.values()), self.store.change_schema))
+            self._known_at = self.store.version
 
 
 def running(parts: pa.Array, times: Ints, before: Mapping[int, int]) -> tuple[Ints, dict[int, int]]:
@@ -52,21 +61,24 @@ def running(parts: pa.Array, times: Ints, before: Mapping[int, int]) -> tuple[In
     after = dict(before)
     if not len(times):
         return times, after
-    task, _ = codes(parts)
-    first = np.unique(task, return_index=True)[1]
-    listed = [int(parts[int(row)].as_py()) for row in first]
-    state = np.array([before.get(part, NEVER) for part in listed], dtype=np.int64)
-    if len(listed) == 1:
-        at_rows = np.maximum(np.maximum.accumulate(times), state[0])
-        state = at_rows[-1:]
-    else:
-        at_rows = running_max(task, times, state)
-    after |= dict(zip(listed, state.tolist(), strict=True))
-    return at_rows, after
+    numbers = parts.to_numpy(zero_copy_only=False)
+    if (numbers == numbers[0]).all():
+        part = int(numbers[0])
+        at_rows = np.maximum(np.maximum.accumulate(times), before.get(part, NEVER))
+        return at_rows, after | {part: int(at_rows[-1])}
+    listed, task = np.unique(numbers, return_inverse=True)
+    state = np.array([before.get(part, NEVER) for part in listed.tolist()], dtype=np.int64)
+    at_rows = running_max(task, times, state)
+    return at_rows, after | dict(zip(listed.tolist(), state.tolist(), strict=True))
 
 
 def merged(times: Mapping[int, int], more: Mapping[int, int]) -> dict[int, int]:
     return {part: max(times.get(part, NEVER), more.get(part, NEVER)) for part in {**times, **more}}
+
+
+def moved_on(times: Mapping[int, int], elapsed_ms: int) -> dict[int, int]:
+    """The stream times after sources were idle for so long."""
+    return {part: time + elapsed_ms for part, time in times.items()}
 
 
 class SourceTime:
@@ -79,6 +91,6 @@ class SourceTime:
     def process(self, batch: ChangeBatch) -> ChangeBatch:
         before = self._time.read()
         at_rows, after = running(flat(batch.rows, "_part"), ints(batch.rows, "_ts"), before)
-        after = merged(after, batch.stream_time_ms)
+        after = moved_on(merged(after, batch.stream_time_ms), batch.elapsed_ms)
         self._time.write(before, after)
         return replace(batch, rows=with_columns(batch.rows, {"_st": pa.array(at_rows)}), stream_time_ms=after)

@@ -17,7 +17,7 @@ from ...logcore.errors import TopicExists
 from ...logcore.failpoints import fp
 from ...planner.physical import PhysicalPlan
 from .. import processing_log
-from ..query_log import changelog_topic, marker_topic, offset_group, start_positions
+from ..query_log import STATE_CONFIG, changelog_topic, marker_topic, offset_group, start_positions
 from ..tasks import changelog_partition_count
 from .bucket import BucketRuntime, bucket_id
 from .lanes import Positions, ranges_between
@@ -72,7 +72,7 @@ def _create_topics(stages: Stages, client: LogClient) -> None:
     for topic, partition_count in wanted.items():
         if topic not in known:
             with contextlib.suppress(TopicExists):
-                client.create_topic(topic, partition_count)
+                client.create_topic(topic, partition_count, STATE_CONFIG)
 
 
 def _begin_run(stages: Stages, bucket: int, run: str, client: LogClient, committed: Positions) -> Marker:

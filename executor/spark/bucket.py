@@ -10,7 +10,7 @@ import contextlib
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import duckdb
@@ -29,7 +29,7 @@ from ..partitioning import RekeyPartitioner
 from ..pipeline import Pipeline
 from ..query import DATA_ERRORS
 from ..query_log import changelog_topic, marker_topic
-from ..record_error import RecordError
+from ..record_error import RecordError, left_out
 from ..recovery import emit_of, replay_changelog
 from ..sink_writer import Output, SinkWriter
 from ..source_reader import ReadBatch
@@ -152,7 +152,8 @@ class BucketRuntime:
         }
         if self._state is None:
             settings = EngineSettings.of(self._properties)
-            settings = EngineSettings(settings.memory_limit, settings.threads or 1, settings.temp_directory)
+            if not self._properties.get("millstream.duckdb.threads"):
+                settings = replace(settings, threads=1)  # Spark has given this task a core
             directory = self._directory if self._stages.stateful else None
             self._state = open_state(directory, self._stages.plan, producer.epoch, ends, settings)
             self._pipeline = self._new_pipeline(self._state)
@@ -187,7 +188,7 @@ class BucketRuntime:
             self._bucket,
             rows_in=batch.record_count,
             rows_used=output.cause_count,
-            rows_failed=len(errors),
+            rows_failed=left_out(errors),
             rows_out=output.record_count,
             bytes_in=batch.byte_count,
         )
@@ -237,7 +238,9 @@ class BucketRuntime:
     def _run(self, inputs: Mapping[str, ChangeBatch], batch: ReadBatch) -> tuple[Output, Sequence[StoreChanges]]:
         assert self._pipeline is not None
         changes = self._pipeline.process(inputs)
-        return self._writer.encode(changes, batch), self._pipeline.take_changes()
+        output = self._writer.encode(changes, batch)
+        output.errors.extend(self._pipeline.take_failures())
+        return output, self._pipeline.take_changes()
 
     def _first_failing(
         self, inputs: Mapping[str, ChangeBatch], batch: ReadBatch, error: Exception

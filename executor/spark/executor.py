@@ -15,7 +15,7 @@ from millstream.errors import MillstreamError
 from ...logcore.client import LogClient
 from ...logcore.errors import UnknownTopic
 from ...logcore.log import Log
-from ...logcore.remote import RemoteLog
+from ...logcore.remote import RemoteLog, trusted_address
 from ...logcore.server import LogServer
 from ...planner.catalog import PersistentQuery
 from ..errors import UnknownQuery
@@ -115,7 +115,7 @@ class SparkExecutor:
         """Where tasks reach the log. A log in this process gets a listener of its own, on the loopback interface."""
         named = self._properties.get(BOOTSTRAP)
         if named is not None:
-            return named
+            return trusted_address(self._client, named) if isinstance(self._client, Log) else named
         if isinstance(self._client, RemoteLog):
             return self._client.bootstrap
         if not self._properties.get(MASTER, "local").startswith("local"):
@@ -128,7 +128,7 @@ class SparkExecutor:
                 assert isinstance(self._client, Log)
                 self._server = LogServer(self._client, port=0)
                 self._server.start()
-            return self._server.address
+            return trusted_address(self._server.log, self._server.address)
 
     def _query(self, query_id: str) -> SparkQuery:
         with self._guard:

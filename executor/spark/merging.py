@@ -10,6 +10,7 @@ import pyarrow as pa
 from ...logcore.client import TopicPartition
 from ..batch import ChangeBatch
 from ..operators.columns import Ints, ints, with_columns
+from ..record_error import RecordError
 from ..source_reader import ReadBatch, RecordHeaders, empty_rows
 from ..time_order import BEFORE_ALL
 from .pieces import ORDER, RECORD_HEADERS, Piece
@@ -52,12 +53,7 @@ def merge(
         positions=dict(ends),
         record_count=sum(piece.head.record_count for piece in pieces if _is_new(piece, done)),
         byte_count=sum(piece.head.byte_count for piece in pieces if _is_new(piece, done)),
-        errors=[
-            error
-            for piece in pieces
-            for error in piece.head.errors
-            if error.offset >= done.get(TopicPartition(error.topic, error.partition), 0)
-        ],
+        errors=[error for piece in pieces for error in piece.head.errors if _is_new_error(error, piece, done)],
         headers=_headers(tables, places, stride),
         topics={chain.source.id: chain.source.topic for chain in stages.chains},
     )
@@ -127,6 +123,13 @@ def _new(rows: pa.Table, done_offset: int) -> pa.Table:
     if not len(offsets) or int(offsets.min()) >= done_offset:
         return rows
     return rows.filter(pa.array(offsets >= done_offset))
+
+
+def _is_new_error(error: RecordError, piece: Piece, done: Mapping[TopicPartition, int]) -> bool:
+    """Which record a user's function failed for is not known, so these go with their piece."""
+    if error.kind == "function":
+        return _is_new(piece, done)
+    return error.offset >= done.get(TopicPartition(error.topic, error.partition), 0)
 
 
 def _is_new(piece: Piece, done: Mapping[TopicPartition, int]) -> bool:

@@ -18,6 +18,7 @@ import numpy as np
 
 from ...logcore.client import FetchedRows, LogClient, TopicPartition
 from ...logcore.log import Log
+from ...logcore.remote import trusted_address
 from ...logcore.server import LogServer
 from ...planner.catalog import PersistentQuery
 from ...planner.physical import PhysicalPlan, Sink
@@ -55,7 +56,7 @@ class SparkSandboxExecutor:
             MASTER: "local[2]",
             "millstream.spark.cache": "memory",
             **properties,
-            BOOTSTRAP: self._server.address,
+            BOOTSTRAP: trusted_address(self._server.log, self._server.address),
         }
         self._directory = tempfile.TemporaryDirectory(prefix="millstream-spark-", ignore_cleanup_errors=True)
         self._executor = SparkExecutor(self._client, Path(self._directory.name), self._properties)
@@ -136,7 +137,7 @@ class SparkSandboxExecutor:
                 if isinstance(run, FetchedRows):
                     offsets += run.table["offset"].to_pylist()
                 else:
-                    offsets += range(run.base_offset, run.base_offset + run.batch.num_rows)
+                    offsets += run.row_offsets.tolist()
             position = fetched.next_offset
             fetched = self._client.fetch(at.topic, at.partition, position)
         new = np.array([offset for offset in offsets if offset not in known], np.int64)

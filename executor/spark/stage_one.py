@@ -87,7 +87,7 @@ class StageOne:
         if pipeline is None:
             return read, []
         try:
-            return pipeline.process({chain.source.id: read}), []
+            return pipeline.process({chain.source.id: read}), pipeline.take_failures()
         except DATA_ERRORS as error:
             if read.rows.num_rows <= 1:
                 nothing = pipeline.process({chain.source.id: ChangeBatch(read.rows.slice(0, 0), read.stream_time_ms)})

@@ -177,7 +177,7 @@ def _with_place(schema: pa.Schema) -> pa.Schema:
 def _rows(run: FetchedRows | FetchedColumns, partition: int) -> pa.Table:
     if isinstance(run, FetchedColumns):
         table = pa.Table.from_batches([run.batch])
-        offsets = np.arange(run.base_offset, run.base_offset + len(table), dtype=np.int64)
+        offsets = run.row_offsets
         partitions = pa.array(np.full(len(table), partition, np.int32))
         return table.append_column("_partition", partitions).append_column("_offset", pa.array(offsets))
     table = run.table

@@ -137,6 +137,7 @@ def connection(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[duckd
         case "worker":
             runtime = QueryRuntime(plan, log, tmp_path / "state")
             assert runtime.step()
+            runtime.rest()  # no transaction is open then
             found = runtime._recovered.state.connection  # type: ignore[union-attr]
         case "push":
             push = PushQuery(replace(plan, root=plan.root.input), log)  # type: ignore[attr-defined]

@@ -9,7 +9,7 @@ from typing import Any
 
 from hand_plans import count_plan, filter_plan, read_all, rows
 
-from millstream.executor import processing_log
+from millstream.executor import processing_log, query, state_commits
 from millstream.executor.query import QueryRuntime
 from millstream.logcore.failpoints import arm
 from millstream.logcore.log import open_log
@@ -38,8 +38,14 @@ def prepare(directory: Path) -> None:
     client.close()
 
 
-def run(directory: Path, failpoints: str = "", max_bytes: int = 1) -> None:
-    """Runs both queries until nothing is left to read. May not return: that is what failpoints are for."""
+def run(directory: Path, failpoints: str = "", max_bytes: int = 1, *, together: bool = False) -> None:
+    """Runs both queries until nothing is left to read. May not return: that is what failpoints are for.
+
+    `together`: a batch is computed while the one before is written, and the state file commits after each.
+    """
+    if together:
+        query.READ_AHEAD_RECORDS = 1  # pyright: ignore[reportAttributeAccessIssue]
+        state_commits._EVERY_S = 0.0  # pyright: ignore[reportPrivateUsage]
     arm(failpoints)
     client = open_log(directory / "log")
     plans = [count_plan(partitions=PARTITIONS), filter_plan(partitions=PARTITIONS)]
@@ -51,9 +57,9 @@ def run(directory: Path, failpoints: str = "", max_bytes: int = 1) -> None:
     client.close()
 
 
-def run_and_exit(directory: str, failpoints: str = "") -> None:
+def run_and_exit(directory: str, failpoints: str = "", together: bool = False) -> None:
     """`run`, and the end of the process without any clean-up of the interpreter."""
-    run(Path(directory), failpoints)
+    run(Path(directory), failpoints, together=together)
     os._exit(0)
 
 

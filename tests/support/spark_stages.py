@@ -95,6 +95,10 @@ QUERIES = {
     "partition by": "STREAM AS SELECT * FROM clicks PARTITION BY page",
     "group by the key": "TABLE AS SELECT user, COUNT(*) AS c, SUM(n) AS s FROM clicks GROUP BY user",
     "group by another column": "TABLE AS SELECT page, COUNT(*) AS c, MAX(ROWOFFSET) AS o FROM clicks GROUP BY page",
+    "distinct values, and counts with conditions": (
+        "TABLE AS SELECT page, COUNT(DISTINCT user) AS users, COUNT(*) FILTER (WHERE n % 2 = 0) AS even, "
+        "COUNT(DISTINCT n % 5) FILTER (WHERE n > 50) AS high FROM clicks GROUP BY page"
+    ),
     "tumbling window": (
         "TABLE AS SELECT user, COUNT(*) AS c, LATEST_BY_OFFSET(page) AS p FROM clicks "
         "WINDOW TUMBLING (SIZE 10 SECONDS, GRACE PERIOD 1 SECOND) WHERE n % 2 = 0 GROUP BY user"
@@ -121,6 +125,23 @@ QUERIES = {
     ),
     "table to table": "TABLE AS SELECT user, UCASE(city) AS city FROM users WHERE city != 'oslo'",
     "count of a table": "TABLE AS SELECT city, COUNT(*) AS c FROM users GROUP BY city",
+    "average of maxima": (
+        "TABLE AS SELECT page, AVG(top) AS a, MIN(top) AS low FROM (SELECT user, page, MAX(n) AS top FROM clicks "
+        "GROUP BY user, page) q GROUP BY page"
+    ),
+    "two streams as one": "STREAM AS SELECT user, page FROM clicks UNION ALL SELECT page, user FROM c2 WHERE n > 50",
+    "join of streams by two columns": (
+        "STREAM AS SELECT a.user, a.n AS x, b.n AS y FROM clicks a JOIN clicks b WITHIN UNBOUNDED "
+        "ON a.user = b.user AND a.page = b.page AND a.n < b.n"
+    ),
+    "rows of a stream and of a table": (
+        "TABLE AS SELECT c.n, q.city, q.people FROM clicks c JOIN (SELECT city, COUNT(*) AS people FROM users GROUP BY "
+        "city) q ON c.n = q.people AND c.page != q.city"
+    ),
+    "rows of two aggregates": (
+        "TABLE AS WITH n AS (SELECT user, page, COUNT(*) AS c FROM clicks GROUP BY user, page) SELECT n.user, n.page, "
+        "n.c FROM n JOIN (SELECT user, MAX(c) AS top FROM n GROUP BY user) m ON n.user = m.user AND n.c = m.top"
+    ),
 }
 """What follows CREATE STREAM/TABLE name."""
 

@@ -24,6 +24,9 @@ from millstream.sql.types import BIGINT, STRING
 ONE_BUCKET = {
     "count of a table",
     "join by a foreign key",
+    "average of maxima",
+    "rows of a stream and of a table",
+    "rows of two aggregates",
 }  # a table is read with its old rows, then its rows change their task
 
 

@@ -7,39 +7,11 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
+from .case import GROUPED, Case, latest, sink
 from .expressions import Expr, Expressions, Names
+from .relational import MAKERS as RELATIONAL
 from .sources import SourceSpec, random_source
 from .values import NESTED, NUMBERS, CaseRandom, Col
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """Sources, and the statements of the queries, the last of which `reference` describes.
-
-    `reference` gives rows of: rowtime (streams only), window start and end (windowed ones only), `nothing` (the value
-    is null as a whole), then the key and value columns. `unordered`: columns whose arrays count as sets.
-    `live`: a column by which rows that count nothing are left out before comparing.
-    """
-
-    sources: tuple[SourceSpec, ...]
-    statements: tuple[str, ...]
-    reference: str
-    kind: str
-    keys: tuple[str, ...]
-    values: tuple[str, ...]
-    window: str | None = None
-    sink_format: str = "JSON"
-    key_format: str = "JSON"
-    unordered: frozenset[str] = frozenset()
-    live: str | None = None
-
-    @property
-    def text(self) -> str:
-        return "\n".join([*(source.statement for source in self.sources), *self.statements])
-
-
-# What can be grouped and joined: not KAFKA.
-GROUPED = ("JSON", "JSON", "JSON", "DELIMITED")
 
 
 @dataclass(slots=True)
@@ -76,18 +48,13 @@ def random_case(seed: int, size: int = 24, *, reckless: bool = False) -> Case:
         (_join, 4),
         (_chain_of_streams, 3),
         (_chain_of_tables, 2),
+        *RELATIONAL,
     )
     maker = rng.choices([maker for maker, _ in makers], [weight for _, weight in makers])[0]
     return maker(rng, rng.randint(0, size))
 
 
 # ------------------------------------------------------------------ streams
-
-
-def _sink(rng: Random, key_format: str | None = None) -> tuple[str, str, str]:
-    """Value format, key format, and the WITH clause that says them."""
-    value_format, key_format = rng.choice(("JSON", "JSON", "JSON", "ARROW")), key_format or "JSON"
-    return value_format, key_format, f" WITH (key_format='{key_format}', value_format='{value_format}')"
 
 
 def _values(rng: Random, expressions: Expressions, count: int, first: int = 0) -> _Select:
@@ -100,7 +67,7 @@ def _values(rng: Random, expressions: Expressions, count: int, first: int = 0) -
 def _projection(rng: Random, size: int) -> Case:
     partition_by = rng.random() < 0.35
     source = random_source(rng, "S", "STREAM", size=size, null_values=not partition_by)
-    value_format, key_format, with_ = _sink(rng)
+    value_format, key_format, with_ = sink(rng)
     names = Names((*source.keys, *source.cols))
     expressions = Expressions(rng, names)
     select = _values(rng, Expressions(rng, Names(source.cols)), rng.randint(1, 3))
@@ -192,7 +159,7 @@ def _aggregate_of(
     final: bool,
 ) -> Case:
     """An aggregation of the stream `name`, whose rows are `rows` in the reference, with the columns of `source`."""
-    value_format, key_format, with_ = _sink(rng)
+    value_format, key_format, with_ = sink(rng)
     names = Names((*source.keys, *source.cols))
     expressions = Expressions(rng, names)
     by_key = rng.random() < 0.45
@@ -325,22 +292,16 @@ def _having(rng: Random, calls: Sequence[tuple[Expr, bool]]) -> Expr:
 # ------------------------------------------------------------------ tables
 
 
-def _latest(name: str, keys: Sequence[str]) -> str:
-    """The rows of a table at the end."""
-    last = f"QUALIFY row_number() OVER (PARTITION BY {', '.join(keys)} ORDER BY o DESC) = 1"
-    return f"SELECT * FROM (SELECT * FROM {name} {last}) WHERE NOT nothing"
-
-
 def _table_projection(rng: Random, size: int) -> Case:
     source = random_source(rng, "T", "TABLE", size=size)
-    value_format, key_format, with_ = _sink(rng)
+    value_format, key_format, with_ = sink(rng)
     expressions = Expressions(rng, Names((*source.keys, *source.cols)))
     select = _values(rng, Expressions(rng, Names(source.cols)), rng.randint(1, 3))
     where = expressions.predicate() if rng.random() < 0.7 else None
     keys = [col.name for col in source.keys]
     sql = f"CREATE TABLE O{with_} AS SELECT {', '.join(keys + select.sql)} FROM T"
     sql += f" WHERE {where.sql}" if where else ""
-    reference = f"SELECT nothing, {', '.join(keys + select.reference)} FROM ({_latest('T', keys)})"
+    reference = f"SELECT nothing, {', '.join(keys + select.reference)} FROM ({latest('T', keys)})"
     reference += f" WHERE {where.reference}" if where else ""
     return Case(
         (source,),
@@ -369,7 +330,7 @@ def _undoable(rng: Random, expressions: Expressions, *, flat: bool) -> tuple[Exp
 def _table_aggregation(rng: Random, size: int) -> Case:
     """A group that has lost all its rows stays, and counts nothing."""
     source = random_source(rng, "T", "TABLE", size=size, formats=GROUPED)
-    value_format, key_format, with_ = _sink(rng)
+    value_format, key_format, with_ = sink(rng)
     expressions = Expressions(rng, Names((*source.keys, *source.cols)))
     groups = _groups(rng, expressions)
     group_names = [f"G{i}" for i in range(len(groups))]
@@ -387,7 +348,7 @@ def _table_aggregation(rng: Random, size: int) -> Case:
     keys = [col.name for col in source.keys]
     conditions = [f"{group.reference} IS NOT NULL" for group in groups] + ([where.reference] if where else [])
     inner = ", ".join(f"{group.reference} AS {g}" for group, g in zip(groups, group_names, strict=True))
-    alive = f"SELECT *, {inner} FROM ({_latest('T', keys)}) WHERE {' AND '.join(conditions)}"
+    alive = f"SELECT *, {inner} FROM ({latest('T', keys)}) WHERE {' AND '.join(conditions)}"
     outer = ", ".join(["FALSE AS nothing", *group_names, *select.reference])
     reference = f"SELECT {outer} FROM ({alive}) GROUP BY {', '.join(group_names)} {having}"
     return Case(
@@ -416,7 +377,7 @@ def _join(rng: Random, size: int) -> Case:
     alike: dict[str, Any] = {"size": size, "partitions": partitions, "key": key, "key_format": key_format}
     stream = random_source(rng, "S", "STREAM", **alike, formats=GROUPED)
     table = random_source(rng, "T", "TABLE", **alike, formats=GROUPED)
-    value_format, _, with_ = _sink(rng, key_format)
+    value_format, _, with_ = sink(rng, key_format)
     kind = rng.choice(("JOIN", "LEFT JOIN"))
     column = stream.cols[0] if by_value else stream.keys[0]
     left, right = Names(stream.cols, "s.", "s."), Names(table.cols, "t.", "t.")
@@ -489,7 +450,7 @@ def _chain_of_tables(rng: Random, size: int) -> Case:
     )
     rows = f"SELECT {group.reference} AS G, count(*) AS C FROM (SELECT * FROM S WHERE NOT nothing) GROUP BY 1"
     rows = f"SELECT * FROM ({rows}) WHERE G IS NOT NULL {'AND C < 3' if having else ''}"
-    value_format, key_format, with_ = _sink(rng)
+    value_format, key_format, with_ = sink(rng)
     second = f"CREATE TABLE O{with_} AS SELECT C, COUNT(*) AS N FROM M GROUP BY C EMIT CHANGES;"
     return Case(
         (source,),

@@ -22,7 +22,7 @@ from millstream.logcore.client import FetchedColumns, LogClient
 from millstream.logcore.log import open_log
 from millstream.planner.physical import PhysicalPlan, Sink
 
-from .queries import Case
+from .case import Case
 from .reference import normal
 
 PROPERTIES = {
@@ -109,6 +109,13 @@ def compacting(rng: Random) -> Generator[None]:
 def drain(runtime: QueryRuntime, max_bytes: int = 1 << 20) -> None:
     while runtime.step(max_bytes):
         pass
+
+
+def same(case: Case, it: World, plan: PhysicalPlan, other: PhysicalPlan) -> bool:
+    """Whether two runs wrote the same, byte for byte; where a batch gives its net changes, the same rows in the end."""
+    if not case.net:
+        return it.written(plan) == it.written(other)
+    return content(case, it.written(plan)) == content(case, it.written(other))
 
 
 def _read(client: LogClient, topic: str, partition: int) -> Iterator[Written]:

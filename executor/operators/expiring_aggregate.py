@@ -1,0 +1,104 @@
+"""An aggregation whose groups are forgotten when nothing was added to them for long enough (TTL): they begin anew."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+from ...planner.physical import Aggregate
+from ...planner.schema import Schema
+from ...sql.types import INTEGER, SqlType
+from ..batch import ChangeBatch
+from ..state import StateStore
+from .aggregate import Aggregator, Emit
+from .columns import Ints, batch_schema, conform, flat, ints, is_null, key_names, take, with_columns
+from .expiry import TaskTime, ended_rows, numbered
+from .lifetimes import Lifetimes
+
+
+class ExpiringAggregator:
+    """In:    as of `Aggregator`, without windows.
+    Out:   the same, and each group that is forgotten at -1, its rowtime the moment at which its time was over.
+    State: that of the groups, and the largest rowtime of each.
+
+    A row that is too old when it comes adds to a group that is there, and makes none.
+    """
+
+    def __init__(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        step: Aggregate,
+        schema: Schema,
+        extra: Sequence[str],
+        columns: Sequence[str] | None,
+        properties: Mapping[str, str],
+        emit: Emit,
+    ) -> None:
+        assert step.ttl_ms is not None and step.window is None
+        self._groups = Aggregator(connection, step, schema, extra, columns, properties, emit)
+        self.schema, self.extra = self._groups.schema, self._groups.extra
+        self._input_schema = batch_schema(schema, extra, columns)
+        self._output_schema = batch_schema(step.schema, self.extra)
+        self._keys = ["_part", *key_names(step.schema)]
+        key: dict[str, SqlType] = {"_part": INTEGER}
+        key |= dict(zip(self._keys[1:], (column.type for column in step.schema.key), strict=True))
+        self._lifetimes = Lifetimes(connection, f"{step.id}.ttl", key, step.ttl_ms, cumulative=True)
+        self._time = TaskTime(connection, f"{step.id}.ttl_time", extra)
+        self.stores: dict[str, StateStore] = {
+            **self._groups.stores,
+            f"{step.id}.ttl": self._lifetimes.store,
+            **self._time.stores,
+        }
+
+    def process(self, batch: ChangeBatch) -> ChangeBatch:
+        rows = self._counted(conform(batch.rows, self._input_schema))
+        at_rows, after = self._time.advance(batch, rows)
+        life = self._lifetimes.advance(rows, np.ones(len(rows), np.bool_), at_rows, after)
+        left = life.ends.append_column("_rank", pa.array(np.arange(len(life.ends), dtype=np.int64)))
+        results: list[pa.Table] = []
+        forgotten: list[pa.Table] = []
+        # Within a stretch no group begins anew: as if the batch ended where one does, which changes nothing.
+        for begin, end in _stretches(life.restarts):
+            due = ints(left, "_cause") < begin
+            forgotten.append(self._forgotten(left.filter(pa.array(due)), rows))
+            left = left.filter(pa.array(~due))
+            stretch = rows.slice(begin, end - begin).filter(pa.array(life.lives[begin:end]))
+            results.append(self._groups.process(ChangeBatch(stretch, batch.stream_time_ms)).rows)
+        forgotten.append(self._forgotten(left, rows))
+        return replace(batch, rows=self._in_order(pa.concat_tables(forgotten), pa.concat_tables(results)))
+
+    def _counted(self, rows: pa.Table) -> pa.Table:
+        """Rows with a value and all of a key: the others belong to no group."""
+        drop = flat(rows, "_null").to_numpy(zero_copy_only=False)
+        for name in self._keys[1:]:
+            drop = drop | is_null(rows, [name])[0]
+        return rows.filter(pa.array(~drop)) if drop.any() else rows
+
+    def _forgotten(self, ends: pa.Table, rows: pa.Table) -> pa.Table:
+        found = self._groups.take_out(ends.select(self._keys))
+        index = ints(found, "_index")
+        gone = ended_rows(take(ends, index), rows, self._output_schema)
+        results = {name: found.column(name) for name in found.column_names if name in gone.column_names}
+        shown = with_columns(gone, {**results, "_null": pa.array(np.zeros(len(gone), np.bool_))})
+        return conform(shown, self._output_schema).append_column("_rank", take(ends, index).column("_rank"))
+
+    def _in_order(self, forgotten: pa.Table, results: pa.Table) -> pa.Table:
+        """By `_seq`; where it is the same, what is forgotten goes before what comes new."""
+        if not len(forgotten):
+            return results
+        rank = np.concatenate([ints(forgotten, "_rank"), len(forgotten) + np.arange(len(results), dtype=np.int64)])
+        together = pa.concat_tables([forgotten.drop_columns(["_rank"]), results])
+        return numbered(take(together, np.lexsort((rank, ints(together, "_seq")))))
+
+
+def _stretches(restarts: Ints) -> list[tuple[int, int]]:
+    """The batch in stretches in which no group begins anew that has rows in the same one; at least one stretch."""
+    borders = [0]
+    for row in np.flatnonzero(restarts >= 0).tolist():
+        if restarts[row] >= borders[-1]:
+            borders.append(row)
+    return list(zip(borders, [*borders[1:], len(restarts)], strict=True))

@@ -1,0 +1,252 @@
+"""Functions OVER partitions, as ROW_NUMBER and RANK: what a batch touches is computed by DuckDB before and after.
+
+Only the rows are kept, no results: a row that comes in front changes the numbers of all that follow, and writing those
+would cost as much as computing them. The results before and after differ in exactly what goes out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+from ...planner.physical import Over, OverCall, SqlExpression
+from ...planner.schema import Schema
+from ...sql.types import BIGINT, INTEGER, SqlType
+from ..batch import ChangeBatch
+from ..state import StateStore
+from .columns import (
+    Bools,
+    Ints,
+    batch_schema,
+    conform,
+    flat,
+    group,
+    ints,
+    key_names,
+    last_of_group,
+    number_within,
+    take,
+    value_names,
+    with_columns,
+)
+from .statement import Statement
+
+_ARRIVAL = "_n"
+
+
+class OverOperator:
+    """In:    rows keyed by their partition: a stream's, or a table's changes with their old rows.
+    Out:   see `physical.Over`; a row's time is its own.
+    State: the rows of each partition with the number of their arrival in the task, and the largest such number.
+
+    A stream's rows go by these numbers. Of a table's rows those with one identity are one row, and one that changes
+    arrives anew.
+    """
+
+    def __init__(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        step: Over,
+        schema: Schema,
+        extra: Sequence[str],
+        columns: Sequence[str] | None,
+        task_count: int,
+    ) -> None:
+        self._step = step
+        self._task_count = task_count
+        self._input_schema = batch_schema(schema, extra, columns)
+        self._keys = ["_part", *key_names(schema)]
+        values = dict(zip(value_names(schema), (column.type for column in schema.value), strict=True))
+        self._values = [name for name in values if columns is None or name in columns]
+        self._ids = [f"i{i}" for i in range(len(step.identity))]
+        key: dict[str, SqlType] = {"_part": INTEGER}
+        key |= dict(zip(self._keys[1:], (column.type for column in schema.key), strict=True))
+        key |= dict(zip(self._ids, (each.type for each in step.identity), strict=True)) or {_ARRIVAL: BIGINT}
+        kept: dict[str, SqlType] = {name: values[name] for name in self._values} | {"_ts": BIGINT}
+        kept |= {_ARRIVAL: BIGINT} if self._ids else {}
+        self._rows = StateStore(connection, step.id, key, kept)
+        self._arrivals = StateStore(connection, f"{step.id}.arrivals", {"_part": INTEGER}, {_ARRIVAL: BIGINT})
+        self.stores = {store.name: store for store in (self._rows, self._arrivals)}
+        self.schema, self.extra = step.schema, ()
+        first = len(schema.value)
+        self._results = [f"v{first + i}" for i in range(len(step.calls))]
+        self._number = None if self._ids else f"v{first + len(step.calls)}"
+        made = [*self._results, *([self._number] if self._number else [])]
+        self.columns = None if len(self._values) == len(values) else [*self._keys[1:], *self._values, *made]
+        self._output_schema = batch_schema(step.schema, (), self.columns)
+        self._pool_schema = pa.schema(
+            [(name, type_.arrow) for name, type_ in {**key, **kept}.items()]
+            + [("_i", pa.int64()), ("_group", pa.int64()), ("_was", pa.bool_()), ("_is", pa.bool_())]
+        )
+        self._identify = self._identity_statement(connection)
+        self._compute = Statement(connection, _difference_sql(step), {"pool": self._pool_schema})
+
+    def process(self, batch: ChangeBatch) -> ChangeBatch:
+        rows = conform(batch.rows, self._input_schema)
+        missing = flat(rows, "_null").to_numpy(zero_copy_only=False)
+        if missing.any():
+            rows = rows.filter(pa.array(~missing))
+        if not len(rows):
+            return replace(batch, rows=self._output_schema.empty_table())
+        rows = self._numbered(rows if self._identify is None else self._identify.run(input=rows))
+        groups, first = group(rows, self._keys)
+        found = self._rows.read(take(rows.select(self._keys), first), by=self._keys)
+        pool, written = self._pool(rows, groups, found)
+        changed = self._compute.run(pool=pool)
+        self._remember(pool, written, changed)
+        sequence = np.zeros(len(first), dtype=np.int64)
+        np.maximum.at(sequence, groups, ints(rows, "_seq"))
+        return replace(batch, rows=self._output(pool, changed, sequence))
+
+    # -------------------------------------------------------------- the rows of the touched partitions
+
+    def _identity_statement(self, connection: duckdb.DuckDBPyConnection) -> Statement | None:
+        if not self._ids:
+            return None
+        made = [f"{_cast(each)} AS {name}" for name, each in zip(self._ids, self._step.identity, strict=True)]
+        return Statement(connection, f"SELECT *, {', '.join(made)} FROM {{input}}", {"input": self._input_schema})
+
+    def _numbered(self, rows: pa.Table) -> pa.Table:
+        """With the number of each row's arrival in its task, from 0."""
+        tasks, first = group(rows, ["_part"])
+        parts = take(rows.select(["_part"]), first)
+        found = self._arrivals.read(parts)
+        start = np.zeros(len(first), dtype=np.int64)
+        start[ints(found, "_index")] = ints(found, _ARRIVAL)
+        order = np.argsort(tasks, kind="stable")
+        sizes = np.bincount(tasks, minlength=len(first))
+        before = np.cumsum(sizes) - sizes
+        numbers = np.empty(len(rows), dtype=np.int64)
+        numbers[order] = np.arange(len(rows), dtype=np.int64) - before[tasks[order]] + start[tasks[order]]
+        self._arrivals.write(parts.append_column(_ARRIVAL, pa.array(start + sizes)))
+        return rows.append_column(_ARRIVAL, pa.array(numbers))
+
+    def _pool(self, rows: pa.Table, groups: Ints, found: pa.Table) -> tuple[pa.Table, pa.Table]:
+        """The stored rows of the partitions and the new ones, each with whether it was and is there; and the rows that
+        the batch leaves: those that it wrote, with `_deleted`."""
+        written = rows
+        stays = np.ones(len(found), dtype=np.bool_)
+        if self._ids:
+            identity = pa.concat_tables([conform(table, self._rows.key_schema) for table in (rows, found)])
+            same, _ = group(identity, [*self._keys, *self._ids])
+            touched = np.unique(same[: len(rows)])
+            last = np.sort(last_of_group(same[: len(rows)], int(same.max()) + 1)[touched])
+            stays = ~np.isin(same[len(rows) :], touched)
+            written, groups = take(rows, last), groups[last]
+        gone = ints(written, "_weight") < 0
+        written = written.append_column("_deleted", pa.array(gone))
+        new = take(written, np.flatnonzero(~gone))
+        schema = pa.schema(list(self._pool_schema)[:-4])
+        both = pa.concat_tables([conform(found, schema), conform(new, schema)])
+        was = np.concatenate([np.ones(len(found), np.bool_), np.zeros(len(new), np.bool_)])
+        is_there = np.concatenate([stays, np.ones(len(new), np.bool_)])
+        of_rows = np.concatenate([ints(found, "_index"), groups[~gone]])
+        pool = with_columns(
+            both,
+            {
+                "_i": pa.array(np.arange(len(both), dtype=np.int64)),
+                "_group": pa.array(of_rows),
+                "_was": pa.array(was),
+                "_is": pa.array(is_there),
+            },
+        )
+        return pool, written
+
+    def _remember(self, pool: pa.Table, written: pa.Table, changed: pa.Table) -> None:
+        """Write what the batch wrote; rows beyond the bound are not kept."""
+        if self._step.bound is None:
+            self._rows.change(written.select([*self._rows.key, *self._rows.value, "_deleted"]))
+            return
+        beyond = np.zeros(len(pool), dtype=np.bool_)
+        beyond[ints(changed, "_i")] = flat(changed, "_beyond").to_numpy(zero_copy_only=False)
+        was = flat(pool, "_was").to_numpy(zero_copy_only=False)
+        chosen = np.flatnonzero(was == beyond)  # stored ones that go, and new ones that stay
+        rows = take(pool, chosen).append_column("_deleted", pa.array(beyond[chosen]))
+        self._rows.change(rows.select([*self._rows.key, *self._rows.value, "_deleted"]))
+
+    # -------------------------------------------------------------- results
+
+    def _output(self, pool: pa.Table, changed: pa.Table, sequence: Ints) -> pa.Table:
+        """Under each partition's `_seq` all rows that go, then all that come."""
+        index = ints(changed, "_i")
+        beyond = _bools(changed, "_beyond")
+        sides = [(-1, "o", _bools(changed, "_was")), (1, "n", _bools(changed, "_is") & ~beyond)]
+        parts = [self._side(pool, changed, chosen, weight, prefix, index) for weight, prefix, chosen in sides]
+        out = pa.concat_tables(parts)
+        groups = ints(out, "_group")
+        order = np.lexsort((ints(out, _ARRIVAL), groups, ints(out, "_weight"), sequence[groups]))
+        out, ordered = take(out, order), sequence[groups][order]
+        meta = {
+            "_seq": pa.array(ordered),
+            "_sub": pa.array(number_within(ordered)),
+            "_null": pa.array(np.zeros(len(out), dtype=np.bool_)),
+        }
+        if self._number is not None:
+            meta[self._number] = pa.array(ints(out, _ARRIVAL) * self._task_count + ints(out, "_part"))
+        return conform(with_columns(out, meta), self._output_schema)
+
+    def _side(
+        self, pool: pa.Table, changed: pa.Table, chosen: Bools, weight: int, prefix: str, index: Ints
+    ) -> pa.Table:
+        rows = take(pool, index[chosen])
+        results = changed.filter(pa.array(chosen))
+        columns = {name: results.column(f"{prefix}{i}") for i, name in enumerate(self._results)}
+        columns["_weight"] = pa.array(np.full(len(rows), weight, dtype=np.int8))
+        return with_columns(rows, columns)
+
+
+def over_expressions(call: OverCall) -> tuple[SqlExpression, ...]:
+    """All that a call reads of its rows."""
+    condition = () if call.filter is None else (call.filter,)
+    return (*call.arguments, *(key.expression for key in call.order), *condition)
+
+
+def _bools(table: pa.Table, name: str) -> Bools:
+    return flat(table, name).to_numpy(zero_copy_only=False)
+
+
+def _cast(expression: SqlExpression) -> str:
+    return f"({expression.sql})::{expression.type.duckdb}"
+
+
+def _difference_sql(step: Over) -> str:
+    """Of every row whose results the batch changes: the results before (`o…`) and after (`n…`), whether the row was and
+    is there, and whether it lies beyond the bound."""
+    texts: dict[str, str] = {}  # expression → its column
+    calls = ", ".join(f"{_call_sql(call, texts)} AS r{i}" for i, call in enumerate(step.calls))
+    arguments = [f"{text} AS {name}" for text, name in texts.items()]
+    rows = f"SELECT {', '.join(['_i', '_group', '_was', '_is', _ARRIVAL, *arguments])} FROM {{pool}}"
+    results = [f"r{i}" for i in range(len(step.calls))]
+    shown = [f"{side}.{name} AS {side[0]}{i}" for side in ("old", "now") for i, name in enumerate(results)]
+    differ = " OR ".join(f"now.{name} IS DISTINCT FROM old.{name}" for name in results)
+    beyond = "false" if step.bound is None else f"coalesce(now.r{step.bound[0]} > {int(step.bound[1])}, false)"
+    return (
+        f"WITH pool AS MATERIALIZED ({rows}), "
+        f"old AS (SELECT _i, {calls} FROM pool WHERE _was), now AS (SELECT _i, {calls} FROM pool WHERE _is) "
+        "SELECT coalesce(now._i, old._i) AS _i, old._i IS NOT NULL AS _was, now._i IS NOT NULL AS _is, "
+        f"{beyond} AS _beyond, {', '.join(shown)} FROM now FULL JOIN old ON now._i = old._i "
+        f"WHERE now._i IS NULL OR old._i IS NULL OR {differ}"
+    )
+
+
+def _call_sql(call: OverCall, texts: dict[str, str]) -> str:
+    """The call over the columns that `texts` gives its expressions."""
+
+    def column(expression: SqlExpression) -> str:
+        return texts.setdefault(_cast(expression), f"e{len(texts)}")
+
+    arguments = ", ".join(map(column, call.arguments)) or ("*" if call.function == "COUNT" else "")
+    condition = "" if call.filter is None else f" FILTER (WHERE {column(call.filter)})"
+    order = [
+        f"{column(key.expression)} {'DESC' if key.descending else 'ASC'} NULLS {'FIRST' if key.nulls_first else 'LAST'}"
+        for key in call.order
+    ]
+    order += [_ARRIVAL] if call.breaks_ties else []
+    ordered = f" ORDER BY {', '.join(order)}" if order else ""
+    window = f"PARTITION BY _group{ordered} {call.frame}".rstrip()
+    text = f"{call.function}({'DISTINCT ' if call.distinct else ''}{arguments}){condition} OVER ({window})"
+    return f"TRY_CAST({text} AS {call.type.duckdb})"

@@ -1,0 +1,122 @@
+"""One column of the states of many groups, in memory: numbers in numpy, everything else in Arrow."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from ...sql.functions.aggregate_values import as_physical, physical
+from .columns import Ints
+
+_PIECES_MAX = 32  # of a pooled column: taking rows from many pieces is slow
+
+
+class StateColumn(Protocol):
+    """Row `slot` is the state of that group; NULL until it is set."""
+
+    @property
+    def nbytes(self) -> int: ...
+
+    def grow(self, count: int) -> None:
+        """Makes room for so many rows."""
+        ...
+
+    def get(self, slots: Ints) -> pa.Array: ...
+
+    def set(self, slots: Ints, values: pa.Array) -> None:
+        """`slots` are distinct."""
+        ...
+
+
+def state_column(type_: pa.DataType) -> StateColumn:
+    kept = physical(type_)
+    is_number = pa.types.is_integer(kept) or pa.types.is_float64(kept) or pa.types.is_boolean(kept)
+    return NumberColumn(type_) if is_number else PooledColumn(type_)
+
+
+class NumberColumn:
+    """Numbers, and what is kept as numbers, in place."""
+
+    def __init__(self, type_: pa.DataType) -> None:
+        self._type = type_
+        self._values = np.zeros(0, physical(type_).to_pandas_dtype())
+        self._valid = np.zeros(0, np.bool_)
+
+    @property
+    def nbytes(self) -> int:
+        return self._values.nbytes + self._valid.nbytes
+
+    def grow(self, count: int) -> None:
+        more = count - len(self._valid)
+        if more > 0:
+            more = max(more, len(self._valid))
+            self._values = np.concatenate([self._values, np.zeros(more, self._values.dtype)])
+            self._valid = np.concatenate([self._valid, np.zeros(more, np.bool_)])
+
+    def get(self, slots: Ints) -> pa.Array:
+        valid = self._valid[slots]
+        column = pa.array(self._values[slots], mask=None if valid.all() else ~valid)
+        return column if column.type == self._type else column.cast(self._type)
+
+    def set(self, slots: Ints, values: pa.Array) -> None:
+        kept = as_physical(values)
+        if kept.null_count:
+            self._valid[slots] = kept.is_valid().to_numpy(zero_copy_only=False)
+            kept = kept.fill_null(False if pa.types.is_boolean(kept.type) else 0)
+        else:
+            self._valid[slots] = True
+        self._values[slots] = kept.to_numpy(zero_copy_only=False)
+
+
+class PooledColumn:
+    """Values of any type: written behind the others, and found by their place. Outdated ones are cleared away once
+    they are more than the rest."""
+
+    def __init__(self, type_: pa.DataType) -> None:
+        self._type = type_
+        self._places = np.zeros(0, np.int64)  # 0 is the NULL that the pool begins with
+        self._pieces: list[pa.Array] = [pa.nulls(1, type_)]
+        self._rows = 1
+        self._live = 1  # an upper bound, of when it was last counted
+
+    @property
+    def nbytes(self) -> int:
+        return self._places.nbytes + sum(piece.nbytes for piece in self._pieces)
+
+    def grow(self, count: int) -> None:
+        more = count - len(self._places)
+        if more > 0:
+            self._places = np.concatenate([self._places, np.zeros(max(more, len(self._places)), np.int64)])
+
+    def get(self, slots: Ints) -> pa.Array:
+        taken: Any = pa.chunked_array(self._pieces, self._type).take(pa.array(self._places[slots]))
+        return taken.combine_chunks() if taken.num_chunks != 1 else taken.chunk(0)
+
+    def set(self, slots: Ints, values: pa.Array) -> None:
+        if not len(slots):
+            return
+        self._places[slots] = self._rows + np.arange(len(slots), dtype=np.int64)
+        self._pieces.append(values)
+        self._rows += len(values)
+        if self._rows > 2 * self._live + 10_000:
+            self._compact()
+        elif len(self._pieces) > _PIECES_MAX:
+            self._merge()
+
+    def _merge(self) -> None:
+        """Puts small pieces at the end together, so that each is at least twice the one behind it."""
+        tail = [self._pieces.pop()]
+        rows = len(tail[0])
+        while len(self._pieces) > 1 and len(self._pieces[-1]) < 2 * rows:
+            rows += len(self._pieces[-1])
+            tail.append(self._pieces.pop())
+        self._pieces.append(pa.concat_arrays(tail[::-1]))
+
+    def _compact(self) -> None:
+        used, places = np.unique(np.append(self._places, 0), return_inverse=True)
+        taken = pa.chunked_array(self._pieces, self._type).take(pa.array(used))
+        self._pieces = [taken.combine_chunks() if taken.num_chunks != 1 else taken.chunk(0)]
+        self._places = places[:-1].astype(np.int64)
+        self._rows = self._live = len(used)

@@ -1,0 +1,235 @@
+"""Functions OVER partitions: what is left of the changes is the batch query's answer, wherever batches end."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+from pipelines import open_pipeline, rows_of
+from planned import added_up, batch_answer, changes, plan_of, random_ends, same_rows
+
+from millstream.executor.partitioning import RekeyPartitioner
+from millstream.planner.physical import Sink
+
+STREAM = "CREATE STREAM s (k STRING KEY, a INT, x INT, d DOUBLE) WITH (kafka_topic='s', format='JSON', partitions=3);"
+TABLE = (
+    "CREATE TABLE s (k STRING PRIMARY KEY, a INT, x INT, d DOUBLE) WITH (kafka_topic='s', format='JSON', partitions=1);"
+)
+COLUMNS = {"k": "VARCHAR", "a": "INTEGER", "x": "INTEGER", "d": "DOUBLE", "ts": "BIGINT"}
+
+CALLS = {
+    "row numbers": (
+        "ROW_NUMBER() OVER (PARTITION BY a ORDER BY x DESC)",
+        "row_number() over (partition by a order by x desc nulls last, n)",
+    ),
+    "ranks": ("RANK() OVER (PARTITION BY a ORDER BY x)", "rank() over (partition by a order by x nulls last)"),
+    "dense ranks, NULLs first": (
+        "DENSE_RANK() OVER (PARTITION BY a ORDER BY x DESC NULLS FIRST)",
+        "dense_rank() over (partition by a order by x desc nulls first)",
+    ),
+    "numbers by arrival": ("ROW_NUMBER() OVER (PARTITION BY a)", "row_number() over (partition by a order by n)"),
+    "one partition": (
+        "ROW_NUMBER() OVER (ORDER BY x, k)",
+        "row_number() over (order by x nulls last, k nulls last, n)",
+    ),
+    "two keys": ("RANK() OVER (PARTITION BY a, k ORDER BY ROWTIME)", "rank() over (partition by a, k order by ts)"),
+    "an expression": (
+        "RANK() OVER (PARTITION BY a % 2 ORDER BY x * -1)",
+        "rank() over (partition by a % 2 order by x * -1 nulls last)",
+    ),
+    "moving sums": (
+        "SUM(x) OVER (PARTITION BY a ORDER BY ROWTIME ROWS BETWEEN 2 PRECEDING AND CURRENT ROW)",
+        "cast(sum(x) over (partition by a order by ts, n rows between 2 preceding and current row) as bigint)",
+    ),
+    "sums so far": (
+        "SUM(x) OVER (PARTITION BY a ORDER BY ROWTIME)",
+        "cast(sum(x) over (partition by a order by ts) as bigint)",
+    ),
+    "averages of ten": (
+        "AVG(x) OVER (PARTITION BY k ORDER BY ROWTIME ROWS 10 PRECEDING)",
+        "avg(x) over (partition by k order by ts, n rows 10 preceding)",
+    ),
+    "counts with conditions": (
+        "COUNT(*) FILTER (WHERE x > 2) OVER (PARTITION BY a)",
+        "count(*) filter (where x > 2) over (partition by a)",
+    ),
+    "distinct values": ("COUNT(DISTINCT x) OVER (PARTITION BY a)", "count(distinct x) over (partition by a)"),
+    "least around": (
+        "MIN(d) OVER (PARTITION BY a ORDER BY x ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING)",
+        "min(d) over (partition by a order by x nulls last, n rows between 1 preceding and 1 following)",
+    ),
+    "the value before": (
+        "LAG(x, 1, -1) OVER (PARTITION BY a ORDER BY ROWTIME)",
+        "lag(x, 1, -1) over (partition by a order by ts, n)",
+    ),
+    "the value after": (
+        "LEAD(k) OVER (PARTITION BY a ORDER BY ROWTIME)",
+        "lead(k) over (partition by a order by ts, n)",
+    ),
+    "parts": (
+        "NTILE(3) OVER (PARTITION BY a ORDER BY x)",
+        "ntile(3) over (partition by a order by x nulls last, n)",
+    ),
+    "shares": (
+        "PERCENT_RANK() OVER (PARTITION BY a ORDER BY x) + CUME_DIST() OVER (PARTITION BY a ORDER BY x)",
+        (
+            "percent_rank() over (partition by a order by x nulls last) + "
+            "cume_dist() over (partition by a order by x nulls last)"
+        ),
+    ),
+    "values of a frame": (
+        (
+            "STRUCT(f := FIRST_VALUE(x) OVER (PARTITION BY a ORDER BY ROWTIME), "
+            "n := NTH_VALUE(k, 2) OVER (PARTITION BY a ORDER BY ROWTIME ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED "
+            "FOLLOWING), l := LAST_VALUE(x) OVER (PARTITION BY a ORDER BY ROWTIME ROWS 1 PRECEDING))"
+        ),
+        (
+            "{'F': first_value(x) over (partition by a order by ts, n), 'N': nth_value(k, 2) over (partition by a "
+            "order by ts, n rows between unbounded preceding and unbounded following), "
+            "'L': last_value(x) over (partition by a order by ts, n rows 1 preceding)}"
+        ),
+    ),
+    "several partitions": (
+        "RANK() OVER (PARTITION BY a ORDER BY x) * 100 + COUNT(*) OVER (PARTITION BY k)",
+        "rank() over (partition by a order by x nulls last) * 100 + count(*) over (partition by k)",
+    ),
+}
+
+
+def random_rows(rng: Random, count: int) -> list[dict[str, Any]]:
+    return [
+        {
+            "k": rng.choice(("p", "q", "r", "u")),
+            "a": rng.choice((1, 2, 3, None)),
+            "x": rng.choice((0, 1, 2, 3, 4, None)),
+            "d": rng.choice((0.5, 1.25, None)),
+            "ts": rng.randrange(20),
+            "part": rng.randrange(3),
+        }
+        for _ in range(count)
+    ]
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_over_a_stream_the_changes_add_up_to_the_batch_answer(name: str) -> None:
+    written, reference = CALLS[name]
+    plan = plan_of(f"{STREAM} CREATE TABLE t AS SELECT k AS k, a, x, {written} AS result FROM s;")
+    rng = Random(name)
+    for _ in range(4):
+        rows = random_rows(rng, rng.randrange(40))
+        ends = random_ends(rng, len(rows))
+        found = added_up(changes(plan, rows, ends, restart_at=rng.choice((None, len(ends)))))
+        wanted = batch_answer(rows, f"SELECT k, a, x, {reference} AS result FROM rows", COLUMNS)
+        same_rows([{c: row[c] for c in ("K", "A", "X", "RESULT")} for row in found], wanted)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_over_a_table_replaced_and_deleted_rows_are_taken_back(name: str) -> None:
+    written, reference = CALLS[name]
+    plan = plan_of(f"{TABLE} CREATE TABLE t AS SELECT k, a, x, {written} AS result FROM s;")
+    rng = Random(name)
+    for _ in range(4):
+        rows = random_rows(rng, rng.randrange(40))
+        for row in rows:
+            row["part"] = 0
+            if rng.random() < 0.2:
+                for column in ("a", "x", "d"):
+                    row.pop(column)  # a tombstone
+        found = added_up(changes(plan, rows, random_ends(rng, len(rows))))
+        left = {row["k"]: {**row, "n": n} for n, row in enumerate(rows)}
+        last = sorted((row for row in left.values() if "a" in row), key=lambda row: row["n"])
+        wanted = batch_answer(last, f"SELECT k, a, x, {reference} AS result FROM rows", COLUMNS)
+        same_rows(found, wanted)
+        assert len({row["K"] for row in found}) == len(found)
+
+
+@pytest.mark.parametrize("rank", ["ROW_NUMBER", "RANK", "DENSE_RANK"])
+@pytest.mark.parametrize("condition", ["rn <= 3", "rn = 1", "rn < 3 AND x > 1", "2 >= rn"])
+def test_the_first_rows_of_each_partition_are_the_batch_answers(rank: str, condition: str) -> None:
+    plan = plan_of(
+        f"{STREAM} CREATE TABLE t AS SELECT * FROM "
+        f"(SELECT k, a, x, {rank}() OVER (PARTITION BY a ORDER BY x DESC) AS rn FROM s) q WHERE {condition};"
+    )
+    ties = ", n" if rank == "ROW_NUMBER" else ""
+    reference = f"{rank}() OVER (PARTITION BY a ORDER BY x DESC NULLS LAST{ties})"
+    rng = Random(rank + condition)
+    for _ in range(4):
+        rows = random_rows(rng, rng.randrange(60))
+        found = added_up(changes(plan, rows, random_ends(rng, len(rows))))
+        wanted = batch_answer(
+            rows, f"SELECT * FROM (SELECT k, a, x, {reference} AS rn FROM rows) WHERE {condition}", COLUMNS
+        )
+        same_rows([{c: row[c] for c in ("K", "A", "X", "RN")} for row in found], wanted)
+
+
+@pytest.mark.parametrize("source", [STREAM, TABLE], ids=["stream", "table"])
+def test_select_distinct_has_each_different_row_once(source: str) -> None:
+    plan = plan_of(f"{source} CREATE TABLE t AS SELECT DISTINCT a, x % 2 AS odd FROM s WHERE a IS NOT NULL;")
+    rng = Random(source)
+    for _ in range(4):
+        rows = random_rows(rng, rng.randrange(60))
+        if source == TABLE:
+            for row in rows:
+                row["part"] = 0
+        ends = random_ends(rng, len(rows))
+        found = added_up(changes(plan, rows, ends, restart_at=rng.choice((None, len(ends)))))
+        left = list({row["k"]: row for row in rows}.values()) if source == TABLE else rows
+        same_rows(found, batch_answer(left, "SELECT DISTINCT a, x % 2 AS odd FROM rows WHERE a IS NOT NULL", COLUMNS))
+
+
+def test_a_row_that_comes_again_gives_nothing() -> None:
+    plan = plan_of(f"{STREAM} CREATE TABLE t AS SELECT DISTINCT a FROM s;")
+    rows = [{"k": "p", "a": 1, "x": 0, "d": None, "ts": 0}] * 5
+    assert len(changes(plan, rows, [1, 2, 3])) == 1
+
+
+def test_functions_over_partitions_come_after_group_by() -> None:
+    plan = plan_of(
+        f"{STREAM} CREATE TABLE t AS SELECT a, COUNT(*) AS n, RANK() OVER (ORDER BY COUNT(*) DESC, a) AS r FROM s "
+        "GROUP BY a HAVING COUNT(*) > 1 QUALIFY r <= 2;"
+    )
+    rng = Random(1)
+    for _ in range(4):
+        rows = random_rows(rng, 40)
+        found = added_up(changes(plan, rows, random_ends(rng, len(rows))))
+        reference = (
+            "SELECT a, count(*) AS n, rank() OVER (ORDER BY count(*) DESC, a) AS r FROM rows WHERE a IS NOT NULL "
+            "GROUP BY a HAVING count(*) > 1 QUALIFY r <= 2"
+        )
+        same_rows(found, batch_answer(rows, reference, COLUMNS))
+
+
+def test_of_a_stream_no_more_rows_are_kept_than_the_filter_asks_for() -> None:
+    plan = plan_of(
+        f"{STREAM} CREATE TABLE t AS SELECT * FROM "
+        "(SELECT a, x, ROW_NUMBER() OVER (PARTITION BY a ORDER BY x DESC) AS rn FROM s) q WHERE rn <= 2;"
+    )
+    pipeline = open_pipeline(plan, partitioner=RekeyPartitioner())
+    (source,) = plan.sources()
+    for start in range(0, 300, 50):
+        rows = [{"k0": "p", "v0": 1, "v1": i, "v2": 0.0, "ts": i} for i in range(start, start + 50)]
+        pipeline.process({source.id: rows_of(source, rows, start)})
+    store = next(store for name, store in pipeline.stores.items() if name.startswith("over") and "v1" in store.value)
+    assert sorted(store.rows()["v1"].to_pylist()) == [298, 299]
+
+
+@pytest.mark.parametrize(
+    ("selected", "key"),
+    [
+        ("a, x, ROW_NUMBER() OVER (PARTITION BY a ORDER BY x) AS rn", "A, RN"),
+        ("x, ROW_NUMBER() OVER (PARTITION BY a ORDER BY x) AS rn", "ROW_ID"),
+        ("a, x, RANK() OVER (PARTITION BY a ORDER BY x) AS r", "ROW_ID"),
+        ("a % 3 AS third, ROW_NUMBER() OVER (PARTITION BY a % 3 ORDER BY x) AS rn", "THIRD, RN"),
+    ],
+)
+def test_the_key_is_what_numbers_the_rows_if_that_is_selected(selected: str, key: str) -> None:
+    plan = plan_of(f"{STREAM} CREATE TABLE t AS SELECT {selected} FROM s;")
+    assert isinstance(plan.root, Sink)
+    assert ", ".join(c.name for c in plan.root.schema.key) == key
+
+
+def test_the_key_of_a_table_stays_its_key() -> None:
+    plan = plan_of(f"{TABLE} CREATE TABLE t AS SELECT a, ROW_NUMBER() OVER (PARTITION BY x ORDER BY d) AS rn FROM s;")
+    assert isinstance(plan.root, Sink)
+    assert [c.name for c in plan.root.schema.key] == ["K"]

@@ -1,0 +1,91 @@
+"""Batches that are under way at once: written in order, and begun again together when one fails; the state lags."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hand_plans import count_plan, read_all, rows
+
+from millstream.executor import query, state_commits
+from millstream.executor.query import QueryRuntime
+from millstream.logcore.client import LogClient
+from millstream.logcore.failpoints import FailpointHit, arm
+from millstream.logcore.log import open_log
+
+BATCHES, PER_BATCH = 12, 5
+EVERY_CHANGE = {"ksql.streams.cache.max.bytes.buffering": "0"}
+
+
+@pytest.fixture
+def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LogClient]:
+    """With input in many batches, of which every one counts as large."""
+    monkeypatch.setattr(query, "READ_AHEAD_RECORDS", 1)
+    monkeypatch.setattr(state_commits, "_EVERY_S", 1e9)
+    log = open_log(tmp_path / "log", sync="never")
+    for topic in ("input", "counts"):
+        log.create_topic(topic, 1)
+    for batch in range(BATCHES):
+        numbers = range(batch * PER_BATCH, (batch + 1) * PER_BATCH)
+        log.append("input", 0, rows([(f"key-{n % 3}", {"V": n, "W": "w"}, 1_000 + n) for n in numbers]))
+    yield log
+    arm("")
+    log.close()
+
+
+def drain(runtime: QueryRuntime) -> None:
+    while runtime.step(1):
+        pass
+
+
+def counts(client: LogClient) -> list[tuple[bytes, int]]:
+    return [(record["key"], record["value"]["N"]) for record in read_all(client, "counts")]
+
+
+EXPECTED = [(f"key-{n % 3}".encode(), n // 3 + 1) for n in range(BATCHES * PER_BATCH)]
+
+
+def test_everything_is_written_in_order_when_step_has_nothing_more(client: LogClient, tmp_path: Path) -> None:
+    runtime = QueryRuntime(count_plan(), client, tmp_path / "state", EVERY_CHANGE)
+    drain(runtime)
+    assert counts(client) == EXPECTED
+    assert runtime.metrics.rows_in == BATCHES * PER_BATCH
+    assert sum(runtime.lag().values()) == 0
+    runtime.close()
+
+
+@pytest.mark.parametrize("nth", [1, 2, 5])
+@pytest.mark.parametrize(
+    "point",
+    ["query.processed", "query.appended", "txn.before_prepare", "txn.after_prepare", "query.before_store_commit"],
+)
+def test_what_fails_in_one_batch_is_raised_and_begun_again(
+    client: LogClient, tmp_path: Path, point: str, nth: int
+) -> None:
+    runtime = QueryRuntime(count_plan(), client, tmp_path / "state", EVERY_CHANGE)
+    arm(f"{point}:{nth}:raise")
+    with pytest.raises(FailpointHit):
+        drain(runtime)
+    arm("")
+    drain(runtime)
+    assert counts(client) == EXPECTED
+    runtime.close()
+
+
+def test_at_rest_the_state_file_has_all_of_the_changelog(client: LogClient, tmp_path: Path) -> None:
+    runtime = QueryRuntime(count_plan(), client, tmp_path / "state", EVERY_CHANGE)
+    drain(runtime)
+    assert runtime._recovered is not None
+    assert runtime._recovered.state.applied == {}  # the time has not come yet
+    runtime.rest()
+    (topic,) = [name for name in client.topics() if name.endswith("-changelog")]
+    end = client.offsets(topic, 0).last_stable_offset
+    applied = runtime._recovered.state.applied[0]
+    runtime.close()
+    assert 0 < applied <= end
+    again = QueryRuntime(count_plan(), client, tmp_path / "state", EVERY_CHANGE)
+    client.append("input", 0, rows([("key-0", {"V": 0, "W": "w"}, 2_000)]))
+    drain(again)
+    again.close()
+    assert counts(client)[-1] == (b"key-0", BATCHES * PER_BATCH // 3 + 1)
