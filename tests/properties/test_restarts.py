@@ -17,7 +17,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from laws.budget import Budget
 from laws.queries import random_case
-from laws.running import World, compacting, drain, world
+from laws.running import World, compacting, drain, same, world
 
 from millstream.executor.query import QueryRuntime
 from millstream.logcore.failpoints import FailpointHit, arm
@@ -51,7 +51,7 @@ def check(seed: int) -> None:
             whole.close()
             broken = it.variant(plan, "broken")
             _run_with_kills(it, broken, rng)
-            assert it.written(broken) == it.written(plan), case.text
+            assert same(case, it, plan, broken), case.text
             assert it.errors_logged(broken) == it.errors_logged(plan), case.text
 
 
