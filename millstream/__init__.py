@@ -1,1 +1,34 @@
-""""""
+"""SQL over streams: ksqlDB's dialect on DuckDB and PySpark, with a Kafka-compatible log inside.
+
+    import millstream
+
+    ms = millstream.connect()
+    ms.sql("CREATE TABLE totals AS SELECT user, COUNT(*) AS n FROM clicks GROUP BY user;")
+    ms.sql("SELECT * FROM totals;").df()
+
+`connect` is in `connection.py`, tests of pipelines have `millstream.testing`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .connection import Connection, connect
+    from .functions import aggregate, register, scalar, table_function
+    from .relation import Relation
+
+__all__ = ["Connection", "Relation", "aggregate", "connect", "register", "scalar", "table_function"]
+
+# Every package imports `millstream.errors` and with it this file, which therefore imports nothing by itself.
+_HOMES = {
+    "Connection": "connection", "Relation": "relation", "connect": "connection",
+    "aggregate": "functions", "register": "functions", "scalar": "functions", "table_function": "functions",
+}  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f".{_HOMES[name]}", __name__), name)

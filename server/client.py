@@ -9,10 +9,12 @@ use it.
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import decimal
 import http.client
 import json
+import os
 import socket
 import urllib.parse
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,11 +23,15 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from millstream.errors import MillstreamError, ServerError
 
+from ..planner.full_sql import FULL_SQL
 from ..sql.splitting import split_tokens
-from ..sql.tokens import token_span, tokenize
+from ..sql.tokens import ROWS_STATEMENTS, token_span, tokenize
 from ..sql.variables import substitute_variables
+from .client_tables import ARROW_TYPE, Tables, insert_bodies, local_tables, remote_tables
 
 if TYPE_CHECKING:  # a client of a server needs no engine, which takes a second to import
+    import pyarrow as pa
+
     from .engine import Engine
     from .session import Session
 
@@ -33,8 +39,8 @@ RowsKind = Literal["PULL", "PUSH", "PRINT"]
 
 DEFAULT_PORT: Final = 8088
 _CONNECT_SECONDS: Final = 10.0
+_JSON: Final = {"content-type": "application/json"}
 _ROWS_TYPE: Final = "application/vnd.millstream.rows.v1"
-_ROWS_STATEMENTS: Final = frozenset({"SELECT", "PRINT"})
 
 
 class ServerUnreachable(ServerError):
@@ -120,6 +126,18 @@ class Client(Protocol):
         """Starts one SELECT or PRINT. Raises `MillstreamError` before any row, or while they come."""
         ...
 
+    def tables(self, text: str) -> Tables:
+        """Starts one SELECT whose rows come as Arrow tables. Raises as `query`."""
+        ...
+
+    def insert(self, name: str, rows: pa.Table) -> int:
+        """Appends rows to a stream or table, and returns how many. Over HTTP many rows go in several requests.
+
+        Columns are found by name, also by name in upper case; ROWTIME, in ms, is the records' time. Raises
+        `MillstreamError`.
+        """
+        ...
+
     def define(self, name: str, value: str) -> None:
         """Gives a variable a value."""
         ...
@@ -138,13 +156,17 @@ def gives_rows(statement: str) -> bool:
     (True, False)
     """
     first = tokenize(statement, limit=1)
-    return bool(first) and first[0].type in _ROWS_STATEMENTS
+    return bool(first) and first[0].type in ROWS_STATEMENTS
 
 
 def connect(url: str) -> HttpClient:
-    """A client of the server at `http://HOST:PORT`. Raises `ServerUnreachable` if nobody answers there."""
+    """A client of the server at `http://HOST:PORT`. Raises `ServerUnreachable` if nobody answers there.
+
+    Its pull queries have all of SQL, unless it is SET otherwise: only programs that know ksqlDB rely on refusals.
+    """
     client = HttpClient(url)
     client.info()
+    client.properties[FULL_SQL] = "true"
     return client
 
 
@@ -156,12 +178,13 @@ class HttpClient:
 
     def __init__(self, url: str) -> None:
         self._url = _parsed(url)
+        self._headers = _identity(self._url)
         self.properties: dict[str, str] = {}
         self.variables: dict[str, str] = {}
 
     @property
     def address(self) -> str:
-        return f"{self._url.scheme}://{self._url.netloc}"
+        return f"{self._url.scheme}://{self._url.netloc.rpartition('@')[2]}"  # without the password
 
     def execute(self, text: str) -> list[dict[str, Any]]:
         body = {
@@ -169,14 +192,24 @@ class HttpClient:
             "streamsProperties": self.properties,
             "sessionVariables": self.variables,
         }
-        with self._send("POST", "/ksql", body, {}) as exchange:
+        with self._send("POST", "/ksql", json.dumps(body).encode(), _JSON) as exchange:
             entities = json.loads(self._read(exchange))
         self._remember(text)
         return entities
 
     def query(self, text: str) -> Rows:
-        body = {"sql": text, "properties": self.properties, "sessionVariables": self.variables}
-        return _RemoteRows(self._send("POST", "/query-stream", body, {"accept": _ROWS_TYPE}), self.address).rows()
+        return _RemoteRows(self._query(text, _ROWS_TYPE), self.address).rows()
+
+    def tables(self, text: str) -> Tables:
+        exchange = self._query(text, ARROW_TYPE)
+        return remote_tables(exchange.response, exchange.cut, self.address)
+
+    def insert(self, name: str, rows: pa.Table) -> int:
+        path = f"/v1/sources/{urllib.parse.quote(name, safe='')}/rows"
+        for body in insert_bodies(rows):
+            with self._send("POST", path, body, {"content-type": ARROW_TYPE}) as exchange:
+                self._read(exchange)
+        return rows.num_rows
 
     def define(self, name: str, value: str) -> None:
         self.variables[name.upper()] = value
@@ -191,17 +224,20 @@ class HttpClient:
     def close(self) -> None:
         """Nothing is open between requests."""
 
-    def _send(self, method: str, path: str, body: Mapping[str, Any] | None, headers: Mapping[str, str]) -> _Exchange:
+    def _query(self, text: str, media_type: str) -> _Exchange:
+        body = {"sql": text, "properties": self.properties, "sessionVariables": self.variables}
+        return self._send("POST", "/query-stream", json.dumps(body).encode(), {**_JSON, "accept": media_type})
+
+    def _send(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> _Exchange:
         """A response that is a success. Raises `RemoteError`, `ServerUnreachable`."""
         make = http.client.HTTPSConnection if self._url.scheme == "https" else http.client.HTTPConnection
         connection = make(self._url.hostname or "", self._url.port or DEFAULT_PORT, timeout=_CONNECT_SECONDS)
-        data = None if body is None else json.dumps(body).encode()
-        sent_headers = {"accept": "application/json", **({"content-type": "application/json"} if data else {})}
         try:
             connection.connect()
             connected = connection.sock
             connected.settimeout(None)  # a statement may take its time, and a push query does
-            connection.request(method, self._url.path.rstrip("/") + path, data, {**sent_headers, **headers})
+            target = self._url.path.rstrip("/") + path
+            connection.request(method, target, body, {"accept": "application/json", **self._headers, **headers})
             exchange = _Exchange(connection, connected, connection.getresponse())
         except (OSError, http.client.HTTPException) as error:
             connection.close()
@@ -270,6 +306,12 @@ class LocalClient:
         types = [str(column.type) for column in result.schema]
         rows = (Row(row.values, row.tombstone) for row in result)
         return Rows(result.kind, result.query_id, names, types, rows, result.close, lambda: result.final_message)
+
+    def tables(self, text: str) -> Tables:
+        return local_tables(self._engine.query(text, self._session))
+
+    def insert(self, name: str, rows: pa.Table) -> int:
+        return self._engine.insert(name, rows, self._session)
 
     def define(self, name: str, value: str) -> None:
         self._session.define(name, value)
@@ -378,6 +420,15 @@ def _parsed(url: str) -> urllib.parse.SplitResult:
             f'"{url}" is not the URL of a server', hint=f"Write it like http://127.0.0.1:{DEFAULT_PORT}."
         )
     return parsed
+
+
+def _identity(url: urllib.parse.SplitResult) -> dict[str, str]:
+    """The header that says who asks: `http://NAME:PASSWORD@HOST`, or a token in the variable MILLSTREAM_TOKEN."""
+    if url.username is not None:
+        pair = f"{urllib.parse.unquote(url.username)}:{urllib.parse.unquote(url.password or '')}"
+        return {"authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
+    token = os.environ.get("MILLSTREAM_TOKEN")
+    return {"authorization": f"Bearer {token}"} if token else {}
 
 
 def _refusal(body: bytes, status: int) -> MillstreamError:

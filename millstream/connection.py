@@ -1,0 +1,230 @@
+"""`millstream.connect`: an engine in this process, or a server somewhere; for programs and notebooks."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from millstream.errors import InvalidStatement
+from millstream.repl.entity_text import type_text
+from millstream.server.client import Client, LocalClient, gives_rows
+from millstream.server.client import connect as connect_to_server
+from millstream.server.client_tables import Tables
+from millstream.sql.splitting import split_statements
+from millstream.sql.tokens import tokenize
+
+from .frames import arrow_table, sql_type
+from .parameters import Parameters, bind
+from .relation import Relation, text_of
+
+FULL_SQL = "millstream.pull.full.sql"
+
+
+def connect(target: str | Path | None = None, properties: Mapping[str, Any] | None = None) -> Connection:
+    """Connects to a server by its URL; or opens an engine in this process, in a folder or, without one, in a temporary
+    folder that goes with it.
+
+    In: `properties` as SET takes them, such as {"auto.offset.reset": "earliest"}; `millstream.pull.full.sql` is true
+    unless they say otherwise. Raises `ServerUnreachable`, `LogLocked` where another process uses the folder,
+    `InvalidProperty`.
+
+    >>> with connect() as ms:
+    ...     ms.sql("CREATE STREAM clicks (user STRING KEY, size INT) "
+    ...            "WITH (kafka_topic='clicks', value_format='JSON', partitions=1);")
+    ...     ms.insert("clicks", {"user": ["ada", "bo", "ada"], "size": [3, 4, 5]})
+    ...     ms.sql("SELECT user, size FROM clicks WHERE size > ?;", [3]).fetchall()
+    status
+    Stream created
+    3
+    [('bo', 4), ('ada', 5)]
+    """
+    if isinstance(target, str) and target.startswith(("http://", "https://")):
+        client: Client = connect_to_server(target)
+    else:
+        client = own_engine(None if target is None else Path(target))
+    connection = Connection(client)
+    try:
+        for name, value in {FULL_SQL: True, **(properties or {})}.items():
+            connection.set(name, value)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+class Connection:
+    """One session: what is SET and DEFINEd holds for what follows. A context manager; `close` ends its own engine."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+
+    def sql(self, text: str, parameters: Parameters | None = None, **frames: Any) -> Relation:
+        """Runs statements. A SELECT at the end becomes a `Relation`, which runs when its rows are asked for; any other
+        last statement gives an `Answer`, which a notebook shows.
+
+        In: `parameters`: values for `?`, or by name for `:name`. `frames`: data frames that the statements may name as
+        streams. Raises `MillstreamError`.
+        """
+        for name, frame in frames.items():
+            self.register(name, frame)
+        *before, last = split_statements(bind(text, parameters)) or [""]
+        for statement in before:
+            self._run(statement)
+        return self._run(last)
+
+    def table(self, name: str) -> Relation:
+        """All rows of a table, or of a stream so far. In: `name` as SQL reads it."""
+        return self._relation(f"SELECT * FROM {name};")
+
+    stream = table
+
+    def execute(self, text: str, parameters: Parameters | None = None) -> list[dict[str, Any]]:
+        """Runs statements that answer at once, and gives ksqlDB's entities. Raises `MillstreamError`."""
+        return self.client.execute(bind(text, parameters))
+
+    def set(self, name: str, value: Any) -> None:
+        """Sets a property for this session."""
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        self.client.execute(f"SET {_text(name)}={_text(text)};")
+
+    def insert(self, name: str, frame: Any) -> int:
+        """Appends the rows of a data frame to a stream or table, all or none, and returns how many.
+
+        Columns are found by name, whatever their case; ROWTIME (ms or timestamps) is the rows' time. Values are cast
+        where nothing is lost. Over HTTP a large frame goes in several requests. Raises `MillstreamError`, `TypeError`.
+        """
+        return self.client.insert(_read_name(name), arrow_table(frame))
+
+    def register(self, name: str, frame: Any, *, key: str | None = None, kind: str = "STREAM") -> None:
+        """Makes a stream (or a TABLE, which needs a `key`) of a data frame; one of that name is replaced.
+
+        The rows go to a columnar topic of that name, one partition, in the frame's order.
+        """
+        rows = arrow_table(frame)
+        role = "KEY" if kind.upper() == "STREAM" else "PRIMARY KEY"
+        by_sql_name = {_read_name(column): column for column in rows.column_names if column.upper() != "ROWTIME"}
+        if len(by_sql_name) < len([c for c in rows.column_names if c.upper() != "ROWTIME"]):
+            raise InvalidStatement("two columns of the frame differ in case only", hint="Rename one of them.")
+        written: list[str] = []
+        for sql_name, column in by_sql_name.items():
+            is_key = key is not None and sql_name == _read_name(key)
+            type_ = sql_type(rows.schema.field(column).type, column)
+            written.append(f"{_quoted(sql_name)} {type_}" + (f" {role}" if is_key else ""))
+        topic = _text(_read_name(name).lower())
+        self.client.execute(
+            f"DROP {kind} IF EXISTS {name} DELETE TOPIC;"
+            f"CREATE {kind} {name} ({', '.join(written)}) "
+            f"WITH (kafka_topic={topic}, key_format='JSON', value_format='ARROW', partitions=1);"
+        )
+        self.insert(name, rows)
+
+    def close(self) -> None:
+        self.client.close()
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<millstream connection to {self.client.address}>"
+
+    def _run(self, statement: str) -> Relation:
+        if gives_rows(statement):
+            return self._relation(statement)
+        return Answer(self.client.execute(statement))
+
+    def _relation(self, statement: str) -> Relation:
+        words = [str(token).upper() for token in tokenize(statement)]
+        return Relation(self.client.tables, statement, endless="EMIT" in words and "LIMIT" not in words)
+
+
+class Answer(Relation):
+    """What a statement other than SELECT says, as rows of text and numbers: the lines of SHOW and DESCRIBE, or one with
+    the status of a change. `entities` are ksqlDB's."""
+
+    def __init__(self, entities: list[dict[str, Any]]) -> None:
+        super().__init__(self._tables, "", endless=False)
+        self.entities = entities
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The lines as they are in the last entity."""
+        if not self.entities:
+            return []
+        last = self.entities[-1]
+        if "commandStatus" in last:
+            return [{"status": last["commandStatus"]["message"]}]
+        inner = next((value for value in last.values() if isinstance(value, dict) and "fields" in value), last)
+        lists = [v for v in inner.values() if isinstance(v, list) and v and all(isinstance(line, dict) for line in v)]
+        return max(lists, key=len, default=[])
+
+    def __repr__(self) -> str:
+        table = self.arrow()
+        return text_of(table, table.num_rows) if table.num_columns else ""
+
+    def _repr_html_(self) -> str | None:
+        return self.df().to_html(index=False)
+
+    def _over(self, text: str) -> Relation:
+        raise InvalidStatement("only a SELECT can be built upon", hint="Take its .df() or .arrow().")
+
+    def _tables(self, text: str) -> Tables:
+        table = pa.Table.from_pylist([{name: _plain(value) for name, value in row.items()} for row in self.rows])
+        types = tuple(str(sql_type(field.type)) for field in table.schema if not pa.types.is_null(field.type))
+        return Tables("PULL", "", table.schema, types, iter([table]), lambda: None)
+
+
+def _plain(value: Any) -> int | str | None:
+    """A cell: what is nested is text, types as SQL writes them."""
+    match value:
+        case int() | str() | None:
+            return value
+        case {"type": _, "memberSchema": _}:
+            return type_text(value)
+        case list():
+            return ", ".join(map(str, value))
+        case _:
+            return str(value)
+
+
+def _read_name(name: str) -> str:
+    """The name that SQL reads: upper case, unless it is quoted."""
+    if name[:1] in ("`", '"') and name[-1:] == name[:1] and len(name) > 1:
+        return name[1:-1].replace(name[0] * 2, name[0])
+    return name.upper()
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
+
+
+def own_engine(folder: Path | None) -> LocalClient:
+    """A client of an engine in this process, which ends with it; without a folder nothing is kept.
+
+    Queries run on DuckDB: there is no listener for Spark's processes.
+    """
+    from millstream.server.embedded import open_engine
+    from millstream.server.executors import PROPERTY
+    from millstream.server.session import Session
+
+    parts = contextlib.ExitStack()
+    data = folder or Path(parts.enter_context(tempfile.TemporaryDirectory(prefix="millstream-")))
+    try:
+        engine = open_engine(data, {PROPERTY: "duckdb"}, sync="always" if folder else "never")
+    except BaseException:
+        parts.close()
+        raise
+    parts.callback(engine.close)
+    address = f"an engine in this process ({folder or 'nothing is kept'})"
+    return LocalClient(engine, Session(), address=address, close=parts.close)

@@ -1,0 +1,240 @@
+"""PEP 249 (https://peps.python.org/pep-0249/): for pandas, JupySQL, SQLAlchemy and everything else that speaks it.
+
+    connection = millstream.dbapi.connect("http://127.0.0.1:8088")
+    cursor = connection.cursor()
+    cursor.execute("SELECT * FROM totals WHERE user = ?;", ["ada"])
+    cursor.fetchall()
+
+There are no transactions: every statement counts at once, `commit` and `rollback` do nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+
+from millstream.errors import MillstreamError, StatementError
+
+from . import connection as connections
+from .parameters import Parameters
+from .relation import rows_of
+
+apilevel: Final = "2.0"
+threadsafety: Final = 1  # threads may share the module, not connections
+paramstyle: Final = "qmark"
+
+Date = datetime.date
+Time = datetime.time
+Timestamp = datetime.datetime
+Binary = bytes
+DateFromTicks = datetime.date.fromtimestamp
+TimestampFromTicks = datetime.datetime.fromtimestamp
+
+
+def TimeFromTicks(ticks: float) -> datetime.time:
+    return datetime.datetime.fromtimestamp(ticks).time()
+
+
+class _TypeGroup(frozenset[str]):
+    """Equal to each SQL type of the group, as PEP 249 wants it."""
+
+    def __eq__(self, other: object) -> bool:
+        return str(other).partition("(")[0] in self if isinstance(other, str) else super().__eq__(other)
+
+    def __hash__(self) -> int:
+        return super().__hash__()
+
+
+STRING = _TypeGroup(["STRING"])
+BINARY = _TypeGroup(["BYTES"])
+NUMBER = _TypeGroup(["INTEGER", "BIGINT", "DOUBLE", "DECIMAL", "BOOLEAN"])
+DATETIME = _TypeGroup(["DATE", "TIME", "TIMESTAMP"])
+ROWID = _TypeGroup()
+
+
+class Warning(Exception):
+    """Never raised: PEP 249 asks for the name."""
+
+
+class Error(Exception):
+    """Base of all errors here; `__cause__` is Millstream's own."""
+
+
+class InterfaceError(Error):
+    """The module was used wrongly: a closed cursor, rows that nobody asked for."""
+
+
+class DatabaseError(Error):
+    """The engine said no."""
+
+
+class DataError(DatabaseError):
+    """Never raised: a row that cannot be computed gives NULL or goes to the processing log."""
+
+
+class OperationalError(DatabaseError):
+    """The server is not there, or something broke on the way."""
+
+
+class IntegrityError(DatabaseError):
+    """Never raised: there are no constraints between tables."""
+
+
+class InternalError(DatabaseError):
+    """Never raised."""
+
+
+class ProgrammingError(DatabaseError):
+    """The statement is wrong."""
+
+
+class NotSupportedError(DatabaseError):
+    """What Millstream does not do."""
+
+
+def connect(target: str | Path | None = None, properties: Mapping[str, Any] | None = None) -> Connection:
+    """A connection to a server's URL, to an engine in a folder, or to a temporary one; as `millstream.connect`."""
+    with _translated():
+        return Connection(connections.connect(target, properties))
+
+
+class Connection:
+    """A context manager; `close` ends an engine of its own. `millstream` is the connection beneath."""
+
+    def __init__(self, beneath: connections.Connection) -> None:
+        self.millstream = beneath
+        self._closed = False
+
+    def cursor(self) -> Cursor:
+        if self._closed:
+            raise InterfaceError("the connection is closed")
+        return Cursor(self)
+
+    def commit(self) -> None:
+        """Nothing is left to do."""
+
+    def rollback(self) -> None:
+        """Does nothing: what was done stays."""
+
+    def close(self) -> None:
+        self._closed = True
+        self.millstream.close()
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Cursor:
+    """Runs one statement after the other, and gives the rows of the last one, as they come.
+
+    `description`: (name, SQL type, None, …) per column; None after a statement without rows. `rowcount` is -1.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.arraysize = 1
+        self.rowcount = -1
+        self.description: list[tuple[str, str, None, None, None, None, None]] | None = None
+        self._rows: Iterator[tuple[Any, ...]] | None = None
+        self._end: contextlib.ExitStack = contextlib.ExitStack()
+        self._closed = False
+
+    def execute(self, operation: str, parameters: Parameters | None = None) -> Cursor:
+        """Runs statements; the rows are those of the last. Raises `ProgrammingError`, `OperationalError`."""
+        self._reset()
+        with _translated():
+            result = self.connection.millstream.sql(operation, parameters)
+            if not isinstance(result, connections.Answer):
+                tables = result.live()
+                self._end.callback(tables.close)
+                self.description = [_described(field.name, type_) for field, type_ in _typed(tables)]
+                width = len(self.description)
+                self._rows = (row for table in tables for row in rows_of(table.select(range(width))))
+            elif result.rows:
+                table = result.arrow()
+                self.description = [_described(name, "STRING") for name in table.column_names]
+                self._rows = iter(rows_of(table))
+        return self
+
+    def executemany(self, operation: str, parameters: Sequence[Parameters]) -> Cursor:
+        """Runs the statement once per set of values."""
+        for values in parameters:
+            self.execute(operation, values)
+        return self
+
+    def fetchone(self) -> tuple[Any, ...] | None:
+        with _translated():
+            return next(self._open_rows(), None)
+
+    def fetchmany(self, size: int | None = None) -> list[tuple[Any, ...]]:
+        """As many rows as there are, `size` at most; a live query waits for them."""
+        rows = self._open_rows()
+        with _translated():
+            return [row for _, row in zip(range(self.arraysize if size is None else size), rows, strict=False)]
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        with _translated():
+            return list(self._open_rows())
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        with _translated():
+            yield from self._open_rows()
+
+    def setinputsizes(self, sizes: Sequence[Any]) -> None:
+        """Not needed."""
+
+    def setoutputsize(self, size: int, column: int | None = None) -> None:
+        """Not needed."""
+
+    def close(self) -> None:
+        """Ends a query whose rows are not all taken."""
+        self._end.close()
+        self._closed = True
+
+    def __enter__(self) -> Cursor:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _open_rows(self) -> Iterator[tuple[Any, ...]]:
+        if self._closed:
+            raise InterfaceError("the cursor is closed")
+        if self._rows is None:
+            raise InterfaceError("no statement with rows was executed")
+        return self._rows
+
+    def _reset(self) -> None:
+        if self._closed:
+            raise InterfaceError("the cursor is closed")
+        self._end.close()
+        self._end = contextlib.ExitStack()
+        self._rows, self.description = None, None
+
+
+def _typed(tables: Any) -> Iterator[tuple[pa.Field, str]]:
+    """The query's own columns; the mark of tombstones is not among them."""
+    return zip(tables.schema, tables.sql_types, strict=False)
+
+
+def _described(name: str, type_: str) -> tuple[str, str, None, None, None, None, None]:
+    return (name, type_, None, None, None, None, None)
+
+
+@contextlib.contextmanager
+def _translated() -> Generator[None]:
+    try:
+        yield
+    except StatementError as error:
+        raise ProgrammingError(str(error)) from error
+    except MillstreamError as error:
+        kind = ProgrammingError if 400_00 <= getattr(error, "error_code", 0) < 500_00 else OperationalError
+        raise kind(str(error)) from error

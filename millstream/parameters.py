@@ -1,0 +1,99 @@
+"""Values for `?` and `:name` in a statement's text, written as SQL literals."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from millstream.errors import InvalidStatement
+
+Parameters = Sequence[Any] | Mapping[str, Any]
+
+# What is text, a name or a comment has no parameters in it. `:=` belongs to STRUCT.
+_PART = re.compile(
+    r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|`(?:[^`]|``)*`|--[^\n]*|/\*.*?\*/|(?P<mark>\?)|(?<![:\w]):(?P<name>[A-Za-z_]\w*)""",
+    re.DOTALL,
+)
+
+
+def bind(text: str, parameters: Parameters | None) -> str:
+    """The text with each `?` replaced by the next value of a sequence, or each `:name` by a mapping's.
+
+    Raises `InvalidStatement` where values are missing, left over, or have no literal.
+
+    >>> bind("SELECT * FROM t WHERE id = ? AND name <> '?';", [7])
+    "SELECT * FROM t WHERE id = 7 AND name <> '?';"
+    >>> bind("INSERT INTO t VALUES (:id, :name);", {"id": None, "name": "O'Hara"})
+    "INSERT INTO t VALUES (NULL, 'O''Hara');"
+    """
+    if parameters is None:
+        return text
+    if isinstance(parameters, Mapping):
+        return _PART.sub(lambda found: _named(found, parameters), text)
+    values = iter(parameters)
+    bound = _PART.sub(lambda found: _next(found, values), text)
+    left_over = sum(1 for _ in values)
+    if left_over:
+        raise InvalidStatement(f"{left_over} of {len(parameters)} parameters have no ? in the statement", text=text)
+    return bound
+
+
+def literal(value: Any) -> str:
+    """The value as SQL. Raises `InvalidStatement` for what has no literal."""
+    match value:
+        case None:
+            return "NULL"
+        case bool():
+            return "TRUE" if value else "FALSE"
+        case int():
+            return str(value)
+        case float() if math.isfinite(value):
+            return f"{value!r}E0" if "e" not in repr(value) else repr(value)
+        case decimal.Decimal() if value.is_finite():
+            return format(value, "f")
+        case str():
+            return _quoted(value)
+        case bytes():
+            return f"TO_BYTES('{value.hex()}', 'hex')"
+        case datetime.datetime():
+            utc = value.astimezone(datetime.UTC).replace(tzinfo=None) if value.tzinfo else value
+            return f"CAST('{utc.isoformat(timespec='milliseconds')}' AS TIMESTAMP)"
+        case datetime.date():
+            return f"CAST('{value.isoformat()}' AS DATE)"
+        case datetime.time():
+            return f"CAST('{value.isoformat(timespec='milliseconds')}' AS TIME)"
+        case list() | tuple():
+            return f"ARRAY[{', '.join(map(literal, value))}]"
+        case dict():
+            return f"MAP({', '.join(f'{literal(key)} := {literal(item)}' for key, item in value.items())})"
+        case _ if hasattr(value, "item"):  # a scalar of numpy
+            return literal(value.item())
+        case _:
+            raise InvalidStatement(f"a {type(value).__name__} cannot be a parameter of a statement: {value!r}")
+
+
+def _named(found: re.Match[str], values: Mapping[str, Any]) -> str:
+    name = found["name"]
+    if name is None:
+        if found["mark"] is not None:
+            raise InvalidStatement("a ? needs a list of parameters, and names were given", hint="Write :name instead.")
+        return found[0]
+    if name not in values:
+        raise InvalidStatement(f"there is no value for the parameter :{name}", hint=f"Given are {', '.join(values)}.")
+    return literal(values[name])
+
+
+def _next(found: re.Match[str], values: Iterator[Any]) -> str:
+    if found["mark"] is None:
+        return found[0]
+    for value in values:
+        return literal(value)
+    raise InvalidStatement("the statement has more ? than there are parameters")
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

@@ -1,0 +1,129 @@
+"""A SQLAlchemy dialect, so that JupySQL, pandas.read_sql and Superset can use Millstream.
+
+    engine = sqlalchemy.create_engine("millstream://127.0.0.1:8088")     # a server
+    engine = sqlalchemy.create_engine("millstream:///folder")            # an engine in this process
+
+Streams and tables are tables to SQLAlchemy. It is for reading and for INSERT; streams, tables and queries are made with
+SQL text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from sqlalchemy import types
+from sqlalchemy.engine import Connection, default, reflection
+from sqlalchemy.engine.url import URL
+from sqlalchemy.exc import NoSuchTableError
+from sqlalchemy.sql import compiler
+
+from . import dbapi
+
+_TYPES: dict[str, Callable[[], types.TypeEngine[Any]]] = {
+    "BOOLEAN": types.BOOLEAN,
+    "INTEGER": types.INTEGER,
+    "BIGINT": types.BIGINT,
+    "DOUBLE": types.DOUBLE,
+    "STRING": types.VARCHAR,
+    "BYTES": types.LargeBinary,
+    "DATE": types.DATE,
+    "TIME": types.TIME,
+    "TIMESTAMP": types.TIMESTAMP,
+}
+
+
+class MillstreamIdentifiers(compiler.IdentifierPreparer):
+    """Names in upper case are those that need no quotes."""
+
+    def __init__(self, dialect: default.DefaultDialect) -> None:
+        super().__init__(dialect, initial_quote="`")
+
+    def _requires_quotes(self, value: str) -> bool:
+        return value != value.upper() or super()._requires_quotes(value.lower())
+
+
+class MillstreamDialect(default.DefaultDialect):
+    """One schema, no transactions."""
+
+    name = "millstream"
+    driver = "millstream"
+    preparer = MillstreamIdentifiers
+    default_paramstyle = "qmark"
+    supports_statement_cache = True
+    supports_native_boolean = True
+    supports_alter = False
+    supports_sane_rowcount = False
+    supports_default_values = False
+    supports_empty_insert = False
+    postfetch_lastrowid = False
+
+    @classmethod
+    def import_dbapi(cls) -> Any:  # the module `dbapi`
+        return dbapi
+
+    def create_connect_args(self, url: URL) -> tuple[list[Any], dict[str, Any]]:
+        """`millstream://HOST:PORT`, `?tls=true` for https, or `millstream:///FOLDER`; other options are properties."""
+        options = dict(url.query)
+        scheme = "https" if options.pop("tls", "false") == "true" else "http"
+        target = url.database or None
+        if url.host is not None:
+            target = f"{scheme}://{url.host}:{url.port or 8088}"
+        return [target, options], {}
+
+    def do_ping(self, dbapi_connection: Any) -> bool:
+        dbapi_connection.millstream.client.info()
+        return True
+
+    def initialize(self, connection: Connection) -> None:
+        """There is nothing to find out: no versions that differ, no modes."""
+
+    def get_table_names(self, connection: Connection, schema: str | None = None, **kw: Any) -> list[str]:
+        """Tables and streams."""
+        del schema, kw
+        rows = (connection.exec_driver_sql(f"SHOW {kind};").mappings().all() for kind in ("TABLES", "STREAMS"))
+        return sorted(row["name"] for found in rows for row in found)
+
+    def get_view_names(self, connection: Connection, schema: str | None = None, **kw: Any) -> list[str]:
+        return []
+
+    def get_schema_names(self, connection: Connection, **kw: Any) -> list[str]:
+        return []
+
+    def has_table(self, connection: Connection, table_name: str, schema: str | None = None, **kw: Any) -> bool:
+        return table_name.upper() in (name.upper() for name in self.get_table_names(connection, schema))
+
+    def get_columns(
+        self, connection: Connection, table_name: str, schema: str | None = None, **kw: Any
+    ) -> list[reflection.ReflectedColumn]:
+        return [
+            {"name": field["name"], "type": _column_type(field["schema"]), "nullable": True, "default": None}
+            for field in self._fields(connection, table_name)
+        ]
+
+    def get_pk_constraint(
+        self, connection: Connection, table_name: str, schema: str | None = None, **kw: Any
+    ) -> reflection.ReflectedPrimaryKeyConstraint:
+        fields = self._fields(connection, table_name)
+        return {"constrained_columns": [f["name"] for f in fields if f.get("type") == "KEY"], "name": None}
+
+    def get_foreign_keys(self, connection: Connection, table_name: str, schema: str | None = None, **kw: Any) -> Any:
+        return []
+
+    def get_indexes(self, connection: Connection, table_name: str, schema: str | None = None, **kw: Any) -> Any:
+        return []
+
+    def _fields(self, connection: Connection, name: str) -> list[dict[str, Any]]:
+        if not self.has_table(connection, name):
+            raise NoSuchTableError(name)
+        beneath: Any = connection.connection.dbapi_connection
+        quoted = self.identifier_preparer.quote(name)
+        (entity,) = beneath.millstream.execute(f"DESCRIBE {quoted};")
+        return entity["sourceDescription"]["fields"]
+
+
+def _column_type(schema: dict[str, Any]) -> types.TypeEngine[Any]:
+    """Arrays, maps and structs have no type in SQLAlchemy that would say more than JSON."""
+    if schema["type"] == "DECIMAL":
+        return types.DECIMAL(schema["parameters"]["precision"], schema["parameters"]["scale"])
+    return _TYPES.get(schema["type"], types.JSON)()

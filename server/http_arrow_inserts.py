@@ -1,0 +1,32 @@
+"""POST /v1/sources/NAME/rows: an Arrow IPC stream whose rows are appended to a stream or table, all or none."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from .arrow_body import read_table
+from .arrow_rows import ARROW_TYPE
+from .http_context import HttpContext, user_of
+from .http_requests import read_bytes
+from .http_statements import error_response, json_response
+from .rights import require
+from .session import Session
+
+
+def insert_route(context: HttpContext) -> Callable[[Request], Awaitable[Response]]:
+    """Answers with `{"rows": n}`. Columns are matched as `rows_for` says."""
+
+    async def insert(request: Request) -> Response:
+        try:
+            body = await read_bytes(request, ARROW_TYPE, context.body_bytes_max)
+            name = request.path_params["name"]
+            require(user_of(request.scope), "insert", name)
+            count = await context.workers.run(lambda: context.engine.insert(name, read_table(body), Session()))
+            return json_response({"rows": count}, 200)
+        except Exception as error:
+            return error_response(error)
+
+    return insert
