@@ -15,10 +15,17 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
-from millstream.errors import MillstreamError, ServerError
+from millstream.errors import ServerError
+
+from . import cli_files
+from .access_commands import access_app
+from .cli_errors import one_sentence_errors
+from .group_commands import DEFAULT_KAFKA, KafkaOption, group_app
+from .log_commands import log_app
+from .topic_commands import topic_app
 
 if TYPE_CHECKING:
-    from millstream.logcore.client import LogClient
+    from millstream.logcore.remote import RemoteLog
     from millstream.repl.runner import Runner
     from millstream.server.client import Client
 
@@ -26,6 +33,10 @@ app = typer.Typer(
     add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None,
     help="SQL over streams: ksqlDB's dialect on DuckDB and PySpark, with a Kafka-compatible log inside.",
 )  # fmt: skip
+
+
+app.command()(cli_files.load)
+app.command()(cli_files.test)
 
 
 class ExecutorChoice(enum.StrEnum):
@@ -67,22 +78,27 @@ def server(
     data: Annotated[Path | None, typer.Option(help="Folder of the log and all state; created if missing.")] = None,
     http: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="HTTP API. Default 127.0.0.1:8088.")] = None,
     kafka: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Kafka. Default 127.0.0.1:9092.")] = None,
+    schema_registry: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Schema registry, such as 127.0.0.1:8081. Default: none.")
+    ] = None,
     executor: Annotated[ExecutorChoice | None, typer.Option(help="What runs persistent queries.")] = None,
     config: Annotated[Path | None, typer.Option(envvar="MILLSTREAM_CONFIG", help="A TOML file.")] = None,
 ) -> None:
     """Run a server until SIGTERM or Ctrl-C.
 
-    The file may set data, http, kafka, executor, log_level, body_bytes_max and, below [properties], what SHOW
-    PROPERTIES lists. Variables as MILLSTREAM_DATA or MILLSTREAM_HTTP go before the file, and flags before both.
+    The file may set data, http, kafka, schema_registry, executor, log_level, log_format, body_bytes_max, [tls],
+    [access] and, below [properties], what SHOW PROPERTIES lists. Variables as MILLSTREAM_DATA or MILLSTREAM_HTTP go
+    before it, and flags before both.
     """
     asked_to_stop = _stop_on_signals()
-    with _one_sentence_errors():
+    with one_sentence_errors():
         from millstream.server.configuration import load_configuration
         from millstream.server.service import Service
 
-        flags: dict[str, Any] = {"data": data, "http": http, "kafka": kafka, "executor": executor and executor.value}
+        flags: dict[str, Any] = {"data": data, "http": http, "kafka": kafka, "schema_registry": schema_registry}
+        flags["executor"] = executor and executor.value
         configuration = load_configuration(config, flags)
-        _log_to_stderr(configuration.log_level)
+        _log_to_stderr(configuration.log_level, configuration.log_format)
         with Service(configuration) as service:
             for line in service.announcements():
                 print(line, flush=True)
@@ -107,7 +123,7 @@ def sql(
     With -e, -f or statements on standard input it ends at the first error, with exit code 1.
     """
     _log_to_stderr("warning")
-    with _one_sentence_errors():
+    with one_sentence_errors():
         from millstream.repl.shell import ShellOptions, run_shell
 
         if url is not None and data is not None:
@@ -115,40 +131,6 @@ def sql(
         options = ShellOptions(execute or (), file or (), output.value, dict(map(_variable, define or ())))
         code = run_shell(_client_opener(url, data), options, _interact)
     raise typer.Exit(code)
-
-
-KafkaOption = Annotated[
-    str, typer.Option("--kafka", envvar="MILLSTREAM_KAFKA", metavar="HOST:PORT", help="A server's Kafka listener.")
-]
-DEFAULT_KAFKA = "127.0.0.1:9092"
-
-topic_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="List, create and delete topics of a server.")
-app.add_typer(topic_app, name="topic")
-
-
-@topic_app.command("list")
-def list_topics(kafka: KafkaOption = DEFAULT_KAFKA) -> None:
-    """Print the topics and how many partitions they have."""
-    with _remote_log(kafka) as log:
-        from millstream.repl.records import topic_table
-
-        print("\n".join(topic_table(log)))
-
-
-@topic_app.command("create")
-def create_topic(
-    name: str, partitions: Annotated[int, typer.Option(min=1)] = 1, kafka: KafkaOption = DEFAULT_KAFKA
-) -> None:
-    """Create a topic."""
-    with _remote_log(kafka) as log:
-        log.create_topic(name, partitions)
-
-
-@topic_app.command("delete")
-def delete_topic(name: str, kafka: KafkaOption = DEFAULT_KAFKA) -> None:
-    """Delete a topic with all its records."""
-    with _remote_log(kafka) as log:
-        log.delete_topic(name)
 
 
 @app.command()
@@ -171,24 +153,37 @@ def consume(
     topic: str,
     from_beginning: Annotated[bool, typer.Option("--from-beginning")] = False,
     limit: Annotated[int | None, typer.Option(min=1, help="Stop after so many records.")] = None,
+    group: Annotated[
+        str | None, typer.Option(help="Share the topic with this group's members and go on where it committed.")
+    ] = None,
     kafka: KafkaOption = DEFAULT_KAFKA,
 ) -> None:
     """Print a topic's records as they come, a JSON object each, until Ctrl-C."""
     with _remote_log(kafka) as log, contextlib.suppress(KeyboardInterrupt, BrokenPipeError):
-        from millstream.repl.records import consume_lines
+        from millstream.repl.records import consume_as_member, consume_lines
 
-        for line in consume_lines(log, topic, from_beginning=from_beginning, limit=limit):
+        if group is None:
+            lines = consume_lines(log, topic, from_beginning=from_beginning, limit=limit)
+        else:
+            lines = consume_as_member(log, topic, group, from_beginning=from_beginning, limit=limit)
+        for line in lines:
             print(line, flush=True)
 
 
 @contextlib.contextmanager
-def _remote_log(kafka: str) -> Generator[LogClient]:
+def _remote_log(kafka: str) -> Generator[RemoteLog]:
     _log_to_stderr("warning")
-    with _one_sentence_errors():
+    with one_sentence_errors():
         from millstream.logcore.remote import RemoteLog
 
         with RemoteLog(kafka) as log:
             yield log
+
+
+app.add_typer(access_app(one_sentence_errors), name="access")
+app.add_typer(group_app(_remote_log), name="group")
+app.add_typer(topic_app(_remote_log), name="topic")
+app.add_typer(log_app(one_sentence_errors), name="log")
 
 
 @contextlib.contextmanager
@@ -206,7 +201,7 @@ def _lines_of(file: str) -> Generator[BinaryIO]:
 
 def _client_opener(url: str | None, data: Path | None) -> Callable[[], Client]:
     if url is None:
-        return lambda: _own_engine(data)
+        return lambda: _in_process(data)
 
     def remote() -> Client:
         from millstream.server.client import connect
@@ -216,26 +211,10 @@ def _client_opener(url: str | None, data: Path | None) -> Callable[[], Client]:
     return remote
 
 
-def _own_engine(data: Path | None) -> Client:
-    """A client of an engine in this process, which ends with it. Queries run on DuckDB: there is no listener for
-    Spark's processes."""
-    import tempfile
+def _in_process(data: Path | None) -> Client:
+    from .connection import own_engine
 
-    from millstream.server.client import LocalClient
-    from millstream.server.embedded import open_engine
-    from millstream.server.executors import PROPERTY
-    from millstream.server.session import Session
-
-    parts = contextlib.ExitStack()
-    folder = data or Path(parts.enter_context(tempfile.TemporaryDirectory(prefix="millstream-")))
-    try:
-        engine = open_engine(folder, {PROPERTY: "duckdb"}, sync="always" if data else "never")
-    except BaseException:
-        parts.close()
-        raise
-    parts.callback(engine.close)
-    address = f"an engine in this process ({data or 'nothing is kept'})"
-    return LocalClient(engine, Session(), address=address, close=parts.close)
+    return own_engine(data)
 
 
 def _interact(runner: Runner) -> None:
@@ -266,30 +245,22 @@ def _stop_on_signals() -> threading.Event:
     return asked
 
 
-def _log_to_stderr(level: str) -> None:
+def _log_to_stderr(level: str, format: str = "text") -> None:
     import logging
 
     import structlog
 
+    for_people = structlog.dev.ConsoleRenderer(
+        colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
+    )
+    for_programs = (structlog.processors.format_exc_info, structlog.processors.JSONRenderer())
     structlog.configure(
         processors=[
+            structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.dev.ConsoleRenderer(
-                colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
-            ),
+            *(for_programs if format == "json" else (for_people,)),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
-
-
-@contextlib.contextmanager
-def _one_sentence_errors() -> Generator[None]:
-    """What keeps a command from working, on one line, and exit code 1."""
-    try:
-        yield
-    except MillstreamError as error:
-        hint = f"; {error.hint[0].lower()}{error.hint[1:].rstrip('.')}" if error.hint else ""
-        print(f"error: {error.message.rstrip('.')}{hint}", file=sys.stderr)
-        raise typer.Exit(1) from None

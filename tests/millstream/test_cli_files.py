@@ -1,0 +1,119 @@
+"""`millstream load` and `millstream test`, as people run them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from running_server import millstream
+
+from millstream import sql_tests
+from millstream.connection import connect
+from millstream.loading import CannotLoad, Target, load
+
+CSV = "id,name,at,paid\n1,ada,2020-01-01 00:00:00,1.5\n2,bo,1970-01-01 00:00:01,\n"
+
+
+def test_a_file_becomes_a_stream_with_the_columns_that_it_has(tmp_path: Path) -> None:
+    (tmp_path / "2020-sales.csv").write_text(CSV)
+    command = [
+        "load",
+        str(tmp_path / "2020-sales.csv"),
+        "--data",
+        str(tmp_path / "data"),
+        "--key",
+        "id",
+        "--time",
+        "at",
+    ]
+    done = millstream(*command)
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (0, "2 rows in rows_2020_sales")
+    with connect(tmp_path / "data") as ms:
+        assert ms.sql("SELECT id, name, paid, ROWTIME FROM rows_2020_sales;").fetchall() == [
+            (1, "ada", 1.5, 1577836800000),
+            (2, "bo", None, 1000),
+        ]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "ndjson", "parquet", "arrow"])
+def test_every_format_is_loaded_into_a_stream_that_exists(tmp_path: Path, suffix: str) -> None:
+    rows = pa.table({"a": [1, 2, 3], "b": ["x", "y", None]})
+    path = tmp_path / f"rows.{suffix}"
+    match suffix:
+        case "csv":
+            path.write_text("a,b\n1,x\n2,y\n3,\n")
+        case "ndjson":
+            path.write_text('{"a":1,"b":"x"}\n{"a":2,"b":"y"}\n{"a":3,"b":null}\n')
+        case "parquet":
+            pq.write_table(rows, path)
+        case _:
+            with pa.ipc.new_file(str(path), rows.schema) as writer:
+                writer.write_table(rows)
+    seen: list[int] = []
+    with connect() as ms:
+        ms.sql("CREATE STREAM s (a INT, b STRING) WITH (kafka_topic='s', value_format='JSON', partitions=1);")
+        assert load(path, Target("s"), ms, lambda done, total: seen.append(done)) == 3
+        last = (3, "" if suffix == "csv" else None)
+        assert ms.table("s").fetchall() == [(1, "x"), (2, "y"), last]
+    assert seen == [3]
+
+
+def test_what_cannot_be_loaded_is_said_in_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text(CSV)
+    (tmp_path / "bad.parquet").write_text(CSV)
+    with connect() as ms:
+        for name, target, complaint in (
+            ("rows.xml", Target("s"), "ends in none of .csv"),
+            ("none.csv", Target("s"), "there is no file"),
+            ("bad.parquet", Target("s"), "cannot be read as parquet"),
+            ("rows.csv", Target("s", key="nr"), "has no column nr, the key"),
+        ):
+            with pytest.raises(CannotLoad, match=complaint):
+                load(tmp_path / name, target, ms, lambda done, total: None)
+
+
+PASSING = """
+--@test: clicks are counted per user
+CREATE STREAM clicks (user STRING KEY, url STRING) WITH (kafka_topic='clicks', value_format='JSON');
+CREATE TABLE n AS SELECT user, COUNT(*) AS n FROM clicks GROUP BY user;
+INSERT INTO clicks (user, url) VALUES ('ada', '/');
+ASSERT VALUES n (user, n) VALUES ('ada', 1);
+
+--@test: a column that there is not
+--@expected.error: io.confluent.ksql.util.KsqlException
+--@expected.message: cannot be resolved
+CREATE STREAM clicks (user STRING KEY) WITH (kafka_topic='clicks', value_format='JSON');
+CREATE STREAM nothing AS SELECT missing FROM clicks;
+"""
+
+
+def test_files_of_sql_with_assertions_pass_or_say_where_they_fail(tmp_path: Path) -> None:
+    (tmp_path / "good.sql").write_text(PASSING)
+    done = millstream("test", str(tmp_path))
+    assert (done.returncode, done.stderr) == (0, "2 passed, 0 failed\n"), done.stdout
+    (tmp_path / "wrong.sql").write_text("--@test: wrong\nASSERT STREAM nope (id INT) WITH (kafka_topic='a');")
+    done = millstream("test", str(tmp_path))
+    assert done.returncode == 1
+    assert done.stderr == "2 passed, 1 failed\n"
+    assert f"FAILED  {tmp_path}/wrong.sql:1  wrong" in done.stdout and "NOPE does not exist" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "failure"),
+    [
+        ("--@test: t\n--@expected.message: x\nSHOW STREAMS;", "the last statement should have failed"),
+        ("--@test: t\n--@expected.message: zebra\nSELECT;", 'does not contain "zebra"'),
+        ("--@test: t\n--@expected.message: NOPE\nDROP STREAM nope; SHOW STREAMS;", "an earlier statement"),
+    ],
+)
+def test_an_error_that_does_not_come_as_expected_is_a_failure(text: str, failure: str) -> None:
+    (test,) = sql_tests.read_tests(text)
+    assert failure in (sql_tests.failure_of(test) or "")
+
+
+@pytest.mark.parametrize("text", ["SHOW STREAMS;", "--@expected.error: x\nSELECT 1;", "--@test: t\n--@unknown: x\n"])
+def test_a_file_without_tests_is_no_success(text: str) -> None:
+    with pytest.raises(sql_tests.MalformedTests):
+        sql_tests.read_tests(text)
