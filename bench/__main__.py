@@ -19,10 +19,15 @@ from millstream.server.executors import why_no_spark
 from . import latency, references, throughput
 from .bids import bids, write_ndjson
 from .measuring import Measured, machine
+from .nexmark.measure import NexmarkOptions, nexmark_lines
+from .partitions import partition_lines
 from .pipelines import pipelines
+from .planning import planning_lines
 from .report import Line, as_text, latency_line, rate_line
 
 PARTS: Final = ("duckdb", "latency", "spark")
+ON_DEMAND: Final = ("nexmark", "planning", "partitions")  # the first takes many minutes, the others are not about rows
+_PARTITIONS_OPENED: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +39,25 @@ class Options:
     parts: Sequence[str]
     partitions: int
     seed: int
+    nexmark: NexmarkOptions
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Prints the table to standard output, and what is under way to standard error."""
     options = _options(arguments)
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
+    sys.stdout.write(f"{machine()}\n")
+    if set(options.parts) - set(ON_DEMAND):
+        _print_bids(options)
+    if "planning" in options.parts:
+        sys.stdout.write(as_text(planning_lines(options.rounds)) + "\n")
+    if "partitions" in options.parts:
+        sys.stdout.write(as_text(partition_lines(_PARTITIONS_OPENED)) + "\n")
+    if "nexmark" in options.parts:
+        _print_nexmark(options.nexmark)
+
+
+def _print_bids(options: Options) -> None:
     with tempfile.TemporaryDirectory(prefix="millstream-bench-") as folder:
         path = Path(folder, "input", "bids.ndjson")
         path.parent.mkdir()
@@ -53,10 +71,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if "spark" in options.parts:
             lines += _spark_lines(options, path)
         size = path.stat().st_size / options.rows
-    sys.stdout.write(f"{machine()}\n")
     sys.stdout.write(
         f"{options.rows:,} bids of {size:.0f} bytes, {options.partitions} partition(s), seed {options.seed}, median of "
         f"{options.rounds}; fsync, encoding and commits are in all of Millstream's rates\n\n"
+    )
+    sys.stdout.write(as_text(lines) + "\n")
+
+
+def _print_nexmark(options: NexmarkOptions) -> None:
+    with tempfile.TemporaryDirectory(prefix="millstream-bench-") as folder:
+        lines = nexmark_lines(options, Path(folder))
+    sys.stdout.write(
+        f"Nexmark: {options.events:,} events, {options.partitions} partition(s), seed {options.seed}; rows of the "
+        "sources; from the statement until all is committed, fsync and encoding included\n\n"
     )
     sys.stdout.write(as_text(lines) + "\n")
 
@@ -126,7 +153,10 @@ def _spark_lines(options: Options, path: Path) -> list[Line]:
 def _options(arguments: Sequence[str] | None) -> Options:
     parser = argparse.ArgumentParser(prog="python -m bench", description="Millstream's benchmarks.")
     parser.add_argument("--rows", type=int, help="rows of each measurement (default: 1,000,000; with --quick 100,000)")
-    parser.add_argument("--only", action="append", choices=PARTS, help="this part only; may be repeated")
+    parser.add_argument("--events", type=int, help="of the Nexmark queries (default: 2,000,000; with --quick 100,000)")
+    parser.add_argument("--query", action="append", default=[], help="this Nexmark query only; may be repeated")
+    parser.add_argument("--cap", type=float, default=300.0, help="seconds after which a Nexmark query is stopped")
+    parser.add_argument("--only", action="append", choices=(*PARTS, *ON_DEMAND), help="this part only; may be repeated")
     parser.add_argument("--quick", action="store_true", help="one round over few rows, and no Spark unless asked for")
     parser.add_argument("--partitions", type=int, default=1, help="of the topics (default: 1)")
     parser.add_argument("--seed", type=int, default=7)
@@ -140,6 +170,13 @@ def _options(arguments: Sequence[str] | None) -> Options:
         parts=given.only or (PARTS[:2] if given.quick else PARTS),
         partitions=given.partitions,
         seed=given.seed,
+        nexmark=NexmarkOptions(
+            events=given.events or (100_000 if given.quick else 2_000_000),
+            seconds=given.cap,
+            partitions=given.partitions,
+            seed=given.seed,
+            names=given.query,
+        ),
     )
 
 

@@ -117,8 +117,8 @@ def _conditions(tree: exp.Expression) -> Iterator[exp.Expression]:
         case exp.Coalesce() if [each.sql() for each in tree.expressions] == ["FALSE"]:
             yield from _conditions(tree.this)
         case exp.And():
-            yield from _conditions(tree.left)
-            yield from _conditions(tree.right)
+            yield from _conditions(tree.this)
+            yield from _conditions(tree.expression)
         case _:
             yield tree
 

@@ -1,0 +1,31 @@
+"""The Nexmark benchmark runs. How fast anything is, no test asks."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from repository import REPOSITORY
+
+
+def run(shared: Path, *options: str) -> str:
+    command = [sys.executable, "-m", "bench", "--only", "nexmark", *options]
+    environment = {**os.environ, "MILLSTREAM_SHARED": str(shared)}
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=55, check=False, cwd=REPOSITORY, env=environment
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_each_query_is_measured_over_json_and_columns(shared: Path) -> None:
+    printed = run(shared, "--events", "2000", "--query", "q2", "--query", "q17")
+    lines = [line for line in printed.splitlines() if line.startswith("| q")]
+    assert len(lines) == 4
+    assert all("of DuckDB's batch query" in line for line in lines), printed
+
+
+def test_a_query_that_takes_too_long_is_stopped(shared: Path) -> None:
+    assert run(shared, "--events", "20000", "--query", "q4", "--cap", "0").count("stopped after 0 s at") == 2
