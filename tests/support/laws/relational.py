@@ -49,9 +49,9 @@ def join_of_tables(rng: Random, size: int) -> Case:
 
 
 def join_by_foreign_key(rng: Random, size: int) -> Case:
-    formats = {"formats": GROUPED, "size": size}
-    a = random_source(rng, "A", "TABLE", **formats)
-    b = random_source(rng, "B", "TABLE", key=Col("K", "INT"), **formats)
+    alike: dict[str, Any] = {"formats": GROUPED, "size": size, "key_format": rng.choice(("KAFKA", "JSON"))}
+    a = random_source(rng, "A", "TABLE", **alike)
+    b = random_source(rng, "B", "TABLE", key=Col("K", "INT"), **alike)
     value_format, key_format, with_ = sink(rng, a.key_format)
     kind = rng.choice(("JOIN", "LEFT JOIN"))
     sql = f"CREATE TABLE O{with_} AS SELECT a.K AS K, a.V0 AS X0, b.V0 AS X1 FROM A a {kind} B b ON a.V0 = b.K"
