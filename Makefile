@@ -1,7 +1,7 @@
 # Every target makes its own environment in .venv: `make demo` works right after `git clone`.
 #
 #   make demo          a look at what Millstream does
-#   make test          all tests but the soak tests      (make test ARGS="-k window")
+#   make test          all tests but the soak tests      (make test ARGS="-k window"; JOBS=4 for more processes)
 #   make lint          ruff, import contracts, pyright
 #   make format        let ruff rewrite the files
 #   make bench         the benchmarks                    (ARGS=…)
@@ -15,6 +15,7 @@ PYTHON ?= python3
 SPARK ?= auto
 MILLSTREAM_SHARED ?= ../shared
 ARGS ?=
+JOBS ?= 2
 VENV := .venv
 RUN := $(VENV)/bin/python
 
@@ -58,7 +59,7 @@ demo: $(installed) java-note
 	@$(RUN) -m millstream.demo $(ARGS)
 
 test: $(installed) java-note
-	@$(VENV)/bin/pytest $(ARGS)
+	@$(VENV)/bin/pytest -n $(JOBS) --dist loadfile $(ARGS)
 
 soak: $(installed) java-note
 	@$(VENV)/bin/pytest -m soak $(ARGS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import tempfile
 from collections.abc import Mapping
@@ -12,7 +13,7 @@ import pyarrow as pa
 
 from millstream.errors import InvalidStatement
 from millstream.repl.entity_text import type_text
-from millstream.server.client import Client, LocalClient, gives_rows
+from millstream.server.client import DataClient, LocalClient, gives_rows
 from millstream.server.client import connect as connect_to_server
 from millstream.server.client_tables import Tables
 from millstream.sql.splitting import split_statements
@@ -44,7 +45,7 @@ def connect(target: str | Path | None = None, properties: Mapping[str, Any] | No
     [('bo', 4), ('ada', 5)]
     """
     if isinstance(target, str) and target.startswith(("http://", "https://")):
-        client: Client = connect_to_server(target)
+        client: DataClient = connect_to_server(target)
     else:
         client = own_engine(None if target is None else Path(target))
     connection = Connection(client)
@@ -60,7 +61,7 @@ def connect(target: str | Path | None = None, properties: Mapping[str, Any] | No
 class Connection:
     """One session: what is SET and DEFINEd holds for what follows. A context manager; `close` ends its own engine."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: DataClient) -> None:
         self.client = client
 
     def sql(self, text: str, parameters: Parameters | None = None, **frames: Any) -> Relation:
@@ -210,7 +211,8 @@ def _text(value: str) -> str:
 
 
 def own_engine(folder: Path | None) -> LocalClient:
-    """A client of an engine in this process, which ends with it; without a folder nothing is kept.
+    """A client of an engine in this process, which ends with it, at the latest with the process; without a folder
+    nothing is kept.
 
     Queries run on DuckDB: there is no listener for Spark's processes.
     """
@@ -226,5 +228,7 @@ def own_engine(folder: Path | None) -> LocalClient:
         parts.close()
         raise
     parts.callback(engine.close)
+    atexit.register(parts.close)  # a thread that computes while the interpreter goes away ends the process with a signal
+    parts.callback(atexit.unregister, parts.close)
     address = f"an engine in this process ({folder or 'nothing is kept'})"
     return LocalClient(engine, Session(), address=address, close=parts.close)

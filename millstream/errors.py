@@ -166,8 +166,8 @@ class FormatError(StatementError):
     code = "FORMAT"
 
 
-def did_you_mean(name: str, candidates: Iterable[str]) -> str | None:
-    """A hint that names the nearest candidate, or None where nothing is near."""
+def did_you_mean(name: str, candidates: Iterable[str], cutoff: float = 0.6) -> str | None:
+    """A hint that names the nearest candidate, or None where nothing is near: `cutoff` is how much must be the same."""
     by_upper = {candidate.upper(): candidate for candidate in candidates}
-    near = difflib.get_close_matches(name.upper(), by_upper, n=1, cutoff=0.6)
+    near = difflib.get_close_matches(name.upper(), by_upper, n=1, cutoff=cutoff)
     return f'Did you mean "{by_upper[near[0]]}"?' if near else None

@@ -37,7 +37,8 @@ def arrow_table(frame: Any) -> pa.Table:
         case dict():
             return pa.table(frame)
         case list():
-            return pa.Table.from_pylist(frame)
+            names = dict.fromkeys(name for row in frame for name in row)  # Arrow would take the first row's only
+            return pa.table({name: pa.array([row.get(name) for row in frame]) for name in names})
         case _ if hasattr(frame, "__arrow_c_stream__"):
             return pa.table(frame)
         case _ if type(frame).__module__.partition(".")[0] == "pandas":

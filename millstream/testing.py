@@ -42,6 +42,7 @@ from millstream.server.queries import ChangeFeed, QueryResult
 from millstream.server.session import Session
 from millstream.server.topic_records import TopicRecord, Window, decode_run, encode_part
 from millstream.sql.ast import CreateSource
+from millstream.sql.functions.user_functions import PROPERTY as PYTHON_FUNCTIONS
 from millstream.sql.parser import parse
 
 __all__ = ["Sandbox", "SandboxExecutor", "TopicRecord", "Window"]
@@ -97,7 +98,11 @@ class Sandbox:
         self.log = JournaledLog(self._open_log)
         self._executor = make(self.log, self.session.properties)
         self.engine = Engine(
-            cast(LogClient, self.log), self._executor, self._executor.open_feed, now_ms=lambda: self.now_ms
+            cast(LogClient, self.log),
+            self._executor,
+            self._executor.open_feed,
+            {PYTHON_FUNCTIONS: "true"},
+            now_ms=lambda: self.now_ms,
         )
         self.engine.schemas.default_level = "NONE"
         self._pending: list[_Pending] = []
@@ -191,6 +196,14 @@ class Sandbox:
     def drain(self) -> None:
         """Runs every persistent query until no input is left. Raises `QueryError` where one cannot go on."""
         self._executor.drain()
+
+    def idle(self, milliseconds: int) -> None:
+        """Lets so much time pass in which nothing comes: after a `drain`, queries with EMIT FINAL give the windows that
+        `millstream.emit.final.idle.ms` lets close. Only with the executor "duckdb"."""
+        if not isinstance(self._executor, StepwiseExecutor):
+            raise Unsupported("only queries on DuckDB notice that nothing comes")
+        self.now_ms += milliseconds
+        self._executor.idle(milliseconds)
 
     def consume(self, topic: str) -> list[TopicRecord]:
         """All records of the topic in the order in which they were appended, as logical values."""

@@ -92,6 +92,12 @@ def _warned(entity: Entity, width_max: int | None) -> Lines:
     return [f"warning: {printable(str(entity['message']))}"]
 
 
+def _deleted(entity: Entity, width_max: int | None) -> Lines:
+    del width_max
+    count = entity["count"]
+    return [f"{count} {'row' if count == 1 else 'rows'} deleted from {printable(str(entity['sourceName']))}"]
+
+
 def _asserted(entity: Entity, width_max: int | None) -> Lines:
     del width_max
     return [f"Topic {printable(str(entity['topicName']))} {'exists' if entity['exists'] else 'does not exist'}."]
@@ -171,6 +177,7 @@ def _each(member: str, of: Callable[[Entity, int | None], Lines]) -> Callable[[E
 _TEXTS: dict[str, Callable[[Entity, int | None], Lines]] = {
     "currentStatus": _status,
     "warning_entity": _warned,
+    "rows_deleted": _deleted,
     "assert_topic": _asserted,
     "assert_schema": _asserted_schema,
     "sourceDescription": lambda entity, width_max: _source(entity["sourceDescription"], width_max),

@@ -13,6 +13,8 @@ import pyarrow as pa
 from millstream.errors import LogError, did_you_mean
 
 from ..logcore.client import FetchedColumns, FetchedRows, LogClient, RowRecords, Topic, TopicPartition
+from ..logcore.clients.consumer import Consumer, Reset
+from ..logcore.clients.groups import GroupLog
 from ..logcore.errors import UnknownTopic
 from ..logcore.murmur2 import partitions_of
 from .tables import render_table
@@ -81,6 +83,36 @@ def consume_lines(log: LogClient, topic: str, *, from_beginning: bool, limit: in
             log.wait(positions, _WAKE_UP_S)
 
 
+def consume_as_member(
+    log: GroupLog, topic: str, group: str, *, from_beginning: bool, limit: int | None
+) -> Iterator[str]:
+    """The same for a member of a group, which shares the topic with the others; a line that was taken counts as read.
+
+    In: `from_beginning`: where the group has committed nothing yet.
+    """
+    find_topic(log, topic)
+    reset: Reset = "earliest" if from_beginning else "latest"
+    left = limit
+    with Consumer(log, group, reset=reset, commit_every_ms=None) as consumer:
+        consumer.subscribe(topic)
+        taken: dict[TopicPartition, int] = {}
+        try:
+            while left is None or left > 0:
+                for consumed in consumer.poll(_WAKE_UP_S):
+                    for record in _records(consumed.partition.partition, consumed.run):
+                        if left == 0:
+                            return
+                        left = None if left is None else left - 1
+                        yield orjson.dumps(record, default=str).decode()
+                        taken[consumed.partition] = record["offset"] + 1
+                if taken:
+                    consumer.commit(taken)
+                    taken.clear()
+        finally:
+            if taken:
+                consumer.commit(taken)
+
+
 def _batches(lines: Iterable[bytes]) -> Iterator[tuple[int, list[tuple[int, bytes]]]]:
     """The number of the first line of each batch, and its lines with their distance to that."""
     batch: list[tuple[int, bytes]] = []
@@ -127,10 +159,10 @@ def _append(
 
 def _records(partition: int, run: FetchedRows | FetchedColumns) -> Iterator[dict[str, Any]]:
     if isinstance(run, FetchedColumns):  # what queries write for each other: the value is all columns
-        for row, value in enumerate(run.batch.to_pylist()):
+        for offset, value in zip(run.row_offsets.tolist(), run.batch.to_pylist(), strict=True):
             yield {
                 "partition": partition,
-                "offset": run.base_offset + row,
+                "offset": offset,
                 "timestamp": run.timestamp_ms,
                 "value": value,
             }

@@ -18,6 +18,7 @@ from ..logcore.client import ColumnarRecords, LogClient, RowRecords
 from ..planner.catalog import SourceInfo
 from ..planner.schema import Column
 from ..sql.types import BIGINT
+from .nested_names import in_shape
 
 _ROWTIME = "ROWTIME"
 
@@ -69,9 +70,9 @@ def rows_for(source: SourceInfo, rows: pa.Table, now_ms: int) -> tuple[dict[Colu
     """The columns of `rows` as the source's, and the rowtimes.
 
     Columns are found by name, else by name in upper case, for that is how SQL reads a name without quotes; a source's
-    column that `rows` lack is NULL. Values are cast where nothing is lost. ROWTIME (BIGINT ms or TIMESTAMP) is the
-    records' time, else now. Raises `InvalidStatement` for a column that the source lacks, for a value that does not
-    fit, and for a source that is not to be written.
+    column that `rows` lack is NULL; so with the fields of a STRUCT. Values are cast where nothing is lost. ROWTIME
+    (BIGINT ms or TIMESTAMP) is the records' time, else now. Raises `InvalidStatement` for a column that the source
+    lacks, for a value that does not fit, and for a source that is not to be written.
     """
     if source.read_only or source.key_window is not None:
         what = "is read-only" if source.read_only else "has windows in its keys"
@@ -109,7 +110,7 @@ def _fitting(array: pa.Array, column: Column) -> pa.Array:
     if array.type == wanted:
         return array
     try:
-        return array.cast(wanted, safe=not pa.types.is_timestamp(wanted))
+        return in_shape(array, column.type, column.name).cast(wanted, safe=not pa.types.is_timestamp(wanted))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise InvalidStatement(
             f"Column {column.name} is {column.type}, and the given {array.type} does not fit: {error}",

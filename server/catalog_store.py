@@ -15,9 +15,11 @@ from ..planner.planning import NewTopic
 from .command_topic import CommandTopic
 from .commands import (
     Command,
+    DropFunction,
     DropSource,
     DropType,
     PauseQuery,
+    PutFunction,
     PutSource,
     PutType,
     StartQuery,
@@ -34,6 +36,7 @@ class CatalogStore:
         self._executor = executor
         self._commands = CommandTopic(log)
         self.catalog = Catalog()
+        self.last_offset = -1  # of the last command whose effects are there; -1 is none
 
     @property
     def next_offset(self) -> int:
@@ -51,6 +54,7 @@ class CatalogStore:
             end = offset + 1
         if end > applied:
             self._commands.mark_applied(end)
+        self.last_offset = end - 1
         for query in self.catalog.queries.values():
             self._executor.start(query)
 
@@ -61,6 +65,7 @@ class CatalogStore:
         self.catalog = apply_command(before, command)
         self._carry_out(command, before)
         self._commands.mark_applied(offset + 1)
+        self.last_offset = offset
         return offset
 
     def _carry_out(self, command: Command, before: Catalog) -> None:
@@ -83,7 +88,7 @@ class CatalogStore:
                     self._executor.pause(command.query_id)
                 else:
                     self._executor.resume(command.query_id)
-            case PutType() | DropType():
+            case PutType() | DropType() | PutFunction() | DropFunction():
                 pass
             case _:
                 assert_never(command)
@@ -99,14 +104,14 @@ class CatalogStore:
                 self._delete_topic(command.delete_topic)
             case TerminateQuery():
                 self._executor.drop(command.query_id)
-            case PauseQuery() | PutType() | DropType():
+            case PauseQuery() | PutType() | DropType() | PutFunction() | DropFunction():
                 pass
             case _:
                 assert_never(command)
 
     def _create_topic(self, topic: NewTopic | None) -> None:
         if topic is not None and topic.name not in self._log.topics():
-            self._log.create_topic(topic.name, topic.partition_count)
+            self._log.create_topic(topic.name, topic.partition_count, topic.config)
 
     def _delete_topic(self, name: str | None) -> None:
         if name is not None and name in self._log.topics():

@@ -126,6 +126,20 @@ class Client(Protocol):
         """Starts one SELECT or PRINT. Raises `MillstreamError` before any row, or while they come."""
         ...
 
+    def define(self, name: str, value: str) -> None:
+        """Gives a variable a value."""
+        ...
+
+    def info(self) -> dict[str, Any]:
+        """What the server says of itself: `version`, `kafkaClusterId`, …"""
+        ...
+
+    def close(self) -> None: ...
+
+
+class DataClient(Client, Protocol):
+    """A client for programs, which takes and gives Arrow tables."""
+
     def tables(self, text: str) -> Tables:
         """Starts one SELECT whose rows come as Arrow tables. Raises as `query`."""
         ...
@@ -137,16 +151,6 @@ class Client(Protocol):
         `MillstreamError`.
         """
         ...
-
-    def define(self, name: str, value: str) -> None:
-        """Gives a variable a value."""
-        ...
-
-    def info(self) -> dict[str, Any]:
-        """What the server says of itself: `version`, `kafkaClusterId`, …"""
-        ...
-
-    def close(self) -> None: ...
 
 
 def gives_rows(statement: str) -> bool:
@@ -171,7 +175,7 @@ def connect(url: str) -> HttpClient:
 
 
 class HttpClient:
-    """Implements `Client`. Each request has a connection of its own, so queries may run side by side.
+    """Implements `DataClient`. Each request has a connection of its own, so queries may run side by side.
 
     The server keeps no sessions: what was SET and DEFINEd is remembered here, and travels with each request.
     """
@@ -282,7 +286,7 @@ class HttpClient:
 
 
 class LocalClient:
-    """Implements `Client` on an engine in this process. In: `close`: also closes the engine, if it is ours to close."""
+    """Implements `DataClient` on an engine in this process. In: `close`: also closes the engine, if it is ours to close."""
 
     def __init__(self, engine: Engine, session: Session, *, address: str, close: Callable[[], None]) -> None:
         self._engine = engine

@@ -10,9 +10,27 @@ from millstream.errors import ServerError
 
 from ..planner.catalog import PersistentQuery
 from ..planner.planning import NewTopic
-from ..planner.serde import plan_from_json, plan_to_json, source_from_json, source_to_json
+from ..planner.serde import (
+    function_from_json,
+    function_to_json,
+    plan_from_json,
+    plan_to_json,
+    source_from_json,
+    source_to_json,
+)
 from ..sql.parser import parse_type
-from .commands import Command, DropSource, DropType, PauseQuery, PutSource, PutType, StartQuery, TerminateQuery
+from .commands import (
+    Command,
+    DropFunction,
+    DropSource,
+    DropType,
+    PauseQuery,
+    PutFunction,
+    PutSource,
+    PutType,
+    StartQuery,
+    TerminateQuery,
+)
 
 COMMAND_VERSION = 1
 
@@ -24,6 +42,8 @@ _KINDS: dict[type, str] = {
     PauseQuery: "pause_query",
     PutType: "put_type",
     DropType: "drop_type",
+    PutFunction: "put_function",
+    DropFunction: "drop_function",
 }
 
 
@@ -76,7 +96,9 @@ def _fields(command: Command) -> dict[str, Any]:
             return {"query_id": command.query_id, "paused": command.paused}
         case PutType():
             return {"name": command.name, "type": str(command.type)}
-        case DropType():
+        case PutFunction():
+            return {"function": function_to_json(command.function)}
+        case DropType() | DropFunction():
             return {"name": command.name}
 
 
@@ -102,6 +124,10 @@ def _command(record: dict[str, Any], common: dict[str, Any]) -> Command:
             return PutType(**common, name=record["name"], type=parse_type(record["type"]))
         case "drop_type":
             return DropType(**common, name=record["name"])
+        case "put_function":
+            return PutFunction(**common, function=function_from_json(record["function"]))
+        case "drop_function":
+            return DropFunction(**common, name=record["name"])
         case kind:
             raise UnreadableCommand(f'a command has the unknown kind "{kind}"')
 
@@ -131,8 +157,11 @@ def _query(record: dict[str, Any]) -> PersistentQuery:
 
 
 def _topic_json(topic: NewTopic | None) -> dict[str, Any] | None:
-    return None if topic is None else {"name": topic.name, "partition_count": topic.partition_count}
+    if topic is None:
+        return None
+    fields = {"name": topic.name, "partition_count": topic.partition_count}
+    return {**fields, "config": dict(topic.config)} if topic.config else fields
 
 
 def _topic(record: dict[str, Any] | None) -> NewTopic | None:
-    return None if record is None else NewTopic(record["name"], record["partition_count"])
+    return None if record is None else NewTopic(record["name"], record["partition_count"], record.get("config", {}))

@@ -12,6 +12,7 @@ from typing import assert_never
 
 from ..planner.catalog import Catalog, PersistentQuery, SourceInfo
 from ..planner.planning import NewTopic
+from ..sql.functions.user_functions import UserFunction
 from ..sql.types import SqlType
 
 
@@ -74,7 +75,21 @@ class DropType(CommandBase):
     name: str
 
 
-Command = PutSource | StartQuery | DropSource | TerminateQuery | PauseQuery | PutType | DropType
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutFunction(CommandBase):
+    """CREATE [OR REPLACE] FUNCTION; queries that call an older version keep it."""
+
+    function: UserFunction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropFunction(CommandBase):
+    name: str
+
+
+Command = (
+    PutSource | StartQuery | DropSource | TerminateQuery | PauseQuery | PutType | DropType | PutFunction | DropFunction
+)
 
 
 def apply_command(catalog: Catalog, command: Command) -> Catalog:
@@ -97,5 +112,9 @@ def apply_command(catalog: Catalog, command: Command) -> Catalog:
             return catalog.with_type(command.name, command.type)
         case DropType():
             return catalog.without_type(command.name)
+        case PutFunction():
+            return catalog.with_function(command.function)
+        case DropFunction():
+            return catalog.without_function(command.name)
         case _:
             assert_never(command)

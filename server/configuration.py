@@ -7,9 +7,9 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_settings import (
     BaseSettings,
     InitSettingsSource,
@@ -21,8 +21,10 @@ from pydantic_settings import (
 
 from millstream.errors import InvalidProperty, ServerError, did_you_mean
 
+from .access import AccessSettings
 from .executors import PROPERTY as EXECUTOR_PROPERTY
 from .properties import checked_properties, text_of
+from .tls import TlsSettings, with_ksqldb_names
 
 
 class InvalidConfiguration(ServerError):
@@ -64,24 +66,41 @@ class Configuration(BaseSettings):
     """Read once at start. `properties` are the engine's, under their canonical names."""
 
     model_config = SettingsConfigDict(
-        env_prefix="MILLSTREAM_", env_ignore_empty=True, extra="forbid", frozen=True, arbitrary_types_allowed=True
+        env_prefix="MILLSTREAM_",
+        env_nested_delimiter="__",
+        env_ignore_empty=True,
+        extra="forbid",
+        frozen=True,
+        arbitrary_types_allowed=True,
+        hide_input_in_errors=True,
     )
 
     data: Path
     """The folder of the log and of everything that is derived from it."""
     http: Annotated[Address, NoDecode] = Address("127.0.0.1", 8088)
     kafka: Annotated[Address, NoDecode] = Address("127.0.0.1", 9092)
+    schema_registry: Address | None = None
+    """Where the schema registry answers; None: nowhere."""
     executor: Literal["auto", "spark", "duckdb"] | None = None
     """What runs persistent queries; None: as `properties` say, or auto."""
     properties: dict[str, str] = Field(default_factory=dict)
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_format: Literal["text", "json"] = "text"
+    tls: TlsSettings | None = None
+    """Of the HTTP listener."""
+    access: AccessSettings | None = None
+    """Who may do what over HTTP; None: everybody who reaches it may do everything."""
     body_bytes_max: int = Field(default=1 << 20, ge=1024)
     """Of one HTTP request."""
 
-    @field_validator("http", "kafka", mode="before")
+    kafka_produce_bytes: int | None = Field(default=None, ge=1024)
+    kafka_fetch_bytes: int | None = Field(default=None, ge=1024)
+    """Per second and client id, over the Kafka protocol; None: as many as it likes."""
+
+    @field_validator("http", "kafka", "schema_registry", mode="before")
     @classmethod
     def _address(cls, value: object) -> object:
-        return value if isinstance(value, Address) else Address.parse(str(value))
+        return value if value is None or isinstance(value, Address) else Address.parse(str(value))
 
     @field_validator("properties", mode="before")
     @classmethod
@@ -89,6 +108,15 @@ class Configuration(BaseSettings):
         if not isinstance(value, Mapping):
             return value
         return checked_properties({name: text_of(item) for name, item in flat(value).items()})
+
+    @model_validator(mode="after")
+    def _passwords_stay_secret(self) -> Self:
+        if self.access is not None and self.tls is None and not (self.http.is_local or self.access.plain_text):
+            raise ValueError(
+                f"passwords would travel in plain text to {self.http}: set [tls], or access.plain_text = true where "
+                "something before the server ends TLS"
+            )
+        return self
 
     @property
     def engine_properties(self) -> dict[str, str]:
@@ -109,7 +137,7 @@ class Configuration(BaseSettings):
 
 def load_configuration(file: Path | None, flags: Mapping[str, Any]) -> Configuration:
     """In: `flags`: what was given on the command line, None for what was not. Raises `InvalidConfiguration`."""
-    from_file = {} if file is None else _read(file)
+    from_file = {} if file is None else _translated(_read(file), file)
     given = {name: value for name, value in flags.items() if value is not None}
     try:
         return Configuration(from_file=from_file, **given)  # pyright: ignore[reportCallIssue]
@@ -146,13 +174,36 @@ def _read(file: Path) -> dict[str, Any]:
         raise InvalidConfiguration(f"the configuration file {file} is not valid TOML: {error}") from None
 
 
+def _translated(table: dict[str, Any], file: Path) -> dict[str, Any]:
+    """`listeners` and `ssl.…` are ksqlDB's names for where to listen, and for TLS."""
+    found = {name: value for name, value in table.items() if name not in ("listeners", "ssl")}
+    found = {name: value for name, value in found.items() if not name.startswith("ssl.")}
+    named = {name: value for name, value in table.items() if name == "ssl" or name.startswith("ssl.")}
+    try:
+        if named:
+            found["tls"] = {**with_ksqldb_names(flat(named)), **found.get("tls", {})}
+        if "listeners" in table:
+            found.setdefault("http", str(table["listeners"]).partition("://")[2].rstrip("/"))
+            if str(table["listeners"]).startswith("https:") and "tls" not in found:
+                raise ValueError("listeners names https, and there is no certificate: set ssl.keystore.location")
+    except ValueError as error:
+        raise InvalidConfiguration(f"the configuration file {file} cannot be used: {error}") from None
+    return found
+
+
 def _explained(error: ValidationError, file: Path | None) -> InvalidConfiguration:
     first = error.errors()[0]
     name = ".".join(map(str, first["loc"]))
+    if not name:
+        return InvalidConfiguration(f"the configuration cannot be used: {_reason(first['msg'])}")
     if name == "data" and first["type"] == "missing":
         return InvalidConfiguration("no data directory is named", hint="Add --data DIR, or set MILLSTREAM_DATA.")
     if first["type"] == "extra_forbidden":
         where = "" if file is None else f" in {file}"
         hint = did_you_mean(name, Configuration.model_fields) or "Properties of the engine belong under [properties]."
         return InvalidConfiguration(f'"{name}" is not a setting of the server{where}', hint=hint)
-    return InvalidConfiguration(f'the setting "{name}" cannot be used: {first["msg"].removeprefix("Value error, ")}')
+    return InvalidConfiguration(f'the setting "{name}" cannot be used: {_reason(first["msg"])}')
+
+
+def _reason(message: str) -> str:
+    return message.removeprefix("Value error, ")

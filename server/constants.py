@@ -13,6 +13,7 @@ from millstream.errors import InvalidStatement
 from ..executor.connection import lock, open_connection
 from ..planner.physical import SqlExpression
 from ..sql.functions.catalog import register_udfs
+from ..sql.functions.udf import failures_of
 
 
 class ConstantEvaluator:
@@ -35,6 +36,9 @@ class ConstantEvaluator:
                 table = connection.sql(f"SELECT {items}").to_arrow_table()
             except duckdb.Error as error:
                 raise InvalidStatement(f"a value cannot be computed: {_first_line(error)}") from error
+            failed = failures_of(connection).take()
+            if failed:
+                raise InvalidStatement(f"a value cannot be computed: {failed[0].message}")
         return [
             _cast(table.column(index).combine_chunks(), expression.type.arrow)
             for index, expression in enumerate(expressions)

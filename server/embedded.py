@@ -9,6 +9,8 @@ from typing import Literal
 from ..executor.push_query import PushQuery
 from ..logcore.client import LogClient
 from ..logcore.log import open_log
+from ..planner.full_sql import FULL_SQL
+from ..sql.functions.user_functions import PROPERTY as PYTHON_FUNCTIONS
 from .engine import Engine
 from .executors import RoutingExecutor
 from .properties import checked_properties
@@ -29,7 +31,8 @@ def open_engine(
 
     Raises `LogLocked` where another process uses the directory, `InvalidProperty` for a bad configuration.
     """
-    checked = checked_properties(properties or {})
+    # Whoever uses it owns the process anyway, and is no program that relies on what ksqlDB refuses.
+    checked = {PYTHON_FUNCTIONS: "true", FULL_SQL: "true", **checked_properties(properties or {})}
     log = open_log(data_directory / "log", sync=sync)
     try:
         return engine_on(log, data_directory, checked)

@@ -12,26 +12,30 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Self
 
+import pyarrow as pa
+
 from millstream.errors import InvalidStatement, StatementError
 
 from ..executor.executor import Executor
 from ..logcore.client import LogClient
 from ..planner.catalog import Catalog
+from ..planner.user_functions import with_names
 from ..sql.ast import AssertSchema, AssertTopic, AssertValues, PrintTopic, Query, Statement
 from ..sql.parser import parse
 from ..sql.splitting import split_statements
 from ..sql.variables import substitute_variables
+from .appending import Appender, rows_for
 from .catalog_store import CatalogStore
 from .constants import ConstantEvaluator
 from .entities import Entity
 from .handlers import handle
+from .materializations import Materializations
 from .print_topic import PrintFeed
 from .properties import checked_properties
-from .queries import Materializations, OpenFeed, QueryResult, run_query
+from .queries import OpenFeed, QueryResult, run_query
 from .request import Request
 from .schema_store import SchemaStore
 from .session import Session
-
 
 _ASSERTIONS = AssertTopic | AssertSchema | AssertValues
 
@@ -62,9 +66,10 @@ class Engine:
         self._open_feed = open_feed
         self._now_ms = now_ms
         self._constants = ConstantEvaluator()
-        self._materializations = Materializations()
+        self._materializations = Materializations(log)
         self._lock = threading.RLock()
         self.schemas = SchemaStore(log)
+        self._appender = Appender(log)
         self._store = CatalogStore(log, executor)
         self._store.recover()
 
@@ -72,6 +77,11 @@ class Engine:
     def catalog(self) -> Catalog:
         """The streams, tables, types and queries of this moment."""
         return self._store.catalog
+
+    @property
+    def command_number(self) -> int:
+        """Of the last command that is done; -1 where there is none."""
+        return self._store.last_offset
 
     @property
     def lock(self) -> AbstractContextManager[object]:
@@ -94,7 +104,15 @@ class Engine:
         text = statement if isinstance(statement, str) else statement.text
         parsed = self._one_query(statement, session) if isinstance(statement, str) else statement
         with _about(text):  # no lock: the catalog is a value, and what others change meanwhile does not matter
-            return run_query(parsed, self._request(session), self._materializations, self._open_feed)
+            return run_query(parsed, self._request(session), self._open_feed)
+
+    def insert(self, name: str, rows: pa.Table, session: Session) -> int:
+        """Appends the rows to a stream or table, all or none, and returns how many. How columns are matched with those
+        of the source says `rows_for`. Raises `StatementError`."""
+        request = self._request(session)
+        source = request.catalog.source(name, None)
+        self._appender.append(source, *rows_for(source, rows, request.now_ms()))
+        return rows.num_rows
 
     def print_topic(self, statement: PrintTopic) -> PrintFeed:
         """PRINT: lines of text. Raises where the topic does not exist."""
@@ -130,9 +148,18 @@ class Engine:
             server_properties=self.properties,
             now_ms=self._now_ms,
             schemas=self.schemas,
+            appender=self._appender,
+            materializations=self._materializations,
         )
 
     def _statements(self, text: str, session: Session) -> Iterator[Statement]:
+        """Every statement of anybody comes through here: what its user may not run is refused."""
+        for statement in self._parsed(text, session):
+            if session.permit is not None:
+                session.permit(statement, self.catalog)
+            yield statement
+
+    def _parsed(self, text: str, session: Session) -> Iterator[Statement]:
         """Without variables the whole text is parsed before anything runs. With them each statement is parsed when
         its turn comes: a DEFINE before it may say what it means."""
         if "${" not in text or not self._substitutes(session):
@@ -165,4 +192,6 @@ def _about(text: str) -> Generator[None]:
     except StatementError as error:
         if error.text is None:
             error.text = text
+        error.message = with_names(error.message)
+        error.args = (error.message,)
         raise

@@ -78,6 +78,16 @@ class Warned(Entity):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RowsDeleted(Entity):
+    """DELETE FROM: how many rows of the table are gone."""
+
+    type_name = "rows_deleted"
+
+    source_name: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AssertedTopic(Entity):
     type_name = "assert_topic"
 

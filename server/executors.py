@@ -16,14 +16,18 @@ from typing import Final, Literal
 
 import structlog
 
-from millstream.errors import ServerError, Unsupported
+from millstream.errors import ServerError, StatementError, Unsupported
 
 from ..executor.duckdb_executor import DuckDBExecutor
 from ..executor.errors import UnknownQuery
 from ..executor.executor import Executor, QueryStatus
+from ..executor.idle import IDLE_MS, idle_ms_of
 from ..logcore.client import LogClient
 from ..planner.catalog import PersistentQuery
-from ..planner.physical import PhysicalPlan
+from ..planner.physical import Aggregate, PhysicalPlan, walk
+from ..planner.user_functions import functions_of
+from ..sql.functions.user_functions import PROPERTY as PYTHON_FUNCTIONS
+from ..sql.functions.user_functions import functions_off
 
 log = structlog.get_logger()
 
@@ -100,14 +104,22 @@ def chosen_executor(plan: PhysicalPlan, server: Mapping[str, str] | None = None)
         case "duckdb":
             return "duckdb"
         case "auto":
-            return "duckdb" if why_no_spark() is not None else "spark"
+            return "duckdb" if _moves_time({**(server or {}), **plan.properties}, plan) or why_no_spark() else "spark"
         case "spark":
             reason = why_no_spark()
+            if _moves_time(plan.properties, plan):
+                reason = f"{IDLE_MS} is set, and there only records move time"
             if reason is not None:
                 raise Unsupported(f"Spark cannot run this query: {reason}", hint="Use EXECUTOR='duckdb' or 'auto'.")
             return "spark"
         case _:
             raise Unsupported(f'there is no executor "{wanted}"', hint="There are auto, duckdb and spark.")
+
+
+def _moves_time(properties: Mapping[str, str], plan: PhysicalPlan) -> bool:
+    """Whether windows of the plan close when nothing comes."""
+    final = any(isinstance(step, Aggregate) and step.emit == "FINAL" for step in walk(plan.root))
+    return final and idle_ms_of(properties) > 0
 
 
 class RoutingExecutor:
@@ -135,8 +147,9 @@ class RoutingExecutor:
 
     def start(self, query: PersistentQuery) -> None:
         try:
+            self._check_code(query.plan)
             name = chosen_executor(query.plan, self._properties)
-        except Unsupported as error:
+        except StatementError as error:
             log.error("query cannot start", query_id=query.id, error=error.message)
             self._refused[query.id] = error.message
             return
@@ -145,6 +158,13 @@ class RoutingExecutor:
             self._by_query[query.id] = executor
         log.info("query starts", query_id=query.id, executor=name)
         executor.start(query)
+
+    def _check_code(self, plan: PhysicalPlan) -> None:
+        """Raises `PythonFunctionsOff` for a query with users' code, where that was allowed once and is no more."""
+        if self._properties.get(PYTHON_FUNCTIONS, "false") == "true":
+            return
+        for function in functions_of(plan.root):
+            raise functions_off(f"the query calls {function.name}, which is written in Python", None)
 
     def stop(self, query_id: str) -> None:
         self._refused.pop(query_id, None)

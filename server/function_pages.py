@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..sql.functions.aggregates import AggregateFunction
 from ..sql.functions.function import Function
+from ..sql.functions.over_functions import OverFunction
 from .entities import ArgumentInfo, FunctionDescribed, SignatureInfo
 
 
@@ -16,6 +17,21 @@ def function_page(entry: Function | AggregateFunction, text: str) -> FunctionDes
         type="AGGREGATE" if isinstance(entry, AggregateFunction) else entry.kind.upper(),
         functions=_aggregate_signatures(entry) if isinstance(entry, AggregateFunction) else _signatures(entry),
         examples={} if isinstance(entry, AggregateFunction) else dict(entry.examples),
+    )
+
+
+def over_function_page(entry: OverFunction, text: str) -> FunctionDescribed:
+    """The page of a function that stands before OVER only."""
+    head, _, returns = entry.signature.partition(" -> ")
+    names = _split(head.partition("(")[2].removesuffix(")"))
+    arguments = [ArgumentInfo(name.strip("[] "), "ANY", "", False) for name in names]
+    return FunctionDescribed(
+        statement_text=text,
+        name=entry.name,
+        description=entry.doc,
+        type="WINDOW",
+        functions=[SignatureInfo(arguments, returns, entry.doc)],
+        examples={},
     )
 
 

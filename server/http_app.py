@@ -2,64 +2,58 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.routing import Route, WebSocketRoute
+from starlette.types import ASGIApp
 
+from .access import Authenticator
+from .http_arrow_inserts import insert_route
+from .http_cluster import ClusterRoutes
 from .http_context import HttpContext
-from .http_errors import HEADERS_TOO_LARGE, RequestRefused
+from .http_errors import RequestRefused
+from .http_gate import Gate
+from .http_inserts import InsertsRoute
 from .http_pages import Pages
 from .http_queries import query_route, query_stream_route
 from .http_statements import StatementRoutes, error_response
-
-HEADERS_MAX: Final = 100
-HEADER_BYTES_MAX: Final = 16 * 1024
+from .http_websocket import SocketRoute
 
 
-def http_app(context: HttpContext) -> ASGIApp:
+def http_app(context: HttpContext, authenticator: Authenticator | None = None) -> ASGIApp:
     """No middleware for CORS: pages of other origins get no answer that a browser would show them."""
-    statements, pages = StatementRoutes(context), Pages(context)
+    statements, pages, cluster = StatementRoutes(context), Pages(context), ClusterRoutes(context)
     routes = [
         Route("/ksql", statements.statements, methods=["POST"]),
+        Route("/ksql/terminate", cluster.terminate, methods=["POST"]),
         Route("/query", query_route(context), methods=["POST"]),
         Route("/query-stream", query_stream_route(context), methods=["POST"]),
         Route("/close-query", statements.close_query, methods=["POST"]),
+        Route("/inserts-stream", InsertsRoute(context), methods=["POST"]),
+        WebSocketRoute("/ws/query", SocketRoute(context)),
         Route("/", pages.root),
         Route("/info", pages.info),
         Route("/healthcheck", pages.health),
         Route("/chc/live", pages.live),
         Route("/chc/ready", pages.ready),
+        Route("/livez", pages.live),
+        Route("/readyz", pages.ready),
+        Route("/metrics", pages.metrics),
+        Route("/openapi.json", pages.openapi),
+        Route("/v1/sources/{name}/rows", insert_route(context), methods=["POST"]),
         Route("/v1/metadata", pages.metadata),
         Route("/v1/metadata/id", pages.metadata_id),
         Route("/is_valid_property/{name}", pages.is_valid_property),
         Route("/status", pages.statuses),
         Route("/status/{command:path}", pages.status),
+        Route("/clusterStatus", cluster.cluster_status),
+        Route("/heartbeat", cluster.heartbeat, methods=["POST"]),
+        Route("/lag", cluster.lag, methods=["POST"]),
     ]
-    return _with_small_headers(
-        Starlette(routes=routes, exception_handlers={HTTPException: _refused, Exception: _failed})
-    )
-
-
-def _with_small_headers(app: ASGIApp) -> ASGIApp:
-    """hypercorn limits what it keeps of a request line and headers that are not complete; this is about all of them."""
-
-    async def checked(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            headers = scope["headers"]
-            size = len(scope["raw_path"]) + len(scope["query_string"]) + sum(len(n) + len(v) for n, v in headers)
-            if len(headers) > HEADERS_MAX or size > HEADER_BYTES_MAX:
-                most = f"{HEADERS_MAX} headers or {HEADER_BYTES_MAX} bytes of them"
-                refusal = RequestRefused(HEADERS_TOO_LARGE, f"the request has more than {most}")
-                await error_response(refusal)(scope, receive, send)
-                return
-        await app(scope, receive, send)
-
-    return checked
+    app = Starlette(routes=routes, exception_handlers={HTTPException: _refused, Exception: _failed})
+    return Gate(app, context, authenticator)
 
 
 def _refused(request: Request, error: Exception) -> Response:

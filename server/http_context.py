@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
+from .access import User
 from .engine import Engine
-from .http_errors import SHUTTING_DOWN, TOO_MANY_PUSH_QUERIES, TOO_MANY_REQUESTS, RequestRefused
+from .http_errors import COMMAND_TIMEOUT, SHUTTING_DOWN, TOO_MANY_PUSH_QUERIES, TOO_MANY_REQUESTS, RequestRefused
+from .http_metrics import Metrics, TopicBytes
 from .properties import PROPERTIES
 from .row_stream import RowStream
 
@@ -18,7 +21,11 @@ T = TypeVar("T")
 WORKERS: Final = 16
 WAITING_MAX: Final = 256
 PULL_QUERIES_MAX: Final = 64
+INSERT_STREAMS_MAX: Final = 200
 _PUSH_QUERIES_MAX: Final = "ksql.max.push.queries"
+_COMMAND_TIMEOUT: Final = "ksql.server.command.response.timeout.ms"
+_COMMAND_POLL_S: Final = 0.02
+_USER: Final = "millstream.user"  # in the scope of a request
 
 
 class Workers:
@@ -34,12 +41,30 @@ class Workers:
             raise RequestRefused(TOO_MANY_REQUESTS, f"more than {WAITING_MAX} requests are waiting")
         self._waiting += 1
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._pool, call)
+            inside = contextvars.copy_context()  # log lines name the request
+            return await asyncio.get_running_loop().run_in_executor(self._pool, inside.run, call)
         finally:
             self._waiting -= 1
 
     def close(self) -> None:
         self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+class Slots:
+    """A context manager that at most `most` users are in. Only for the event loop."""
+
+    def __init__(self, most: int, what: str) -> None:
+        self.taken = 0
+        self._most = most
+        self._what = what
+
+    def __enter__(self) -> None:
+        if self.taken >= self._most:
+            raise RequestRefused(TOO_MANY_REQUESTS, f"{self._most} {self._what} are open already")
+        self.taken += 1
+
+    def __exit__(self, *_: object) -> None:
+        self.taken -= 1
 
 
 class OpenQueries:
@@ -83,6 +108,10 @@ class OpenQueries:
     def __len__(self) -> int:
         return len(self._open)
 
+    def count(self, kind: Literal["PUSH", "PULL"]) -> int:
+        with self._guard:
+            return sum(1 for other, _ in self._open.values() if other == kind)
+
     def _too_many(self, kind: Literal["PUSH", "PULL"]) -> RequestRefused:
         if kind == "PULL":
             return RequestRefused(TOO_MANY_REQUESTS, f"{PULL_QUERIES_MAX} pull queries are sending rows already")
@@ -96,13 +125,17 @@ class OpenQueries:
 class HttpContext:
     """One per HTTP server. `cluster_id` names the log that it serves."""
 
-    def __init__(self, engine: Engine, cluster_id: str, body_bytes_max: int) -> None:
+    def __init__(
+        self, engine: Engine, cluster_id: str, body_bytes_max: int, topic_bytes: TopicBytes | None = None
+    ) -> None:
         self.engine = engine
         self.cluster_id = cluster_id
         self.body_bytes_max = body_bytes_max
         self.workers = Workers()
         most = engine.properties.get(_PUSH_QUERIES_MAX, PROPERTIES[_PUSH_QUERIES_MAX].default)
         self.open_queries = OpenQueries(int(most))
+        self.insert_streams = Slots(INSERT_STREAMS_MAX, "streams of inserts")
+        self.metrics = Metrics(engine, self.open_queries.count, lambda: self.insert_streams.taken, topic_bytes)
         self.ready = False  # set once the server is, unset before it stops
 
     @property
@@ -110,7 +143,29 @@ class HttpContext:
         name = "ksql.service.id"
         return self.engine.properties.get(name, PROPERTIES[name].default)
 
+    async def await_command(self, number: int) -> None:
+        """Returns once the catalog has the command: who has changed it somewhere sees the change. Raises
+        `RequestRefused`."""
+        if number < 0:
+            return
+        limit_ms = float(self.engine.properties.get(_COMMAND_TIMEOUT, PROPERTIES[_COMMAND_TIMEOUT].default))
+        deadline = asyncio.get_running_loop().time() + limit_ms / 1000
+        while self.engine.command_number < number:
+            if asyncio.get_running_loop().time() > deadline:
+                message = "Timed out while waiting for a previous command to execute"
+                raise RequestRefused(COMMAND_TIMEOUT, f"{message}. command sequence number: {number}")
+            await asyncio.sleep(_COMMAND_POLL_S)
+
     def close(self) -> None:
         """Ends the queries of clients, then waits for the calls that are under way."""
         self.open_queries.close()
         self.workers.close()
+
+
+def user_of(scope: MutableMapping[str, Any]) -> User | None:
+    """Who asks; None where everybody may do everything."""
+    return scope.get(_USER)
+
+
+def set_user(scope: MutableMapping[str, Any], user: User) -> None:
+    scope[_USER] = user

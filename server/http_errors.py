@@ -9,6 +9,7 @@ import structlog
 
 from millstream.errors import LogError, MillstreamError, ServerError, Span, StatementError
 
+from ..executor.pull_limits import PullLimitExceeded
 from ..logcore.errors import InvalidTopic, LogClosed, TopicExists, UnknownTopic
 from ..sql.splitting import split_tokens
 from ..sql.tokens import token_span, tokenize
@@ -22,6 +23,7 @@ BAD_REQUEST = 40000
 BAD_STATEMENT = 40001
 USE_QUERY = 40002
 TOO_MANY_PUSH_QUERIES = 40003
+UNAUTHORIZED = 40100
 FORBIDDEN = 40300
 NOT_FOUND = 40400
 METHOD_NOT_ALLOWED = 40500
@@ -32,10 +34,12 @@ ASSERTION_FAILED = 41700
 TOO_MANY_REQUESTS = 42900
 HEADERS_TOO_LARGE = 43100
 INTERNAL = 50000
+COMMAND_TIMEOUT = 50301
+NOT_READY = 50302
 SHUTTING_DOWN = 50303
 
 _MESSAGE_MAX = 4000  # a caret below a line of a megabyte helps nobody
-_USERS_MISTAKES = (StatementError, UnknownTopicPrinted, TopicExists, UnknownTopic, InvalidTopic)
+_USERS_MISTAKES = (StatementError, PullLimitExceeded, UnknownTopicPrinted, TopicExists, UnknownTopic, InvalidTopic)
 
 
 class RequestRefused(ServerError):

@@ -15,7 +15,8 @@ from starlette.types import ASGIApp
 from millstream.errors import ServerError
 
 from .configuration import Address
-from .http_app import HEADER_BYTES_MAX
+from .http_gate import HEADER_BYTES_MAX
+from .tls import TlsSettings
 
 _KEEP_ALIVE_S: Final = 60  # also what a client has for its first request line and headers
 _GRACE_S: Final = 3.0
@@ -29,7 +30,7 @@ class CannotListen(ServerError):
 
 
 def cannot_listen(what: str, address: Address, error: BaseException | None) -> CannotListen:
-    """In: `what`: `http` or `kafka`, as the flag is called."""
+    """In: `what`: `http`, `kafka` or `schema-registry`, as the flag is called."""
     number = error.errno if isinstance(error, OSError) else None
     hint = f"Choose another address with --{what} HOST:PORT; port 0 takes a free one."
     if number == errno.EADDRINUSE:
@@ -43,14 +44,17 @@ def cannot_listen(what: str, address: Address, error: BaseException | None) -> C
 class HttpListener:
     """Takes the port at once, so that a server that cannot have it does nothing else; answers from `start` on."""
 
-    def __init__(self, address: Address) -> None:
-        """Raises `CannotListen`."""
+    def __init__(self, address: Address, what: str = "http", tls: TlsSettings | None = None) -> None:
+        """In: `what`: the name of its flag. Raises `CannotListen`, `CannotUseTls`."""
+        if tls is not None:
+            tls.apply(Config())
+        self._tls = tls
         try:
             found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
             family, kind, protocol, _, at = found[0]
             self._socket = socket.socket(family, kind, protocol)
         except OSError as error:
-            raise cannot_listen("http", address, error) from error
+            raise cannot_listen(what, address, error) from error
         try:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             self._socket.bind(at)
@@ -58,7 +62,8 @@ class HttpListener:
             self._socket.listen(_BACKLOG)
         except OSError as error:
             self._socket.close()
-            raise cannot_listen("http", address, error) from error
+            raise cannot_listen(what, address, error) from error
+        self._what = what
         self.address = Address(address.host, self._socket.getsockname()[1])
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -68,7 +73,9 @@ class HttpListener:
 
     def start(self, app: ASGIApp) -> None:
         """Requests are answered from now on."""
-        self._thread = threading.Thread(target=self._run, args=(app,), name="millstream-http-loop", daemon=True)
+        self._thread = threading.Thread(
+            target=self._run, args=(app,), name=f"millstream-{self._what}-loop", daemon=True
+        )
         self._thread.start()
         self._looping.wait()
 
@@ -98,4 +105,6 @@ class HttpListener:
         config.h2_max_header_list_size = HEADER_BYTES_MAX
         config.keep_alive_timeout = _KEEP_ALIVE_S
         config.graceful_timeout = _GRACE_S
+        if self._tls is not None:
+            self._tls.apply(config)
         return config

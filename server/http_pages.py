@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 from typing import Any
 
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
@@ -12,6 +13,7 @@ from millstream.errors import InvalidProperty, LogError
 
 from .http_context import HttpContext
 from .http_errors import BAD_REQUEST, NOT_FOUND, RequestRefused
+from .http_openapi import openapi_document
 from .http_statements import error_response, json_response
 from .properties import find_property
 
@@ -60,6 +62,19 @@ class Pages:
         """/chc/ready: it takes statements."""
         del request
         return json_response({}, 200 if self._context.ready else 503)
+
+    async def metrics(self, request: Request) -> Response:
+        """/metrics, as Prometheus asks for it."""
+        del request
+        try:
+            text = await self._context.workers.run(self._context.metrics.text)
+        except Exception as error:
+            return error_response(error)
+        return Response(text, headers={"content-type": CONTENT_TYPE_PLAIN_0_0_4})
+
+    async def openapi(self, request: Request) -> Response:
+        del request
+        return json_response(openapi_document(VERSION), 200)
 
     async def metadata(self, request: Request) -> Response:
         del request

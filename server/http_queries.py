@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -19,8 +19,9 @@ from millstream.errors import InvalidStatement
 
 from ..sql.ast import PrintTopic
 from ..sql.tokens import tokenize
-from .http_context import HttpContext
-from .http_requests import StatementRequest, read_object, statement_request
+from .arrow_rows import ARROW_TYPE, arrow_stream
+from .http_context import HttpContext, user_of
+from .http_requests import StatementRequest, awaited_command, read_object, statement_request
 from .http_statements import error_response
 from .queries import QueryResult
 from .row_formats import (
@@ -32,6 +33,7 @@ from .row_formats import (
     Delimited,
     JsonArray,
     MillstreamRows,
+    NdJson,
     RowFormat,
     StreamedRows,
     encoded,
@@ -45,13 +47,21 @@ STALL_SECONDS_MAX: Final = 60.0  # a client that takes nothing for so long is go
 
 
 @dataclass(frozen=True, slots=True)
-class _Rows:
+class StartedRows:
     """What a query sends: `open` begins to fill the stream."""
 
     query_id: str
     kind: Literal["PULL", "PUSH"]
     media_type: str
     open: Callable[[], RowStream]
+
+
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """A media type, and how rows become a response of it."""
+
+    media_type: str
+    chunks: Callable[[QueryResult], Iterator[bytes]]
 
 
 class QueryRoute:
@@ -65,10 +75,12 @@ class QueryRoute:
         request = Request(scope, receive)
         text: str | None = None
         try:
-            asked = statement_request(await read_object(request, self._context.body_bytes_max))
+            body = await read_object(request, self._context.body_bytes_max)
+            asked = statement_request(body, user_of(scope), self._context.engine.properties)
+            await self._context.await_command(awaited_command(body))
             text = asked.text
-            format = self._format(request.headers.get("accept", "*/*"))
-            rows = await self._context.workers.run(lambda: self._start(asked, format))
+            format = self._encoding(request.headers.get("accept", "*/*"))
+            rows = await self._context.workers.run(lambda: start_rows(self._context, asked, format))
             stream = rows.open()
             try:
                 self._context.open_queries.add(rows.query_id, rows.kind, stream)
@@ -87,7 +99,14 @@ class QueryRoute:
             stream.close()
             self._context.open_queries.remove(rows.query_id)
 
-    def _format(self, accept: str) -> RowFormat:
+    def _encoding(self, accept: str) -> Encoding:
+        format = self._format(accept)
+        if format is None:
+            return Encoding(ARROW_TYPE, arrow_stream)
+        return Encoding(format.media_type, lambda result: encoded(result, format))
+
+    def _format(self, accept: str) -> RowFormat | None:
+        """None is Arrow."""
         for wanted in (*(part.partition(";")[0].strip().lower() for part in accept.split(",")), self._default_type):
             match wanted:
                 case "application/vnd.millstream.rows.v1":
@@ -96,36 +115,16 @@ class QueryRoute:
                     return Delimited()
                 case "application/vnd.ksql.v1+json":
                     return StreamedRows()
+                case "application/vnd.apache.arrow.stream":
+                    return None
+                case "application/x-ndjson" | "application/jsonl":
+                    return NdJson()
                 case "application/json":
                     # /query answers so whatever it calls it; on /query-stream it is a format of its own.
                     return StreamedRows(JSON_TYPE) if self._default_type == KSQL_TYPE else JsonArray()
                 case _:
                     continue
         return Delimited()
-
-    def _start(self, asked: StatementRequest, format: RowFormat) -> _Rows:
-        first = tokenize(asked.text, limit=1)
-        if first and first[0].type == "PRINT":
-            return self._start_print(asked, format.media_type)
-        result: QueryResult = self._context.engine.query(asked.text, asked.session)
-
-        def open_rows() -> RowStream:
-            return RowStream(result.query_id, encoded(result, format), result.close)
-
-        return _Rows(result.query_id, result.kind, format.media_type, open_rows)
-
-    def _start_print(self, asked: StatementRequest, media_type: str) -> _Rows:
-        statements = self._context.engine.parse(asked.text, asked.session)
-        if len(statements) != 1 or not isinstance(statements[0], PrintTopic):
-            found = len(statements)
-            raise InvalidStatement(f"Expected exactly one KSQL statement; found {found} instead", text=asked.text)
-        feed = self._context.engine.print_topic(statements[0])
-        query_id = f"print_{statements[0].topic}_{uuid.uuid4().hex}"
-
-        def open_lines() -> RowStream:
-            return RowStream(query_id, encoded_lines(feed, media_type), feed.close)
-
-        return _Rows(query_id, "PUSH", media_type if media_type == MILLSTREAM_TYPE else PRINT_TYPE, open_lines)
 
 
 def query_route(context: HttpContext) -> QueryRoute:
@@ -136,6 +135,33 @@ def query_route(context: HttpContext) -> QueryRoute:
 def query_stream_route(context: HttpContext) -> QueryRoute:
     """/query-stream."""
     return QueryRoute(context, DELIMITED_TYPE)
+
+
+def start_rows(context: HttpContext, asked: StatementRequest, format: Encoding) -> StartedRows:
+    """SELECT or PRINT. Raises before any row. Takes a while: not for the event loop."""
+    first = tokenize(asked.text, limit=1)
+    if first and first[0].type == "PRINT":
+        return _start_print(context, asked, format.media_type)
+    result: QueryResult = context.engine.query(asked.text, asked.session)
+
+    def open_rows() -> RowStream:
+        return RowStream(result.query_id, format.chunks(result), result.close)
+
+    return StartedRows(result.query_id, result.kind, format.media_type, open_rows)
+
+
+def _start_print(context: HttpContext, asked: StatementRequest, media_type: str) -> StartedRows:
+    statements = context.engine.parse(asked.text, asked.session)
+    if len(statements) != 1 or not isinstance(statements[0], PrintTopic):
+        found = len(statements)
+        raise InvalidStatement(f"Expected exactly one KSQL statement; found {found} instead", text=asked.text)
+    feed = context.engine.print_topic(statements[0])
+    query_id = f"print_{statements[0].topic}_{uuid.uuid4().hex}"
+
+    def open_lines() -> RowStream:
+        return RowStream(query_id, encoded_lines(feed, media_type), feed.close)
+
+    return StartedRows(query_id, "PUSH", media_type if media_type == MILLSTREAM_TYPE else PRINT_TYPE, open_lines)
 
 
 async def _send_all(stream: RowStream, media_type: str, receive: Receive, send: Send) -> None:

@@ -9,11 +9,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ..sql.splitting import split_tokens
-from ..sql.tokens import token_span, tokenize
+from ..sql.tokens import ROWS_STATEMENTS, token_span, tokenize
 from .entities import Entity
-from .http_context import HttpContext
+from .http_context import HttpContext, user_of
 from .http_errors import BAD_REQUEST, BAD_STATEMENT, USE_QUERY, RequestRefused, error_body, error_code_of, statement_at
-from .http_requests import StatementRequest, read_object, statement_request
+from .http_requests import StatementRequest, awaited_command, read_object, statement_request
 from .row_formats import JSON_TYPE, KSQL_TYPE
 
 
@@ -29,11 +29,13 @@ class StatementRoutes:
         done: list[Entity] = []
         media_type = KSQL_TYPE if KSQL_TYPE in request.headers.get("accept", "") else JSON_TYPE
         try:
-            asked = statement_request(await read_object(request, self._context.body_bytes_max))
+            body = await read_object(request, self._context.body_bytes_max)
+            asked = statement_request(body, user_of(request.scope), self._context.engine.properties)
             text = asked.text
             refused = rows_statement(text)
             if refused is not None:
                 return json_response(refused, USE_QUERY // 100)
+            await self._context.await_command(awaited_command(body))
             await self._context.workers.run(lambda: self._execute(asked, done))
             return json_response([entity.as_json() for entity in done], 200, media_type)
         except Exception as error:
@@ -59,7 +61,7 @@ class StatementRoutes:
 def rows_statement(text: str) -> dict[str, Any] | None:
     """The refusal of text that has a SELECT or a PRINT among its statements."""
     for group in split_tokens(tokenize(text)):
-        if group[0].type in ("SELECT", "PRINT"):
+        if group[0].type in ROWS_STATEMENTS:
             return {
                 "@type": "statement_error",
                 "error_code": USE_QUERY,

@@ -12,14 +12,17 @@ from typing import Literal
 
 from millstream.errors import InvalidProperty, Span, did_you_mean
 
+from ..sql.property_values import parse_memory, parse_reset, parse_start_offsets
+
 PropertyType = Literal["STRING", "BOOLEAN", "INTEGER", "DOUBLE"]
 
 
 @dataclass(frozen=True, slots=True)
 class Property:
     """`scope`: SESSION ones can be SET; SERVER ones are read once at start. `choices`: the values it may have, in
-    lower case. `minimum`: of a number. `effective`: False for names of Kafka's and ksqlDB's that are accepted, so that
-    scripts run, and change nothing here."""
+    lower case. `minimum`: of a number. `parse`: raises `ValueError` for other values, saying what is expected; a text
+    that it gives is the one spelling, and `choices` are what somebody may have meant. `effective`: False for names of
+    Kafka's and ksqlDB's that are accepted, so that scripts run, and do nothing."""
 
     name: str
     type: PropertyType
@@ -30,10 +33,13 @@ class Property:
     choices: tuple[str, ...] = ()
     minimum: int | None = None
     effective: bool = True
+    parse: Callable[[str], object] | None = None
 
     def check(self, value: str, span: Span | None = None) -> str:
         """The value in its one spelling. Raises `InvalidProperty`."""
         text = value.strip()
+        if self.parse is not None:
+            return self._parsed(text, value, span)
         if self.choices:
             if text.lower() not in self.choices:
                 raise self._refused(value, "one of " + ", ".join(self.choices), did_you_mean(text, self.choices), span)
@@ -45,6 +51,14 @@ class Property:
         if self.type in ("INTEGER", "DOUBLE"):
             self._check_number(text, value, span)
         return text
+
+    def _parsed(self, text: str, value: str, span: Span | None) -> str:
+        assert self.parse is not None
+        try:
+            parsed = self.parse(text)
+        except ValueError as wanted:
+            raise self._refused(value, str(wanted), did_you_mean(text, self.choices), span) from None
+        return parsed if isinstance(parsed, str) else text
 
     def _check_number(self, text: str, value: str, span: Span | None) -> None:
         kind: Callable[[str], float] = int if self.type == "INTEGER" else float
@@ -58,13 +72,14 @@ class Property:
 
     def _refused(self, value: str, wanted: str, hint: str | None, span: Span | None) -> InvalidProperty:
         return InvalidProperty(f"Invalid value '{value}' for property '{self.name}': expected {wanted}.", span=span,
-                               hint=hint)  # fmt: skip
+                               hint=hint or "SHOW PROPERTIES; says what it has now, and what it does.")  # fmt: skip
 
 
 def _entries() -> Iterable[Property]:
     yield from _READING
     yield from _QUERIES
     yield from _FORMATS
+    yield from _WINDOWS
     yield from _EXECUTORS
     yield from _SERVER
     for name in _ACCEPTED:
@@ -76,9 +91,19 @@ _READING = (
         "auto.offset.reset",
         "STRING",
         "latest",
-        "Where a query begins to read a topic of which it has no committed offset: at its start or at its end.",
+        "Where a query begins to read a topic of which it has no committed offset: at its start (earliest), at its end "
+        "(latest), or at the first record of a time (2026-01-01T00:00:00Z, or milliseconds since 1970).",
         aliases=("ksql.streams.auto.offset.reset", "ksql.streams.consumer.auto.offset.reset"),
         choices=("earliest", "latest"),
+        parse=parse_reset,
+    ),
+    Property(
+        "millstream.start.offsets",
+        "STRING",
+        "",
+        'Offsets at which a query begins, by topic and partition: {"clicks": {"0": 42}}; what it does not name begins '
+        "as auto.offset.reset says.",
+        parse=parse_start_offsets,
     ),
     Property(
         "ksql.fail.on.deserialization.error",
@@ -103,6 +128,14 @@ _READING = (
 )
 
 _QUERIES = (
+    Property(
+        "millstream.functions.python.enabled",
+        "BOOLEAN",
+        "false",
+        "Let CREATE FUNCTION bring Python code, which runs with all rights of the server's process. Off in a server "
+        "unless its configuration says so; on in a sandbox, in the demo and in a shell without a server.",
+        scope="SERVER",
+    ),
     Property("ksql.suppress.enabled", "BOOLEAN", "true", "Allow EMIT FINAL."),
     Property(
         "ksql.query.pull.table.scan.enabled",
@@ -113,10 +146,39 @@ _QUERIES = (
     Property("ksql.query.pull.range.scan.enabled", "BOOLEAN", "true", "Let pull queries read a range of keys."),
     Property("ksql.query.pull.stream.enabled", "BOOLEAN", "true", "Allow pull queries over streams."),
     Property(
-        "millstream.pull.any.table",
+        "millstream.pull.full.sql",
         "BOOLEAN",
         "false",
-        "Let pull queries read tables that CREATE TABLE only declares on a topic; ksqlDB refuses those.",
+        "Let pull queries use all of SQL (joins, GROUP BY, windows) and read tables that CREATE TABLE only declares on "
+        "a topic; ksqlDB refuses both.",
+        aliases=("millstream.pull.any.table",),
+    ),
+    Property(
+        "millstream.query.pull.max.seconds", "DOUBLE", "60", "How long a pull query may take, in seconds.", minimum=0
+    ),
+    Property("millstream.query.pull.max.rows", "INTEGER", "10000000", "How many rows its answer may have.", minimum=1),
+    Property(
+        "millstream.query.pull.max.memory",
+        "STRING",
+        "",
+        "Memory that one pull query with joins, GROUP BY or over a long stream may use, for example 512MB; empty: as "
+        "millstream.duckdb.memory.limit says.",
+        parse=parse_memory,
+    ),
+    Property(
+        "millstream.query.pull.max.stream.rows",
+        "INTEGER",
+        "1000000",
+        "How many records of a stream are kept in memory for pull queries; of longer streams each pull query reads the "
+        "log.",
+        minimum=0,
+    ),
+    Property(
+        "millstream.query.pull.idle.seconds",
+        "INTEGER",
+        "300",
+        "After how many seconds without a pull query what is kept of a source is let go.",
+        minimum=0,
     ),
     Property("ksql.query.pull.limit.clause.enabled", "BOOLEAN", "true", "Allow LIMIT in pull queries."),
     Property("ksql.query.push.v2.enabled", "BOOLEAN", "true", "Accepted for compatibility; all push queries scale."),
@@ -178,6 +240,25 @@ _FORMATS = (
     ),
 )
 
+_WINDOWS = (
+    Property(
+        "millstream.emit.final.idle.ms",
+        "INTEGER",
+        "0",
+        "EMIT FINAL: once a query's sources have brought nothing for so many milliseconds, stream time moves on with "
+        "the clock, so that the last windows close. Records that come later may be late then. 0: only records move it. "
+        "Such queries run on DuckDB.",
+        minimum=0,
+    ),
+    Property(
+        "millstream.emit.final.lossy",
+        "BOOLEAN",
+        "false",
+        "EMIT FINAL gives what ksqlDB gives: windows that are older than the retention (size and grace period, unless "
+        "the window says more) when a record closes them are left out. Else every window is given.",
+    ),
+)
+
 _EXECUTORS = (
     Property(
         "millstream.executor",
@@ -186,19 +267,45 @@ _EXECUTORS = (
         "What runs persistent queries: Spark, DuckDB, or (auto) Spark where a Java runtime is installed, else DuckDB.",
         choices=("auto", "spark", "duckdb"),
     ),
+    Property(
+        "millstream.spark.cache",
+        "STRING",
+        "disk",
+        "Where Spark's tasks keep a query's state between batches: in files on the hosts they run on, or in memory. "
+        "The truth is in the log either way, and what is lost is read again from there.",
+        choices=("disk", "memory"),
+    ),
+    Property(
+        "millstream.spark.bootstrap.servers",
+        "STRING",
+        "",
+        "HOST:PORT under which Spark's processes reach this server's Kafka listener; empty: the address that it has, "
+        "which is right for a Spark on this machine.",
+        scope="SERVER",
+    ),
+    Property(
+        "millstream.spark.batch.records.max",
+        "INTEGER",
+        "500000",
+        "The most records that one batch of a query on Spark takes from the log. Smaller batches give results sooner "
+        "and need less memory; each costs Spark about a quarter of a second.",
+        scope="SERVER",
+        minimum=1,
+    ),
     Property("spark.master", "STRING", "local[*]", "The Spark cluster, as Spark writes it.", scope="SERVER"),
     Property(
         "millstream.duckdb.memory.limit",
         "STRING",
         "",
-        "Memory that one DuckDB may use, for example 4GB; empty: DuckDB's default.",
+        "Memory that the DuckDBs of all queries may use together, for example 4GB; empty: half of the machine's. Each "
+        "query gets a quarter of what is left when it starts.",
         scope="SERVER",
     ),
     Property(
         "millstream.duckdb.threads",
         "INTEGER",
         "",
-        "Threads that one DuckDB may use; empty: one per core.",
+        "Threads that one DuckDB may use; empty: one per core, at most 4.",
         scope="SERVER",
         minimum=1,
     ),
@@ -213,6 +320,21 @@ _EXECUTORS = (
 
 _SERVER = (
     Property("ksql.service.id", "STRING", "default_", "Names this server's consumer groups.", scope="SERVER"),
+    Property(
+        "ksql.server.command.response.timeout.ms",
+        "INTEGER",
+        "5000",
+        "How long a request waits for the command that its commandSequenceNumber names.",
+        scope="SERVER",
+        minimum=0,
+    ),
+    Property(
+        "ksql.properties.overrides.denylist",
+        "STRING",
+        "",
+        "Properties, separated by commas, that no session and no request may set.",
+        scope="SERVER",
+    ),
     Property("listeners", "STRING", "http://127.0.0.1:8088", "Where the HTTP server listens.", scope="SERVER"),
     Property("ksql.variable.substitution.enable", "BOOLEAN", "true", "Replace ${name} in statements."),
     Property(
@@ -350,6 +472,11 @@ def lenient_properties(given: Mapping[str, object]) -> dict[str, str]:
         entry = _BY_ANY_NAME.get(name)
         checked[entry.name if entry else name] = entry.check(text_of(value)) if entry else text_of(value)
     return checked
+
+
+def number_of(settings: Mapping[str, str], name: str) -> float:
+    """The value of a property that is a number, its default where it is not set."""
+    return float(settings.get(name, PROPERTIES[name].default))
 
 
 def text_of(value: object) -> str:

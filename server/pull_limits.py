@@ -16,6 +16,7 @@ from sqlglot import exp
 from millstream.errors import InvalidStatement, Span
 
 from ..planner.catalog import SourceInfo
+from ..planner.planning import PlannedBatch, PlannedPull
 from ..planner.pull import PUSH_INSTEAD
 from ..sql.ast import Query, span_of
 from ..sql.printing import print_expression
@@ -26,17 +27,22 @@ _EQUALITIES = (exp.EQ, exp.In)
 _RANGES = (exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Between)
 
 
-def refuse_disabled(statement: Query, source: SourceInfo, settings: Mapping[str, str]) -> None:
+def refuse_disabled(statement: Query, planned: PlannedPull | PlannedBatch, settings: Mapping[str, str]) -> None:
     """Raises `InvalidStatement` for a pull query that the settings do not allow."""
-    if source.kind == "STREAM" and not _enabled(settings, "ksql.query.pull.stream.enabled"):
+    looks_up = isinstance(planned, PlannedPull)
+    sources = (planned.source_info,) if looks_up else planned.sources
+    if any(source.kind == "STREAM" for source in sources) and not _enabled(settings, "ksql.query.pull.stream.enabled"):
         raise _disabled("Pull queries on streams are", "ksql.query.pull.stream.enabled", statement.span)
     if statement.limit is not None and not _enabled(settings, "ksql.query.pull.limit.clause.enabled"):
         raise _disabled("LIMIT clause in pull queries is", "ksql.query.pull.limit.clause.enabled", statement.span)
-    if source.kind == "TABLE" and not _enabled(settings, "ksql.query.pull.table.scan.enabled"):
+    tables = [source for source in sources if source.kind == "TABLE"]
+    if tables and not _enabled(settings, "ksql.query.pull.table.scan.enabled"):
+        if not looks_up:
+            raise _scan_needed("Query requires table scan to be enabled.", statement.span)
         if statement.where is None:
             raise _scan_needed("Missing WHERE clause.", statement.span)
         for conjuncts in _disjuncts(statement.where):
-            _check_disjunct(conjuncts, source, _enabled(settings, "ksql.query.pull.range.scan.enabled"))
+            _check_disjunct(conjuncts, tables[0], _enabled(settings, "ksql.query.pull.range.scan.enabled"))
 
 
 def _enabled(settings: Mapping[str, str], name: str) -> bool:

@@ -3,28 +3,40 @@
 from __future__ import annotations
 
 import functools
-import threading
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from millstream.errors import UnknownSource, did_you_mean
 
-from ..executor.materialization import Materialization
-from ..planner.catalog import Catalog, SourceInfo
-from ..planner.physical import Aggregate, Source, Step, StreamStreamJoin, StreamTableJoin, inputs_of
-from ..planner.planning import PlannedPull, PlannedPush
+from ..executor.start_offsets import OFFSET_RESET, START_OFFSETS, check_start
+from ..planner.physical import (
+    Aggregate,
+    Over,
+    RowJoin,
+    Source,
+    Step,
+    StreamStreamJoin,
+    StreamTableJoin,
+    Union,
+    inputs_of,
+)
+from ..planner.planning import PlannedBatch, PlannedPull, PlannedPush
 from ..planner.pull import plan_pull
 from ..planner.queries import plan_push
 from ..planner.schema import Schema
-from ..sql.ast import Join, Query, Relation
+from ..sql.ast import Join, Query, Relation, SourceName
+from .pull_answers import answer
 from .pull_limits import refuse_disabled
 from .request import Request
 from .row_values import converter
+
+TOMBSTONE: Final = "@tombstone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +45,22 @@ class QueryRow:
 
     values: tuple[Any, ...]
     tombstone: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class QueryBatch:
+    """Rows: an array per column of the result's schema. `gone`: which of them are tombstones; None is none."""
+
+    columns: Sequence[pa.ChunkedArray]
+    gone: pa.ChunkedArray | None = None
+
+    def slice(self, count: int) -> QueryBatch:
+        """The first rows."""
+        gone = None if self.gone is None else self.gone.slice(0, count)
+        return QueryBatch([column.slice(0, count) for column in self.columns], gone)
+
+    def __len__(self) -> int:
+        return len(self.columns[0])
 
 
 class ChangeFeed(Protocol):
@@ -49,30 +77,56 @@ OpenFeed = Callable[[PlannedPush, Mapping[str, str]], ChangeFeed]
 
 
 class QueryResult:
-    """What a query gives: a header at once, rows as they come. Iterate once; `close` it if that is not to the end.
+    """What a query gives: a header at once, rows as they come, either one by one (iterate) or as `batches`. Take them
+    once; `close` it if that is not to the end.
 
-    `final_message` is None until the rows have ended, and after that where the API sends none.
+    `keyed`: rows may be updates of earlier ones, or tombstones. `final_message` is None until the rows have ended, and
+    after that where the API sends none.
     """
 
     def __init__(
-        self, kind: Literal["PULL", "PUSH"], query_id: str, schema: Schema, source: Iterable[QueryRow],
-        close: Callable[[], None], last_words: Callable[[int], str | None],
+        self, kind: Literal["PULL", "PUSH"], query_id: str, schema: Schema, source: Iterable[QueryBatch],
+        close: Callable[[], None], last_words: Callable[[int], str | None], *, keyed: bool = False,
     ) -> None:  # fmt: skip
         self.kind: Literal["PULL", "PUSH"] = kind
         self.query_id = query_id
         self.schema = schema
+        self.keyed = keyed
         self.final_message: str | None = None
         self._source = iter(source)
         self._close = close
         self._last_words = last_words
-        self._count = 0
+
+    def batches(self) -> Iterator[QueryBatch]:
+        count = 0
+        for batch in self._source:
+            count += len(batch)
+            yield batch
+        self.final_message = self._last_words(count)
+        self.close()
 
     def __iter__(self) -> Iterator[QueryRow]:
-        for row in self._source:
-            self._count += 1
-            yield row
-        self.final_message = self._last_words(self._count)
-        self.close()
+        for batch in self.batches():
+            rows = _rows(batch.columns, self.schema)
+            if batch.gone is None:
+                yield from map(QueryRow, rows)
+            else:
+                yield from map(QueryRow, rows, batch.gone.to_pylist())
+
+    @property
+    def arrow_schema(self) -> pa.Schema:
+        """The columns of `tables`."""
+        fields = [pa.field(column.name, column.type.arrow) for column in self.schema]
+        return pa.schema([*fields, pa.field(TOMBSTONE, pa.bool_())] if self.keyed else fields)
+
+    def tables(self) -> Iterator[pa.Table]:
+        """The batches as Arrow tables; `keyed` ones with a column that tells which rows are gone."""
+        schema = self.arrow_schema
+        for batch in self.batches():
+            columns = list(batch.columns)
+            if self.keyed:
+                columns.append(batch.gone if batch.gone is not None else pa.chunked_array([np.zeros(len(batch), bool)]))
+            yield pa.table([c.cast(field.type) for c, field in zip(columns, schema, strict=True)], schema=schema)
 
     def close(self) -> None:
         self._close()
@@ -87,108 +141,77 @@ def transient_id(statement: Query, request: Request) -> str:
     first = statement.source
     while isinstance(first, Join):
         first = first.left
-    return f"transient_{first.name}_{number}"
+    return f"transient_{first.name if isinstance(first, SourceName) else first.alias}_{number}"
 
 
 def _taps_running_query(statement: Query, request: Request) -> bool:
-    if statement.emit != "CHANGES" or isinstance(statement.source, Join):
+    if statement.emit != "CHANGES" or not isinstance(statement.source, SourceName):
         return False
     reshapes = statement.group_by or statement.partition_by or statement.window or statement.having is not None
-    from_now_on = request.settings.get("auto.offset.reset", "latest") == "latest"
+    from_now_on = request.settings.get(OFFSET_RESET, "latest") == "latest" and START_OFFSETS not in request.settings
     return not reshapes and from_now_on and bool(request.catalog.writers_of(statement.source.name))
 
 
-class Materializations:
-    """What pull queries read: one materialization per source, kept as long as the catalog has that very source."""
-
-    def __init__(self) -> None:
-        self._guard = threading.Lock()
-        self._by_name: dict[str, tuple[SourceInfo, Materialization]] = {}
-
-    def of(self, source: SourceInfo, request: Request) -> Materialization:
-        """The materialization, caught up with the topic."""
-        with self._guard:
-            self._forget_dropped(request.catalog)
-            known = self._by_name.get(source.name)
-            if known is None:
-                known = self._by_name[source.name] = (source, Materialization(source, request.log, request.settings))
-        known[1].catch_up()
-        return known[1]
-
-    def close(self) -> None:
-        with self._guard:
-            for _, materialization in self._by_name.values():
-                materialization.close()
-            self._by_name.clear()
-
-    def _forget_dropped(self, catalog: Catalog) -> None:
-        """A source that was dropped and made anew is another one, however much it looks the same."""
-        for name, (source, materialization) in list(self._by_name.items()):
-            if catalog.sources.get(name) is not source:
-                materialization.close()
-                del self._by_name[name]
-
-
-def run_query(
-    statement: Query, request: Request, materializations: Materializations, open_feed: OpenFeed
-) -> QueryResult:
+def run_query(statement: Query, request: Request, open_feed: OpenFeed) -> QueryResult:
     """Starts the query. Raises what planning raises, before any row."""
-    _check_sources(statement.source, request)
+    statement = request.bound(statement)
+    _check_sources(statement.source, {*request.catalog.sources, *(cte.name for cte in statement.ctes)})
     query_id = transient_id(statement, request)
     context = request.planning_context(query_id)
     if statement.emit is None:
         planned = plan_pull(statement, context)
-        refuse_disabled(statement, planned.source_info, request.settings)
-        return _pull(statement, planned, query_id, materializations.of(planned.source_info, request))
+        refuse_disabled(statement, planned, request.settings)
+        return _pull(statement, planned, query_id, answer(planned, request))
     push = plan_push(statement, context)
+    check_start(request.log, push.plan, request.settings)
     feed = open_feed(push, request.settings)
     return _push(push, query_id, feed, keyed_only=_taps_running_query(statement, request))
 
 
-def _check_sources(relation: Relation, request: Request) -> None:
+def _check_sources(relation: Relation, known: Collection[str]) -> None:
+    """Before anything else is said about the query. Subqueries are the planner's business."""
     if isinstance(relation, Join):
-        _check_sources(relation.left, request)
-        _check_sources(relation.right, request)
-    elif relation.name not in request.catalog.sources:
+        _check_sources(relation.left, known)
+        _check_sources(relation.right, known)
+    elif isinstance(relation, SourceName) and relation.name not in known:
         raise UnknownSource(
-            f"{relation.name} does not exist.",
-            span=relation.span,
-            hint=did_you_mean(relation.name, request.catalog.sources),
+            f"{relation.name} does not exist.", span=relation.span, hint=did_you_mean(relation.name, known)
         )
 
 
-def _pull(statement: Query, planned: PlannedPull, query_id: str, materialization: Materialization) -> QueryResult:
-    table = materialization.query(planned.sql, planned.udfs)
+def _pull(statement: Query, planned: PlannedPull | PlannedBatch, query_id: str, rows: pa.Table) -> QueryResult:
+    is_table = planned.table if isinstance(planned, PlannedBatch) else planned.source_info.kind == "TABLE"
 
     def last_words(count: int) -> str | None:
-        if planned.source_info.kind == "TABLE":
+        if is_table:
             return None
         return "Limit Reached" if statement.limit is not None and count >= statement.limit else "Query Completed"
 
-    rows = _rows(table.columns, planned.schema)
-    return QueryResult("PULL", query_id, planned.schema, map(QueryRow, rows), lambda: None, last_words)
+    batch = QueryBatch(rows.columns[: len(planned.schema.columns)])
+    return QueryResult("PULL", query_id, planned.schema, [batch], lambda: None, last_words)
 
 
 def _push(planned: PlannedPush, query_id: str, feed: ChangeFeed, *, keyed_only: bool = False) -> QueryResult:
     """`keyed_only`: of a source with a key, only rows that have one, as where ksqlDB taps a running query."""
     is_table = _gives_table(planned.plan.root)
 
-    def rows() -> Iterator[QueryRow]:
+    def batches() -> Iterator[QueryBatch]:
         left = planned.limit
         if left == 0:
             return
-        for batch in feed:
-            for row in push_rows(_with_key(batch) if keyed_only else batch, planned, is_table=is_table):
-                yield row
-                if left is not None:
-                    left -= 1
-                    if left == 0:
-                        return
+        for rows in feed:
+            batch = push_batch(_with_key(rows) if keyed_only else rows, planned, is_table=is_table)
+            if left is not None:
+                batch = batch.slice(left)
+                left -= len(batch)
+            yield batch
+            if left == 0:
+                return
 
     def last_words(count: int) -> str | None:
         return "Limit Reached" if planned.limit is not None and count >= planned.limit else None
 
-    return QueryResult("PUSH", query_id, planned.schema, rows(), feed.close, last_words)
+    return QueryResult("PUSH", query_id, planned.schema, batches(), feed.close, last_words, keyed=is_table)
 
 
 def _with_key(rows: pa.Table) -> pa.Table:
@@ -198,21 +221,16 @@ def _with_key(rows: pa.Table) -> pa.Table:
     return rows.filter(functools.reduce(pc.or_, [pc.is_valid(key) for key in keys]))
 
 
-def push_rows(rows: pa.Table, planned: PlannedPush, *, is_table: bool) -> Iterator[QueryRow]:
-    """The rows of a batch as a client sees them. A stream's record without value is none."""
+def push_batch(rows: pa.Table, planned: PlannedPush, *, is_table: bool) -> QueryBatch:
+    """The rows of a batch as a client sees them. A stream's record without value is none; a tombstone has keys only."""
     if not is_table:
         rows = rows.filter(pc.invert(rows["_null"]))
-    if not rows.num_rows:
-        return
-    gone = pc.or_(pc.less(rows["_weight"], 0), rows["_null"]).to_pylist()
-    columns = [rows[name] for name in planned.columns]
-    is_value = [name.startswith("v") for name in planned.columns]
-    for values, tombstone in zip(_rows(columns, planned.schema), gone, strict=True):
-        if tombstone:
-            kept = (None if drop else value for value, drop in zip(values, is_value, strict=True))
-            yield QueryRow(tuple(kept), tombstone=True)
-        else:
-            yield QueryRow(values)
+        return QueryBatch([rows[name] for name in planned.columns])
+    gone = pc.or_(pc.less(rows["_weight"], 0), rows["_null"])
+    if not pc.any(gone).as_py():
+        return QueryBatch([rows[name] for name in planned.columns])
+    kept = [pc.if_else(gone, None, rows[name]) if name.startswith("v") else rows[name] for name in planned.columns]
+    return QueryBatch(kept, gone)
 
 
 def _rows(columns: Iterable[pa.ChunkedArray], schema: Schema) -> Iterator[tuple[Any, ...]]:
@@ -229,9 +247,9 @@ def _gives_table(step: Step) -> bool:
     match step:
         case Source():
             return step.kind == "TABLE"
-        case Aggregate():
+        case Aggregate() | Over() | RowJoin():
             return True
-        case StreamTableJoin() | StreamStreamJoin():
+        case StreamTableJoin() | StreamStreamJoin() | Union():
             return False
         case _:
             return _gives_table(inputs_of(step)[0])

@@ -11,8 +11,12 @@ from ..executor.executor import Executor
 from ..logcore.client import LogClient
 from ..planner.catalog import Catalog, PersistentQuery
 from ..planner.planning import PlanningContext
+from ..planner.user_functions import S, bound
+from ..sql.functions.user_functions import PROPERTY as PYTHON_FUNCTIONS
+from .appending import Appender
 from .catalog_store import CatalogStore
 from .constants import ConstantEvaluator
+from .materializations import Materializations
 from .schema_store import SchemaStore
 from .session import Session
 
@@ -29,6 +33,8 @@ class Request:
     server_properties: Mapping[str, str]
     now_ms: Callable[[], int]
     schemas: SchemaStore
+    appender: Appender
+    materializations: Materializations
 
     @property
     def catalog(self) -> Catalog:
@@ -38,6 +44,16 @@ class Request:
     def settings(self) -> dict[str, str]:
         """The properties that hold for this statement."""
         return self.session.settings(self.server_properties)
+
+    @property
+    def code_allowed(self) -> bool:
+        """Whether users may bring code; no session can change that."""
+        return self.server_properties.get(PYTHON_FUNCTIONS, "false") == "true"
+
+    def bound(self, statement: S) -> S:
+        """The statement with the calls of users' functions fixed to their versions of now. Raises
+        `PythonFunctionsOff`."""
+        return bound(statement, self.catalog.functions, allowed=self.code_allowed)
 
     def query(self, query_id: str, span: Span | None) -> PersistentQuery:
         """The persistent query of this id, in whatever case it is written. Raises `InvalidStatement`."""

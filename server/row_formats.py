@@ -8,6 +8,8 @@ from typing import Any, Protocol
 
 import orjson
 
+from .descriptions import fields_of
+from .entities import json_value
 from .http_errors import error_body
 from .print_topic import PrintFeed
 from .queries import QueryResult, QueryRow
@@ -17,6 +19,7 @@ JSON_TYPE = "application/json"
 KSQL_TYPE = "application/vnd.ksql.v1+json"
 MILLSTREAM_TYPE = "application/vnd.millstream.rows.v1"
 PRINT_TYPE = "text/plain; charset=utf-8"
+NDJSON_TYPE = "application/x-ndjson"
 
 
 class RowFormat(Protocol):
@@ -115,6 +118,45 @@ class MillstreamRows:
         if error is not None:
             return _json({"errorMessage": error_body(error)}) + b"\n"
         return _json({"finalMessage": result.final_message}) + b"\n"
+
+
+class NdJson:
+    """An object per row and line, with the columns' names: for jq, data frames and loaders. Tombstones are not sent."""
+
+    media_type = NDJSON_TYPE
+
+    def __init__(self) -> None:
+        self._names: list[str] = []
+
+    def head(self, result: QueryResult) -> bytes:
+        self._names = [column.name for column in result.schema]
+        return b""
+
+    def row(self, row: QueryRow) -> bytes:
+        return b"" if row.tombstone else _json(dict(zip(self._names, row.values, strict=True))) + b"\n"
+
+    def end(self, result: QueryResult, error: BaseException | None) -> bytes:
+        return b"" if error is None else _json(error_body(error)) + b"\n"
+
+
+class SocketRows:
+    """What a web socket sends, a line per message: the columns, then an object per row."""
+
+    media_type = JSON_TYPE
+
+    def head(self, result: QueryResult) -> bytes:
+        return _json(json_value(fields_of(result.schema))) + b"\n"
+
+    def row(self, row: QueryRow) -> bytes:
+        members: dict[str, Any] = {"columns": row.values}
+        if row.tombstone:
+            members["tombstone"] = True
+        return _json({"row": members}) + b"\n"
+
+    def end(self, result: QueryResult, error: BaseException | None) -> bytes:
+        if error is not None:
+            return _json({"errorMessage": error_body(error)}) + b"\n"
+        return b"" if result.final_message is None else _json({"finalMessage": result.final_message}) + b"\n"
 
 
 def encoded_lines(feed: PrintFeed, media_type: str) -> Iterator[bytes]:

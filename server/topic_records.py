@@ -8,6 +8,7 @@ from typing import Any, Literal, TypedDict
 
 from ..executor.columnar import split_columnar
 from ..executor.formats import decode_logical, encode_logical
+from ..executor.formats.windows import window_end
 from ..executor.formats.wire import SchemaLookup, no_schemas
 from ..logcore.client import FetchedColumns, FetchedRows
 from ..planner.catalog import SourceInfo
@@ -94,6 +95,7 @@ def _decode_columns(run: FetchedColumns, source: SourceInfo | None) -> Iterator[
     keys, values = stored_columns(source, "KEY"), stored_columns(source, "VALUE")
     part = split_columnar(run.batch, (*keys, *values), run.timestamp_ms)
     columns = [array.to_pylist() for array in part.columns]
+    offsets = run.row_offsets.tolist()
     for row, (timestamp, null) in enumerate(zip(part.timestamps.to_pylist(), part.null_rows.to_pylist(), strict=True)):
         cells = [column[row] for column in columns]
         key = {column.name: cell for column, cell in zip(keys, cells, strict=False)}
@@ -103,7 +105,7 @@ def _decode_columns(run: FetchedColumns, source: SourceInfo | None) -> Iterator[
             bounds = part.window_start[row].as_py(), part.window_end[row].as_py()
             window = _window(source.key_window, *bounds)
         yield (
-            run.base_offset + row,
+            offsets[row],
             TopicRecord(
                 key=next(iter(key.values())) if len(key) == 1 else key or None,
                 value=None if null else value,
@@ -128,7 +130,7 @@ def _split_window(key: bytes | None, kind: KeyWindow | None) -> tuple[bytes | No
     start = int.from_bytes(key[-8:], "big", signed=True)
     if kind.kind == "SESSION":
         return key[:-16], _window(kind, start, int.from_bytes(key[-16:-8], "big", signed=True))
-    return key[:-8], _window(kind, start, start + (kind.size_ms or 0))
+    return key[:-8], _window(kind, start, window_end(start, kind) or start)
 
 
 def _window(kind: KeyWindow, start: int, end: int) -> Window:

@@ -10,9 +10,11 @@ from millstream.errors import InvalidStatement, Span
 from ..planner.catalog import PersistentQuery, SourceInfo
 from ..planner.physical import (
     Aggregate,
+    Expire,
     ForeignKeyJoin,
     FormatSpec,
     PhysicalPlan,
+    RowJoin,
     Source,
     Step,
     StreamStreamJoin,
@@ -20,7 +22,7 @@ from ..planner.physical import (
     TableTableJoin,
     walk,
 )
-from ..planner.schema import Column
+from ..planner.schema import Column, Schema
 
 _KEPT = (
     ("topic", "topic"),
@@ -63,8 +65,10 @@ def _stateful_steps(plan: PhysicalPlan) -> list[Step]:
         match step:
             case Aggregate():
                 bare.append(replace(step, input=_NOTHING))
-            case StreamTableJoin() | StreamStreamJoin() | TableTableJoin() | ForeignKeyJoin():
+            case StreamTableJoin() | StreamStreamJoin() | TableTableJoin() | ForeignKeyJoin() | RowJoin():
                 bare.append(replace(step, left=_NOTHING, right=_NOTHING))
+            case Expire():
+                bare.append(replace(step, input=_NOTHING, schema=Schema(())))
             case Source(materialized=True):
                 formats = {name: _comparable(getattr(step, name)) for name in ("key_format", "value_format")}
                 bare.append(replace(step, columns=None, **formats))

@@ -37,7 +37,7 @@ def check_nesting(root: Any) -> None:
         if isinstance(node, exp.Expression):
             _check_number(node)
             for name, child in node.args.items():
-                along = name == "this" and isinstance(node, _CHAINS) and isinstance(child, _CHAINS)
+                along = name == "this" and isinstance(child, _CHAINS) and _continues_chain(node)
                 children: list[Any] = child if isinstance(child, list) else [child]
                 pending += [(each, depth + (not along), chain + 1 if along else 1) for each in children]
             pending.append((node.meta.get("to"), depth + 1, 1))
@@ -47,6 +47,11 @@ def check_nesting(root: Any) -> None:
             pending.append((node.value, depth, 1))
         elif isinstance(node, tuple):
             pending += [(each, depth, 1) for each in node]
+
+
+def _continues_chain(node: exp.Expression) -> bool:
+    """Moving a time by an INTERVAL is a call around what it moves."""
+    return isinstance(node, _CHAINS) and not isinstance(node.expression, exp.Interval)
 
 
 def _check_number(node: exp.Expression) -> None:

@@ -15,9 +15,12 @@ from .assert_values import assert_values
 from .assertions import assert_topic
 from .control import control_query
 from .create import create_as_select, create_source, insert_into
+from .delete_rows import delete_rows
 from .describe import describe, explain
 from .drop import drop_source
+from .functions import create_function, drop_function
 from .insert_values import insert_values
+from .places import in_its_place
 from .settings import define_variable, set_property, undefine_variable, unset_property
 from .show import show
 from .types import create_type, drop_type
@@ -31,10 +34,13 @@ HANDLERS: Mapping[type[ast.Statement], Handler] = {
     ast.CreateAsSelect: create_as_select,
     ast.InsertInto: insert_into,
     ast.InsertValues: insert_values,
+    ast.DeleteRows: delete_rows,
     ast.DropSource: drop_source,
     ast.AlterSource: alter_source,
     ast.CreateType: create_type,
     ast.DropType: drop_type,
+    ast.CreateFunction: create_function,
+    ast.DropFunction: drop_function,
     ast.CreateConnector: connectors,
     ast.DropConnector: connectors,
     ast.Show: show,
@@ -57,4 +63,5 @@ HANDLERS: Mapping[type[ast.Statement], Handler] = {
 
 def handle(statement: ast.Statement, request: Request) -> list[Entity]:
     """Runs the statement."""
-    return HANDLERS[type(statement)](statement, request)
+    with in_its_place(statement):
+        return HANDLERS[type(statement)](request.bound(statement), request)

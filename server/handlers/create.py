@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from millstream.errors import InvalidStatement, ServerError
 
+from ...executor.start_offsets import check_start
 from ...planner.catalog import Catalog, PersistentQuery, SourceInfo
 from ...planner.planning import PlannedQuery
 from ...planner.queries import plan_query
@@ -103,6 +104,7 @@ def _start(
 ) -> StartQuery:
     chosen_executor(planned.plan)  # refuses one that there is not, before anything is written
     _refuse_one_too_many(query, request)
+    check_start(request.log, planned.plan, planned.plan.properties)
     request.schemas.append(planned.schemas)
     return StartQuery(
         query=query, sink=sink, topic=planned.topic, statement=text, properties=dict(request.session.properties)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from millstream.errors import InvalidStatement, Unsupported
+from millstream.errors import InvalidStatement, UnknownFunction, Unsupported, did_you_mean
 
 from ...planner.explain import explain as explain_plan
 from ...planner.physical import PhysicalPlan
+from ...planner.planning import PlannedBatch
 from ...planner.pull import plan_pull
 from ...planner.queries import plan_push, plan_query
 from ...planner.schema import Schema
 from ...sql.ast import CreateAsSelect, Describe, Explain, InsertInto, Query, Statement
-from ...sql.functions.catalog import find_function
+from ...sql.functions.catalog import FUNCTIONS, find_function
+from ...sql.functions.over_functions import OVER_FUNCTIONS
 from ..descriptions import describe_query, describe_source, fields_of, window_type
 from ..entities import (
     Entity,
@@ -19,7 +21,7 @@ from ..entities import (
     SourceDescribed,
     SourcesDescribed,
 )
-from ..function_pages import function_page
+from ..function_pages import function_page, over_function_page
 from ..request import Request
 from .show import sources_of_kind
 
@@ -38,9 +40,22 @@ def describe(statement: Describe, request: Request) -> list[Entity]:
             found_one = describe_source(source, request.catalog, request.executor, extended=statement.extended)
             return [SourceDescribed(statement_text=text, source_description=found_one)]
         case "FUNCTION":
-            return [function_page(find_function(statement.name or "", statement.span), text)]
+            return [_function(statement, request)]
         case "CONNECTOR":
             raise Unsupported("connectors are not built yet", span=statement.span)
+
+
+def _function(statement: Describe, request: Request) -> Entity:
+    name, own = statement.name or "", request.catalog.functions
+    if name in own:
+        return function_page(own[name].entry(), statement.text)
+    if name in OVER_FUNCTIONS and name not in FUNCTIONS:
+        return over_function_page(OVER_FUNCTIONS[name], statement.text)
+    try:
+        return function_page(find_function(name, statement.span), statement.text)
+    except UnknownFunction as error:
+        error.hint = did_you_mean(name, [*FUNCTIONS, *OVER_FUNCTIONS, *own])
+        raise
 
 
 def explain(statement: Explain, request: Request) -> list[Entity]:
@@ -59,6 +74,10 @@ def _description(inner: Statement, request: Request) -> QueryDescription:
     match inner:
         case Query(emit=None):
             pulled = plan_pull(inner, context)
+            if isinstance(pulled, PlannedBatch):
+                names = [source.name for source in pulled.sources]
+                text = f"{explain_plan(pulled.plan)}\n{pulled.sql}"
+                return _planned(inner, pulled.schema, names, [], text, pulled.plan, request)
             return _planned(inner, pulled.schema, [pulled.source_info.name], [], pulled.sql, None, request)
         case Query():
             push = plan_push(inner, context)

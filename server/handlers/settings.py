@@ -7,6 +7,7 @@ import re
 from millstream.errors import InvalidProperty, InvalidStatement, did_you_mean
 
 from ...sql.ast import DefineVariable, SetProperty, UndefineVariable, UnsetProperty
+from ..denied_properties import refuse_denied
 from ..entities import Entity
 from ..properties import settable_property
 from ..request import Request
@@ -17,6 +18,7 @@ _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 def set_property(statement: SetProperty, request: Request) -> list[Entity]:
     """SET 'name'='value'."""
     entry = settable_property(statement.name, statement.span)
+    refuse_denied(entry.name, request.server_properties, statement.span)
     request.session.properties[entry.name] = entry.check(statement.value, statement.span)
     return []
 

@@ -7,6 +7,7 @@ from millstream.errors import Unsupported
 from ...planner.catalog import SourceInfo
 from ...sql.ast import Show
 from ...sql.functions.catalog import FUNCTIONS
+from ...sql.functions.over_functions import OVER_FUNCTIONS
 from ..descriptions import describe_query, describe_source, query_line, source_line, type_info
 from ..entities import (
     Entity,
@@ -41,7 +42,7 @@ def show(statement: Show, request: Request) -> list[Entity]:
         case "QUERIES":
             return [_queries(statement, request)]
         case "FUNCTIONS":
-            return [_functions(statement)]
+            return [_functions(statement, request)]
         case "TYPES":
             types = {name: type_info(type_) for name, type_ in sorted(request.catalog.types.items())}
             return [Types(statement_text=statement.text, types=types)]
@@ -97,8 +98,9 @@ def _queries(statement: Show, request: Request) -> Entity:
     return Queries(statement_text=statement.text, queries=lines)
 
 
-def _functions(statement: Show) -> Entity:
-    lines = [FunctionLine(name, entry.kind.upper(), _category(entry)) for name, entry in sorted(FUNCTIONS.items())]
+def _functions(statement: Show, request: Request) -> Entity:
+    entries = {**OVER_FUNCTIONS, **FUNCTIONS, **request.catalog.functions}
+    lines = [FunctionLine(name, entry.kind.upper(), _category(entry)) for name, entry in sorted(entries.items())]
     return Functions(statement_text=statement.text, functions=lines)
 
 

@@ -31,7 +31,7 @@ POINTS = (
     "query.store_committed",
 )
 
-Run = Callable[[Path, str], int]
+Run = Callable[..., int]
 
 
 @pytest.fixture(scope="module")
@@ -48,8 +48,8 @@ def run_process() -> Run:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["crash_workload"])
 
-    def run(directory: Path, failpoints: str = "") -> int:
-        process = context.Process(target=crash_workload.run_and_exit, args=(str(directory), failpoints))
+    def run(directory: Path, failpoints: str = "", *, together: bool = False) -> int:
+        process = context.Process(target=crash_workload.run_and_exit, args=(str(directory), failpoints, together))
         process.start()
         process.join(START_S)
         assert process.exitcode is not None, "the process hangs"
@@ -70,6 +70,16 @@ def directory(prepared: Path, tmp_path: Path) -> Path:
 def test_a_kill_loses_and_repeats_nothing(point: str, nth: int, directory: Path, run_process: Run) -> None:
     assert run_process(directory, f"{point}:{nth}:kill9") == -signal.SIGKILL, f"{point} was not hit {nth} times"
     assert run_process(directory, "") == 0
+    assert crash_workload.differences(directory) == []
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_kill_while_several_batches_are_under_way_loses_and_repeats_nothing(
+    point: str, directory: Path, run_process: Run
+) -> None:
+    killed = run_process(directory, f"{point}:{2 if point == 'query.fenced' else 4}:kill9", together=True)
+    assert killed == -signal.SIGKILL
+    assert run_process(directory, together=True) == 0
     assert crash_workload.differences(directory) == []
 
 

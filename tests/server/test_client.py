@@ -43,7 +43,7 @@ def test_what_is_set_and_defined_holds_for_the_statements_after_it(client: HttpC
     assert client.variables == {"KIND": "x", "OTHER": "xy"}
     assert len(list(client.query("SELECT ${kind} FROM s EMIT CHANGES LIMIT 1;"))) == 1
     client.execute("UNSET 'auto.offset.reset'; UNDEFINE kind;")
-    assert (client.properties, client.variables) == ({}, {"OTHER": "xy"})
+    assert (client.properties, client.variables) == ({"millstream.pull.full.sql": "true"}, {"OTHER": "xy"})
 
 
 def test_closing_from_another_thread_ends_a_push_query(client: HttpClient) -> None:

@@ -6,12 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from planning import Planner
 
 from millstream.errors import Unsupported
 from millstream.planner.catalog import PersistentQuery
 from millstream.server import executors
 from millstream.server.embedded import open_engine
-from millstream.server.executors import NoSpark, check_executor, describe_executor
+from millstream.server.executors import NoSpark, check_executor, chosen_executor, describe_executor
 from millstream.server.session import Session
 
 STREAM = "CREATE STREAM s (id INT KEY, v INT) WITH (kafka_topic='s', value_format='JSON', partitions=1);"
@@ -51,3 +52,16 @@ def wants_spark(query: PersistentQuery) -> PersistentQuery:
     """The query as a server with Java would have stored it."""
     plan = replace(query.plan, properties={**query.plan.properties, "millstream.executor": "spark"})
     return replace(query, id="moved", plan=plan)
+
+
+def test_windows_that_close_when_nothing_comes_are_for_duckdb(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executors, "why_no_spark", lambda: None)
+    properties = {"millstream.emit.final.idle.ms": "1000"}
+    planner = Planner(properties=properties)
+    counted = "CREATE TABLE {} AS SELECT id, COUNT(*) AS n FROM s WINDOW TUMBLING (SIZE 1 DAY) GROUP BY id EMIT {};"
+    final, running = planner.plans(STREAM + counted.format("f", "FINAL") + counted.format("c", "CHANGES"))
+    assert (chosen_executor(final), chosen_executor(running)) == ("duckdb", "spark")
+    assert chosen_executor(replace(final, properties={}), {"millstream.emit.final.idle.ms": "1"}) == "duckdb"
+    assert chosen_executor(replace(final, properties={})) == "spark"
+    with pytest.raises(Unsupported, match="only records move time"):
+        chosen_executor(replace(final, properties={**properties, "millstream.executor": "spark"}))

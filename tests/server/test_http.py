@@ -13,7 +13,7 @@ import httpx
 import pytest
 from running_server import eventually, service_in
 
-from millstream.server import http_queries
+from millstream.server import http_queries, http_requests
 from millstream.server.service import Service
 
 STREAM = (
@@ -245,6 +245,20 @@ def test_garbage_on_the_socket_does_no_harm(service: Service, http: httpx.Client
             while connection.recv(65536):
                 pass
     assert http.get("/healthcheck").json()["isHealthy"] is True
+
+
+def test_a_body_that_never_ends_is_given_up(
+    service: Service, http: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del http
+    monkeypatch.setattr(http_requests, "BODY_SECONDS_MAX", 0.3)
+    for path in ("/ksql", "/query", "/close-query"):
+        head = f"POST {path} HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n1\r\n \r\n"
+        with socket.create_connection((service.http_address.host, service.http_address.port), timeout=20) as connection:
+            connection.sendall(head.encode())
+            received = connection.makefile("rb").read()
+        assert b"HTTP/1.1 408" in received
+        assert b'"error_code":40800' in received
 
 
 def test_a_client_that_takes_nothing_for_too_long_loses_its_query(

@@ -42,6 +42,7 @@ def sandbox() -> Iterator[Sandbox]:
             "'2' can not be converted to the type of the key column: ID INT",
         ),
         ("SELECT * FROM declared;", "The `DECLARED` table isn't queryable"),
+        ("SELECT id FROM counted ORDER BY id;", "line 1:30: Syntax Error"),
     ],
 )
 def test_pull_queries_refuse_what_only_a_running_query_knows(sandbox: Sandbox, query: str, message: str) -> None:

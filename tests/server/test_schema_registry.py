@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from starlette.testclient import TestClient
+from asgi_client import AsgiClient
 
 from millstream.errors import FormatError, InvalidProperty, InvalidStatement, StatementError
 from millstream.executor.errors import QueryFailed
@@ -25,8 +25,8 @@ def sandbox() -> Iterator[Sandbox]:
 
 
 @pytest.fixture
-def client(sandbox: Sandbox) -> TestClient:
-    return TestClient(schema_registry_app(sandbox.engine.schemas, sandbox.engine.lock))
+def client(sandbox: Sandbox) -> AsgiClient:
+    return AsgiClient(schema_registry_app(sandbox.engine.schemas, sandbox.engine.lock))
 
 
 def registry_of(sandbox: Sandbox) -> Registry:
@@ -248,7 +248,7 @@ INT = {"schema": '"int"'}
 LONG = {"schema": '"long"'}
 
 
-def test_schemas_are_registered_and_found_again(client: TestClient) -> None:
+def test_schemas_are_registered_and_found_again(client: AsgiClient) -> None:
     assert client.post("/subjects/s/versions", json=INT).json() == {"id": 1}
     assert client.post("/subjects/s/versions", json=INT).json() == {"id": 1}
     assert client.post("/subjects/s/versions", json=LONG).json() == {"id": 2}
@@ -262,7 +262,7 @@ def test_schemas_are_registered_and_found_again(client: TestClient) -> None:
     assert client.get("/subjects/s/versions/1/schema").text == '"int"'
 
 
-def test_other_kinds_and_references_are_shown(client: TestClient) -> None:
+def test_other_kinds_and_references_are_shown(client: AsgiClient) -> None:
     event = {"schemaType": "PROTOBUF", "schema": 'syntax = "proto3"; message Event { int32 a = 1; }'}
     client.post("/subjects/event/versions", json=event)
     reference = {"name": "event.proto", "subject": "event", "version": 1}
@@ -278,7 +278,7 @@ def test_other_kinds_and_references_are_shown(client: TestClient) -> None:
     assert client.delete("/subjects/event").json()["error_code"] == 42206
 
 
-def test_an_incompatible_schema_is_a_conflict(client: TestClient) -> None:
+def test_an_incompatible_schema_is_a_conflict(client: AsgiClient) -> None:
     client.put("/config", json={"compatibility": "BACKWARD"})
     client.post("/subjects/s/versions", json=LONG)
     refused = client.post("/subjects/s/versions", json=INT)
@@ -292,7 +292,7 @@ def test_an_incompatible_schema_is_a_conflict(client: TestClient) -> None:
     assert client.get("/config").json() == {"compatibilityLevel": "BACKWARD"}
 
 
-def test_subjects_are_deleted_softly_first(client: TestClient) -> None:
+def test_subjects_are_deleted_softly_first(client: AsgiClient) -> None:
     client.post("/subjects/s/versions", json=INT)
     assert client.delete("/subjects/s", params={"permanent": "true"}).json()["error_code"] == 40405
     assert client.delete("/subjects/s").json() == [1]
@@ -318,7 +318,7 @@ def test_subjects_are_deleted_softly_first(client: TestClient) -> None:
         ({"schema": '"int"', "references": [{"name": "x", "subject": "x", "version": 1}]}, 42201),
     ],
 )
-def test_what_is_no_schema_is_refused(client: TestClient, body: dict[str, Any], number: int) -> None:
+def test_what_is_no_schema_is_refused(client: AsgiClient, body: dict[str, Any], number: int) -> None:
     answer = client.post("/subjects/s/versions", json=body)
     assert (answer.status_code, answer.json()["error_code"]) == (422, number)
     assert client.get("/subjects").json() == []
@@ -334,12 +334,12 @@ def test_what_is_no_schema_is_refused(client: TestClient, body: dict[str, Any], 
         ("/nope", 404),
     ],
 )
-def test_what_is_not_there_is_not_found(client: TestClient, path: str, number: int) -> None:
+def test_what_is_not_there_is_not_found(client: AsgiClient, path: str, number: int) -> None:
     answer = client.get(path)
     assert (answer.status_code, answer.json()["error_code"]) == (404, number)
 
 
-def test_versions_are_numbers_or_latest(client: TestClient) -> None:
+def test_versions_are_numbers_or_latest(client: AsgiClient) -> None:
     client.post("/subjects/s/versions", json=INT)
     assert client.get("/subjects/s/versions/x").json()["error_code"] == 42202
     assert client.get("/subjects/s/versions/0").json()["error_code"] == 42202
@@ -347,7 +347,7 @@ def test_versions_are_numbers_or_latest(client: TestClient) -> None:
     assert client.get("/subjects/s/versions/-1").json()["version"] == 1
 
 
-def test_a_schema_that_a_client_registers_is_what_a_statement_finds(client: TestClient, sandbox: Sandbox) -> None:
+def test_a_schema_that_a_client_registers_is_what_a_statement_finds(client: AsgiClient, sandbox: Sandbox) -> None:
     sandbox.create_topic("t")
     body = {"schema": json.dumps({"type": "record", "name": "r", "fields": [{"name": "a", "type": "int"}]})}
     client.post("/subjects/t-value/versions", json=body)

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import signal
 import socket
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from running_server import ServerProcess, eventually, millstream
+from running_server import ServerProcess, eventually, millstream, service_in
 
 from millstream.server.client import connect
 
@@ -53,7 +54,7 @@ def test_a_restart_keeps_the_catalog_and_goes_on_with_the_queries(tmp_path: Path
 
 
 def test_a_port_in_use_is_one_sentence(tmp_path: Path, taken_port: int) -> None:
-    for flag in ("--http", "--kafka"):
+    for flag in ("--http", "--kafka", "--schema-registry"):
         ended = millstream("server", "--data", str(tmp_path / flag), *FREE, flag, f"127.0.0.1:{taken_port}")
         assert ended.returncode == 1
         assert only_line(ended.stderr).startswith(f"error: port {taken_port} of 127.0.0.1 is in use by another process")
@@ -89,3 +90,28 @@ def test_no_data_directory_is_one_sentence() -> None:
     ended = millstream("server")
     assert ended.returncode == 1
     assert only_line(ended.stderr).startswith("error: no data directory is named")
+
+
+def test_the_schema_registry_answers_beside_the_api_where_one_is_wanted(tmp_path: Path) -> None:
+    with service_in(tmp_path, schema_registry="127.0.0.1:0") as service:
+        registry = service.schema_registry_address
+        assert registry is not None
+        assert registry.port != 0
+        assert f"schema registry: listening on http://{registry}" in service.announcements()
+        ask = urllib.request.Request(
+            f"http://{registry}/subjects/x-value/versions",
+            data=b'{"schema": "\\"string\\""}',
+            headers={"content-type": "application/json"},
+        )
+        with urllib.request.urlopen(ask) as answer:
+            assert answer.read() == b'{"id":1}'
+        client = connect(f"http://{service.http_address}")
+        client.execute("CREATE STREAM s (v INT) WITH (kafka_topic='t', value_format='AVRO', partitions=1);")
+        with urllib.request.urlopen(f"http://{registry}/subjects") as answer:
+            assert b"t-value" in answer.read()
+    with socket.socket() as again:
+        again.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        again.bind((registry.host, registry.port))
+        again.listen()  # nobody listens there any more
+    with service_in(tmp_path) as service:
+        assert service.schema_registry_address is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from millstream.errors import SqlSyntaxError
-from millstream.sql.ast import Query, SelectColumn
+from millstream.sql.ast import Query, SelectColumn, SourceName
 from millstream.sql.parser import parse_expression, parse_one
 from millstream.sql.printing import print_expression
 
@@ -55,7 +55,7 @@ def test_each_mistake_has_a_place(text: str) -> None:
 @pytest.mark.parametrize("word", ["filter", "over", "rows", "first", "extract", "position", "substring", "for", "desc"])
 def test_the_new_words_are_still_names(word: str) -> None:
     query = parse_one(f"SELECT {word}, f({word}) {word}, count(*) {word} FROM s {word} WHERE {word}.{word} = 1")
-    assert isinstance(query, Query)
+    assert isinstance(query, Query) and isinstance(query.source, SourceName)
     assert [item.alias for item in query.items if isinstance(item, SelectColumn)] == [None, word.upper(), word.upper()]
     assert query.source.alias == word.upper()
 
@@ -63,7 +63,7 @@ def test_the_new_words_are_still_names(word: str) -> None:
 @pytest.mark.parametrize("rest", ["", " EMIT CHANGES", " WHERE a = 1", " PARTITION BY a"])
 def test_qualify_can_be_an_alias(rest: str) -> None:
     query = parse_one(f"SELECT a FROM s qualify{rest}")
-    assert isinstance(query, Query)
+    assert isinstance(query, Query) and isinstance(query.source, SourceName)
     assert (query.source.alias, query.qualify) == ("QUALIFY", None)
 
 

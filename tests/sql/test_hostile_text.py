@@ -64,6 +64,9 @@ HOSTILE = {
     "huge exponent": "SELECT 1e999999999 FROM s",
     "quotes": "'" * 100_001,
     "comments": "/* " * 100_000,
+    "texts without an end": "".join(f"$a{i}$ " for i in range(100_000)),
+    "queries of WITH": "WITH " + ", ".join(f"c{i} AS (SELECT a FROM s)" for i in range(101)) + " SELECT a FROM c0",
+    "moved by intervals": "SELECT t" + " + INTERVAL '1' DAY" * 201 + " FROM s",
 }
 
 

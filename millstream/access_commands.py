@@ -1,0 +1,54 @@
+"""The commands `millstream access`: hashes of passwords and tokens, for [access.users] of a server's configuration."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+import typer
+
+from millstream.errors import ServerError
+
+
+class NoPassword(ServerError):
+    """Nothing was given to make a hash of."""
+
+    code = "NO_PASSWORD"
+
+
+def access_app(errors: Callable[[], AbstractContextManager[None]]) -> typer.Typer:
+    """In: `errors`: says in one sentence what goes wrong."""
+    app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Passwords and tokens for a server's users.")
+
+    @app.command("password")
+    def password() -> None:
+        """Read a password and print its hash, which the configuration keeps in its place."""
+        with errors():
+            from millstream.server.access import hash_password
+
+            given = _asked() if sys.stdin.isatty() else sys.stdin.readline().rstrip("\r\n")
+            if not given:
+                raise NoPassword("no password was given")
+            typer.echo(hash_password(given))
+
+    @app.command("token")
+    def token() -> None:
+        """Make a token. The first line is for its user and is kept nowhere; the second is for the configuration."""
+        with errors():
+            from millstream.server.access import hash_token, new_token
+
+            made = new_token()
+            typer.echo(f"token: {made}\nhash:  {hash_token(made)}")
+
+    return app
+
+
+def _asked() -> str:
+    """Twice, unseen."""
+    import getpass
+
+    first = getpass.getpass("Password: ")
+    if getpass.getpass("Once more: ") != first:
+        raise NoPassword("the two are not the same")
+    return first

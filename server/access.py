@@ -1,0 +1,217 @@
+"""Who may do what: users with passwords and tokens, roles with rights on names. What a statement needs: `rights.py`.
+
+Passwords are kept as scrypt hashes. Tokens are 256 random bits that we made ourselves, so a plain SHA-256 of one cannot
+be guessed back. A name is that of a stream, a table or a topic, and its case does not matter.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import fnmatch
+import hashlib
+import hmac
+import secrets
+import threading
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+Verb = Literal["read", "insert", "ddl", "admin"]
+
+_SCRYPT: Final = (1 << 14, 8, 1)  # 16 MB and about 50 ms
+_HASH_BYTES: Final = 32
+_REMEMBERED_S: Final = 300.0  # a password is checked by scrypt once in so long
+_REMEMBERED_MAX: Final = 1000
+
+
+class RoleSettings(BaseModel):
+    """Patterns of names, with `*` and `?`: `read` for SELECT and PRINT, `insert` for INSERT and DELETE, `ddl` for
+    CREATE, ALTER, DROP, PAUSE and TERMINATE. `admin` may do everything."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    read: tuple[str, ...] = ()
+    insert: tuple[str, ...] = ()
+    ddl: tuple[str, ...] = ()
+    admin: bool = False
+
+
+class UserSettings(BaseModel):
+    """`password` and `tokens`: hashes, as `millstream access` prints them."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    password: str | None = None
+    tokens: tuple[str, ...] = ()
+    roles: tuple[str, ...] = ()
+
+    @field_validator("password")
+    @classmethod
+    def _password_hash(cls, value: str | None) -> str | None:
+        if value is not None and _scrypt_parts(value) is None:
+            raise ValueError("it is no hash: make one with `millstream access password`")
+        return value
+
+    @field_validator("tokens")
+    @classmethod
+    def _token_hashes(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if not all(_is_token_hash(text) for text in value):
+            raise ValueError("it is no hash: make one with `millstream access token`")
+        return value
+
+
+class AccessSettings(BaseModel):
+    """[access] of the configuration. `plain_text`: passwords may travel without TLS, for something before the server
+    ends TLS."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    users: dict[str, UserSettings] = Field(default_factory=dict)
+    roles: dict[str, RoleSettings] = Field(default_factory=dict)
+    plain_text: bool = False
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        for name, user in self.users.items():
+            for role in user.roles:
+                if role not in self.roles:
+                    raise ValueError(f'user "{name}" has the role "{role}", and there is no such role')
+        if not self.users:
+            raise ValueError("it names no users, so nobody could do anything")
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """Somebody who has shown who they are."""
+
+    name: str
+    roles: tuple[RoleSettings, ...]
+
+    def may(self, verb: Verb, name: str) -> bool:
+        """In: `name` of a stream, a table or a topic. Names of our own topics are the administrator's."""
+        if any(role.admin for role in self.roles):
+            return True
+        if verb == "admin" or name.startswith("_"):
+            return False
+        return any(_matches(name, getattr(role, verb)) for role in self.roles)
+
+
+class Authenticator:
+    """Knows users by what an `authorization` header says. Any thread may call it."""
+
+    def __init__(self, settings: AccessSettings) -> None:
+        self._users = {
+            name: User(name, tuple(settings.roles[role] for role in user.roles))
+            for name, user in settings.users.items()
+        }
+        self._passwords = {name: user.password for name, user in settings.users.items()}
+        self._tokens = {text: name for name, user in settings.users.items() for text in user.tokens}
+        self._nobody = hash_password(secrets.token_hex())  # so that an unknown name takes as long as a wrong password
+        self._secret = secrets.token_bytes(32)
+        self._guard = threading.Lock()
+        self._remembered: dict[bytes, tuple[User, float]] = {}
+
+    def known(self, header: str) -> User | None:
+        """At once, where the header came before or holds a token."""
+        scheme, _, given = header.strip().partition(" ")
+        if scheme.lower() == "bearer":
+            name = self._tokens.get(hash_token(given.strip()))
+            return None if name is None else self._users[name]
+        with self._guard:
+            user, until = self._remembered.get(self._mark(header), (None, 0.0))
+        return user if until > time.monotonic() else None
+
+    def identify(self, header: str) -> User | None:
+        """As `known`, and checks a password, which takes a while."""
+        found = self.known(header)
+        pair = _name_and_password(header)
+        if found is not None or pair is None:
+            return found
+        name, password = pair
+        kept = self._passwords.get(name)
+        if not password_fits(password, kept or self._nobody) or kept is None:
+            return None
+        user = self._users[name]
+        with self._guard:
+            if len(self._remembered) >= _REMEMBERED_MAX:
+                self._remembered.clear()
+            self._remembered[self._mark(header)] = (user, time.monotonic() + _REMEMBERED_S)
+        return user
+
+    def _mark(self, header: str) -> bytes:
+        """The header itself is not kept."""
+        return hashlib.blake2b(header.encode("utf-8", "surrogateescape"), key=self._secret).digest()
+
+
+def hash_password(password: str) -> str:
+    """What the configuration keeps: `scrypt$n$r$p$salt$hash`."""
+    salt = secrets.token_bytes(16)
+    n, r, p = _SCRYPT
+    parts = (base64.b64encode(part).decode() for part in (salt, _scrypt(password, salt, n, r, p)))
+    return "$".join(("scrypt", str(n), str(r), str(p), *parts))
+
+
+def password_fits(password: str, kept: str) -> bool:
+    """In: `kept`: what `hash_password` gave.
+
+    >>> password_fits("sesame", hash_password("sesame")), password_fits("Sesame", hash_password("sesame"))
+    (True, False)
+    """
+    parts = _scrypt_parts(kept)
+    assert parts is not None
+    n, r, p, salt, wanted = parts
+    return hmac.compare_digest(_scrypt(password, salt, n, r, p), wanted)
+
+
+def new_token() -> str:
+    return secrets.token_urlsafe(32)
+
+
+def hash_token(token: str) -> str:
+    return "sha256$" + hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def _matches(name: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatch.fnmatchcase(name.upper(), pattern.upper()) for pattern in patterns)
+
+
+def _scrypt(password: str, salt: bytes, n: int, r: int, p: int) -> bytes:
+    secret = password.encode("utf-8", "surrogateescape")
+    return hashlib.scrypt(secret, salt=salt, n=n, r=r, p=p, maxmem=256 * n * r, dklen=_HASH_BYTES)
+
+
+def _scrypt_parts(text: str) -> tuple[int, int, int, bytes, bytes] | None:
+    """None for what is no hash, or one that would take too much memory."""
+    parts = text.split("$")
+    if len(parts) != 6 or parts[0] != "scrypt":
+        return None
+    try:
+        n, r, p = (int(part) for part in parts[1:4])
+        salt, kept = (base64.b64decode(part, validate=True) for part in parts[4:])
+    except (ValueError, binascii.Error):
+        return None
+    if n not in {1 << bits for bits in range(10, 18)} or r != _SCRYPT[1] or p != _SCRYPT[2] or len(kept) != _HASH_BYTES:
+        return None
+    return n, r, p, salt, kept
+
+
+def _is_token_hash(text: str) -> bool:
+    digits = text.removeprefix("sha256$")
+    return text.startswith("sha256$") and len(digits) == 64 and all(digit in "0123456789abcdef" for digit in digits)
+
+
+def _name_and_password(header: str) -> tuple[str, str] | None:
+    scheme, _, given = header.strip().partition(" ")
+    if scheme.lower() != "basic":
+        return None
+    try:
+        text = base64.b64decode(given.strip(), validate=True).decode()
+    except (ValueError, binascii.Error):
+        return None
+    name, separator, password = text.partition(":")
+    return (name, password) if separator else None

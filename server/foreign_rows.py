@@ -1,0 +1,94 @@
+"""What Kafka clients that are not ours see: rows of columnar topics; and which names are not for them to use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import orjson
+import pyarrow as pa
+
+from ..executor.columnar import ARROW, split_columnar
+from ..executor.formats import Encoder, encoder
+from ..executor.partitioning import byte_format
+from ..logcore.client import Topic
+from ..planner.catalog import Catalog, SourceInfo
+from ..planner.physical import FormatSpec
+from .topic_records import stored_columns
+
+_FORMAT = "millstream.value.format"
+_JSON = "JSON"
+_OWN = ("_millstream", "millstream-insert")
+
+
+class ForeignRows:
+    """A `Transcoder`: keys as they are hashed, values as JSON or as the topic's `millstream.value.format` says.
+
+    State: the encoders of each topic, made anew when its source changes.
+    """
+
+    def __init__(self, catalog: Callable[[], Catalog]) -> None:
+        self._catalog = catalog
+        self._encoders: dict[str, tuple[SourceInfo, str, Encoder, Encoder]] = {}
+
+    def __call__(self, topic: Topic, batch: pa.RecordBatch, timestamp_ms: int) -> pa.Table:
+        """Raises `FormatError`."""
+        source = next((found for found in self._catalog().sources.values() if _is_of(found, topic)), None)
+        if source is None:
+            return _plain(batch, timestamp_ms)
+        keys, values = stored_columns(source, "KEY"), stored_columns(source, "VALUE")
+        part = split_columnar(batch, (*keys, *values), timestamp_ms)
+        key_encoder, value_encoder = self._encoders_of(source, topic.config.get(_FORMAT, _JSON))
+        return pa.table(
+            {
+                "timestamp": part.timestamps,
+                "key": key_encoder.encode(
+                    part.columns[: len(keys)],
+                    null_rows=None if keys else _all_true(batch.num_rows),
+                    window_start=part.window_start,
+                    window_end=part.window_end,
+                ),
+                "value": value_encoder.encode(part.columns[len(keys) :], null_rows=part.null_rows),
+            }
+        )
+
+    def _encoders_of(self, source: SourceInfo, value_format: str) -> tuple[Encoder, Encoder]:
+        known = self._encoders.get(source.topic)
+        if known is None or known[0] is not source or known[1] != value_format:
+            keys = encoder(byte_format(source.key_format), source.schema.key, source.key_window)
+            values = encoder(FormatSpec(value_format), stored_columns(source, "VALUE"))
+            known = self._encoders[source.topic] = (source, value_format, keys, values)
+        return known[2], known[3]
+
+
+def is_own_name(catalog: Catalog, name: str) -> bool:
+    """Whether a group or a transactional id is a query's, or one of its buckets': they are named by the query's id."""
+    owner, separator, bucket = name.rpartition("-")
+    of_bucket = bool(separator) and bucket.isdecimal() and owner in catalog.queries
+    return of_bucket or name in catalog.queries or name.startswith(_OWN)
+
+
+def _is_of(source: SourceInfo, topic: Topic) -> bool:
+    return source.topic == topic.name and source.value_format.name == ARROW
+
+
+def _all_true(count: int) -> pa.BooleanArray:
+    return pa.array(np.full(count, True))
+
+
+def _plain(batch: pa.RecordBatch, timestamp_ms: int) -> pa.Table:
+    """Of a topic that no stream or table is declared on: objects of all columns, without keys."""
+    part = split_columnar(batch, (), timestamp_ms)
+    own = [field.name for field in batch.schema if not (field.metadata and b"millstream.meta" in field.metadata)]
+    rows = batch.select(own).to_pylist()
+    values = [
+        None if null else orjson.dumps(row, default=str)
+        for row, null in zip(rows, part.null_rows.to_pylist(), strict=True)
+    ]
+    return pa.table(
+        {
+            "timestamp": part.timestamps,
+            "key": pa.nulls(batch.num_rows, pa.binary()),
+            "value": pa.array(values, pa.binary()),
+        }
+    )

@@ -1,0 +1,27 @@
+"""DELETE FROM table WHERE …: a tombstone for each row that the condition holds for."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from ...planner.deletions import plan_deletion
+from ...sql.ast import DeleteRows
+from ..entities import Entity, RowsDeleted
+from ..pull_answers import answer
+from ..request import Request
+
+
+def delete_rows(statement: DeleteRows, request: Request) -> list[Entity]:
+    """The rows are those that the table has now; the tombstones appear together. A row that somebody writes between
+    the look and the tombstone goes, too."""
+    planned = plan_deletion(statement, request.planning_context())
+    source = planned.source_info
+    rows = answer(planned, request)
+    if rows.num_rows:
+        now = pa.array([request.now_ms()] * rows.num_rows, pa.int64())
+        keys = {
+            column: rows[f"c{index}"].combine_chunks().cast(column.type.arrow)
+            for index, column in enumerate(source.schema.key)
+        }
+        request.appender.delete(source, keys, now)
+    return [RowsDeleted(statement_text=statement.text, source_name=source.name, count=rows.num_rows)]

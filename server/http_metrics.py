@@ -1,0 +1,143 @@
+"""GET /metrics: counts for Prometheus about requests, clients' queries, persistent queries and topics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final, Literal
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.exposition import generate_latest
+from prometheus_client.registry import Collector
+
+from millstream.errors import MillstreamError
+
+from ..executor.executor import QueryMetrics, QueryStatus
+from .engine import Engine
+
+TopicBytes = Callable[[str, int], int]
+
+_METHODS: Final = frozenset({"GET", "POST", "HEAD", "OPTIONS"})
+_STATES: Final = ("RUNNING", "PAUSED", "ERROR", "STOPPED")
+_COUNTS: Final = {
+    "rows_in": "Records read.",
+    "rows_used": "Records that gave at least one row.",
+    "rows_dropped": "Records without a row of their own: filtered, late, or replaced by a later change.",
+    "rows_failed": "Records that went to the processing log.",
+    "rows_out": "Records written.",
+    "bytes_in": "Bytes read.",
+    "batches": "Batches done.",
+    "restarts": "Times that the query was begun anew after an error.",
+}
+
+
+class Metrics:
+    """`record` is only for the event loop; `text` takes a while."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        client_queries: Callable[[Literal["PUSH", "PULL"]], int],
+        insert_streams: Callable[[], int],
+        topic_bytes: TopicBytes | None,
+    ) -> None:
+        """In: `topic_bytes`: the size of a partition on disk, where it is known."""
+        self._registry = CollectorRegistry()
+        self._requests = Counter(
+            "millstream_http_requests", "Requests.", ("route", "method", "status"), registry=self._registry
+        )
+        self._seconds = Histogram(
+            "millstream_http_request_seconds", "From the first byte to the last.", ("route",), registry=self._registry
+        )
+        Gauge("millstream_insert_streams", "Streams of inserts.", registry=self._registry).set_function(insert_streams)
+        self._registry.register(_EngineCollector(engine, client_queries, topic_bytes))
+
+    def record(self, route: str, method: str, status: int, seconds: float) -> None:
+        """One request is over."""
+        known = method if method in _METHODS else "other"
+        self._requests.labels(route, known, str(status)).inc()
+        self._seconds.labels(route).observe(seconds)
+
+    def text(self) -> bytes:
+        """As Prometheus reads it."""
+        return generate_latest(self._registry)
+
+
+class _EngineCollector(Collector):
+    """Reads the engine when somebody asks."""
+
+    def __init__(
+        self, engine: Engine, client_queries: Callable[[Literal["PUSH", "PULL"]], int], topic_bytes: TopicBytes | None
+    ) -> None:
+        self._engine = engine
+        self._client_queries = client_queries
+        self._topic_bytes = topic_bytes
+
+    def describe(self) -> list[Metric]:
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        clients = GaugeMetricFamily("millstream_client_queries", "Queries that send rows to clients.", labels=["kind"])
+        clients.add_metric(["push"], self._client_queries("PUSH"))
+        clients.add_metric(["pull"], self._client_queries("PULL"))
+        yield clients
+        yield from self._catalog()
+        yield from _query_metrics(self._statuses())
+        yield from self._topics()
+
+    def _catalog(self) -> Iterator[Metric]:
+        catalog = self._engine.catalog
+        sources = GaugeMetricFamily("millstream_sources", "Streams and tables.", labels=["kind"])
+        for kind in ("STREAM", "TABLE"):
+            sources.add_metric([kind.lower()], sum(1 for source in catalog.sources.values() if source.kind == kind))
+        yield sources
+
+    def _statuses(self) -> list[QueryStatus]:
+        found: list[QueryStatus] = []
+        for query_id in self._engine.catalog.queries:
+            try:
+                found.append(self._engine.executor.status(query_id))
+            except MillstreamError:  # gone since
+                continue
+        return found
+
+    def _topics(self) -> Iterator[Metric]:
+        records = GaugeMetricFamily("millstream_topic_records", "Offsets in use.", labels=["topic", "partition"])
+        ends = CounterMetricFamily("millstream_topic_end_offset", "Offsets given.", labels=["topic", "partition"])
+        sizes = GaugeMetricFamily("millstream_topic_bytes", "Bytes on disk.", labels=["topic", "partition"])
+        log = self._engine.log
+        for topic in log.topics().values():
+            for partition in range(topic.partition_count):
+                labels = [topic.name, str(partition)]
+                try:
+                    offsets = log.offsets(topic.name, partition)
+                    size = None if self._topic_bytes is None else self._topic_bytes(topic.name, partition)
+                except MillstreamError:  # gone since, or damaged
+                    continue
+                records.add_metric(labels, offsets.log_end_offset - offsets.log_start_offset)
+                ends.add_metric(labels, offsets.log_end_offset)
+                if size is not None:
+                    sizes.add_metric(labels, size)
+        yield from (records, ends, sizes)
+
+
+def _query_metrics(statuses: list[QueryStatus]) -> Iterator[Metric]:
+    states = GaugeMetricFamily("millstream_query_state", "1 for the state it is in.", labels=["query", "state"])
+    lags = GaugeMetricFamily(
+        "millstream_query_lag", "Records that are not read yet.", labels=["query", "topic", "partition"]
+    )
+    for status in statuses:
+        for state in _STATES:
+            states.add_metric([status.query_id, state], float(status.state == state))
+        for at, lag in status.lag.items():
+            lags.add_metric([status.query_id, at.topic, str(at.partition)], lag)
+    yield from (states, lags)
+    for name, doc in _COUNTS.items():
+        family = CounterMetricFamily(f"millstream_query_{name}", doc, labels=["query"])
+        for status in statuses:
+            family.add_metric([status.query_id], _count(status.metrics, name))
+        yield family
+
+
+def _count(metrics: QueryMetrics, name: str) -> float:
+    return float(getattr(metrics, name))

@@ -1,0 +1,95 @@
+"""TLS of the HTTP listener: certificates in PEM files, of clients too where they are asked for."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, Literal, Self
+
+from hypercorn.config import Config
+from pydantic import BaseModel, ConfigDict, SecretStr, model_validator
+
+from millstream.errors import ServerError
+
+ClientCertificates = Literal["none", "optional", "required"]
+
+_VERIFY: Final[Mapping[ClientCertificates, ssl.VerifyMode]] = {
+    "none": ssl.CERT_NONE,
+    "optional": ssl.CERT_OPTIONAL,
+    "required": ssl.CERT_REQUIRED,
+}
+
+_ALIASES: Final = {
+    "ssl.keystore.location": ("certificate", "key"),
+    "ssl.keystore.password": ("key_password",),
+    "ssl.key.password": ("key_password",),
+    "ssl.truststore.location": ("client_ca",),
+    "ssl.client.authentication": ("client_certificates",),
+}
+_STORE_TYPES: Final = ("ssl.keystore.type", "ssl.truststore.type")
+_ASKED: Final = {"none": "none", "requested": "optional", "required": "required"}
+
+
+class CannotUseTls(ServerError):
+    """A certificate or a key that does not work."""
+
+    code = "CANNOT_USE_TLS"
+
+
+class TlsSettings(BaseModel):
+    """[tls] of the configuration. `certificate`: the chain, the server's own first; `key` may be in the same file.
+    `client_ca`: who signs clients' certificates, which are required then, unless `client_certificates` says otherwise.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    certificate: Path
+    key: Path
+    key_password: SecretStr | None = None
+    client_ca: Path | None = None
+    client_certificates: ClientCertificates | None = None
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if self.client_ca is None and self.verified != "none":
+            raise ValueError("client_certificates needs client_ca, which says who signs them")
+        return self
+
+    @property
+    def verified(self) -> ClientCertificates:
+        return self.client_certificates or ("none" if self.client_ca is None else "required")
+
+    def apply(self, config: Config) -> None:
+        """Raises `CannotUseTls`."""
+        config.certfile, config.keyfile = str(self.certificate), str(self.key)
+        # Never None: OpenSSL would ask for a password at the terminal.
+        config.keyfile_password = "" if self.key_password is None else self.key_password.get_secret_value()
+        config.ca_certs = None if self.client_ca is None else str(self.client_ca)
+        config.verify_mode = _VERIFY[self.verified]
+        try:
+            config.create_ssl_context()
+        except OSError as error:  # ssl.SSLError is one
+            raise CannotUseTls(
+                f"the certificate or the key cannot be used: {error.strerror or error}",
+                hint="The files hold PEM text: the certificate and those that signed it, and the key that fits.",
+            ) from None
+
+
+def with_ksqldb_names(given: Mapping[str, Any]) -> dict[str, Any]:
+    """In: a configuration by flat names. The `ssl.…` names of ksqlDB become members of `tls`, for PEM stores.
+
+    >>> with_ksqldb_names({"ssl.keystore.location": "a.pem", "ssl.keystore.type": "PEM"})
+    {'certificate': 'a.pem', 'key': 'a.pem'}
+    """
+    members: dict[str, Any] = {}
+    for name, value in given.items():
+        if name in _STORE_TYPES:
+            if str(value).upper() != "PEM":
+                raise ValueError(f"{name} is {value}, and only PEM can be read: convert it with keytool and openssl")
+        elif name in _ALIASES:
+            for member in _ALIASES[name]:
+                members[member] = _ASKED.get(str(value).lower(), value) if member == "client_certificates" else value
+        else:
+            raise ValueError(f"{name} is not known here")
+    return members
