@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,6 +25,7 @@ from .parameters import Parameters, bind
 from .relation import Relation, text_of
 
 FULL_SQL = "millstream.pull.full.sql"
+_ENVELOPE = ("@type", "statementText")  # what every entity has
 
 
 def connect(target: str | Path | None = None, properties: Mapping[str, Any] | None = None) -> Connection:
@@ -143,12 +145,15 @@ class Connection:
 
     def _relation(self, statement: str) -> Relation:
         words = [str(token).upper() for token in tokenize(statement)]
+        if words[0] == "PRINT":
+            hint = "Make a stream of the topic, and SELECT from that."
+            raise InvalidStatement("PRINT gives lines of text, which the shell shows, and no rows", hint=hint)
         return Relation(self.client.tables, statement, endless="EMIT" in words and "LIMIT" not in words)
 
 
 class Answer(Relation):
-    """What a statement other than SELECT says, as rows of text and numbers: the lines of SHOW and DESCRIBE, or one with
-    the status of a change. `entities` are ksqlDB's."""
+    """What a statement other than SELECT says, as rows of text and numbers: the lines of SHOW, DESCRIBE and EXPLAIN, or
+    one with the status of a change. `entities` are ksqlDB's."""
 
     def __init__(self, entities: list[dict[str, Any]]) -> None:
         super().__init__(self._tables, "", endless=False)
@@ -163,8 +168,11 @@ class Answer(Relation):
         if "commandStatus" in last:
             return [{"status": last["commandStatus"]["message"]}]
         inner = next((value for value in last.values() if isinstance(value, dict) and "fields" in value), last)
+        if "executionPlan" in inner:
+            return [{"plan": line} for line in inner["executionPlan"].splitlines()]
         lists = [v for v in inner.values() if isinstance(v, list) and v and all(isinstance(line, dict) for line in v)]
-        return max(lists, key=len, default=[])
+        facts = {name: value for name, value in inner.items() if name not in _ENVELOPE and isinstance(value, int | str)}
+        return max(lists, key=len, default=[facts] if facts else [])
 
     def __repr__(self) -> str:
         table = self.arrow()
@@ -220,6 +228,7 @@ def own_engine(folder: Path | None) -> LocalClient:
     from millstream.server.executors import PROPERTY
     from millstream.server.session import Session
 
+    _quiet_logs()
     parts = contextlib.ExitStack()
     data = folder or Path(parts.enter_context(tempfile.TemporaryDirectory(prefix="millstream-")))
     try:
@@ -228,7 +237,18 @@ def own_engine(folder: Path | None) -> LocalClient:
         parts.close()
         raise
     parts.callback(engine.close)
-    atexit.register(parts.close)  # a thread that computes while the interpreter goes away ends the process with a signal
+    atexit.register(parts.close)  # else threads that still compute end the process with a signal
     parts.callback(atexit.unregister, parts.close)
     address = f"an engine in this process ({folder or 'nothing is kept'})"
     return LocalClient(engine, Session(), address=address, close=parts.close)
+
+
+def _quiet_logs() -> None:
+    """Warnings to standard error, and nothing else, unless the program has said what it wants of structlog."""
+    import structlog
+
+    if not structlog.is_configured():
+        structlog.configure(
+            wrapper_class=structlog.make_filtering_bound_logger("warning"),
+            logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        )

@@ -42,6 +42,8 @@ class MillstreamError(Exception):
         self.span = span
         self.hint = hint
         self.text = text
+        if hint:
+            self.add_note(f"hint: {hint}")  # below the message in a traceback
 
     def render(self) -> str:
         """The error as people read it: message, the line with a caret line below, hint."""

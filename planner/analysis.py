@@ -20,12 +20,12 @@ from ..sql.types import BIGINT, BOOLEAN, NULL
 from .aggregate_calls import has_clauses
 from .aggregation import LOSSY, Grouping, aggregate, contains_aggregate
 from .expressions import compile_expression
+from .limits import check_clauses, check_columns, check_reads
 from .logical import Filter, LogicalPlan, Named, Project, Repartition
 from .over import Columns, Resolve, contains_over, first_of_equals, window_identity, windowed, with_aliases
 from .planning import PlanningContext
 from .projection import Key, KeyColumn, project
 from .rank_bounds import fixed_columns
-from .reads import check_reads
 from .relation import Analyzed, Relation, Target
 from .relations import relation_of
 from .scope import Scope, ScopeSource
@@ -45,6 +45,7 @@ def analyze(query: Query, context: PlanningContext, *, target: Target, target_na
     """
     if target != "SUBQUERY":
         check_reads(query)
+    check_clauses(query)
     context = with_ctes(query, context)
     query = without_value_queries(query)
     relation = relation_of(query, context, _plan_subquery)
@@ -57,6 +58,7 @@ def analyze(query: Query, context: PlanningContext, *, target: Target, target_na
         plan = Filter(plan, _predicate(query.where, scope, "WHERE"))
     fixed = fixed_columns(plan.predicate) if isinstance(plan, Filter) and relation.beyond else frozenset[str]()
     items = expand(query, relation, target)
+    check_columns(items, query)
     grouped = bool(query.group_by) or any(contains_aggregate(item.expression) for item in items)
     if grouped:
         plan, resolve, key = _grouped(query, items, plan, relation, target, context)

@@ -121,11 +121,12 @@ class Catalog:
             )
         return found
 
-
     def _named(self, name: str) -> str | None:
         """A hint for who takes a stream or table for a query."""
         source = self.sources.get(name.upper())
-        return None if source is None else f"{source.name} is a {source.kind.lower()}: DESCRIBE {source.name}; shows it."
+        if source is None:
+            return None
+        return f"{source.name} is a {source.kind.lower()}: DESCRIBE {source.name}; shows it."
 
 
 def _without(mapping: Mapping[str, _T], key: str) -> Mapping[str, _T]:

@@ -11,12 +11,12 @@ from millstream.errors import InvalidStatement, UnknownSource, did_you_mean
 from ..sql.ast import DeleteRows, Query, SelectColumn, SourceName
 from .catalog import SourceInfo
 from .full_sql import FULL_SQL
-from .planning import PlannedPull, PlanningContext
+from .planning import PlannedBatch, PlannedPull, PlanningContext
 from .pull import plan_pull
 
 
-def plan_deletion(statement: DeleteRows, context: PlanningContext) -> PlannedPull:
-    """A look for the key columns of the rows that the condition holds for, in their order.
+def plan_deletion(statement: DeleteRows, context: PlanningContext) -> PlannedPull | PlannedBatch:
+    """A pull query for the key columns of the rows that the condition holds for, in their order.
 
     Raises `UnknownSource`, `InvalidStatement` for what is not a table that users write, and what planning raises.
     """
@@ -35,9 +35,7 @@ def plan_deletion(statement: DeleteRows, context: PlanningContext) -> PlannedPul
         span=statement.span,
         text=statement.text,
     )
-    planned = plan_pull(query, replace(context, properties={**context.properties, FULL_SQL: "true"}))
-    assert isinstance(planned, PlannedPull)
-    return planned
+    return plan_pull(query, replace(context, properties={**context.properties, FULL_SQL: "true"}))
 
 
 def _check_deletable(source: SourceInfo, statement: DeleteRows, context: PlanningContext) -> None:

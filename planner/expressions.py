@@ -38,6 +38,7 @@ from ..sql.types import (
 )
 from .call_words import check_clauses, check_needs_over, interval_unit
 from .intervals import moved_by_interval
+from .limits import count_step
 from .scope import Scope
 from .typed import Typed
 
@@ -65,6 +66,7 @@ def compile_expression(node: exp.Expression, scope: Scope) -> Typed:
 
     Raises `UnknownColumn`, `UnknownFunction`, `TypeMismatch`, `InvalidStatement`, with the span of the part at fault.
     """
+    count_step(node)
     match node:
         case exp.Paren():
             inner = compile_expression(node.this, scope)
@@ -341,6 +343,7 @@ def _in(node: exp.In, scope: Scope) -> Typed:
     if not known:
         return Typed(exp.false(), BOOLEAN, True)
     left = _grouped(coerced(value, common).tree)
+    count_step(node, left, len(known))
     comparisons = [exp.EQ(this=left.copy(), expression=_grouped(coerced(option, common).tree)) for option in known]
     return Typed(_false_for_null(exp.or_(*comparisons)), BOOLEAN, all(t.total for t in (value, *options)))
 
@@ -365,6 +368,8 @@ def _case(node: exp.Case, scope: Scope) -> Typed:
     operand = node.args.get("this")
     branches: list[tuple[Typed, Typed]] = []
     for branch in node.args["ifs"]:
+        if operand is not None:
+            count_step(node, operand)
         condition = branch.this if operand is None else exp.EQ(this=operand.copy(), expression=branch.this.copy())
         when = compile_expression(condition, scope)
         if when.type not in (BOOLEAN, NULL):
@@ -389,16 +394,11 @@ def _case(node: exp.Case, scope: Scope) -> Typed:
 def _cast(node: exp.Cast, scope: Scope) -> Typed:
     value = compile_expression(node.this, scope)
     target = scope.type(node.meta["to"], span_of(node))
+    count_step(node, value.tree)
     try:
         return Typed(coercion.cast_sql(value.tree, value.type, target, explicit=True), target)
     except TypeMismatch as mismatch:
-        part = (
-            "Select"
-            if scope.clause == "SELECT"
-            else "Predicate"
-            if scope.clause in ("WHERE", "HAVING")
-            else "Expression"
-        )
+        part = {"SELECT": "Select", "WHERE": "Predicate", "HAVING": "Predicate"}.get(scope.clause, "Expression")
         raise TypeMismatch(f"Invalid {part}: {mismatch.message}", span=span_of(node)) from mismatch
 
 
@@ -520,12 +520,13 @@ def _call(node: exp.Anonymous, scope: Scope) -> Typed:
 def compile_call(function: Function, node: exp.Anonymous, scope: Scope) -> Typed:
     """A scalar or table function with its arguments; of a table function, the array it unfolds."""
     written = [argument for argument in node.expressions if not isinstance(argument, exp.Star)]
-    compiled: list[Typed | None] = []
+    compiled: list[Typed | _LambdaBody] = []
     types: list[SqlType | LambdaArgument] = []
     for position, argument in enumerate(written):
         if isinstance(argument, exp.Lambda):
-            compiled.append(None)
-            types.append(_lambda_argument(argument, scope))
+            body = _LambdaBody(argument, scope)
+            compiled.append(body)
+            types.append(LambdaArgument(body.names, lambda types, body=body: body.of(types).type))
         elif (unit := interval_unit(argument, function, position)) is not None:
             compiled.append(unit)
             types.append(INTERVAL_UNIT)
@@ -535,10 +536,10 @@ def compile_call(function: Function, node: exp.Anonymous, scope: Scope) -> Typed
             types.append(typed.type)
     call = function.resolve(types, span_of(node))
     trees: list[exp.Expression] = []
-    for position, (argument, typed) in enumerate(zip(written, compiled, strict=True)):
-        if typed is None:
-            body = _lambda_body(argument, call.lambda_types[position], scope)
-            trees.append(body.tree)
+    for position, typed in enumerate(compiled):
+        count_step(node, None if isinstance(typed, _LambdaBody) else typed.tree)
+        if isinstance(typed, _LambdaBody):
+            trees.append(typed.rendered(call.lambda_types[position]))
         elif typed.type == INTERVAL_UNIT:
             trees.append(typed.tree)
         else:
@@ -553,19 +554,28 @@ def compile_call(function: Function, node: exp.Anonymous, scope: Scope) -> Typed
     return Typed(tree, call.return_type)
 
 
-def _lambda_argument(argument: exp.Lambda, scope: Scope) -> LambdaArgument:
-    names = tuple(parameter.name for parameter in argument.expressions)
-    if len(set(names)) < len(names):
-        raise InvalidStatement("a lambda's arguments must have different names", span=span_of(argument))
-    return LambdaArgument(names, lambda types: compile_expression(argument.this, scope.with_lambda(names, types)).type)
+class _LambdaBody:
+    """A lambda in a call. Its body is compiled once for the types of its arguments, however often they are tried:
+    lambdas stand in lambdas, and what each level did twice, the innermost would do more often than anybody can wait."""
 
+    def __init__(self, node: exp.Lambda, scope: Scope) -> None:
+        self.names = tuple(parameter.name for parameter in node.expressions)
+        if len(set(self.names)) < len(self.names):
+            raise InvalidStatement("a lambda's arguments must have different names", span=span_of(node))
+        self._node = node
+        self._scope = scope
+        self._compiled: dict[tuple[SqlType, ...], Typed] = {}
 
-def _lambda_body(argument: exp.Lambda, types: Sequence[SqlType], scope: Scope) -> Typed:
-    names = tuple(parameter.name for parameter in argument.expressions)
-    inner = scope.with_lambda(names, tuple(types))
-    body = compile_expression(argument.this, inner)
-    parameters = [exp.to_identifier(inner.lambda_name(name)) for name in names]
-    return Typed(exp.Lambda(this=body.tree, expressions=parameters), body.type)
+    def of(self, types: tuple[SqlType, ...]) -> Typed:
+        """The body, where the arguments have these types."""
+        if types not in self._compiled:
+            self._compiled[types] = compile_expression(self._node.this, self._scope.with_lambda(self.names, types))
+        return self._compiled[types]
+
+    def rendered(self, types: Sequence[SqlType]) -> exp.Expression:
+        inner = self._scope.with_lambda(self.names, tuple(types))
+        parameters = [exp.to_identifier(inner.lambda_name(name)) for name in self.names]
+        return exp.Lambda(this=self.of(tuple(types)).tree, expressions=parameters)
 
 
 # ------------------------------------------------------------------ small helpers

@@ -284,7 +284,7 @@ class _Joining:
         self._check_windows(moves=any(moves))
         name = key.viable[0][0]
         mine, theirs = left.partitioning, right.partitioning
-        if not any(moves):
+        if not any(moves) and not self._lenient:
             self._check_partitions()
         if moves == (False, False) and mine == theirs and mine is not None:
             return _keyed(left, name), self._other(name), mine
@@ -315,6 +315,7 @@ class _Joining:
             f"`{first.name}` partitions = {mine.partition_count}; `{second.name}` partitions = "
             f"{theirs.partition_count}. Please repartition either one so that the number of partitions match.",
             span=self._join.span,
+            hint=f"A subquery moves its rows to where they match: JOIN (SELECT * FROM {second.name}) x.",
         )
 
     def _check_windows(self, *, moves: bool) -> None:
@@ -329,8 +330,11 @@ class _Joining:
                 f"`{source.name}` is {f'{window.kind} windowed' if window else 'not windowed'}"
                 for source, window in ((first, mine), (second, theirs))
             ]
+            hint = f"A subquery makes the windows columns like others: JOIN (SELECT * FROM {second.name}) x."
             raise InvalidStatement(
-                "Can not join windowed source to non-windowed source.\n" + "\n".join(said), span=self._join.span
+                "Can not join windowed source to non-windowed source.\n" + "\n".join(said),
+                span=self._join.span,
+                hint=hint if self._right.plan.kind == "TABLE" else None,
             )
         if (mine.kind == "SESSION") != (theirs.kind == "SESSION"):
             raise InvalidStatement(

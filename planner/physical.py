@@ -247,7 +247,8 @@ class Over(Step):
 
     In:    a stream's rows, or a table's changes with their old rows; then `identity` tells its rows apart.
     Out:   the input's key and values, a value per call, and for a stream a number that tells its rows apart. What a
-           batch changes in the results goes at -1 and +1, all of a partition under one `_seq`.
+           batch changes in the results goes at -1 and +1, all of a partition under one `_seq`; of a table, whose rows
+           may move between partitions, all of the batch.
     `bound`: only rows for which that call gives at most so much matter; of a stream no others are kept.
     """
 

@@ -21,6 +21,7 @@ from .analysis import analyze
 from .catalog import SourceInfo
 from .expressions import compile_expression
 from .full_sql import FULL_SQL
+from .limits import within_depth
 from .logical import Aggregate, Filter, LogicalPlan, Project, Scan
 from .lowering import is_key_column, physical_names
 from .optimize import optimize
@@ -37,6 +38,7 @@ _PLACES = ("ROWPARTITION", "ROWOFFSET")
 _HINT = f"SET '{FULL_SQL}'='true'; allows it: joins, GROUP BY, ORDER BY, windows, tables that are only declared."
 
 
+@within_depth
 def plan_pull(query: Query, context: PlanningContext) -> PlannedPull | PlannedBatch:
     """How to answer the query.
 

@@ -13,6 +13,7 @@ from .catalog import SourceInfo
 from .expiry import check_ttl, with_ttl
 from .expressions import coerced
 from .formats import can_hold
+from .limits import within_depth
 from .logical import LogicalPlan, Named, Project
 from .lowering import Lowering, is_key_column, physical_names
 from .optimize import optimize
@@ -33,6 +34,7 @@ from .with_properties import format_specs, read_properties
 _PREFIX = "ksql.output.topic.name.prefix"
 
 
+@within_depth
 def plan_query(statement: CreateAsSelect | InsertInto, context: PlanningContext) -> PlannedQuery:
     """The plan of a persistent query, and the source and topic it needs first.
 
@@ -43,6 +45,7 @@ def plan_query(statement: CreateAsSelect | InsertInto, context: PlanningContext)
     return _insert_into(statement, context)
 
 
+@within_depth
 def plan_push(query: Query, context: PlanningContext) -> PlannedPush:
     """The plan of a query whose changes go to a client."""
     analyzed = analyze(query, context, target="CLIENT")

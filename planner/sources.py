@@ -12,6 +12,7 @@ from ..sql.types import BIGINT, BYTES, STRING, TIMESTAMP, Array, Field, SqlType,
 from .catalog import SourceInfo
 from .expiry import check_ttl
 from .inference import Inference, infer_columns, refuse_schema_id
+from .limits import within_depth
 from .physical import FormatSpec
 from .planning import NewTopic, PlannedSource, PlanningContext
 from .record_schemas import SchemaTarget, with_schemas
@@ -23,6 +24,7 @@ from .with_properties import SourceProperties, format_specs, read_properties
 _HEADERS_TYPE = Array(Struct((Field("KEY", STRING), Field("VALUE", BYTES))))
 
 
+@within_depth
 def plan_create_source(statement: CreateSource, context: PlanningContext) -> PlannedSource:
     """What the statement declares, and the topic to create for it.
 

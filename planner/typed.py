@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from sqlglot import exp
+
+from millstream.errors import Unsupported
 
 from ..sql.functions.udf import udfs_in
 from ..sql.types import SqlType
 from .physical import SqlExpression
 
+DEPTH_MAX = 900  # levels of a tree; DuckDB reads 1,000, and TRY and the like come on top
 _VOLATILE = ("random", "uuid", "gen_random_uuid", "uuidv4")
 
 
@@ -52,8 +55,10 @@ def column(name: str, type_: SqlType) -> Typed:
 def to_sql(typed: Typed, physical: Callable[[str], str]) -> SqlExpression:
     """DuckDB text, with `physical` giving each column's name inside batches.
 
-    An expression that a row can make fail is wrapped in TRY: the row then gives NULL, as in ksqlDB.
+    An expression that a row can make fail is wrapped in TRY: the row then gives NULL, as in ksqlDB. Raises
+    `Unsupported` for one that DuckDB could not read.
     """
+    _check_depth(typed.tree)
     tree = typed.tree.copy()
     if isinstance(tree, exp.Column):
         return SqlExpression(physical(tree.name), typed.type)
@@ -63,3 +68,20 @@ def to_sql(typed: Typed, physical: Callable[[str], str]) -> SqlExpression:
     if not (typed.total or typed.volatile):
         text = f"TRY({text})"
     return SqlExpression(text, typed.type, udfs_in(tree))
+
+
+def _check_depth(tree: exp.Expression) -> None:
+    level: list[exp.Expr] = [tree]
+    for _ in range(DEPTH_MAX):
+        level = [child for node in level for child in _below(node)]
+        if not level:
+            return
+    raise Unsupported(
+        "an expression is nested too deeply",
+        hint="Compute a part of it in a subquery; a sum of hundreds of columns can be a sum of sums in parentheses.",
+    )
+
+
+def _below(node: exp.Expr) -> Iterator[exp.Expr]:
+    """A chain of ANDs or ORs is one level, as for DuckDB."""
+    return node.flatten(unnest=False) if isinstance(node, exp.And | exp.Or) else node.iter_expressions()

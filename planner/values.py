@@ -12,11 +12,12 @@ from sqlglot import exp
 from millstream.errors import InvalidStatement, StatementError, TypeMismatch, UnknownSource, did_you_mean
 
 from ..sql import coercion
-from ..sql.ast import AssertValues, InsertValues, span_of
+from ..sql.ast import AssertValues, InsertValues, span_of, unwrapped
 from ..sql.printing import print_expression
-from ..sql.types import BIGINT, NULL, STRING, Struct
+from ..sql.types import BIGINT, DOUBLE, INTEGER, NULL, STRING, Decimal, SqlType, Struct
 from .catalog import SourceInfo
 from .expressions import coerced, compile_expression
+from .limits import within_depth
 from .physical import SqlExpression
 from .planning import PlanningContext
 from .schema import PSEUDO, WINDOW_BOUNDS, Column
@@ -40,6 +41,7 @@ class PlannedInsert:
     rows: tuple[PlannedRow, ...]
 
 
+@within_depth
 def plan_insert_values(statement: InsertValues, context: PlanningContext) -> PlannedInsert:
     """Raises `UnknownSource`, `InvalidStatement`, `TypeMismatch`."""
     source = _target(statement, context)
@@ -86,6 +88,7 @@ def _planned_row(
     return PlannedRow(columns, rowtime)
 
 
+@within_depth
 def plan_asserted_values(statement: AssertValues, context: PlanningContext) -> dict[str, SqlExpression]:
     """ASSERT [NULL] VALUES: what the named columns of a record are to be, by their names inside batches.
 
@@ -164,18 +167,35 @@ def _fit(value: Typed, column: Column, node: exp.Expression) -> Typed:
 
 
 def _refuse_no_number(value: Typed, column: Column, node: exp.Expression) -> None:
-    """A text that is no number would become NULL."""
-    text = node.this if isinstance(node, exp.Literal) and node.is_string else None
-    if text is None or not coercion.is_numeric(column.type) or text.strip().lower().startswith("0x"):
+    """A text that is no number, and a number that the column's type cannot hold, would become NULL."""
+    inner = unwrapped(node)
+    sign, literal = (-1, unwrapped(inner.this)) if isinstance(inner, exp.Neg) else (1, inner)
+    if not isinstance(literal, exp.Literal) or not coercion.is_numeric(column.type):
+        return
+    text = literal.this.strip()
+    if literal.is_string and text.lower().startswith("0x"):
         return
     try:
-        PythonDecimal(text.strip())
+        hint = None if _holds(column.type, sign * PythonDecimal(text)) else f"It does not fit into {column.type}."
     except InvalidOperation:
+        hint = "It is no number."
+    if hint is not None:
         raise TypeMismatch(
             f"Expected type {column.type} for field `{column.name}` but got {value.type}({print_expression(node)}).",
             span=span_of(node),
-            hint="It is no number.",
-        ) from None
+            hint=hint,
+        )
+
+
+def _holds(type_: SqlType, number: PythonDecimal) -> bool:
+    """Whether the number is in the type's range; decimal places are rounded."""
+    if not number.is_finite() or type_ == DOUBLE:
+        return True
+    if isinstance(type_, Decimal):
+        limit = PythonDecimal(10) ** (type_.precision - type_.scale)
+        return abs(number) + PythonDecimal("0.5").scaleb(-type_.scale) < limit
+    limit = 2 ** (31 if type_ == INTEGER else 63)
+    return -limit <= number < limit
 
 
 def _check_key(source: SourceInfo, columns: Mapping[Column, SqlExpression], statement: InsertValues) -> None:

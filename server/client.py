@@ -286,7 +286,7 @@ class HttpClient:
 
 
 class LocalClient:
-    """Implements `DataClient` on an engine in this process. In: `close`: also closes the engine, if it is ours to close."""
+    """Implements `DataClient` on an engine in this process. In: `close`: closes the engine too, where it is ours."""
 
     def __init__(self, engine: Engine, session: Session, *, address: str, close: Callable[[], None]) -> None:
         self._engine = engine

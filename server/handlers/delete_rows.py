@@ -15,12 +15,12 @@ def delete_rows(statement: DeleteRows, request: Request) -> list[Entity]:
     """The rows are those that the table has now; the tombstones appear together. A row that somebody writes between
     the look and the tombstone goes, too."""
     planned = plan_deletion(statement, request.planning_context())
-    source = planned.source_info
+    source = request.catalog.source(statement.target, statement.span)
     rows = answer(planned, request)
     if rows.num_rows:
         now = pa.array([request.now_ms()] * rows.num_rows, pa.int64())
         keys = {
-            column: rows[f"c{index}"].combine_chunks().cast(column.type.arrow)
+            column: rows.column(index).combine_chunks().cast(column.type.arrow)
             for index, column in enumerate(source.schema.key)
         }
         request.appender.delete(source, keys, now)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import datetime
 import itertools
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from decimal import Decimal
@@ -115,7 +117,7 @@ def test_data_frames_join_with_streams_by_name(ms: millstream.Connection) -> Non
     ms.sql(CLICKS.replace("partitions=3", "partitions=1"))
     ms.register("people", {"user": ["ada"], "city": ["London"]}, key="user", kind="TABLE")
     live = ms.sql("SELECT c.user, p.city, c.size FROM clicks c JOIN people p ON c.user = p.user EMIT CHANGES LIMIT 1;")
-    ms.insert("clicks", {"user": ["ada"], "size": [7]})
+    ms.insert("clicks", {"user": ["ada"], "size": [7], "ROWTIME": [2_000_000_000_000]})  # not in the same millisecond
     assert live.fetchall() == [("ada", "London", 7)]
     assert ms.sql("SELECT n + 1 AS m FROM numbers;", numbers={"n": [1, 2]}).fetchall() == [(2,), (3,)]
 
@@ -238,3 +240,11 @@ def test_a_folder_keeps_what_was_made(tmp_path: Any) -> None:
         first.insert("clicks", {"user": ["ada"], "size": [1]})
     with millstream.connect(tmp_path) as second:
         assert second.table("clicks").fetchall() == [("ada", 1)]
+
+
+def test_an_engine_in_process_says_nothing_on_standard_output() -> None:
+    stream = "CREATE STREAM s (a INT) WITH (kafka_topic='s', value_format='JSON', partitions=1);"
+    statements = f"{stream} CREATE STREAM t AS SELECT * FROM s;"
+    script = f"import millstream\nms = millstream.connect()\nms.sql({statements!r})\nms.close()"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=50, check=True)
+    assert (done.stdout, done.stderr) == ("", "")

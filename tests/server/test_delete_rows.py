@@ -58,6 +58,19 @@ def test_a_key_of_several_columns_is_deleted_as_a_whole(sandbox: Sandbox) -> Non
     assert rows(sandbox, "SELECT a, b, v FROM pairs;") == [[1, "y", 2]]
 
 
+@pytest.mark.parametrize(
+    ("condition", "left"),
+    [
+        ("id IN (SELECT v FROM pairs)", [4]),
+        ("NOT EXISTS (SELECT 1 FROM pairs p WHERE p.a = people.id)", [1, 2]),
+        ("age = (SELECT MAX(age) FROM people o WHERE o.id = people.id) AND id > 1", [1, 4]),
+    ],
+)
+def test_the_condition_may_be_a_query(sandbox: Sandbox, condition: str, left: list[int]) -> None:
+    sandbox.execute(f"DELETE FROM people WHERE {condition};")
+    assert rows(sandbox, "SELECT id FROM people ORDER BY id;") == [[number] for number in left]
+
+
 def test_queries_over_the_table_see_that_rows_are_gone(sandbox: Sandbox) -> None:
     sandbox.execute("DELETE FROM people WHERE id = 2;")
     sandbox.drain()

@@ -85,10 +85,10 @@ class AnyPlanner(Planner):
         self._take_bound(bound(statement, self.catalog.functions))
 
     def _take_bound(self, statement: ast.Statement) -> None:
-        context = PlanningContext(self.catalog, {}, self.topics, "QUERY")
+        context = PlanningContext(self.catalog, self.properties, self.topics, "QUERY")
         match statement:
             case ast.Query(emit=None):
-                plan_pull(statement, replace(context, properties={FULL_SQL: "true"}))
+                plan_pull(statement, replace(context, properties={**self.properties, FULL_SQL: "true"}))
                 plan_pull(statement, context)
             case ast.CreateSource() | ast.CreateAsSelect() | ast.InsertInto() | ast.Query():
                 plan = self.plan(statement)
@@ -197,7 +197,7 @@ _ALIKE = tuple(
         CHANGES FINAL
         TUMBLING HOPPING SESSION
         SECOND SECONDS MINUTE MILLISECOND HOURS DAY DAYS
-        COUNT SUM AVG MIN MAX COLLECT_LIST COLLECT_SET LATEST_BY_OFFSET EARLIEST_BY_OFFSET TOPK HISTOGRAM NET MEAN EXPLODE
+        COUNT SUM AVG MIN MAX COLLECT_LIST COLLECT_SET LATEST_BY_OFFSET TOPK HISTOGRAM NET MEAN EXPLODE
         ROW_NUMBER RANK DENSE_RANK NTILE LAG LEAD FIRST_VALUE LAST_VALUE
         TUMBLE HOP SESSION
         WHERE HAVING QUALIFY
@@ -336,15 +336,19 @@ _OTHERS = (
     "INSERT INTO T (K, V0) VALUES ('a', 1), ('b', -2 * 3), (UCASE('c'), NULL);",
     "INSERT INTO S (ROWTIME, K, V2, V3, V5) VALUES (1, 'k', ARRAY[1, 2], STRUCT(A := 1, B := 'b'), MAP('x' := 1));",
     "DELETE FROM T WHERE K IN ('a', 'b') OR V0 > 3 AND V1 LIKE 'x%';",
-    "CREATE OR REPLACE FUNCTION F(a INT, b ARRAY<STRUCT<X INT>>) RETURNS MAP<STRING, DOUBLE> LANGUAGE PYTHON "
-    "CALLED ON NULL INPUT WITH (VECTORIZED = TRUE) AS $py$\ndef f(a, b):\n    return {'$$': a}\n$py$;",
+    (
+        "CREATE OR REPLACE FUNCTION F(a INT, b ARRAY<STRUCT<X INT>>) RETURNS MAP<STRING, DOUBLE> LANGUAGE PYTHON "
+        "CALLED ON NULL INPUT WITH (VECTORIZED = TRUE) AS $py$\ndef f(a, b):\n    return {'$$': a}\n$py$;"
+    ),
     "CREATE AGGREGATE FUNCTION G(x DOUBLE) RETURNS DOUBLE LANGUAGE PYTHON STATE ARRAY<DOUBLE> AS $$ class G: … $$;",
     "CREATE TABLE FUNCTION IF NOT EXISTS H(x STRING) RETURNS STRING LANGUAGE PYTHON AS 'yield ''x''';",
     "DROP FUNCTION IF EXISTS F;",
     "CREATE TABLE D (K STRING PRIMARY KEY, V INT) WITH (kafka_topic='d', format='JSON', partitions=1, TTL='7 DAYS');",
     "CREATE TABLE E WITH (TTL='10 SECONDS', value_format='JSON') AS SELECT V1, COUNT(*) AS N FROM S GROUP BY V1;",
-    "CREATE STREAM P (K INT KEY, H BYTES HEADER('h'), A ARRAY<MAP<STRING, DECIMAL(4, 2)>>) WITH (kafka_topic='p', "
-    "value_format='AVRO', timestamp='K', partitions=1, retention_ms=10);",
+    (
+        "CREATE STREAM P (K INT KEY, H BYTES HEADER('h'), A ARRAY<MAP<STRING, DECIMAL(4, 2)>>) WITH (kafka_topic='p', "
+        "value_format='AVRO', timestamp='K', partitions=1, retention_ms=10);"
+    ),
     "EXPLAIN SELECT V0, COUNT(*) FROM S GROUP BY V0 EMIT CHANGES;",
     "SELECT K, V0 FROM T WHERE K = 'a' OR V0 BETWEEN 1 AND 3 ORDER BY V0 DESC NULLS FIRST, K LIMIT 3 OFFSET 1;",
     "SELECT V1, COUNT(*) AS N FROM T GROUP BY V1 HAVING COUNT(*) > 1 ORDER BY N;",
@@ -365,7 +369,8 @@ def _query(rng: Random) -> str:
     condition = expressions.predicate(3).sql if rng.random() < 0.7 else rng.choice(_SNIPPETS)
     where = f" WHERE {condition}" if rng.random() < 0.5 else ""
     by = rng.choice((expressions.any(1).sql, rng.choice(_SNIPPETS), "K", "V0"))
-    more = rng.choice((f" PARTITION BY {by}", f" HAVING {rng.choice(_SNIPPETS)} > 1", f" QUALIFY {rng.choice(_SNIPPETS)} = 1"))
+    snippet = rng.choice(_SNIPPETS)
+    more = rng.choice((f" PARTITION BY {by}", f" HAVING {snippet} > 1", f" QUALIFY {snippet} = 1"))
     tail = rng.choice(("", "", more))
     group = f" GROUP BY {by}" if rng.random() < 0.4 else ""
     window = rng.choice((*_WINDOWS, "", "", "")) if group else ""

@@ -71,6 +71,10 @@ CALLS = {
         "NTILE(3) OVER (PARTITION BY a ORDER BY x)",
         "ntile(3) over (partition by a order by x nulls last, n)",
     ),
+    "parts whose number is no number of parts": (
+        "NTILE(x - 1) OVER (PARTITION BY a ORDER BY ROWTIME)",
+        "ntile(case when x > 1 then x - 1 end) over (partition by a order by ts, n)",
+    ),
     "shares": (
         "PERCENT_RANK() OVER (PARTITION BY a ORDER BY x) + CUME_DIST() OVER (PARTITION BY a ORDER BY x)",
         (

@@ -1,0 +1,134 @@
+"""How large a statement may be. What grows faster than its text is refused before it is planned, and nothing is so deep
+that planning it would end in Python's own limit.
+
+Every place where a query of WITH is read computes it anew, so queries that read the one before them twice double with
+each step. So do expressions around what is said more than once in DuckDB's words (CASE x WHEN, x IN, some functions):
+a statement has a number of steps for them, which no honest one comes near.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
+from itertools import islice
+from typing import ParamSpec, TypeVar
+
+from sqlglot import exp
+
+from millstream.errors import Unsupported
+
+from ..sql import ast
+from ..sql.ast import Query, SelectColumn, span_of
+
+READS_MAX = 200
+GROUPING_MAX = 100
+OVERS_MAX = 100
+PARTITIONS_MAX = 16
+COLUMNS_MAX = 2_000
+STEPS_MAX = 200_000
+FRAMES = 10_000  # of Python's, enough for what the parser lets through: 200 levels, sums of 1,000
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_steps_left: ContextVar[list[int] | None] = ContextVar("steps_left", default=None)  # of the statement that is planned
+
+
+def within_depth(plan: Callable[P, R]) -> Callable[P, R]:
+    """For the functions that plan a statement: what is too deep for them is the statement's fault."""
+
+    @functools.wraps(plan)
+    def planned(*args: P.args, **kwargs: P.kwargs) -> R:
+        if sys.getrecursionlimit() < FRAMES:
+            sys.setrecursionlimit(FRAMES)
+        token = _steps_left.set([STEPS_MAX])
+        try:
+            return plan(*args, **kwargs)
+        except RecursionError:
+            raise Unsupported(
+                "the statement is nested too deeply",
+                hint="Make a part of it a stream or table of its own with CREATE … AS SELECT.",
+            ) from None
+        finally:
+            _steps_left.reset(token)
+
+    return planned
+
+
+def count_step(node: exp.Expression, tree: exp.Expression | None = None, times: int = 1) -> None:
+    """For each expression that is compiled; and for what is made of it, each node of `tree`, so many `times`.
+
+    Raises `Unsupported` once the statement has used up its steps."""
+    left = _steps_left.get()
+    if left is None:
+        return
+    left[0] -= 1 if tree is None else times * sum(1 for _ in islice(tree.walk(), left[0] // times + 1))
+    if left[0] < 0:
+        raise Unsupported(
+            "the expressions of the statement are too large",
+            span=span_of(node),
+            hint="Calls, CASE and IN inside each other can say one thing many times over: compute a part of them in a "
+            "subquery.",
+        )
+
+
+def check_columns(items: Sequence[object], query: Query) -> None:
+    """Raises `Unsupported` for too many columns in SELECT, those of its stars too."""
+    if len(items) > COLUMNS_MAX:
+        raise Unsupported(f"more than {COLUMNS_MAX} columns", span=query.span)
+
+
+def check_reads(query: Query) -> None:
+    """Raises `Unsupported` where the query would read streams and tables more than READS_MAX times."""
+    reads = _reads(query, {})
+    if reads > READS_MAX:
+        raise Unsupported(
+            f"the statement reads streams and tables at more than {READS_MAX} places, each query of WITH counted "
+            "wherever it is read",
+            span=query.span,
+            hint="Write the query that is read so often into a stream or table of its own with CREATE … AS SELECT.",
+        )
+
+
+def check_clauses(query: Query) -> None:
+    """Raises `Unsupported` for a query, without those inside it, that groups by too much or looks through too many
+    windows."""
+    for name, expressions in (("GROUP BY", query.group_by), ("PARTITION BY", query.partition_by)):
+        if len(expressions) > GROUPING_MAX:
+            raise Unsupported(
+                f"more than {GROUPING_MAX} expressions in {name}", span=span_of(expressions[GROUPING_MAX])
+            )
+    selected = [item.expression for item in query.items if isinstance(item, SelectColumn)]
+    written = [*selected, *([] if query.qualify is None else [query.qualify])]
+    overs = [node for one in written for node in one.find_all(exp.Window)]
+    if len(overs) > OVERS_MAX:
+        raise Unsupported(f"more than {OVERS_MAX} functions OVER partitions in a query", span=span_of(overs[OVERS_MAX]))
+    partitions = {tuple(over.args.get("partition_by") or ()): over for over in overs}
+    if len(partitions) > PARTITIONS_MAX:
+        raise Unsupported(
+            f"functions OVER more than {PARTITIONS_MAX} different partitions in a query",
+            span=span_of([*partitions.values()][PARTITIONS_MAX]),
+        )
+
+
+def _reads(query: Query, known: Mapping[str, int]) -> int:
+    """`known`: how often each query of WITH, of those that `query` sees, reads."""
+    seen = dict(known)
+    for cte in query.ctes:
+        seen[cte.name] = _reads(cte.query, seen)
+    conditions = [] if query.where is None else [node.meta["query"] for node in query.where.find_all(exp.Subquery)]
+    return _reads_of(query.source, seen) + sum(_reads(condition, seen) for condition in conditions)
+
+
+def _reads_of(relation: ast.Relation, known: Mapping[str, int]) -> int:
+    match relation:
+        case ast.SourceName():
+            return known.get(relation.name, 1)
+        case ast.Subquery():
+            return sum(_reads(query, known) for query in relation.queries)
+        case ast.WindowFunction():
+            return _reads_of(relation.source, known)
+        case ast.Join():
+            return _reads_of(relation.left, known) + _reads_of(relation.right, known)

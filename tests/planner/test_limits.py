@@ -1,0 +1,140 @@
+"""What a statement may not be: so large, or so deep, that planning it takes more than its text is worth."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+import pytest
+from damaged import AnyPlanner
+
+from millstream.errors import MillstreamError, Unsupported
+from millstream.sql.parser import parse
+
+SOURCES = """
+CREATE STREAM s (k STRING KEY, a INT, b STRING, c BOOLEAN, t TIMESTAMP, l ARRAY<INT>)
+  WITH (kafka_topic='s', value_format='JSON', partitions=1);
+"""
+
+
+def planned(text: str) -> None:
+    planner = AnyPlanner()
+    for statement in parse(SOURCES + text):
+        planner.take(statement)
+
+
+def _doubling(step: str, count: int) -> str:
+    queries = ["c0 AS (SELECT a FROM s)", *(f"c{i + 1} AS ({step.replace('c?', f'c{i}')})" for i in range(count))]
+    return f"WITH {', '.join(queries)} SELECT a FROM c{count} EMIT CHANGES;"
+
+
+def _overs(partition: Callable[[int], str], count: int) -> str:
+    calls = ", ".join(f"SUM(a) OVER (PARTITION BY {partition(i)}) AS x{i}" for i in range(count))
+    return f"CREATE TABLE o AS SELECT a, {calls} FROM s;"
+
+
+TOO_LARGE = {
+    "queries that read the one before twice": (
+        _doubling("SELECT a FROM c? UNION ALL SELECT a FROM c?", 60),
+        "reads streams and tables at more than 200 places",
+    ),
+    "joins that do": (
+        _doubling("SELECT x.a AS a FROM c? x JOIN c? y WITHIN UNBOUNDED ON x.a = y.a", 60),
+        "reads streams and tables at more than 200 places",
+    ),
+    "many branches": (
+        f"SELECT a FROM s{' UNION ALL SELECT a FROM s' * 200} EMIT CHANGES;",
+        "reads streams and tables at more than 200 places",
+    ),
+    "functions OVER": (_overs(lambda _: "b", 101), "more than 100 functions OVER"),
+    "partitions": (_overs(lambda i: f"a + {i}", 17), "more than 16 different partitions"),
+    "groups": (
+        f"CREATE TABLE o AS SELECT COUNT(*) FROM s GROUP BY {', '.join(f'a + {i}' for i in range(101))};",
+        "more than 100 expressions in GROUP BY",
+    ),
+    "stars": (f"SELECT {', '.join(['s.*'] * 500)} FROM s EMIT CHANGES;", "more than 2000 columns"),
+    "casts that say their argument twice": (
+        f"SELECT {'CAST(CAST(' * 60}b{' AS STRING) AS DECIMAL(9, 2))' * 60} AS x FROM s EMIT CHANGES;",
+        "the expressions of the statement are too large",
+    ),
+    "CASE in the operand of CASE": (
+        f"SELECT {'CASE ' * 60}a{' WHEN 1 THEN 2 WHEN 2 THEN 3 END' * 60} AS x FROM s EMIT CHANGES;",
+        "the expressions of the statement are too large",
+    ),
+    "IN in the value of IN": (
+        f"SELECT a FROM s WHERE {'((' * 60}c{') IN (true, false))' * 60} EMIT CHANGES;",
+        "the expressions of the statement are too large",
+    ),
+    "a sum that the engine could not read": (
+        f"SELECT {' + '.join(['a'] * 900)} AS x FROM s EMIT CHANGES;",
+        "an expression is nested too deeply",
+    ),
+    "a long value of a long IN": (
+        f"SELECT a FROM s WHERE {'a + ' * 500}1 IN ({', '.join(map(str, range(5_000)))}) EMIT CHANGES;",
+        "the expressions of the statement are too large",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TOO_LARGE)
+def test_what_would_grow_faster_than_its_text_is_refused(name: str) -> None:
+    text, message = TOO_LARGE[name]
+    with pytest.raises(Unsupported, match=message):
+        planned(text)
+
+
+ALLOWED = {
+    "a long sum": f"SELECT {' + '.join(['a'] * 400)} AS x FROM s EMIT CHANGES;",
+    "many conditions": f"SELECT a FROM s WHERE {' OR '.join(f'a = {i}' for i in range(1_000))} EMIT CHANGES;",
+    "a long list": f"SELECT a FROM s WHERE a IN ({', '.join(map(str, range(3_000)))}) EMIT CHANGES;",
+    "lambdas in lambdas": f"SELECT {'TRANSFORM(l, x => ' * 40}1{')' * 40} AS x FROM s EMIT CHANGES;",
+    "subqueries in subqueries": f"SELECT a FROM {'(SELECT a FROM ' * 40}s{') q' * 40} EMIT CHANGES;",
+    "conditions in conditions": (
+        f"CREATE TABLE o AS SELECT a FROM s WHERE {'a IN (SELECT a FROM s WHERE ' * 20}a > 1{')' * 20};"
+    ),
+    "structs in structs": f"SELECT {'STRUCT(f := ' * 60}a{')' * 60} AS x FROM s EMIT CHANGES;",
+}
+
+
+@pytest.mark.parametrize("name", ALLOWED)
+def test_what_people_may_write_is_planned(name: str) -> None:
+    planned(ALLOWED[name])
+
+
+REPEATED: dict[str, Callable[[int], str]] = {
+    "columns": lambda n: f"SELECT {', '.join(f'a + {i} AS x{i}' for i in range(n))} FROM s EMIT CHANGES;",
+    "conditions": lambda n: f"SELECT a FROM s WHERE {' AND '.join(f'a <> {i}' for i in range(n))} EMIT CHANGES;",
+    "rows": lambda n: f"INSERT INTO s (k, a) VALUES {', '.join(['(NULL, 1)'] * n)};",
+    "branches": lambda n: "\n".join(["SELECT a FROM s UNION ALL SELECT a FROM s EMIT CHANGES;"] * n),
+    "counts": lambda n: (
+        f"CREATE TABLE o AS SELECT b, {', '.join(f'COUNT(DISTINCT a + {i}) AS x{i}' for i in range(n))} FROM s "
+        "GROUP BY b;"
+    ),
+    "damage": lambda n: f"SELECT {', '.join(['a'] * n)} FORM s;",
+    "texts that have no end": lambda n: " ".join(f"$a{i}$" for i in range(n)),
+}
+
+
+@pytest.mark.parametrize("name", REPEATED)
+def test_twice_the_text_is_not_much_more_than_twice_the_work(name: str) -> None:
+    """Work is what Python calls: the same in every run."""
+    calls = [_calls(REPEATED[name](count)) for count in (100, 100, 400)]  # the first fills caches
+    assert calls[2] < 6 * calls[1] + 20_000
+
+
+def _calls(text: str) -> int:
+    count = 0
+
+    def profile(_frame: object, event: str, _argument: object) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    before = sys.getprofile()
+    sys.setprofile(profile)
+    try:
+        planned(text)
+    except MillstreamError:  # to refuse is work, too
+        pass
+    finally:
+        sys.setprofile(before)
+    return count
