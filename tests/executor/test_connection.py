@@ -31,3 +31,10 @@ def test_the_folder_of_a_killed_process_is_cleared_away(tmp_path: Path, monkeypa
         assert own != left
     finally:
         connection._spill_directory.cache_clear()
+
+
+@pytest.mark.parametrize("expression", ["(a % b) BETWEEN 0 AND 1", "(a % b) + (a % b)", "(a % b) IN (0, 1)"])
+def test_an_expression_that_fails_is_null_also_where_a_part_of_it_occurs_twice(expression: str) -> None:
+    with open_connection() as opened:
+        found = opened.execute(f"SELECT TRY({expression}) FROM (VALUES (3, 0), (3, 2)) t(a, b)").fetchall()
+    assert found[0] == (None,) and found[1] != (None,)

@@ -79,6 +79,8 @@ def _projection(rng: Random, size: int) -> Case:
         key = Expressions(rng, Names(source.cols)).of(rng.choice(("INT", "BIGINT", "STRING")), 1)
         keys, key_names = [key], ["NK"]
         select.leave_out(key)
+        if not select.names:
+            select.add(names.column(source.keys[0]), "Y")
         suffix = f" PARTITION BY {key.sql}"
     listed = [f"{key.sql} AS {name}" for key, name in zip(keys, key_names, strict=True)]
     sql = f"CREATE STREAM O{with_} AS SELECT {', '.join(listed + select.sql)} FROM S"
