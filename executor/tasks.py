@@ -1,11 +1,10 @@
-"""Facts about a physical plan that the runtime asks for: tasks, state, order, and the columns of a step."""
+"""Facts about a physical plan that the runtime asks for: tasks, state and order."""
 
 from __future__ import annotations
 
 from ..planner.physical import (
     Aggregate,
     Expire,
-    Filter,
     Join,
     Over,
     PhysicalPlan,
@@ -16,12 +15,6 @@ from ..planner.physical import (
     inputs_of,
     walk,
 )
-from ..planner.schema import Schema
-
-
-def schema_of(step: Step) -> Schema:
-    """The columns of the step's output."""
-    return schema_of(step.input) if isinstance(step, Filter) else step.schema  # type: ignore[attr-defined]
 
 
 def task_count(step: Step) -> int:

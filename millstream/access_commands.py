@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 
 import typer
 
 from millstream.errors import ServerError
+
+from .command_errors import one_sentence_errors
 
 
 class NoPassword(ServerError):
@@ -17,14 +17,13 @@ class NoPassword(ServerError):
     code = "NO_PASSWORD"
 
 
-def access_app(errors: Callable[[], AbstractContextManager[None]]) -> typer.Typer:
-    """In: `errors`: says in one sentence what goes wrong."""
+def access_app() -> typer.Typer:
     app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Passwords and tokens for a server's users.")
 
     @app.command("password")
     def password() -> None:
         """Read a password and print its hash, which the configuration keeps in its place."""
-        with errors():
+        with one_sentence_errors():
             from millstream.server.access import hash_password
 
             given = _asked() if sys.stdin.isatty() else sys.stdin.readline().rstrip("\r\n")
@@ -35,7 +34,7 @@ def access_app(errors: Callable[[], AbstractContextManager[None]]) -> typer.Type
     @app.command("token")
     def token() -> None:
         """Make a token. The first line is for its user and is kept nowhere; the second is for the configuration."""
-        with errors():
+        with one_sentence_errors():
             from millstream.server.access import hash_token, new_token
 
             made = new_token()

@@ -17,9 +17,9 @@ import typer
 
 from millstream.errors import ServerError
 
-from . import cli_files
+from . import file_commands
 from .access_commands import access_app
-from .cli_errors import one_sentence_errors
+from .command_errors import one_sentence_errors
 from .group_commands import DEFAULT_KAFKA, KafkaOption, group_app
 from .log_commands import log_app
 from .topic_commands import topic_app
@@ -35,8 +35,8 @@ app = typer.Typer(
 )  # fmt: skip
 
 
-app.command()(cli_files.load)
-app.command()(cli_files.test)
+app.command()(file_commands.load)
+app.command()(file_commands.test)
 
 
 class ExecutorChoice(enum.StrEnum):
@@ -180,10 +180,10 @@ def _remote_log(kafka: str) -> Generator[RemoteLog]:
             yield log
 
 
-app.add_typer(access_app(one_sentence_errors), name="access")
+app.add_typer(access_app(), name="access")
 app.add_typer(group_app(_remote_log), name="group")
 app.add_typer(topic_app(_remote_log), name="topic")
-app.add_typer(log_app(one_sentence_errors), name="log")
+app.add_typer(log_app(), name="log")
 
 
 @contextlib.contextmanager

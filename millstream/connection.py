@@ -8,11 +8,11 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 
-from millstream.errors import InvalidStatement
+from millstream.errors import InvalidStatement, did_you_mean
 from millstream.repl.entity_text import type_text
 from millstream.server.client import DataClient, LocalClient, gives_rows
 from millstream.server.client import connect as connect_to_server
@@ -21,7 +21,7 @@ from millstream.sql.splitting import split_statements
 from millstream.sql.tokens import tokenize
 
 from .frames import arrow_table, sql_type
-from .parameters import Parameters, bind
+from .parameters import Parameters, bind, literal
 from .relation import Relation, text_of
 
 FULL_SQL = "millstream.pull.full.sql"
@@ -65,6 +65,7 @@ class Connection:
 
     def __init__(self, client: DataClient) -> None:
         self.client = client
+        self._registered: dict[str, str] = {}  # kinds by name, of what was made of data frames
 
     def sql(self, text: str, parameters: Parameters | None = None, **frames: Any) -> Relation:
         """Runs statements. A SELECT at the end becomes a `Relation`, which runs when its rows are asked for; any other
@@ -93,7 +94,7 @@ class Connection:
     def set(self, name: str, value: Any) -> None:
         """Sets a property for this session."""
         text = str(value).lower() if isinstance(value, bool) else str(value)
-        self.client.execute(f"SET {_text(name)}={_text(text)};")
+        self.client.execute(f"SET {literal(name)}={literal(text)};")
 
     def insert(self, name: str, frame: Any) -> int:
         """Appends the rows of a data frame to a stream or table, all or none, and returns how many.
@@ -103,27 +104,38 @@ class Connection:
         """
         return self.client.insert(_read_name(name), arrow_table(frame))
 
-    def register(self, name: str, frame: Any, *, key: str | None = None, kind: str = "STREAM") -> None:
-        """Makes a stream (or a TABLE, which needs a `key`) of a data frame; one of that name is replaced.
+    def register(
+        self, name: str, frame: Any, *, key: str | None = None, kind: Literal["STREAM", "TABLE"] = "STREAM"
+    ) -> None:
+        """Makes a stream (or a TABLE, which needs a `key`) of a data frame. One that this connection registered before
+        under the name is replaced; for any other, and for a topic of the name, `MillstreamError` is raised.
 
         The rows go to a columnar topic of that name, one partition, in the frame's order.
         """
         rows = arrow_table(frame)
-        role = "KEY" if kind.upper() == "STREAM" else "PRIMARY KEY"
-        by_sql_name = {_read_name(column): column for column in rows.column_names if column.upper() != "ROWTIME"}
-        if len(by_sql_name) < len([c for c in rows.column_names if c.upper() != "ROWTIME"]):
+        columns = [column for column in rows.column_names if column.upper() != "ROWTIME"]
+        sql_names = [_read_name(column) for column in columns]
+        if len(set(sql_names)) < len(sql_names):
             raise InvalidStatement("two columns of the frame differ in case only", hint="Rename one of them.")
-        written: list[str] = []
-        for sql_name, column in by_sql_name.items():
-            is_key = key is not None and sql_name == _read_name(key)
-            type_ = sql_type(rows.schema.field(column).type, column)
-            written.append(f"{_quoted(sql_name)} {type_}" + (f" {role}" if is_key else ""))
-        topic = _text(_read_name(name).lower())
+        if key is not None and _read_name(key) not in sql_names:
+            raise InvalidStatement(f"the frame has no column {key}, the key", hint=did_you_mean(key, columns))
+        role = "KEY" if kind == "STREAM" else "PRIMARY KEY"
+        written = [
+            f"{_quoted(sql_name)} {sql_type(rows.schema.field(column).type, column)}"
+            + (f" {role}" if key is not None and sql_name == _read_name(key) else "")
+            for sql_name, column in zip(sql_names, columns, strict=True)
+        ]
+        source = _read_name(name)
+        topic = source.lower()
+        if (known := self._registered.pop(source, None)) is not None:
+            self.client.execute(f"DROP {known} IF EXISTS {name} DELETE TOPIC;")
+        elif any(found["name"] == topic for found in self.client.execute("SHOW ALL TOPICS;")[0]["topics"]):
+            raise InvalidStatement(f'there is a topic "{topic}" already', hint="Register the frame under another name.")
         self.client.execute(
-            f"DROP {kind} IF EXISTS {name} DELETE TOPIC;"
             f"CREATE {kind} {name} ({', '.join(written)}) "
-            f"WITH (kafka_topic={topic}, key_format='JSON', value_format='ARROW', partitions=1);"
+            f"WITH (kafka_topic={literal(topic)}, key_format='JSON', value_format='ARROW', partitions=1);"
         )
+        self._registered[source] = kind
         self.insert(name, rows)
 
     def close(self) -> None:
@@ -212,10 +224,6 @@ def _read_name(name: str) -> str:
 
 def _quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
-
-
-def _text(value: str) -> str:
-    return "'" + value.replace("'", "''") + "'"
 
 
 def own_engine(folder: Path | None) -> LocalClient:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from millstream.errors import ServerError
+
+from .command_errors import one_sentence_errors
 
 DataArgument = Annotated[Path, typer.Argument(help="The data directory of a log: the folder with topics.json.")]
 
@@ -20,8 +20,7 @@ class NoSuchFiles(ServerError):
     code = "NO_SUCH_FILES"
 
 
-def log_app(errors: Callable[[], AbstractContextManager[None]]) -> typer.Typer:
-    """In: `errors`: says in one sentence what goes wrong."""
+def log_app() -> typer.Typer:
     app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="The files of a log: look into, and verify.")
 
     @app.command("verify")
@@ -33,7 +32,7 @@ def log_app(errors: Callable[[], AbstractContextManager[None]]) -> typer.Typer:
         Checks record batches and their checksums, that no offset is missing, epochs, indexes and checkpoints. Nothing
         is changed. Stop the server first, or the newest records may be reported as missing.
         """
-        with errors():
+        with one_sentence_errors():
             from millstream.logcore.verification import verify
 
             try:
@@ -54,7 +53,7 @@ def log_app(errors: Callable[[], AbstractContextManager[None]]) -> typer.Typer:
         records: Annotated[bool, typer.Option("--records", help="Print the records of each batch, too.")] = False,
     ) -> None:
         """Print the record batches of a segment file, a line each."""
-        with errors():
+        with one_sentence_errors():
             from millstream.logcore.verification import dump, records_of
 
             try:

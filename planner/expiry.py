@@ -6,8 +6,7 @@ from dataclasses import replace
 
 from millstream.errors import InvalidProperty
 
-from .physical import Aggregate, Expire, Filter, Project, Step
-from .schema import Schema
+from .physical import Aggregate, Expire, Filter, Project, Step, schema_of
 
 
 def check_ttl(kind: str, ttl_ms: int | None) -> None:
@@ -35,7 +34,7 @@ def with_ttl(step: Step, ttl_ms: int) -> Step:
                 f"TTL is shorter than a window stays open ({open_ms} ms, its size and grace period).",
                 hint="Give the window a shorter GRACE PERIOD, or the table a longer TTL.",
             )
-    return Expire("expire", step, ttl_ms, _schema_of(step))
+    return Expire("expire", step, ttl_ms, schema_of(step))
 
 
 def _aggregate_of(step: Step) -> Aggregate | None:
@@ -49,7 +48,3 @@ def _replaced(step: Step, old: Step, new: Step) -> Step:
         return new
     assert isinstance(step, Project | Filter)
     return replace(step, input=_replaced(step.input, old, new))
-
-
-def _schema_of(step: Step) -> Schema:
-    return _schema_of(step.input) if isinstance(step, Filter) else step.schema  # type: ignore[attr-defined]

@@ -428,3 +428,8 @@ def inputs_of(step: Step) -> tuple[Step, ...]:
 def walk(step: Step) -> list[Step]:
     """All steps below and including `step`, inputs before the steps that read them."""
     return [s for child in inputs_of(step) for s in walk(child)] + [step]
+
+
+def schema_of(step: Step) -> Schema:
+    """The columns of the step's output."""
+    return schema_of(step.input) if isinstance(step, Filter) else step.schema  # type: ignore[attr-defined]

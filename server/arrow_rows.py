@@ -9,17 +9,13 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 
+from .client_tables import END, ERROR, HEADER
 from .http_errors import error_body
 from .queries import QueryResult
-
-ARROW_TYPE: Final = "application/vnd.apache.arrow.stream"
-HEADER: Final = b"millstream.header"
-END: Final = b"millstream.end"
-ERROR: Final = b"millstream.error"
 
 
 def arrow_stream(result: QueryResult) -> Iterator[bytes]:

@@ -1,4 +1,4 @@
-"""Rows as Arrow tables, for the client half: what `arrow_rows` writes, read again."""
+"""Rows as Arrow tables, for the client half: what `arrow_rows` writes, read again. Both use the words below."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from .queries import QueryResult
 
 ARROW_TYPE: Final = "application/vnd.apache.arrow.stream"
-_HEADER: Final = b"millstream.header"
-_END: Final = b"millstream.end"
-_ERROR: Final = b"millstream.error"
+HEADER: Final = b"millstream.header"
+END: Final = b"millstream.end"
+ERROR: Final = b"millstream.error"
 _BROKEN: Final = (pa.ArrowException, OSError, http.client.HTTPException, StopIteration, ValueError, AttributeError)
 _BODY_BYTES: Final = 512 * 1024  # half of what a server accepts
 
@@ -92,15 +92,15 @@ def remote_tables(response: Readable, cut: Callable[[], None], address: str) -> 
                     return
                 raise AnswerBroke(f"the connection to {address} broke before the last row") from error
             about: Mapping[bytes, bytes] = metadata or {}
-            if _ERROR in about:
-                raise AnswerBroke(str(json.loads(about[_ERROR])["message"]))
-            if _END in about:
+            if ERROR in about:
+                raise AnswerBroke(str(json.loads(about[ERROR])["message"]))
+            if END in about:
                 return
             yield pa.Table.from_batches([batch]).replace_schema_metadata(None)
 
     try:
         reader: Any = pa.ipc.open_stream(pa.PythonFile(response, mode="r"))
-        header = json.loads(reader.schema.metadata[_HEADER])
+        header = json.loads(reader.schema.metadata[HEADER])
     except (*_BROKEN, LookupError, TypeError) as error:
         cut()
         raise AnswerBroke(f"what answers at {address} is no Millstream server") from error

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from .arrow_body import read_table
-from .arrow_rows import ARROW_TYPE
+from .client_tables import ARROW_TYPE
 from .http_context import HttpContext, user_of
 from .http_requests import read_bytes
 from .http_statements import error_response, json_response

@@ -19,7 +19,8 @@ from millstream.errors import InvalidStatement
 
 from ..sql.ast import PrintTopic
 from ..sql.tokens import tokenize
-from .arrow_rows import ARROW_TYPE, arrow_stream
+from .arrow_rows import arrow_stream
+from .client_tables import ARROW_TYPE
 from .http_context import HttpContext, user_of
 from .http_requests import StatementRequest, awaited_command, read_object, statement_request
 from .http_statements import error_response

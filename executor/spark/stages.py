@@ -19,12 +19,13 @@ from ...planner.physical import (
     Source,
     Step,
     inputs_of,
+    schema_of,
     walk,
 )
 from ..connection import open_connection
 from ..partitioning import RekeyPartitioner
 from ..pipeline import Pipeline, timed_sources
-from ..tasks import changelog_partition_count, is_stateful, schema_of, task_count
+from ..tasks import changelog_partition_count, is_stateful, task_count
 
 
 @dataclass(frozen=True, slots=True)

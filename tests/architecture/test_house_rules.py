@@ -13,7 +13,14 @@ from millstream.errors import MillstreamError
 
 LINES_MAX = 600
 LONG_TABLES = ("sql/functions/",)  # read by looking up, so they may be long; grammars are no Python files
-PRINTERS = ("millstream/cli", "millstream/demo.py", "millstream/__main__.py", "repl/")  # their output is a screen
+PRINTERS = (
+    "millstream/cli.py",
+    "millstream/command_errors.py",
+    "millstream/file_commands.py",
+    "millstream/demo.py",
+    "millstream/__main__.py",
+    "repl/",
+)  # their output is a screen
 BASES = ("StatementError", "QueryError", "LogError", "ServerError")
 
 SOURCES = [path.relative_to(REPOSITORY).as_posix() for path in source_files()]

@@ -122,6 +122,19 @@ def test_data_frames_join_with_streams_by_name(ms: millstream.Connection) -> Non
     assert ms.sql("SELECT n + 1 AS m FROM numbers;", numbers={"n": [1, 2]}).fetchall() == [(2,), (3,)]
 
 
+def test_a_frame_replaces_a_frame_and_nothing_else(ms: millstream.Connection) -> None:
+    ms.register("numbers", {"n": [1]})
+    ms.register("numbers", {"n": [2, 3], "word": ["a", "b"]}, key="word")
+    assert sorted(ms.table("numbers").select("n").fetchall()) == [(2,), (3,)]
+    ms.sql(CLICKS)
+    ms.insert("clicks", {"user": ["ada"], "size": [1]})
+    with pytest.raises(InvalidStatement, match='there is a topic "clicks" already'):
+        ms.register("clicks", {"n": [1]})
+    assert ms.table("clicks").fetchall() == [("ada", 1)]
+    with pytest.raises(InvalidStatement, match="no column wrod, the key"):
+        ms.register("words", {"word": ["a"]}, key="wrod")
+
+
 def test_a_live_query_gives_batches_until_it_is_closed(ms: millstream.Connection) -> None:
     ms.sql(CLICKS)
     ms.sql(TOTALS)
