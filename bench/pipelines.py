@@ -5,14 +5,16 @@ from __future__ import annotations
 import contextlib
 import tempfile
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Final, Literal
 
+import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from millstream.executor.executor import QueryStatus
-from millstream.logcore.client import FetchedRows, LogClient, RowRecords
+from millstream.logcore.client import FetchedColumns, FetchedRows, LogClient, RowRecords
 from millstream.server.embedded import EmbeddedEngine, open_engine
 from millstream.server.executors import why_no_spark
 from millstream.server.session import Session
@@ -101,15 +103,32 @@ class Pipelines:
 
     def records_in(self, topic: str) -> int:
         """How many committed records the topic has."""
-        count = 0
+        return sum(
+            run.table.num_rows if isinstance(run, FetchedRows) else run.batch.num_rows for run in self._runs(topic)
+        )
+
+    def _runs(self, topic: str) -> Iterator[FetchedRows | FetchedColumns]:
         for partition in range(self.log.topics()[topic].partition_count):
             offset, fetched = -1, self.log.fetch(topic, partition, 0)
             while fetched.next_offset > offset:
-                for run in fetched.runs:
-                    count += run.table.num_rows if isinstance(run, FetchedRows) else run.batch.num_rows
+                yield from fetched.runs
                 offset = fetched.next_offset
                 fetched = self.log.fetch(topic, partition, offset)
-        return count
+
+    def counted_in(self, topic: str) -> int:
+        """How many rows the results of `AGGREGATE` in the topic count, however far it is compacted."""
+        counts: list[pa.Table] = []
+        for run in self._runs(topic):
+            if isinstance(run, FetchedRows):
+                values = [orjson.loads(value)["BIDS"] for value in run.table["value"].to_pylist()]
+                table = pa.table({"key": run.table["key"], "BIDS": pa.array(values, pa.int64())})
+                counts.append(table.group_by("key").aggregate([("BIDS", "max")]))
+            else:
+                table = pa.table(run.batch).select(["AUCTION", "_ws", "BIDS"])
+                counts.append(table.group_by(["AUCTION", "_ws"]).aggregate([("BIDS", "max")]))
+        keys = [name for name in counts[0].column_names if name != "BIDS_max"]
+        final = pa.concat_tables(counts).group_by(keys).aggregate([("BIDS_max", "max")])
+        return pc.sum(final["BIDS_max_max"]).as_py()
 
     def _append(self, table: pa.Table, topic: str) -> None:
         for begin in range(0, table.num_rows, BATCH_ROWS):
