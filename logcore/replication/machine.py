@@ -1,0 +1,104 @@
+"""What the machines of replication take and give.
+
+A machine is stepped with one input and answers with effects, in the order in which they are to be carried out. It never
+waits: what depends on durability is named by the `operation` of the `Persist` it needs, and goes on with `Persisted`.
+The same machines run on sockets and files (`node.py`) and in the simulator (`tests/simulation/`).
+
+A node runs several machines, each under a name: `controller` (the metadata quorum and what it decides) and `broker` (its
+replicas). They talk to each other as they talk to other nodes: a message to the own node is delivered, too.
+Inputs and effects are named tuples, for millions of them are made: look at their type, not at their length.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple, NewType, Protocol
+
+NodeId = NewType("NodeId", int)
+Operation = NewType("Operation", int)  # numbered by the machine, unique within one life of it
+RequestId = NewType("RequestId", int)  # given by the shell to a client's request
+
+CONTROLLER: Final = "controller"
+BROKER: Final = "broker"
+
+
+# Inputs
+
+
+class Received(NamedTuple):
+    """A message of a machine of this or another node. Any message may be lost, late, twice or out of order."""
+
+    sender: NodeId
+    message: Any
+
+
+class Tick(NamedTuple):
+    """Time went on. `now_ms` is monotonic within one life of the node and says nothing about the time of day."""
+
+    now_ms: int
+
+
+class Persisted(NamedTuple):
+    """The change of this operation is durable, with all changes before it; or will never be (`failed`: what it is)."""
+
+    operation: Operation
+    failed: str | None = None
+
+
+class Asked(NamedTuple):
+    """A client's request; its answer is a `Reply` with the same `request`."""
+
+    request: RequestId
+    body: Any
+
+
+class Committed(NamedTuple):
+    """What the metadata quorum has decided for good: an effect of `controller`, an input of the node's other machines.
+
+    Every node gets the same records at the same indexes, in order, from index 1 or from a snapshot on: with `image` not
+    None everything before is replaced by it (it is the fold of all records below `first_index`).
+    """
+
+    first_index: int
+    records: tuple[Any, ...]
+    image: Any = None
+
+
+Input = Received | Tick | Persisted | Asked | Committed
+
+
+# Effects
+
+
+class Send(NamedTuple):
+    """To the machine of this name on that node; None: to the one of the sender's own name."""
+
+    to: NodeId
+    message: Any
+    machine: str | None = None
+
+
+class Persist(NamedTuple):
+    """Carry out this change on the disk, after those before it, then step `Persisted`. Reads see it at once."""
+
+    operation: Operation
+    change: Any
+
+
+class Reply(NamedTuple):
+    request: RequestId
+    response: Any
+
+
+class Panic(NamedTuple):
+    """The process ends: going on could lose or alter what was acknowledged. The reason is for people."""
+
+    reason: str
+
+
+Effect = Send | Persist | Reply | Panic | Committed
+
+
+class Machine(Protocol):
+    def step(self, given: Input) -> list[Effect]:
+        """Takes one input; gives what is to be done, in order. Raises nothing for any input another node can cause."""
+        ...

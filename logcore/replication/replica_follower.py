@@ -1,0 +1,125 @@
+"""A replica that follows: it asks the leader for what comes next, and parts with what the leader does not have."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from millstream.errors import LogError
+
+from ..records.batch import EncodedBatch
+from .epoch_cache import NO_EPOCH
+from .machine import NodeId, Send
+from .replica_core import ReplicaCore
+from .replica_log import ReplicaLog
+from .replica_messages import Diverging, FetchedBatches, FetchRefused, FetchRequest, Problem
+
+Response = FetchedBatches | Diverging | FetchRefused
+
+_NOTHING = -1
+
+
+class Follower:
+    """State of one leader epoch: the fetch under way, and what earlier ones have acknowledged.
+
+    R9: one fetch at a time, matched by its correlation, whose response counts once. R10: the log is cut only where the
+    leader says that epochs end, and never below what was acknowledged in this epoch (I4).
+    """
+
+    def __init__(self, core: ReplicaCore, leader: NodeId, first_correlation: int) -> None:
+        self._core = core
+        self._leader = leader
+        self.correlation = first_correlation
+        self._deadline_ms: int | None = None  # of the fetch under way, or of a pause after a refusal
+        self._waits = False  # for the response to a fetch
+        self._acknowledged = _NOTHING
+
+    def fetch(self) -> None:
+        """Asks for what follows, once everything before it is durable: the request is the acknowledgement."""
+        core = self._core
+        if not core.all_durable or core.stopped is not None:
+            return
+        if self._deadline_ms is not None and core.now_ms < self._deadline_ms:
+            return
+        self.correlation += 1
+        self._waits = True
+        self._deadline_ms = core.now_ms + core.settings.fetch_timeout_ms
+        request = FetchRequest(
+            core.partition,
+            core.leader_epoch,
+            core.broker_epoch,
+            self.correlation,
+            core.durable_offset,
+            core.log.epochs.last,
+            core.settings.fetch_bytes,
+        )
+        core.emit(Send(self._leader, request))
+
+    def take(self, response: Response) -> None:
+        if not self._is_current(response):
+            return
+        self._waits, self._deadline_ms = False, None
+        match response:
+            case Diverging(_, _, _, epoch, end_offset):
+                self._part(epoch, end_offset)
+            case FetchedBatches():
+                self._append(response)
+            case FetchRefused(_, _, _, Problem.OFFSET_OUT_OF_RANGE, log_start_offset):
+                self._begin_at(log_start_offset)
+            case FetchRefused():
+                self._pause()
+        self.fetch()
+
+    def _is_current(self, response: Response) -> bool:
+        return (
+            self._waits
+            and response.leader_epoch == self._core.leader_epoch
+            and response.correlation == self.correlation
+        )
+
+    def _pause(self) -> None:
+        self._deadline_ms = self._core.now_ms + self._core.settings.backoff_ms
+
+    def _part(self, epoch: int, end_offset: int) -> None:
+        core, log = self._core, self._core.log
+        own = log.epochs.end_of(epoch, log.end_offset, log.log_start_offset)
+        target = max(min(end_offset, own.end_offset), log.log_start_offset)
+        if target < self._acknowledged:
+            core.panic(f"told to truncate to {target}, but {self._acknowledged} was acknowledged in this leader epoch")
+        elif target >= log.end_offset:
+            core.panic(f"told that the logs part, but epoch {own.epoch} ends at {own.end_offset} in both")
+        else:
+            core.truncate(target)
+
+    def _begin_at(self, offset: int) -> None:
+        """The leader has nothing at the end of this log. Only a log that begins later makes this one begin anew."""
+        log = self._core.log
+        if offset > log.end_offset or (log.epochs.last == NO_EPOCH and offset != log.end_offset):
+            self._core.restart_at(offset)
+        else:
+            self._pause()
+
+    def _append(self, response: FetchedBatches) -> None:
+        core = self._core
+        self._acknowledged = max(self._acknowledged, response.offset)
+        if response.batches:
+            problem = _what_is_wrong(response.batches, core.log)
+            if problem is not None:
+                core.panic(f"the leader sent {problem}")
+                return
+            try:
+                core.append(response.batches)
+            except LogError:
+                self._pause()  # no room: the log stays readable, and what is missing is asked for again
+        core.raise_high_watermark(min(response.high_watermark, core.log.end_offset))
+
+
+def _what_is_wrong(batches: Sequence[EncodedBatch], log: ReplicaLog) -> str | None:
+    offset, epoch = log.end_offset, log.epochs.last
+    for batch in batches:
+        header = batch.header
+        if header.base_offset != offset:
+            return f"a batch at offset {header.base_offset} where {offset} comes next"
+        if header.leader_epoch < epoch:
+            return f"a batch of epoch {header.leader_epoch} after one of epoch {epoch}"
+        offset, epoch = header.last_offset + 1, header.leader_epoch
+    return None

@@ -1,0 +1,319 @@
+"""A replica that leads: it orders what producers send, and says what is committed."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from millstream.errors import LogError
+
+from ..errors import OutOfOrderSequence, ProducerFenced
+from ..records.batch import EncodedBatch, place
+from ..records.control import encode_marker
+from .in_sync import InSyncReplicas
+from .machine import CONTROLLER, NodeId, Reply, RequestId, Send
+from .replica_core import ReplicaCore
+from .replica_messages import (
+    ACTIVE_CONTROLLER,
+    AlterPartition,
+    AlterRefused,
+    AskEpochEnd,
+    AskOffsets,
+    Diverging,
+    EndMarker,
+    FetchedBatches,
+    FetchRefused,
+    FetchRequest,
+    InSync,
+    PartitionOffsets,
+    PartitionView,
+    Problem,
+    Produce,
+    Produced,
+    Read,
+    Refused,
+)
+from .replica_reading import epoch_problem, read_committed_log
+
+_UNKNOWN_EPOCH = -1
+
+
+class _Waiting(NamedTuple):
+    request: RequestId
+    end_offset: int
+    answer: Produced
+
+
+class _Parked(NamedTuple):
+    """A follower's fetch that had nothing to bring."""
+
+    request: FetchRequest
+    until_ms: int
+
+
+class Leader:
+    """State of one leader epoch: followers, and the requests that wait for durability or for the high watermark."""
+
+    def __init__(self, core: ReplicaCore, view: PartitionView) -> None:
+        self._core = core
+        self.epoch_start = core.log.end_offset
+        self.in_sync = InSyncReplicas.of(view)
+        self._began_ms = core.now_ms
+        self._for_commit: deque[_Waiting] = deque()
+        self._for_disk: deque[_Waiting] = deque()
+        self._parked: dict[NodeId, _Parked] = {}
+        self._told: dict[NodeId, int] = {}  # the high watermark that each follower was told last
+        self.advance()
+
+    @property
+    def _view(self) -> PartitionView:
+        view = self._core.view
+        assert view is not None
+        return view
+
+    def adopt(self, view: PartitionView) -> None:
+        """Newer metadata of the same epoch."""
+        self.in_sync.adopt(view)
+        self._parked = {node: parked for node, parked in self._parked.items() if node in view.replicas}
+        self.advance()
+
+    def resign(self) -> None:
+        """Another epoch begins: what waits may be committed there, or not."""
+        refused = Refused(Problem.NOT_LEADER, "another leader epoch has begun; whether the records are stored is open")
+        for waiting in (*self._for_disk, *self._for_commit):
+            self._core.emit(Reply(waiting.request, refused))
+        for node, parked in self._parked.items():
+            self._refuse(node, parked.request, Problem.NOT_LEADER)
+
+    # Clients
+
+    def ask(self, request: RequestId, body: Any) -> None:
+        match body:
+            case Produce():
+                answer = self._produce(request, body)
+            case EndMarker():
+                answer = self._end_transaction(request, body)
+            case Read():
+                answer = read_committed_log(self._core, body)
+            case AskOffsets(leader_epoch):
+                answer = self._offsets(leader_epoch)
+            case AskEpochEnd(epoch, leader_epoch):
+                log = self._core.log
+                answer = epoch_problem(self._core.leader_epoch, leader_epoch) or log.epochs.end_of(
+                    epoch, log.end_offset, log.log_start_offset
+                )
+            case _:
+                raise AssertionError(f"unknown request {body!r}")
+        if answer is not None:
+            self._core.emit(Reply(request, answer))
+
+    def _produce(self, request: RequestId, asked: Produce) -> Produced | Refused | None:
+        """None where the answer comes later, or never (acks=0)."""
+        core, first = self._core, asked.batches[0].header
+        refused = self._why_not(asked)
+        if refused is not None:
+            return refused
+        try:
+            repeated = core.log.state.producers.check(first)
+        except ProducerFenced as error:
+            return Refused(Problem.PRODUCER_FENCED, error.message)
+        except OutOfOrderSequence as error:
+            return Refused(Problem.OUT_OF_ORDER_SEQUENCE, error.message)
+        if repeated is not None:
+            # It is stored, but it may not be committed yet.
+            stored = Produced(repeated.base_offset, core.leader_epoch)
+            return self._answer_later(request, repeated.last_offset + 1, stored, asked.acks)
+        opens = first.transactional and core.log.state.transactions.open_of(first.producer_id) is None
+        if opens and not asked.verified:
+            return Refused(Problem.INVALID_TXN_STATE, "the transaction is not open at its coordinator")
+        stored = self._append(asked.batches)
+        if isinstance(stored, Refused):
+            return stored
+        return self._answer_later(request, core.log.end_offset, stored, asked.acks)
+
+    def _why_not(self, asked: Produce) -> Refused | None:
+        enough = len(self.in_sync.committed) >= self._view.min_in_sync
+        if asked.acks == -1 and not enough:
+            return Refused(
+                Problem.NOT_ENOUGH_REPLICAS,
+                f"{len(self.in_sync.committed)} replicas are in sync, min.insync.replicas is {self._view.min_in_sync}",
+            )
+        if len(self._for_commit) + len(self._for_disk) >= self._core.settings.waiting_max:
+            return Refused(Problem.NOT_ENOUGH_REPLICAS, "too many requests wait for the followers")
+        return None
+
+    def _end_transaction(self, request: RequestId, asked: EndMarker) -> Produced | Refused | None:
+        core = self._core
+        state = core.log.state
+        try:
+            state.producers.check_epoch(asked.producer_id, asked.epoch)
+        except ProducerFenced as error:
+            return Refused(Problem.PRODUCER_FENCED, error.message)
+        stored: Produced | Refused = Produced(core.log.end_offset, core.leader_epoch)
+        if state.transactions.open_of(asked.producer_id) is not None:
+            marker = encode_marker(
+                asked.producer_id, asked.epoch, committed=asked.committed, timestamp_ms=asked.timestamp_ms
+            )
+            stored = self._append([marker])
+            if isinstance(stored, Refused):
+                return stored
+        # Where nothing is open the marker is there already, but it may not be committed yet.
+        return self._answer_later(request, core.log.end_offset, stored, -1)
+
+    def _append(self, batches: Sequence[EncodedBatch]) -> Produced | Refused:
+        core = self._core
+        first = offset = core.log.end_offset
+        placed: list[EncodedBatch] = []
+        for batch in batches:
+            placed.append(place(batch, offset, core.leader_epoch))
+            offset += batch.header.last_offset_delta + 1
+        try:
+            core.append(placed)
+        except LogError as error:
+            return Refused(Problem.STORAGE_ERROR, error.message)
+        return Produced(first, core.leader_epoch)
+
+    def _answer_later(self, request: RequestId, end_offset: int, answer: Produced, acks: int) -> Produced | None:
+        if acks == -1 and self._core.high_watermark < end_offset:
+            self._for_commit.append(_Waiting(request, end_offset, answer))
+            return None
+        if acks == 1 and self._core.durable_offset < end_offset:
+            self._for_disk.append(_Waiting(request, end_offset, answer))
+            return None
+        return answer if acks else None
+
+    def _offsets(self, leader_epoch: int) -> PartitionOffsets | Refused:
+        core = self._core
+        refused = epoch_problem(core.leader_epoch, leader_epoch)
+        if refused is not None:
+            return refused
+        if core.high_watermark < self.epoch_start:
+            # R16: the leader before may have told clients of more.
+            return Refused(Problem.OFFSET_NOT_AVAILABLE, "the new leader does not know yet what is committed")
+        return PartitionOffsets(core.log.log_start_offset, core.last_stable_offset, core.high_watermark)
+
+    # Followers
+
+    def fetch(self, node: NodeId, request: FetchRequest) -> None:
+        core, log = self._core, self._core.log
+        problem = self._fetch_problem(node, request)
+        if problem is not None:
+            self._refuse(node, request, problem)
+            return
+        if request.last_epoch >= 0:
+            end = log.epochs.end_of(request.last_epoch, log.end_offset, log.log_start_offset)
+            if end.epoch < request.last_epoch or end.end_offset < request.offset:
+                answer = Diverging(core.partition, core.leader_epoch, request.correlation, *end)
+                core.emit(Send(node, answer))
+                return
+        if not self.in_sync.note_fetch(node, request.offset, request.broker_epoch, log.end_offset, core.now_ms):
+            return
+        self._parked[node] = _Parked(request, core.now_ms + core.settings.fetch_wait_ms)
+        self.advance()
+        self._maybe_expand(node, request)
+
+    def _fetch_problem(self, node: NodeId, request: FetchRequest) -> Problem | None:
+        core, log = self._core, self._core.log
+        refused = epoch_problem(core.leader_epoch, request.leader_epoch)
+        if refused is not None:
+            return refused.problem
+        if node not in self._view.replicas:
+            return Problem.UNKNOWN_PARTITION
+        if request.offset < log.log_start_offset or (request.last_epoch < 0 and request.offset > log.end_offset):
+            return Problem.OFFSET_OUT_OF_RANGE
+        return None
+
+    def _refuse(self, node: NodeId, request: FetchRequest, problem: Problem) -> None:
+        core = self._core
+        start = core.log.log_start_offset
+        core.emit(Send(node, FetchRefused(core.partition, request.leader_epoch, request.correlation, problem, start)))
+
+    def answer_fetches(self) -> None:
+        """Answers the fetches that have something to bring now, or have waited long enough."""
+        core, log = self._core, self._core.log
+        for node, (request, until_ms) in list(self._parked.items()):
+            news = request.offset < log.end_offset or self._told.get(node) != core.high_watermark
+            if not news and core.now_ms < until_ms:
+                continue
+            del self._parked[node]
+            batches = tuple(log.read(request.offset, log.end_offset, request.max_bytes))
+            self._told[node] = core.high_watermark
+            answer = FetchedBatches(
+                core.partition,
+                core.leader_epoch,
+                request.correlation,
+                request.offset,
+                batches,
+                core.high_watermark,
+                log.log_start_offset,
+            )
+            core.emit(Send(node, answer))
+
+    # What is committed
+
+    def advance(self) -> None:
+        """R11: the high watermark is what all of the maximal ISR has made durable, with enough of them in sync."""
+        core, in_sync = self._core, self.in_sync
+        while self._for_disk and self._for_disk[0].end_offset <= core.durable_offset:
+            done = self._for_disk.popleft()
+            core.emit(Reply(done.request, done.answer))
+        if len(in_sync.committed) < self._view.min_in_sync:
+            return
+        offset = core.durable_offset
+        for node in in_sync.maximal:
+            if node != core.node:
+                offset = min(offset, in_sync.acknowledged(node))
+        if core.raise_high_watermark(offset):
+            while self._for_commit and self._for_commit[0].end_offset <= core.high_watermark:
+                done = self._for_commit.popleft()
+                core.emit(Reply(done.request, done.answer))
+
+    # Who is in sync
+
+    def tick(self) -> None:
+        core, in_sync = self._core, self.in_sync
+        late = core.now_ms - core.settings.lag_ms
+        if in_sync.pending is None:
+            kept = frozenset(
+                node for node in in_sync.committed if node == core.node or self._caught_up_ms(node) >= late
+            )
+            if kept != in_sync.committed or in_sync.unsettled:
+                self._propose(kept)
+        elif core.now_ms - in_sync.asked_ms >= core.settings.ask_again_ms:
+            self._propose(in_sync.pending)
+
+    def _caught_up_ms(self, node: NodeId) -> int:
+        known = self.in_sync.followers.get(node)
+        return known.caught_up_ms if known is not None else self._began_ms
+
+    def _maybe_expand(self, node: NodeId, request: FetchRequest) -> None:
+        """R13: a follower joins with all that is committed, once it is known what that is."""
+        core, in_sync = self._core, self.in_sync
+        if node in in_sync.committed or in_sync.pending is not None:
+            return
+        if request.offset >= core.high_watermark >= self.epoch_start:
+            self._propose(in_sync.committed | {node})
+
+    def _propose(self, members: frozenset[NodeId]) -> None:
+        core, in_sync = self._core, self.in_sync
+        in_sync.propose(members, core.now_ms)
+        request = AlterPartition(
+            core.partition,
+            core.node,
+            core.broker_epoch,
+            core.leader_epoch,
+            in_sync.partition_epoch,
+            tuple(InSync(node, self._broker_epoch(node)) for node in sorted(members)),
+        )
+        core.emit(Send(ACTIVE_CONTROLLER, request, CONTROLLER))
+
+    def _broker_epoch(self, node: NodeId) -> int:
+        if node == self._core.node:
+            return self._core.broker_epoch
+        known = self.in_sync.followers.get(node)
+        return known.broker_epoch if known is not None else _UNKNOWN_EPOCH
+
+    def alter_refused(self, refusal: AlterRefused) -> None:
+        if (refusal.leader_epoch, refusal.partition_epoch) == (self._core.leader_epoch, self.in_sync.partition_epoch):
+            self.in_sync.refused()

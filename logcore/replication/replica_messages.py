@@ -1,0 +1,202 @@
+"""What the replicas of a partition, their clients and the controller say to each other.
+
+Every message names the partition by topic id and number (R20: a topic that is deleted and made anew is another log),
+and the leader epoch it was said in (R6). They are tuples: the simulator makes millions of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import Final, Literal, NamedTuple
+
+from ..records.batch import EncodedBatch
+from ..transaction_index import AbortedRanges
+from .machine import NodeId
+
+ACTIVE_CONTROLLER: Final = NodeId(-1)
+"""Whoever leads the metadata quorum: the broker puts the node it believes in in its place."""
+
+
+class PartitionId(NamedTuple):
+    topic: str  # the topic's id, not its name
+    number: int
+
+
+class Problem(Enum):
+    """Why a request was not done. The values are the error codes of Kafka's protocol."""
+
+    OFFSET_OUT_OF_RANGE = 1
+    NOT_LEADER = 6
+    NOT_ENOUGH_REPLICAS = 19
+    OUT_OF_ORDER_SEQUENCE = 45
+    PRODUCER_FENCED = 47
+    STORAGE_ERROR = 56
+    FENCED_LEADER_EPOCH = 74
+    UNKNOWN_LEADER_EPOCH = 76
+    OFFSET_NOT_AVAILABLE = 78
+    INVALID_TXN_STATE = 48
+    UNKNOWN_PARTITION = 3
+
+
+# Between replicas
+
+
+class FetchRequest(NamedTuple):
+    """`offset`: everything below it is durable at the follower, so the request is the acknowledgement."""
+
+    partition: PartitionId
+    leader_epoch: int
+    broker_epoch: int
+    correlation: int
+    offset: int
+    last_epoch: int  # of the follower's last batch
+    max_bytes: int
+
+
+class FetchedBatches(NamedTuple):
+    partition: PartitionId
+    leader_epoch: int
+    correlation: int
+    offset: int
+    batches: Sequence[EncodedBatch]
+    high_watermark: int
+    log_start_offset: int
+
+
+class Diverging(NamedTuple):
+    """The follower's log is not the leader's: at the leader, `epoch` ends at `end_offset`."""
+
+    partition: PartitionId
+    leader_epoch: int
+    correlation: int
+    epoch: int
+    end_offset: int
+
+
+class FetchRefused(NamedTuple):
+    """`log_start_offset` says where to begin for OFFSET_OUT_OF_RANGE."""
+
+    partition: PartitionId
+    leader_epoch: int
+    correlation: int
+    problem: Problem
+    log_start_offset: int
+
+
+# With the controller
+
+
+class InSync(NamedTuple):
+    node: NodeId
+    broker_epoch: int
+
+
+class AlterPartition(NamedTuple):
+    partition: PartitionId
+    leader: NodeId
+    broker_epoch: int  # the leader's
+    leader_epoch: int
+    partition_epoch: int
+    in_sync: tuple[InSync, ...]
+
+
+class AlterRefused(NamedTuple):
+    """The controller has not done it. It may still do an earlier copy of the same request."""
+
+    partition: PartitionId
+    leader_epoch: int
+    partition_epoch: int
+
+
+class PartitionView(NamedTuple):
+    """A partition as committed metadata says it is."""
+
+    partition: PartitionId
+    leader: NodeId | None
+    leader_epoch: int
+    partition_epoch: int
+    replicas: tuple[NodeId, ...]
+    in_sync: tuple[NodeId, ...]
+    eligible: tuple[NodeId, ...]  # ELR: not in sync, but they hold everything that was acknowledged
+    min_in_sync: int
+
+
+class PartitionChanged(NamedTuple):
+    """To this node's replica: committed metadata; `metadata_offset` is that of the record (R7)."""
+
+    view: PartitionView
+    metadata_offset: int
+
+    @property
+    def partition(self) -> PartitionId:
+        return self.view.partition
+
+
+# Clients' requests and their answers
+
+Acks = Literal[-1, 0, 1]
+
+
+class Produce(NamedTuple):
+    """`verified`: the transaction's coordinator has confirmed that it is open with this producer epoch (R19)."""
+
+    batches: Sequence[EncodedBatch]
+    acks: Acks = -1
+    verified: bool = False
+
+
+class Produced(NamedTuple):
+    first_offset: int
+    leader_epoch: int
+
+
+class EndMarker(NamedTuple):
+    """A coordinator's: ends the producer's open transaction here, if there is one."""
+
+    producer_id: int
+    epoch: int
+    committed: bool
+    timestamp_ms: int
+
+
+class Read(NamedTuple):
+    """`leader_epoch`: the one the client knows, -1 for none."""
+
+    offset: int
+    max_bytes: int
+    committed_only: bool = False
+    leader_epoch: int = -1
+
+
+class ReadBatches(NamedTuple):
+    """`batches` may begin below the asked offset; with `committed_only` those of `aborted` are to be passed over."""
+
+    batches: Sequence[EncodedBatch]
+    limit: int
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    aborted: AbortedRanges
+
+
+class AskOffsets(NamedTuple):
+    leader_epoch: int = -1
+
+
+class PartitionOffsets(NamedTuple):
+    log_start_offset: int
+    last_stable_offset: int
+    high_watermark: int
+
+
+class AskEpochEnd(NamedTuple):
+    """OffsetForLeaderEpoch: where does this epoch end?"""
+
+    epoch: int
+    leader_epoch: int = -1
+
+
+class Refused(NamedTuple):
+    problem: Problem
+    message: str
