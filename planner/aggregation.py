@@ -23,7 +23,8 @@ from ..sql.functions.java_zones import Unparsable, zone_of
 from ..sql.printing import print_expression
 from ..sql.types import BIGINT, BOOLEAN, NULL
 from .aggregate_calls import aggregate_filter, is_distinct
-from .expressions import coerced, compile_expression
+from .conversions import coerced
+from .expressions import compile_expression
 from .formats import check_columns
 from .logical import Aggregate, Call, Filter, LogicalPlan
 from .over import Columns, Resolve

@@ -18,7 +18,7 @@ from ..sql.ast import Query, span_of, unwrapped
 from ..sql.functions.over_functions import OVER_FUNCTIONS, OverFunction
 from ..sql.printing import print_expression
 from ..sql.types import BOOLEAN, NULL, SqlType
-from .expressions import coerced
+from .conversions import coerced
 from .logical import ROW_NUMBER_COLUMN, LogicalPlan, Named, Over, OverCall, Project, Repartition, SortKey
 from .schema import PSEUDO, WINDOW_BOUNDS, Column
 from .typed import Typed, column

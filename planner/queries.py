@@ -10,8 +10,8 @@ from ..sql import coercion
 from ..sql.ast import CreateAsSelect, InsertInto, Query
 from .analysis import analyze
 from .catalog import SourceInfo
+from .conversions import coerced
 from .expiry import check_ttl, with_ttl
-from .expressions import coerced
 from .formats import can_hold
 from .limits import within_depth
 from .logical import LogicalPlan, Named, Project

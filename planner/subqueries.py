@@ -11,7 +11,7 @@ from ..sql.ast import Query
 from ..sql.coercion import can_coerce
 from ..sql.types import SqlType
 from .catalog import SourceInfo
-from .expressions import coerced
+from .conversions import coerced
 from .logical import LogicalPlan, Named, Project, Union
 from .origin import Origin, Plan, keeps_place, lies_as_read, place_of
 from .planning import PlanningContext

@@ -16,7 +16,8 @@ from ..sql.ast import AssertValues, InsertValues, span_of, unwrapped
 from ..sql.printing import print_expression
 from ..sql.types import BIGINT, DOUBLE, INTEGER, NULL, STRING, Decimal, SqlType, Struct
 from .catalog import SourceInfo
-from .expressions import coerced, compile_expression
+from .conversions import coerced
+from .expressions import compile_expression
 from .limits import within_depth
 from .physical import SqlExpression
 from .planning import PlanningContext
