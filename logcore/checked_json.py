@@ -52,10 +52,11 @@ def _copy_of(path: Path) -> Path:
     return path.with_name(path.name + ".copy")
 
 
-def read_checked_json(path: Path) -> Any:
+def read_checked_json(path: Path | str) -> Any:
     """None where there is no file. Raises ValueError where it is damaged."""
     try:
-        content = path.read_bytes()
+        with open(path, "rb", buffering=0) as file:
+            content = file.read()
     except FileNotFoundError:
         return None
     checksum, _, body = content.partition(b"\n")

@@ -167,7 +167,7 @@ def _windows(source: _Sealed) -> Iterator[Sequence[StoredBytes]]:
     segment, expected = source.segment, source.segment.base_offset
     window: list[StoredBytes] = []
     size = position = 0
-    for position, header, batch in scan(segment, 0, segment.size):
+    for position, header, batch in scan(segment.file, 0, segment.size):
         if header.base_offset != expected:
             raise segment.corrupt(position, f"a batch with offset {header.base_offset} lies where {expected} should")
         expected = header.last_offset + 1

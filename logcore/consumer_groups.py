@@ -23,6 +23,7 @@ from .group_messages import (
     GroupState,
     MemberDescription,
 )
+from .group_records import Current, Epoch, GroupKey, GroupRecord, GroupValue, Kind, MemberRecord, ReadTopics, Target
 from .subscriptions import CONSUMER, Subscription, encode_assignment, encode_subscription
 
 SESSION_MS: Final = 15_000
@@ -57,6 +58,7 @@ class _Member:
     revoke_until_ms: int | None = None
     told: frozenset[TopicPartition] | None = None
     away: bool = False
+    unsure: bool = False  # whether it was told of what it has: the coordinator was another one then
 
     def wants(self, topic: str) -> bool:
         return topic in self.topics or (self.pattern is not None and bool(self.pattern.fullmatch(topic)))
@@ -70,6 +72,7 @@ class _Group:
     members: dict[str, _Member] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)  # partitions of the topics that are read
     target: dict[str, _Places] = field(default_factory=dict)
+    saved: dict[GroupKey, GroupValue] = field(default_factory=dict)  # what its records say
 
     def holders(self) -> dict[TopicPartition, str]:
         return {place: m.member_id for m in self.members.values() for place in (*m.assigned, *m.revoking)}
@@ -80,10 +83,65 @@ class _Group:
 
 
 class ConsumerGroups:
-    """State: the groups of this kind that have members. Times are milliseconds of a clock that never goes back."""
+    """State: the groups of this kind that have members. Times are milliseconds of a clock that never goes back.
+
+    What outlives the coordinator is the fold of its records: `apply` takes them in before the first beat, and `begin`
+    ends that. Records to be written come from `take_records`; answers may be given once those are durable.
+    """
 
     def __init__(self) -> None:
         self._groups: dict[str, _Group] = {}
+        self._records: list[GroupRecord] = []
+
+    def apply(self, record: GroupRecord) -> None:
+        """Takes in a record of this kind of groups."""
+        name = record.key.group
+        group = self._groups.setdefault(name, _Group())
+        if record.value is not None:
+            group.saved[record.key] = record.value
+            _take_in(group, record.key.member, record.value)
+            return
+        group.saved.pop(record.key, None)
+        if record.key.kind is Kind.MEMBER:
+            group.members.pop(record.key.member, None)
+        elif record.key.kind is Kind.TARGET:
+            group.target.pop(record.key.member, None)
+        if not group.saved:
+            del self._groups[name]
+
+    def begin(self, now_ms: int) -> None:
+        """All records are there: each member has a whole session to be heard of."""
+        self._groups = {name: group for name, group in self._groups.items() if group.members}
+        for group in self._groups.values():
+            for member in group.members.values():
+                member.deadline_ms = now_ms + SESSION_MS
+                if member.revoking:
+                    member.revoke_until_ms = now_ms + max(member.rebalance_timeout_ms, SESSION_MS)
+
+    def take_records(self) -> list[GroupRecord]:
+        """What is to be written now, in this order."""
+        records, self._records = self._records, []
+        return records
+
+    def rewrite(self) -> None:
+        """What was to be written is lost: everything is written once more."""
+        self._records = []
+        for name, group in self._groups.items():
+            group.saved = {}
+            self._note(name, group, group.members)
+
+    def _note(self, name: str, group: _Group, member_ids: Iterable[str]) -> None:
+        """Writes what has changed: about these members, or of the whole group where its epoch is new."""
+        epoch = GroupKey(Kind.EPOCH, name)
+        now = dict(_records_of_members(name, group, member_ids))
+        if group.saved.get(epoch) != Epoch(group.epoch):
+            now = dict(_records_of_members(name, group, group.members))
+            now |= {GroupKey(Kind.TOPICS, name): ReadTopics(tuple(sorted(group.counts.items())))}
+            now |= {epoch: Epoch(group.epoch), GroupKey(Kind.TARGET_EPOCH, name): Epoch(group.epoch)}
+            self._records += [GroupRecord(key, None) for key in group.saved if key not in now]
+            group.saved = {key: value for key, value in group.saved.items() if key in now}
+        self._records += [GroupRecord(key, value) for key, value in now.items() if group.saved.get(key) != value]
+        group.saved |= now
 
     def beat(self, beat: ConsumerHeartbeat, partition_counts: Mapping[str, int], now_ms: int) -> ConsumerBeat:
         """In: `partition_counts`: of all topics that there are."""
@@ -104,6 +162,7 @@ class ConsumerGroups:
         if changed or _counts(group, partition_counts) != group.counts:
             _assign(group, partition_counts)
         _reconcile(group, member, beat.owned, now_ms)
+        self._note(beat.group, group, [member.member_id])
         return _answer(member, beat)
 
     def _leave(self, group: _Group | None, beat: ConsumerHeartbeat, now_ms: int) -> ConsumerBeat:
@@ -112,6 +171,7 @@ class ConsumerGroups:
             return ConsumerBeat(GroupFault.UNKNOWN_MEMBER, beat.member_id)
         if beat.epoch == LEAVES_FOR_A_WHILE and member.instance_id is not None:
             member.away, member.deadline_ms = True, now_ms + SESSION_MS
+            self._note(beat.group, group, [member.member_id])
         else:
             self._remove(beat.group, group, [member.member_id])
         return ConsumerBeat(GroupFault.NONE, beat.member_id, beat.epoch)
@@ -140,7 +200,9 @@ class ConsumerGroups:
             del group.members[member_id]
         if group.members:
             _assign(group, group.counts)
+            self._note(name, group, group.members)
         else:
+            self._records += [GroupRecord(key, None) for key in group.saved]
             del self._groups[name]
 
     def has(self, group: str) -> bool:
@@ -173,7 +235,7 @@ class ConsumerGroups:
                     member.instance_id,
                     member.client_id,
                     member.client_host,
-                    encode_subscription(Subscription(member.topics)),
+                    encode_subscription(Subscription(_topics_of(member, group))),
                     encode_assignment(sorted(member.assigned)),
                     member.epoch,
                     encode_assignment(sorted(group.target.get(member.member_id, ()))),
@@ -182,6 +244,11 @@ class ConsumerGroups:
             ),
             kind="consumer",
         )
+
+
+def _topics_of(member: _Member, group: _Group) -> tuple[str, ...]:
+    """Those that it names, and those that there are of its pattern."""
+    return tuple(dict.fromkeys([*member.topics, *(topic for topic in group.counts if member.wants(topic))]))
 
 
 def _fault(group: _Group | None, beat: ConsumerHeartbeat) -> GroupFault:
@@ -292,7 +359,61 @@ def _answer(member: _Member, beat: ConsumerHeartbeat) -> ConsumerBeat:
     """The assignment is sent when it is new, or when the member seems to have missed it."""
     assigned = frozenset(member.assigned)
     stale = assigned != member.told or beat.epoch == _JOINS or (beat.owned is not None and beat.topics is not None)
-    member.told = assigned
+    stale |= member.unsure
+    member.told, member.unsure = assigned, False
     return ConsumerBeat(
         GroupFault.NONE, member.member_id, member.epoch, HEARTBEAT_MS, tuple(sorted(assigned)) if stale else None
     )
+
+
+# Records
+
+
+def _records_of_members(name: str, group: _Group, member_ids: Iterable[str]) -> Iterable[tuple[GroupKey, GroupValue]]:
+    for member_id in member_ids:
+        member = group.members[member_id]
+        yield (
+            GroupKey(Kind.MEMBER, name, member_id),
+            MemberRecord(
+                member.instance_id,
+                member.client_id,
+                member.client_host,
+                member.topics,
+                member.pattern.pattern if member.pattern else None,
+                member.rebalance_timeout_ms,
+            ),
+        )
+        target = group.target.get(member_id)
+        if target is not None:
+            yield GroupKey(Kind.TARGET, name, member_id), Target(frozenset(target))
+        epoch = LEAVES_FOR_A_WHILE if member.away else member.epoch
+        places = frozenset(member.assigned), frozenset(member.revoking)
+        yield GroupKey(Kind.CURRENT, name, member_id), Current(epoch, member.previous_epoch, *places)
+
+
+def _take_in(group: _Group, member_id: str, value: GroupValue) -> None:
+    match value:
+        case Epoch(epoch):
+            group.epoch = epoch
+        case ReadTopics(counts):
+            group.counts = dict(counts)
+        case MemberRecord():
+            member = group.members.setdefault(member_id, _Member(member_id, None, "", "", 0, 0, unsure=True))
+            member.instance_id, member.client_id, member.client_host = (
+                value.instance_id,
+                value.client_id,
+                value.client_host,
+            )
+            member.topics, member.rebalance_timeout_ms = value.topics, value.rebalance_timeout_ms
+            member.pattern = re.compile(value.pattern) if value.pattern else None
+        case Target(places):
+            group.target[member_id] = set(places)
+        case Current():
+            member = group.members.get(member_id)
+            if member is not None:
+                member.away = value.epoch == LEAVES_FOR_A_WHILE
+                member.epoch, member.previous_epoch = max(value.epoch, 0), value.previous_epoch
+                member.assigned, member.revoking = set(value.assigned), set(value.revoking)
+                member.told = value.assigned
+        case _:  # of another kind of group
+            pass

@@ -7,7 +7,7 @@ import weakref
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final, Protocol
+from typing import Protocol
 
 import structlog
 
@@ -18,8 +18,8 @@ from .errors import UnknownTopic
 from .failpoints import fp
 from .group_offsets import GroupOffsets
 from .partition import Mark, Partition
-from .state_log import StateLog
-from .transaction_log import decode_entry, encode_entry, forgotten, written_ms
+from .state_log import KeyValue, StateLog
+from .transaction_log import CLOSED, decode_entry, encode_entry, written_ms
 from .transactions import (
     Abort,
     Aborted,
@@ -39,7 +39,6 @@ from .transactions import (
     Unprepared,
 )
 
-ID_EXPIRY_MS: Final = 7 * 24 * 60 * 60 * 1000
 _log = structlog.get_logger("millstream.logcore")
 
 
@@ -81,31 +80,46 @@ class TransactionCoordinator:
         self._lock = threading.Lock()
         self._id_locks: defaultdict[str, threading.RLock] = defaultdict(threading.RLock)
         self._pool = ThreadPoolExecutor(8, thread_name_prefix="millstream-log-sync")
-        for key, value in log.entries().items():
+        entries = dict(log.entries())
+        self._was_closed = entries.pop(CLOSED.key, None) is not None
+        for key, value in entries.items():
             entry = decode_entry(key, value)
-            self._core.replay(entry)
+            self._core.apply(entry)
             if isinstance(entry, TransactionRecord):
                 self._used_ms[entry.transactional_id] = written_ms(value) or now_ms()
 
     def recover(self) -> None:
-        """Completes the transactions that were prepared when the log was closed, and aborts the other open ones.
+        """Completes the transactions that were prepared when the log was closed; `settle` aborts the other open ones.
 
         Where the transaction log is damaged nothing is decided: what is open stays open.
         """
         if not self._log.usable:
             return
+        if self._was_closed:  # and is open now: nobody goes on after the next end, unless that is a proper one, too
+            self._log.sync(self._log.append([KeyValue(CLOSED.key, None)]).mark)
         found = self._core.unfinished()
         for outcome in found:
             self._complete(outcome)
-        unfinished = {outcome.record.producer_id for outcome in self._core.unfinished()}
-        aborted = False
-        for partition in self._partitions.usable_partitions():
-            for transaction in partition.open_transactions():
-                if transaction.producer_id not in unfinished:
-                    aborted = True
-                    partition.end_transaction(*transaction, committed=False, timestamp_ms=self._now_ms())
-        if found or aborted:
+        if found:
             self._complete_all()
+
+    def settle(self, where: TopicPartition, partition: Partition) -> None:
+        """Aborts what is open in a partition that was just opened, where it is not going to be committed: its producer
+        is gone. Nobody else may use the partition yet. Raises `LogError`."""
+        transactions = partition.open_transactions()
+        if not transactions or not self._log.usable:
+            return
+        with self._lock:
+            unfinished = [outcome.record for outcome in self._core.unfinished()]
+        decided = {
+            (record.producer_id, participant.first_offset)
+            for record in unfinished
+            for participant in record.participants
+            if participant.partition == where
+        }
+        for transaction in transactions:
+            if (transaction.producer_id, transaction.first_offset) not in decided:
+                partition.end_transaction(*transaction, committed=False, timestamp_ms=self._now_ms())
 
     def lock_of(self, transactional_id: str) -> threading.RLock:
         with self._lock:
@@ -129,6 +143,14 @@ class TransactionCoordinator:
             self._carry_out_abort(ready)
             return ready.identity
 
+    def may_go_on(self, identity: Identity) -> bool:
+        """Whether a producer of before the log was closed has its id still, and has missed nothing.
+
+        After any other end nobody knows what was open, and half a transaction must not be committed as a whole one.
+        """
+        with self._lock:
+            return self._was_closed and self._core.has(identity)
+
     def new_producer_id(self) -> int:
         self._log.check_usable()
         ready = self.step(NewProducerId())
@@ -136,28 +158,39 @@ class TransactionCoordinator:
         assert ready.identity is not None
         return ready.identity.producer_id
 
-    def commit(self, identity: Identity, marks: Mapping[TopicPartition, Mark]) -> None:
-        """Returns when it is decided, durable and visible. Raises `LogError` where it was aborted instead."""
+    def commit(
+        self, identity: Identity, marks: Mapping[TopicPartition, Mark], *, raises_epoch: bool = False
+    ) -> Identity:
+        """Returns when it is decided, durable and visible; gives what the producer goes on with.
+
+        Raises `LogError` where it was aborted instead.
+        """
         with self.lock_of(identity.transactional_id):
-            ready = self.step(Commit(identity))
+            ready = self.step(Commit(identity, raises_epoch))
             if ready.outcome is None:
-                return
+                return ready.identity or identity
             try:
                 self._sync(ready, marks)
                 fp("txn.before_prepare")
                 self._append(ready.append)
             except BaseException:
-                if self._log.usable:  # so the entry is not in it
+                if self._log.usable and ready.append:  # so the entry is not in it
                     self._carry_out_abort(self.step(Unprepared(identity.transactional_id)))
                 raise
             fp("txn.after_prepare")
             self._end(ready.outcome)
             self.step(Finished(identity.transactional_id))
             fp("txn.committed")
+            return ready.identity or identity
 
-    def abort(self, identity: Identity) -> None:
+    def abort(self, identity: Identity, *, raises_epoch: bool = False) -> Identity:
+        """Gives what the producer goes on with."""
         with self.lock_of(identity.transactional_id):
-            self._carry_out_abort(self.step(Abort(identity)))
+            ready = self.step(Abort(identity, raises_epoch))
+            self._sync(ready, {})
+            self._append(ready.append)
+            self._carry_out_abort(ready)
+            return ready.identity or identity
 
     def unsettled_offsets(self, group: str) -> frozenset[TopicPartition]:
         with self._lock:
@@ -171,7 +204,7 @@ class TransactionCoordinator:
         """As long as this producer is there, its id is not forgotten, however long it is idle."""
         self._held[transactional_id] = producer
 
-    def expire(self, age_ms_max: int = ID_EXPIRY_MS) -> list[str]:
+    def expire(self, age_ms_max: int) -> list[str]:
         """Forgets the transactional ids that nobody holds and that were not used for so long; returns them.
 
         Raises `LogError`.
@@ -184,14 +217,17 @@ class TransactionCoordinator:
         gone: list[str] = []
         for transactional_id in old:
             with self.lock_of(transactional_id):
-                if self._used_ms.get(transactional_id, before_ms) < before_ms and self._forgets(transactional_id):
+                entries = self._forgotten(transactional_id, before_ms)
+                if entries:
                     del self._used_ms[transactional_id]
-                    self._log.append([forgotten(transactional_id)])
+                    self._log.append([encode_entry(entry, before_ms) for entry in entries])
                     gone.append(transactional_id)
         self._log.sync()
         return gone
 
-    def _forgets(self, transactional_id: str) -> bool:
+    def _forgotten(self, transactional_id: str, before_ms: int) -> tuple[Entry, ...]:
+        if self._used_ms.get(transactional_id, before_ms) >= before_ms:
+            return ()
         with self._lock:
             return self._core.forget(transactional_id)
 
@@ -199,9 +235,19 @@ class TransactionCoordinator:
         """Leaves nothing for recovery to do, if the disk lets it."""
         try:
             self._complete_all()
+            self._note_closed()
         except LogError as error:
             _log.warning("transactions not completed on close", error=error.message)
         self._pool.shutdown()
+
+    def _note_closed(self) -> None:
+        with self._lock:
+            entries = self._core.interrupted()
+            noteworthy = self._core.knows_somebody
+        if noteworthy and self._log.usable:
+            now_ms = self._now_ms()
+            self._log.append([*(encode_entry(entry, now_ms) for entry in entries), CLOSED])
+            self._log.sync()
 
     def _complete(self, outcome: Outcome) -> None:
         try:

@@ -20,13 +20,16 @@ class FoundBatch(NamedTuple):
 
 
 class DamagedRange(NamedTuple):
-    """Records that cannot be read: those from `first_offset` up to, not including, `end_offset`."""
+    """Records that cannot be read: those from `first_offset` up to, not including, `end_offset`. Where the two are the
+    same, something was there that cannot be told."""
 
     first_offset: int
     end_offset: int
     reason: str
 
     def __str__(self) -> str:
+        if self.end_offset == self.first_offset:
+            return f"what may have come at offset {self.first_offset}: {self.reason}"
         return f"the records from offset {self.first_offset} to {self.end_offset - 1}: {self.reason}"
 
 

@@ -36,7 +36,7 @@ class DataDirectory:
     """State: the lock, held until `close`, and the topics as `topics.json` has them.
 
     Partition p of a topic is the folder `<topic>-<p>`. A topic exists when `topics.json` names it. `was_closed`: who
-    had the directory open before left nothing for recovery to do.
+    had the directory open before made everything durable at the end.
     """
 
     def __init__(self, path: Path, *, durable: bool) -> None:
@@ -58,7 +58,7 @@ class DataDirectory:
         os.close(self._lock)
 
     def mark_closed(self) -> None:
-        """The next one to open the directory need not look at each partition. Raises OSError."""
+        """The next one to open the directory need not make durable what it finds. Raises OSError."""
         (self.path / _CLOSED).touch()
         if self._durable:
             sync_folder(self.path)

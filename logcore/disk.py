@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import Final
 from .failpoints import fp
 from .records.batch import Buffer
 
+_BLOCK: Final = 4096
+_ZEROS: Final = bytes(64 * 1024)
 _BUFFERS_MAX: Final = 512  # per system call; Linux takes 1024
 
 
@@ -19,7 +22,7 @@ class LogFile:
     The descriptor is closed with the last reference, so a reader may go on while the file's topic is deleted.
     """
 
-    def __init__(self, path: Path, *, create: bool = False, writable: bool = True) -> None:
+    def __init__(self, path: Path | str, *, create: bool = False, writable: bool = True) -> None:
         self.path = path
         mode = os.O_RDWR if writable else os.O_RDONLY
         self._descriptor = os.open(path, mode | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o644)
@@ -52,6 +55,23 @@ class LogFile:
                 break
             done += count
         return done
+
+    def is_unwritten(self, start: int, end: int) -> bool:
+        """True where there are nothing but zeros in between. Room that was taken ahead is not read."""
+        position, size = start, _BLOCK - start % _BLOCK
+        while position < end:
+            found = os.pread(self._descriptor, min(size, end - position), position)
+            if found != _ZEROS[: len(found)]:
+                return False
+            position, size = self._next_data(position + (len(found) or end), end), len(_ZEROS)
+        return True
+
+    def _next_data(self, position: int, end: int) -> int:
+        """Where the file may hold something else than zeros, from `position` on; `end` where it does not."""
+        try:
+            return os.lseek(self._descriptor, position, os.SEEK_DATA)
+        except OSError as error:
+            return end if error.errno == errno.ENXIO else position
 
     def allocate(self, start: int, end: int) -> None:
         """Makes the file at least `end` long, with zeros. Raises OSError."""

@@ -1,6 +1,8 @@
-"""Carries out what `groups.py` decides: gives answers to whoever waits, lets time pass, and fences commits.
+"""Carries out what `groups.py` and `consumer_groups.py` decide: writes their records, gives answers to whoever waits,
+lets time pass, and fences commits.
 
-One coordinator serves the consumers of this process and those that come over the network.
+One coordinator serves the consumers of this process and those that come over the network. Nobody is told what is not
+durable yet: an answer waits for the records that were written before it.
 """
 
 from __future__ import annotations
@@ -9,13 +11,21 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
+from dataclasses import replace
+from typing import NamedTuple
+
+import structlog
+
+from millstream.errors import LogError
 
 from .client import TopicPartition
 from .consumer_groups import ConsumerGroups
 from .errors import LogClosed
+from .group_expiry import expired, subscribed
 from .group_messages import (
     Answered,
     CheckCommit,
+    CommittedOffset,
     ConsumerBeat,
     ConsumerHeartbeat,
     GroupDescription,
@@ -26,9 +36,20 @@ from .group_messages import (
     Message,
     Reply,
 )
-from .group_offsets import CommittedOffset, GroupOffsets
+from .group_offsets import GroupOffsets
+from .group_records import Kind
+from .group_topic import GroupTopic, NoTopicIds, TopicIds
 from .groups import Groups
-from .subscriptions import topics_of
+from .partition import Mark
+
+_log = structlog.get_logger("millstream.logcore")
+
+
+class _Decided(NamedTuple):
+    """Up to where the log is to be durable before anybody is told. `lost`: it could not even be written."""
+
+    mark: Mark | None
+    lost: bool = False
 
 
 def _monotonic_ms() -> int:
@@ -42,11 +63,20 @@ class GroupCoordinator:
     """
 
     def __init__(
-        self, offsets: GroupOffsets, wall_ms: Callable[[], int], *, now_ms: Callable[[], int] = _monotonic_ms
+        self,
+        offsets: GroupOffsets,
+        wall_ms: Callable[[], int],
+        *,
+        topic_ids: TopicIds | None = None,
+        now_ms: Callable[[], int] = _monotonic_ms,
     ) -> None:
         self.offsets = offsets
+        self.expires: Callable[[str], bool] = lambda group: False
+        """Groups whose offsets `expire` may drop; who keeps none of its own there says so."""
         self._wall_ms = wall_ms
         self._now_ms = now_ms
+        self._topic = GroupTopic(offsets, topic_ids or NoTopicIds(), wall_ms)
+        self._mark: Mark | None = None  # up to which what was decided is written
         self._core = Groups()
         self._assigning = ConsumerGroups()
         self._changed = threading.Condition()
@@ -54,9 +84,19 @@ class GroupCoordinator:
         self._last_ticket = 0
         self._timer: threading.Thread | None = None
         self._closed = False
+        self._load()
+
+    def _load(self) -> None:
+        """The groups that there were when the log was closed, whose members have not noticed anything."""
+        for record in self._topic.load():
+            (self._core if record.key.kind is Kind.CLASSIC else self._assigning).apply(record)
+        with self._changed:
+            self._core.begin(self._now_ms())
+            self._assigning.begin(self._now_ms())
+            self._time()
 
     def ask(self, message: Message) -> Future[Reply]:
-        """The answer may take as long as the group's rebalance timeout. Raises `LogClosed`."""
+        """The answer may take as long as the group's rebalance timeout. Waits for the disk. Raises `LogClosed`."""
         future: Future[Reply] = Future()
         future.set_running_or_notify_cancel()  # so nobody can cancel it
         with self._changed:
@@ -68,19 +108,23 @@ class GroupCoordinator:
             self._waiting[self._last_ticket] = future
             answers = self._core.step(message, self._last_ticket, self._now_ms())
             given = self._take(answers)
+            decided = self._written()
             self._time()
-        _give(given)
+        self._give(given, decided)
         return future
 
     def beat(self, beat: ConsumerHeartbeat, partition_counts: Mapping[str, int]) -> ConsumerBeat:
-        """For members of groups whose coordinator assigns. Raises `LogClosed`."""
+        """For members of groups whose coordinator assigns. Waits for the disk. Raises `LogError`."""
         with self._changed:
             self._check_open()
             if self._core.is_in_use(beat.group):
                 return ConsumerBeat(GroupFault.NOT_FOUND, beat.member_id)
             answer = self._assigning.beat(beat, partition_counts, self._now_ms())
+            if self._assigning.has(beat.group):
+                self._core.forget(beat.group)  # the group had members of the other kind once
+            decided = self._written()
             self._time()
-            return answer
+        return answer if self._is_settled(decided) else ConsumerBeat(GroupFault.SHUTTING_DOWN, beat.member_id)
 
     def commit(
         self, check: CheckCommit, offsets: Mapping[TopicPartition, int], metadata: Mapping[TopicPartition, str]
@@ -133,11 +177,14 @@ class GroupCoordinator:
             self._check_open()
             if self._core.is_in_use(group) or self._assigning.has(group):
                 return GroupFault.NOT_EMPTY
+            known = self._core.has(group)
+            self._core.forget(group)
+            decided = self._written()
             committed = self.offsets.committed(group)
-        if not committed:
-            return GroupFault.NOT_FOUND
         self.offsets.forget(group, committed)
-        return GroupFault.NONE
+        if not self._is_settled(decided):
+            return GroupFault.SHUTTING_DOWN
+        return GroupFault.NONE if known or committed else GroupFault.NOT_FOUND
 
     def delete_offsets(
         self, group: str, partitions: Collection[TopicPartition]
@@ -146,14 +193,35 @@ class GroupCoordinator:
         description = self.describe(group)
         if description.state is GroupState.DEAD:
             return GroupFault.NOT_FOUND
-        subscribed = {topic for member in description.members for topic in topics_of(member.metadata)}
-        refused = {partition for partition in partitions if partition.topic in subscribed}
+        topics = subscribed(description)
+        refused = {partition for partition in partitions if partition.topic in topics}
         known = self.offsets.committed(group)
         self.offsets.forget(group, [p for p in partitions if p in known and p not in refused])
         return {p: GroupFault.SUBSCRIBED if p in refused else GroupFault.NONE for p in partitions}
 
     def committed(self, group: str) -> dict[TopicPartition, CommittedOffset]:
         return self.offsets.committed_with_metadata(group)
+
+    def expire(self, retention_ms: int) -> int:
+        """Drops what nobody needs any more, in groups that may expire; says of how many groups. Raises `LogError`."""
+        changed = 0
+        for group in [name for name in self.names() if self.expires(name)]:
+            with self._changed:
+                self._check_open()
+                changed += self._expire(group, self._wall_ms() - retention_ms)
+        return changed
+
+    def _expire(self, group: str, before_ms: int) -> bool:
+        """Nobody commits meanwhile. A group that has nothing left is gone."""
+        committed = self.offsets.committed_with_metadata(group)
+        since_ms = self._topic.empty_since_ms.get(group)
+        gone = expired(self.describe(group), committed, since_ms, before_ms)
+        self.offsets.forget(group, gone)
+        is_over = len(gone) == len(committed) and not self._core.is_in_use(group) and not self._assigning.has(group)
+        if is_over and self._core.has(group):
+            self._core.forget(group)
+            self._written()
+        return bool(gone) or is_over
 
     # Life
 
@@ -202,9 +270,42 @@ class GroupCoordinator:
                     continue
                 self._assigning.tick(now_ms)
                 given = self._take(self._core.tick(now_ms))
-            _give(given)
+                decided = self._written()
+            self._give(given, decided)
 
+    # What is durable
 
-def _give(answers: list[tuple[Future[Reply], Reply]]) -> None:
-    for future, reply in answers:
-        future.set_result(reply)
+    def _written(self) -> _Decided:
+        """Writes what was decided."""
+        records = [*self._core.take_records(), *self._assigning.take_records()]
+        if records:
+            try:
+                self._mark = self._topic.write(records)
+            except LogError as error:
+                self._lost(error)
+                return _Decided(None, lost=True)
+        return _Decided(self._mark)
+
+    def _is_settled(self, decided: _Decided) -> bool:
+        """Waits for the disk. False where what was decided is lost."""
+        if decided.lost or decided.mark is None:
+            return not decided.lost
+        try:
+            self.offsets.settle(decided.mark)
+        except LogError as error:
+            with self._changed:
+                self._lost(error)
+            return False
+        return True
+
+    def _lost(self, error: LogError) -> None:
+        """It is written again with whatever is decided next; until then members are told to come again."""
+        _log.warning("changes of groups not written", error=error.message)
+        self._core.rewrite()
+        self._assigning.rewrite()
+        self._mark = None
+
+    def _give(self, answers: list[tuple[Future[Reply], Reply]], decided: _Decided) -> None:
+        settled = not answers or self._is_settled(decided)
+        for future, reply in answers:
+            future.set_result(reply if settled else replace(reply, fault=GroupFault.SHUTTING_DOWN))

@@ -63,6 +63,7 @@ class Group:
     deadline_ms: int | None = None  # of the join or the sync that is under way
     first_join_until_ms: int | None = None  # while the first members of an empty group gather
     newcomers: bool = False  # some came since the gathering was last prolonged
+    recorded: bool = False  # there is a record of it that can be read again
 
     @property
     def rebalance_timeout_ms(self) -> int:

@@ -5,9 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from .client import TopicPartition
+
+
+class CommittedOffset(NamedTuple):
+    """`metadata` is whatever the consumer wanted to find there again; `at_ms`: when it was committed, -1 if unknown."""
+
+    offset: int
+    metadata: str = ""
+    at_ms: int = -1
 
 
 class GroupState(StrEnum):

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from .client import TopicPartition
+from .group_messages import CommittedOffset
 from .partition import Appended, Mark
 from .state_log import KeyValue, StateLog
 
@@ -27,17 +28,12 @@ _VALUE_VERSION: Final = 3
 _METADATA_POSITION: Final = 14  # behind version, offset and leader epoch
 
 
-class CommittedOffset(NamedTuple):
-    """`metadata` is whatever the consumer wanted to find there again."""
-
-    offset: int
-    metadata: str = ""
+_Offsets = Mapping[TopicPartition, CommittedOffset]
 
 
 class _Committed(NamedTuple):
     log_offset: int  # of the record: of two commits that become durable together the later one counts
-    offset: int
-    metadata: str = ""
+    committed: CommittedOffset
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +41,7 @@ class PendingCommit:
     """Written, but perhaps not durable, and not shown yet."""
 
     group: str
-    offsets: Mapping[TopicPartition, int]
-    metadata: Mapping[TopicPartition, str]
+    offsets: _Offsets
     appended: Appended
 
 
@@ -56,7 +51,7 @@ class _Applied:
 
     mark: Mark
     first_offset: int  # of its records
-    groups: Mapping[str, Mapping[TopicPartition, int]]
+    groups: Mapping[str, _Offsets]
     changes: tuple[KeyValue, ...]
 
 
@@ -82,13 +77,13 @@ class GroupOffsets:
         self._log.check_known()
         with self._lock:
             offsets = self._groups.get(group, {})
-            return {partition: committed.offset for partition, committed in offsets.items()}
+            return {partition: found.committed.offset for partition, found in offsets.items()}
 
     def committed_with_metadata(self, group: str) -> dict[TopicPartition, CommittedOffset]:
         self._log.check_known()
         with self._lock:
             offsets = self._groups.get(group, {})
-            return {partition: CommittedOffset(found.offset, found.metadata) for partition, found in offsets.items()}
+            return {partition: found.committed for partition, found in offsets.items()}
 
     def groups(self) -> list[str]:
         """Those that have committed something."""
@@ -108,18 +103,36 @@ class GroupOffsets:
         metadata: Mapping[TopicPartition, str],
     ) -> PendingCommit:
         """Decides its place among the other commits, without waiting for the disk."""
-        changes = [
-            _offset_record(group, partition, offset, now_ms, metadata.get(partition, ""))
+        committed = {
+            TopicPartition(*partition): CommittedOffset(offset, metadata.get(partition, ""), now_ms)
             for partition, offset in offsets.items()
-        ]
+        }
+        changes = [_offset_record(group, *entry) for entry in committed.items()]
         with self._writing:
             self._write_lost()
-            return PendingCommit(group, offsets, metadata, self._log.append(changes))
+            return PendingCommit(group, committed, self._log.append(changes))
 
     def finish_commit(self, pending: PendingCommit) -> None:
         """Durable and visible on return."""
         self._log.sync(pending.appended.mark)
-        self._show(pending.appended.first_offset, {pending.group: pending.offsets}, pending.metadata)
+        self._show(pending.appended.first_offset, {pending.group: pending.offsets})
+
+    # What else is known of groups
+
+    def entries(self) -> Mapping[bytes, bytes]:
+        """All records of the topic, by their keys."""
+        return self._log.entries()
+
+    def write(self, changes: Iterable[KeyValue]) -> Mark:
+        """Records of the groups themselves; durable once `settle` returns. Raises `LogError`."""
+        with self._writing:
+            self._write_lost()
+            return self._log.append(changes).mark
+
+    def settle(self, mark: Mark) -> None:
+        """Raises `LogError`; then what was written up to the mark, and is not durable, is lost."""
+        if not self._log.is_durable(mark):
+            self._log.sync(mark)
 
     def forget(self, group: str, partitions: Iterable[TopicPartition]) -> None:
         """Drops what the group committed for these; durable on return."""
@@ -133,7 +146,7 @@ class GroupOffsets:
         self,
         transactional_id: str,
         number: int,
-        groups: Mapping[str, Mapping[TopicPartition, int]],
+        groups: Mapping[str, _Offsets],
         now_ms: int,
     ) -> Mark | None:
         """The offsets of a transaction whose commit is decided: visible on return, durable with the next sync.
@@ -142,11 +155,11 @@ class GroupOffsets:
         """
         if self._applied.get(transactional_id, 0) >= number or not groups:
             return None
-        changes = [
-            _offset_record(group, partition, offset, now_ms)
+        groups = {
+            group: {partition: committed._replace(at_ms=now_ms) for partition, committed in offsets.items()}
             for group, offsets in groups.items()
-            for partition, offset in offsets.items()
-        ]
+        }
+        changes = [_offset_record(group, *entry) for group, offsets in groups.items() for entry in offsets.items()]
         changes.append(KeyValue(_transaction_key(transactional_id), _LONG.pack(number)))  # last: all are there then
         with self._writing:
             self._write_lost()
@@ -204,19 +217,13 @@ class GroupOffsets:
                     if partition in known and known[partition].log_offset == applied.first_offset:
                         known[partition] = known[partition]._replace(log_offset=first_offset)
 
-    def _show(
-        self,
-        log_offset: int,
-        groups: Mapping[str, Mapping[TopicPartition, int]],
-        metadata: Mapping[TopicPartition, str] | None = None,
-    ) -> None:
+    def _show(self, log_offset: int, groups: Mapping[str, _Offsets]) -> None:
         with self._lock:
             for group, offsets in groups.items():
                 known = self._groups.setdefault(group, {})
-                for partition, offset in offsets.items():
+                for partition, committed in offsets.items():
                     if partition not in known or known[partition].log_offset <= log_offset:
-                        note = (metadata or {}).get(partition, "")
-                        known[TopicPartition(*partition)] = _Committed(log_offset, offset, note)
+                        known[partition] = _Committed(log_offset, committed)
 
     def _load(self, key: bytes, value: bytes) -> None:
         (version,) = _VERSION.unpack_from(key)
@@ -227,12 +234,14 @@ class GroupOffsets:
             group, position = _read_text(key, 2)
             topic, position = _read_text(key, position)
             partition = TopicPartition(topic, _INT.unpack_from(key, position)[0])
-            metadata, _ = _read_text(value, _METADATA_POSITION)
-            self._groups.setdefault(group, {})[partition] = _Committed(-1, _LONG.unpack_from(value, 2)[0], metadata)
+            metadata, position = _read_text(value, _METADATA_POSITION)
+            offset, at_ms = _LONG.unpack_from(value, 2)[0], _LONG.unpack_from(value, position)[0]
+            self._groups.setdefault(group, {})[partition] = _Committed(-1, CommittedOffset(offset, metadata, at_ms))
 
 
-def _offset_record(group: str, partition: TopicPartition, offset: int, now_ms: int, metadata: str = "") -> KeyValue:
-    value = _VERSION.pack(_VALUE_VERSION) + _LONG.pack(offset) + _INT.pack(-1) + _text(metadata) + _LONG.pack(now_ms)
+def _offset_record(group: str, partition: TopicPartition, committed: CommittedOffset) -> KeyValue:
+    value = _VERSION.pack(_VALUE_VERSION) + _LONG.pack(committed.offset) + _INT.pack(-1)
+    value += _text(committed.metadata) + _LONG.pack(committed.at_ms)
     return KeyValue(_offset_key(group, partition), value)
 
 

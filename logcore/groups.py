@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, assert_never
 
+from .group_fold import group_of, record_of
 from .group_members import Group, Member
 from .group_messages import (
     Answer,
@@ -29,6 +30,7 @@ from .group_messages import (
     Sync,
     Synced,
 )
+from .group_records import ClassicGroup, GroupKey, GroupRecord, Kind
 
 SESSION_TIMEOUT_MS_MIN: Final = 1_000
 SESSION_TIMEOUT_MS_MAX: Final = 30 * 60 * 1000
@@ -39,15 +41,58 @@ _MEMBERS_MAX: Final = 10_000
 
 
 class Groups:
-    """State: the groups that have members or expect one. Times are milliseconds of any clock that never goes back.
+    """State: the groups that have members, had some, or expect one. Times are milliseconds of any clock that never
+    goes back.
 
-    Invariant: a group's generation rises with each rebalance and never goes back while it has members.
+    What outlives the coordinator is the fold of its records: `apply` takes them in before the first step, and `begin`
+    ends that. Records to be written come from `take_records`; answers may be given once those are durable.
+    Invariant: a group's generation rises with each rebalance and never goes back, until the group is forgotten.
     """
 
     def __init__(self, gathering_ms: int = GATHERING_MS) -> None:
         self._groups: dict[str, Group] = {}
         self._gathering_ms = gathering_ms
         self._answers: list[Answered] = []
+        self._records: list[GroupRecord] = []
+
+    def apply(self, record: GroupRecord) -> None:
+        """Takes in a record of this kind of groups."""
+        name = record.key.group
+        if record.value is None:
+            self._groups.pop(name, None)
+        elif isinstance(record.value, ClassicGroup):
+            self._groups[name] = group_of(name, record.value)
+
+    def begin(self, now_ms: int) -> None:
+        """All records are there: each member has a whole session to be heard of."""
+        for group in self._groups.values():
+            for member in group.members.values():
+                member.renew(now_ms)
+
+    def take_records(self) -> list[GroupRecord]:
+        """What is to be written now, in this order."""
+        records, self._records = self._records, []
+        return records
+
+    def rewrite(self) -> None:
+        """What was to be written is lost: groups that rest are written once more."""
+        self._records = []
+        for group in self._groups.values():
+            if group.recorded and group.state in (GroupState.STABLE, GroupState.EMPTY):
+                self._record(group)
+
+    def forget(self, name: str) -> bool:
+        """Lets go of a group without members; False where it is in use."""
+        if self.is_in_use(name):
+            return False
+        group = self._groups.pop(name, None)
+        if group is not None and group.recorded:
+            self._records.append(GroupRecord(GroupKey(Kind.CLASSIC, name), None))
+        return True
+
+    def _record(self, group: Group) -> None:
+        group.recorded = True
+        self._records.append(GroupRecord(GroupKey(Kind.CLASSIC, group.name), record_of(group)))
 
     def step(self, message: Message, ticket: int, now_ms: int) -> list[Answered]:
         """The answers that can be given now: to this message, perhaps, and to older ones."""
@@ -83,6 +128,9 @@ class Groups:
 
     def names(self) -> list[str]:
         return list(self._groups)
+
+    def has(self, group: str) -> bool:
+        return group in self._groups
 
     def is_in_use(self, group: str) -> bool:
         known = self._groups.get(group)
@@ -178,6 +226,7 @@ class Groups:
         if led:  # it must not assign anew; a client that cannot be told so is told that its former self leads
             knows = member.knows_skipping
             answer = _joined(group, member, skip_assignment=True) if knows else _follower_of(answer, old_id)
+        self._record(group)
         self._answers.append(Answered(ticket, answer))
 
     def _rebalance(self, group: Group, now_ms: int) -> None:
@@ -224,11 +273,15 @@ class Groups:
             member.renew(now_ms)
 
     def _empty(self, group: Group) -> None:
+        was_empty = group.state is GroupState.EMPTY
         group.state, group.deadline_ms, group.protocol = GroupState.EMPTY, None, None
         group.first_join_until_ms = None
-        group.generation += 1
-        if not group.expected:
+        if not group.recorded and not group.expected:
             del self._groups[group.name]
+        elif not was_empty:
+            group.generation += 1
+            if group.recorded:
+                self._record(group)
 
     # Syncing
 
@@ -247,6 +300,7 @@ class Groups:
             for other in group.members.values():
                 other.assignment = sync.assignments.get(other.member_id, b"")
             group.state = GroupState.STABLE
+            self._record(group)
         if group.state is GroupState.STABLE:
             self._hand_out(group, now_ms)
 

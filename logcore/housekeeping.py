@@ -17,7 +17,6 @@ from .partition import Partition
 from .retention import drop_expired
 
 INTERVAL_S: Final = 15.0
-PRODUCER_EXPIRY_MS: Final = 24 * 60 * 60 * 1000
 _BUSY_SHARE_MAX: Final = 0.2  # of the time of one processor, while there is work
 _log = structlog.get_logger("millstream.logcore")
 
@@ -50,7 +49,7 @@ class Housekeeper:
         now_ms: Callable[[], int],
         expire_ids: Callable[[], object],
         *,
-        producer_expiry_ms: int = PRODUCER_EXPIRY_MS,
+        producer_expiry_ms: int,
         interval_s: float = INTERVAL_S,
     ) -> None:
         self._partitions = partitions
@@ -81,7 +80,7 @@ class Housekeeper:
         """Does now what there is to do. What cannot be done is among the `problems`, and in the process's log."""
         dropped = compacted = 0
         with self._turn:
-            for partition in list(self._partitions()):
+            for partition in self._partitions():
                 if partition.is_idle:
                     continue
                 try:

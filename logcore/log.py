@@ -36,6 +36,7 @@ from .errors import (
     UnknownTopic,
     write_error,
 )
+from .expiry import DEFAULT, Expiry
 from .group_coordinator import GroupCoordinator
 from .group_offsets import TOPIC as OFFSETS_TOPIC
 from .group_offsets import GroupOffsets
@@ -52,7 +53,7 @@ from .timestamps import first_at_or_after
 from .topic_rules import check_topic
 from .topic_settings import check_config, settings_of
 from .transaction_log import TOPIC as TRANSACTIONS_TOPIC
-from .transactions import TransactionDescription
+from .transactions import Identity, TransactionDescription
 
 RESERVED: Final = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
 _log = structlog.get_logger("millstream.logcore")
@@ -64,8 +65,9 @@ class Log:
     A damaged partition does not keep the log from opening: who uses it gets the `CorruptLog` that says what is wrong.
     """
 
-    def __init__(self, path: Path, *, clock: Callable[[], float], durable: bool) -> None:
+    def __init__(self, path: Path, *, clock: Callable[[], float], durable: bool, expiry: Expiry) -> None:
         self._clock = clock
+        self._expiry = expiry
         self._durable = durable
         try:
             self._directory = DataDirectory(path, durable=durable)
@@ -78,7 +80,10 @@ class Log:
         self._advances = 0  # how often `_wake` has woken those who wait
         self._listeners: tuple[Callable[[], None], ...] = ()
         self._closed = False
-        self._context = PartitionContext(OpenFiles(), self._now_ms, self._wake, durable)
+        self._settle: Callable[[TopicPartition, Partition], None] = lambda where, partition: None
+        self._context = PartitionContext(
+            OpenFiles(), self._now_ms, self._wake, durable, found_durable=durable and not self._directory.was_closed
+        )
         try:
             self._open()
         except BaseException as error:
@@ -88,22 +93,25 @@ class Log:
             raise
 
     def _open(self) -> None:
-        if self._durable and not self._directory.was_closed:
-            os.sync()  # what recovery finds has to be durable: all at once takes less than each partition alone
-        for stored in list(self._directory.topics.values()):
-            if self._directory.was_closed:
-                self._partitions[stored.topic.name] = [None] * stored.topic.partition_count
-            else:
-                self._open_partitions(stored)
+        if self._durable and self._directory.topics and not self._directory.was_closed:
+            os.sync()  # what partitions find when they are opened has to be durable: all at once takes less
+        for stored in self._directory.topics.values():
+            self._partitions[stored.topic.name] = [None] * stored.topic.partition_count
         for name in RESERVED:
             if name not in self._directory.topics:
                 self._open_partitions(self._directory.create(Topic(name, 1, {})))
         self._group_offsets = GroupOffsets(StateLog(self.partition(OFFSETS_TOPIC, 0), self._now_ms))
-        self._groups = GroupCoordinator(self._group_offsets, self._now_ms)
+        self._groups = GroupCoordinator(self._group_offsets, self._now_ms, topic_ids=_TopicIds(self._directory))
         transactions = StateLog(self.partition(TRANSACTIONS_TOPIC, 0), self._now_ms)
         self._coordinator = TransactionCoordinator(self, transactions, self._group_offsets, self._now_ms)
+        self._settle = self._coordinator.settle
         self._coordinator.recover()
-        self._housekeeper = Housekeeper(self._all_partitions, self._now_ms, self._coordinator.expire)
+        self._housekeeper = Housekeeper(
+            self._all_partitions,
+            self._now_ms,
+            self._expire_unused,
+            producer_expiry_ms=self._expiry.producer_ids_ms,
+        )
         self._housekeeper.start()
 
     def _open_partitions(self, stored: StoredTopic) -> None:
@@ -114,7 +122,7 @@ class Log:
 
     def _open_partition(self, topic: Topic, partition: int) -> Partition | CorruptLog:
         try:
-            return Partition(
+            opened = Partition(
                 f'partition {partition} of topic "{topic.name}"',
                 self._directory.folder(topic.name, partition),
                 settings_of(topic.config),
@@ -123,6 +131,8 @@ class Log:
         except CorruptLog as error:
             _log.error("partition is damaged", topic=topic.name, partition=partition, error=error.message)
             return error
+        self._settle(TopicPartition(topic.name, partition), opened)  # ends what a crash left open there
+        return opened
 
     # Topics
 
@@ -223,6 +233,12 @@ class Log:
             raise CorruptLog(found.message, hint=found.hint)
         return found
 
+    def partition_if_open(self, topic: str, partition: int) -> Partition | None:
+        """`partition`, as far as that needs no disk."""
+        partitions = self._partitions.get(topic, ())
+        found = partitions[partition] if 0 <= partition < len(partitions) else None
+        return found if isinstance(found, Partition) else None
+
     def _opened(self, topic: str, partition: int) -> Partition | CorruptLog:
         with self._topics_lock:
             stored = self._directory.topics.get(topic)
@@ -240,6 +256,10 @@ class Log:
             for partition in range(topic.partition_count if name not in RESERVED else 0):
                 with contextlib.suppress(UnknownTopic, CorruptLog, LogClosed):
                     yield self.partition(name, partition)
+
+    def _expire_unused(self) -> None:
+        self._coordinator.expire(self._expiry.transactional_ids_ms)
+        self._groups.expire(self._expiry.offsets_ms)
 
     def keep_house(self) -> Kept:
         """Does at once what otherwise happens in the background: retention, compaction, forgetting old producers."""
@@ -382,6 +402,18 @@ class Log:
         self._coordinator.hold(transactional_id, producer)
         return producer
 
+    def resumed_producer(
+        self, transactional_id: str, producer_id: int, epoch: int
+    ) -> LocalTransactionalProducer | None:
+        """One that was there before the log was closed, and has not noticed; None where it must not go on."""
+        self._check_open()
+        identity = Identity(transactional_id, producer_id, epoch)
+        if not self._coordinator.may_go_on(identity):
+            return None
+        producer = LocalTransactionalProducer(self._coordinator, self, identity)
+        self._coordinator.hold(transactional_id, producer)
+        return producer
+
     def new_producer_id(self) -> int:
         """For a producer without transactions, whose retried batches are stored once."""
         self._check_open()
@@ -401,6 +433,14 @@ class Log:
         return secret_of(self._directory.path)
 
     @property
+    def path(self) -> Path:
+        return self._directory.path
+
+    @property
+    def expiry(self) -> Expiry:
+        return self._expiry
+
+    @property
     def id(self) -> str:
         """Tells this log from every other one."""
         return self._directory.node_id
@@ -412,20 +452,20 @@ class Log:
 
         Raises `LogWriteFailed` where the disk refused; what was acknowledged is safe all the same.
         """
+        self._housekeeper.stop()  # before the lock is taken: their threads may be about to open a partition
+        self._groups.close()
         with self._topics_lock:
             if self._closed:
                 return
             failure: LogError | None = None
             try:
-                self._housekeeper.stop()
-                self._groups.close()
                 self._coordinator.close()
                 for partition in self.usable_partitions():
                     try:
                         partition.close()
                     except LogError as error:
                         failure = failure or error
-                if failure is None and self._left_nothing():
+                if self._durable and failure is None and self._all_durable():
                     self._directory.mark_closed()
             finally:
                 self._closed = True
@@ -434,11 +474,12 @@ class Log:
         if failure is not None:
             raise failure
 
-    def _left_nothing(self) -> bool:
-        return not any(
-            isinstance(partition, Partition) and (partition.open_transactions() or not partition.usable)
+    def _all_durable(self) -> bool:
+        return all(
+            partition.usable
             for partitions in self._partitions.values()
             for partition in partitions
+            if isinstance(partition, Partition)
         )
 
     def __enter__(self) -> Log:
@@ -455,18 +496,34 @@ class Log:
         return int(self._clock() * 1000)
 
 
+class _TopicIds:
+    """The ids of topics, as records about groups have them."""
+
+    def __init__(self, directory: DataDirectory) -> None:
+        self._directory = directory
+
+    def id_of(self, name: str) -> bytes | None:
+        stored = self._directory.topics.get(name)
+        return None if stored is None else bytes.fromhex(stored.id)
+
+    def name_of(self, id: bytes) -> str | None:
+        wanted = id.hex()
+        return next((name for name, stored in list(self._directory.topics.items()) if stored.id == wanted), None)
+
+
 def open_log(
     path: str | os.PathLike[str],
     *,
     clock: Callable[[], float] = time.time,
     sync: Literal["always", "never"] = "always",
+    expiry: Expiry = DEFAULT,
 ) -> Log:
     """The log in this directory, which is created where there is none.
 
     With `sync="never"` an append does not wait for the disk: records survive the end of the process, but not that of
     the machine. Raises `LogLocked` where it is open already.
     """
-    return Log(Path(path), clock=clock, durable=sync == "always")
+    return Log(Path(path), clock=clock, durable=sync == "always", expiry=expiry)
 
 
 def _checked_batches(data: memoryview) -> list[EncodedBatch]:

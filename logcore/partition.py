@@ -46,6 +46,11 @@ class Partition(PartitionTail):
             return Offsets(self._log_start_offset, last_stable_offset, self._high_watermark, self._state.end_offset)
 
     @property
+    def log_start_offset(self) -> int:
+        """The first that can be read."""
+        return self._log_start_offset
+
+    @property
     def last_stable_offset(self) -> int:
         return self.offsets().last_stable_offset
 

@@ -6,22 +6,28 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from .disk import LogFile
 from .producer_state import ProducerStates
 from .records.batch import HEADER_SIZE, BatchHeader, checksum_of, read_header
 from .records.control import marker_commits
-from .segment import Segment
 from .transaction_index import TransactionIndex
 
 _SCAN_BYTES: Final = 4 * 1024 * 1024
+_FIRST_BYTES: Final = 4096  # there are many segments of which hardly anything has to be read
 
 
 @dataclass(slots=True)
 class PartitionState:
-    """Invariant: it covers exactly the batches below `end_offset`."""
+    """Invariant: it covers exactly the batches below `end_offset`, or those of them that can still be read."""
 
     end_offset: int = 0
     producers: ProducerStates = field(default_factory=ProducerStates)
     transactions: TransactionIndex = field(default_factory=TransactionIndex)
+
+    @classmethod
+    def beginning_at(cls, offset: int) -> PartitionState:
+        """Of a log whose batches below the offset are gone, and with them, perhaps, what producers they had."""
+        return cls(offset, ProducerStates(complete=offset == 0))
 
     def note(self, header: BatchHeader, batch: Callable[[], memoryview], now_ms: int) -> None:
         """Takes in the next batch; `batch` gives its bytes, which only control batches need."""
@@ -38,6 +44,7 @@ class PartitionState:
         return {
             "end_offset": self.end_offset,
             "producers": self.producers.to_json(),
+            "producers_complete": self.producers.complete,
             "transactions": self.transactions.to_json(),
         }
 
@@ -45,7 +52,7 @@ class PartitionState:
     def from_json(cls, content: Any) -> PartitionState:
         return cls(
             content["end_offset"],
-            ProducerStates.from_json(content["producers"]),
+            ProducerStates.from_json(content["producers"], complete=content.get("producers_complete", False)),
             TransactionIndex.from_json(content["transactions"]),
         )
 
@@ -56,13 +63,13 @@ class ScannedBatch(NamedTuple):
     batch: memoryview  # valid until the next one is asked for
 
 
-def scan(segment: Segment, position: int, end: int) -> Iterator[ScannedBatch]:
+def scan(file: LogFile, position: int, end: int) -> Iterator[ScannedBatch]:
     """The whole batches from `position` on that pass their checksum; stops at the first that does not, or at `end`."""
-    file = segment.file
     buffer, start, filled = memoryview(b""), position, 0
     while position + HEADER_SIZE <= end:
         if position + HEADER_SIZE > start + filled:
-            buffer, start, filled = _filled(file.read_into, position, _SCAN_BYTES, end)
+            size = _SCAN_BYTES if filled else _FIRST_BYTES
+            buffer, start, filled = _filled(file.read_into, position, size, end)
             if filled < HEADER_SIZE:
                 return
         header = read_header(buffer, position - start)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -20,6 +22,7 @@ from .records.control import MARKER_SIZE, encode_marker
 from .recovery import Checkpoint, create_segment, read_checkpoint, recover, replay, write_checkpoint
 from .segment import Segment, file_name
 from .topic_settings import TopicSettings
+from .traffic import Traffic
 from .transaction_index import OpenTransaction
 
 _LEADER_EPOCH: Final = 0
@@ -28,12 +31,14 @@ _CHECKPOINT_BYTES: Final = 8 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class PartitionContext:
-    """What partitions of one log share. `now_ms` is the log's clock."""
+    """What partitions of one log share. `now_ms` is the log's clock; `found_durable`: what was in the files when the
+    log was opened was made durable then."""
 
     files: OpenFiles
     now_ms: Callable[[], int]
     on_advance: Callable[[], None]
     durable: bool
+    found_durable: bool = False
 
 
 class Mark(NamedTuple):
@@ -78,6 +83,7 @@ class PartitionTail:
         recovered = recover(folder, context.files, context.now_ms(), durable=context.durable)
         self.name = name
         self.settings = settings
+        self.traffic = Traffic()
         self.damage: tuple[DamagedRange, ...] = tuple(recovered.damage)  # found when it was opened
         self._folder = folder
         self._files_open = context.files
@@ -90,7 +96,7 @@ class PartitionTail:
         self._log_start_offset = recovered.log_start_offset
         self._cleaning = recovered.cleaning
         self._began_ms = context.now_ms() if recovered.began_ms is None else recovered.began_ms
-        if recovered.scanned and context.durable:
+        if recovered.scanned and context.durable and not context.found_durable:
             self._active.file.sync()
         self._durable_offset = self._high_watermark = self._state.end_offset
         self._durable_size = self._checkpointed_size = self._active.size
@@ -132,9 +138,21 @@ class PartitionTail:
             if self.settings.append_time:
                 batches = [stamp(batch, self._now_ms()) for batch in batches]
             first_offset = self._write(batches)
+            self.traffic.note_appended(self._state.end_offset - first_offset, sum(b.header.size for b in batches))
             if not self._sync_needed:
                 self._note_durable(self._state.end_offset, self._active.size)
             return Appended(first_offset, Mark(self._generation, self._state.end_offset))
+
+    @contextmanager
+    def unless_busy(self, size: int) -> Generator[bool]:
+        """Whether, in the block, an append of so many bytes waits neither for others nor for a new segment."""
+        if not self._lock.acquire(blocking=False):
+            yield False
+            return
+        try:
+            yield self._active.size + size <= self.settings.segment_bytes and not self._is_old()
+        finally:
+            self._lock.release()
 
     def check_size(self, header: BatchHeader) -> None:
         """Raises `RecordsTooLarge` for a batch that clients may not send. Columnar ones hold many rows, and may."""
@@ -269,7 +287,9 @@ class PartitionTail:
         failure: BaseException | None = None
         try:
             fp("append.before_sync")
+            began = time.perf_counter()
             file.sync()
+            self.traffic.note_sync(time.perf_counter() - began)
             fp("append.after_sync")
         except BaseException as error:
             failure = error
@@ -366,7 +386,7 @@ class PartitionTail:
     def _state_at(self, size: int) -> PartitionState:
         """What the log means with the active segment cut to this size: read again from the last checkpoint."""
         checkpoint = read_checkpoint(self._folder)
-        state = checkpoint.state if checkpoint else PartitionState(self._segments[0].base_offset)
+        state = checkpoint.state if checkpoint else PartitionState.beginning_at(self._segments[0].base_offset)
         first = checkpoint.segment if checkpoint else self._segments[0].base_offset
         for segment in self._segments:
             if segment.base_offset >= first:

@@ -8,6 +8,7 @@ from .client import ColumnarRecords, RowRecords, TopicPartition
 from .coordinator import Partitions, TransactionCoordinator
 from .errors import UnknownTopic
 from .failpoints import fp
+from .group_messages import CommittedOffset
 from .partition import Appended, Mark
 from .records.batch import EncodedBatch, Producer
 from .records.codec import encode
@@ -18,12 +19,14 @@ class LocalTransactionalProducer:
     """State: where its appends of the open transaction ended. All else is known to the coordinator."""
 
     def __init__(self, coordinator: TransactionCoordinator, partitions: Partitions, identity: Identity) -> None:
-        self.producer_id = identity.producer_id
-        self.epoch = identity.epoch
-        self._identity = identity
+        self._go_on_as(identity)
         self._coordinator = coordinator
         self._partitions = partitions
         self._marks: dict[TopicPartition, Mark] = {}
+
+    def _go_on_as(self, identity: Identity) -> None:
+        self._identity = identity
+        self.producer_id, self.epoch = identity.producer_id, identity.epoch
 
     def begin(self) -> None:
         self._coordinator.step(Begin(self._identity))
@@ -55,11 +58,17 @@ class LocalTransactionalProducer:
         self._marks[where] = max(appended.mark, self._marks.get(where, appended.mark))
         return appended
 
-    def send_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+    def send_offsets(
+        self, group: str, offsets: Mapping[TopicPartition, int], metadata: Mapping[TopicPartition, str] | None = None
+    ) -> None:
         unknown = [partition for partition in offsets if partition[1] < 0]
         if unknown:
             raise UnknownTopic(f"no partition has the number {unknown[0][1]}")
-        with_types = {TopicPartition(*partition): offset for partition, offset in offsets.items()}
+        notes = metadata or {}
+        with_types = {
+            TopicPartition(*partition): CommittedOffset(offset, notes.get(partition, ""))
+            for partition, offset in offsets.items()
+        }
         self._coordinator.step(SendOffsets(self._identity, group, with_types))
 
     def commit(self) -> None:
@@ -67,3 +76,12 @@ class LocalTransactionalProducer:
 
     def abort(self) -> None:
         self._coordinator.abort(self._identity)
+
+    def end_and_raise(self, asked_by: tuple[int, int], *, commit: bool) -> None:
+        """Ends the transaction of this producer id and epoch, and goes on with the next epoch; asked again, it has
+        that already."""
+        identity = Identity(self._identity.transactional_id, *asked_by)
+        if commit:
+            self._go_on_as(self._coordinator.commit(identity, self._marks, raises_epoch=True))
+        else:
+            self._go_on_as(self._coordinator.abort(identity, raises_epoch=True))

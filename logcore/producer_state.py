@@ -35,23 +35,30 @@ class ProducerEntry:
 
 
 class ProducerStates:
-    """State: one entry per producer id that wrote here and was not forgotten."""
+    """State: one entry per producer id that wrote here and was not forgotten.
 
-    def __init__(self) -> None:
+    `complete`: nobody was forgotten, so who is not known has not written here.
+    """
+
+    def __init__(self, *, complete: bool = True) -> None:
+        self.complete = complete
         self._entries: dict[int, ProducerEntry] = {}
 
     def check(self, header: BatchHeader) -> SequencedBatch | None:
         """The stored batch that this one repeats, or None where it is new.
 
-        Raises `ProducerFenced` for an old epoch, `OutOfOrderSequence` where batches are missing before it.
+        Raises `ProducerFenced` for an old epoch, `OutOfOrderSequence` where batches are missing before it: also where
+        they would be the producer's first, which was refused, or is on its way by another road.
         """
-        entry = self._entries.get(header.producer_id)
-        if header.producer_id < 0 or entry is None:
+        if header.producer_id < 0:
             return None
+        entry = self._entries.get(header.producer_id)
         self.check_epoch(header.producer_id, header.producer_epoch)
         if header.base_sequence < 0:
             return None
-        if header.producer_epoch > entry.epoch:
+        if entry is None:
+            expected = 0 if self.complete else header.base_sequence
+        elif header.producer_epoch > entry.epoch:
             expected = 0
         else:
             last = next_sequence(header.base_sequence, header.last_offset_delta)
@@ -70,6 +77,11 @@ class ProducerStates:
         entry = self._entries.get(producer_id)
         if entry is not None and epoch < entry.epoch:
             raise fenced(producer_id, epoch, entry.epoch)
+
+    def epoch_of(self, producer_id: int) -> int:
+        """-1 for a producer that is not known."""
+        entry = self._entries.get(producer_id)
+        return entry.epoch if entry is not None else -1
 
     def note(self, header: BatchHeader, now_ms: int) -> None:
         """Takes in a batch that was checked and written."""
@@ -97,6 +109,7 @@ class ProducerStates:
         gone = [id for id, entry in self._entries.items() if entry.seen_ms < before_ms and id not in keep]
         for producer_id in gone:
             del self._entries[producer_id]
+        self.complete = self.complete and not gone
         return bool(gone)
 
     def __len__(self) -> int:
@@ -115,8 +128,8 @@ class ProducerStates:
         ]
 
     @classmethod
-    def from_json(cls, content: Iterable[Any]) -> ProducerStates:
-        states = cls()
+    def from_json(cls, content: Iterable[Any], *, complete: bool) -> ProducerStates:
+        states = cls(complete=complete)
         for producer_id, epoch, batches, *rest in content:
             sequenced = [SequencedBatch(*batch) for batch in batches]
             states._entries[producer_id] = ProducerEntry(epoch, sequenced, *rest)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections import deque
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -12,10 +13,16 @@ from .errors import CorruptLog
 from .read_view import ReadableFile, ReadView, Sequel
 from .records.batch import COMPRESSION, HEADER_SIZE, BatchHeader, checksum_of, read_header
 from .records.codec import decode_rows, stored_batch
-from .records.envelope import decode_columns, split_deltas
+from .records.envelope import ALIGNMENT, decode_columns, misalignment, split_deltas
 from .records.layout import StoredBatch
 
-_WINDOW_BYTES: Final = 64 * 1024 * 1024  # read and decoded at once
+_WINDOW_BYTES: Final = 8 * 1024 * 1024  # read and decoded at once: of larger pieces no memory is used again
+_ALONE_FROM: Final = 64 * 1024  # bytes of a columnar batch that is read alone, to where its columns are aligned
+_FIRST_BYTES: Final = HEADER_SIZE + 32
+_SPARE_BYTES: Final = _WINDOW_BYTES
+_SPARE_FROM: Final = 256 * 1024
+_spares: Final[deque[pa.Buffer]] = deque(maxlen=2)
+"""Rows are copied out of what is read. New memory costs more than the copying, so it is used again."""
 
 
 def read(view: ReadView, offset: int, max_bytes: int) -> Fetched:
@@ -46,6 +53,7 @@ class _Reading:
         self._bytes_left = max_bytes
         self._rows: list[StoredBatch] = []
         self._sequel = Sequel(view)
+        self._in_use = False  # columns point into what was read
 
     @property
     def done(self) -> bool:
@@ -63,25 +71,29 @@ class _Reading:
         """True when it came to the file's end and the next one follows."""
         position, wanted = file.start, 0
         while position + HEADER_SIZE <= file.end and not self.done:
-            window = min(max(self._bytes_left, HEADER_SIZE), _WINDOW_BYTES, file.end - position)
-            length = min(max(window, wanted), file.end - position)
-            taken, wanted = self._read_window(file, position, length)
+            window = _window(file, position)
+            stretch = min(max(self._bytes_left, HEADER_SIZE), window.length, file.end - position)
+            length = min(max(stretch, wanted), file.end - position)
+            taken, wanted = self._read_window(file, position, length, window.shift)
             position += taken
             if not taken and wanted <= length:
                 return False
-            if wanted and self.runs:
+            if wanted > self._bytes_left and self.runs:
                 return False  # the next batch does not fit in what may be taken
         return not self.done
 
-    def _read_window(self, file: ReadableFile, position: int, length: int) -> tuple[int, int]:
+    def _read_window(self, file: ReadableFile, position: int, length: int, shift: int) -> tuple[int, int]:
         """Takes the whole batches of a stretch: the bytes taken, and the size of a batch that did not fit, or 0."""
-        owner = pa.allocate_buffer(length)
-        buffer = memoryview(owner).cast("B")
+        owner = _borrow(length + shift)
+        buffer = memoryview(owner).cast("B")[shift : shift + length]
+        self._in_use = False
         filled = file.file.read_into(buffer, position)
         try:
             start, wanted = self._take_batches(file, position, buffer, filled)
         finally:
             self._flush_rows(file, position)
+        if owner.size == _SPARE_BYTES and not self._in_use:
+            _spares.append(owner)
         if self.runs:
             self._bytes_left -= start
         return start, wanted
@@ -119,6 +131,7 @@ class _Reading:
 
     def _columns(self, header: BatchHeader, batch: memoryview) -> FetchedColumns:
         records = batch[HEADER_SIZE:]
+        self._in_use = True
         if header.attributes & COMPRESSION:
             records = stored_batch(header, batch).buffer
         columns, deltas = split_deltas(decode_columns(records), header.last_offset_delta + 1)
@@ -141,3 +154,33 @@ class _Reading:
             raise file.segment.corrupt(position, str(error)) from error
         if table.num_rows:
             self.runs.append(FetchedRows(table))
+
+
+class _Window(NamedTuple):
+    """How much to read at once, and how far behind an aligned address to put it."""
+
+    length: int
+    shift: int
+
+
+_MANY: Final = _Window(_WINDOW_BYTES, 0)
+
+
+def _window(file: ReadableFile, position: int) -> _Window:
+    if file.end - position < _ALONE_FROM:
+        return _MANY
+    first = memoryview(bytearray(_FIRST_BYTES))
+    file.file.read_into(first, position)
+    header = read_header(first)
+    if not header.columnar or not _ALONE_FROM <= header.size <= file.end - position:
+        return _MANY
+    return _Window(header.size, (misalignment(first[HEADER_SIZE:]) - HEADER_SIZE) % ALIGNMENT)
+
+
+def _borrow(length: int) -> pa.Buffer:
+    if not _SPARE_FROM <= length <= _SPARE_BYTES:
+        return pa.allocate_buffer(length)
+    try:
+        return _spares.pop()
+    except IndexError:
+        return pa.allocate_buffer(_SPARE_BYTES)

@@ -22,7 +22,7 @@ from .disk import LogFile, sync_folder
 from .errors import CorruptLog
 from .open_files import OpenFiles
 from .partition_state import PartitionState, scan
-from .records.batch import HEADER_SIZE, read_header
+from .records.batch import HEADER_SIZE, BatchHeader, read_header
 from .segment import Segment, file_name, offsets_of
 from .segment_swap import finish_swap
 
@@ -78,7 +78,7 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint, *, durable: bool) -> 
 def read_checkpoint(folder: Path) -> Checkpoint | None:
     """None where there is none, or a torn one: it is a short cut, no more."""
     try:
-        content: Any = read_checked_json(folder / CHECKPOINT)
+        content: Any = read_checked_json(f"{folder}/{CHECKPOINT}")
     except ValueError:
         return None
     if content is None:
@@ -148,7 +148,7 @@ class _Recovery:
         self._checkpoint = checkpoint
         self._segments = segments
         self._durable = durable
-        self._state = checkpoint.state if checkpoint else PartitionState(segments[0].base_offset)
+        self._state = checkpoint.state if checkpoint else PartitionState.beginning_at(segments[0].base_offset)
         self._damage: list[DamagedRange] = []
         self._scanned = self._cut = self._tail_lost = False
 
@@ -208,8 +208,10 @@ class _Recovery:
         if segment.base_offset > state.end_offset and segment.size:
             self._note_damage(state.end_offset, segment.base_offset, f"nothing leads to {segment.path}")
             state.end_offset = segment.base_offset
+        if segment.size == start:
+            return
         end = replay(state, segment, start, segment.size, self._now_ms)
-        self._scanned = self._scanned or segment.size > start
+        self._scanned = True
         while end < segment.size and segment is not self._segments[-1]:
             found = next_batch(segment.file, end + 1, segment.size, state.end_offset + 1)
             if found is None:
@@ -219,8 +221,20 @@ class _Recovery:
             state.end_offset = found.header.base_offset
             end = replay(state, segment, found.position, segment.size, self._now_ms)
         if end < segment.size and segment is self._segments[-1]:
-            _cut(segment, end, durable=self._durable)
-            self._cut = True
+            self._end_at(segment, end)
+
+    def _end_at(self, segment: Segment, end: int) -> None:
+        """What follows was not acknowledged, as far as is known."""
+        if segment.file.is_unwritten(end, segment.size):
+            segment.end_at(end)
+            return
+        size, end_offset = segment.size, self._state.end_offset
+        last = _last_batch(segment, end + 1, end_offset + 1)
+        aside = _cut(segment, end, durable=self._durable)
+        self._cut = True
+        if aside is not None:
+            what = f"{segment.path} is damaged at position {end}; {size - end} bytes from there on are in {aside.name}"
+            self._note_damage(end_offset, last.last_offset + 1 if last is not None else end_offset, what)
 
     def _note_damage(self, first_offset: int, end_offset: int, reason: str) -> None:
         _log.error("records are lost", first_offset=first_offset, end_offset=end_offset, reason=reason)
@@ -235,7 +249,7 @@ def _reaches(segments: list[Segment], checkpoint: Checkpoint) -> bool:
 
 def replay(state: PartitionState, segment: Segment, position: int, end: int, now_ms: int) -> int:
     """Takes the batches in between into the state; returns the position behind the last one that is whole."""
-    for scanned in scan(segment, position, end):
+    for scanned in scan(segment.file, position, end):
         if scanned.header.base_offset != state.end_offset:
             break
         state.note(scanned.header, lambda scanned=scanned: scanned.batch, now_ms)
@@ -250,16 +264,27 @@ def _without_deleted(segments: list[Segment], log_start_offset: int) -> list[Seg
     return segments
 
 
-def _cut(segment: Segment, end: int, *, durable: bool) -> None:
+def _last_batch(segment: Segment, position: int, offset_min: int) -> BatchHeader | None:
+    """The last whole one from this position on, where there is one at all."""
+    last: BatchHeader | None = None
+    while (found := next_batch(segment.file, position, segment.size, offset_min)) is not None:
+        last = found.header
+        position, offset_min = found.position + last.size, last.last_offset + 1
+    return last
+
+
+def _cut(segment: Segment, end: int, *, durable: bool) -> Path | None:
+    """Gives the file that has what was cut off; None for a torn write."""
+    aside: Path | None = None
     dropped = memoryview(bytearray(segment.size - end))
     segment.file.read_into(dropped, end)
     if not _torn(dropped):
         aside = segment.path.with_name(f"{segment.path.name}.dropped-from-{end}")
         aside.write_bytes(dropped)
-        _log.warning("log tail dropped", path=str(segment.path), position=end, bytes=len(dropped), kept_in=aside.name)
     segment.truncate(end)
     if durable:
         segment.file.sync()
+    return aside
 
 
 def _torn(dropped: memoryview) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import ssl
 import threading
 import time
 from collections.abc import Mapping
@@ -20,6 +21,7 @@ from .protocol.apis import Api
 from .protocol.channel import Address, Channels, understanding
 from .protocol.fetch import FetchedPartition, FetchPosition, FetchRequest
 from .protocol.received import decode
+from .protocol.sasl import Credentials, secret_credentials
 from .protocol.sender import Sender
 from .records.batch import Producer
 from .records.codec import encode
@@ -29,6 +31,7 @@ from .remote_producer import RemoteTransactionalProducer, offset_topics
 
 _TIMEOUT: Final = timedelta(seconds=30)
 _WAIT_S_MAX: Final = 30.0  # at a time: firewalls forget connections on which nothing happens
+_TLS: Final = "tls://"
 _TOPIC_RESOURCE: Final = 2
 _SET_ON_TOPIC: Final = 1
 _EARLIEST: Final = -2
@@ -45,8 +48,9 @@ class _Turn:
 
 
 class RemoteLog:
-    """The log at `bootstrap`, which is HOST:PORT, or SECRET@HOST:PORT for who may write to Millstream's own topics
-    (`trusted_address`). Any thread may call any method; connections are made as needed.
+    """The log at `bootstrap`, which is HOST:PORT, or USER:PASSWORD@HOST:PORT where there are users, or SECRET@HOST:PORT
+    for who may write to Millstream's own topics (`trusted_address`). `tls://` before it speaks TLS.
+    Any thread may call any method; connections are made as needed.
 
     Where the server cannot be reached, or a connection breaks twice, a method raises `LogUnavailable`. Appends carry
     sequence numbers, so that one whose answer was lost is stored once. Pickled, only the address travels.
@@ -54,8 +58,7 @@ class RemoteLog:
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
-        secret, _, address = bootstrap.rpartition("@")
-        self._channels = Channels(_address(address), secret or None)
+        self._channels = _channels(bootstrap)
         self._sender = Sender(self._channels)
         self._admin = RemoteAdmin(self._channels)
         self.groups = RemoteGroups(self._channels)
@@ -75,7 +78,8 @@ class RemoteLog:
         check(answer.topics[0].error_code, answer.topics[0].error_message, f'create topic "{name}"')
 
     def delete_topic(self, name: str) -> None:
-        answer = self._channels.ask(Api.DELETE_TOPICS, {"topic_names": [name], "timeout": _TIMEOUT}, repeat=False)
+        asked = {"topic_names": [name], "topics": [{"name": name}], "timeout": _TIMEOUT}
+        answer = self._channels.ask(Api.DELETE_TOPICS, asked, repeat=False)
         result = answer.responses[0]
         check(result.error_code, getattr(result, "error_message", None), f'delete topic "{name}"')
 
@@ -230,6 +234,15 @@ class RemoteLog:
 def trusted_address(log: Log, address: str) -> str:
     """For another process of ours that reaches `log` at `address`, HOST:PORT. Raises `LogError`."""
     return f"{log.secret}@{address}"
+
+
+def _channels(bootstrap: str) -> Channels:
+    plain = bootstrap.removeprefix(_TLS)
+    login, _, address = plain.rpartition("@")
+    name, separator, password = login.partition(":")
+    credentials = Credentials(name, password) if separator else secret_credentials(login)
+    tls = ssl.create_default_context() if plain != bootstrap else None
+    return Channels(_address(address), credentials if login else None, tls)
 
 
 def _address(bootstrap: str) -> Address:

@@ -110,11 +110,20 @@ class RemoteTransactionalProducer:
     def commit(self) -> None:
         self._check_open()
         self._open = False
-        self._check(self._ask(Api.END_TXN, {"committed": True}).error_code, "commit the transaction")
+        self._end(committed=True, what="commit the transaction")
 
     def abort(self) -> None:
         self._open = False
-        self._check(self._ask(Api.END_TXN, {"committed": False}).error_code, "abort the transaction")
+        self._end(committed=False, what="abort the transaction")
+
+    def _end(self, *, committed: bool, what: str) -> None:
+        """Newer servers give another epoch to go on with, in which sequences begin anew."""
+        answer = self._ask(Api.END_TXN, {"committed": committed})
+        self._check(answer.error_code, what)
+        raised = getattr(answer, "producer_id", NO_PRODUCER), getattr(answer, "producer_epoch", -1)
+        if raised[0] != NO_PRODUCER and raised != (self.producer_id, self.epoch):
+            self.producer_id, self.epoch = raised
+            self._sequences, self._in_doubt = {}, False
 
     def _ask(self, api: Api, fields: Fields) -> Any:
         identity = {

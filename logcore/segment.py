@@ -30,13 +30,13 @@ class Segment:
 
     def __init__(self, folder: Path, base_offset: int, files: OpenFiles) -> None:
         self.base_offset = base_offset
-        self.path = folder / file_name(base_offset)
+        self._path = f"{folder}/{file_name(base_offset)}"  # thousands are made at once, and paths of pathlib are slow
         self._files = files
         self._file: LogFile | None = None
         self._index: SegmentIndex | None = None
         self._writing = False
         self._index_saved = True  # or there may be a file of that name that does not fit any more
-        status = self.path.stat()
+        status = os.stat(self._path)
         self.size = self._allocated = status.st_size
         self.written_ms = status.st_mtime_ns // 1_000_000  # when a byte was written last
         self.allocated_max = (
@@ -44,11 +44,15 @@ class Segment:
         )
 
     @property
+    def path(self) -> Path:
+        return Path(self._path)
+
+    @property
     def file(self) -> LogFile:
         """The open file. It is opened at need: a log of many partitions keeps few descriptors."""
         file = self._file
         if file is None:
-            file = self._file = LogFile(self.path)
+            file = self._file = LogFile(self._path)
         self._files.used(self)
         return file
 
@@ -57,6 +61,10 @@ class Segment:
         self._file = None
         if not self._writing:
             self._index = None
+
+    def end_at(self, size: int) -> None:
+        """What lies behind was taken ahead by an earlier process and never written."""
+        self.size = size
 
     def trim(self) -> None:
         """Gives back what was taken ahead. Raises OSError."""

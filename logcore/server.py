@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import threading
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Final
@@ -13,14 +15,17 @@ import structlog
 from millstream.errors import LogError
 
 from .log import Log
-from .protocol.broker import Broker
+from .protocol.broker import Broker, BrokerSettings
 from .protocol.connection import Connection
 from .protocol.dispatch import answer
+from .protocol.fetch_sessions import SLOTS
 from .protocol.quotas import UNLIMITED, Quotas
 from .protocol.row_view import Transcoder
+from .protocol.security import Users
 
 DEFAULT_PORT: Final = 9092
 _CONNECTIONS_MAX: Final = 2000
+_LOGIN_S: Final = 30.0
 _OVERDUE_EVERY_S: Final = 5.0
 
 _logger = structlog.get_logger("millstream.logcore")
@@ -37,7 +42,8 @@ class LogServer:
 
     `transcoder`: makes rows of columnar batches, for clients that do not know those; it may be set later. Without one
     they get the batches as they are stored. Clients are told to come again where they found us, unless `advertised`
-    says otherwise. The log stays open after `stop`: it belongs to who opened it.
+    says otherwise. With `creates_topics` a topic that a client asks for is made where there is none. Where there are
+    `users`, everybody has to be one of them. The log stays open after `stop`: it belongs to who opened it.
     """
 
     def __init__(
@@ -49,6 +55,10 @@ class LogServer:
         advertised: tuple[str, int] | None = None,
         transcoder: Transcoder | None = None,
         quotas: Quotas = UNLIMITED,
+        fetch_sessions: int = SLOTS,
+        creates_topics: bool = False,
+        users: Users | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self._log = log
         self._host = host
@@ -58,6 +68,9 @@ class LogServer:
         self.is_reserved: Callable[[str], bool] = lambda name: False
         """Groups and transactional ids that only trusted clients may use."""
         self._quotas = quotas
+        self._fetch_sessions = fetch_sessions
+        self._creates_topics = creates_topics
+        self._users, self._tls = users, tls
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._started = threading.Event()
@@ -112,25 +125,34 @@ class LogServer:
         finally:
             self._started.set()
 
-    async def _serve(self) -> None:
-        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        connections: set[Connection] = set()
-        broker = Broker(
-            self._log,
-            self._loop,
+    def _settings(self) -> BrokerSettings:
+        """What may be set later is asked for each time."""
+        return BrokerSettings(
             self._advertised,
             lambda: self.transcoder,
             self._quotas,
             lambda name: self.is_reserved(name),
+            self._fetch_sessions,
+            self._users,
+            self._creates_topics,
         )
+
+    async def _serve(self) -> None:
+        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        connections: set[Connection] = set()
+        broker = Broker(self._log, self._loop, self._settings())
         try:
             server = await self._loop.create_server(
-                lambda: Connection(partial(answer, broker), connections, _CONNECTIONS_MAX), self._host, self._port
+                lambda: Connection(partial(answer, broker), connections, _CONNECTIONS_MAX),
+                self._host,
+                self._port,
+                ssl=self._tls,
+                ssl_handshake_timeout=None if self._tls is None else _LOGIN_S,
             )
             self._port = server.sockets[0].getsockname()[1]
             self._started.set()
             _logger.info("kafka listener started", address=self.address)
-            overdue = asyncio.create_task(_end_overdue(broker))
+            overdue = asyncio.create_task(_end_overdue(broker, connections))
             await self._stop.wait()
             overdue.cancel()
             server.close()
@@ -141,10 +163,14 @@ class LogServer:
             await broker.close()
 
 
-async def _end_overdue(broker: Broker) -> None:
-    """Transactions whose producers are gone would keep readers waiting."""
+async def _end_overdue(broker: Broker, connections: set[Connection]) -> None:
+    """Transactions whose producers are gone would keep readers waiting. Who does not log in has no place here."""
     while True:
         await asyncio.sleep(_OVERDUE_EVERY_S)
+        before_s = time.monotonic() - _LOGIN_S
+        for connection in [found for found in connections if found.peer.since_s < before_s]:
+            if not broker.lets_in(connection.peer):
+                connection.close()
         try:
             await broker.blocking(broker.producers.end_overdue)
         except LogError as error:

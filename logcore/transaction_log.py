@@ -6,10 +6,14 @@ import json
 from typing import Any, Final
 
 from .client import TopicPartition
+from .group_messages import CommittedOffset
 from .state_log import KeyValue
-from .transactions import Entry, Participant, ProducerIds, TransactionRecord, TransactionState
+from .transactions import Ended, Entry, Forgotten, Participant, ProducerIds, TransactionRecord, TransactionState
 
 TOPIC: Final = "__transaction_state"
+CLOSED: Final = KeyValue(b"closed", b"{}")
+"""The last record of a log that was closed properly: producers go on after it, but for those whose epoch was raised."""
+
 _PRODUCER_IDS: Final = b"producer-ids"
 _TRANSACTION: Final = b"transaction:"
 
@@ -17,7 +21,9 @@ _TRANSACTION: Final = b"transaction:"
 def encode_entry(entry: Entry, now_ms: int) -> KeyValue:
     if isinstance(entry, ProducerIds):
         return KeyValue(_PRODUCER_IDS, _json({"end": entry.end}))
-    content = {
+    if isinstance(entry, Forgotten):
+        return KeyValue(_key(entry.transactional_id), None)
+    content: dict[str, Any] = {
         "producer_id": entry.producer_id,
         "epoch": entry.epoch,
         "written_ms": now_ms,
@@ -33,17 +39,16 @@ def encode_entry(entry: Entry, now_ms: int) -> KeyValue:
             for participant in entry.participants
         ],
         "offsets": [
-            [group, partition.topic, partition.partition, offset]
+            [group, partition.topic, partition.partition, committed.offset, committed.metadata]
             for group, offsets in entry.offsets.items()
-            for partition, offset in offsets.items()
+            for partition, committed in offsets.items()
         ],
     }
+    if entry.ended is not None:
+        content["ended"] = entry.ended
+    if entry.successor >= 0:
+        content["successor"] = entry.successor
     return KeyValue(_key(entry.transactional_id), _json(content))
-
-
-def forgotten(transactional_id: str) -> KeyValue:
-    """What removes an id from the log."""
-    return KeyValue(_key(transactional_id), None)
 
 
 def written_ms(value: bytes) -> int:
@@ -55,13 +60,15 @@ def _key(transactional_id: str) -> bytes:
     return _TRANSACTION + transactional_id.encode()
 
 
-def decode_entry(key: bytes, value: bytes) -> Entry:
+def decode_entry(key: bytes, value: bytes | None) -> Entry:
+    if value is None:
+        return Forgotten(key.removeprefix(_TRANSACTION).decode())
     content = json.loads(value)
     if key == _PRODUCER_IDS:
         return ProducerIds(content["end"])
-    offsets: dict[str, dict[TopicPartition, int]] = {}
-    for group, topic, partition, offset in content["offsets"]:
-        offsets.setdefault(group, {})[TopicPartition(topic, partition)] = offset
+    offsets: dict[str, dict[TopicPartition, CommittedOffset]] = {}
+    for group, topic, partition, *committed in content["offsets"]:  # older versions wrote no metadata
+        offsets.setdefault(group, {})[TopicPartition(topic, partition)] = CommittedOffset(*committed)
     return TransactionRecord(
         key.removeprefix(_TRANSACTION).decode(),
         content["producer_id"],
@@ -73,6 +80,8 @@ def decode_entry(key: bytes, value: bytes) -> Entry:
             for topic, partition, topic_id, first_offset in content["participants"]
         ),
         offsets,
+        Ended(*content["ended"]) if "ended" in content else None,
+        content.get("successor", -1),
     )
 
 

@@ -5,6 +5,9 @@ interrupts is aborted; after it, it is completed. Markers and committed offsets 
 without waiting for the disk. So the coordinator never asks for COMPLETE_COMMIT to be written before the partitions
 that hold those markers were synced, which the next commit of the same producer does on its way. An abort needs no
 record: what is not prepared is aborted.
+
+A producer may ask that the end of a transaction raises its epoch (KIP-890). Then markers carry the new epoch, so that
+nothing of the old transaction that is still on its way can begin or join another one, and an abort has a record, too.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from typing import Final, NamedTuple, assert_never
 
 from .client import TopicPartition
 from .errors import InvalidTransactionState, ProducerFenced
+from .group_messages import CommittedOffset
 from .producer_state import fenced
 
 _EPOCH_MAX: Final = 32766
@@ -26,6 +30,7 @@ class TransactionState(StrEnum):
     EMPTY = "empty"
     ONGOING = "ongoing"
     PREPARE_COMMIT = "prepare_commit"
+    PREPARE_ABORT = "prepare_abort"  # only where open transactions are remembered
     COMPLETE_COMMIT = "complete_commit"
 
 
@@ -40,14 +45,24 @@ class Participant(NamedTuple):
     first_offset: int
 
 
-GroupOffsets = Mapping[str, Mapping[TopicPartition, int]]
+class Ended(NamedTuple):
+    """The producer that ended a transaction and got a new epoch for it: it may ask again, if the answer was lost."""
+
+    producer_id: int
+    epoch: int
+    committed: bool
+
+
+GroupOffsets = Mapping[str, Mapping[TopicPartition, CommittedOffset]]
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionRecord:
     """What is known of a transactional id; the last one in the log counts.
 
-    `number` counts the commits of the id. Invariant: participants and offsets are empty unless PREPARE_COMMIT.
+    `number` counts the commits of the id. `ended`: how the last transaction ended, where that raised the epoch.
+    `successor`: the producer id that comes after the commit, where epochs of this one are used up; -1 otherwise.
+    Invariant: participants and offsets are empty unless the transaction is open or prepared.
     """
 
     transactional_id: str
@@ -57,6 +72,8 @@ class TransactionRecord:
     number: int = 0
     participants: tuple[Participant, ...] = ()
     offsets: GroupOffsets = field(default_factory=dict)
+    ended: Ended | None = None
+    successor: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +83,14 @@ class ProducerIds:
     end: int
 
 
-Entry = TransactionRecord | ProducerIds
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """Nobody has used the id for long; its next producer gets a new producer id."""
+
+    transactional_id: str
+
+
+Entry = TransactionRecord | ProducerIds | Forgotten
 
 
 class Identity(NamedTuple):
@@ -120,17 +144,23 @@ class Wrote:
 class SendOffsets:
     identity: Identity
     group: str
-    offsets: Mapping[TopicPartition, int]
+    offsets: Mapping[TopicPartition, CommittedOffset]
 
 
 @dataclass(frozen=True, slots=True)
 class Commit:
+    """`raises_epoch`: the producer goes on with the identity that it gets. Asked again, it is given that once more."""
+
     identity: Identity
+    raises_epoch: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Abort:
+    """The same; nothing needs to be open."""
+
     identity: Identity
+    raises_epoch: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +215,7 @@ class Ready:
     sync_offsets: bool = False  # likewise the committed offsets of the commit before
     append: tuple[Entry, ...] = ()  # to the transaction log, durable before going on
     outcome: Outcome | None = None
-    identity: Identity | None = None  # the answer to NewProducer
+    identity: Identity | None = None  # the answer to NewProducer, and where a transaction's end raises the epoch
 
 
 @dataclass(slots=True)
@@ -200,7 +230,7 @@ class _Known:
     record: TransactionRecord
     state: TransactionState
     participants: dict[TopicPartition, Participant] = field(default_factory=dict)
-    offsets: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
+    offsets: dict[str, dict[TopicPartition, CommittedOffset]] = field(default_factory=dict)
     marked: tuple[Participant, ...] = ()  # hold markers of the last commit that may not be durable
     offsets_marked: bool = False  # likewise the committed offsets
     unfinished: TransactionRecord | None = None  # prepared, but its markers are not all written
@@ -213,20 +243,23 @@ class Coordinator:
     Invariant: a producer id belongs to one transactional id, and an id's epoch never goes back.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, remembers_open: bool = False) -> None:
+        """In: `remembers_open`: entries are written of open transactions, too, so that another coordinator goes on with
+        them. Without, who comes after a crash aborts what it finds open in the partitions, which must all be there."""
+        self._remembers_open = remembers_open
         self._known: dict[str, _Known] = {}
         self._next_producer_id = 0
         self._producer_ids_end = 0
 
-    def replay(self, entry: Entry) -> None:
-        """Takes in an entry of the transaction log, in order, before the first step."""
+    def apply(self, entry: Entry) -> None:
+        """Takes in an entry of the transaction log, in order, before the first step: the coordinator is their fold."""
         match entry:
             case ProducerIds(end):
                 self._next_producer_id = self._producer_ids_end = max(end, self._producer_ids_end)
             case TransactionRecord():
-                prepared = entry.state is TransactionState.PREPARE_COMMIT
-                known = _Known(entry, entry.state, unfinished=entry if prepared else None)
-                self._known[entry.transactional_id] = known
+                self._known[entry.transactional_id] = _known_by(entry)
+            case Forgotten(transactional_id):
+                self._known.pop(transactional_id, None)
             case _:
                 assert_never(entry)
 
@@ -234,17 +267,21 @@ class Coordinator:
         """What recovery has to complete."""
         return [Outcome(known.unfinished, True) for known in self._known.values() if known.unfinished]
 
-    def forget(self, transactional_id: str) -> bool:
-        """Lets go of an id that nobody uses; False where a transaction of it is not over. Then its next producer gets a
-        new producer id."""
+    def given_up(self) -> list[Outcome]:
+        """The same of aborts, where open transactions are remembered."""
+        return [Outcome(known.aborted, False) for known in self._known.values() if known.aborted]
+
+    def forget(self, transactional_id: str) -> tuple[Entry, ...]:
+        """Lets go of an id that nobody uses; gives the entry to write, none where a transaction of it is not over."""
         known = self._known.get(transactional_id)
         if known is None:
-            return False
+            return ()
         over = known.record.state in (TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT)
         if not over or known.state is TransactionState.ONGOING or known.unfinished or known.aborted:
-            return False
-        del self._known[transactional_id]
-        return True
+            return ()
+        gone = Forgotten(transactional_id)
+        self.apply(gone)
+        return (gone,)
 
     def completed(self) -> tuple[Entry, ...]:
         """Entries to write once everything in the log is durable: no prepared transaction needs completing then."""
@@ -253,6 +290,28 @@ class Coordinator:
             if known.record.state is TransactionState.PREPARE_COMMIT and known.unfinished is None:
                 known.record = _completed(known.record)
                 known.marked, known.offsets_marked = (), False
+                entries.append(known.record)
+        return tuple(entries)
+
+    @property
+    def knows_somebody(self) -> bool:
+        return bool(self._known)
+
+    def has(self, identity: Identity) -> bool:
+        """Whether this producer may go on: it has the id, and is not in the middle of anything."""
+        known = self._known.get(identity.transactional_id)
+        if known is None or known.state is TransactionState.ONGOING or known.unfinished or known.aborted:
+            return False
+        return (known.record.producer_id, known.record.epoch) == identity[1:]
+
+    def interrupted(self) -> tuple[Entry, ...]:
+        """Entries to write at the end: transactions that are open now are given up, so their producers are fenced."""
+        entries: list[Entry] = []
+        for known in self._known.values():
+            if known.state is TransactionState.ONGOING:
+                raised = replace(known.record, epoch=known.record.epoch + 1, ended=None)
+                known.record = replace(_completed(raised), state=TransactionState.EMPTY)
+                known.state = TransactionState.EMPTY
                 entries.append(known.record)
         return tuple(entries)
 
@@ -289,14 +348,21 @@ class Coordinator:
             case CheckWrite(identity):
                 _check_open(self._of(identity))
             case Wrote(identity, participant):
-                self._of(identity).participants.setdefault(participant.partition, participant)
+                known = self._of(identity)
+                if participant.partition not in known.participants:
+                    known.participants[participant.partition] = participant
+                    return self._open_noted(known)
             case SendOffsets(identity, group, offsets):
                 known = self._of(identity)
                 _check_open(known)
                 known.offsets.setdefault(group, {}).update(offsets)
-            case Commit(identity):
-                return self._commit(self._of(identity))
-            case Abort(identity):
+                return self._open_noted(known)
+            case Commit(identity, raises_epoch):
+                asked_again = raises_epoch and self._asked_again(identity, committed=True)
+                return asked_again or self._commit(self._of(identity), raises_epoch=raises_epoch)
+            case Abort(identity, raises_epoch):
+                if raises_epoch:
+                    return self._asked_again(identity, committed=False) or self._abort_and_raise(self._of(identity))
                 known = self._of(identity)
                 if known.unfinished is not None:
                     _check_open(known)
@@ -311,6 +377,9 @@ class Coordinator:
             case _:
                 assert_never(message)
         return Ready()
+
+    def _open_noted(self, known: _Known) -> Ready:
+        return Ready(append=(_open_record(known),)) if self._remembers_open else Ready()
 
     def _of(self, identity: Identity) -> _Known:
         known = self._known.get(identity.transactional_id)
@@ -343,7 +412,7 @@ class Coordinator:
         if outcome is not None and outcome.committed:
             # The prepared transaction is completed under the old record, which the new one would hide.
             return Ready(outcome=outcome)
-        if outcome is not None and old is not None and old.producer_id == producer_id:
+        if outcome is not None and outcome.record.producer_id == producer_id:
             outcome = replace(outcome, record=replace(outcome.record, epoch=epoch))  # fences in the partitions, too
         # What the shell does may fail half-way: what must be synced, and what must be aborted, is remembered till then.
         marked, offsets_marked = (known.marked, known.offsets_marked) if known else ((), False)
@@ -355,7 +424,7 @@ class Coordinator:
             aborted=outcome.record if outcome else None,
         )
         ready = Ready(sync=marked, sync_offsets=offsets_marked)
-        entries.append(record)
+        entries.append(self._noted(self._known[transactional_id]))
         identity = Identity(transactional_id, producer_id, epoch)
         return replace(ready, append=tuple(entries), outcome=outcome, identity=identity)
 
@@ -383,40 +452,118 @@ class Coordinator:
         known.participants, known.offsets = {}, {}
         return Ready()
 
-    def _commit(self, known: _Known) -> Ready:
+    def _commit(self, known: _Known, *, raises_epoch: bool) -> Ready:
         _check_open(known)
         written = tuple(known.participants.values())
-        if not written and not known.offsets:
+        if not written and not known.offsets and not raises_epoch:
             known.state = TransactionState.EMPTY
             return Ready()
+        entries: list[Entry] = []
         prepared = replace(_open_record(known), state=TransactionState.PREPARE_COMMIT, number=known.record.number + 1)
+        if raises_epoch:
+            prepared = self._raised(prepared, entries, committed=True)
         known.unfinished = prepared
         known.state = TransactionState.PREPARE_COMMIT
         return Ready(
             sync=_united(written, known.marked),
             sync_offsets=known.offsets_marked,
-            append=(prepared,),
+            append=(*entries, prepared),
             outcome=Outcome(prepared, True),
+            identity=_identity_after(prepared) if raises_epoch else None,
         )
+
+    def _raised(self, record: TransactionRecord, entries: list[Entry], *, committed: bool) -> TransactionRecord:
+        """With the epoch of the markers: the next one, which is no producer's where it is the last that there is."""
+        ended = Ended(record.producer_id, record.epoch, committed)
+        successor = self._allocate(entries) if record.epoch >= _EPOCH_MAX else -1
+        return replace(record, epoch=record.epoch + 1, ended=ended, successor=successor)
+
+    def _asked_again(self, identity: Identity, *, committed: bool) -> Ready | None:
+        """The answer to who has ended this transaction before; None where nobody has."""
+        known = self._known.get(identity.transactional_id)
+        ended = Ended(identity.producer_id, identity.epoch, committed)
+        if known is None:
+            return None
+        if known.unfinished is not None and known.unfinished.ended == ended:
+            return Ready(outcome=Outcome(known.unfinished, True), identity=_identity_after(known.unfinished))
+        if known.record.ended != ended or known.state is TransactionState.ONGOING:
+            return None
+        return Ready(identity=_identity_after(known.record)) if committed else self._abort_of(known, ())
+
+    def _abort_and_raise(self, known: _Known) -> Ready:
+        """Also where nothing is open: then something that is still on its way cannot open anything."""
+        if known.unfinished is not None:
+            _check_open(known)
+        entries: list[Entry] = []
+        open_one = known.aborted or (_open_record(known) if known.state is TransactionState.ONGOING else None)
+        raised = self._raised(known.record, entries, committed=False)
+        if open_one is not None:
+            known.aborted = replace(open_one, epoch=raised.epoch)
+        known.record = replace(_successor(raised), state=TransactionState.EMPTY, participants=(), offsets={})
+        known.state = TransactionState.EMPTY
+        return self._abort_of(known, entries)
+
+    def _abort_of(self, known: _Known, entries: Iterable[Entry]) -> Ready:
+        """What is to be done is the same however often it is asked for."""
+        return Ready(
+            sync=known.marked,
+            sync_offsets=known.offsets_marked,
+            append=(*entries, self._noted(known)),
+            outcome=Outcome(known.aborted, False) if known.aborted is not None else None,
+            identity=_identity_after(known.record),
+        )
+
+    def _noted(self, known: _Known) -> TransactionRecord:
+        """The entry of an id without an open transaction; with markers to be written, where those are remembered."""
+        if known.aborted is None or not self._remembers_open:
+            return known.record
+        after = known.record
+        successor = after.producer_id if after.producer_id != known.aborted.producer_id else -1
+        prepared = replace(known.aborted, state=TransactionState.PREPARE_ABORT, offsets={}, successor=successor)
+        return replace(prepared, number=after.number, ended=after.ended)
 
     def _abort(self, known: _Known) -> Ready:
         if known.aborted is None:
             known.aborted = _open_record(known)
         known.unfinished = None
         known.state = TransactionState.EMPTY
-        return Ready(outcome=Outcome(known.aborted, False))
+        entries = (self._noted(known),) if self._remembers_open else ()
+        return Ready(append=entries, outcome=Outcome(known.aborted, False))
 
     def _finish(self, known: _Known) -> None:
         assert known.unfinished is not None
-        known.record, known.unfinished = known.unfinished, None
+        known.record, known.unfinished = _successor(known.unfinished), None
         known.marked, known.offsets_marked = known.record.participants, bool(known.record.offsets)
         known.state = TransactionState.COMPLETE_COMMIT
+
+
+def _known_by(record: TransactionRecord) -> _Known:
+    prepared = record.state is TransactionState.PREPARE_COMMIT
+    known = _Known(record, record.state, unfinished=record if prepared else None)
+    if record.state is TransactionState.PREPARE_ABORT:
+        known.record = replace(_completed(_successor(record)), state=TransactionState.EMPTY)
+        known.state, known.aborted = TransactionState.EMPTY, replace(record, successor=-1)
+    if record.state is TransactionState.ONGOING:
+        known.record = replace(_completed(record), state=TransactionState.EMPTY)
+        known.participants = {participant.partition: participant for participant in record.participants}
+        known.offsets = {group: dict(offsets) for group, offsets in record.offsets.items()}
+    return known
 
 
 def _open_record(known: _Known) -> TransactionRecord:
     offsets = {group: dict(offsets) for group, offsets in known.offsets.items()}
     participants = tuple(known.participants.values())
     return replace(known.record, state=TransactionState.ONGOING, participants=participants, offsets=offsets)
+
+
+def _successor(record: TransactionRecord) -> TransactionRecord:
+    """What the producer goes on with."""
+    return record if record.successor < 0 else replace(record, producer_id=record.successor, epoch=0, successor=-1)
+
+
+def _identity_after(record: TransactionRecord) -> Identity:
+    after = _successor(record)
+    return Identity(after.transactional_id, after.producer_id, after.epoch)
 
 
 def _completed(record: TransactionRecord) -> TransactionRecord:

@@ -34,19 +34,31 @@ class Api(IntEnum):
     ADD_OFFSETS_TO_TXN = 25
     END_TXN = 26
     TXN_OFFSET_COMMIT = 28
+    DESCRIBE_ACLS = 29
+    CREATE_ACLS = 30
+    DELETE_ACLS = 31
     DESCRIBE_CONFIGS = 32
     ALTER_CONFIGS = 33
+    DESCRIBE_LOG_DIRS = 35
     SASL_AUTHENTICATE = 36
     CREATE_PARTITIONS = 37
     DELETE_GROUPS = 42
+    ELECT_LEADERS = 43
     INCREMENTAL_ALTER_CONFIGS = 44
+    ALTER_PARTITION_REASSIGNMENTS = 45
+    LIST_PARTITION_REASSIGNMENTS = 46
     OFFSET_DELETE = 47
+    DESCRIBE_CLIENT_QUOTAS = 48
+    ALTER_CLIENT_QUOTAS = 49
+    DESCRIBE_USER_SCRAM_CREDENTIALS = 50
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
     DESCRIBE_TRANSACTIONS = 65
     LIST_TRANSACTIONS = 66
     CONSUMER_GROUP_HEARTBEAT = 68
     CONSUMER_GROUP_DESCRIBE = 69
+    LIST_CONFIG_RESOURCES = 74
+    DESCRIBE_TOPIC_PARTITIONS = 75
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,44 +76,60 @@ class Versions:
 _NEVER: Final = 1000
 
 KNOWN: Final = {
-    Api.PRODUCE: Versions(3, 11, flexible=9),
+    Api.PRODUCE: Versions(3, 12, flexible=9),  # from 13 on, topics go by id
     Api.FETCH: Versions(4, 12, flexible=12),  # from 13 on, topics go by id
-    Api.LIST_OFFSETS: Versions(1, 7, flexible=6),
-    Api.METADATA: Versions(0, 12, flexible=9),
+    Api.LIST_OFFSETS: Versions(1, 10, flexible=6),
+    Api.METADATA: Versions(0, 13, flexible=9),
     Api.OFFSET_COMMIT: Versions(2, 9, flexible=8),  # from 10 on, topics go by id
     Api.OFFSET_FETCH: Versions(1, 9, flexible=6),
-    Api.FIND_COORDINATOR: Versions(0, 4, flexible=3),
+    Api.FIND_COORDINATOR: Versions(0, 5, flexible=3),
     Api.JOIN_GROUP: Versions(0, 9, flexible=6),
     Api.HEARTBEAT: Versions(0, 4, flexible=4),
     Api.LEAVE_GROUP: Versions(0, 5, flexible=4),
     Api.SYNC_GROUP: Versions(0, 5, flexible=4),
-    Api.DESCRIBE_GROUPS: Versions(0, 5, flexible=5),
+    Api.DESCRIBE_GROUPS: Versions(0, 6, flexible=5),
     Api.LIST_GROUPS: Versions(0, 5, flexible=3),
     Api.SASL_HANDSHAKE: Versions(1, 1, flexible=_NEVER),  # before, what follows has no frames
     Api.API_VERSIONS: Versions(0, 3, flexible=3),
-    Api.CREATE_TOPICS: Versions(2, 6, flexible=5),  # from 7 on, topics have ids
-    Api.DELETE_TOPICS: Versions(1, 5, flexible=4),  # from 6 on, topics go by id
+    Api.CREATE_TOPICS: Versions(2, 7, flexible=5),
+    Api.DELETE_TOPICS: Versions(1, 6, flexible=4),
     Api.DELETE_RECORDS: Versions(0, 2, flexible=2),
-    Api.INIT_PRODUCER_ID: Versions(0, 4, flexible=2),
+    Api.INIT_PRODUCER_ID: Versions(0, 5, flexible=2),  # from 6 on, for commits in two phases
     Api.OFFSET_FOR_LEADER_EPOCH: Versions(2, 4, flexible=4),
     Api.ADD_PARTITIONS_TO_TXN: Versions(0, 3, flexible=3),  # from 4 on, for brokers
-    Api.ADD_OFFSETS_TO_TXN: Versions(0, 3, flexible=3),
-    Api.END_TXN: Versions(0, 3, flexible=3),  # from 5 on, each transaction raises the epoch
-    Api.TXN_OFFSET_COMMIT: Versions(0, 3, flexible=3),
+    Api.ADD_OFFSETS_TO_TXN: Versions(0, 4, flexible=3),
+    Api.END_TXN: Versions(0, 5, flexible=3),  # from 5 on, each transaction raises the epoch
+    Api.TXN_OFFSET_COMMIT: Versions(0, 5, flexible=3),
+    Api.DESCRIBE_ACLS: Versions(1, 3, flexible=2),
+    Api.CREATE_ACLS: Versions(1, 3, flexible=2),
+    Api.DELETE_ACLS: Versions(1, 3, flexible=2),
     Api.DESCRIBE_CONFIGS: Versions(1, 4, flexible=4),
     Api.ALTER_CONFIGS: Versions(0, 2, flexible=2),
+    Api.DESCRIBE_LOG_DIRS: Versions(1, 4, flexible=2),
     Api.SASL_AUTHENTICATE: Versions(0, 2, flexible=2),
     Api.CREATE_PARTITIONS: Versions(0, 3, flexible=2),
     Api.DELETE_GROUPS: Versions(0, 2, flexible=2),
+    Api.ELECT_LEADERS: Versions(0, 2, flexible=2),
     Api.INCREMENTAL_ALTER_CONFIGS: Versions(0, 1, flexible=1),
+    Api.ALTER_PARTITION_REASSIGNMENTS: Versions(0, 1, flexible=0),
+    Api.LIST_PARTITION_REASSIGNMENTS: Versions(0, 0, flexible=0),
     Api.OFFSET_DELETE: Versions(0, 0, flexible=_NEVER),
+    Api.DESCRIBE_CLIENT_QUOTAS: Versions(0, 1, flexible=1),
+    Api.ALTER_CLIENT_QUOTAS: Versions(0, 1, flexible=1),
+    Api.DESCRIBE_USER_SCRAM_CREDENTIALS: Versions(0, 0, flexible=0),
     Api.DESCRIBE_CLUSTER: Versions(0, 1, flexible=0),
     Api.DESCRIBE_PRODUCERS: Versions(0, 0, flexible=0),
     Api.DESCRIBE_TRANSACTIONS: Versions(0, 0, flexible=0),
     Api.LIST_TRANSACTIONS: Versions(0, 1, flexible=0),
     Api.CONSUMER_GROUP_HEARTBEAT: Versions(0, 1, flexible=0),
     Api.CONSUMER_GROUP_DESCRIBE: Versions(0, 1, flexible=0),
+    Api.LIST_CONFIG_RESOURCES: Versions(0, 1, flexible=0),
+    Api.DESCRIBE_TOPIC_PARTITIONS: Versions(0, 0, flexible=0),
 }
 
 ADVERTISED_FROM: Final = {Api.PRODUCE: 0}
 """librdkafka before 2.6 takes a broker without Produce v0 for one that cannot compress, and sends batches plain."""
+
+FEATURES: Final = {"group.version": 1, "transaction.version": 2}
+"""What Kafka's clients have to be told beside the versions: groups that the coordinator assigns to (KIP-848), and
+transactions that raise the epoch (KIP-890)."""

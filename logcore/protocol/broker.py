@@ -3,24 +3,47 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any, Final, TypeVar
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeVar
 
 from ..log import Log
 from ..topic_rules import belongs_to_millstream
+from .fetch_sessions import SLOTS, FetchSessions
 from .frames import CLIENT_ID
 from .peer import Peer
 from .producers import Producers
-from .quotas import Meter, Quotas
+from .quotas import UNLIMITED, Meter, Quotas
 from .row_view import RowView, Transcoder, row_view
+from .security import Users
+from .syncing import Syncs
 
 NODE_ID: Final = 0
 LEADER_EPOCH: Final = 0
+_LOGINS_MAX: Final = 2  # at the same time: checking a password is work
 _THREADS: Final = 16  # most wait: for a sync, or for a transaction's turn
 
 _Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerSettings:
+    """`advertised`: where clients are told to come again; None: where they found us. `is_reserved`: groups and
+    transactional ids that only trusted clients may use. `fetch_sessions`: how many at most.
+    `users`: who may log in, and then everybody has to; None: nobody has to. `creates_topics`: a topic that a client
+    asks for is made where there is none, as Kafka does it.
+    """
+
+    advertised: tuple[str, int] | None = None
+    transcoder: Callable[[], Transcoder | None] = lambda: None
+    quotas: Quotas = UNLIMITED
+    is_reserved: Callable[[str], bool] = lambda name: False
+    fetch_sessions: int = SLOTS
+    users: Users | None = None
+    creates_topics: bool = False
 
 
 class Broker:
@@ -30,27 +53,36 @@ class Broker:
         self,
         log: Log,
         loop: asyncio.AbstractEventLoop,
-        advertised: tuple[str, int] | None,
-        transcoder: Callable[[], Transcoder | None],
-        quotas: Quotas,
-        is_reserved: Callable[[str], bool],
+        settings: BrokerSettings,
     ) -> None:
         self.log = log
-        self._transcoder = transcoder
-        self._is_reserved = is_reserved
-        self._produced, self._fetched = Meter(quotas.produce_bytes), Meter(quotas.fetch_bytes)
+        self.settings = settings
+        self._produced, self._fetched = Meter(settings.quotas.produce_bytes), Meter(settings.quotas.fetch_bytes)
         self.producers = Producers(log)
-        self._advertised = advertised
+        self.salt_secret = os.urandom(32)
+        """For the salts of users that there are not."""
+        self.logins = asyncio.Semaphore(_LOGINS_MAX)
+        self.sessions = FetchSessions(settings.fetch_sessions)
         self._loop = loop
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="millstream-kafka")
+        self.syncs = Syncs(loop, self._pool)
         self._advance = asyncio.Event()
-        self._waking = False
+        self._waking = self._awaited = False
         self._tasks: set[asyncio.Task[Any]] = set()  # the loop itself keeps no reference
         self._stop_listening = log.listen(self._advanced)
 
-    def refuses(self, peer: Peer, name: str) -> bool:
-        """Whether this group or transactional id is Millstream's own, and the client is not."""
-        return not peer.trusted and self._is_reserved(name)
+    def lets_in(self, peer: Peer) -> bool:
+        """Whether it has shown who it is, where there are users; a certificate says that without being asked."""
+        users = self.settings.users
+        if users is None or peer.is_known:
+            return True
+        if peer.certified:
+            peer.user, peer.certified = users.of_certificate(peer.certified), ()
+        return peer.user is not None
+
+    def refuses(self, peer: Peer, name: str, right: Literal["group", "transaction"] = "group") -> bool:
+        """Whether the client may not use this group or transactional id, or it is Millstream's own."""
+        return not peer.trusted and (self.settings.is_reserved(name) or not peer.may(right, name))
 
     def throttle(self, peer: Peer, *, produced: int = 0, fetched: int = 0) -> int:
         """The client has moved so many bytes; for how many milliseconds nothing more is read from it. On the loop."""
@@ -59,18 +91,19 @@ class Broker:
         now_s = self._loop.time()
         meter, size = (self._produced, produced) if produced else (self._fetched, fetched)
         wait_s = meter.note(peer.client_id, size, now_s)
-        peer.muted_until_s = max(peer.muted_until_s, now_s + wait_s)
+        if wait_s:
+            peer.muted_until_s = max(peer.muted_until_s, now_s + wait_s)
         return round(wait_s * 1000)
 
     def row_view(self, peer: Peer, topic: str) -> RowView | None:
         """How this client sees the topic's columnar batches; None where it gets them as they are."""
         if peer.client_id == CLIENT_ID or belongs_to_millstream(topic):
             return None
-        return row_view(self.log.topic(topic), self._transcoder())
+        return row_view(self.log.topic(topic), self.settings.transcoder())
 
     def address_for(self, local: tuple[str, int]) -> tuple[str, int]:
         """Where a client that found us at `local` should come again."""
-        return self._advertised or local
+        return self.settings.advertised or local
 
     async def blocking(self, work: Callable[[], _Result]) -> _Result:
         """Runs what may wait for locks and disks on a thread of its own."""
@@ -83,22 +116,19 @@ class Broker:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    def in_background(self, work: Callable[[], object]) -> None:
-        """The same, for what nobody waits for."""
-        self._pool.submit(work)
-
     def next_advance(self) -> asyncio.Event:
         """Is set when a partition grows after this call."""
+        self._awaited = True
         return self._advance
 
     def _advanced(self) -> None:
-        if not self._waking:
+        if self._awaited and not self._waking:
             self._waking = True
             with suppress(RuntimeError):  # the loop was closed meanwhile
                 self._loop.call_soon_threadsafe(self._wake)
 
     def _wake(self) -> None:
-        self._waking = False
+        self._waking = self._awaited = False
         event, self._advance = self._advance, asyncio.Event()
         event.set()
 
@@ -106,5 +136,6 @@ class Broker:
         """Waits for what is under way."""
         while self._tasks:
             await asyncio.wait(self._tasks)
+        await self.syncs.settled()
         self._stop_listening()
         self._pool.shutdown()

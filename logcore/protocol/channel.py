@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ from . import messages
 from .apis import KNOWN, Api
 from .frames import FRAME_BYTES_MAX, LENGTH, frame_length, read_response_header, write_request_frame
 from .messages import Fields
-from .sasl import MECHANISM, credentials
+from .sasl import PLAIN, USER, Credentials, encode_plain
 from .wire import MalformedMessage
 
 _CONNECT_TIMEOUT_S: Final = 10.0
@@ -45,7 +46,7 @@ class Response(NamedTuple):
 
 
 class AuthenticationFailed(LogError):
-    """The secret that was given is not the log's."""
+    """The secret that was given is not the log's, or the password not the user's."""
 
     code = "AUTHENTICATION_FAILED"
 
@@ -53,13 +54,15 @@ class AuthenticationFailed(LogError):
 class Channel:
     """One connection. Every failure closes it and raises `LogUnavailable`. Not for several threads at once."""
 
-    def __init__(self, address: Address, secret: str | None = None) -> None:
+    def __init__(self, address: Address, login: Credentials | None = None, tls: ssl.SSLContext | None = None) -> None:
         self._address = address
         self._correlation_id = 0
         self._bytes_max = FRAME_BYTES_MAX
         try:
             self._socket = socket.create_connection(address, timeout=_CONNECT_TIMEOUT_S)
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if tls is not None:
+                self._socket = tls.wrap_socket(self._socket, server_hostname=address.host)
         except OSError as error:
             raise LogUnavailable(
                 f"no log answers at {address}: {_reason(error)}",
@@ -67,8 +70,8 @@ class Channel:
             ) from error
         try:
             self._versions = self._ask_versions()
-            if secret is not None:
-                self._authenticate(secret)
+            if login is not None:
+                self._authenticate(login)
         except BaseException:
             self.close()
             raise
@@ -88,16 +91,17 @@ class Channel:
                 versions[api] = min(known.newest, entry.max_version)
         return versions
 
-    def _authenticate(self, secret: str) -> None:
+    def _authenticate(self, login: Credentials) -> None:
         """Raises `AuthenticationFailed`."""
-        handshake = self._ask_message(Api.SASL_HANDSHAKE, {"mechanism": MECHANISM})
+        handshake = self._ask_message(Api.SASL_HANDSHAKE, {"mechanism": PLAIN})
         if not handshake.error_code:
-            answer = self._ask_message(Api.SASL_AUTHENTICATE, {"auth_bytes": credentials(secret)})
+            answer = self._ask_message(Api.SASL_AUTHENTICATE, {"auth_bytes": encode_plain(login)})
             if not answer.error_code:
                 return
         raise AuthenticationFailed(
-            f"the log at {self._address} does not know the secret that was given",
-            hint="The secret is in the file `secret` of the log's data directory.",
+            f"the log at {self._address} does not know {_what(login)} that was given",
+            hint="The secret is in the file `secret` of the log's data directory; users are named in the server's"
+            " configuration.",
         )
 
     def _ask_message(self, api: Api, fields: Fields) -> Any:
@@ -141,6 +145,9 @@ class Channel:
         return Response(version, message, position)
 
     def _send(self, buffers: list[Buffer]) -> None:
+        if isinstance(self._socket, ssl.SSLSocket):
+            self._socket.sendall(b"".join(buffers))
+            return
         left = [memoryview(buffer) for buffer in buffers if len(buffer)]
         while left:
             sent = self._socket.sendmsg(left[:_BUFFERS_PER_CALL])
@@ -184,7 +191,13 @@ def understanding(address: Address) -> Generator[None]:
         ) from error
 
 
+def _what(login: Credentials) -> str:
+    return "the secret" if login.name == USER else f'the user "{login.name}", or not with the password'
+
+
 def _reason(error: OSError) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return error.verify_message.lower()
     if isinstance(error, TimeoutError):
         return "no answer in time"
     return (os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)).lower()
@@ -196,9 +209,9 @@ class Channels:
     State: the idle connections of this process; a child that inherits them by `fork` leaves them alone.
     """
 
-    def __init__(self, address: Address, secret: str | None = None) -> None:
+    def __init__(self, address: Address, login: Credentials | None = None, tls: ssl.SSLContext | None = None) -> None:
         self.address = address
-        self._secret = secret
+        self._login, self._tls = login, tls
         self._idle: list[Channel] = []
         self._owner = os.getpid()
         self._closed = False
@@ -248,7 +261,7 @@ class Channels:
                 if channel.usable:
                     return channel
                 channel.close()
-        return Channel(self.address, self._secret)
+        return Channel(self.address, self._login, self._tls)
 
     def close(self) -> None:
         with self._lock:

@@ -11,14 +11,18 @@ from millstream.errors import LogError
 
 from ..client import Topic
 from ..errors import InvalidTopic
+from ..groups import SESSION_TIMEOUT_MS_MAX, SESSION_TIMEOUT_MS_MIN
 from ..topic_settings import SETTINGS, Kind
-from .access import check_administrable
-from .broker import Broker
+from .access import check_administrable, may_see
+from .broker import NODE_ID, Broker
 from .faults import code_of, message_of
 from .messages import Fields
 from .peer import Peer
+from .producers import TIMEOUT_MS_MAX
 
-_TOPIC_RESOURCE: Final = 2
+TOPIC_RESOURCE: Final = 2
+BROKER_RESOURCE: Final = 4
+_STATIC: Final = 4
 _SET_ON_TOPIC: Final = 1
 _DEFAULT: Final = 5
 _TYPES: Final[Mapping[Kind, int]] = {"boolean": 1, "string": 2, "int": 3, "long": 5, "double": 6, "list": 7}
@@ -35,16 +39,24 @@ def describe_configs(broker: Broker, request: Any, peer: Peer) -> Fields:
     """Of topics: every setting, with its default where it is not set."""
     topics = broker.log.topics()
     documented = getattr(request, "include_documentation", False)
-    return {"results": [_configs_of(topics.get(asked.resource_name), asked, documented) for asked in request.resources]}
+    return {
+        "results": [
+            _configs_of(broker, topics.get(asked.resource_name), asked, peer, documented) for asked in request.resources
+        ]
+    }
 
 
-def _configs_of(topic: Topic | None, asked: Any, documented: bool) -> Fields:
+def _configs_of(broker: Broker, topic: Topic | None, asked: Any, peer: Peer, documented: bool) -> Fields:
     result = {"resource_type": asked.resource_type, "resource_name": asked.resource_name}
-    if asked.resource_type != _TOPIC_RESOURCE:
-        return {**result, "error_code": ErrorCode.none, "configs": []}
+    wanted = asked.configuration_keys
+    if asked.resource_type != TOPIC_RESOURCE:
+        entries = _broker_entries(broker) if asked.resource_type == BROKER_RESOURCE else ()
+        chosen = [entry for entry in entries if wanted is None or entry["name"] in wanted]
+        return {**result, "error_code": ErrorCode.none, "configs": chosen}
+    if not may_see(peer, asked.resource_name):
+        return {**result, "error_code": ErrorCode.topic_authorization_failed, "configs": []}
     if topic is None:
         return {**result, "error_code": ErrorCode.unknown_topic_or_partition, "configs": []}
-    wanted = asked.configuration_keys
     entries = [entry for entry in _entries(topic, documented) if wanted is None or entry["name"] in wanted]
     return {**result, "error_code": ErrorCode.none, "configs": entries}
 
@@ -60,6 +72,35 @@ def _entries(topic: Topic, documented: bool) -> Iterable[Fields]:
             "documentation": setting.doc if documented else None,
         }
     yield from config_entries({name: value for name, value in topic.config.items() if name not in SETTINGS})
+
+
+def _broker_entries(broker: Broker) -> Iterable[Fields]:
+    """Settings that Kafka has, too, as far as they are what they are there."""
+    expiry = broker.log.expiry
+    values: dict[str, object] = {
+        "broker.id": NODE_ID,
+        "auto.create.topics.enable": "false",
+        "delete.topic.enable": "true",
+        "num.partitions": 1,
+        "default.replication.factor": 1,
+        "group.min.session.timeout.ms": SESSION_TIMEOUT_MS_MIN,
+        "group.max.session.timeout.ms": SESSION_TIMEOUT_MS_MAX,
+        "offsets.retention.minutes": expiry.offsets_ms // 60_000,
+        "transaction.max.timeout.ms": TIMEOUT_MS_MAX,
+        "transactional.id.expiration.ms": expiry.transactional_ids_ms,
+        "producer.id.expiration.ms": expiry.producer_ids_ms,
+        "max.incremental.fetch.session.cache.slots": broker.settings.fetch_sessions,
+    }
+    return [
+        {
+            "name": name,
+            "value": str(value),
+            "read_only": True,
+            "config_source": _STATIC,
+            "config_type": _STRING_TYPE if isinstance(value, str) else _TYPES["long"],
+        }
+        for name, value in values.items()
+    ]
 
 
 def config_entries(config: Mapping[str, str]) -> Iterable[Fields]:
@@ -116,7 +157,7 @@ def _alter(broker: Broker, request: Any, peer: Peer, change: _Change) -> Fields:
 def _altered(broker: Broker, asked: Any, peer: Peer, change: _Change, only_check: bool) -> Fields:
     result: Fields = {"resource_type": asked.resource_type, "resource_name": asked.resource_name}
     try:
-        if asked.resource_type != _TOPIC_RESOURCE:
+        if asked.resource_type != TOPIC_RESOURCE:
             raise InvalidConfigChange("only topics have settings that can be changed here")
         check_administrable(peer, asked.resource_name)
         topic = broker.log.topics().get(asked.resource_name)

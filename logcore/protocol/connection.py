@@ -8,20 +8,24 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast
 
 import structlog
 
 from ..records.batch import Buffer
-from .frames import LENGTH, RequestHeader, frame_length, read_request_header, write_response_frame
+from .frames import RequestHeader, read_request_header, write_response_frame
 from .peer import Peer
+from .receiving import FrameReceiver
 from .wire import MalformedMessage
 
 IN_FLIGHT_MAX: Final = 16
 """Answers that a client may wait for at once."""
 
-_FRAMES_WAITING_MAX: Final = 2
+_FRAMES_WAITING_MAX: Final = 64
+_WAITING_BYTES_MAX: Final = 64 * 1024  # or two frames, whatever their size
 _UNSENT_BYTES_MAX: Final = 64 * 1024
+_SHORT_BYTES: Final = 16 * 1024
+_BUFFERS_MAX: Final = 64
 _PIECE_BYTES: Final = 256 * 1024
 
 _log = structlog.get_logger("millstream.logcore")
@@ -57,11 +61,9 @@ class Connection(asyncio.BufferedProtocol):
         self._handle = handle
         self._connections_max = connections_max
         self._connections = connections
-        self._prefix = bytearray(LENGTH.size)
-        self._buffer = memoryview(self._prefix)
-        self._filled = 0
-        self._in_prefix = True
+        self._receiver = FrameReceiver()
         self._frames: deque[memoryview] = deque()
+        self._waiting_bytes = 0
         self._frame_came = asyncio.Event()
         self._answers: asyncio.Queue[tuple[RequestHeader, asyncio.Future[list[Buffer] | None]]] = asyncio.Queue(
             IN_FLIGHT_MAX
@@ -75,8 +77,10 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=_UNSENT_BYTES_MAX)
-        self._peer = Peer(
-            _address(transport.get_extra_info("sockname")), _address(transport.get_extra_info("peername"))
+        self.peer = Peer(
+            _address(transport.get_extra_info("sockname")),
+            _address(transport.get_extra_info("peername")),
+            _names(transport.get_extra_info("peercert")),
         )
         if len(self._connections) >= self._connections_max:
             self._hang_up("too many connections")
@@ -96,31 +100,25 @@ class Connection(asyncio.BufferedProtocol):
         self._writable.set()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return self._buffer[self._filled :]
+        return self._receiver.room()
 
     def buffer_updated(self, nbytes: int) -> None:
-        self._filled += nbytes
-        if self._filled < len(self._buffer):
+        try:
+            frames = self._receiver.take(nbytes)
+        except MalformedMessage as error:
+            self._hang_up(str(error))
             return
-        if self._in_prefix:
-            try:
-                length = frame_length(self._prefix)
-            except MalformedMessage as error:
-                self._hang_up(str(error))
-                return
-            if length:
-                self._expect(memoryview(bytearray(length)), in_prefix=False)
-                return
-            self._hang_up("an empty frame")
-        else:
-            self._frames.append(self._buffer)
+        if frames:
+            self._frames.extend(frames)
+            self._waiting_bytes += sum(map(len, frames))
             self._frame_came.set()
-            if len(self._frames) >= _FRAMES_WAITING_MAX:
+            if self._has_enough_waiting():
                 self._transport.pause_reading()
-            self._expect(memoryview(self._prefix), in_prefix=True)
 
-    def _expect(self, buffer: memoryview, *, in_prefix: bool) -> None:
-        self._buffer, self._filled, self._in_prefix = buffer, 0, in_prefix
+    def _has_enough_waiting(self) -> bool:
+        return len(self._frames) >= _FRAMES_WAITING_MAX or (
+            len(self._frames) > 1 and self._waiting_bytes > _WAITING_BYTES_MAX
+        )
 
     # Our tasks
 
@@ -131,7 +129,7 @@ class Connection(asyncio.BufferedProtocol):
         except (HangUp, MalformedMessage) as error:
             self._hang_up(str(error))
         except Exception:
-            _log.exception("kafka request failed", peer=str(self._peer))
+            _log.exception("kafka request failed", peer=str(self.peer))
             self._transport.abort()
 
     async def _serve(self) -> None:
@@ -139,13 +137,15 @@ class Connection(asyncio.BufferedProtocol):
             message = await self._next_frame()
             await self._wait_while_muted()
             header, position = read_request_header(message)
-            self._peer.client_id = header.client_id or ""
-            answer = asyncio.ensure_future(await self._handle(Request(header, message, position, self._peer)))
+            self.peer.client_id = header.client_id or ""
+            answer = asyncio.ensure_future(await self._handle(Request(header, message, position, self.peer)))
             del message  # its memory is free once the handler lets go of it
             await self._answers.put((header, answer))
 
     async def _wait_while_muted(self) -> None:
-        left_s = self._peer.muted_until_s - asyncio.get_running_loop().time()
+        if not self.peer.muted_until_s:
+            return
+        left_s = self.peer.muted_until_s - asyncio.get_running_loop().time()
         if left_s > 0:
             await asyncio.sleep(left_s)
 
@@ -154,18 +154,29 @@ class Connection(asyncio.BufferedProtocol):
             self._frame_came.clear()
             await self._frame_came.wait()
         message = self._frames.popleft()
-        if len(self._frames) < _FRAMES_WAITING_MAX and not self._transport.is_closing():
+        self._waiting_bytes -= len(message)
+        if not self._has_enough_waiting() and not self._transport.is_closing():
             self._transport.resume_reading()
         return message
 
     async def _send(self) -> None:
+        """Answers that are ready go out together."""
+        ready: list[Buffer] = []
         while True:
+            if self._answers.empty() or len(ready) > _BUFFERS_MAX:
+                await self._flush(ready)
             header, answer = await self._answers.get()
-            body = await asyncio.shield(answer)
-            if body is None:
-                continue
-            for buffer in write_response_frame(header, body):
-                await self._write(memoryview(buffer))
+            if not answer.done():
+                await self._flush(ready)
+            body = answer.result() if answer.done() else await asyncio.shield(answer)
+            if body is not None:
+                ready += write_response_frame(header, body)
+
+    async def _flush(self, ready: list[Buffer]) -> None:
+        buffers = _joined(ready)
+        ready.clear()
+        for buffer in buffers:
+            await self._write(memoryview(buffer))
 
     async def _write(self, buffer: memoryview) -> None:
         """In pieces: what the socket does not take at once, asyncio copies."""
@@ -176,11 +187,33 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.write(buffer[start : start + _PIECE_BYTES])
 
     def _hang_up(self, reason: str) -> None:
-        _log.warning("kafka connection closed", peer=str(self._peer), reason=reason)
+        _log.warning("kafka connection closed", peer=str(self.peer), reason=reason)
         self._transport.abort()
 
     def close(self) -> None:
         self._transport.close()
+
+
+def _names(certificate: Any) -> tuple[str, ...]:
+    """Of a certificate as the ssl module gives it, if there is one."""
+    given = certificate or {}
+    subject = [f"CN={value}" for part in given.get("subject", ()) for key, value in part if key == "commonName"]
+    return (*subject, *(f"{kind}:{value}" for kind, value in given.get("subjectAltName", ())))
+
+
+def _joined(buffers: list[Buffer]) -> list[Buffer]:
+    """With short ones as one: each is a system call, and may be a packet."""
+    if sum(map(len, buffers)) <= _SHORT_BYTES:
+        return [b"".join(buffers)] if buffers else []
+    joined: list[Buffer] = []
+    short: list[Buffer] = []
+    for buffer in buffers:
+        if len(buffer) <= _SHORT_BYTES:
+            short.append(buffer)
+        else:
+            joined += [b"".join(short), buffer]
+            short = []
+    return [*joined, b"".join(short)] if short else joined
 
 
 def _address(name: object) -> tuple[str, int]:

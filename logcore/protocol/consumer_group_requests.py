@@ -72,7 +72,14 @@ def _by_id(broker: Broker, places: Iterable[TopicPartition], *, named: bool = Fa
 
 
 def consumer_group_describe(broker: Broker, request: Any, peer: Peer) -> Fields:
-    return {"groups": [_described(broker, broker.log.groups.describe(group)) for group in request.group_ids]}
+    return {
+        "groups": [
+            _described(broker, broker.log.groups.describe(group))
+            if peer.may("group", group)
+            else {"group_id": group, "group_state": "", "error_code": ErrorCode.group_authorization_failed}
+            for group in request.group_ids
+        ]
+    }
 
 
 def _described(broker: Broker, group: GroupDescription) -> Fields:

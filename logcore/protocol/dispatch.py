@@ -12,6 +12,20 @@ from kio.schema.errors import ErrorCode
 
 from ..records.batch import Buffer
 from . import messages
+from .admin_requests import (
+    alter_client_quotas,
+    alter_partition_reassignments,
+    create_acls,
+    delete_acls,
+    describe_acls,
+    describe_client_quotas,
+    describe_log_dirs,
+    describe_topic_partitions,
+    describe_user_scram_credentials,
+    elect_leaders,
+    list_config_resources,
+    list_partition_reassignments,
+)
 from .apis import KNOWN, Api
 from .broker import Broker
 from .config_requests import alter_configs, describe_configs, incremental_alter_configs
@@ -69,7 +83,6 @@ _HANDLERS: Final[dict[Api, Callable[[Broker, Any, Peer], Fields]]] = {
     Api.OFFSET_DELETE: offset_delete,
     Api.OFFSET_FOR_LEADER_EPOCH: offset_for_leader_epoch,
     Api.SASL_HANDSHAKE: sasl_handshake,
-    Api.SASL_AUTHENTICATE: sasl_authenticate,
     Api.DELETE_RECORDS: delete_records,
     Api.CREATE_PARTITIONS: create_partitions,
     Api.ALTER_CONFIGS: alter_configs,
@@ -93,7 +106,21 @@ _HANDLERS: Final[dict[Api, Callable[[Broker, Any, Peer], Fields]]] = {
     Api.END_TXN: end_txn,
     Api.TXN_OFFSET_COMMIT: txn_offset_commit,
     Api.DESCRIBE_CONFIGS: describe_configs,
+    Api.ALTER_CLIENT_QUOTAS: alter_client_quotas,
+    Api.ALTER_PARTITION_REASSIGNMENTS: alter_partition_reassignments,
+    Api.CREATE_ACLS: create_acls,
+    Api.DELETE_ACLS: delete_acls,
+    Api.DESCRIBE_ACLS: describe_acls,
+    Api.DESCRIBE_CLIENT_QUOTAS: describe_client_quotas,
+    Api.DESCRIBE_LOG_DIRS: describe_log_dirs,
+    Api.DESCRIBE_TOPIC_PARTITIONS: describe_topic_partitions,
+    Api.DESCRIBE_USER_SCRAM_CREDENTIALS: describe_user_scram_credentials,
+    Api.ELECT_LEADERS: elect_leaders,
+    Api.LIST_CONFIG_RESOURCES: list_config_resources,
+    Api.LIST_PARTITION_REASSIGNMENTS: list_partition_reassignments,
 }
+
+_BEFORE_LOGIN: Final = (Api.SASL_HANDSHAKE, Api.SASL_AUTHENTICATE)
 
 _WAITING_HANDLERS: Final[dict[Api, Callable[[Broker, Any, Peer], Awaitable[Fields]]]] = {
     Api.JOIN_GROUP: join_group,
@@ -110,6 +137,8 @@ async def answer(broker: Broker, request: Request) -> Answer:
     api = Api(number)
     if api is Api.API_VERSIONS:
         return _ready(_answer_api_versions(version))
+    if request.peer.refused or not (api in _BEFORE_LOGIN or broker.lets_in(request.peer)):
+        raise HangUp("it has not shown who it is")
     if version not in KNOWN[api]:
         raise HangUp(f"version {version} of {api.name.lower()} requests is not supported")
     match api:
@@ -117,6 +146,11 @@ async def answer(broker: Broker, request: Request) -> Answer:
             return await answer_produce(broker, request)
         case Api.FETCH:
             return _ready(await answer_fetch(broker, request))
+        case Api.SASL_AUTHENTICATE:
+            asked = messages.read_request(api, version, request.message, request.position)
+            async with broker.logins:
+                fields = await broker.blocking(partial(sasl_authenticate, broker, asked, request.peer))
+            return _ready([messages.write_response(api, version, fields)])
         case Api.JOIN_GROUP | Api.SYNC_GROUP:
             asked = messages.read_request(api, version, request.message, request.position)
             return asyncio.ensure_future(_wait_for(api, version, _WAITING_HANDLERS[api](broker, asked, request.peer)))

@@ -24,7 +24,7 @@ from ..errors import (
     TopicExists,
     UnknownTopic,
 )
-from .access import NotAllowed
+from .access import NotAllowed, OnlyForAdministrators
 from .incoming import CorruptRecords
 
 _CODES: Final[dict[type[LogError], ErrorCode]] = {
@@ -39,6 +39,7 @@ _CODES: Final[dict[type[LogError], ErrorCode]] = {
     OutOfOrderSequence: ErrorCode.out_of_order_sequence_number,
     InvalidTransactionState: ErrorCode.invalid_txn_state,
     NotAllowed: ErrorCode.topic_authorization_failed,
+    OnlyForAdministrators: ErrorCode.cluster_authorization_failed,
     LogClosed: ErrorCode.leader_not_available,
     LogFull: ErrorCode.kafka_storage_error,
     LogWriteFailed: ErrorCode.kafka_storage_error,

@@ -18,7 +18,7 @@ _RACK_FROM = 11
 _LAST_EPOCH_FROM = 12
 
 _CONSUMER = -1  # where a follower gives its node id
-_NO_SESSION = 0
+NO_SESSION = 0
 _FINAL_EPOCH = -1  # asks for a fetch without a session
 
 
@@ -35,7 +35,8 @@ class FetchPosition:
 class FetchRequest:
     """The answer comes as soon as there are `bytes_min` bytes, or after `wait_ms_max`.
 
-    `continues_session`: it says only what has changed since the last one, which we do not remember.
+    `positions` of a session are those that have changed since its last request, `forgotten` those that are left out
+    from now on (see `fetch_sessions.py`).
     """
 
     wait_ms_max: int
@@ -43,7 +44,9 @@ class FetchRequest:
     bytes_max: int
     isolation: Isolation
     positions: Sequence[FetchPosition]
-    continues_session: bool = False
+    session_id: int = NO_SESSION
+    session_epoch: int = _FINAL_EPOCH
+    forgotten: Sequence[TopicPartition] = ()
 
 
 class AbortedTransaction(NamedTuple):
@@ -75,7 +78,7 @@ def read_request(message: memoryview, position: int, version: int) -> FetchReque
     reader.int32()  # replica id
     wait_ms_max, bytes_min, bytes_max = reader.int32(), reader.int32(), reader.int32()
     isolation: Isolation = "read_committed" if reader.int8() == 1 else "read_uncommitted"
-    session_id = session_epoch = 0
+    session_id, session_epoch = NO_SESSION, _FINAL_EPOCH
     if version >= _SESSION_FROM:
         session_id, session_epoch = reader.int32(), reader.int32()
     positions: list[FetchPosition] = []
@@ -83,8 +86,17 @@ def read_request(message: memoryview, position: int, version: int) -> FetchReque
         topic = reader.string()
         positions += [_read_position(reader, topic, version) for _ in range(reader.count(16))]
         reader.tags()
-    continues = session_id != _NO_SESSION and session_epoch > 0
-    return FetchRequest(wait_ms_max, bytes_min, bytes_max, isolation, positions, continues)
+    forgotten = _read_forgotten(reader) if version >= _SESSION_FROM else ()
+    return FetchRequest(wait_ms_max, bytes_min, bytes_max, isolation, positions, session_id, session_epoch, forgotten)
+
+
+def _read_forgotten(reader: Reader) -> tuple[TopicPartition, ...]:
+    forgotten: list[TopicPartition] = []
+    for _ in range(reader.count(2)):
+        topic = reader.string()
+        forgotten += [TopicPartition(topic, reader.int32()) for _ in range(reader.count(4))]
+        reader.tags()
+    return tuple(forgotten)
 
 
 def _read_position(reader: Reader, topic: str, version: int) -> FetchPosition:
@@ -107,8 +119,8 @@ def write_request(request: FetchRequest, version: int) -> list[Buffer]:
         writer.int32(number)
     writer.int8(1 if request.isolation == "read_committed" else 0)
     if version >= _SESSION_FROM:
-        writer.int32(_NO_SESSION)
-        writer.int32(_FINAL_EPOCH)
+        writer.int32(request.session_id)
+        writer.int32(request.session_epoch)
     by_topic = _by_topic(request.positions)
     writer.count(len(by_topic))
     for topic, positions in by_topic.items():
@@ -118,11 +130,20 @@ def write_request(request: FetchRequest, version: int) -> list[Buffer]:
             _write_position(writer, position, version)
         writer.tags()
     if version >= _SESSION_FROM:
-        writer.count(0)  # partitions that a session forgets
+        _write_forgotten(writer, request.forgotten)
     if version >= _RACK_FROM:
         writer.string("")
     writer.tags()
     return writer.buffers()
+
+
+def _write_forgotten(writer: Writer, forgotten: Sequence[TopicPartition]) -> None:
+    writer.count(len(forgotten))
+    for topic, partition in forgotten:
+        writer.string(topic)
+        writer.count(1)
+        writer.int32(partition)
+        writer.tags()
 
 
 def _write_position(writer: Writer, position: FetchPosition, version: int) -> None:
@@ -139,14 +160,18 @@ def _write_position(writer: Writer, position: FetchPosition, version: int) -> No
 
 
 def write_response(
-    fetched: Sequence[FetchedPartition], version: int, error_code: int = 0, throttle_ms: int = 0
+    fetched: Sequence[FetchedPartition],
+    version: int,
+    error_code: int = 0,
+    throttle_ms: int = 0,
+    session_id: int = NO_SESSION,
 ) -> list[Buffer]:
     """`error_code` is about the request as a whole."""
     writer = Writer(flexible=version >= KNOWN[Api.FETCH].flexible)
     writer.int32(throttle_ms)
     if version >= _SESSION_FROM:
         writer.int16(error_code)
-        writer.int32(_NO_SESSION)
+        writer.int32(session_id)
     by_topic = _by_topic(fetched)
     writer.count(len(by_topic))
     for topic, entries in by_topic.items():

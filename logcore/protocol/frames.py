@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from ..records.batch import Buffer
 from .apis import KNOWN, Api
@@ -16,8 +15,7 @@ CLIENT_ID: Final = "millstream+arrow"
 """What our own clients call themselves. Who does gets columnar batches as they are stored."""
 
 
-@dataclass(frozen=True, slots=True)
-class RequestHeader:
+class RequestHeader(NamedTuple):
     """`api` and `version` are numbers that we may not know."""
 
     api: int

@@ -38,6 +38,7 @@ from .peer import Peer
 _ASKS_TWICE_FROM: Final = 4
 _KNOWS_SKIPPING_FROM: Final = 9
 _BATCHED_LEAVING_FROM: Final = 3
+_NO_GROUP_FROM: Final = 6
 _REBALANCE_TIMEOUT_FROM: Final = 1
 
 _Reply = TypeVar("_Reply", bound=Reply)
@@ -94,6 +95,8 @@ def _no_name(version: int) -> str | None:
 
 async def sync_group(broker: Broker, request: Any, peer: Peer) -> Fields:
     """Comes when the leader has decided."""
+    if broker.refuses(peer, request.group_id):
+        return {"error_code": ErrorCode.group_authorization_failed}
     sync = Sync(
         request.group_id,
         request.generation_id,
@@ -116,7 +119,10 @@ async def _asked(broker: Broker, message: Message, kind: type[_Reply]) -> _Reply
     """The answer may be given on any thread, and after our loop has ended."""
     loop = asyncio.get_running_loop()
     given: asyncio.Future[Reply] = loop.create_future()
-    asked = broker.log.groups.ask(message)
+    try:
+        asked = await broker.blocking(lambda: broker.log.groups.ask(message))
+    except LogError:
+        return kind(GroupFault.SHUTTING_DOWN)
 
     def pass_on(_: object) -> None:
         with suppress(RuntimeError):  # the loop is closed
@@ -174,12 +180,22 @@ def leave_group(broker: Broker, request: Any, peer: Peer) -> Fields:
 
 
 def describe_groups(broker: Broker, request: Any, peer: Peer) -> Fields:
-    return {"groups": [_described(broker.log.groups.describe(group)) for group in request.groups]}
-
-
-def _described(description: GroupDescription) -> Fields:
     return {
-        "error_code": ErrorCode.none,
+        "groups": [
+            _described(broker.log.groups.describe(group), request.__version__)
+            if peer.may("group", group)
+            else {"group_id": group, "error_code": ErrorCode.group_authorization_failed}
+            for group in request.groups
+        ]
+    }
+
+
+def _described(description: GroupDescription, version: int) -> Fields:
+    """Newer clients take no group for an error."""
+    dead = description.state is GroupState.DEAD and version >= _NO_GROUP_FROM
+    return {
+        "error_code": ErrorCode.group_id_not_found if dead else ErrorCode.none,
+        "error_message": f'there is no group "{description.group}"' if dead else None,
         "group_id": description.group,
         "group_state": str(description.state),
         "protocol_type": description.protocol_type,
@@ -202,7 +218,7 @@ def _described(description: GroupDescription) -> Fields:
 def list_groups(broker: Broker, request: Any, peer: Peer) -> Fields:
     states = {state.lower() for state in getattr(request, "states_filter", ())}
     kinds = {kind.lower() for kind in getattr(request, "types_filter", ())}
-    found = [broker.log.groups.describe(name) for name in broker.log.groups.names()]
+    found = [broker.log.groups.describe(name) for name in broker.log.groups.names() if peer.may("group", name)]
     return {
         "error_code": ErrorCode.none,
         "groups": [

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-import numpy as np
-
 from ..errors import InvalidRecords
 from ..records.batch import COMPRESSION, HEADER_SIZE, BatchHeader, EncodedBatch, checksum_of, read_header
-from ..records.codec import decode_rows, stored_batch
+from ..records.codec import check_rows, decode_rows, stored_batch
 from ..records.envelope import checked_columns
 
 _COMPRESSION_MAX: Final = 4
@@ -36,6 +34,17 @@ def checked_batches(records: memoryview) -> list[EncodedBatch]:
     if not batches:
         raise InvalidRecords("a partition's data holds no record batch")
     return batches
+
+
+def check_keys(batches: list[EncodedBatch]) -> None:
+    """For topics that keep the last record of a key. In: what `checked_batches` gave. Raises `InvalidRecords`."""
+    for encoded in batches:
+        header, batch = encoded.header._replace(base_offset=0), memoryview(encoded.buffers[0])
+        if header.columnar:
+            continue  # what its keys are is in its schema
+        stored = stored_batch(header, batch, _size_max(batch))
+        if decode_rows([stored], 0).column("key").null_count:
+            raise InvalidRecords("a record without a key, for a topic that is compacted")
 
 
 def _header_at(records: memoryview, position: int) -> BatchHeader:
@@ -78,11 +87,8 @@ def _columnar_rows(header: BatchHeader, batch: memoryview) -> int:
 
 def _rows(header: BatchHeader, batch: memoryview) -> int:
     """Raises ValueError where the records' offsets are not 0, 1, 2, …"""
-    stored = stored_batch(header._replace(base_offset=0), batch, _size_max(batch))
-    offsets = decode_rows([stored], 0).column("offset").to_numpy()
-    if not np.array_equal(offsets, np.arange(header.record_count)):
-        raise ValueError("the offsets of the records do not follow each other")
-    return len(offsets)
+    check_rows(stored_batch(header, batch, _size_max(batch)))
+    return header.record_count
 
 
 def _size_max(batch: memoryview) -> int:

@@ -15,6 +15,7 @@ from datetime import timedelta
 from functools import cache
 from typing import Any, Final, NamedTuple
 
+from kio.schema.errors import ErrorCode
 from kio.serial import entity_writer
 
 from .apis import Api
@@ -120,6 +121,8 @@ def _zero(field: dataclasses.Field[Any]) -> Any:
     match field.metadata.get("kafka_type"):
         case "timedelta_i32" | "timedelta_i64":
             return _NO_TIME
+        case "error_code":
+            return ErrorCode.none
         case "string":
             return ""
         case "bool":

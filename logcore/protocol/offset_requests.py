@@ -13,6 +13,7 @@ from ..client import TopicPartition
 from ..group_messages import CheckCommit
 from ..group_offsets import CommittedOffset
 from ..timestamps import TimestampOffset, first_at_or_after, latest_timestamp
+from .access import check_visible
 from .broker import LEADER_EPOCH, NODE_ID, Broker
 from .faults import code_of
 from .group_requests import code_of_fault
@@ -22,6 +23,8 @@ from .peer import Peer
 LATEST: Final = -1
 EARLIEST: Final = -2
 LARGEST_TIMESTAMP: Final = -3
+_EARLIEST_LOCAL: Final = -4  # everything is here, nothing in another store
+_LATEST_TIERED: Final = -5
 _NOT_FOUND: Final = TimestampOffset(-1, -1)
 _NOTHING_COMMITTED: Final = CommittedOffset(-1)
 _METADATA_CHARACTERS_MAX: Final = 4096
@@ -33,15 +36,16 @@ def list_offsets(broker: Broker, request: Any, peer: Peer) -> Fields:
         "topics": [
             {
                 "name": topic.name,
-                "partitions": [_listed(broker, topic.name, asked, committed_only) for asked in topic.partitions],
+                "partitions": [_listed(broker, peer, topic.name, asked, committed_only) for asked in topic.partitions],
             }
             for topic in request.topics
         ]
     }
 
 
-def _listed(broker: Broker, topic: str, asked: Any, committed_only: bool) -> Fields:
+def _listed(broker: Broker, peer: Peer, topic: str, asked: Any, committed_only: bool) -> Fields:
     try:
+        check_visible(peer, topic)
         found = _offset_for(broker, TopicPartition(topic, asked.partition_index), asked.timestamp, committed_only)
     except LogError as error:
         return {"partition_index": asked.partition_index, "error_code": code_of(error)}
@@ -60,8 +64,10 @@ def _offset_for(broker: Broker, where: TopicPartition, timestamp_ms: int, commit
     end_offset = offsets.last_stable_offset if committed_only else offsets.high_watermark
     if timestamp_ms == LATEST:
         return TimestampOffset(-1, end_offset)
-    if timestamp_ms == EARLIEST:
+    if timestamp_ms in (EARLIEST, _EARLIEST_LOCAL):
         return TimestampOffset(-1, offsets.log_start_offset)
+    if timestamp_ms == _LATEST_TIERED:
+        return _NOT_FOUND
     if timestamp_ms == LARGEST_TIMESTAMP:
         found = latest_timestamp(partition)
     else:
@@ -87,7 +93,7 @@ def offset_commit(broker: Broker, request: Any, peer: Peer) -> Fields:
         request.member_id,
         getattr(request, "group_instance_id", None),
     )
-    offsets, refused = _split(broker, request)
+    offsets, refused = _split(broker, peer, request)
     try:
         error = code_of_fault(broker.log.groups.commit(check, offsets, metadata_in(request)))
     except LogError as failure:
@@ -95,14 +101,18 @@ def offset_commit(broker: Broker, request: Any, peer: Peer) -> Fields:
     return each_partition(request, error, refused)
 
 
-def _split(broker: Broker, request: Any) -> tuple[dict[TopicPartition, int], dict[TopicPartition, ErrorCode]]:
+def _split(
+    broker: Broker, peer: Peer, request: Any
+) -> tuple[dict[TopicPartition, int], dict[TopicPartition, ErrorCode]]:
     """What can be committed, and what is wrong with the rest."""
     notes = metadata_in(request)
     good: dict[TopicPartition, int] = {}
     refused: dict[TopicPartition, ErrorCode] = {}
     for where, offset in offsets_in(request).items():
         topic = broker.log.topic(where.topic)
-        if topic is None or not 0 <= where.partition < topic.partition_count:
+        if not peer.may("read", where.topic):
+            refused[where] = ErrorCode.topic_authorization_failed
+        elif topic is None or not 0 <= where.partition < topic.partition_count:
             refused[where] = ErrorCode.unknown_topic_or_partition
         elif len(notes.get(where, "")) > _METADATA_CHARACTERS_MAX:
             refused[where] = ErrorCode.offset_metadata_too_large
@@ -116,17 +126,15 @@ def offset_fetch(broker: Broker, request: Any, peer: Peer) -> Fields:
     groups = getattr(request, "groups", None)
     stable = getattr(request, "require_stable", False)
     if groups is None:
-        return {"error_code": ErrorCode.none, "topics": _fetched(broker, request.group_id, request.topics, stable)}
-    return {
-        "groups": [
-            {
-                "group_id": group.group_id,
-                "topics": _fetched(broker, group.group_id, group.topics, stable),
-                "error_code": ErrorCode.none,
-            }
-            for group in groups
-        ]
-    }
+        return _fetched_group(broker, peer, request, stable)
+    return {"groups": [_fetched_group(broker, peer, group, stable) for group in groups]}
+
+
+def _fetched_group(broker: Broker, peer: Peer, asked: Any, stable: bool) -> Fields:
+    if not peer.may("group", asked.group_id):
+        return {"group_id": asked.group_id, "topics": [], "error_code": ErrorCode.group_authorization_failed}
+    topics = _fetched(broker, asked.group_id, asked.topics, stable)
+    return {"group_id": asked.group_id, "topics": topics, "error_code": ErrorCode.none}
 
 
 def _fetched(broker: Broker, group: str, topics: Any, stable: bool) -> list[Fields]:
@@ -159,15 +167,19 @@ def offset_for_leader_epoch(broker: Broker, request: Any, peer: Peer) -> Fields:
     """There has been one leader only: its epoch ends where the log does."""
     return {
         "topics": [
-            {"topic": topic.topic, "partitions": [_epoch_end(broker, topic.topic, asked) for asked in topic.partitions]}
+            {
+                "topic": topic.topic,
+                "partitions": [_epoch_end(broker, peer, topic.topic, asked) for asked in topic.partitions],
+            }
             for topic in request.topics
         ]
     }
 
 
-def _epoch_end(broker: Broker, topic: str, asked: Any) -> Fields:
+def _epoch_end(broker: Broker, peer: Peer, topic: str, asked: Any) -> Fields:
     result: Fields = {"partition": asked.partition}
     try:
+        check_visible(peer, topic)
         end_offset = broker.log.partition(topic, asked.partition).offsets().high_watermark
     except LogError as error:
         return {**result, "error_code": code_of(error), "leader_epoch": -1, "end_offset": -1}

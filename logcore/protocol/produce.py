@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from ..client import TopicPartition
 from ..records.batch import Buffer
@@ -12,29 +11,29 @@ from .apis import KNOWN, Api
 from .wire import Reader, Writer
 
 _RECORD_ERRORS_FROM = 8
+_ANNOUNCES_FROM = 12
 _LOG_START_FROM = 5
 
 
-@dataclass(frozen=True, slots=True)
-class ProduceData:
+class ProduceData(NamedTuple):
     """What is to be appended to one partition: whole record batches, one behind the other."""
 
     partition: TopicPartition
     records: Sequence[Buffer]
 
 
-@dataclass(frozen=True, slots=True)
-class ProduceRequest:
-    """`acks`: 0 wants no answer, 1 or -1 (all) wants one when the records are durable."""
+class ProduceRequest(NamedTuple):
+    """`acks`: 0 wants no answer, 1 or -1 (all) wants one when the records are durable. `announces`: a transaction
+    writes to partitions that it did not name before."""
 
     transactional_id: str | None
     acks: int
     timeout_ms: int
     data: Sequence[ProduceData]
+    announces: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ProduceResult:
+class ProduceResult(NamedTuple):
     """Per partition; `error_code` is the protocol's, 0 for none."""
 
     partition: TopicPartition
@@ -61,7 +60,7 @@ def read_request(message: memoryview, position: int, version: int) -> ProduceReq
             reader.tags()
         reader.tags()
     reader.tags()
-    return ProduceRequest(transactional_id, acks, timeout_ms, data)
+    return ProduceRequest(transactional_id, acks, timeout_ms, data, version >= _ANNOUNCES_FROM)
 
 
 def write_request(request: ProduceRequest, version: int) -> list[Buffer]:

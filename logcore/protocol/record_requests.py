@@ -5,37 +5,39 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 import structlog
 from kio.schema.errors import ErrorCode
 
 from millstream.errors import LogError
 
-from ..errors import OffsetOutOfRange
+from ..errors import InvalidTransactionState, OffsetOutOfRange
 from ..partition import Mark, Partition
-from ..records.batch import Buffer, EncodedBatch
+from ..records.batch import COLUMNAR, COMPRESSION, HEADER_SIZE, Buffer, EncodedBatch, read_header
 from . import fetch, produce
-from .access import check_writable
+from .access import check_readable, check_writable
 from .broker import Broker
 from .connection import Answer, Request
 from .faults import code_of, message_of
 from .fetch import FetchedPartition, FetchPosition, FetchRequest
-from .incoming import checked_batches
+from .incoming import check_keys, checked_batches
 from .peer import Peer
 from .produce import ProduceData, ProduceRequest, ProduceResult
 from .stored import StoredBytes, read_stored
+from .syncing import Outcome
 
 _ANSWER_BYTES_MAX: Final = 64 * 1024 * 1024
 _WAIT_MS_MAX: Final = 5 * 60 * 1000
+_LIGHT_BYTES_MAX: Final = 64 * 1024
+_LIGHT_ROWS_MAX: Final = 15
 
 _log = structlog.get_logger("millstream.logcore")
 
 
-@dataclass(frozen=True, slots=True)
-class _Written:
+class _Written(NamedTuple):
     """An append that may not be durable yet."""
 
     result: ProduceResult
@@ -50,13 +52,16 @@ async def answer_produce(broker: Broker, request: Request) -> Answer:
     """
     version = request.header.version
     asked = produce.read_request(request.message, request.position, version)
-    writing = asyncio.ensure_future(broker.blocking(partial(_write_all, broker, asked, request.peer)))
-    finish = _finish if asked.transactional_id is None else _finish_transactional
     throttle_ms = broker.throttle(request.peer, produced=len(request.message))
 
     def write(results: list[ProduceResult]) -> list[Buffer] | None:
         return produce.write_response(results, version, throttle_ms) if asked.acks else None
 
+    at_once = _written_at_once(broker, asked, request.peer)
+    if at_once is not None:
+        return _synced(broker, at_once, write)
+    writing = asyncio.ensure_future(broker.blocking(partial(_write_all, broker, asked, request.peer)))
+    finish = _finish if asked.transactional_id is None else _finish_transactional
     answer = broker.keep(finish(broker, writing, write))
     await asyncio.shield(writing)  # if the client goes away meanwhile, what it sent is written and synced all the same
     return answer
@@ -68,35 +73,103 @@ _Writing = asyncio.Future[list[_Written]]
 _Write = Callable[[list[ProduceResult]], list[Buffer] | None]
 
 
+def _written_at_once(broker: Broker, asked: ProduceRequest, peer: Peer) -> _Written | None:
+    """A small request is written here, on the event loop, where that waits for nobody: a thread costs more than it."""
+    if asked.transactional_id is not None or len(asked.data) != 1 or not _is_light(asked.data[0].records):
+        return None
+    (data,) = asked.data
+    partition = broker.log.partition_if_open(*data.partition)
+    if partition is None:
+        return None
+    with partition.unless_busy(len(data.records[0])) as free:
+        return _write(broker, None, data, peer) if free else None
+
+
+def _is_light(records: Sequence[Buffer]) -> bool:
+    """One batch of a few records that need no uncompressing."""
+    if len(records) != 1 or not HEADER_SIZE <= len(records[0]) <= _LIGHT_BYTES_MAX:
+        return False
+    header = read_header(records[0])
+    return (
+        header.size == len(records[0])
+        and header.record_count <= _LIGHT_ROWS_MAX
+        and not header.attributes & (COMPRESSION | COLUMNAR)
+    )
+
+
+def _synced(broker: Broker, written: _Written, write: _Write) -> Answer:
+    answer: asyncio.Future[list[Buffer] | None] = asyncio.get_running_loop().create_future()
+    if written.partition is None or written.mark is None or not written.partition.waits_for_disk:
+        answer.set_result(write([written.result]))
+        return answer
+
+    def settle(synced: asyncio.Future[Outcome]) -> None:
+        failure = synced.exception()
+        if answer.done():
+            return
+        if failure is None:
+            answer.set_result(write([_settled(written.result, synced.result())]))
+        else:
+            answer.set_exception(failure)
+
+    broker.syncs.durable(written.partition, written.mark).add_done_callback(settle)
+    return answer
+
+
 async def _finish(broker: Broker, writing: _Writing, write: _Write) -> list[Buffer] | None:
-    return write(await broker.blocking(partial(_sync_all, await writing)))
+    written = await writing
+    syncs = [
+        broker.syncs.durable(entry.partition, entry.mark) if entry.partition is not None and entry.mark else None
+        for entry in written
+    ]
+    return write(
+        [
+            entry.result if sync is None else _settled(entry.result, await sync)
+            for entry, sync in zip(written, syncs, strict=True)
+        ]
+    )
 
 
 async def _finish_transactional(broker: Broker, writing: _Writing, write: _Write) -> list[Buffer] | None:
     written = await writing
-    broker.in_background(partial(_sync_all, written))
+    for entry in written:
+        if entry.partition is not None and entry.mark is not None:
+            broker.syncs.durable(entry.partition, entry.mark)
     return write([entry.result for entry in written])
 
 
+def _settled(result: ProduceResult, outcome: Outcome) -> ProduceResult:
+    if outcome is None:
+        return result
+    return ProduceResult(result.partition, code_of(outcome), error_message=message_of(outcome))
+
+
 def _write_all(broker: Broker, asked: ProduceRequest, peer: Peer) -> list[_Written]:
-    return [_write(broker, asked.transactional_id, data, peer) for data in asked.data]
+    return [_write(broker, asked.transactional_id, data, peer, announces=asked.announces) for data in asked.data]
 
 
-def _write(broker: Broker, transactional_id: str | None, data: ProduceData, peer: Peer) -> _Written:
+def _write(
+    broker: Broker, transactional_id: str | None, data: ProduceData, peer: Peer, *, announces: bool = False
+) -> _Written:
     try:
         check_writable(peer, data.partition.topic)
         partition = broker.log.writable(*data.partition)
         batches = [batch for records in data.records for batch in checked_batches(memoryview(records))]
         for batch in batches:
             partition.check_size(batch.header)
+        if partition.settings.compacted and not peer.trusted:
+            check_keys(batches)
         if transactional_id is None:
+            if any(batch.header.transactional for batch in batches):
+                raise InvalidTransactionState("records of a transaction come with its id")
             first_offset, mark = _append(partition, batches)
         else:
-            first_offset, mark = broker.producers.owner(transactional_id).append(data.partition, batches)
+            header = batches[0].header
+            producer = broker.producers.find(transactional_id, header.producer_id, header.producer_epoch)
+            first_offset, mark = producer.append(data.partition, batches, announces=announces)
     except LogError as error:
         return _Written(_failed(data, error))
-    start = partition.offsets().log_start_offset
-    return _Written(ProduceResult(data.partition, 0, first_offset, start), partition, mark)
+    return _Written(ProduceResult(data.partition, 0, first_offset, partition.log_start_offset), partition, mark)
 
 
 def _append(partition: Partition, batches: list[EncodedBatch]) -> tuple[int, Mark]:
@@ -107,19 +180,6 @@ def _append(partition: Partition, batches: list[EncodedBatch]) -> tuple[int, Mar
     return appended[0].first_offset, appended[-1].mark
 
 
-def _sync_all(written: list[_Written]) -> list[ProduceResult]:
-    results: list[ProduceResult] = []
-    for entry in written:
-        result = entry.result
-        if entry.partition is not None and entry.mark is not None:
-            try:
-                entry.partition.sync(entry.mark)
-            except LogError as error:
-                result = ProduceResult(result.partition, code_of(error), error_message=message_of(error))
-        results.append(result)
-    return results
-
-
 def _failed(data: ProduceData, error: LogError) -> ProduceResult:
     return ProduceResult(data.partition, code_of(error), error_message=message_of(error))
 
@@ -128,8 +188,10 @@ async def answer_fetch(broker: Broker, request: Request) -> list[Buffer]:
     """Waits until there is as much as the client wants, or for as long as it wants."""
     version = request.header.version
     asked = fetch.read_request(request.message, request.position, version)
-    if asked.continues_session:
-        return fetch.write_response([], version, int(ErrorCode.fetch_session_id_not_found))
+    turn = broker.sessions.turn(asked, time.monotonic())
+    if turn.error is not ErrorCode.none:
+        return fetch.write_response([], version, int(turn.error))
+    asked = replace(asked, positions=turn.positions)
     deadline = time.monotonic() + min(max(asked.wait_ms_max, 0), _WAIT_MS_MAX) / 1000
     while True:
         advance = broker.next_advance()
@@ -142,7 +204,7 @@ async def answer_fetch(broker: Broker, request: Request) -> list[Buffer]:
         except TimeoutError:
             break
     throttle_ms = broker.throttle(request.peer, fetched=sum(entry.size for entry in fetched))
-    return fetch.write_response(fetched, version, throttle_ms=throttle_ms)
+    return fetch.write_response(turn.news(fetched), version, throttle_ms=throttle_ms, session_id=turn.session_id)
 
 
 def _is_enough(asked: FetchRequest, fetched: Sequence[FetchedPartition]) -> bool:
@@ -179,6 +241,7 @@ def _read(broker: Broker, asked: FetchRequest, position: FetchPosition, bytes_ma
     error_code, stored = 0, StoredBytes([], [])
     records: Sequence[Buffer] = ()
     try:
+        check_readable(peer, position.partition.topic)
         partition = broker.log.partition(*position.partition)
         offsets = partition.offsets()
         try:
@@ -188,6 +251,8 @@ def _read(broker: Broker, asked: FetchRequest, position: FetchPosition, bytes_ma
                 stored = read_stored(view, position.offset, bytes_max, committed_only=committed_only)
                 rows = broker.row_view(peer, position.partition.topic)
                 records = stored.records if rows is None else rows.of(stored.records, position.offset)
+                if stored.records:
+                    partition.traffic.note_sent(stored.end_offset - position.offset, sum(map(len, records)))
         except OffsetOutOfRange as error:
             error_code = code_of(error)  # with the offsets that there are
     except LogError as error:

@@ -1,38 +1,77 @@
-"""How a peer shows that it is one of Millstream's own processes: SASL/PLAIN with the log's secret as the password.
-
-Other clients need no authentication; they are not trusted with the topics that Millstream keeps for itself.
+"""How a peer shows who it is. Millstream's own processes send the log's secret (PLAIN, user `millstream`); users send
+their password (PLAIN), or show that they know it (SCRAM). Where there are no users, nobody else needs to.
 """
 
 from __future__ import annotations
 
 import hmac
+import secrets
 from typing import Any
 
+import structlog
 from kio.schema.errors import ErrorCode
 
 from .broker import Broker
 from .messages import Fields
 from .peer import Peer
-from .sasl import MECHANISM, credentials
+from .sasl import PLAIN, USER, decode_plain
+from .scram import DIGESTS, ScramRefused, ScramServer
+from .security import Principal
+
+_log = structlog.get_logger("millstream.logcore")
 
 
 def sasl_handshake(broker: Broker, request: Any, peer: Peer) -> Fields:
-    peer.sasl_chosen = request.mechanism == MECHANISM
-    error = ErrorCode.none if peer.sasl_chosen else ErrorCode.unsupported_sasl_mechanism
-    return {"error_code": error, "mechanisms": [MECHANISM]}
+    users = broker.settings.users
+    mechanisms = [PLAIN] if users is None else [PLAIN, *DIGESTS]
+    peer.sasl = None
+    if request.mechanism == PLAIN:
+        peer.sasl = PLAIN
+    elif users is not None and request.mechanism in DIGESTS:
+        peer.sasl = ScramServer(request.mechanism, users, secrets.token_urlsafe(24), broker.salt_secret)
+    error = ErrorCode.unsupported_sasl_mechanism if peer.sasl is None else ErrorCode.none
+    return {"error_code": error, "mechanisms": mechanisms}
 
 
 def sasl_authenticate(broker: Broker, request: Any, peer: Peer) -> Fields:
-    if not peer.sasl_chosen:
-        return _refused(ErrorCode.illegal_sasl_state, "no mechanism was chosen before")
-    peer.sasl_chosen = False
-    given = bytes(request.auth_bytes).split(b"\0")
-    expected = credentials(broker.log.secret).split(b"\0")
-    if len(given) != len(expected) or not hmac.compare_digest(b"\0".join(given[1:]), b"\0".join(expected[1:])):
-        return _refused(ErrorCode.sasl_authentication_failed, "user or secret is wrong")
-    peer.trusted = True
-    return {"error_code": ErrorCode.none, "error_message": None, "auth_bytes": b""}
+    """Who fails is not asked again on this connection."""
+    chosen, message = peer.sasl, bytes(request.auth_bytes)
+    if chosen is None:
+        return _answer(ErrorCode.illegal_sasl_state, "no mechanism was chosen before")
+    if isinstance(chosen, ScramServer):
+        try:
+            answer = chosen.step(message)
+        except ScramRefused as error:
+            return _refused(peer, str(error))
+        if chosen.user is not None:
+            _let_in(peer, chosen.user)
+        return _answer(ErrorCode.none, None, answer)
+    given = decode_plain(message)
+    if given is not None and given.name == USER and _fits(given.password, broker.log.secret):
+        peer.trusted, peer.sasl = True, None
+        return _answer(ErrorCode.none)
+    user = None
+    if given is not None and broker.settings.users is not None:
+        user = broker.settings.users.with_password(*given)
+    if user is None:
+        return _refused(peer, "user or password is wrong")
+    _let_in(peer, user)
+    return _answer(ErrorCode.none)
 
 
-def _refused(error: ErrorCode, message: str) -> Fields:
-    return {"error_code": error, "error_message": message, "auth_bytes": b""}
+def _fits(given: str, secret: str) -> bool:
+    return hmac.compare_digest(given.encode(), secret.encode())
+
+
+def _let_in(peer: Peer, user: Principal) -> None:
+    peer.user, peer.sasl = user, None
+
+
+def _refused(peer: Peer, message: str) -> Fields:
+    _log.warning("kafka login refused", peer=str(peer), reason=message)
+    peer.sasl, peer.refused = None, True
+    return _answer(ErrorCode.sasl_authentication_failed, message)
+
+
+def _answer(error: ErrorCode, message: str | None = None, content: bytes = b"") -> Fields:
+    return {"error_code": error, "error_message": message, "auth_bytes": content}

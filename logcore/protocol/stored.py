@@ -21,6 +21,7 @@ class StoredBytes:
 
     records: list[memoryview]
     aborted: list[AbortedTransaction]
+    end_offset: int = -1
 
     @property
     def size(self) -> int:
@@ -44,7 +45,7 @@ def read_stored(view: ReadView, offset: int, bytes_max: int, *, committed_only: 
         last = view.files[-1]
         raise last.segment.corrupt(last.end, f"the file ends before the batch with offset {offset}")
     aborted = _aborted(view, offset, reading.end_offset) if committed_only and reading.records else []
-    return StoredBytes(reading.records, aborted)
+    return StoredBytes(reading.records, aborted, reading.end_offset)
 
 
 class _Reading:

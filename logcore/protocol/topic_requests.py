@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -14,8 +15,8 @@ from ..client import Topic
 from ..errors import InvalidTopic, TopicExists, UnknownTopic
 from ..log import RESERVED
 from ..topic_rules import check_topic
-from .access import check_administrable
-from .apis import ADVERTISED_FROM, KNOWN
+from .access import check_administrable, may_see
+from .apis import ADVERTISED_FROM, FEATURES, KNOWN
 from .broker import LEADER_EPOCH, NODE_ID, Broker
 from .config_requests import config_entries
 from .faults import code_of, message_of
@@ -24,6 +25,7 @@ from .peer import Peer
 
 _PARTITIONS_BY_DEFAULT: Final = 1
 _HIGH_WATERMARK: Final = -1
+_DELETED_BY_ID_FROM: Final = 6
 _NAMELESS_FROM: Final = 12  # from then on, an answer about a topic that there is not may lack the name
 
 
@@ -32,16 +34,29 @@ def api_versions(error: ErrorCode = ErrorCode.none) -> Fields:
         {"api_key": api, "min_version": ADVERTISED_FROM.get(api, versions.oldest), "max_version": versions.newest}
         for api, versions in KNOWN.items()
     ]
-    return {"error_code": error, "api_keys": keys}
+    features = [{"name": name, "min_version": 0, "max_version": newest} for name, newest in FEATURES.items()]
+    levels = [
+        {"name": name, "min_version_level": newest, "max_version_level": newest} for name, newest in FEATURES.items()
+    ]
+    return {
+        "error_code": error,
+        "api_keys": keys,
+        "supported_features": features,
+        "finalized_features_epoch": 0,
+        "finalized_features": levels,
+    }
 
 
 def metadata(broker: Broker, request: Any, peer: Peer) -> Fields:
     """No list of topics asks for all; in the oldest version an empty list does. Newer clients may ask by id."""
     topics = broker.log.topics()
     if request.topics is None or (request.__version__ == 0 and not request.topics):
-        described = [_described(broker, topic) for topic in topics.values()]
+        described = [_described(broker, topic) for topic in topics.values() if may_see(peer, topic.name)]
     else:
-        described = [_described_or_not(broker, topics, asked) for asked in request.topics]
+        if broker.settings.creates_topics and _may_create(request):
+            _create_missing(broker, peer, [asked.name for asked in request.topics if asked.name not in topics])
+            topics = broker.log.topics()
+        described = [_described_or_not(broker, peer, topics, asked) for asked in request.topics]
     host, port = broker.address_for(peer.local)
     return {
         "brokers": [{"node_id": NODE_ID, "host": host, "port": port}],
@@ -51,13 +66,29 @@ def metadata(broker: Broker, request: Any, peer: Peer) -> Fields:
     }
 
 
-def _described_or_not(broker: Broker, topics: Mapping[str, Topic], asked: Any) -> Fields:
+def _may_create(request: Any) -> bool:
+    """In versions that cannot say it, it is meant."""
+    return getattr(request, "allow_auto_topic_creation", True)
+
+
+def _create_missing(broker: Broker, peer: Peer, names: Sequence[str | None]) -> None:
+    """Those that the client may create; the answer about the others says what is the matter."""
+    for name in filter(None, names):
+        with suppress(LogError):
+            check_administrable(peer, name)
+            check_topic(name, _PARTITIONS_BY_DEFAULT, {})
+            broker.log.create_topic(name, _PARTITIONS_BY_DEFAULT, {})
+
+
+def _described_or_not(broker: Broker, peer: Peer, topics: Mapping[str, Topic], asked: Any) -> Fields:
     name, error = asked.name, ErrorCode.unknown_topic_or_partition
-    if name is None:
-        name = next((known for known in topics if topic_uuid(broker, known) == asked.topic_id), None)
+    if not name and getattr(asked, "topic_id", None) is not None:  # some clients send an empty name beside the id
+        name = _name_of(broker, asked.topic_id)
         error = ErrorCode.unknown_topic_id
     topic = topics.get(name or "")
-    if topic is not None:
+    if name and not may_see(peer, name):
+        error = ErrorCode.topic_authorization_failed if asked.name else ErrorCode.unknown_topic_id
+    elif topic is not None:
         return _described(broker, topic)
     nameless = None if asked.__version__ >= _NAMELESS_FROM else ""
     return {"error_code": error, "name": asked.name or nameless, "topic_id": getattr(asked, "topic_id", None)}
@@ -120,6 +151,7 @@ def _created(broker: Broker, asked: Any, peer: Peer, *, only_check: bool) -> Fie
     made = outcome["error_code"] is ErrorCode.none
     return {
         "name": asked.name,
+        "topic_id": topic_uuid(broker, asked.name) if made else None,
         "num_partitions": partition_count if made else -1,
         "replication_factor": 1 if made else -1,
         "configs": config_entries(config) if made else None,
@@ -139,14 +171,30 @@ def _check_assignments(asked: Any) -> None:
 
 
 def delete_topics(broker: Broker, request: Any, peer: Peer) -> Fields:
-    def deleted(name: str) -> Fields:
+    """By name; newer clients may name ids instead."""
+
+    def deleted(name: str, id: uuid.UUID | None = None) -> Fields:
         def delete() -> None:
             check_administrable(peer, name)
             broker.log.delete_topic(name)
 
-        return {"name": name, **_outcome(delete)}
+        return {"name": name, "topic_id": id, **_outcome(delete)}
 
-    return {"responses": [deleted(name) for name in request.topic_names]}
+    if request.__version__ < _DELETED_BY_ID_FROM:
+        return {"responses": [deleted(name) for name in request.topic_names]}
+    responses: list[Fields] = []
+    for asked in request.topics:
+        name = asked.name if asked.name is not None else _name_of(broker, asked.topic_id)
+        if name is None or (asked.name is None and not may_see(peer, name)):
+            error = ErrorCode.unknown_topic_id
+            responses.append({"name": None, "topic_id": asked.topic_id, "error_code": error})
+        else:
+            responses.append(deleted(name, topic_uuid(broker, name)))
+    return {"responses": responses}
+
+
+def _name_of(broker: Broker, id: uuid.UUID | None) -> str | None:
+    return next((name for name in broker.log.topics() if topic_uuid(broker, name) == id), None)
 
 
 def create_partitions(broker: Broker, request: Any, peer: Peer) -> Fields:

@@ -14,11 +14,12 @@ from ..client import TopicPartition
 from ..errors import UnknownTopic
 from ..group_messages import CheckCommit, GroupFault
 from ..transactions import TransactionDescription, TransactionState
+from .access import check_readable
 from .broker import Broker
 from .faults import code_of
 from .group_requests import code_of_fault
 from .messages import Fields
-from .offset_requests import each_partition, offsets_in
+from .offset_requests import each_partition, metadata_in, offsets_in
 from .peer import Peer
 from .producers import TIMEOUT_MS_MAX, ClientProducer
 
@@ -26,9 +27,11 @@ _STATE_NAMES: Final = {
     TransactionState.EMPTY: "Empty",
     TransactionState.ONGOING: "Ongoing",
     TransactionState.PREPARE_COMMIT: "PrepareCommit",
+    TransactionState.PREPARE_ABORT: "PrepareAbort",
     TransactionState.COMPLETE_COMMIT: "CompleteCommit",
 }
 _NEVER: Final = datetime.fromtimestamp(0, UTC)
+_RAISES_FROM: Final = 5  # of EndTxn; with such a version of TxnOffsetCommit, offsets are announced by being sent
 _KNOWS_FENCED_FROM: Final = 4  # before, clients take only the older code
 
 
@@ -37,7 +40,7 @@ def init_producer_id(broker: Broker, request: Any, peer: Peer) -> Fields:
     timeout_ms = round(request.transaction_timeout.total_seconds() * 1000)
     if request.transactional_id == "":
         return _no_producer(ErrorCode.invalid_request)
-    if request.transactional_id is not None and broker.refuses(peer, request.transactional_id):
+    if request.transactional_id is not None and broker.refuses(peer, request.transactional_id, "transaction"):
         return _no_producer(ErrorCode.transactional_id_authorization_failed)
     try:
         if request.transactional_id is None:
@@ -45,9 +48,12 @@ def init_producer_id(broker: Broker, request: Any, peer: Peer) -> Fields:
         if not 0 < timeout_ms <= TIMEOUT_MS_MAX:
             return _no_producer(ErrorCode.invalid_transaction_timeout)
         known_id = getattr(request, "producer_id", -1)
-        if known_id >= 0:  # a producer that goes on after a mishap must still be the one that has the id
-            broker.producers.find(request.transactional_id, known_id, request.producer_epoch)
-        new = broker.producers.new(request.transactional_id, timeout_ms).producer
+        if known_id >= 0:
+            new = broker.producers.after(
+                request.transactional_id, timeout_ms, known_id, request.producer_epoch
+            ).producer
+        else:
+            new = broker.producers.new(request.transactional_id, timeout_ms).producer
     except LogError as error:
         code = code_of(error)
         if code is ErrorCode.invalid_producer_epoch and request.__version__ >= _KNOWS_FENCED_FROM:
@@ -120,13 +126,24 @@ def txn_offset_commit(broker: Broker, request: Any, peer: Peer) -> Fields:
         return each_partition(request, code_of_fault(fault))
 
     def send() -> None:
-        _producer_of(broker, request).send_offsets(request.group_id, offsets_in(request))
+        announces = request.__version__ >= _RAISES_FROM
+        producer = _producer_of(broker, request)
+        producer.send_offsets(request.group_id, offsets_in(request), metadata_in(request), announces=announces)
 
     return each_partition(request, _code(send))
 
 
 def end_txn(broker: Broker, request: Any, peer: Peer) -> Fields:
-    return {"error_code": _code(lambda: _producer_of(broker, request).end(commit=request.committed))}
+    """Newer clients go on with another epoch."""
+    if request.__version__ < _RAISES_FROM:
+        return {"error_code": _code(lambda: _producer_of(broker, request).end(commit=request.committed))}
+    try:
+        producer_id, epoch = broker.producers.end_and_raise(
+            request.transactional_id, request.producer_id, request.producer_epoch, commit=request.committed
+        )
+    except LogError as error:
+        return _no_producer(code_of(error))
+    return {"error_code": ErrorCode.none, "producer_id": producer_id, "producer_epoch": epoch}
 
 
 def _producer_of(broker: Broker, request: Any) -> ClientProducer:
@@ -150,15 +167,18 @@ def describe_producers(broker: Broker, request: Any, peer: Peer) -> Fields:
         "topics": [
             {
                 "name": topic.name,
-                "partitions": [_producers_of(broker, TopicPartition(topic.name, n)) for n in topic.partition_indexes],
+                "partitions": [
+                    _producers_of(broker, peer, TopicPartition(topic.name, n)) for n in topic.partition_indexes
+                ],
             }
             for topic in request.topics
         ]
     }
 
 
-def _producers_of(broker: Broker, where: TopicPartition) -> Fields:
+def _producers_of(broker: Broker, peer: Peer, where: TopicPartition) -> Fields:
     try:
+        check_readable(peer, where.topic)
         found = broker.log.partition(*where).active_producers()
     except LogError as error:
         return {"partition_index": where.partition, "error_code": code_of(error), "active_producers": []}
@@ -194,20 +214,23 @@ def list_transactions(broker: Broker, request: Any, peer: Peer) -> Fields:
             for known in broker.log.transactions()
             if (not request.state_filters or _STATE_NAMES[known.state] in request.state_filters)
             and (not producers or known.identity.producer_id in producers)
+            and peer.may("transaction", known.identity.transactional_id)
         ],
     }
 
 
 def describe_transactions(broker: Broker, request: Any, peer: Peer) -> Fields:
     known = {found.identity.transactional_id: found for found in broker.log.transactions()}
-    return {"transaction_states": [_transaction(id, known.get(id)) for id in request.transactional_ids]}
+    return {"transaction_states": [_transaction(peer, id, known.get(id)) for id in request.transactional_ids]}
 
 
-def _transaction(transactional_id: str, known: TransactionDescription | None) -> Fields:
-    if known is None:
+def _transaction(peer: Peer, transactional_id: str, known: TransactionDescription | None) -> Fields:
+    allowed = peer.may("transaction", transactional_id)
+    if known is None or not allowed:
+        refused = ErrorCode.transactional_id_authorization_failed
         return {
             "transactional_id": transactional_id,
-            "error_code": ErrorCode.transactional_id_not_found,
+            "error_code": ErrorCode.transactional_id_not_found if allowed else refused,
             "transaction_start_time": _NEVER,
         }
     partitions: dict[str, list[int]] = {}

@@ -50,7 +50,11 @@ class Reader:
         return FLOAT64.unpack(self.take(FLOAT64.size))[0]
 
     def _number(self, layout: struct.Struct) -> int:
-        return layout.unpack(self.take(layout.size))[0]
+        position = self.position
+        if position + layout.size > len(self.message):
+            raise MalformedMessage(f"the message ends at {len(self.message)}, inside a number of {layout.size} bytes")
+        self.position = position + layout.size
+        return layout.unpack_from(self.message, position)[0]
 
     def take(self, size: int) -> memoryview:
         start, end = self.position, self.position + size
@@ -61,6 +65,9 @@ class Reader:
 
     def varint(self) -> int:
         """An unsigned number of up to five bytes."""
+        if self.position < len(self.message) and self.message[self.position] < 0x80:
+            self.position += 1
+            return self.message[self.position - 1]
         value = 0
         for shift in range(0, 7 * _VARINT_BYTES_MAX, 7):
             byte = self.take(1)[0]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
@@ -95,8 +94,7 @@ class Producer(NamedTuple):
 NOBODY: Final = Producer()
 
 
-@dataclass(frozen=True, slots=True)
-class EncodedBatch:
+class EncodedBatch(NamedTuple):
     """One batch, ready to be written. `buffers[0]` begins with the header and is writable."""
 
     buffers: Sequence[Buffer]

@@ -87,3 +87,11 @@ def decode_rows(batches: Sequence[StoredBatch], from_offset: int) -> pa.Table:
         return _choice.codec_for(rows).decode_rows(batches, from_offset)
     except (IndexError, struct.error, OverflowError) as error:
         raise ValueError(f"not records: {error}") from error
+
+
+def check_rows(batch: StoredBatch) -> None:
+    """Raises ValueError where the bytes are not records whose offsets follow each other from 0 on."""
+    try:
+        _choice.codec_for(batch.record_count).check_rows(batch)
+    except (IndexError, struct.error, OverflowError) as error:
+        raise ValueError(f"not records: {error}") from error

@@ -41,7 +41,8 @@ Flags = npt.NDArray[np.bool_]
 _DELTAS: Final = "_offset_delta"
 _META: Final = b"millstream.meta"
 _OFFSET: Final = b"offset"
-_ALIGNMENT: Final = 8
+ALIGNMENT: Final = 8
+"""Bytes at whose multiples numbers are read without a copy."""
 _USHORT: Final = struct.Struct("<H")
 _INT: Final = struct.Struct("<i")
 _UINT: Final = struct.Struct("<I")
@@ -169,12 +170,27 @@ def _field(buffer: memoryview, table: int, index: int) -> int | None:
     return table + offset if offset else None
 
 
-def _value_of(records: memoryview) -> memoryview:
+def misalignment(records: memoryview) -> int:
+    """How many bytes further on the records would have to lie, were they at an aligned address, for their columns to be
+    read without a copy. The beginning of the records is enough."""
+    try:
+        _, position = _value_position(records)
+    except (IndexError, ValueError):
+        return 0
+    return -position % ALIGNMENT
+
+
+def _value_position(records: memoryview) -> tuple[int, int]:
+    """The length of the value, and where it begins."""
     _, position = read_varint(records, 0)
     _, position = read_varint(records, position + 1)  # after the attributes: timestamp delta
     _, position = read_varint(records, position)
     key_length, position = read_varint(records, position)
-    length, position = read_varint(records, position + max(key_length, 0))
+    return read_varint(records, position + max(key_length, 0))
+
+
+def _value_of(records: memoryview) -> memoryview:
+    length, position = _value_position(records)
     if length < 0 or position + length > len(records):
         raise ValueError("not a columnar batch: its value ends behind it")
     return records[position : position + length]
@@ -182,7 +198,7 @@ def _value_of(records: memoryview) -> memoryview:
 
 def _aligned(value: memoryview) -> pa.Buffer:
     buffer = pa.py_buffer(value)
-    if buffer.address % _ALIGNMENT == 0:
+    if buffer.address % ALIGNMENT == 0:
         return buffer
     copy = pa.allocate_buffer(len(value))
     memoryview(copy).cast("B")[:] = value

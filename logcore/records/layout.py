@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 ROWS_MAX: Final = 4000
 STORED_BYTES_MAX: Final = 1024 * 1024
 """A batch is closed before it grows past either bound; a larger record is a batch of its own."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoredBatch:
+class StoredBatch(NamedTuple):
     """A batch of rows as it lies in memory: its records, uncompressed, are `buffer[start:end]`."""
 
     buffer: memoryview

@@ -62,7 +62,7 @@ def _record(
     timestamp_delta: int, offset_delta: int, key: bytes | None, value: bytes | None, headers: Sequence[Header]
 ) -> bytearray:
     record = bytearray(1)  # attributes
-    write_varint(record, timestamp_delta)
+    write_varint(record, _as_long(timestamp_delta))
     write_varint(record, offset_delta)
     _write_bytes(record, key)
     _write_bytes(record, value)
@@ -71,6 +71,11 @@ def _record(
         _write_bytes(record, name.encode())
         _write_bytes(record, content)
     return record
+
+
+def _as_long(number: int) -> int:
+    """As 64 bits with a sign have it: times may lie further apart, and their difference adds up all the same."""
+    return ((number + (1 << 63)) & ((1 << 64) - 1)) - (1 << 63)
 
 
 def _write_bytes(out: bytearray, content: bytes | None) -> None:
@@ -108,7 +113,7 @@ def decode_rows(batches: Sequence[StoredBatch], from_offset: int) -> pa.Table:
                     raise ValueError("a record that is longer than it says")
                 offsets.append(batch.base_offset + offset_delta)
                 fixed = batch.fixed_timestamp_ms
-                timestamps.append(batch.base_timestamp_ms + timestamp_delta if fixed is None else fixed)
+                timestamps.append(_as_long(batch.base_timestamp_ms + timestamp_delta) if fixed is None else fixed)
                 keys.append(key)
                 values.append(value)
                 headers.append(row_headers)
@@ -121,6 +126,32 @@ def decode_rows(batches: Sequence[StoredBatch], from_offset: int) -> pa.Table:
         pa.array(headers, HEADERS),
     ]
     return pa.Table.from_arrays(columns, schema=ROWS)
+
+
+def check_rows(batch: StoredBatch) -> None:
+    """Raises ValueError or IndexError where the bytes are not records with offsets 0, 1, 2, …"""
+    position, buffer = batch.start, batch.buffer
+    for row in range(batch.record_count):
+        length, position = read_varint(buffer, position)
+        end = position + length
+        if length < 0 or end > batch.end:
+            raise ValueError("a record that ends behind its batch")
+        _, position = read_varint(buffer, position + 1)
+        offset_delta, position = read_varint(buffer, position)
+        if offset_delta != row:
+            raise ValueError("the offsets of the records do not follow each other")
+        position = _skip_bytes(buffer, _skip_bytes(buffer, position))
+        header_count, position = read_varint(buffer, position)
+        for _ in range(2 * header_count):
+            position = _skip_bytes(buffer, position)
+        if position > end:
+            raise ValueError("a record that is longer than it says")
+        position = end
+
+
+def _skip_bytes(buffer: memoryview, position: int) -> int:
+    length, position = read_varint(buffer, position)
+    return position + max(length, 0)
 
 
 def _read_bytes(buffer: memoryview, position: int) -> tuple[bytes | None, int]:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import random
 import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
+from millstream.logcore import failpoints
 from millstream.logcore.client import FetchedRows, TopicPartition
 from millstream.logcore.errors import CorruptLog
 from millstream.logcore.log import Log, open_log
@@ -23,16 +26,22 @@ TOPICS = {
 }
 
 
+GROUP, COMMITS = "g", 30
+
+
 @dataclass(frozen=True, slots=True)
 class Original:
-    """A log in a folder, and what it serves. `closed` in the proper way, or not."""
+    """A log in a folder, and what it serves: whatever happens, nothing else than `written`, and all of `kept` where
+    nothing is lost. `closed` in the proper way, or not."""
 
     folder: Path
-    served: Mapping[TopicPartition, Served]
+    written: Mapping[TopicPartition, Served]
+    kept: Mapping[TopicPartition, Served]
     closed: bool
 
 
-def make_original(folder: Path, *, closed: bool) -> Original:
+def make_original(folder: Path, end: Literal["closed", "crashed", "swapping"]) -> Original:
+    """How the log ended: properly, or killed, or killed while a compacted segment is put in its place."""
     log = open_log(folder)
     for topic, config in TOPICS.items():
         log.create_topic(topic, 2, config)
@@ -45,17 +54,33 @@ def make_original(folder: Path, *, closed: bool) -> Original:
             producer.append("plain", 0, rows(b"in a transaction %d" % number))
             producer.append("large", 1, columnar(number, number + 1))
             (producer.commit if number % 10 else producer.abort)()
-    log.keep_house()
-    served = {
-        TopicPartition(topic, partition): read_all(log, topic, partition)[0] for topic in TOPICS for partition in (0, 1)
-    }
-    if closed:
+        if number % 2:
+            log.commit_offsets(GROUP, {TopicPartition("plain", 0): number // 2})
+    if end == "swapping":
+        written = _served(log)
+        failpoints.arm("clean.swapping:1:raise")
+        with suppress(failpoints.FailpointHit):
+            log.keep_house()
+        failpoints.arm("")
+    else:
+        log.keep_house()
+        written = _served(log)
+    if end == "closed":
         log.close()
-        return Original(folder, served, closed)
+        return Original(folder, written, written, closed=True)
     crashed = folder.with_name(folder.name + "-crashed")
     shutil.copytree(folder, crashed)
     log.close()
-    return Original(crashed, served, closed)
+    shutil.copytree(crashed, folder.with_name("opened"))
+    with open_log(folder.with_name("opened"), sync="never") as opened:
+        kept = _served(opened)
+    assert end != "swapping" or (kept != written and list(crashed.glob("*/swap.json")))
+    return Original(crashed, written, kept, closed=False)
+
+
+def _served(log: Log) -> Mapping[TopicPartition, Served]:
+    places = [TopicPartition(topic, partition) for topic in TOPICS for partition in (0, 1)]
+    return {where: read_all(log, *where)[0] for where in places}
 
 
 def read_all(log: Log, topic: str, partition: int) -> tuple[Served, list[str]]:
@@ -105,14 +130,17 @@ def damage_one_file(folder: Path, chance: random.Random) -> tuple[Path, int]:
 
 
 def first_offset_at(path: Path, position: int) -> int:
-    """The offset of the batch in which this position lies, or after the last."""
+    """The offset of the batch in which this position lies, or after the last; that of the batch before, where it is the
+    marker of its transaction."""
     data = path.read_bytes()
-    at, offset = 0, int(path.stem)
+    at, offset, before = 0, int(path.stem), int(path.stem)
     while at + HEADER_SIZE <= len(data):
         header = read_header(data, at)
-        if not header.plausible or at + header.size > position:
-            return header.base_offset if header.plausible else offset
-        at, offset = at + header.size, header.last_offset + 1
+        if not header.plausible:
+            return offset
+        if at + header.size > position:
+            return before if header.control else header.base_offset
+        at, offset, before = at + header.size, header.last_offset + 1, header.base_offset
     return offset
 
 
@@ -122,6 +150,7 @@ def check_damaged(original: Original, folder: Path, seed: int) -> None:
     path, position = damage_one_file(folder, random.Random(seed))
     what = f"seed {seed}: {path.relative_to(folder)} from {position} on"
     before = original.folder / path.relative_to(folder)
+    of_offsets = path.parent.name.startswith("__")
     kept_below = first_offset_at(before, position) if path.suffix == ".log" else None
     later = [int(other.stem) for other in path.parent.glob("*.log") if other.stem > path.stem]
     try:
@@ -129,10 +158,11 @@ def check_damaged(original: Original, folder: Path, seed: int) -> None:
     except CorruptLog as error:
         raise AssertionError(f"{what}: the log does not open: {error.message}") from error
     with log:
-        for where, truth in original.served.items():
+        check_commits(log, exact=original.closed or not of_offsets, what=what)
+        for where, truth in original.written.items():
             found, complaints = read_all(log, *where)
             assert all(truth.get(offset) == value for offset, value in found.items()), f"{what}: wrong records"
-            lost = truth.keys() - found.keys()
+            lost = original.kept[where].keys() - found.keys()
             if path.parent.name != f"{where.topic}-{where.partition}" or kept_below is None:
                 assert not lost, f"{what}: {where} lost {sorted(lost)}"
                 continue
@@ -141,10 +171,23 @@ def check_damaged(original: Original, folder: Path, seed: int) -> None:
                 assert max(lost, default=0) < min(later), f"{what}: records of other files are lost"
             if original.closed or later:
                 assert not lost or complaints or log.problems(), f"{what}: {sorted(lost)} are lost without a word"
+            assert log.problems() or not list(path.parent.glob("*.dropped-*")), f"{what}: nobody speaks of the tail"
             if original.closed:
                 assert log.append(*where, rows(b"after")) > max(truth), f"{what}: an offset is used again"
     with open_log(folder, sync="never") as log:
-        for where, truth in original.served.items():
+        check_commits(log, exact=original.closed or not of_offsets, what=what)
+        for where, truth in original.written.items():
             found, _ = read_all(log, *where)
             assert all(truth.get(offset, b"after") == value for offset, value in found.items()), f"{what}: wrong later"
     shutil.rmtree(folder)
+
+
+def check_commits(log: Log, *, exact: bool, what: str) -> None:
+    """What a group has committed is known, or is an error; after a crash that tore the end of it, it may be older."""
+    try:
+        committed = log.committed_offsets(GROUP)
+    except CorruptLog:
+        return
+    last = {TopicPartition("plain", 0): COMMITS - 1}
+    assert committed == last or not exact, f"{what}: {dict(committed)} is committed"
+    assert all(where in last and offset < COMMITS for where, offset in committed.items()), what

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from millstream.logcore.log import open_log
 
+from . import killable
 from .cleaning_workload import KEYS
 from .log_records import records_of
 
+pytestmark = pytest.mark.usefixtures("only_processes_die")
 COUNT = 120
 WORKLOAD = Path(__file__).with_name("cleaning_workload.py")
 POINTS = (
@@ -31,16 +30,11 @@ POINTS = (
 
 def run(folder: Path, failpoint: str = "") -> tuple[int, int]:
     """The exit code, and how many numbers are durable."""
-    done = subprocess.run(
-        [sys.executable, str(WORKLOAD), str(folder), str(COUNT)],
-        env=os.environ | {"MILLSTREAM_FP": failpoint},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode in (0, -signal.SIGKILL), done.stderr
-    numbers = [int(line) for line in done.stdout.splitlines() if line.isdecimal()]
-    return done.returncode, numbers[-1] + 1 if numbers else 0
+    started = killable.start(WORKLOAD, [str(folder), str(COUNT)], folder.with_name("printed"), failpoint)
+    code = started.wait()
+    assert code in (0, -signal.SIGKILL), started.errors()
+    numbers = [int(line) for line in started.printed().splitlines() if line.isdecimal()]
+    return code, numbers[-1] + 1 if numbers else 0
 
 
 def check(folder: Path, durable: int) -> None:
@@ -63,16 +57,18 @@ def check(folder: Path, durable: int) -> None:
 
 @pytest.mark.parametrize("nth", [1, 2])
 @pytest.mark.parametrize("point", POINTS)
-def test_a_kill_while_segments_are_replaced_or_dropped_changes_nothing(folder: Path, point: str, nth: int) -> None:
-    code, durable = run(folder, f"{point}:{nth}:kill9")
+def test_a_kill_while_segments_are_replaced_or_dropped_changes_nothing(
+    memory_folder: Path, point: str, nth: int
+) -> None:
+    code, durable = run(memory_folder / "log", f"{point}:{nth}:kill9")
     assert code == -signal.SIGKILL, "the failpoint was not hit"
-    check(folder, durable)
-    assert run(folder) == (0, COUNT)
-    check(folder, COUNT)
+    check(memory_folder / "log", durable)
+    assert run(memory_folder / "log") == (0, COUNT)
+    check(memory_folder / "log", COUNT)
 
 
 @pytest.mark.parametrize("second", ["clean.replaced:1", "clean.removed:1"])
-def test_a_second_kill_while_a_swap_is_finished_changes_nothing(folder: Path, second: str) -> None:
-    _, durable = run(folder, "clean.swapping:2:kill9")
-    assert run(folder, f"{second}:kill9")[0] == -signal.SIGKILL
-    check(folder, durable)
+def test_a_second_kill_while_a_swap_is_finished_changes_nothing(memory_folder: Path, second: str) -> None:
+    _, durable = run(memory_folder / "log", "clean.swapping:2:kill9")
+    assert run(memory_folder / "log", f"{second}:kill9")[0] == -signal.SIGKILL
+    check(memory_folder / "log", durable)

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from millstream.logcore.log import open_log
 
+from . import killable
 from .crash_workload import SOURCE
 from .log_records import values_of
 
+pytestmark = pytest.mark.usefixtures("only_processes_die")
 COUNT = 12
 WORKLOAD = Path(__file__).with_name("crash_workload.py")
 POINTS = (
@@ -33,15 +32,10 @@ POINTS = (
 
 def run(folder: Path, failpoint: str = "") -> tuple[int, list[int]]:
     """The exit code, and the numbers whose commit returned."""
-    done = subprocess.run(
-        [sys.executable, str(WORKLOAD), str(folder), str(COUNT)],
-        env=os.environ | {"MILLSTREAM_FP": failpoint},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode in (0, -signal.SIGKILL), done.stderr
-    return done.returncode, [int(line) for line in done.stdout.split()]
+    started = killable.start(WORKLOAD, [str(folder), str(COUNT)], folder.with_name("printed"), failpoint)
+    code = started.wait()
+    assert code in (0, -signal.SIGKILL), started.errors()
+    return code, [int(line) for line in started.printed().split()]
 
 
 def committed_numbers(folder: Path) -> int:
@@ -59,19 +53,19 @@ def committed_numbers(folder: Path) -> int:
 
 @pytest.mark.parametrize("nth", [1, 5])
 @pytest.mark.parametrize("point", POINTS)
-def test_a_kill_loses_and_repeats_nothing(folder: Path, point: str, nth: int) -> None:
-    code, acknowledged = run(folder, f"{point}:{nth}:kill9")
+def test_a_kill_loses_and_repeats_nothing(memory_folder: Path, point: str, nth: int) -> None:
+    code, acknowledged = run(memory_folder / "log", f"{point}:{nth}:kill9")
     assert code == -signal.SIGKILL, "the failpoint was not hit"
-    assert committed_numbers(folder) in (len(acknowledged), len(acknowledged) + 1)
-    assert run(folder)[0] == 0
-    assert committed_numbers(folder) == COUNT
+    assert committed_numbers(memory_folder / "log") in (len(acknowledged), len(acknowledged) + 1)
+    assert run(memory_folder / "log")[0] == 0
+    assert committed_numbers(memory_folder / "log") == COUNT
 
 
 @pytest.mark.parametrize("second", ["txn.marker:1", "append.write:1", "append.after_sync:2"])
-def test_a_second_kill_during_recovery_changes_nothing(folder: Path, second: str) -> None:
-    _, acknowledged = run(folder, "txn.after_prepare:5:kill9")
+def test_a_second_kill_during_recovery_changes_nothing(memory_folder: Path, second: str) -> None:
+    _, acknowledged = run(memory_folder / "log", "txn.after_prepare:5:kill9")
     assert acknowledged == [0, 1, 2, 3]
-    assert run(folder, f"{second}:kill9")[0] == -signal.SIGKILL
-    assert committed_numbers(folder) >= 5
-    assert run(folder)[0] == 0
-    assert committed_numbers(folder) == COUNT
+    assert run(memory_folder / "log", f"{second}:kill9")[0] == -signal.SIGKILL
+    assert committed_numbers(memory_folder / "log") >= 5
+    assert run(memory_folder / "log")[0] == 0
+    assert committed_numbers(memory_folder / "log") == COUNT

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final, Literal, get_args
 
 import pytest
 
 from millstream.logcore import segment
 
 from .damage import check_damaged, make_original
+from .soak import count_of
+
+End = Literal["closed", "crashed", "swapping"]
+ENDS: Final = get_args(End)
+pytestmark = pytest.mark.usefixtures("only_processes_die")
 
 
 @pytest.fixture(autouse=True)
@@ -17,16 +23,18 @@ def index_of_every_segment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(segment, "INDEX_SAVED_FROM", 0)
 
 
-@pytest.mark.parametrize("closed", [True, False], ids=["closed", "crashed"])
-def test_damage_loses_what_it_hit_and_is_reported(tmp_path: Path, closed: bool) -> None:
-    original = make_original(tmp_path / "original", closed=closed)
-    for seed in range(150):
-        check_damaged(original, tmp_path / str(seed), seed)
+@pytest.mark.parametrize("end", ENDS)
+def test_damage_loses_what_it_hit_and_is_reported(memory_folder: Path, end: End) -> None:
+    damage_often(memory_folder, end, range(60))
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("closed", [True, False], ids=["closed", "crashed"])
-def test_damage_of_many_kinds_loses_what_it_hit_and_is_reported(tmp_path: Path, closed: bool) -> None:
-    original = make_original(tmp_path / "original", closed=closed)
-    for seed in range(1000, 3500):
-        check_damaged(original, tmp_path / str(seed), seed)
+@pytest.mark.parametrize("end", ENDS)
+def test_damage_of_many_kinds_loses_what_it_hit_and_is_reported(memory_folder: Path, end: End) -> None:
+    damage_often(memory_folder, end, range(1000, 1000 + count_of("DAMAGES", 5000) // len(ENDS)))
+
+
+def damage_often(folder: Path, end: End, seeds: range) -> None:
+    original = make_original(folder / "original", end)
+    for seed in seeds:
+        check_damaged(original, folder / str(seed), seed)

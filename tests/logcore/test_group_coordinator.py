@@ -16,7 +16,6 @@ from millstream.logcore.group_messages import (
     CheckCommit,
     GroupFault,
     GroupState,
-    Heartbeat,
     Join,
     Joined,
     Protocol,
@@ -62,16 +61,6 @@ def test_committed_offsets_and_their_notes_survive_and_deleted_ones_do_not_come_
     assert reopened.groups.delete("gone") is GroupFault.NOT_FOUND
 
 
-def test_a_member_of_before_a_restart_joins_anew_and_cannot_commit_until_then(log: Log, folder: Path) -> None:
-    settled(log, "a")
-    assert log.groups.commit(CheckCommit("g", 1, "a"), {T0: 5}, {}) is GroupFault.NONE
-    log.close()
-    with open_log(folder) as later:
-        assert later.groups.ask(Heartbeat("g", 1, "a")).result(1).fault is GroupFault.UNKNOWN_MEMBER
-        assert later.groups.commit(CheckCommit("g", 1, "a"), {T0: 9}, {}) is GroupFault.ILLEGAL_GENERATION
-        assert later.committed_offsets("g") == {T0: 5}
-
-
 def test_who_waits_is_told_when_the_log_is_closed(log: Log) -> None:
     settled(log, "a")
     waiting = join(log, "b")
@@ -88,7 +77,7 @@ def test_a_member_that_falls_silent_is_out_without_anybody_asking(log: Log) -> N
     while log.groups.describe("g").members:
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    assert log.groups.names() == []
+    assert log.groups.describe("g").state is GroupState.EMPTY
 
 
 def test_of_commits_at_the_same_time_only_the_members_count(log: Log) -> None:

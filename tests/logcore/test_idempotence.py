@@ -8,7 +8,8 @@ import pytest
 
 from millstream.logcore.errors import InvalidRecords, OutOfOrderSequence, ProducerFenced
 from millstream.logcore.log import Log, open_log
-from millstream.logcore.records.batch import Producer
+from millstream.logcore.producer_state import ProducerStates
+from millstream.logcore.records.batch import Producer, read_header
 from millstream.logcore.records.codec import encode
 
 from .log_records import rows, values_of
@@ -56,9 +57,30 @@ def test_sequences_are_known_after_a_restart(log: Log, folder: Path, crash: bool
         assert reopened.append_batches("t", 0, sent(b"c", sequence=2)) == 2
 
 
-def test_sequences_wrap_after_the_largest_number(log: Log) -> None:
-    log.append_batches("t", 0, sent(b"a", b"b", sequence=2**31 - 2))
-    assert log.append_batches("t", 0, sent(b"c", sequence=0)) == 2
+def test_sequences_wrap_after_the_largest_number() -> None:
+    states = ProducerStates(complete=False)  # it has forgotten the producer's first two thousand million records
+    last = read_header(sent(b"a", b"b", sequence=2**31 - 2))
+    assert states.check(last) is None
+    states.note(last, 0)
+    assert states.check(read_header(sent(b"c", sequence=0))) is None
+    with pytest.raises(OutOfOrderSequence):
+        states.check(read_header(sent(b"c", sequence=1)))
+
+
+def test_a_batch_that_overtakes_the_producers_first_one_is_refused(log: Log) -> None:
+    """Else the first one could never be written: it would come out of order."""
+    with pytest.raises(OutOfOrderSequence):
+        log.append_batches("t", 0, sent(b"b", sequence=1))
+    assert log.append_batches("t", 0, sent(b"a", sequence=0)) == 0
+    assert log.append_batches("t", 0, sent(b"b", sequence=1)) == 1
+
+
+def test_a_producer_that_was_forgotten_goes_on_where_it_was() -> None:
+    states = ProducerStates()
+    states.note(read_header(sent(b"a", sequence=0)), 0)
+    assert states.expire(1, ())
+    kept = ProducerStates.from_json(states.to_json(), complete=states.complete)
+    assert kept.check(read_header(sent(b"b", sequence=1))) is None
 
 
 def test_a_damaged_batch_is_refused(log: Log) -> None:

@@ -18,12 +18,12 @@ RECORDS: list[tuple[int, bytes | int | None]] = [(0, b"a"), (1, b"b"), (2, 10), 
 
 
 @pytest.fixture
-def small_log(log: Log, folder: Path) -> Path:
+def small_log(log: Log, folder: Path, memory_folder: Path) -> Path:
     """The folder of a log that was not closed: nothing says up to where it was durable."""
     log.append("t", 0, rows(b"a", b"b"))
     log.append("t", 0, columnar(10, 11))
     log.append("t", 0, rows(b"c"))
-    crashed = folder.with_name("crashed")
+    crashed = memory_folder / "crashed"
     shutil.copytree(folder, crashed)
     for checkpoint in crashed.glob("*/checkpoint.json"):
         checkpoint.unlink()

@@ -27,8 +27,9 @@ def refuse_syncs(monkeypatch: pytest.MonkeyPatch) -> Refuse:
     sync, refused = LogFile.sync, list[str]()
 
     def refusing_sync(file: LogFile) -> None:
-        if file.path.parent.name in refused:
-            refused.remove(file.path.parent.name)
+        name = Path(file.path).parent.name
+        if name in refused:
+            refused.remove(name)
             raise OSError(5, "Input/output error")
         sync(file)
 

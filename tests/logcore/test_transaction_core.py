@@ -6,6 +6,7 @@ import pytest
 
 from millstream.logcore.client import TopicPartition
 from millstream.logcore.errors import InvalidTransactionState, ProducerFenced
+from millstream.logcore.group_messages import CommittedOffset
 from millstream.logcore.transaction_log import decode_entry, encode_entry
 from millstream.logcore.transactions import (
     Abort,
@@ -28,7 +29,7 @@ from millstream.logcore.transactions import (
 
 FIRST = Participant(TopicPartition("t", 0), "id", 3)
 SECOND = Participant(TopicPartition("t", 1), "id", 4)
-OFFSETS = {TopicPartition("src", 0): 5}
+OFFSETS = {TopicPartition("src", 0): CommittedOffset(5)}
 
 
 def producer_of(core: Coordinator) -> Identity:
@@ -124,7 +125,7 @@ def test_after_a_replay_prepared_transactions_are_unfinished_and_producer_ids_ar
     entries = core.step(NewProducer("q")).append
     entries += prepared(core, Identity("q", 0, 0), FIRST).append
     for entry in entries:
-        again.replay(decode_entry(*encode_entry(entry, 0)))  # type: ignore[arg-type]
+        again.apply(decode_entry(*encode_entry(entry, 0)))
     (outcome,) = again.unfinished()
     assert outcome.record == entries[-1]
     again.step(Finished("q"))
@@ -134,3 +135,12 @@ def test_after_a_replay_prepared_transactions_are_unfinished_and_producer_ids_ar
     other = again.step(NewProducer("other")).identity
     assert other is not None
     assert other.producer_id >= 1000
+
+
+def test_what_is_forgotten_is_so_in_the_fold_too() -> None:
+    core, again = Coordinator(), Coordinator()
+    for entry in core.step(NewProducer("q")).append:
+        again.apply(decode_entry(*encode_entry(entry, 0)))
+    (gone,) = core.forget("q")
+    again.apply(decode_entry(*encode_entry(gone, 0)))
+    assert again.describe() == core.describe() == []

@@ -17,7 +17,8 @@ import structlog
 from millstream.logcore.client import FetchedRows
 from millstream.logcore.errors import TopicExists
 from millstream.logcore.log import Log, open_log
-from millstream.logcore.remote import RemoteLog
+from millstream.logcore.protocol.security import NoUsers, Users
+from millstream.logcore.remote import RemoteLog, trusted_address
 from millstream.logcore.server import LogServer
 
 from ..log_records import rows, values_of
@@ -63,10 +64,18 @@ def test_a_million_hostile_frames_do_no_harm(victim: Log, unexpected: list[str],
     assert unexpected == [], "\n".join(unexpected[:3])
 
 
-def attack(log: Log, seed: int, frames: int) -> None:
+def test_hostile_frames_do_no_harm_where_there_are_users(victim: Log, unexpected: list[str]) -> None:
+    attack(victim, seed=2, frames=2_000, users=NoUsers())
+    assert unexpected == [], "\n".join(unexpected[:3])
+    assert values_of(victim, "t") == []
+    assert victim.groups.names() == []
+    assert victim.topics().keys() == {"t", "after", "__consumer_offsets", "__transaction_state"}
+
+
+def attack(log: Log, seed: int, frames: int, users: Users | None = None) -> None:
     hostile = Hostile(seed)
     before = resident_bytes()
-    with LogServer(log, port=0) as server:
+    with LogServer(log, port=0, users=users) as server:
         for _ in range(frames // _FRAMES_PER_CONNECTION):
             with suppress(OSError), socket.create_connection(("127.0.0.1", server.port), timeout=10) as peer:
                 for _ in range(_FRAMES_PER_CONNECTION):
@@ -75,7 +84,7 @@ def attack(log: Log, seed: int, frames: int) -> None:
                 while peer.recv(1 << 16):
                     pass
         assert resident_bytes() - before < _GROWTH_MAX
-        with RemoteLog(server.address) as bystander:
+        with RemoteLog(trusted_address(log, server.address)) as bystander:
             with suppress(TopicExists):
                 bystander.create_topic("after", 1)
             bystander.append("after", 0, rows(b"fine"))

@@ -77,3 +77,26 @@ def test_partitions_that_were_not_announced_and_batches_of_others_are_refused(lo
         producer.append(WHERE, batches)
     with pytest.raises(ProducerFenced):
         producer.append(TopicPartition("t", 1), encode(rows(b"a"), Producer(77, 0, 0, True)))
+
+
+def test_a_producer_that_asks_twice_for_its_next_epoch_gets_one(log: Log) -> None:
+    producers = Producers(log)
+    first = producers.new("q", 1000).producer
+    second = producers.after("q", 1000, first.producer_id, first.epoch)
+    assert producers.after("q", 1000, first.producer_id, first.epoch) is second
+    second.announce({WHERE})
+    with pytest.raises(ProducerFenced):
+        producers.after("q", 1000, first.producer_id, first.epoch)
+
+
+def test_producers_that_do_nothing_for_long_are_forgotten(log: Log) -> None:
+    clock = Clock()
+    producers = Producers(log, clock)
+    idle, busy = producers.new("idle", 10**9), producers.new("busy", 10**9)
+    clock.now_s = log.expiry.transactional_ids_ms / 1000 + 1
+    busy.announce({WHERE})
+    producers.end_overdue()
+    assert len(producers) == 1
+    assert producers.find("busy", busy.producer.producer_id, busy.producer.epoch) is busy
+    with pytest.raises(ProducerFenced):
+        producers.find("idle", idle.producer.producer_id, idle.producer.epoch)

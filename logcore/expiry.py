@@ -1,0 +1,21 @@
+"""For how long a log remembers what nobody uses: Kafka's settings, in milliseconds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+_DAY_MS: Final = 24 * 60 * 60 * 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Expiry:
+    """`offsets_ms`: committed by groups without members; `transactional_ids_ms`: ids without a transaction;
+    `producer_ids_ms`: what partitions know of producers that do not write any more."""
+
+    offsets_ms: int = 7 * _DAY_MS
+    transactional_ids_ms: int = 7 * _DAY_MS
+    producer_ids_ms: int = _DAY_MS
+
+
+DEFAULT: Final = Expiry()

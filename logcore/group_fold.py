@@ -1,0 +1,52 @@
+"""Groups whose members assign, as records and back: what of a group outlives its coordinator."""
+
+from __future__ import annotations
+
+from .group_members import Group, Member
+from .group_messages import GroupState, Protocol
+from .group_records import ClassicGroup, ClassicMember
+
+
+def record_of(group: Group) -> ClassicGroup:
+    """In: a group that is stable or empty: what is under way is not remembered."""
+    return ClassicGroup(
+        group.protocol_type or "",
+        group.generation,
+        group.protocol,
+        group.leader_id if group.members else None,
+        tuple(
+            ClassicMember(
+                member.member_id,
+                member.instance_id,
+                member.client_id,
+                member.client_host,
+                member.rebalance_timeout_ms,
+                member.session_timeout_ms,
+                member.metadata_for(group.protocol),
+                member.assignment,
+            )
+            for member in group.members.values()
+        ),
+    )
+
+
+def group_of(name: str, record: ClassicGroup) -> Group:
+    """The same group; nobody has been heard of yet, so deadlines are to be set before time passes."""
+    group = Group(name, generation=record.generation, protocol_type=record.protocol_type or None, recorded=True)
+    for known in record.members:
+        protocols = (Protocol(record.protocol, known.subscription),) if record.protocol is not None else ()
+        member = Member(
+            known.member_id,
+            known.instance_id,
+            known.client_id,
+            known.client_host,
+            known.session_timeout_ms,
+            known.rebalance_timeout_ms,
+            protocols,
+            deadline_ms=0,
+            assignment=known.assignment,
+        )
+        group.add(member)
+    if group.members:
+        group.state, group.protocol, group.leader_id = GroupState.STABLE, record.protocol, record.leader_id
+    return group

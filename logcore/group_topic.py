@@ -1,0 +1,76 @@
+"""The records of consumer groups in the topic `__consumer_offsets`: written, made durable, read again at start."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+import structlog
+
+from .group_offsets import GroupOffsets
+from .group_record_bytes import decode_key, decode_value, encode_key, encode_value
+from .group_records import ClassicGroup, GroupRecord, Kind
+from .partition import Mark
+from .state_log import KeyValue
+
+_log = structlog.get_logger("millstream.logcore")
+
+
+class TopicIds(Protocol):
+    """Ids, of 16 bytes, tell a topic from a later one of its name."""
+
+    def id_of(self, name: str) -> bytes | None: ...
+
+    def name_of(self, id: bytes) -> str | None: ...
+
+
+class NoTopicIds:
+    """Where no topic is known: what groups read is not remembered."""
+
+    def id_of(self, name: str) -> bytes | None:
+        return None
+
+    def name_of(self, id: bytes) -> str | None:
+        return None
+
+
+class GroupTopic:
+    """State: since when groups are empty, by the time of day, as far as their records say."""
+
+    def __init__(self, offsets: GroupOffsets, ids: TopicIds, wall_ms: Callable[[], int]) -> None:
+        self._offsets = offsets
+        self._ids = ids
+        self._wall_ms = wall_ms
+        self.empty_since_ms: dict[str, int] = {}
+
+    def load(self) -> list[GroupRecord]:
+        """In an order in which they can be applied: members before what they read."""
+        records: list[GroupRecord] = []
+        for key, content in self._offsets.entries().items():
+            try:
+                about = decode_key(key)
+                if about is not None:
+                    records.append(GroupRecord(about, decode_value(about.kind, content, self._ids.name_of)))
+            except ValueError as error:
+                _log.error("a record about a group cannot be read", error=str(error))
+        records.sort(key=lambda record: record.key.kind)
+        for record in records:
+            self._note(record)
+        return records
+
+    def write(self, records: Iterable[GroupRecord]) -> Mark:
+        """Not durable yet. Raises `LogError`."""
+        changes: list[KeyValue] = []
+        for key, value in records:
+            if isinstance(value, ClassicGroup):
+                value = dataclasses.replace(value, since_ms=self._wall_ms())
+            self._note(GroupRecord(key, value))
+            changes.append(KeyValue(encode_key(key), None if value is None else encode_value(value, self._ids.id_of)))
+        return self._offsets.write(changes)
+
+    def _note(self, record: GroupRecord) -> None:
+        if record.key.kind is Kind.CLASSIC:
+            self.empty_since_ms.pop(record.key.group, None)
+            if isinstance(record.value, ClassicGroup) and not record.value.members:
+                self.empty_since_ms[record.key.group] = record.value.since_ms

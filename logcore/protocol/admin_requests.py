@@ -1,0 +1,277 @@
+"""Answers about what there is one of here, or none: a node, its folder, quotas, replicas to move, rights to list."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from millstream.errors import LogError
+
+from ..client import Topic
+from .access import check_administrator, check_visible, may_see
+from .broker import LEADER_EPOCH, NODE_ID, Broker
+from .config_requests import BROKER_RESOURCE, TOPIC_RESOURCE
+from .faults import code_of, message_of
+from .messages import Fields
+from .peer import Peer
+from .topic_requests import topic_uuid
+
+_PARTITIONS_MAX: Final = 2000  # of one answer; Kafka's default
+_CLIENT_ID: Final = "client-id"
+_SCRAM_MECHANISMS: Final = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
+_NO_ACLS: Final = "who may do what is said in the server's configuration, under [access]"
+_NO_QUOTAS: Final = "quotas are said in the server's configuration: kafka_produce_bytes and kafka_fetch_bytes"
+
+
+# Where the bytes are
+
+
+def describe_log_dirs(broker: Broker, request: Any, peer: Peer) -> Fields:
+    """One folder, and how much of it each partition takes."""
+    try:
+        check_administrator(peer)
+        folder = broker.log.path
+    except LogError as error:
+        return {"error_code": code_of(error), "results": []}
+    usage = shutil.disk_usage(folder)
+    return {
+        "error_code": ErrorCode.none,
+        "results": [
+            {
+                "error_code": ErrorCode.none,
+                "log_dir": str(folder),
+                "topics": [
+                    {"name": name, "partitions": [_size(broker, name, number) for number in numbers]}
+                    for name, numbers in _asked(broker, request.topics)
+                ],
+                "total_bytes": usage.total,
+                "usable_bytes": usage.free,
+            }
+        ],
+    }
+
+
+def _asked(broker: Broker, topics: Any) -> Iterable[tuple[str, Iterable[int]]]:
+    known = broker.log.topics()
+    if topics is None:
+        return [(name, range(topic.partition_count)) for name, topic in known.items()]
+    return [
+        (entry.topic, [number for number in entry.partitions if 0 <= number < known[entry.topic].partition_count])
+        for entry in topics
+        if entry.topic in known
+    ]
+
+
+def _size(broker: Broker, topic: str, partition: int) -> Fields:
+    try:
+        size = broker.log.partition(topic, partition).size_on_disk
+    except LogError:
+        size = 0
+    return {"partition_index": partition, "partition_size": size, "offset_lag": 0, "is_future_key": False}
+
+
+# Topics, page by page
+
+
+def describe_topic_partitions(broker: Broker, request: Any, peer: Peer) -> Fields:
+    """In the order of names, so that a cursor says where to go on."""
+    topics = broker.log.topics()
+    names = sorted({entry.name for entry in request.topics} or {name for name in topics if may_see(peer, name)})
+    first = request.cursor
+    left = max(1, min(request.response_partition_limit, _PARTITIONS_MAX))
+    described: list[Fields] = []
+    for name in names:
+        start = max(first.partition_index, 0) if first is not None and name == first.topic_name else 0
+        if first is not None and name < first.topic_name:
+            continue
+        count = topics[name].partition_count if name in topics and may_see(peer, name) else 0
+        if left <= 0:
+            return {"topics": described, "next_cursor": {"topic_name": name, "partition_index": 0}}
+        end = min(count, start + left)
+        described.append(_described(broker, peer, name, topics.get(name), range(start, end)))
+        left -= end - start
+        if end < count:
+            return {"topics": described, "next_cursor": {"topic_name": name, "partition_index": end}}
+    return {"topics": described, "next_cursor": None}
+
+
+def _described(broker: Broker, peer: Peer, name: str, topic: Topic | None, numbers: Iterable[int]) -> Fields:
+    error = ErrorCode.none if topic is not None else ErrorCode.unknown_topic_or_partition
+    if not may_see(peer, name):
+        error = ErrorCode.topic_authorization_failed
+    node = [NODE_ID]
+    return {
+        "error_code": error,
+        "name": name,
+        "topic_id": topic_uuid(broker, name) if error is ErrorCode.none else None,
+        "is_internal": name.startswith("__"),
+        "partitions": [
+            {
+                "error_code": ErrorCode.none,
+                "partition_index": number,
+                "leader_id": NODE_ID,
+                "leader_epoch": LEADER_EPOCH,
+                "replica_nodes": node,
+                "isr_nodes": node,
+                "eligible_leader_replicas": [],
+                "last_known_elr": [],
+            }
+            for number in numbers
+        ],
+        "topic_authorized_operations": -(2**31),
+    }
+
+
+def list_config_resources(broker: Broker, request: Any, peer: Peer) -> Fields:
+    """Topics and the node; the oldest version asks for something that there is not."""
+    kinds = set(getattr(request, "resource_types", (0,))) or {TOPIC_RESOURCE, BROKER_RESOURCE}
+    found: list[Fields] = []
+    if TOPIC_RESOURCE in kinds:
+        names = [name for name in broker.log.topics() if may_see(peer, name)]
+        found += [{"resource_name": name, "resource_type": TOPIC_RESOURCE} for name in names]
+    if BROKER_RESOURCE in kinds:
+        found.append({"resource_name": str(NODE_ID), "resource_type": BROKER_RESOURCE})
+    return {"error_code": ErrorCode.none, "config_resources": found}
+
+
+# Replicas: each partition has one, here
+
+
+def elect_leaders(broker: Broker, request: Any, peer: Peer) -> Fields:
+    """The leader stays who it is. No list of partitions asks for all, and is told only of those that change."""
+    return {
+        "error_code": ErrorCode.none,
+        "replica_election_results": [
+            {
+                "topic": topic.topic,
+                "partition_result": [
+                    {"partition_id": number, **_without(broker, peer, topic.topic, number, _NOT_NEEDED)}
+                    for number in topic.partitions
+                ],
+            }
+            for topic in request.topic_partitions or ()
+        ],
+    }
+
+
+_NOT_NEEDED: Final = (ErrorCode.election_not_needed, "the leader is the only replica")
+_Otherwise = tuple[ErrorCode, str | None]
+
+
+def _without(broker: Broker, peer: Peer, topic: str, partition: int, otherwise: _Otherwise) -> Fields:
+    """What is wrong with asking that of the partition, or what there is to say if nothing is."""
+    try:
+        check_visible(peer, topic)
+        broker.log.partition(topic, partition)
+    except LogError as error:
+        return {"error_code": code_of(error), "error_message": message_of(error)}
+    return {"error_code": otherwise[0], "error_message": otherwise[1]}
+
+
+def alter_partition_reassignments(broker: Broker, request: Any, peer: Peer) -> Fields:
+    def outcome(replicas: tuple[int, ...] | None) -> _Otherwise:
+        if replicas is None:
+            return ErrorCode.no_reassignment_in_progress, "nothing is being moved"
+        if list(replicas) == [NODE_ID]:
+            return ErrorCode.none, None
+        return ErrorCode.invalid_replica_assignment, f"there is one node, number {NODE_ID}"
+
+    return {
+        "error_code": ErrorCode.none,
+        "responses": [
+            {
+                "name": topic.name,
+                "partitions": [
+                    {
+                        "partition_index": asked.partition_index,
+                        **_without(broker, peer, topic.name, asked.partition_index, outcome(asked.replicas)),
+                    }
+                    for asked in topic.partitions
+                ],
+            }
+            for topic in request.topics
+        ],
+    }
+
+
+def list_partition_reassignments(broker: Broker, request: Any, peer: Peer) -> Fields:
+    return {"error_code": ErrorCode.none, "topics": []}
+
+
+# Quotas
+
+
+def describe_client_quotas(broker: Broker, request: Any, peer: Peer) -> Fields:
+    """Every client has the same: those of the default client."""
+    try:
+        check_administrator(peer)
+    except LogError as error:
+        return {"error_code": code_of(error), "error_message": message_of(error), "entries": None}
+    quotas = broker.settings.quotas
+    given = {"producer_byte_rate": quotas.produce_bytes, "consumer_byte_rate": quotas.fetch_bytes}
+    values = [{"key": key, "value": float(value)} for key, value in given.items() if value is not None]
+    entity = [{"entity_type": _CLIENT_ID, "entity_name": None}]
+    asked = [component.entity_type for component in request.components]
+    fits = all(kind == _CLIENT_ID for kind in asked) and all(
+        component.match_type != 0 for component in request.components
+    )
+    entries = [{"entity": entity, "values": values}] if values and fits else []
+    return {"error_code": ErrorCode.none, "error_message": None, "entries": entries}
+
+
+def alter_client_quotas(broker: Broker, request: Any, peer: Peer) -> Fields:
+    return {
+        "entries": [
+            {
+                "error_code": ErrorCode.invalid_request,
+                "error_message": _NO_QUOTAS,
+                "entity": [{"entity_type": part.entity_type, "entity_name": part.entity_name} for part in entry.entity],
+            }
+            for entry in request.entries
+        ]
+    }
+
+
+# Rights and users
+
+
+def describe_acls(broker: Broker, request: Any, peer: Peer) -> Fields:
+    return {"error_code": ErrorCode.security_disabled, "error_message": _NO_ACLS, "resources": []}
+
+
+def create_acls(broker: Broker, request: Any, peer: Peer) -> Fields:
+    refused = {"error_code": ErrorCode.security_disabled, "error_message": _NO_ACLS}
+    return {"results": [refused for _ in request.creations]}
+
+
+def delete_acls(broker: Broker, request: Any, peer: Peer) -> Fields:
+    refused = {"error_code": ErrorCode.security_disabled, "error_message": _NO_ACLS, "matching_acls": []}
+    return {"filter_results": [refused for _ in request.filters]}
+
+
+def describe_user_scram_credentials(broker: Broker, request: Any, peer: Peer) -> Fields:
+    """No list of users asks for all."""
+    try:
+        check_administrator(peer)
+    except LogError as error:
+        return {"error_code": code_of(error), "error_message": message_of(error), "results": []}
+    users = broker.settings.users
+    known = {} if users is None else users.scram_iterations()
+    names = [user.name for user in request.users] if request.users else list(known)
+    return {
+        "error_code": ErrorCode.none,
+        "results": [
+            {
+                "user": name,
+                "error_code": ErrorCode.none if name in known else ErrorCode.resource_not_found,
+                "credential_infos": [
+                    {"mechanism": _SCRAM_MECHANISMS[mechanism], "iterations": iterations}
+                    for mechanism, iterations in known.get(name, {}).items()
+                ],
+            }
+            for name in names
+        ],
+    }

@@ -1,0 +1,166 @@
+"""Sessions of Fetch (KIP-227): what a client fetches is remembered, so that it says only what has changed, and is told
+only what is new. Pure: it is told the time.
+
+A client that asks for too much, or comes when all slots are taken by others that are in use, gets no session, and
+sends everything each time.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from kio.schema.errors import ErrorCode
+
+from ..client import TopicPartition
+from .fetch import NO_SESSION, FetchedPartition, FetchPosition, FetchRequest
+
+SLOTS: Final = 1000
+IDLE_S: Final = 120.0
+"""After which another client may have a session's slot."""
+
+FIRST_EPOCH: Final = 0
+FINAL_EPOCH: Final = -1
+_EPOCH_MAX: Final = 0x7FFFFFFF
+_ENTRIES_MAX: Final = 200_000  # partitions of all sessions together
+
+
+class _Told(NamedTuple):
+    """What the client knows of a partition's offsets."""
+
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+
+
+_NOTHING: Final = _Told(-2, -2, -2)
+
+
+@dataclass(slots=True)
+class _Entry:
+    position: FetchPosition
+    told: _Told = _NOTHING
+
+
+@dataclass(slots=True)
+class _Session:
+    """`epoch` is the one that the next request has. `entries`: those that gave records last come last."""
+
+    id: int
+    epoch: int
+    used_s: float
+    entries: dict[TopicPartition, _Entry] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One request of a session, or outside of any (`session` is None). `error`: it is answered with that only."""
+
+    positions: Sequence[FetchPosition] = ()
+    session: _Session | None = None
+    whole: bool = True
+    error: ErrorCode = ErrorCode.none
+
+    @property
+    def session_id(self) -> int:
+        return NO_SESSION if self.session is None else self.session.id
+
+    def news(self, fetched: Sequence[FetchedPartition]) -> Sequence[FetchedPartition]:
+        """What of it the client has to be told; it is remembered that it was."""
+        if self.session is None:
+            return fetched
+        return [entry for entry in fetched if _note(self.session, entry) or self.whole]
+
+
+class FetchSessions:
+    """State: the sessions, least recently used first. Not for several threads at once."""
+
+    def __init__(self, slots: int = SLOTS, new_id: Callable[[], int] | None = None) -> None:
+        self._slots = slots
+        self._new_id = new_id or (lambda: random.randint(1, 0x7FFFFFFF))
+        self._sessions: OrderedDict[int, _Session] = OrderedDict()
+        self._entries = 0
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def turn(self, asked: FetchRequest, now_s: float) -> Turn:
+        """What this request fetches."""
+        if asked.session_epoch in (FIRST_EPOCH, FINAL_EPOCH):
+            self._end(asked.session_id)
+            session = self._begun(asked, now_s) if asked.session_epoch == FIRST_EPOCH else None
+            return Turn(asked.positions, session)
+        session = self._sessions.get(asked.session_id)
+        if session is None:
+            return Turn(error=ErrorCode.fetch_session_id_not_found)
+        if session.epoch != asked.session_epoch:
+            return Turn(error=ErrorCode.invalid_fetch_session_epoch)
+        self._change(session, asked)
+        session.epoch, session.used_s = _after(session.epoch), now_s
+        self._sessions.move_to_end(session.id)
+        positions = [entry.position for entry in session.entries.values()]
+        if not positions or self._entries > _ENTRIES_MAX:
+            self._end(session.id)
+            return Turn(positions)
+        return Turn(positions, session, whole=False)
+
+    def _begun(self, asked: FetchRequest, now_s: float) -> _Session | None:
+        """None where there is no place for it, or nothing to remember."""
+        entries = {position.partition: _Entry(position) for position in asked.positions}
+        if not entries or self._entries + len(entries) > _ENTRIES_MAX or not self._has_slot(now_s):
+            return None
+        id = self._new_id()
+        while id in self._sessions:
+            id = self._new_id()
+        session = self._sessions[id] = _Session(id, _after(FIRST_EPOCH), now_s, entries)
+        self._entries += len(entries)
+        return session
+
+    def _has_slot(self, now_s: float) -> bool:
+        if len(self._sessions) < self._slots:
+            return True
+        oldest = next(iter(self._sessions.values()), None)
+        if oldest is None or now_s - oldest.used_s < IDLE_S:
+            return False
+        self._end(oldest.id)
+        return True
+
+    def _change(self, session: _Session, asked: FetchRequest) -> None:
+        before = len(session.entries)
+        for position in asked.positions:
+            known = session.entries.get(position.partition)
+            if known is None:
+                session.entries[position.partition] = _Entry(position)
+            else:
+                known.position = position
+        for partition in asked.forgotten:
+            session.entries.pop(partition, None)
+        self._entries += len(session.entries) - before
+
+    def _end(self, id: int) -> None:
+        session = self._sessions.pop(id, None)
+        if session is not None:
+            self._entries -= len(session.entries)
+
+
+def _note(session: _Session, fetched: FetchedPartition) -> bool:
+    """Whether there is something new about the partition. One that gave records has to wait for the others."""
+    entry = session.entries.get(fetched.partition)
+    if entry is None:  # another request of the session has forgotten it meanwhile
+        return True
+    told = _Told(fetched.high_watermark, fetched.last_stable_offset, fetched.log_start_offset)
+    if fetched.error_code:
+        entry.told = _NOTHING  # so the client hears of its end
+        return True
+    is_news = bool(fetched.size) or told != entry.told
+    entry.told = told
+    if fetched.size:
+        session.entries[fetched.partition] = session.entries.pop(fetched.partition)
+    return is_news
+
+
+def _after(epoch: int) -> int:
+    return 1 if epoch >= _EPOCH_MAX else epoch + 1

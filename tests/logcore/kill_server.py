@@ -1,0 +1,29 @@
+"""A program that tests kill: a log that other processes write to over TCP.
+
+Run with a folder and a port. It prints a line once clients can connect, and ends by being killed.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+
+from millstream.logcore.log import open_log
+from millstream.logcore.server import LogServer
+
+TOPIC = "t"
+PARTITIONS = 3
+
+
+def run(folder: str, port: int) -> None:
+    log = open_log(folder)
+    if log.topic(TOPIC) is None:
+        log.create_topic(TOPIC, PARTITIONS, {"segment.bytes": "100000"})
+    LogServer(log, port=port).start()
+    sys.stdout.write("can connect\n")
+    sys.stdout.flush()
+    threading.Event().wait()
+
+
+if __name__ == "__main__":
+    run(sys.argv[1], int(sys.argv[2]))

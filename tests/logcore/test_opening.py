@@ -1,0 +1,143 @@
+"""When the partitions of a log are opened, and what they find."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from millstream.logcore import failpoints
+from millstream.logcore.client import TopicPartition
+from millstream.logcore.failpoints import FailpointHit
+from millstream.logcore.log import Log, open_log
+from millstream.logcore.records.batch import read_header
+
+from .log_records import rows, segment_files, values_of
+
+pytestmark = pytest.mark.usefixtures("only_processes_die")
+
+
+def killed(log: Log, folder: Path) -> Path:
+    """What is in the folder now, as a kill would leave it. The log is closed."""
+    after = folder.with_name(folder.name + "-killed")
+    shutil.copytree(folder, after)
+    log.close()
+    return after
+
+
+@pytest.mark.parametrize("crash", [False, True])
+def test_no_partition_is_opened_before_it_is_used(log: Log, folder: Path, crash: bool) -> None:
+    log.create_topic("many", 50)
+    log.append("many", 7, rows(b"a"))
+    if crash:
+        folder = killed(log, folder)
+    log.close()
+    with open_log(folder) as reopened:
+        own = {partition.name for partition in reopened.usable_partitions()}
+        assert not any('"many"' in name for name in own)
+        assert values_of(reopened, "many", 7) == [b"a"]
+        assert len(list(reopened.usable_partitions())) == len(own) + 1
+
+
+def test_what_a_crash_left_open_is_aborted_when_its_partition_is_used(log: Log, folder: Path) -> None:
+    producer = log.transactional_producer("p")
+    producer.begin()
+    producer.append("t", 0, rows(b"never"))
+    producer.append("t", 1, rows(b"never"))
+    folder = killed(log, folder)
+    for count in range(3):
+        with open_log(folder) as reopened:
+            reopened.append("t", 0, rows(b"%d" % count))
+            assert values_of(reopened, "t", 0) == [b"%d" % earlier for earlier in range(count + 1)]
+    with open_log(folder) as reopened:
+        assert values_of(reopened, "t", 1) == []
+        assert reopened.offsets("t", 1).last_stable_offset == reopened.offsets("t", 1).log_end_offset
+
+
+def test_a_commit_that_is_under_way_saves_nothing_of_an_older_transaction(log: Log, folder: Path) -> None:
+    producer = log.transactional_producer("p")
+    producer.begin()
+    producer.append("t", 0, rows(b"never"))
+    with open_log(killed(log, folder)) as reopened:
+        producer = reopened.transactional_producer("p")
+        producer.begin()
+        producer.append("t", 1, rows(b"committed"))
+        failpoints.arm("txn.after_prepare:1:raise")
+        with pytest.raises(FailpointHit):
+            producer.commit()
+        assert values_of(reopened, "t", 0) == []
+        assert reopened.offsets("t", 0).last_stable_offset == reopened.offsets("t", 0).log_end_offset
+        reopened.transactional_producer("p")
+        assert values_of(reopened, "t", 1) == [b"committed"]
+
+
+def test_a_prepared_commit_is_completed_before_anybody_reads(log: Log, folder: Path) -> None:
+    producer = log.transactional_producer("p")
+    producer.begin()
+    producer.append("t", 0, rows(b"committed"))
+    producer.send_offsets("g", {TopicPartition("t", 1): 5})
+    failpoints.arm("txn.after_prepare:1:raise")
+    with pytest.raises(FailpointHit):
+        producer.commit()
+    with open_log(killed(log, folder)) as reopened:
+        assert values_of(reopened, "t", 0) == [b"committed"]
+        assert reopened.committed_offsets("g") == {TopicPartition("t", 1): 5}
+
+
+def test_room_that_was_taken_ahead_is_used_on_after_a_kill(log: Log, folder: Path) -> None:
+    log.append("t", 0, rows(b"a"))
+    folder = killed(log, folder)
+    (segment,) = segment_files(folder)
+    size = segment.stat().st_size
+    assert size > 10_000
+    with open_log(folder) as reopened:
+        assert reopened.append("t", 0, rows(b"b")) == 1
+        assert segment.stat().st_size == size
+        assert reopened.problems() == []
+    assert segment.stat().st_size < 1000
+    assert not list(segment.parent.glob("*.dropped-from-*"))
+    with open_log(folder) as reopened:
+        assert values_of(reopened, "t") == [b"a", b"b"]
+
+
+def test_a_tail_that_is_no_torn_write_is_kept_aside_and_spoken_of(log: Log, folder: Path) -> None:
+    for value in (b"a", b"b", b"c", b"d"):
+        log.append("t", 0, rows(value))
+    folder = killed(log, folder)
+    (segment,) = segment_files(folder)
+    data = bytearray(segment.read_bytes())
+    data[data.index(b"b", 60)] ^= 1
+    segment.write_bytes(data)
+    with open_log(folder) as reopened:
+        assert values_of(reopened, "t") == [b"a"]
+        (problem,) = reopened.problems()
+    assert "the records from offset 1 to 3" in problem
+    assert "dropped-from" in problem
+    (aside,) = segment.parent.glob("*.dropped-from-*")
+    assert aside.read_bytes().rstrip(b"\0").endswith(bytes(data).rstrip(b"\0")[-20:])
+
+
+@pytest.mark.parametrize("damage", ["flip", "cut"])
+def test_a_cleaned_segment_that_is_damaged_replaces_nothing(log: Log, folder: Path, damage: str) -> None:
+    compacted = {"segment.bytes": "1024", "cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"}
+    log.create_topic("c", 1, compacted)
+    values = [b"%d" % number * 20 for number in range(30)]
+    for number, value in enumerate(values):
+        log.append("c", 0, rows(value, key=b"%d" % (number % 20)))
+    failpoints.arm("clean.swapping:1:raise")
+    with pytest.raises(FailpointHit):
+        log.keep_house()
+    folder = killed(log, folder)
+    (cleaned,) = (folder / "c-0").glob("*.cleaned")
+    data = bytearray(cleaned.read_bytes())
+    data[-1] ^= 1
+    cleaned.write_bytes(data if damage == "flip" else data[: read_header(data, 0).size])
+    with open_log(folder) as reopened:
+        assert values_of(reopened, "c") == values
+        assert reopened.problems() == []
+        failpoints.arm("")
+        reopened.keep_house()
+        assert len(values_of(reopened, "c")) < len(values)
+    assert not list((folder / "c-0").glob("*.cleaned"))
+    assert not (folder / "c-0" / "swap.json").exists()
