@@ -8,14 +8,6 @@ from typing import Any
 
 import pytest
 
-from millstream.logcore.client import Topic
-from millstream.logcore.client import TopicPartition as Place
-from millstream.logcore.log import Log
-from millstream.logcore.server import LogServer
-
-from ..log_records import rows, values_of
-from .driver import Members, closing_all
-
 confluent_kafka = pytest.importorskip("confluent_kafka")
 
 from confluent_kafka import (  # noqa: E402
@@ -34,15 +26,11 @@ from confluent_kafka.admin import (  # noqa: E402
     OffsetSpec,
 )
 
+from . import outside  # noqa: E402
+from .brokers import Broker  # noqa: E402
+from .driver import TIMEOUT_S, Members, closing_all  # noqa: E402
+from .outside import append, create_topic, one, unique  # noqa: E402
 from .with_confluent import member_of_assigning_group  # noqa: E402
-
-TIMEOUT_S = 20.0
-
-
-@pytest.fixture
-def address(log: Log) -> Iterator[str]:
-    with LogServer(log, port=0) as running:
-        yield running.address
 
 
 @pytest.fixture
@@ -50,147 +38,163 @@ def admin(address: str) -> AdminClient:
     return AdminClient({"bootstrap.servers": address})
 
 
-@pytest.fixture
-def member(address: str) -> Iterator[Callable[[str], Consumer]]:
-    made: list[Consumer] = []
+class Reader:
+    """A member of a group. State: how often it was told what to read."""
 
-    def make(group: str, **settings: Any) -> Consumer:
-        consumer = Consumer(
+    def __init__(self, address: str, group: str, topic: str, instance: str) -> None:
+        self.assigned = 0
+        self.consumer = Consumer(
             {
                 "bootstrap.servers": address,
                 "group.id": group,
-                "auto.offset.reset": "earliest",
+                "client.id": "reader",
+                "group.instance.id": instance,
                 "enable.auto.commit": False,
                 "session.timeout.ms": 6000,
                 "heartbeat.interval.ms": 100,
-                **settings,
             }
         )
-        consumer.subscribe(["t"])
-        deadline = time.monotonic() + TIMEOUT_S
-        while not consumer.assignment():
-            assert time.monotonic() < deadline
-            consumer.poll(0.1)
-        made.append(consumer)
-        return consumer
+        self.consumer.subscribe([topic], on_assign=self._note)
+
+    def _note(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self.assigned += 1
+
+    @property
+    def partitions(self) -> list[int]:
+        return sorted(entry.partition for entry in self.consumer.assignment())
+
+
+def poll_until(readers: list[Reader], holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + TIMEOUT_S
+    while not holds():
+        assert time.monotonic() < deadline
+        for reader in readers:
+            reader.consumer.poll(0.05)
+
+
+@pytest.fixture
+def join(address: str, topic: str, group: str) -> Iterator[Callable[[str], Reader]]:
+    """Makes a static member that reads the topic."""
+    made: list[Reader] = []
+
+    def make(instance: str) -> Reader:
+        made.append(Reader(address, group, topic, instance))
+        return made[-1]
 
     yield make
-    for consumer in made:
-        consumer.close()
+    for reader in made:
+        reader.consumer.close()
 
 
-def one(futures: Any) -> Any:
-    (future,) = futures.values()
-    return future.result(TIMEOUT_S)
-
-
-def test_groups_are_listed_described_and_deleted(log: Log, admin: AdminClient, member: Callable[..., Consumer]) -> None:
-    log.append("t", 0, rows(b"a"))
-    consumer = member("g", **{"client.id": "reader", "group.instance.id": "first"})
-    log.commit_offsets("idle", {Place("t", 0): 1})
-    listed = admin.list_consumer_groups().result(TIMEOUT_S).valid
-    assert {group.group_id: group.state for group in listed} == {
-        "g": ConsumerGroupState.STABLE,
-        "idle": ConsumerGroupState.EMPTY,
-    }
-    described = one(admin.describe_consumer_groups(["g"]))
+def test_groups_are_listed_described_and_deleted(
+    address: str, admin: AdminClient, topic: str, group: str, join: Callable[[str], Reader]
+) -> None:
+    idle = unique("idle")
+    reader = join("first")
+    poll_until([reader], lambda: reader.partitions == [0, 1])
+    one(admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(idle, [TopicPartition(topic, 0, 1)])]))
+    listed = {found.group_id: found.state for found in admin.list_consumer_groups().result(TIMEOUT_S).valid}
+    assert (listed[group], listed[idle]) == (ConsumerGroupState.STABLE, ConsumerGroupState.EMPTY)
+    described = one(admin.describe_consumer_groups([group]))
     (known,) = described.members
     assert (described.state, described.partition_assignor) == (ConsumerGroupState.STABLE, "range")
     assert (known.client_id, known.host, known.group_instance_id) == ("reader", "/127.0.0.1", "first")
     assert [entry.partition for entry in known.assignment.topic_partitions] == [0, 1]
-    assert one(admin.describe_consumer_groups(["nobody"])).state is ConsumerGroupState.DEAD
+    assert one(admin.describe_consumer_groups([unique("nobody")])).state is ConsumerGroupState.DEAD
     with pytest.raises(KafkaException, match="NON_EMPTY_GROUP"):
-        one(admin.delete_consumer_groups(["g"]))
-    one(admin.delete_consumer_groups(["idle"]))
+        one(admin.delete_consumer_groups([group]))
+    one(admin.delete_consumer_groups([idle]))
     with pytest.raises(KafkaException, match="GROUP_ID_NOT_FOUND"):
-        one(admin.delete_consumer_groups(["idle"]))
-    assert log.committed_offsets("idle") == {} and consumer.assignment()
+        one(admin.delete_consumer_groups([idle]))
+    assert outside.committed(address, idle) == {}
 
 
 def test_the_offsets_of_a_group_are_read_and_moved(
-    log: Log, admin: AdminClient, member: Callable[..., Consumer]
+    address: str, admin: AdminClient, topic: str, group: str, join: Callable[[str], Reader]
 ) -> None:
-    log.append("t", 0, rows(b"a", b"b"))
-    moved = ConsumerGroupTopicPartitions("g", [TopicPartition("t", 0, 1, metadata="a note")])
+    append(address, topic, 0, b"a", b"b")
+    moved = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 0, 1, metadata="a note")])
     one(admin.alter_consumer_group_offsets([moved]))
-    (found,) = one(admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions("g")])).topic_partitions
-    assert (found.topic, found.partition, found.offset, found.metadata) == ("t", 0, 1, "a note")
-    member("g")
+    (found,) = one(admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])).topic_partitions
+    assert (found.topic, found.partition, found.offset, found.metadata) == (topic, 0, 1, "a note")
+    reader = join("first")
+    poll_until([reader], lambda: reader.partitions == [0, 1])
     (refused,) = one(admin.alter_consumer_group_offsets([moved])).topic_partitions
     assert refused.error is not None and refused.error.name() == "UNKNOWN_MEMBER_ID"
 
 
-def test_settings_are_changed_one_by_one(log: Log, admin: AdminClient) -> None:
+def test_settings_are_changed_one_by_one(address: str, admin: AdminClient, topic: str) -> None:
     def change(operation: AlterConfigOpType, name: str, value: str) -> None:
         entry = ConfigEntry(name, value, incremental_operation=operation)
-        one(admin.incremental_alter_configs([ConfigResource("topic", "t", incremental_configs=[entry])]))
+        one(admin.incremental_alter_configs([ConfigResource("topic", topic, incremental_configs=[entry])]))
 
-    change(AlterConfigOpType.SET, "retention.ms", "1000")
+    change(AlterConfigOpType.SET, "retention.ms", "1000000")
     change(AlterConfigOpType.SET, "cleanup.policy", "compact")
     change(AlterConfigOpType.APPEND, "cleanup.policy", "delete")
-    assert log.topics()["t"] == Topic("t", 2, {"retention.ms": "1000", "cleanup.policy": "compact,delete"})
+    assert outside.config(address, topic) == {"retention.ms": "1000000", "cleanup.policy": "compact,delete"}
     change(AlterConfigOpType.SUBTRACT, "cleanup.policy", "compact")
     change(AlterConfigOpType.DELETE, "retention.ms", "")
-    assert log.topics()["t"] == Topic("t", 2, {"cleanup.policy": "delete"})
+    assert outside.config(address, topic) == {"cleanup.policy": "delete"}
     with pytest.raises(KafkaException, match="INVALID_CONFIG"):
         change(AlterConfigOpType.SET, "retention.ms", "soon")
 
 
-def test_partitions_are_added_and_records_deleted(log: Log, admin: AdminClient) -> None:
-    one(admin.create_partitions([NewPartitions("t", 4)]))
-    assert log.topics()["t"].partition_count == 4
+def test_partitions_are_added_and_records_deleted(address: str, admin: AdminClient, topic: str) -> None:
+    one(admin.create_partitions([NewPartitions(topic, 4)]))
+    assert outside.partition_count(address, topic) == 4
     with pytest.raises(KafkaException, match="INVALID_PARTITIONS"):
-        one(admin.create_partitions([NewPartitions("t", 3)]))
-    log.append("t", 3, rows(b"a", b"b", b"c"))
-    assert one(admin.delete_records([TopicPartition("t", 3, 2)])).low_watermark == 2
-    assert values_of(log, "t", 3, 2) == [b"c"]
+        one(admin.create_partitions([NewPartitions(topic, 3)]))
+    append(address, topic, 3, b"a", b"b", b"c")
+    assert one(admin.delete_records([TopicPartition(topic, 3, 2)])).low_watermark == 2
+    earliest: Any = {TopicPartition(topic, 3): OffsetSpec.earliest()}
+    assert one(admin.list_offsets(earliest)).offset == 2
     with pytest.raises(KafkaException, match="OFFSET_OUT_OF_RANGE"):
-        one(admin.delete_records([TopicPartition("t", 3, 9)]))
+        one(admin.delete_records([TopicPartition(topic, 3, 9)]))
 
 
-def test_offsets_are_found_by_end_and_by_time(log: Log, admin: AdminClient) -> None:
-    for timestamp in (10, 30, 20):
-        log.append("t", 0, rows(b"a", timestamp=timestamp))
-    asked: dict[Any, int] = {
+def test_offsets_are_found_by_end_and_by_time(address: str, admin: AdminClient, topic: str) -> None:
+    for timestamp_ms in (10, 30, 20):
+        append(address, topic, 0, b"a", timestamp_ms=timestamp_ms)
+    asked: Any = {
         OffsetSpec.earliest(): 0,
         OffsetSpec.latest(): 3,
         OffsetSpec.for_timestamp(11): 1,
         OffsetSpec.max_timestamp(): 1,
     }
     for spec, offset in asked.items():
-        assert one(admin.list_offsets({TopicPartition("t", 0): spec})).offset == offset
+        wanted: Any = {TopicPartition(topic, 0): spec}
+        assert one(admin.list_offsets(wanted)).offset == offset
 
 
-def test_the_cluster_is_one_node(log: Log, admin: AdminClient, address: str) -> None:
+def test_the_cluster_is_one_node(broker: Broker, admin: AdminClient) -> None:
     cluster = admin.describe_cluster().result(TIMEOUT_S)
-    assert cluster.cluster_id == log.id
-    assert [f"{node.host}:{node.port}" for node in cluster.nodes] == [address]
+    assert cluster.cluster_id == broker.cluster_id
+    assert [f"{node.host}:{node.port}" for node in cluster.nodes] == [broker.address]
 
 
-def test_a_group_may_let_the_server_assign(log: Log, address: str, admin: AdminClient) -> None:
-    log.create_topic("shared", 6)
-    group = Members([member_of_assigning_group(address, "modern", "shared") for _ in range(3)])
-    with closing_all(group):
-        group.poll_until(lambda: group.share(6), "three members share six partitions")
+def test_a_group_may_let_the_server_assign(address: str, admin: AdminClient, group: str) -> None:
+    shared = create_topic(address, unique("shared"), 6)
+    members = Members([member_of_assigning_group(address, group, shared) for _ in range(3)])
+    with closing_all(members):
+        members.poll_until(lambda: members.share(6), "three members share six partitions")
         for partition in range(6):
-            log.append("shared", partition, rows(b"%d" % partition))
-        group.poll_until(lambda: len(group.got) >= 6, "all records are read")
-        for member in group.members:
+            append(address, shared, partition, b"%d" % partition)
+        members.poll_until(lambda: len(members.got) >= 6, "all records are read")
+        for member in members.members:
             member.commit()
-        described = one(admin.describe_consumer_groups(["modern"]))
+        described = one(admin.describe_consumer_groups([group]))
         assert (described.state, len(described.members)) == (ConsumerGroupState.STABLE, 3)
         assert sorted(len(member.assignment.topic_partitions) for member in described.members) == [2, 2, 2]
-        group.members.pop().close()
-        group.poll_until(lambda: group.share(6), "two members share what three had")
-    assert log.committed_offsets("modern") == {Place("shared", number): 1 for number in range(6)}
+        members.members.pop().close()
+        members.poll_until(lambda: members.share(6), "two members share what three had")
+    assert outside.committed(address, group) == {(shared, number): 1 for number in range(6)}
 
 
-def test_a_static_member_that_restarts_keeps_its_partitions_and_disturbs_nobody(
-    log: Log, member: Callable[..., Consumer]
-) -> None:
-    first = member("g", **{"group.instance.id": "first"})
-    first.close()  # a static member stays in the group
-    generation = log.groups.describe("g").generation
-    again = member("g", **{"group.instance.id": "first"})
-    assert len(again.assignment()) == 2
-    assert log.groups.describe("g").generation == generation
+def test_a_static_member_that_restarts_keeps_its_partitions_and_disturbs_nobody(join: Callable[[str], Reader]) -> None:
+    first, second = join("first"), join("second")
+    poll_until([first, second], lambda: sorted([first.partitions, second.partitions]) == [[0], [1]])
+    held, told = first.partitions, second.assigned
+    first.consumer.close()  # a static member stays in the group
+    again = join("first")
+    poll_until([again, second], lambda: bool(again.partitions))
+    poll_until([again, second], lambda: again.partitions == held and second.assigned == told)

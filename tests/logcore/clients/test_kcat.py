@@ -4,23 +4,16 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Iterator
 
 import pytest
 
-from millstream.logcore.log import Log
-from millstream.logcore.server import LogServer
+pytest.importorskip("confluent_kafka")
 
-from ..log_records import rows, values_of
+from . import outside, with_confluent
+from .driver import Record
 
 KCAT = shutil.which("kcat") or shutil.which("kafkacat")
 pytestmark = pytest.mark.skipif(KCAT is None, reason="kcat is not installed")
-
-
-@pytest.fixture
-def address(log: Log) -> Iterator[str]:
-    with LogServer(log, port=0) as running:
-        yield running.address
 
 
 def kcat(address: str, *arguments: str, sent: str = "") -> str:
@@ -29,23 +22,45 @@ def kcat(address: str, *arguments: str, sent: str = "") -> str:
 
 
 @pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_it_reads_what_it_has_written(address: str, log: Log, compression: str) -> None:
+def test_it_reads_what_it_has_written(address: str, topic: str, compression: str) -> None:
     lines = [f"k{number}:value {number}" for number in range(200)]
-    kcat(address, "-P", "-t", "t", "-p", "0", "-K", ":", "-z", compression, sent="\n".join(lines))
-    assert values_of(log, "t") == [line.partition(":")[2].encode() for line in lines]
-    assert kcat(address, "-C", "-t", "t", "-p", "0", "-e", "-K", ":").splitlines() == lines
+    kcat(address, "-P", "-t", topic, "-p", "0", "-K", ":", "-z", compression, sent="\n".join(lines))
+    assert outside.values(address, topic) == [line.partition(":")[2].encode() for line in lines]
+    assert kcat(address, "-C", "-t", topic, "-p", "0", "-e", "-K", ":").splitlines() == lines
 
 
-def test_it_reads_as_a_member_of_a_group_and_goes_on_where_it_was(address: str, log: Log) -> None:
-    log.append("t", 0, rows(b"a", b"b"))
-    group = ("-G", "g", "-c", "2", "-X", "auto.offset.reset=earliest", "t")
-    assert sorted(kcat(address, *group).split()) == ["a", "b"]
-    log.append("t", 1, rows(b"c", b"d"))
-    assert sorted(kcat(address, *group).split()) == ["c", "d"]
+def test_it_writes_and_reads_headers(address: str, topic: str) -> None:
+    kcat(address, "-P", "-t", topic, "-p", "0", "-H", "a=1", "-H", "b=2", sent="value")
+    assert kcat(address, "-C", "-t", topic, "-p", "0", "-e", "-f", "%h %s") == "a=1,b=2 value"
 
 
-def test_it_lists_topics_and_finds_offsets_by_time(address: str, log: Log) -> None:
-    log.append("t", 0, rows(b"a", timestamp=1000))
-    log.append("t", 0, rows(b"b", timestamp=2000))
-    assert 'topic "t" with 2 partitions' in kcat(address, "-L")
-    assert kcat(address, "-Q", "-t", "t:0:1500").split() == ["t", "[0]", "offset", "1"]
+def test_it_reads_as_a_member_of_a_group_and_goes_on_where_it_was(address: str, topic: str, group: str) -> None:
+    outside.append(address, topic, 0, b"a", b"b")
+    member = ("-G", group, "-c", "2", "-X", "auto.offset.reset=earliest", topic)
+    assert sorted(kcat(address, *member).split()) == ["a", "b"]
+    outside.append(address, topic, 1, b"c", b"d")
+    assert sorted(kcat(address, *member).split()) == ["c", "d"]
+
+
+def test_it_reads_what_is_committed(address: str, topic: str) -> None:
+    with with_confluent.transactions(address, outside.unique("tx")) as begin:
+        for value, commits in ((b"kept", True), (b"gone", False)):
+            transaction = begin()
+            transaction.send(topic, [Record(value)])
+            transaction.commit() if commits else transaction.abort()
+    read = ("-C", "-t", topic, "-p", "0", "-e", "-X")
+    assert kcat(address, *read, "isolation.level=read_committed").split() == ["kept"]
+    assert kcat(address, *read, "isolation.level=read_uncommitted").split() == ["kept", "gone"]
+
+
+def test_it_lists_topics_and_finds_offsets_by_time(address: str, topic: str) -> None:
+    outside.append(address, topic, 0, b"a", timestamp_ms=1000)
+    outside.append(address, topic, 0, b"b", timestamp_ms=2000)
+    assert f'topic "{topic}" with 2 partitions' in kcat(address, "-L")
+    assert kcat(address, "-Q", "-t", f"{topic}:0:1500").split() == [topic, "[0]", "offset", "1"]
+
+
+def test_it_writes_to_a_topic_that_there_was_not(address: str) -> None:
+    name = outside.unique("made")
+    kcat(address, "-P", "-t", name, sent="value")
+    assert outside.values(address, name) == [b"value"]

@@ -70,7 +70,7 @@ def _got(message: Message) -> Got:
     )
 
 
-def read(address: str, topic: str, count: int, *, committed: bool = True) -> list[Got]:
+def read(address: str, topic: str, count: int, *, committed: bool = True, partition: int = 0) -> list[Got]:
     consumer = Consumer(
         {
             "bootstrap.servers": address,
@@ -81,7 +81,7 @@ def read(address: str, topic: str, count: int, *, committed: bool = True) -> lis
             "isolation.level": "read_committed" if committed else "read_uncommitted",
         }
     )
-    consumer.assign([TopicPartition(topic, 0, 0)])
+    consumer.assign([TopicPartition(topic, partition, 0)])
     found: list[Got] = []
     deadline = time.monotonic() + TIMEOUT_S
     try:

@@ -1,0 +1,126 @@
+"""A broker of Apache Kafka in a process of its own, for comparison: one node, on free ports of this machine."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import time
+import uuid
+from base64 import urlsafe_b64encode
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from .maven import Unavailable, jars
+
+VERSION: Final = "4.3.0"
+QUICK_TO_START: Final = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+AS_SHIPPED: Final = ("-Xmx1g", "-Xms1g", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
+"""What Kafka's start script says."""
+
+_STARTS_WITHIN_S: Final = 60.0
+_STOPS_WITHIN_S: Final = 10.0
+
+__all__ = ["AS_SHIPPED", "QUICK_TO_START", "VERSION", "ApacheKafka", "Unavailable"]
+
+
+class ApacheKafka:
+    """State: the process. It takes clients once this is made, and they are gone with `stop`.
+
+    There is a second door: who connects to `side_port` is told to come again at `side_advertised`, where somebody else
+    may listen and pass things on.
+    """
+
+    def __init__(
+        self, folder: Path, *, java_options: Sequence[str] = QUICK_TO_START, settings: Mapping[str, str] | None = None
+    ) -> None:
+        """Raises `Unavailable` where Java or Maven Central is missing."""
+        self._classpath = ":".join(map(str, jars(f"org.apache.kafka:kafka_2.13:{VERSION}", _LOGGING)))
+        self._java_options = java_options
+        self.cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode().replace("-", "_")
+        self.port, self._controller_port, self.side_port, self.side_advertised = _free_ports(4)
+        folder.mkdir(parents=True, exist_ok=True)
+        configuration = folder / "server.properties"
+        lines = {**self._settings(folder), **(settings or {})}
+        configuration.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
+        self._output = (folder / "output.txt").open("w")
+        self._java("kafka.tools.StorageTool", "format", "-t", self.cluster_id, "-c", str(configuration)).wait()
+        self._process = self._java("kafka.Kafka", str(configuration))
+        try:
+            self._wait(folder)
+        except BaseException:
+            self.stop()
+            raise
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def stop(self) -> None:
+        self._process.terminate()
+        try:
+            self._process.wait(_STOPS_WITHIN_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._output.close()
+
+    def __enter__(self) -> ApacheKafka:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _settings(self, folder: Path) -> dict[str, str]:
+        def at(name: str, port: int) -> str:
+            return f"{name}://127.0.0.1:{port}"
+
+        plain, side, controller = at("MAIN", self.port), at("SIDE", self.side_port), "CONTROLLER"
+        return {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.voters": f"1@127.0.0.1:{self._controller_port}",
+            "listeners": f"{plain},{side},{at(controller, self._controller_port)}",
+            "advertised.listeners": f"{plain},{at('SIDE', self.side_advertised)}",
+            "controller.listener.names": controller,
+            "inter.broker.listener.name": "MAIN",
+            "listener.security.protocol.map": "MAIN:PLAINTEXT,SIDE:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "log.dirs": str(folder / "data"),
+            **{f"{topic}.num.partitions": "1" for topic in ("offsets.topic", "transaction.state.log")},
+            **{f"{topic}.replication.factor": "1" for topic in ("offsets.topic", "transaction.state.log")},
+            "transaction.state.log.min.isr": "1",
+            "group.initial.rebalance.delay.ms": "0",
+            "log.retention.ms": "-1",
+        }
+
+    def _java(self, *arguments: str) -> subprocess.Popen[bytes]:
+        command = ["java", *self._java_options, "-cp", self._classpath, *arguments]
+        return subprocess.Popen(command, stdout=self._output, stderr=self._output)
+
+    def _wait(self, folder: Path) -> None:
+        deadline = time.monotonic() + _STARTS_WITHIN_S
+        while True:
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                said = (folder / "output.txt").read_text()[-2000:]
+                raise RuntimeError(f"Apache Kafka does not start: {said}")
+            try:
+                socket.create_connection(("127.0.0.1", self.port), 1.0).close()
+            except OSError:
+                time.sleep(0.1)
+            else:
+                return
+
+
+_LOGGING: Final = "org.slf4j:slf4j-simple:1.7.36"  # to standard error; without one Kafka does not say what is wrong
+
+
+def _free_ports(count: int) -> list[int]:
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports

@@ -1,0 +1,67 @@
+"""Brokers for the suite: a log of ours for each test, and one Apache Kafka for all of them, where it can be had."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bench.apache_kafka import ApacheKafka, Unavailable
+from millstream.logcore.log import Log, open_log
+from millstream.logcore.server import LogServer
+
+from .brokers import Broker, KafkaBroker, MillstreamBroker
+from .outside import create_topic, unique
+
+_KAFKA_SETTINGS = {
+    "log.cleaner.backoff.ms": "100",
+    "group.consumer.min.heartbeat.interval.ms": "200",
+    "group.consumer.heartbeat.interval.ms": "200",
+}
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
+    try:
+        running = ApacheKafka(tmp_path_factory.mktemp("kafka"), settings=_KAFKA_SETTINGS)
+    except Unavailable as reason:
+        pytest.skip(f"Apache Kafka: {reason}")
+    with running:
+        yield running
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[Log]:
+    with open_log(tmp_path / "log") as opened:
+        yield opened
+
+
+@pytest.fixture
+def millstream(log: Log) -> Iterator[MillstreamBroker]:
+    with LogServer(log, port=0, creates_topics=True) as running:
+        yield MillstreamBroker(log, running)
+
+
+# The first test with Kafka may wait for Maven Central.
+@pytest.fixture(params=["millstream", pytest.param("kafka", marks=pytest.mark.timeout(240))])
+def broker(request: pytest.FixtureRequest) -> Broker:
+    if request.param == "kafka":
+        return KafkaBroker(request.getfixturevalue("kafka"))
+    return request.getfixturevalue("millstream")
+
+
+@pytest.fixture
+def address(broker: Broker) -> str:
+    return broker.address
+
+
+@pytest.fixture
+def topic(address: str) -> str:
+    """One with two partitions."""
+    return create_topic(address, unique("t"), 2)
+
+
+@pytest.fixture
+def group() -> str:
+    return unique("g")
