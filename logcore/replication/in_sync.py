@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from .machine import NodeId
-from .replica_messages import PartitionView
+from .metadata_records import PartitionState
 
 
 @dataclass(slots=True)
@@ -36,13 +36,13 @@ class InSyncReplicas:
     followers: dict[NodeId, Follower] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, view: PartitionView) -> InSyncReplicas:
-        committed = frozenset(view.in_sync)
+    def of(cls, view: PartitionState) -> InSyncReplicas:
+        committed = frozenset(view.isr)
         return cls(committed, view.partition_epoch, committed)
 
-    def adopt(self, view: PartitionView) -> None:
+    def adopt(self, view: PartitionState) -> None:
         """Takes newer committed metadata of the same leader epoch."""
-        self.committed = self.maximal = frozenset(view.in_sync)
+        self.committed = self.maximal = frozenset(view.isr)
         self.partition_epoch, self.pending = view.partition_epoch, None
         self.followers = {node: known for node, known in self.followers.items() if node in view.replicas}
 

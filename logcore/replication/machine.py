@@ -4,8 +4,8 @@ A machine is stepped with one input and answers with effects, in the order in wh
 waits: what depends on durability is named by the `operation` of the `Persist` it needs, and goes on with `Persisted`.
 The same machines run on sockets and files (`node.py`) and in the simulator (`tests/simulation/`).
 
-A node runs several machines, each under a name: `controller` (the metadata quorum and what it decides) and `broker` (its
-replicas). They talk to each other as they talk to other nodes: a message to the own node is delivered, too.
+A node runs several machines, each under a name: `controller` (the metadata quorum and what it decides) and `broker`
+(its replicas). They talk to each other as they talk to other nodes: a message to the own node is delivered, too.
 Inputs and effects are named tuples, for millions of them are made: look at their type, not at their length.
 """
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from .machine import Asked, Committed, Effect, Input, NodeId, Persisted, Received, Reply, Send, Tick
+from .metadata_records import PartitionState
 from .replica_core import ReplicaCore, ReplicaSettings, SyncLog
 from .replica_follower import Follower
 from .replica_leader import Leader
@@ -19,9 +20,8 @@ from .replica_messages import (
     FetchedBatches,
     FetchRefused,
     FetchRequest,
-    PartitionChanged,
+    MetadataChanged,
     PartitionId,
-    PartitionView,
     Problem,
     Read,
     Refused,
@@ -69,11 +69,18 @@ class Replica:
                 elif self.follower is not None:
                     self.follower.fetch()
             case Committed():
-                raise AssertionError("metadata comes as PartitionChanged, from the broker")
+                raise AssertionError("metadata comes as MetadataChanged, from the broker")
         core.sync()
         if self.leader is not None:
             self.leader.answer_fetches()
         return core.take_effects()
+
+    def resign(self) -> list[Effect]:
+        """The partition is no longer this node's."""
+        if self.leader is not None:
+            self.leader.resign()
+        self.leader = self.follower = None
+        return self.core.take_effects()
 
     def _go_on(self) -> None:
         if self.leader is not None:
@@ -91,8 +98,8 @@ class Replica:
             case FetchedBatches() | Diverging() | FetchRefused():
                 if self.follower is not None:
                     self.follower.take(message)
-            case PartitionChanged(view, metadata_offset):
-                self._change(view, metadata_offset)
+            case MetadataChanged(state, as_of):
+                self._change(state, as_of)
             case AlterRefused():
                 if self.leader is not None:
                     self.leader.alter_refused(message)
@@ -115,10 +122,10 @@ class Replica:
             answer = read_committed_log(self.core, body)
         self.core.emit(Reply(request, answer))
 
-    def _change(self, view: PartitionView, metadata_offset: int) -> None:
+    def _change(self, view: PartitionState, as_of: int) -> None:
         """Takes committed metadata. No role begins with a truncation: the leader says where two logs part (R10)."""
         core = self.core
-        if self._is_stale(view, metadata_offset):
+        if self._is_stale(view, as_of):
             return
         before, core.view = core.view, view
         if before is not None and (before.leader, before.leader_epoch) == (view.leader, view.leader_epoch):
@@ -136,9 +143,9 @@ class Replica:
             self.follower = Follower(core, view.leader, self._correlation)
             self.follower.fetch()
 
-    def _is_stale(self, view: PartitionView, metadata_offset: int) -> bool:
+    def _is_stale(self, view: PartitionState, as_of: int) -> bool:
         """R5, R7: metadata of before this life of the broker, or older than what is known, says nothing."""
-        if metadata_offset < self.core.registered_at:
+        if as_of < self.core.registered_at:
             return True
         known = self.core.view
         return known is not None and view.partition_epoch <= known.partition_epoch

@@ -6,11 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from millstream.errors import LogError
+
 from ..records.batch import EncodedBatch
 from .epoch_cache import NO_EPOCH
 from .machine import Effect, NodeId, Operation, Panic, Persist
+from .metadata_records import PartitionState
 from .replica_log import ReplicaLog
-from .replica_messages import PartitionId, PartitionView
+from .replica_messages import PartitionId
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +67,7 @@ class ReplicaCore:
         self.settings = settings
         self.broker_epoch = broker_epoch
         self.registered_at = registered_at
-        self.view: PartitionView | None = None
+        self.view: PartitionState | None = None
         self.high_watermark = log.log_start_offset
         self.durable_offset = log.end_offset
         self.now_ms = 0
@@ -109,12 +112,20 @@ class ReplicaCore:
 
     def truncate(self, offset: int) -> None:
         """Nothing is asked of the leader, or told to it, before the shorter log is durable."""
-        self.log.truncate(offset)
+        try:
+            self.log.truncate(offset)
+        except (OSError, LogError) as error:
+            self.panic(f"the disk did not truncate the log: {error}")
+            return
         self._ended = [ended for ended in self._ended if ended.marker_offset < offset]
         self._cut_to(offset)
 
     def restart_at(self, offset: int) -> None:
-        self.log.restart_at(offset)
+        try:
+            self.log.restart_at(offset)
+        except (OSError, LogError) as error:
+            self.panic(f"the disk did not begin the log anew: {error}")
+            return
         self._ended = []
         self._cut_to(offset)
         self.high_watermark = self._stable_offset = self._recovered_end = offset
@@ -145,11 +156,12 @@ class ReplicaCore:
         all of that is committed.
         """
         if self.high_watermark >= self._recovered_end:
-            stable = self.log.state.transactions.first_open_offset(self.high_watermark)
-            if self._ended:
-                stable = min(stable, min(ended.first_offset for ended in self._ended))
-            self._stable_offset = max(self._stable_offset, stable)
+            open_from = self.log.state.transactions.first_open_offset(self.high_watermark)
+            self._stable_offset = max(self._stable_offset, min(open_from, self._uncommitted_ends_from()))
         return self._stable_offset
+
+    def _uncommitted_ends_from(self) -> int:
+        return min((ended.first_offset for ended in self._ended), default=self.high_watermark)
 
     # Durability: one sync at a time takes everything that was appended meanwhile
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from millstream.errors import LogError
 
 from ..errors import OutOfOrderSequence, ProducerFenced
 from ..records.batch import EncodedBatch, place
 from ..records.control import encode_marker
+from .epoch_cache import EpochEnd
 from .in_sync import InSyncReplicas
 from .machine import CONTROLLER, NodeId, Reply, RequestId, Send
+from .metadata_records import PartitionState
 from .replica_core import ReplicaCore
 from .replica_messages import (
     ACTIVE_CONTROLLER,
@@ -21,13 +23,13 @@ from .replica_messages import (
     AskEpochEnd,
     AskOffsets,
     Diverging,
+    Ended,
     EndMarker,
     FetchedBatches,
     FetchRefused,
     FetchRequest,
     InSync,
     PartitionOffsets,
-    PartitionView,
     Problem,
     Produce,
     Produced,
@@ -37,12 +39,13 @@ from .replica_messages import (
 from .replica_reading import epoch_problem, read_committed_log
 
 _UNKNOWN_EPOCH = -1
+_Answer = TypeVar("_Answer", Produced, Ended)
 
 
 class _Waiting(NamedTuple):
     request: RequestId
     end_offset: int
-    answer: Produced
+    answer: Produced | Ended
 
 
 class _Parked(NamedTuple):
@@ -55,7 +58,7 @@ class _Parked(NamedTuple):
 class Leader:
     """State of one leader epoch: followers, and the requests that wait for durability or for the high watermark."""
 
-    def __init__(self, core: ReplicaCore, view: PartitionView) -> None:
+    def __init__(self, core: ReplicaCore, view: PartitionState) -> None:
         self._core = core
         self.epoch_start = core.log.end_offset
         self.in_sync = InSyncReplicas.of(view)
@@ -67,12 +70,12 @@ class Leader:
         self.advance()
 
     @property
-    def _view(self) -> PartitionView:
+    def _view(self) -> PartitionState:
         view = self._core.view
         assert view is not None
         return view
 
-    def adopt(self, view: PartitionView) -> None:
+    def adopt(self, view: PartitionState) -> None:
         """Newer metadata of the same epoch."""
         self.in_sync.adopt(view)
         self._parked = {node: parked for node, parked in self._parked.items() if node in view.replicas}
@@ -133,33 +136,35 @@ class Leader:
         return self._answer_later(request, core.log.end_offset, stored, asked.acks)
 
     def _why_not(self, asked: Produce) -> Refused | None:
-        enough = len(self.in_sync.committed) >= self._view.min_in_sync
-        if asked.acks == -1 and not enough:
+        if asked.acks == -1 and not self._enough_in_sync():
             return Refused(
                 Problem.NOT_ENOUGH_REPLICAS,
-                f"{len(self.in_sync.committed)} replicas are in sync, min.insync.replicas is {self._view.min_in_sync}",
+                f"{len(self.in_sync.committed)} replicas are in sync, min.insync.replicas is {self._view.min_isr}",
             )
         if len(self._for_commit) + len(self._for_disk) >= self._core.settings.waiting_max:
             return Refused(Problem.NOT_ENOUGH_REPLICAS, "too many requests wait for the followers")
         return None
 
-    def _end_transaction(self, request: RequestId, asked: EndMarker) -> Produced | Refused | None:
+    def _end_transaction(self, request: RequestId, asked: EndMarker) -> Ended | Refused | None:
         core = self._core
         state = core.log.state
         try:
             state.producers.check_epoch(asked.producer_id, asked.epoch)
         except ProducerFenced as error:
             return Refused(Problem.PRODUCER_FENCED, error.message)
-        stored: Produced | Refused = Produced(core.log.end_offset, core.leader_epoch)
-        if state.transactions.open_of(asked.producer_id) is not None:
+        if not self._has_marker(asked):
             marker = encode_marker(
                 asked.producer_id, asked.epoch, committed=asked.committed, timestamp_ms=asked.timestamp_ms
             )
             stored = self._append([marker])
             if isinstance(stored, Refused):
                 return stored
-        # Where nothing is open the marker is there already, but it may not be committed yet.
-        return self._answer_later(request, core.log.end_offset, stored, -1)
+        # A marker that is there already may not be committed yet.
+        return self._answer_later(request, core.log.end_offset, Ended(core.leader_epoch), -1)
+
+    def _has_marker(self, asked: EndMarker) -> bool:
+        """A marker is also written where nothing is open: a record that is on its way must not open the transaction."""
+        return self._core.log.state.producers.epoch_of(asked.producer_id) == asked.epoch
 
     def _append(self, batches: Sequence[EncodedBatch]) -> Produced | Refused:
         core = self._core
@@ -174,7 +179,7 @@ class Leader:
             return Refused(Problem.STORAGE_ERROR, error.message)
         return Produced(first, core.leader_epoch)
 
-    def _answer_later(self, request: RequestId, end_offset: int, answer: Produced, acks: int) -> Produced | None:
+    def _answer_later(self, request: RequestId, end_offset: int, answer: _Answer, acks: int) -> _Answer | None:
         if acks == -1 and self._core.high_watermark < end_offset:
             self._for_commit.append(_Waiting(request, end_offset, answer))
             return None
@@ -201,17 +206,23 @@ class Leader:
         if problem is not None:
             self._refuse(node, request, problem)
             return
-        if request.last_epoch >= 0:
-            end = log.epochs.end_of(request.last_epoch, log.end_offset, log.log_start_offset)
-            if end.epoch < request.last_epoch or end.end_offset < request.offset:
-                answer = Diverging(core.partition, core.leader_epoch, request.correlation, *end)
-                core.emit(Send(node, answer))
-                return
+        parted = self._parted_at(request)
+        if parted is not None:
+            core.emit(Send(node, Diverging(core.partition, core.leader_epoch, request.correlation, *parted)))
+            return
         if not self.in_sync.note_fetch(node, request.offset, request.broker_epoch, log.end_offset, core.now_ms):
             return
         self._parked[node] = _Parked(request, core.now_ms + core.settings.fetch_wait_ms)
         self.advance()
         self._maybe_expand(node, request)
+
+    def _parted_at(self, request: FetchRequest) -> EpochEnd | None:
+        """R10: where the logs part, None where the follower's is a beginning of this one."""
+        if request.last_epoch < 0:
+            return None
+        log = self._core.log
+        end = log.epochs.end_of(request.last_epoch, log.end_offset, log.log_start_offset)
+        return end if end.epoch < request.last_epoch or end.end_offset < request.offset else None
 
     def _fetch_problem(self, node: NodeId, request: FetchRequest) -> Problem | None:
         core, log = self._core, self._core.log
@@ -254,20 +265,23 @@ class Leader:
 
     def advance(self) -> None:
         """R11: the high watermark is what all of the maximal ISR has made durable, with enough of them in sync."""
-        core, in_sync = self._core, self.in_sync
+        core = self._core
         while self._for_disk and self._for_disk[0].end_offset <= core.durable_offset:
             done = self._for_disk.popleft()
             core.emit(Reply(done.request, done.answer))
-        if len(in_sync.committed) < self._view.min_in_sync:
-            return
-        offset = core.durable_offset
-        for node in in_sync.maximal:
-            if node != core.node:
-                offset = min(offset, in_sync.acknowledged(node))
-        if core.raise_high_watermark(offset):
+        if self._enough_in_sync() and core.raise_high_watermark(self._held_by_all()):
             while self._for_commit and self._for_commit[0].end_offset <= core.high_watermark:
                 done = self._for_commit.popleft()
                 core.emit(Reply(done.request, done.answer))
+
+    def _enough_in_sync(self) -> bool:
+        return len(self.in_sync.committed) >= self._view.min_isr
+
+    def _held_by_all(self) -> int:
+        """Up to here everything is durable on every node that may be in sync."""
+        core, in_sync = self._core, self.in_sync
+        others = (in_sync.acknowledged(node) for node in in_sync.maximal if node != core.node)
+        return min((core.durable_offset, *others))
 
     # Who is in sync
 
@@ -288,12 +302,17 @@ class Leader:
         return known.caught_up_ms if known is not None else self._began_ms
 
     def _maybe_expand(self, node: NodeId, request: FetchRequest) -> None:
-        """R13: a follower joins with all that is committed, once it is known what that is."""
-        core, in_sync = self._core, self.in_sync
-        if node in in_sync.committed or in_sync.pending is not None:
-            return
-        if request.offset >= core.high_watermark >= self.epoch_start:
+        in_sync = self.in_sync
+        if node not in in_sync.committed and in_sync.pending is None and self._has_all_committed(request.offset):
             self._propose(in_sync.committed | {node})
+
+    def _has_all_committed(self, offset: int) -> bool:
+        """R13: a follower joins with all that is committed: by the leaders before, and by this one.
+
+        What they have committed the leader has in its log, below the start of its epoch. It must not wait for its own
+        high watermark to get there: with too few in sync, that stands still until somebody joins.
+        """
+        return offset >= max(self._core.high_watermark, self.epoch_start)
 
     def _propose(self, members: frozenset[NodeId]) -> None:
         core, in_sync = self._core, self.in_sync

@@ -35,11 +35,14 @@ class ReplicaLog(Protocol):
         ...
 
     def truncate(self, offset: int) -> None:
-        """Forgets everything from this offset on; `state` and `epochs` are those of the shorter log."""
+        """Forgets everything from this offset on; `state` and `epochs` are those of the shorter log.
+
+        Raises OSError, `LogError`; then nothing is known of the log, and the process has to end.
+        """
         ...
 
     def restart_at(self, offset: int) -> None:
-        """Forgets everything: the next batch has this offset."""
+        """Forgets everything: the next batch has this offset. Raises as `truncate` does."""
         ...
 
     def read(self, offset: int, limit: int, max_bytes: int) -> Sequence[EncodedBatch]:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from ..records.batch import EncodedBatch
 from ..transaction_index import AbortedRanges
 from .machine import NodeId
+from .metadata_records import PartitionState
 
 ACTIVE_CONTROLLER: Final = NodeId(-1)
 """Whoever leads the metadata quorum: the broker puts the node it believes in in its place."""
@@ -109,31 +110,26 @@ class AlterRefused(NamedTuple):
     partition_epoch: int
 
 
-class PartitionView(NamedTuple):
-    """A partition as committed metadata says it is."""
+class MetadataChanged(NamedTuple):
+    """To this node's replica: the partition as committed metadata has it, as of the record at index `as_of` (R7)."""
 
-    partition: PartitionId
-    leader: NodeId | None
-    leader_epoch: int
-    partition_epoch: int
-    replicas: tuple[NodeId, ...]
-    in_sync: tuple[NodeId, ...]
-    eligible: tuple[NodeId, ...]  # ELR: not in sync, but they hold everything that was acknowledged
-    min_in_sync: int
-
-
-class PartitionChanged(NamedTuple):
-    """To this node's replica: committed metadata; `metadata_offset` is that of the record (R7)."""
-
-    view: PartitionView
-    metadata_offset: int
+    state: PartitionState
+    as_of: int
 
     @property
     def partition(self) -> PartitionId:
-        return self.view.partition
+        return PartitionId(self.state.topic_id, self.state.partition)
 
 
 # Clients' requests and their answers
+
+
+class ForPartition(NamedTuple):
+    """What a broker is asked: one of the requests below, for one of its replicas."""
+
+    partition: PartitionId
+    body: Any
+
 
 Acks = Literal[-1, 0, 1]
 
@@ -152,12 +148,22 @@ class Produced(NamedTuple):
 
 
 class EndMarker(NamedTuple):
-    """A coordinator's: ends the producer's open transaction here, if there is one."""
+    """A coordinator's: ends the producer's transaction here.
+
+    `epoch` is that of the producer's next transaction (R19, KIP-890): a late record of this one is fenced off by the
+    marker, and a late copy of this request cannot end the next one.
+    """
 
     producer_id: int
     epoch: int
     committed: bool
     timestamp_ms: int
+
+
+class Ended(NamedTuple):
+    """The marker is committed, now or since long."""
+
+    leader_epoch: int
 
 
 class Read(NamedTuple):

@@ -1,8 +1,8 @@
 """A disk that keeps what was synced and lies about the rest, as disks do.
 
-A file is what readers see now, what is safe, and the writes between the two. At a crash a seeded part of those writes is
-kept: a prefix, some sectors of them, half of the last one, or zeros in its place. Names (create, rename, remove) have a
-journal of their own, which `sync_folder` makes safe.
+A file is what readers see now, what is safe, and the writes between the two. At a crash a seeded part of those writes
+is kept: a prefix, some sectors of them, half of the last one, or zeros in its place. Names (create, rename, remove)
+have a journal of their own, which `sync_folder` makes safe.
 """
 
 from __future__ import annotations
@@ -25,6 +25,10 @@ class _Truncate(NamedTuple):
 
 
 _Change = _Write | _Truncate
+
+
+class PowerLost(Exception):
+    """The power went in the middle of what the node was writing. No program catches this."""
 
 
 class _Named(NamedTuple):
@@ -56,6 +60,7 @@ class SimFile:
 
     def write(self, content: bytes, position: int) -> None:
         """Raises OSError when the disk is full; then a part of it may be written."""
+        self._disk.count()
         content = content[: self._disk.room_for(self, position, len(content))] if self._disk.full else content
         if content or not self._disk.full:
             change = _Write(position, bytes(content))
@@ -68,6 +73,7 @@ class SimFile:
         self.write(content, len(self.content))
 
     def truncate(self, size: int) -> None:
+        self._disk.count()
         change = _Truncate(size)
         _apply(self.content, change)
         self._unsynced.append(change)
@@ -78,6 +84,7 @@ class SimFile:
 
     def sync(self) -> None:
         """Raises OSError where a fault says so; then what was unsynced is gone, though readers still see it."""
+        self._disk.count()
         if self._disk.failing_syncs > 0:
             self._disk.failing_syncs -= 1
             self._unsynced.clear()
@@ -86,9 +93,9 @@ class SimFile:
             _apply(self._safe, change)
         self._unsynced.clear()
 
-    def crash(self, random: Random) -> None:
-        """The power is gone: what was synced is left, and a part of the rest."""
-        for change in _survivors(self._unsynced, random):
+    def crash(self, random: Random | None) -> None:
+        """The power is gone: what was synced is left, and a part of the rest; with None nothing of it."""
+        for change in _survivors(self._unsynced, random) if random else ():
             _apply(self._safe, change)
         self._unsynced.clear()
         self.content = bytearray(self._safe)
@@ -107,8 +114,10 @@ class SimDisk:
         self._files: dict[str, SimFile] = {}
         self._safe_files: dict[str, SimFile] = {}
         self._unsynced: list[_Named] = []
+        self.exchanged = 0  # how often there was a new one
         self.full = False
         self.failing_syncs = 0  # so many of the next syncs fail
+        self.operations_left: int | None = None  # until the power goes
         self.slowness = 1.0  # how much longer everything takes
 
     def names(self) -> list[str]:
@@ -135,6 +144,7 @@ class SimDisk:
 
     def sync_folder(self) -> None:
         """Makes names durable. Raises OSError where a fault says so."""
+        self.count()
         if self.failing_syncs > 0:
             self.failing_syncs -= 1
             self._unsynced.clear()
@@ -142,9 +152,9 @@ class SimDisk:
         self._safe_files = dict(self._files)
         self._unsynced.clear()
 
-    def crash(self, random: Random) -> None:
-        """The power is gone. Names are journalled: a prefix of their changes is kept."""
-        for change in self._unsynced[: random.randint(0, len(self._unsynced))]:
+    def crash(self, random: Random | None) -> None:
+        """The power is gone. Names are journalled: a prefix of their changes is kept; with None nothing unsynced is."""
+        for change in self._unsynced[: random.randint(0, len(self._unsynced)) if random else 0]:
             _rename(self._safe_files, change)
         self._unsynced.clear()
         seen = {id(file): file for file in (*self._files.values(), *self._safe_files.values())}
@@ -156,12 +166,22 @@ class SimDisk:
         """A new disk in the place of the old one."""
         self._files, self._safe_files = {}, {}
         self._unsynced.clear()
+        self.exchanged += 1
 
     def room_for(self, file: SimFile, position: int, wanted: int) -> int:
         """How many of these bytes still fit onto a full disk: those over old ones, and some of the others."""
         return min(wanted, max(0, file.size - position) + wanted // 2)
 
+    def count(self) -> None:
+        """Before each operation that changes something: the power may go here."""
+        if self.operations_left is not None:
+            self.operations_left -= 1
+            if self.operations_left < 0:
+                self.operations_left = None
+                raise PowerLost
+
     def _name(self, name: str, file: SimFile | None) -> None:
+        self.count()
         change = _Named(name, file)
         _rename(self._files, change)
         self._unsynced.append(change)

@@ -34,6 +34,7 @@ class SimReplicaLog:
     """
 
     def __init__(self, disk: SimDisk, name: str) -> None:
+        self.name = name
         self._file = disk.get(name) or disk.create(name)
         self._point_file = disk.get(name + ".point") or disk.create(name + ".point")
         self._syncs = 0
@@ -133,9 +134,12 @@ class SimReplicaLog:
                 break
             self._note(batch, position)
             position += batch.header.size
+        point = min(self.recovery_point, position)
         if position < len(content):
             self.clean = position >= self.recovery_point
-            self._file.truncate(position)
+        # After a failed sync the system shows what the disk never got: what is not known to be safe is written again.
+        self._file.truncate(point)
+        self._file.append(content[point:position])
         self._file.sync()
         self._note_point(self._file.size)
 

@@ -10,6 +10,7 @@ from millstream.logcore.replication.replica_messages import (
     Diverging,
     EndMarker,
     FetchedBatches,
+    FetchRequest,
     PartitionOffsets,
     Problem,
     Produce,
@@ -61,7 +62,7 @@ def test_acks_1_waits_for_the_leaders_disk_only_and_acks_0_is_never_answered() -
 
 def test_too_few_in_sync_replicas_refuse_acks_all_and_leave_nothing_behind() -> None:
     trio = led_by_1()
-    trio.change(in_sync=(NodeId(1),))
+    trio.change(isr=(NodeId(1),))
     request = trio.produce(1, b"a")
     assert isinstance(trio.replies[request], Refused)
     assert trio.replies[request].problem is Problem.NOT_ENOUGH_REPLICAS
@@ -72,7 +73,7 @@ def test_the_high_watermark_stands_still_with_too_few_in_sync() -> None:
     trio = led_by_1()
     trio.cut(2, 3)
     waiting = trio.produce(1, b"a")
-    trio.change(1, in_sync=(NodeId(1),))
+    trio.change(1, isr=(NodeId(1),))
     trio.settle()
     assert waiting not in trio.replies
     assert trio.replicas[NodeId(1)].core.high_watermark == 0
@@ -93,7 +94,7 @@ def test_a_follower_that_stands_still_is_put_out_of_the_in_sync_replicas_after_i
 def test_the_high_watermark_waits_for_a_proposed_member_until_the_controller_has_spoken() -> None:
     """R11, T-L5: the controller may have committed what the leader has only asked for."""
     trio = led_by_1()
-    trio.change(in_sync=(NodeId(1), NodeId(2)))
+    trio.change(isr=(NodeId(1), NodeId(2)))
     trio.settle()
     trio.pass_time(600)
     assert [member.node for member in trio.proposals[-1].in_sync] == [1, 2, 3]
@@ -107,7 +108,7 @@ def test_the_high_watermark_waits_for_a_proposed_member_until_the_controller_has
 def test_a_refused_proposal_still_counts_until_the_partition_epoch_moves() -> None:
     """R12: an earlier copy of the refused request may still be under way."""
     trio = led_by_1()
-    trio.change(in_sync=(NodeId(1), NodeId(2)))
+    trio.change(isr=(NodeId(1), NodeId(2)))
     trio.settle()
     trio.pass_time(600)
     proposal = trio.proposals[-1]
@@ -119,23 +120,46 @@ def test_a_refused_proposal_still_counts_until_the_partition_epoch_moves() -> No
 
     trio.pass_time(200)  # the leader asks for the set as it is, only to have a new partition epoch
     assert [member.node for member in trio.proposals[-1].in_sync] == [1, 2]
-    trio.change(in_sync=(NodeId(1), NodeId(2)))
+    trio.change(isr=(NodeId(1), NodeId(2)))
     trio.settle()
     assert trio.replies[request] == Produced(0, 1)
 
 
-def test_a_new_leader_takes_nobody_into_the_in_sync_replicas_before_it_knows_what_is_committed() -> None:
-    """R13, T-L10: the high watermark has to reach the start of the leader's epoch first."""
+def test_a_follower_joins_with_all_that_earlier_leaders_have_committed() -> None:
+    """R13, T-L10: a new leader's high watermark is old, and says nothing of what was acknowledged before."""
     trio = led_by_1()
     trio.cut(3)
+    trio.change(1, 2, isr=(NodeId(1), NodeId(2)))
     trio.produce(1, b"a")
     trio.settle()
+    trio.power_off(2)
+    trio.start(2)  # it has forgotten the high watermark
     trio.cut(1)
-    trio.change(2, 3, leader=NodeId(2), in_sync=(NodeId(2), NodeId(1)))
+    trio.held = lambda sender, send: sender == 1 or send.to in (1, 3)
+    trio.change(2, 3, leader=NodeId(2), isr=(NodeId(2), NodeId(1)))
     trio.pass_time(700)
-    assert trio.replicas[NodeId(2)].core.high_watermark == 0  # 1 is in sync and has not fetched
+    assert trio.replicas[NodeId(2)].core.high_watermark == 0
+    assert trio.proposals == []  # 3 has fetched at offset 0, which is not below the high watermark
+
+    trio.held = lambda sender, send: sender == 1 or send.to == 1
+    trio.pass_time(3_000)
     assert trio.values(3) == [b"a"]
-    assert trio.proposals == []
+    assert [member.node for member in trio.proposals[0].in_sync] == [1, 2, 3]
+
+
+def test_a_follower_joins_also_while_the_high_watermark_stands_still() -> None:
+    """With too few in sync it stands still until somebody joins: waiting for it would be waiting for ever."""
+    trio = led_by_1()
+    trio.produce(1, b"a")
+    trio.settle()
+    for node in (1, 2):
+        trio.power_off(node)
+        trio.start(node)
+    trio.change(leader=NodeId(2), isr=(NodeId(2),))
+    trio.pass_time(1_000)
+    assert trio.replicas[NodeId(2)].core.high_watermark == 0
+    assert 2 in [member.node for member in trio.proposals[0].in_sync]
+    assert len(trio.proposals[0].in_sync) == 2
 
 
 def test_a_follower_truncates_only_where_the_leader_says_that_its_epoch_ended() -> None:
@@ -153,7 +177,7 @@ def test_a_follower_truncates_only_where_the_leader_says_that_its_epoch_ended() 
     assert trio.values(2) == [b"a"]
 
     trio.cut(1)
-    trio.change(2, 3, leader=NodeId(2), in_sync=(NodeId(2), NodeId(3)))
+    trio.change(2, 3, leader=NodeId(2), isr=(NodeId(2), NodeId(3)))
     trio.pass_time(700)
     assert trio.read(2) == [b"a"]
 
@@ -166,7 +190,7 @@ def test_what_an_old_leader_wrote_alone_is_cut_off_when_it_comes_back() -> None:
     trio.cut(1)
     alone = trio.produce(1, b"zombie")
     trio.settle()
-    trio.change(2, 3, leader=NodeId(2), in_sync=(NodeId(2), NodeId(3)))
+    trio.change(2, 3, leader=NodeId(2), isr=(NodeId(2), NodeId(3)))
     trio.pass_time(700)
     trio.produce(2, b"b")
     trio.settle()
@@ -185,10 +209,10 @@ def test_three_leaders_in_turn_leave_one_log() -> None:
     trio.produce(1, b"a")
     trio.settle()
     trio.cut(1, 2, 3)
-    trio.change(2, leader=NodeId(2), in_sync=(NodeId(2),))
+    trio.change(2, leader=NodeId(2), isr=(NodeId(2),))
     trio.produce(2, b"b")
     trio.settle()
-    trio.change(1, leader=NodeId(1), in_sync=(NodeId(1),))  # an unclean election: 1 has not seen b
+    trio.change(1, leader=NodeId(1), isr=(NodeId(1),))  # an unclean election: 1 has not seen b
     trio.produce(1, b"c")
     trio.settle()
     trio.heal()
@@ -251,6 +275,8 @@ def test_fetches_of_another_epoch_are_refused() -> None:
     trio.pass_time(1_000)
     assert trio.values(2) == []
     assert trio.replicas[NodeId(1)].core.high_watermark == 0
+    assert trio.replies[trio.ask(1, AskOffsets(leader_epoch=1))].problem is Problem.FENCED_LEADER_EPOCH
+    assert trio.replies[trio.ask(1, AskOffsets(leader_epoch=3))].problem is Problem.UNKNOWN_LEADER_EPOCH
     trio.tell(2)
     trio.pass_time(1_000)
     assert trio.replicas[NodeId(1)].core.high_watermark == 1
@@ -294,7 +320,7 @@ def test_a_batch_that_is_sent_again_is_stored_once_also_by_the_next_leader() -> 
     trio.produce(1, b"a", producer=producer)
     trio.settle()
     trio.cut(1)
-    trio.change(2, 3, leader=NodeId(2), in_sync=(NodeId(2), NodeId(3)))
+    trio.change(2, 3, leader=NodeId(2), isr=(NodeId(2), NodeId(3)))
     trio.pass_time(700)
     again = trio.produce(2, b"a", producer=producer)
     trio.settle()
@@ -325,11 +351,11 @@ def test_a_transaction_is_seen_when_its_marker_is_committed() -> None:
     assert trio.read(1, committed_only=True) == []
 
     trio.no_syncs = {3}
-    ended = trio.ask(1, EndMarker(7, 0, True, 0))
+    ended = trio.ask(1, EndMarker(7, 1, True, 0))
     trio.settle()
     assert trio.read(1, committed_only=True) == []
     assert ended not in trio.replies
-    assert trio.ask(1, EndMarker(7, 0, True, 0)) not in trio.replies  # sent again: it has to wait as well
+    assert trio.ask(1, EndMarker(7, 1, True, 0)) not in trio.replies  # sent again: it has to wait as well
     trio.no_syncs = set()
     trio.settle()
     assert trio.read(1, committed_only=True) == [b"a"]
@@ -349,7 +375,7 @@ def test_after_a_failed_sync_the_replica_does_nothing_any_more() -> None:
 def test_a_follower_behind_the_start_of_the_leaders_log_begins_anew_there() -> None:
     trio = led_by_1(min_in_sync=1)
     trio.cut(3)
-    trio.change(1, 2, in_sync=(NodeId(1), NodeId(2)))
+    trio.change(1, 2, isr=(NodeId(1), NodeId(2)))
     for value in (b"a", b"b", b"c"):
         trio.produce(1, value)
         trio.settle()
@@ -362,3 +388,54 @@ def test_a_follower_behind_the_start_of_the_leaders_log_begins_anew_there() -> N
     trio.pass_time(3_000)
     assert trio.values(3) == [b"c"]
     assert trio.log(3).log_start_offset == 2
+
+
+def test_what_comes_late_of_a_transaction_gets_into_no_other() -> None:
+    """R19, T-L17, T-L18: neither a record nor a copy of the request that ended it."""
+    trio = led_by_1()
+    trio.produce(1, b"a", producer=Producer(7, 0, 0, transactional=True), verified=True)
+    trio.ask(1, EndMarker(7, 1, False, 0))
+    trio.settle()
+    late = trio.produce(1, b"late", producer=Producer(7, 0, 1, transactional=True), verified=True)
+    assert trio.replies[late].problem is Problem.PRODUCER_FENCED
+
+    trio.produce(1, b"b", producer=Producer(7, 1, 0, transactional=True), verified=True)
+    trio.ask(1, EndMarker(7, 1, False, 0))  # the copy
+    trio.settle()
+    assert trio.read(1, committed_only=True) == [b"a"]  # aborted, for the reader to pass over: b is still open
+    assert trio.log(1).state.transactions.open_of(7) is not None
+
+
+def test_a_marker_fences_off_records_that_are_still_on_their_way() -> None:
+    """T-L18: the transaction is given up before its first record arrives, which must not open it again for ever."""
+    trio = led_by_1()
+    trio.ask(1, EndMarker(7, 1, False, 0))
+    trio.settle()
+    late = trio.produce(1, b"late", producer=Producer(7, 0, 0, transactional=True), verified=True)
+    assert trio.replies[late].problem is Problem.PRODUCER_FENCED
+    trio.ask(1, EndMarker(7, 1, False, 0))
+    assert trio.log(1).end_offset == 1  # one marker is enough
+
+
+def test_a_fetch_of_an_earlier_life_acknowledges_nothing() -> None:
+    """R8, T-L6: the follower lost its disk in between, and the leader heard of its new life already."""
+    trio = led_by_1()
+    trio.produce(1, b"a")
+    trio.no_syncs = {3}  # so that nothing is committed without 3
+    trio.settle()
+    trio.no_syncs = set()
+    trio.settle()
+    known = trio.replicas[NodeId(1)].leader
+    assert known is not None
+    old_life = known.in_sync.followers[NodeId(3)].broker_epoch
+    trio.power_off(3)
+    trio.disks[NodeId(3)].wipe()
+    trio.start(3)
+    trio.tell(3)
+    trio.held = lambda sender, send: sender == 1 and send.to == 3
+    trio.settle()
+    waiting = trio.produce(1, b"b")
+    late = FetchRequest(PARTITION, 1, old_life, 99, 2, 1, 1 << 20)
+    trio.step(1, Received(NodeId(3), late))
+    trio.settle()
+    assert waiting not in trio.replies

@@ -21,13 +21,13 @@ from millstream.logcore.replication.machine import (
     Send,
     Tick,
 )
+from millstream.logcore.replication.metadata_records import PartitionState
 from millstream.logcore.replication.replica import Replica, ReplicaSettings
 from millstream.logcore.replication.replica_messages import (
     ACTIVE_CONTROLLER,
     AlterPartition,
-    PartitionChanged,
+    MetadataChanged,
     PartitionId,
-    PartitionView,
     Produce,
     Read,
     ReadBatches,
@@ -72,7 +72,7 @@ class Trio:
         self._requests = 0
         self._life = 0
         members = tuple(self.disks)
-        self.view = PartitionView(PARTITION, None, 0, 0, members, members, (), min_in_sync)
+        self.view = PartitionState(*PARTITION, None, 0, 0, members, members, (), min_in_sync)
         for node in self.disks:
             self.start(node)
 
@@ -114,7 +114,7 @@ class Trio:
     def tell(self, *nodes: int) -> None:
         for node in nodes:
             if NodeId(node) in self.replicas:
-                changed = PartitionChanged(self.view, self.view.partition_epoch)
+                changed = MetadataChanged(self.view, self.view.partition_epoch)
                 self.step(node, Received(NodeId(node), changed))
 
     # Inputs

@@ -1,0 +1,158 @@
+"""What may happen to a partition: members of the ISR that go and come, and who may lead (R14, R15). Pure functions.
+
+Each takes a state and gives the next one, without epochs; `changed` raises them once for all that was done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from .machine import NodeId
+from .metadata_records import PartitionState
+
+IsLive = Callable[[NodeId], bool]
+
+
+def changed(before: PartitionState, after: PartitionState, *, settle: bool = False) -> PartitionState | None:
+    """`after` with its epochs; None where nothing changed, unless the change is to be settled by a new epoch."""
+    if before == after and not settle:
+        return None
+    return after._replace(
+        leader_epoch=before.leader_epoch + (after.leader != before.leader),
+        partition_epoch=before.partition_epoch + 1,
+    )
+
+
+def without(state: PartitionState, broker: NodeId) -> PartitionState:
+    """The broker is fenced: it leaves the ISR, and stays eligible where too few are left."""
+    if broker in state.isr:
+        state = with_isr(state, [node for node in state.isr if node != broker])
+    return _without_leader(state, broker)
+
+
+def without_unclean(state: PartitionState, broker: NodeId) -> PartitionState:
+    """The broker came back and may lack what it acknowledged: it is neither in sync nor eligible (R14)."""
+    isr = tuple(node for node in state.isr if node != broker)
+    elr = tuple(node for node in state.elr if node != broker)
+    return _without_leader(state._replace(isr=isr, elr=elr), broker)
+
+
+def with_isr(state: PartitionState, isr: Iterable[NodeId]) -> PartitionState:
+    """Members that leave while too few are left stay eligible: from now on the high watermark stands still (R14)."""
+    now = set(isr)
+    left = [node for node in state.isr if node not in now]
+    eligible = {*state.elr, *left} - now if len(now) < state.min_isr else set[NodeId]()
+    return state._replace(isr=_ordered(state, now), elr=_ordered(state, eligible))
+
+
+def with_leader(state: PartitionState, is_live: IsLive) -> PartitionState:
+    """Elects where there is no leader: one in sync, else an eligible one (R15)."""
+    if state.leader is not None:
+        return state
+    for candidates in (state.isr, state.elr):
+        for node in state.replicas:
+            if node in candidates and is_live(node):
+                return _led_by(state, node)
+    return state
+
+
+def with_any_leader(state: PartitionState, is_live: IsLive) -> PartitionState:
+    """Elects whoever lives where nobody eligible does. What only the others had is lost."""
+    state = with_leader(state, is_live)
+    if state.leader is None:
+        for node in state.replicas:
+            if is_live(node):
+                return state._replace(leader=node, isr=(node,), elr=(), unclean=True)
+    return state
+
+
+def with_preferred_leader(state: PartitionState, is_live: IsLive) -> PartitionState:
+    """The first replica leads, if it is in sync."""
+    preferred = state.replicas[0]
+    if preferred == state.leader or preferred not in state.isr or not is_live(preferred):
+        return state
+    return state._replace(leader=preferred, unclean=False)
+
+
+def handed_over(state: PartitionState, broker: NodeId, is_live: IsLive) -> PartitionState:
+    """A leader that is about to end gives way to another one in sync; where there is none, it stays."""
+    if state.leader != broker:
+        return state
+    for node in state.replicas:
+        if node != broker and node in state.isr and is_live(node):
+            return state._replace(leader=node, unclean=False)
+    return state
+
+
+# Reassignments
+
+
+def reassigned(state: PartitionState, target: tuple[NodeId, ...]) -> PartitionState:
+    """Begins to move: the new replicas come first, the old ones go when all the new ones are in sync."""
+    stay = _original(state)
+    adding = tuple(node for node in target if node not in stay)
+    removing = tuple(node for node in stay if node not in target)
+    dropped = {node for node in state.replicas if node not in stay and node not in adding}
+    state = _without_replicas(state, dropped)
+    return state._replace(replicas=(*target, *removing), adding=adding, removing=removing)
+
+
+def reassignment_done(state: PartitionState, is_live: IsLive) -> PartitionState:
+    """The old replicas go, once all the others are in sync."""
+    if not state.adding and not state.removing:
+        return state
+    target = tuple(node for node in state.replicas if node not in state.removing)
+    if not set(target) <= set(state.isr):
+        return state
+    leader = state.leader if state.leader in target else None
+    state = state._replace(
+        leader=leader,
+        replicas=target,
+        isr=target,
+        elr=tuple(node for node in state.elr if node in target),
+        adding=(),
+        removing=(),
+        min_isr=min(state.min_isr, len(target)),
+    )
+    return with_leader(state, is_live)
+
+
+def reassignment_called_off(state: PartitionState, is_live: IsLive) -> PartitionState | None:
+    """Back to the replicas of before; None where none of them could lead."""
+    stay = _original(state)
+    if not set(stay) & {*state.isr, *state.elr}:
+        return None
+    ordered = (*(node for node in state.removing), *(node for node in stay if node not in state.removing))
+    state = _without_replicas(state, set(state.adding))
+    return with_leader(state._replace(replicas=ordered, adding=(), removing=()), is_live)
+
+
+def _original(state: PartitionState) -> tuple[NodeId, ...]:
+    """The replicas without those that a reassignment brings."""
+    return tuple(node for node in state.replicas if node not in state.adding)
+
+
+def _without_replicas(state: PartitionState, gone: set[NodeId]) -> PartitionState:
+    """Takes replicas out that a reassignment was to bring. Those in sync leave as others do: with the same care."""
+    if gone & set(state.isr):
+        state = with_isr(state, [node for node in state.isr if node not in gone])
+    return state._replace(
+        leader=None if state.leader in gone else state.leader,
+        replicas=tuple(node for node in state.replicas if node not in gone),
+        elr=tuple(node for node in state.elr if node not in gone),
+    )
+
+
+def _led_by(state: PartitionState, node: NodeId) -> PartitionState:
+    isr = {*state.isr, node}
+    elr = set(state.elr) - isr if len(isr) < state.min_isr else set[NodeId]()
+    return state._replace(leader=node, isr=_ordered(state, isr), elr=_ordered(state, elr), unclean=False)
+
+
+def _without_leader(state: PartitionState, broker: NodeId) -> PartitionState:
+    return state._replace(leader=None) if state.leader == broker else state
+
+
+def _ordered(state: PartitionState, nodes: set[NodeId]) -> tuple[NodeId, ...]:
+    """In the order of the replicas."""
+    return tuple(node for node in state.replicas if node in nodes)

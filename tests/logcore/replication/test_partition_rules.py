@@ -1,0 +1,114 @@
+"""The rules for a partition's leader, in-sync and eligible replicas, one by one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from millstream.logcore.replication.machine import NodeId
+from millstream.logcore.replication.metadata_records import PartitionState
+from millstream.logcore.replication.partition_rules import (
+    changed,
+    handed_over,
+    reassigned,
+    reassignment_called_off,
+    reassignment_done,
+    with_any_leader,
+    with_isr,
+    with_leader,
+    with_preferred_leader,
+    without,
+    without_unclean,
+)
+
+
+def partition(isr: tuple[int, ...], **fields: Any) -> PartitionState:
+    """Of the replicas 1, 2, 3 with min.insync.replicas = 2, led by the first in sync."""
+    given: dict[str, Any] = {
+        "replicas": (1, 2, 3),
+        "elr": (),
+        "min_isr": 2,
+        "leader": isr[0] if isr else None,
+        **fields,
+    }
+    return PartitionState(
+        topic_id="id", partition=0, leader_epoch=4, partition_epoch=9, isr=tuple(map(NodeId, isr)), **given
+    )
+
+
+def up(*nodes: int) -> Any:
+    return lambda node: node in nodes
+
+
+def test_who_is_fenced_leaves_the_isr() -> None:
+    after = without(partition((1, 2, 3)), NodeId(1))
+    assert (after.leader, after.isr, after.elr) == (None, (2, 3), ())
+
+
+def test_who_leaves_too_small_an_isr_stays_eligible() -> None:
+    after = without(without(partition((1, 2, 3)), NodeId(3)), NodeId(2))
+    assert (after.isr, after.elr) == ((1,), (2,)), "3 left while enough were left: it may lack what came after"
+    assert without(after, NodeId(1)).elr == (1, 2)
+
+
+def test_nobody_is_eligible_any_more_once_enough_are_in_sync() -> None:
+    assert with_isr(partition((1,), elr=(2,)), [NodeId(1), NodeId(3)]).elr == ()
+
+
+def test_who_lost_records_is_neither_in_sync_nor_eligible() -> None:
+    after = without_unclean(partition((1,), elr=(2,)), NodeId(1))
+    assert (after.leader, after.isr, after.elr) == (None, (), (2,))
+
+
+def test_the_first_live_replica_in_sync_leads() -> None:
+    assert with_leader(partition((2, 3), leader=None), up(1, 3)).leader == 3
+
+
+def test_an_eligible_replica_leads_where_none_is_in_sync() -> None:
+    after = with_leader(partition((), elr=(2, 3)), up(3))
+    assert (after.leader, after.isr, after.elr) == (3, (3,), (2,))
+
+
+def test_nobody_leads_who_is_neither() -> None:
+    assert with_leader(partition((), elr=(2,)), up(1, 3)).leader is None
+
+
+def test_an_unclean_leader_is_marked_as_one() -> None:
+    after = with_any_leader(partition((), elr=(2,)), up(3))
+    assert (after.leader, after.isr, after.elr, after.unclean) == (3, (3,), (), True)
+    assert not with_any_leader(partition((), elr=(2,)), up(2, 3)).unclean, "an eligible one is up"
+
+
+def test_the_preferred_replica_leads_only_in_sync_and_up() -> None:
+    assert with_preferred_leader(partition((2, 1)), up(1, 2)).leader == 1
+    assert with_preferred_leader(partition((2, 1)), up(2)).leader == 2
+    assert with_preferred_leader(partition((2, 3)), up(1, 2, 3)).leader == 2
+
+
+def test_a_leader_that_goes_gives_way_if_anybody_can_take_over() -> None:
+    assert handed_over(partition((1, 3)), NodeId(1), up(1, 2, 3)).leader == 3
+    assert handed_over(partition((1,)), NodeId(1), up(1, 2, 3)).leader == 1
+
+
+def test_a_reassignment_keeps_the_old_replicas_until_all_new_ones_are_in_sync() -> None:
+    moving = reassigned(partition((1, 2, 3)), (NodeId(4), NodeId(1)))
+    assert (moving.replicas, moving.adding, moving.removing) == ((4, 1, 2, 3), (4,), (2, 3))
+    assert reassignment_done(moving, up(1, 2, 3, 4)) == moving
+    done = reassignment_done(with_isr(moving, [NodeId(node) for node in (1, 2, 3, 4)]), up(1, 2, 3, 4))
+    assert (done.replicas, done.isr, done.leader, done.removing) == ((4, 1), (4, 1), 1, ())
+
+
+def test_a_reassignment_is_called_off_unless_only_the_new_ones_have_everything() -> None:
+    moving = reassigned(partition((1, 2, 3)), (NodeId(4),))
+    back = reassignment_called_off(moving, up(1, 2, 3, 4))
+    assert back is not None and (set(back.replicas), back.adding, back.removing) == ({1, 2, 3}, (), ())
+    alone = moving._replace(isr=(NodeId(4),), leader=NodeId(4), min_isr=1)
+    assert reassignment_called_off(alone, up(1, 2, 3, 4)) is None
+
+
+def test_epochs_rise_with_every_change_and_the_leaders_with_every_leader() -> None:
+    before = partition((1, 2, 3))
+    assert changed(before, before) is None
+    settled = changed(before, before, settle=True)
+    assert settled is not None and (settled.partition_epoch, settled.leader_epoch) == (10, 4)
+    moved = changed(before, without(before, NodeId(1)))
+    assert moved is not None and (moved.partition_epoch, moved.leader_epoch) == (10, 5)

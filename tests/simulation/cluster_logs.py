@@ -1,0 +1,96 @@
+"""The logs of a simulated broker, all on the disk of its node."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from millstream.logcore.replication.replica_core import SyncLog
+from millstream.logcore.replication.replica_messages import PartitionId
+
+from .disk import SimDisk
+from .replica_log import SimReplicaLog
+
+_PREFIX: Final = "replica-"
+_INCARNATION: Final = "incarnation"
+
+Synced = Callable[[PartitionId, int], None]
+
+
+class WatchedLog(SimReplicaLog):
+    """A log that says what of it is safe: for the checks, which know more than any node."""
+
+    def __init__(
+        self, disk: SimDisk, name: str, partition: PartitionId, safe: Synced, counters: Counter[str] | None = None
+    ) -> None:
+        self._counters = counters if counters is not None else Counter[str]()
+        self._safe_up_to = lambda offset: safe(partition, offset)
+        super().__init__(disk, name)
+        self._safe_up_to(self.end_offset)
+
+    def truncate(self, offset: int) -> None:
+        self._counters["truncations"] += 1
+        super().truncate(offset)
+
+    def sync(self) -> None:
+        super().sync()
+        self._safe_up_to(self.end_offset)
+
+
+class SimReplicaLogs:
+    """`ReplicaLogs` and the `Storage` of a broker. Made at each start of the process: recovery."""
+
+    def __init__(self, disk: SimDisk, safe: Synced, counters: Counter[str]) -> None:
+        self._disk = disk
+        self._counters = counters
+        self._safe = safe
+        self.incarnation = self._count_start()
+        self._open = {partition: self._opened(partition) for partition in self.stored()}
+        self._dirty: dict[PartitionId, None] = {}
+        self.clean = all(log.clean for log in self._open.values())
+
+    def open(self, partition: PartitionId) -> SimReplicaLog:
+        if partition not in self._open:
+            self._open[partition] = self._opened(partition)
+        return self._open[partition]
+
+    def remove(self, partition: PartitionId) -> None:
+        self._open.pop(partition, None)
+        self._dirty.pop(partition, None)
+        for name in (_name(partition), _name(partition) + ".point"):
+            if self._disk.get(name) is not None:
+                self._disk.remove(name)
+
+    def stored(self) -> Iterable[PartitionId]:
+        names = [name for name in self._disk.names() if name.startswith(_PREFIX) and not name.endswith(".point")]
+        found: list[PartitionId] = []
+        for name in names:
+            topic, _, number = name.removeprefix(_PREFIX).rpartition("-")
+            found.append(PartitionId(topic, int(number)))
+        return found
+
+    def apply(self, change: SyncLog) -> None:
+        self._dirty[change.partition] = None
+
+    def sync(self) -> None:
+        dirty, self._dirty = self._dirty, {}
+        for partition in dirty:
+            self._open[partition].sync()
+
+    def _opened(self, partition: PartitionId) -> WatchedLog:
+        return WatchedLog(self._disk, _name(partition), partition, self._safe, self._counters)
+
+    def _count_start(self) -> int:
+        file = self._disk.get(_INCARNATION)
+        incarnation = 1 + (int(file.read()) if file is not None else 0)
+        new = self._disk.create(_INCARNATION + ".new")
+        new.append(str(incarnation).encode())
+        new.sync()
+        self._disk.rename(_INCARNATION + ".new", _INCARNATION)
+        self._disk.sync_folder()
+        return incarnation
+
+
+def _name(partition: PartitionId) -> str:
+    return f"{_PREFIX}{partition.topic}-{partition.number}"

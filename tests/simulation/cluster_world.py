@@ -1,0 +1,247 @@
+"""A whole cluster: the metadata quorum, brokers with replicas, producers and consumers, and what they were promised."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from random import Random
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from millstream.logcore.replication.broker import Broker, Identity
+from millstream.logcore.replication.controller import Controller
+from millstream.logcore.replication.controller_messages import CreateTopic, Done
+from millstream.logcore.replication.machine import BROKER, CONTROLLER, Committed, Effect, Input, NodeId
+from millstream.logcore.replication.metadata_image import ImageCodec, MetadataImage
+from millstream.logcore.replication.quorum_files import QuorumDamaged, QuorumFiles
+from millstream.logcore.replication.replica import Replica
+from millstream.logcore.replication.replica_messages import ForPartition, PartitionId, Produced, ReadBatches
+
+from .cluster_checks import ClusterChecks
+from .cluster_clients import ConsumerClient, ProducerClient, Promises, Requests, TransactionalClient
+from .cluster_logs import SimReplicaLogs
+from .host import CannotStart, Host, Running
+from .kernel import MILLISECOND, InvariantViolated
+from .quorum_checks import CheckedQuorum, QuorumChecks
+from .world import World
+
+if TYPE_CHECKING:
+    from .simulation import Simulation
+
+_ADMIN: Final = 1 << 40  # requests with numbers from here on are those of the operator
+_STILL_BUSY_MS: Final = 2_000  # after the healing, before the producers stop
+
+
+class ClusterWorld(World):
+    """One topic; what is acknowledged has to be there in the end, at its offset, once, on all replicas."""
+
+    name = "cluster"
+    node_counts: ClassVar[tuple[int, ...]] = (3, 3, 3, 5)
+    must_happen = (
+        "acknowledged",
+        "acknowledged after a retry",
+        "leaders",
+        "truncations",
+        "committed transactions",
+        "aborted transactions",
+        "read by followers",
+        "isr changes",
+        "elr elections",
+        "elections with a pending isr",
+        "duplicates answered after a fail-over",
+    )
+
+    def __init__(self, simulation: Simulation) -> None:
+        super().__init__(simulation)
+        self.quorum_checks = QuorumChecks(self.kernel)
+        self.promises = Promises()
+        self.requests = Requests(self)
+        self.checks = ClusterChecks(self)
+        self.topic: str | None = None
+        self.quiet = False
+        self.produce_ms: float = self._options["produce_ms"]
+        self.read_ms: float = self._options["read_ms"]
+        self._producers: list[ProducerClient | TransactionalClient] = []
+        self._consumers: list[ConsumerClient] = []
+        self._asked_admin = 0
+
+    @classmethod
+    def draw(cls, random: Random) -> dict[str, Any]:
+        return {
+            "partitions": random.choice([1, 1, 2, 4]),
+            "min_isr": random.choice([1, 2, 2, 2]),
+            "producers": random.choice([1, 2, 3]),
+            "transactional": random.choice([0, 1, 1, 2]),
+            "produce_ms": random.choice([2.0, 10.0, 50.0]),
+            "read_ms": random.choice([20.0, 100.0]),
+            "snapshot_every": random.choice([10, 50, 1_000]),
+        }
+
+    @property
+    def _options(self) -> dict[str, Any]:
+        return self.simulation.options.world
+
+    # Nodes
+
+    def start(self, host: Host) -> Mapping[str, Running]:
+        nodes = tuple(NodeId(node) for node in self.simulation.hosts)
+        try:
+            files = QuorumFiles(host.disk, nodes, ImageCodec())
+        except QuorumDamaged as error:
+            raise CannotStart(str(error)) from error
+        self.quorum_checks.started(host.id, files.recovered)
+        seed = self.kernel.randoms.schedule.getrandbits(32)
+        quorum = CheckedQuorum(host.id, "simulated", files.recovered, seed=seed)
+        quorum.checks = self.quorum_checks
+        controller = Controller(quorum)
+        logs = SimReplicaLogs(host.disk, self.checks.copies_of(host.id), self.kernel.counters)
+        identity = Identity("simulated", host.id, logs.incarnation, f"node{host.id}:9092")
+        broker = Broker(identity, logs)
+        return {CONTROLLER: Running(controller, files), BROKER: Running(broker, logs)}
+
+    def broker(self, node: int) -> Broker | None:
+        """The broker that runs on this node now."""
+        running = self.simulation.hosts[node].running.get(BROKER)
+        return running.machine if running is not None and isinstance(running.machine, Broker) else None
+
+    def controller(self, node: int) -> Controller | None:
+        running = self.simulation.hosts[node].running.get(CONTROLLER)
+        return running.machine if running is not None and isinstance(running.machine, Controller) else None
+
+    def replica(self, node: int, partition: PartitionId) -> Replica | None:
+        broker = self.broker(node)
+        return broker.replicas.get(partition) if broker is not None else None
+
+    def image(self) -> MetadataImage:
+        """The newest that any node knows to be committed."""
+        images = [controller.image for node in self.simulation.hosts if (controller := self.controller(node))]
+        return max(images, key=lambda image: image.index, default=MetadataImage())
+
+    def partitions(self) -> list[PartitionId]:
+        if self.topic is None:
+            return []
+        return [PartitionId(self.topic, number) for number in range(self._options["partitions"])]
+
+    # The operator
+
+    def begin(self) -> None:
+        self._create_topic()
+
+    def _create_topic(self) -> None:
+        """Until somebody says that it is done, or the metadata say so."""
+        created = self.image().topic_ids.get("events")
+        if created is not None:
+            self._created(created)
+            return
+        self._asked_admin += 1
+        node = self.kernel.randoms.workload.choice(list(self.simulation.hosts))
+        create = CreateTopic(
+            "events", self._options["partitions"], 3, configs=(("min.insync.replicas", str(self._options["min_isr"])),)
+        )
+        self.simulation.hosts[node].ask(CONTROLLER, _ADMIN + self._asked_admin, create)
+        self.kernel.schedule(200 * MILLISECOND, self._create_topic)
+
+    def _created(self, topic: str) -> None:
+        if self.topic is not None:
+            return
+        self.topic = topic
+        number = 0
+        for partition in self.partitions():
+            for kind, count in ((ProducerClient, "producers"), (TransactionalClient, "transactional")):
+                for _ in range(self._options[count]):
+                    number += 1
+                    self._producers.append(kind(self, number, partition))
+            self._consumers += [
+                ConsumerClient(self, partition, committed_only=committed_only) for committed_only in (False, True)
+            ]
+        for client in (*self._producers, *self._consumers):
+            client.begin()
+
+    # Clients
+
+    def believed_leader(self, partition: PartitionId) -> int | None:
+        """What a node picked by chance says; it may be behind, or down."""
+        node = self.kernel.randoms.workload.choice(list(self.simulation.hosts))
+        broker = self.broker(node)
+        state = broker.image.partition(partition) if broker is not None else None
+        return state.leader if state is not None else None
+
+    def ask(self, node: int, number: int, partition: PartitionId, body: Any) -> None:
+        self.simulation.hosts[node].ask(BROKER, number, ForPartition(partition, body))
+
+    def replied(self, host: Host, request: int, response: Any) -> None:
+        if request >= _ADMIN:
+            if isinstance(response, Done) and response.topic_id is not None:
+                self._created(response.topic_id)
+            return
+        if isinstance(response, ReadBatches) and response.batches:
+            replica = self.replica(host.id, self.requests.partition_of(request))
+            self.kernel.counters["read by followers"] += replica is not None and replica.leader is None
+        if isinstance(response, Produced):
+            self.checks.acknowledges(host, self.requests.partition_of(request), response)
+        delay = self.kernel.randoms.workload.expovariate(1.0) * 2 * MILLISECOND
+        if self.kernel.randoms.workload.random() > 0.02:
+            self.kernel.schedule(int(delay), self.requests.answer, request, response)
+
+    def acknowledged(self, partition: PartitionId, offset: int, value: bytes) -> None:
+        self.kernel.counters["acknowledged"] += 1
+        self.promises.acknowledge(partition, offset, value)
+
+    def read_committed(self, value: bytes) -> None:
+        if value in self.promises.aborted:
+            raise InvariantViolated("I16", f"{value!r} was read, and its transaction was not committed")
+
+    # Promises
+
+    def stepped(self, host: Host, machine: str, given: Input, effects: Sequence[Effect]) -> None:
+        if machine == CONTROLLER:
+            controller = host.running[CONTROLLER].machine
+            assert isinstance(controller, Controller)
+            self.quorum_checks.stepped(controller.quorum, effects)
+        elif given.__class__ is Committed:
+            broker = self.broker(host.id)
+            assert broker is not None
+            self.checks.learned(host, broker)
+
+    def healed(self) -> None:
+        self.kernel.schedule(_STILL_BUSY_MS * MILLISECOND, self._stop_producers)
+
+    def _stop_producers(self) -> None:
+        self.quiet = True
+
+    def missing(self) -> str | None:
+        if not self.quiet:
+            return "the producers go on"
+        if self.topic is None:
+            return "the topic is not made"
+        return self.checks.missing() or self._unanswered()
+
+    def _unanswered(self) -> str | None:
+        if any(client.waiting for client in self._producers):
+            return "producers wait for answers"
+        for consumer in self._consumers:
+            end = self.checks.end_of(consumer.partition)
+            if consumer.offset < end:
+                return f"a consumer of partition {consumer.partition.number} is at {consumer.offset} of {end}"
+        return None
+
+    def finish(self) -> None:
+        self.checks.finish()
+
+    def line(self, host: Host) -> str:
+        controller, broker = self.controller(host.id), self.broker(host.id)
+        if controller is None or broker is None:
+            return host.broken or ""
+        quorum = controller.quorum
+        replicas = "; ".join(self._replica_line(replica) for replica in broker.replicas.values())
+        return (
+            f"{quorum.role.value:<9} term {quorum.term:<3} commit {quorum.commit:<4} broker epoch {broker.epoch}"
+            f" {'fenced' if broker.fenced else 'live'} knows {broker.image.index}: {replicas}"
+        )
+
+    def _replica_line(self, replica: Replica) -> str:
+        core = replica.core
+        role = "leads" if replica.leader else "follows" if replica.follower else "idle"
+        members = sorted(replica.leader.in_sync.maximal) if replica.leader else ""
+        return (
+            f"{core.partition.number} {role} epoch {core.leader_epoch} hw {core.high_watermark}"
+            f" durable {core.durable_offset} end {core.log.end_offset} {members}"
+        )

@@ -1,0 +1,226 @@
+"""Directed scenarios of the controller: lives of brokers, and who may lead what."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from millstream.logcore.replication.controller import Controller
+from millstream.logcore.replication.controller_messages import BrokerHeartbeat, CreateTopic, RemoveBroker
+from millstream.logcore.replication.controller_requests import MIN_ISR
+from millstream.logcore.replication.machine import CONTROLLER, NodeId
+from millstream.logcore.replication.metadata_records import PartitionState
+
+from ..control_world import CLUSTER, ControlWorld
+from ..options import Options
+from ..simulation import Simulation
+
+_QUIET: Final = {
+    "act_ms": 1e9,
+    "snapshot_every": 2_000,
+    "session_ms": 2_000,
+    "balance_ms": 0,
+    "unclean_start_share": 0.0,
+    "unclean_election_share": 0.0,
+    "racks": 0,
+    "farewells": False,
+}
+
+
+def an_old_sign_of_life_unfences_nobody() -> None:
+    """R8: a copy of a sign of life of before a restart arrives after it."""
+    simulation = _cluster()
+    active = _active(simulation)
+    node = _others(active)[0]
+    old = active.image.brokers[node].epoch
+    simulation.do("kill", node, lasts_ms=60_000)
+    simulation.run_for(4_000)
+    assert not active.image.is_live(node)
+    simulation.hosts[node].start()
+    _until(simulation, lambda: active.image.brokers[node].epoch != old)
+    simulation.hosts[node].kill()  # before it could say that it lives
+    for number in range(1_000, 1_003):
+        beat = BrokerHeartbeat(CLUSTER, node, old, number, 1 << 40)
+        simulation.send(node, active.quorum.id, CONTROLLER, beat)
+        simulation.run_for(500)
+        assert not active.image.is_live(node), "a sign of an earlier life unfenced a broker"
+
+
+def a_broker_that_is_behind_stays_fenced() -> None:
+    """R7: it says that it lives, and has not applied its own registration yet."""
+    simulation = _cluster()
+    active = _active(simulation)
+    node = _others(active)[0]
+    old = active.image.brokers[node].epoch
+    simulation.do("kill", node, lasts_ms=60_000)
+    simulation.run_for(4_000)
+    simulation.hosts[node].start()
+    _until(simulation, lambda: active.image.brokers[node].epoch != old)
+    simulation.hosts[node].kill()
+    epoch = active.image.brokers[node].epoch
+    beat = BrokerHeartbeat(CLUSTER, node, epoch, 1_000, epoch - 1)
+    simulation.send(node, active.quorum.id, CONTROLLER, beat)
+    simulation.run_for(300)
+    assert not active.image.is_live(node), "a broker was unfenced that knows nothing of its own registration"
+
+
+def who_lost_records_leads_nothing() -> None:
+    """R14: the last replica of a partition comes back without its records, and says so."""
+    simulation = _cluster()
+    state = _create(simulation, replicas=2)
+    first, second = state.replicas
+    simulation.do("kill", second, lasts_ms=100_000)
+    simulation.run_for(4_000)
+    simulation.options.world["unclean_start_share"] = 1.0
+    simulation.do("kill", first, lasts_ms=500)
+    simulation.run_for(12_000)
+    state = _partition(simulation)
+    assert state.leader is None and first not in (*state.isr, *state.elr), f"it lost records and may lead: {state}"
+
+
+def a_silent_leader_is_replaced() -> None:
+    """T-L4: the process is stopped, nobody says that it ended."""
+    simulation = _cluster()
+    state = _create(simulation, replicas=3)
+    leader = state.leader
+    assert leader is not None
+    simulation.do("pause", leader, lasts_ms=60_000)
+    simulation.run_for(10_000)
+    state = _partition(simulation)
+    assert state.leader not in (None, leader) and leader not in state.isr, f"a silent broker still leads: {state}"
+
+
+def a_shrunk_isr_names_who_is_eligible() -> None:
+    """R14, T-L7: with one replica left of two that are asked for, the other one stays eligible, and leads when it is
+    alone."""
+    simulation = _cluster()
+    state = _create(simulation, replicas=2, min_isr=2)
+    first, second = state.replicas
+    simulation.do("kill", second, lasts_ms=8_000)
+    simulation.run_for(5_000)
+    assert _partition(simulation).elr == (second,)
+    simulation.do("kill", first, lasts_ms=60_000)
+    simulation.run_for(14_000)
+    state = _partition(simulation)
+    assert state.leader == second, f"nobody leads though {second} has every record: {state}"
+
+
+def who_says_that_it_leaves_hands_over_first() -> None:
+    """A broker that is about to end leads nothing when it is fenced, and everything has a leader all the time."""
+    simulation = _cluster()
+    state = _create(simulation, replicas=3)
+    leader = state.leader
+    assert leader is not None
+    active = _active(simulation)
+    epoch = active.image.brokers[leader].epoch
+    simulation.hosts[leader].pause()  # its own signs of life do not come in between
+    for number in range(1_000, 1_010):
+        simulation.run_for(100)
+        beat = BrokerHeartbeat(CLUSTER, leader, epoch, number, active.image.index, leaving=True)
+        simulation.send(leader, active.quorum.id, CONTROLLER, beat)
+        assert _partition(simulation).leader is not None
+    assert _partition(simulation).leader != leader and not active.image.is_live(leader)
+
+
+def a_broker_that_is_gone_for_good_is_forgotten() -> None:
+    """It is fenced and has no replicas; then it is no member of the quorum any more, either."""
+    simulation = _cluster()
+    active = _active(simulation)
+    world = _world(simulation)
+    node = _others(active)[0]
+    world.ask(active.quorum.id, RemoveBroker(node))
+    simulation.run_for(500)
+    assert node in active.image.brokers, "it is up"
+    simulation.do("kill", node, lasts_ms=100_000)
+    simulation.run_for(4_000)
+    world.ask(active.quorum.id, RemoveBroker(node))
+    simulation.run_for(1_000)
+    assert node not in active.image.brokers and node not in active.quorum.log.voters.members()
+    simulation.hosts[node].start()
+    simulation.run_for(4_000)
+    assert active.image.is_live(node), "it may come again, as a new one"
+
+
+def a_node_with_an_exchanged_disk_is_refused_until_it_is_removed() -> None:
+    """R8: it counts its starts from one again. It must not take up a life whose records it does not have."""
+    simulation = _cluster()
+    active = _active(simulation)
+    world = _world(simulation)
+    node = _others(active)[0]
+    simulation.do("kill", node, lasts_ms=500)
+    simulation.run_for(4_000)
+    before = active.image.brokers[node]
+    host = simulation.hosts[node]
+    host.kill()
+    host.disk.wipe()
+    world.checks.forget(node)
+    host.start()
+    simulation.run_for(5_000)
+    assert active.image.brokers[node].epoch == before.epoch and not active.image.is_live(node)
+    world.ask(active.quorum.id, RemoveBroker(node))
+    simulation.run_for(4_000)
+    assert active.image.is_live(node) and active.image.brokers[node].incarnation == 1
+
+
+def _cluster() -> Simulation:
+    simulation = Simulation(ControlWorld, 1, options=Options(nodes=5, world=dict(_QUIET)), faults=())
+    simulation.begin()
+    _until(simulation, lambda: _all_live(simulation))
+    return simulation
+
+
+def _create(simulation: Simulation, *, replicas: int, min_isr: int = 1) -> PartitionState:
+    """A topic of one partition on nodes that are not the controller's, as far as there are so many."""
+    active = _active(simulation)
+    assignment = (tuple([*_others(active), active.quorum.id][:replicas]),)
+    configs = ((MIN_ISR, str(min_isr)),)
+    _world(simulation).ask(active.quorum.id, CreateTopic("red", 0, 0, assignment, configs))
+    simulation.run_for(2_000)
+    return _partition(simulation)
+
+
+def _partition(simulation: Simulation) -> PartitionState:
+    (state,) = _active(simulation).image.partitions()
+    return state
+
+
+def _active(simulation: Simulation) -> Controller:
+    active = _world(simulation).active()
+    assert active is not None
+    return active
+
+
+def _others(active: Controller) -> list[NodeId]:
+    """Voters last: the cluster goes on without the others."""
+    voters = active.quorum.log.voters.voters
+    nodes = [node for node in active.image.brokers if node != active.quorum.id]
+    return sorted(nodes, key=lambda node: (node in voters, node))
+
+
+def _all_live(simulation: Simulation) -> bool:
+    active = _world(simulation).active()
+    return active is not None and all(active.image.is_live(NodeId(node)) for node in simulation.hosts)
+
+
+def _until(simulation: Simulation, is_so: Any) -> None:
+    for _ in range(2_000):
+        if is_so():
+            return
+        simulation.run_for(5)
+    raise AssertionError("it never came to this")
+
+
+def _world(simulation: Simulation) -> ControlWorld:
+    assert isinstance(simulation.world, ControlWorld)
+    return simulation.world
+
+
+CASES: Final = [
+    an_old_sign_of_life_unfences_nobody,
+    a_broker_that_is_behind_stays_fenced,
+    who_lost_records_leads_nothing,
+    a_silent_leader_is_replaced,
+    a_shrunk_isr_names_who_is_eligible,
+    who_says_that_it_leaves_hands_over_first,
+    a_broker_that_is_gone_for_good_is_forgotten,
+    a_node_with_an_exchanged_disk_is_refused_until_it_is_removed,
+]

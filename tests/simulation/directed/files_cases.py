@@ -1,0 +1,140 @@
+"""Directed scenarios of the quorum's files: the power goes at every operation of the disk, syncs fail."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from random import Random
+from typing import Final
+
+from millstream.logcore.replication.machine import NodeId
+from millstream.logcore.replication.metadata_image import ImageCodec, MetadataImage
+from millstream.logcore.replication.metadata_records import ConfigChanged
+from millstream.logcore.replication.quorum_files import MAGIC, QuorumDamaged, QuorumFiles
+from millstream.logcore.replication.quorum_messages import (
+    Entry,
+    SaveEntries,
+    SaveSnapshot,
+    SaveVote,
+    Snapshot,
+    VotersChanged,
+)
+
+from ..disk import PowerLost, SimDisk
+
+VOTERS: Final = (NodeId(1), NodeId(2), NodeId(3))
+
+
+def a_crash_at_any_operation_keeps_what_was_safe() -> None:
+    """T-L13: votes, entries, snapshots and cuts; whatever the disk has kept of what was not synced."""
+    for operations in range(45):
+        for random in (None, *(Random(seed) for seed in range(8))):
+            disk = SimDisk()
+            term, last = _until_the_power_goes(disk, operations)
+            disk.crash(random)
+            found = opened(disk).recovered
+            assert found.term >= term, f"spoke in term {term}, came back in {found.term}"
+            assert found.log_base + len(found.entries) >= last, f"lost entry {last}"
+            for index, entry in enumerate(found.entries, found.log_base + 1):
+                assert entry.record == _record(index)
+
+
+def what_a_failed_sync_left_is_not_believed() -> None:
+    """T-L9: the next process sees in the machine's memory what the disk does not have; then the power goes."""
+    disk = SimDisk()
+    files = opened(disk)
+    files.apply(entries(1, 3, 1))
+    files.sync()
+    files.apply(entries(4, 3, 1))
+    disk.failing_syncs = 1
+    with suppress(OSError):
+        files.sync()
+    again = opened(disk)
+    believed = len(again.recovered.entries)
+    again.apply(entries(believed + 1, 1, 1))
+    again.sync()
+    disk.crash(None)
+    assert len(opened(disk).recovered.entries) == believed + 1
+
+
+def nothing_is_written_behind_what_failed() -> None:
+    """R17, T-L23: the disk is full in the middle of an entry, and has room again for the next one."""
+    disk = SimDisk()
+    files = opened(disk)
+    files.apply(entries(1, 2, 1))
+    files.sync()
+    disk.full = True
+    with suppress(OSError):
+        files.apply(entries(3, 2, 1))
+    disk.full = False
+    with suppress(OSError):
+        files.apply(entries(5, 1, 1))
+        files.sync()
+    assert len(opened(disk).recovered.entries) in (2, 3)
+
+
+def damage_is_noticed_or_says_nothing() -> None:
+    """T-L15: a bit of what was safe changes. What is found is what was saved, or the node does not start."""
+    disk = SimDisk()
+    files = opened(disk)
+    files.apply(SaveVote(3, NodeId(2)))
+    for turn in range(3):
+        files.apply(entries(1 + 2 * turn, 2, turn + 1))
+        files.sync()
+    saved = opened(disk).recovered
+    for name in ("quorum-state", "quorum-log"):
+        file = disk.get(name)
+        assert file is not None
+        # Behind the last frame's beginning there is only the mark that says what was safe.
+        for position in range(file.size if name == "quorum-state" else file.read().rfind(MAGIC)):
+            file.flip(position, position % 8)
+            with suppress(QuorumDamaged):
+                assert opened(_copied(disk)).recovered == saved, f"byte {position} of {name}"
+            file.flip(position, position % 8)
+
+
+def _copied(disk: SimDisk) -> SimDisk:
+    copy = SimDisk()
+    for name in disk.names():
+        file = disk.get(name)
+        assert file is not None
+        copy.create(name).append(file.read())
+    return copy
+
+
+def opened(disk: SimDisk) -> QuorumFiles:
+    return QuorumFiles(disk, VOTERS, ImageCodec())
+
+
+def entries(first: int, count: int, term: int) -> SaveEntries:
+    return SaveEntries(first, tuple(Entry(term, _record(first + offset)) for offset in range(count)))
+
+
+def _record(index: int) -> ConfigChanged:
+    return ConfigChanged("", f"key{index}", "ü")
+
+
+def _until_the_power_goes(disk: SimDisk, operations: int) -> tuple[int, int]:
+    """The term and the last index that were safe by then."""
+    disk.operations_left = operations
+    term = last = 0
+    with suppress(PowerLost):
+        files = opened(disk)
+        for turn in range(1, 5):
+            files.apply(SaveVote(turn, NodeId(1)))
+            files.apply(entries(last + 1, 3, turn))
+            files.sync()
+            term, last = turn, last + 3
+            if turn % 2 == 0:
+                snapshot = Snapshot(last, term, VotersChanged(VOTERS), MetadataImage(index=last))
+                files.apply(SaveSnapshot(snapshot, last - 1, term, reset=False))
+                files.sync()
+    disk.operations_left = None
+    return term, last
+
+
+CASES: Final = [
+    damage_is_noticed_or_says_nothing,
+    nothing_is_written_behind_what_failed,
+    a_crash_at_any_operation_keeps_what_was_safe,
+    what_a_failed_sync_left_is_not_believed,
+]

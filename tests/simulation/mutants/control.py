@@ -1,0 +1,272 @@
+"""Planted bugs of the controller and of the rules for partitions."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from millstream.logcore.replication import controller, metadata_image, partition_rules
+from millstream.logcore.replication.broker_registry import BrokerRegistry
+from millstream.logcore.replication.controller import Controller
+from millstream.logcore.replication.machine import Effect, NodeId
+from millstream.logcore.replication.metadata_image import MetadataImage
+from millstream.logcore.replication.metadata_records import BrokerRegistered, PartitionState, ProducerIdsReserved
+from millstream.logcore.replication.partition_rules import IsLive
+
+from .base import Mutant
+
+
+def _yes(*_: Any, **__: Any) -> bool:
+    return True
+
+
+def _no(*_: Any, **__: Any) -> bool:
+    return False
+
+
+def _answers_at_once(self: Controller, index: int, effect: Effect) -> None:
+    self.emit(effect)
+
+
+def _decides_on_what_is_committed(self: Controller, *records: Any) -> Any:
+    index = _PROPOSE(self, *records)
+    self.ahead = self.image
+    return index
+
+
+def _any_leader(state: PartitionState, is_live: IsLive) -> PartitionState:
+    return partition_rules.with_any_leader(_WITH_LEADER(state, is_live), is_live) if state.leader is None else state
+
+
+def _first_leads(state: PartitionState, is_live: IsLive) -> PartitionState:
+    """A leader that was eligible, up or not."""
+    return _WITH_LEADER(state, lambda node: True)
+
+
+def _no_elr(state: PartitionState, isr: Any) -> PartitionState:
+    return _WITH_ISR(state, isr)._replace(elr=())
+
+
+def _elr_for_ever(state: PartitionState, isr: Any) -> PartitionState:
+    after = _WITH_ISR(state, isr)
+    left = {*state.elr, *state.isr} - {*after.isr}
+    return after._replace(elr=tuple(node for node in after.replicas if node in left))
+
+
+def _leaves_clean(self: BrokerRegistry) -> Any:
+    return partition_rules.without
+
+
+def _same_epochs(before: PartitionState, after: PartitionState, *, settle: bool = False) -> PartitionState | None:
+    changed = _CHANGED(before, after, settle=settle)
+    return changed and changed._replace(leader_epoch=before.leader_epoch)
+
+
+def _same_partition_epoch(
+    before: PartitionState, after: PartitionState, *, settle: bool = False
+) -> PartitionState | None:
+    changed = _CHANGED(before, after, settle=settle)
+    return changed and changed._replace(partition_epoch=before.partition_epoch)
+
+
+def _done_when_begun(state: PartitionState, is_live: IsLive) -> PartitionState:
+    target = tuple(node for node in state.replicas if node not in state.removing)
+    return _DONE(state._replace(isr=target), is_live)
+
+
+def _registered_unfenced(image: MetadataImage, index: int, record: BrokerRegistered) -> MetadataImage:
+    image = _REGISTERED(image, index, record)
+    broker = image.brokers[record.broker]
+    return metadata_image.replace(image, brokers={**image.brokers, record.broker: broker._replace(fenced=False)})
+
+
+def _epoch_stays(image: MetadataImage, index: int, record: BrokerRegistered) -> MetadataImage:
+    before = image.brokers.get(record.broker)
+    image = _REGISTERED(image, index, record)
+    if before is None:
+        return image
+    broker = image.brokers[record.broker]._replace(epoch=before.epoch)
+    return metadata_image.replace(image, brokers={**image.brokers, record.broker: broker})
+
+
+def _ids_stay(image: MetadataImage, index: int, record: ProducerIdsReserved) -> MetadataImage:
+    return image
+
+
+def _never_silent(self: BrokerRegistry) -> None:
+    return None
+
+
+def _deaf_to_ends(self: BrokerRegistry, node: NodeId, leaves: Any) -> list[PartitionState]:
+    return []
+
+
+_PROPOSE: Final = Controller.propose
+_WITH_LEADER: Final = partition_rules.with_leader
+_WITH_ISR: Final = partition_rules.with_isr
+_CHANGED: Final = partition_rules.changed
+_DONE: Final = partition_rules.reassignment_done
+_HANDLERS: Final = metadata_image._HANDLERS
+_REGISTERED: Final = _HANDLERS[BrokerRegistered]
+
+MUTANTS: Final = [
+    Mutant(
+        "answers_before_commit",
+        "R5",
+        "tells a client before the record is committed",
+        ((Controller, "once_committed", _answers_at_once),),
+        "control",
+        0,
+    ),
+    Mutant(
+        "decides_on_old_state",
+        "R5",
+        "decides without what it has decided a moment ago",
+        ((Controller, "propose", _decides_on_what_is_committed),),
+        "control",
+        0,
+    ),
+    Mutant(
+        "stale_partition_epoch",
+        "R5",
+        "takes an ISR that was asked for at another epoch",
+        ((Controller, "_is_current", _yes),),
+        "control",
+        0,
+    ),
+    Mutant(
+        "any_broker_epoch",
+        "R8, T-L6",
+        "takes a follower into the ISR that was heard in an earlier life",
+        ((Controller, "_is_current_life", _yes),),
+        "control",
+        0,
+    ),
+    Mutant(
+        "old_incarnation",
+        "R8",
+        "registers an earlier life after a later one",
+        ((BrokerRegistry, "_is_outlived", _no),),
+        "control",
+        "a_node_with_an_exchanged_disk_is_refused_until_it_is_removed",
+    ),
+    Mutant(
+        "old_epoch_lives",
+        "R8",
+        "believes signs of an earlier life",
+        ((BrokerRegistry, "_is_this_life", _yes),),
+        "control",
+        "an_old_sign_of_life_unfences_nobody",
+    ),
+    Mutant(
+        "unfenced_too_early",
+        "R7, T-L11",
+        "unfences a broker that has not read its own registration",
+        ((BrokerRegistry, "_has_caught_up", _yes),),
+        "control",
+        "a_broker_that_is_behind_stays_fenced",
+    ),
+    Mutant(
+        "unclean_by_default",
+        "R15, T-L12",
+        "elects whoever lives, unasked",
+        ((controller, "with_leader", _any_leader),),
+        "control",
+        1,
+    ),
+    Mutant(
+        "leader_need_not_live",
+        "R15",
+        "elects a fenced broker",
+        ((controller, "with_leader", _first_leads),),
+        "control",
+        0,
+    ),
+    Mutant(
+        "no_elr",
+        "R14, T-L7",
+        "forgets who is eligible when the last one leaves the ISR",
+        ((partition_rules, "with_isr", _no_elr), (controller, "with_isr", _no_elr)),
+        "control",
+        "a_shrunk_isr_names_who_is_eligible",
+    ),
+    Mutant(
+        "elr_for_ever",
+        "R14",
+        "keeps the ELR though the ISR is large enough again",
+        ((partition_rules, "with_isr", _elr_for_ever), (controller, "with_isr", _elr_for_ever)),
+        "control",
+        0,
+    ),
+    Mutant(
+        "unclean_stays_eligible",
+        "R14, R17",
+        "keeps a broker eligible that says it lost records",
+        ((BrokerRegistry, "_leaves_for_good", _leaves_clean),),
+        "control",
+        "who_lost_records_leads_nothing",
+    ),
+    Mutant(
+        "leader_epoch_stays",
+        "R6, T-L4",
+        "elects a leader without a new epoch",
+        ((controller, "changed", _same_epochs),),
+        "control",
+        0,
+    ),
+    Mutant(
+        "partition_epoch_stays",
+        "R5, R12",
+        "changes a partition without a new epoch",
+        ((controller, "changed", _same_partition_epoch),),
+        "control",
+        0,
+    ),
+    Mutant(
+        "reassigned_too_early",
+        "R13",
+        "ends a reassignment before the new replicas are in sync",
+        ((controller, "reassignment_done", _done_when_begun),),
+        "control",
+        0,
+    ),
+    Mutant(
+        "registration_unfences",
+        "R7, R8",
+        "takes a registered broker for a live one",
+        ((metadata_image, "_HANDLERS", {**_HANDLERS, BrokerRegistered: _registered_unfenced}),),
+        "control",
+        "a_broker_that_is_behind_stays_fenced",
+    ),
+    Mutant(
+        "broker_epoch_stays",
+        "R8",
+        "gives a new life the epoch of the old one",
+        ((metadata_image, "_HANDLERS", {**_HANDLERS, BrokerRegistered: _epoch_stays}),),
+        "control",
+        "a_broker_that_is_behind_stays_fenced",
+    ),
+    Mutant(
+        "producer_ids_twice",
+        "R19",
+        "gives out producer ids without noting them",
+        ((metadata_image, "_HANDLERS", {**_HANDLERS, ProducerIdsReserved: _ids_stay}),),
+        "control",
+        0,
+    ),
+    Mutant(
+        "registration_moves_nothing",
+        "R8",
+        "lets a broker that begins a new life keep what it led",
+        ((BrokerRegistry, "_without", _deaf_to_ends),),
+        "control",
+        0,
+    ),
+    Mutant(
+        "silence_is_life",
+        "T-L4",
+        "never fences a broker that is silent",
+        ((BrokerRegistry, "tick", _never_silent),),
+        "control",
+        "a_silent_leader_is_replaced",
+    ),
+]
