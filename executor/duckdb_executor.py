@@ -15,6 +15,7 @@ from ..logcore.errors import UnknownTopic
 from ..planner.catalog import PersistentQuery
 from .errors import UnknownQuery
 from .executor import QueryStatus
+from .figures import QueryFigures
 from .query import QueryRuntime
 from .query_log import changelog_topic, forget_offsets, safe_name, start_positions
 from .query_worker import QueryWorker
@@ -69,6 +70,9 @@ class DuckDBExecutor:
 
     def status(self, query_id: str) -> QueryStatus:
         return self._worker(query_id).status()
+
+    def figures(self, query_id: str) -> QueryFigures | None:
+        return self._worker(query_id).figures()
 
     def close(self) -> None:
         with self._guard:

@@ -8,6 +8,7 @@ from typing import Literal, Protocol
 
 from ..logcore.client import TopicPartition
 from ..planner.catalog import PersistentQuery
+from .figures import QueryFigures
 
 QueryState = Literal["RUNNING", "PAUSED", "ERROR", "STOPPED"]
 
@@ -67,6 +68,10 @@ class Executor(Protocol):
 
     def status(self, query_id: str) -> QueryStatus:
         """Raises `UnknownQuery`."""
+        ...
+
+    def figures(self, query_id: str) -> QueryFigures | None:
+        """What a query measures about its operators; None where nobody knows. Raises `UnknownQuery`."""
         ...
 
     def close(self) -> None:

@@ -6,6 +6,7 @@ transaction that its caller opened on the connection.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -43,6 +44,7 @@ from ..sql.functions.catalog import register_udfs
 from ..sql.functions.failures import collecting
 from ..sql.functions.udf import failures_of
 from .batch import ChangeBatch
+from .figures import Meter, Meters
 from .operators.aggregate import Aggregator, Emit
 from .operators.columns import batch_schema, conform, ints, key_names, with_columns
 from .operators.expiring_aggregate import ExpiringAggregator
@@ -77,6 +79,12 @@ class _Joiner(Protocol):
     def process(self, left: ChangeBatch, right: ChangeBatch) -> ChangeBatch: ...
 
 
+class _DropsLate(Protocol):
+    """Counts the rows that came too late for it; who reads the number sets it back."""
+
+    late_rows: int
+
+
 class _Node(Protocol):
     """A part of the pipeline. `schema`, `extra`, `columns` describe its batches (see `batch_schema`)."""
 
@@ -96,6 +104,7 @@ class Pipeline:
 
     An error leaves the stores undefined: roll back the transaction, and make a new pipeline on the same connection.
     `write_behind`: DuckDB's tables get what was written with `settle` only; without it, at the end of each `process`.
+    `meters` count what the operators do.
     """
 
     def __init__(
@@ -107,17 +116,19 @@ class Pipeline:
         partitioner: Partitioner | None = None,
         repartitioned: frozenset[str] = frozenset(),
         write_behind: bool = False,
+        meters: Meters | None = None,
     ) -> None:
         self.plan = plan
         self._write_behind = write_behind
         register_udfs(connection, sorted({udf for step in walk(plan.root) for udf in _udfs(step)}))
         self._failures = failures_of(connection)
-        builder = _Builder(connection, plan, emit, partitioner, repartitioned)
+        builder = _Builder(connection, plan, emit, partitioner, repartitioned, meters or Meters())
         root = plan.root.input if isinstance(plan.root, Sink) else plan.root
         self._root = builder.build(root)
         self._sources = frozenset(source.id for source in plan.sources())
         self.stores: Mapping[str, StateStore] = builder.stores
         self._windowed = builder.windowed
+        self._late = builder.late
 
     @property
     def output_schema(self) -> pa.Schema:
@@ -130,6 +141,8 @@ class Pipeline:
         assert self._sources.issuperset(inputs), f"not sources of the plan: {set(inputs) - self._sources}"
         with collecting(self._failures):
             result = self._root.evaluate(inputs)
+        for meter, operator in self._late:
+            meter.late_rows, operator.late_rows = meter.late_rows + operator.late_rows, 0
         if not self._write_behind:
             self.settle()
         return result
@@ -184,16 +197,20 @@ class _SourceNode:
     extra: tuple[str, ...]
     columns: Sequence[str] | None
     operators: Sequence[_Operator]
+    meter: Meter
 
     def evaluate(self, inputs: Mapping[str, ChangeBatch]) -> ChangeBatch:
+        since = time.perf_counter_ns()
         given = [name for name in self.extra if name != "_st"]
         schema = batch_schema(self.schema, given, self.columns)
         batch = inputs.get(self.source.id)
+        count = 0 if batch is None else batch.rows.num_rows
         batch = ChangeBatch(schema.empty_table()) if batch is None else replace(batch, rows=conform(batch.rows, schema))
         for operator in self.operators:
             batch = operator.process(batch)
         if self.source.kind == "TABLE" and not self.source.materialized:
             batch = replace(batch, rows=_as_changes(batch.rows))
+        self.meter.add(count, batch.rows, since)
         return batch
 
 
@@ -206,9 +223,14 @@ class _ChainNode:
     schema: Schema
     extra: tuple[str, ...]
     columns: Sequence[str] | None
+    meter: Meter
 
     def evaluate(self, inputs: Mapping[str, ChangeBatch]) -> ChangeBatch:
-        return self.operator.process(self.input.evaluate(inputs))
+        batch = self.input.evaluate(inputs)
+        since = time.perf_counter_ns()
+        out = self.operator.process(batch)
+        self.meter.add(batch.rows.num_rows, out.rows, since)
+        return out
 
 
 @dataclass(slots=True)
@@ -222,15 +244,18 @@ class _JoinNode:
     schema: Schema
     extra: tuple[str, ...]
     columns: Sequence[str] | None
+    meter: Meter
 
     def evaluate(self, inputs: Mapping[str, ChangeBatch]) -> ChangeBatch:
         left, right = self.left.evaluate(inputs), self.right.evaluate(inputs)
+        since = time.perf_counter_ns()
         if self.window is not None and self.window.size_ms is not None and len(right.rows):
             starts = ints(right.rows, "_ws")
             ends = {"_we": pa.array(window_ends(starts, self.window.size_ms, self.window.timezone))}
             right = replace(right, rows=with_columns(right.rows, ends))
         joined = self.joiner.process(left, right)
         rows = conform(joined.rows, batch_schema(self.schema, self.extra, self.columns))
+        self.meter.add(left.rows.num_rows + right.rows.num_rows, rows, since)
         return ChangeBatch(rows, joined.stream_time_ms, left.elapsed_ms)
 
 
@@ -241,10 +266,15 @@ class _UnionNode:
     schema: Schema
     extra: tuple[str, ...]
     columns: Sequence[str] | None
+    meter: Meter
 
     def evaluate(self, inputs: Mapping[str, ChangeBatch]) -> ChangeBatch:
         schema = batch_schema(self.schema, self.extra, self.columns)
-        return united(self.left.evaluate(inputs), self.right.evaluate(inputs), schema)
+        left, right = self.left.evaluate(inputs), self.right.evaluate(inputs)
+        since = time.perf_counter_ns()
+        out = united(left, right, schema)
+        self.meter.add(left.rows.num_rows + right.rows.num_rows, out.rows, since)
+        return out
 
 
 class _NullKeyFilter:
@@ -276,9 +306,12 @@ class _Builder:
         emit: Emit,
         partitioner: Partitioner | None,
         repartitioned: frozenset[str],
+        meters: Meters,
     ) -> None:
         self.stores: dict[str, StateStore] = {}
         self.windowed: list[Aggregator | SessionAggregator] = []
+        self.late: list[tuple[Meter, _DropsLate]] = []
+        self._meters = meters
         self._connection = connection
         self._plan = plan
         self._emit: Emit = emit
@@ -325,7 +358,7 @@ class _Builder:
             table = TableSource(self._connection, step.id, step.schema, bool(window), step.columns)
             self.stores |= table.stores
             operators.append(table)
-        return _SourceNode(step, step.schema, extra, step.columns, operators)
+        return _SourceNode(step, step.schema, extra, step.columns, operators, self._meters.of((step.id,)))
 
     def _stateless(self, step: StatelessStep) -> _Node:
         chain: list[StatelessStep] = [step]
@@ -335,7 +368,8 @@ class _Builder:
             below = below.input
         node = self.build(below)
         operator = Stateless(self._connection, chain, node.schema, node.extra, node.columns, self._partitioner)
-        return _ChainNode(node, operator, operator.schema, operator.extra, operator.columns)
+        meter = self._meters.of(tuple(each.id for each in chain))
+        return _ChainNode(node, operator, operator.schema, operator.extra, operator.columns, meter)
 
     def _aggregate(self, step: Aggregate) -> _Node:
         node = self.build(step.input)
@@ -345,21 +379,25 @@ class _Builder:
             self._connection, step, node.schema, node.extra, node.columns, self._plan.properties, self._emit
         )
         self.stores |= operator.stores
+        meter = self._meters.of((step.id,))
         if isinstance(operator, Aggregator | SessionAggregator):
             self.windowed.append(operator)
-        return _ChainNode(node, operator, operator.schema, operator.extra, None)
+            self.late.append((meter, operator))
+        return _ChainNode(node, operator, operator.schema, operator.extra, None, meter)
 
     def _expire(self, step: Expire) -> _Node:
         node = self.build(step.input)
         operator = Expiry(self._connection, step.id, step.schema, node.extra, node.columns, step.ttl_ms)
         self.stores |= operator.stores
-        return _ChainNode(node, operator, operator.schema, operator.extra, operator.columns)
+        meter = self._meters.of((step.id,))
+        return _ChainNode(node, operator, operator.schema, operator.extra, operator.columns, meter)
 
     def _over(self, step: Over) -> _Node:
         node = self.build(step.input)
         operator = OverOperator(self._connection, step, node.schema, node.extra, node.columns, task_count(step.input))
         self.stores |= operator.stores
-        return _ChainNode(node, operator, operator.schema, operator.extra, operator.columns)
+        meter = self._meters.of((step.id,))
+        return _ChainNode(node, operator, operator.schema, operator.extra, operator.columns, meter)
 
     def _join(self, step: Join) -> _Node:
         left, right = self.build(step.left), self.build(step.right)
@@ -367,12 +405,16 @@ class _Builder:
         extra = left.extra if isinstance(step, StreamTableJoin) else ("_ws", "_we") if windowed else ()
         joiner = self._joiner(step, windowed)
         self.stores |= joiner.stores
-        return _JoinNode(left, right, joiner, _key_window(step) if windowed else None, step.schema, extra, None)
+        meter = self._meters.of((step.id,))
+        if isinstance(joiner, StreamStreamJoiner):
+            self.late.append((meter, joiner))
+        window = _key_window(step) if windowed else None
+        return _JoinNode(left, right, joiner, window, step.schema, extra, None, meter)
 
     def _union(self, step: Union) -> _Node:
         left, right = self.build(step.left), self.build(step.right)
         extra = tuple(name for name in left.extra if name in right.extra)
-        return _UnionNode(left, right, step.schema, extra, left.columns)
+        return _UnionNode(left, right, step.schema, extra, left.columns, self._meters.of((step.id,)))
 
     def _joiner(self, step: Join, windowed: bool) -> _Joiner:
         match step:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections import deque
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -24,10 +25,20 @@ WAKE_UP_S = 0.2
 ERRORS_KEPT = 100
 
 
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a push query is: `lag` counts the records that are readable and not yet read; `stream_time_ms` is the
+    largest rowtime so far, None before the first record."""
+
+    lag: int
+    stream_time_ms: int | None
+
+
 class PushQuery:
     """Iterate over it for batches of rows: the columns of a ChangeBatch, where `_weight` -1 is a deletion.
 
-    It reads `read_committed`, from the end of the topics or from where the properties say (`start_offsets.py`).
+    It reads `read_committed`, from the end of the topics or from where the properties say (`start_offsets.py`), or from
+    `begin`. `time_order`: see `SourceReader`.
     Iteration blocks while there is nothing new; it ends after `limit` rows or once `close` was called, by any thread.
     """
 
@@ -38,25 +49,47 @@ class PushQuery:
         properties: Mapping[str, str] | None = None,
         *,
         limit: int | None = None,
+        begin: Mapping[TopicPartition, int] | None = None,
+        time_order: bool = True,
     ) -> None:
         settings = {**(properties or {}), **plan.properties}
         self._client = client
         self._left = limit
         self._closed = False
+        self._stream_time_ms: int | None = None
         self._connection = open_connection(settings=EngineSettings.of(settings))
         self._pipeline = Pipeline(plan, self._connection, emit=emit_of(settings), partitioner=RekeyPartitioner())
         lock(self._connection)
-        self._reader = SourceReader(client, plan.sources(), _begin(plan, client, settings))
+        positions = first_offsets(plan, client, settings) if begin is None else begin
+        self._reader = SourceReader(client, plan.sources(), positions, time_order=time_order)
         self.errors: deque[RecordError] = deque(maxlen=ERRORS_KEPT)  # the last records that were left out
 
-    def poll(self, timeout_s: float = 0.0) -> pa.Table | None:
-        """The next rows, or None if there are none within the time. An empty table means: input came, but no rows."""
+    def poll(self, timeout_s: float = 0.0, ends: Mapping[TopicPartition, int] | None = None) -> pa.Table | None:
+        """The next rows, or None if there are none within the time. An empty table means: input came, but no rows.
+
+        In: `ends`: read to these offsets, exclusive.
+        """
         if self._left == 0 or self._closed:
             return None
-        batch = self._reader.read(MAX_BATCH_BYTES)
+        batch = self._reader.read(MAX_BATCH_BYTES, ends)
         if batch is None and timeout_s > 0 and self._client.wait(self._reader.fetch_positions, timeout_s):
-            batch = self._reader.read(MAX_BATCH_BYTES)
+            batch = self._reader.read(MAX_BATCH_BYTES, ends)
         return None if batch is None else self._rows(batch)
+
+    def await_records(self, timeout_s: float) -> bool:
+        """Waits until there is something to read; False where nothing came."""
+        return self._client.wait(self._reader.fetch_positions, timeout_s)
+
+    @property
+    def positions(self) -> dict[TopicPartition, int]:
+        """Where it reads on."""
+        return self._reader.fetch_positions
+
+    def progress(self) -> Progress:
+        """How far it is. From any thread."""
+        positions = self._reader.fetch_positions
+        lag = sum(max(0, self._client.offsets(*at).last_stable_offset - offset) for at, offset in positions.items())
+        return Progress(lag, self._stream_time_ms)
 
     @property
     def finished(self) -> bool:
@@ -64,11 +97,11 @@ class PushQuery:
         return self._closed or self._left == 0
 
     def __iter__(self) -> Iterator[pa.Table]:
-        while not self.finished:
-            rows = self.poll(WAKE_UP_S)
-            if rows is not None and rows.num_rows:
-                yield rows
-        self.close()
+        with self:
+            while not self.finished:
+                rows = self.poll(WAKE_UP_S)
+                if rows is not None and rows.num_rows:
+                    yield rows
 
     def close(self) -> None:
         """Ends the query; an iteration under way stops within a fraction of a second."""
@@ -78,7 +111,9 @@ class PushQuery:
         return self
 
     def __exit__(self, *exc: object) -> None:
+        """Also lets go of DuckDB's memory and threads: to be called where nothing polls any more."""
         self.close()
+        self._connection.close()
 
     def __del__(self) -> None:
         with contextlib.suppress(Exception):
@@ -86,6 +121,9 @@ class PushQuery:
 
     def _rows(self, batch: ReadBatch) -> pa.Table:
         self.errors += batch.errors
+        times = [time for changes in batch.inputs.values() for time in changes.stream_time_ms.values()]
+        known = [] if self._stream_time_ms is None else [self._stream_time_ms]
+        self._stream_time_ms = max(known + times, default=None)
         self._connection.execute("BEGIN")
         try:
             rows = settle(self._pipeline.process(batch.inputs).rows)
@@ -103,7 +141,8 @@ class PushQuery:
         return rows
 
 
-def _begin(plan: PhysicalPlan, client: LogClient, properties: Mapping[str, str]) -> dict[TopicPartition, int]:
+def first_offsets(plan: PhysicalPlan, client: LogClient, properties: Mapping[str, str]) -> dict[TopicPartition, int]:
+    """Where a push query with these properties begins, of each partition that it reads."""
     topics = client.topics()
     positions: dict[TopicPartition, int] = {}
     for source in plan.sources():

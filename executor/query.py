@@ -26,7 +26,9 @@ from ..planner.physical import PhysicalPlan, Sink
 from . import processing_log
 from .changelog import changelog_records
 from .executor import QueryMetrics
+from .figures import Meters, PartitionTimes, QueryFigures
 from .idle import IdleTime, idle_ms_of
+from .inspection import inspected
 from .query_log import changelog_topic, offset_group
 from .record_error import RecordError, left_out
 from .recovery import Recovered, recover
@@ -74,6 +76,8 @@ class QueryRuntime:
         assert isinstance(plan.root, Sink)
         self.plan = plan
         self.metrics = QueryMetrics()
+        self._meters = Meters()
+        self._times: dict[TopicPartition, PartitionTimes] = {}
         self._client = client
         self._state_directory = state_directory
         self._properties = {**(properties or {}), **plan.properties}
@@ -100,6 +104,14 @@ class QueryRuntime:
         return {
             at: max(0, self._client.offsets(*at).last_stable_offset - offset) for at, offset in self._positions.items()
         }
+
+    def figures(self, *, with_state: bool) -> QueryFigures:
+        """What the query measures. `with_state`: also what lies in its state; for its own thread, or while that has
+        nothing under way."""
+        if with_state and self._recovered is not None:
+            self.rest()
+        pipeline = self._recovered.pipeline if with_state and self._recovered is not None else None
+        return inspected(self.plan, self._meters, self._times, pipeline, writing=self._committing is not None)
 
     def wait(self, timeout_s: float) -> bool:
         """Waits until there is something to process; False after `timeout_s`."""
@@ -168,7 +180,7 @@ class QueryRuntime:
             self._recover()
 
     def _recover(self) -> None:
-        recovered = recover(self.plan, self._client, self._state_directory, self._properties)
+        recovered = recover(self.plan, self._client, self._state_directory, self._properties, self._meters)
         self._positions = dict(recovered.positions)
         self._reader = self._reader_from(recovered.positions)
         self._recovered = recovered
@@ -264,12 +276,16 @@ class QueryRuntime:
             self._max_records = None if self._max_records > MAX_BATCH_BYTES // 100 else self._max_records * 2
 
     def _compute(self, run: Recovered, batch: ReadBatch) -> tuple[Output, Sequence[StoreChanges]]:
+        self._meters.sample()
         try:
             if batch.elapsed_ms:
                 changes = run.pipeline.process_idle(batch.elapsed_ms)
             else:
                 changes = run.pipeline.process(batch.inputs)
+            since = time.perf_counter_ns()
             output = self._writer.encode(changes, batch)
+            meter = self._meters.of((self._sink.id,))
+            meter.count(changes.rows.num_rows, output.record_count, output.byte_count, since)
             output.errors.extend(run.pipeline.take_failures())
             return output, run.pipeline.take_changes()
         except (*DATA_ERRORS, *SIZE_ERRORS) as error:
@@ -358,6 +374,7 @@ class QueryRuntime:
 
     def _count(self, batch: ReadBatch, out: int, used: int, failed: int) -> None:
         old = self.metrics
+        self._note_times(batch)
         self.metrics = replace(
             old,
             rows_in=old.rows_in + batch.record_count,
@@ -368,6 +385,14 @@ class QueryRuntime:
             bytes_in=old.bytes_in + batch.byte_count,
             batches=old.batches + 1,
         )
+
+    def _note_times(self, batch: ReadBatch) -> None:
+        now = self._now_ms()
+        for source_id, changes in batch.inputs.items():
+            for partition, time_ms in changes.stream_time_ms.items():
+                at = TopicPartition(batch.topics[source_id], partition)
+                before = self._times.get(at)
+                self._times[at] = PartitionTimes(max(time_ms, before.largest_ms) if before else time_ms, now)
 
     def _now_ms(self) -> int:
         return int(self._clock() * 1000)

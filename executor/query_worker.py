@@ -14,11 +14,13 @@ from millstream.errors import LogError
 from ..logcore.client import TopicPartition
 from ..logcore.errors import LogClosed, LogFull, LogUnavailable, LogWriteFailed, ProducerFenced
 from .executor import QueryMetrics, QueryState, QueryStatus
+from .figures import QueryFigures
 from .query import QueryRuntime
 
 log = structlog.get_logger()
 
 WAKE_UP_S = 0.2  # how soon a sleeping query notices that it should stop
+LOOK_S = 2.0  # how long somebody waits who wants to look into the state
 FAILURES_MAX = 6  # in a row, of those that may be the query's own fault
 BACKOFF_S = 0.1  # after the first failure; doubles with each
 BACKOFF_MAX_S = 5.0
@@ -40,6 +42,9 @@ class QueryWorker:
         self._woken = threading.Event()  # ends the wait after a failure
         self._may_run = threading.Event()
         self._at_rest = threading.Event()  # no batch is under way
+        self._busy = threading.Lock()  # held while the runtime works, or somebody looks into it
+        self._nobody_asks = threading.Event()  # locks are not fair: who asks goes first
+        self._nobody_asks.set()
         if not paused:
             self._may_run.set()
         self._thread = threading.Thread(target=self._run, name=f"query-{query_id}", daemon=True)
@@ -90,6 +95,26 @@ class QueryWorker:
                 lag = runtime.lag()
         return QueryStatus(self.query_id, self._state, metrics, positions, lag, self._error)
 
+    def figures(self) -> QueryFigures | None:
+        """What the query measures; its state too, unless it is busy for long. None before it has begun."""
+        self._nobody_asks.clear()
+        try:
+            free = self._busy.acquire(timeout=LOOK_S)
+        finally:
+            self._nobody_asks.set()
+        try:
+            runtime = self._runtime
+            if runtime is None:
+                return None
+            try:
+                return runtime.figures(with_state=free and not self._stopping.is_set())
+            except Exception as error:  # it is the query's thread that must say what is wrong
+                log.info("no look into the state", query_id=self.query_id, error=str(error))
+                return runtime.figures(with_state=False)
+        finally:
+            if free:
+                self._busy.release()
+
     def _run(self) -> None:
         failures = 0
         while not self._stopping.is_set():
@@ -116,21 +141,25 @@ class QueryWorker:
                 if not self._stopping.is_set() and self._may_run.is_set():
                     self._woken.wait(min(BACKOFF_S * 2 ** min(failures - 1, 10), BACKOFF_MAX_S))
         if self._runtime is not None:
-            self._runtime.close()
+            with self._busy:
+                self._runtime.close()
         self._at_rest.set()
 
     def _rest(self) -> None:
         if self._runtime is not None:
             try:
-                self._runtime.rest()
+                with self._busy:
+                    self._runtime.rest()
             except Exception as error:  # the next step begins from the log
                 log.warning("query failed", query_id=self.query_id, error=str(error))
 
     def _work(self) -> None:
         if self._runtime is None:
             self._runtime = self._open_runtime()
-        if not self._runtime.step():
-            self._runtime.wait(WAKE_UP_S)
+        self._nobody_asks.wait(LOOK_S)
+        with self._busy:
+            if not self._runtime.step():
+                self._runtime.wait(WAKE_UP_S)
 
     def _fail(self, error: Exception) -> None:
         self._error = _text(error)

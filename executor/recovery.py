@@ -21,6 +21,7 @@ from ..planner.physical import PhysicalPlan
 from . import processing_log
 from .changelog import replay
 from .connection import EngineSettings, lock
+from .figures import Meters
 from .operators.aggregate import Emit
 from .partitioning import RekeyPartitioner
 from .pipeline import Pipeline
@@ -44,7 +45,11 @@ class Recovered:
 
 
 def recover(
-    plan: PhysicalPlan, client: LogClient, state_directory: Path | None, properties: Mapping[str, str]
+    plan: PhysicalPlan,
+    client: LogClient,
+    state_directory: Path | None,
+    properties: Mapping[str, str],
+    meters: Meters | None = None,
 ) -> Recovered:
     """Brings the query to the state after its last committed batch. Fences whoever ran it until now.
 
@@ -64,6 +69,7 @@ def recover(
             emit=emit_of(properties),
             partitioner=RekeyPartitioner(),
             write_behind=True,
+            meters=meters,
         )
         lock(state.connection)
         replay_changelog(plan, client, state, pipeline, ends)

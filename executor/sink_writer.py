@@ -37,6 +37,12 @@ class Output:
     cause_count: int = 0
     errors: list[RecordError] = field(default_factory=list)
 
+    @property
+    def byte_count(self) -> int:
+        """Of the records as Arrow, before compression."""
+        tables = (item.table if isinstance(item, RowRecords) else item.batch for _, item in self.records)
+        return sum(table.nbytes for table in tables)
+
 
 class SinkWriter:
     """Encodes the rows of one Sink step."""

@@ -22,6 +22,9 @@ from .operators.statement import Statement, execute, fetch, quoted
 _COMPACT_FROM = 60_000  # rows; below that a read is fast however many of them are outdated
 
 
+_COUNT_TO = 500_000  # rows; of larger tables nobody waits for an exact count
+_SAMPLE_ROWS = 1_000
+
 _EXPIRED = b"millstream.expired"
 
 
@@ -198,6 +201,27 @@ class StateStore:
     def rows(self, part: int | None = None) -> pa.Table:
         """All rows (of one task), key and value columns, ordered by the key."""
         return self._selected("" if part is None else f" WHERE _part = {part}")
+
+    def measure(self) -> tuple[int, int]:
+        """How many rows there are, and about how many bytes they have as Arrow; of large stores outdated rows count."""
+        self.settle()
+        rows = self._rows
+        if rows <= _COUNT_TO:
+            ((rows,),) = execute(self._connection, f"SELECT count(*) FROM ({self._latest()}) WHERE NOT _deleted")
+        names = ", ".join([*self.key, *self.value])
+        sample = fetch(self._connection, f"SELECT {names} FROM {self._table} LIMIT {_SAMPLE_ROWS}")
+        return rows, sample.nbytes * rows // max(1, len(sample))
+
+    def by_task(self, column: str) -> list[tuple[int, int, int]]:
+        """Of each task how many rows there are, and the least value of this key column."""
+        self.settle()
+        if self._rows > _COUNT_TO:
+            source = f"{self._table} WHERE NOT _deleted"
+        else:
+            source = f"({self._latest()}) WHERE NOT _deleted"
+        return execute(
+            self._connection, f"SELECT _part, count(*), min({column}) FROM {source} GROUP BY _part ORDER BY _part"
+        )
 
     @property
     def version(self) -> int:

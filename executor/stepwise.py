@@ -26,7 +26,9 @@ from .columnar import ARROW
 from .connection import EngineSettings, lock, open_connection
 from .errors import QueryFailed, UnknownQuery
 from .executor import QueryMetrics, QueryStatus
+from .figures import Meters, QueryFigures
 from .idle import idle_ms_of
+from .inspection import inspected
 from .journal import Entry, JournaledLog
 from .partitioning import sink_partitions
 from .pipeline import Pipeline
@@ -63,6 +65,11 @@ class StepwisePlan:
         self._reader: SourceReader | None = None
         self._connection: duckdb.DuckDBPyConnection | None = None
         self._pipeline: Pipeline | None = None
+        self._meters = Meters()
+
+    def figures(self) -> QueryFigures:
+        """What it measures, and what lies in its state."""
+        return inspected(self.plan, self._meters, {}, self._open()[0], writing=False)
 
     def advance(self) -> Iterator[Computed]:
         """Reads what has come since the last time: first the topics that `produce` wrote to, in the order of their
@@ -120,6 +127,7 @@ class StepwisePlan:
         if batch.errors and self._settings.get(_STOP_ON_BAD_RECORD) == "true":
             raise QueryFailed(f"query {self.plan.query_id}: {batch.errors[0].message}")
         pipeline, connection = self._open()
+        self._meters.sample()
         connection.execute("BEGIN")
         try:
             if batch.elapsed_ms:
@@ -138,7 +146,13 @@ class StepwisePlan:
         if self._pipeline is not None and self._connection is not None:
             return self._pipeline, self._connection
         connection = open_connection(settings=EngineSettings.of(self._settings))
-        pipeline = Pipeline(self.plan, connection, emit=emit_of(self._settings), partitioner=_one_partition)
+        pipeline = Pipeline(
+            self.plan,
+            connection,
+            emit=emit_of(self._settings),
+            partitioner=_one_partition,
+            meters=self._meters,
+        )
         lock(connection)
         self._connection, self._pipeline = connection, pipeline
         return pipeline, connection
@@ -155,6 +169,9 @@ class StepwiseQuery:
         self._log = log
         self._plan = StepwisePlan(query.plan, log, properties)
         self._writer: SinkWriter | None = None
+
+    def figures(self) -> QueryFigures:
+        return self._plan.figures()
 
     def run(self) -> bool:
         """Processes what there is; False if there was nothing. Raises `QueryError`."""
@@ -278,6 +295,9 @@ class StepwiseExecutor:
     def status(self, query_id: str) -> QueryStatus:
         query = self._query(query_id)
         return QueryStatus(query_id, "PAUSED" if query.paused else "RUNNING", query.metrics)
+
+    def figures(self, query_id: str) -> QueryFigures | None:
+        return self._query(query_id).figures()
 
     def close(self) -> None:
         for query in self._queries.values():

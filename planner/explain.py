@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import assert_never
 
 from .physical import (
@@ -28,21 +29,33 @@ from .physical import (
     Union,
     WindowSpec,
     inputs_of,
+    schema_of,
 )
+from .readable import column_names, readable
+from .user_functions import with_names
 
 
-def explain(plan: PhysicalPlan) -> str:
-    """One line per step, indented under its reader."""
-    return "\n".join(_lines(plan.root, 0))
+def explain(plan: PhysicalPlan, notes: Mapping[str, str] | None = None) -> str:
+    """One line per step, indented under its reader, and below it what `notes` says about the step of this id."""
+    return "\n".join(_lines(plan.root, 0, notes or {}))
 
 
-def _lines(step: Step, depth: int) -> list[str]:
-    own = f"{'  ' * depth}{' > ' if depth else ''}{describe(step)}"
-    return [own, *(line for child in inputs_of(step) for line in _lines(child, depth + 1))]
+def _lines(step: Step, depth: int, notes: Mapping[str, str]) -> list[str]:
+    own = [f"{'  ' * depth}{' > ' if depth else ''}{describe(step)}"]
+    if step.id in notes:
+        own.append(f"{'  ' * depth}{' · ' if depth else '· '}{notes[step.id]}")
+    return [*own, *(line for child in inputs_of(step) for line in _lines(child, depth + 1, notes))]
 
 
-def describe(step: Step) -> str:
-    """The step in one line."""
+def describe_readably(step: Step) -> str:
+    """The step in one line as people would write it: columns by their names, and without its schema."""
+    names = {name: text for child in inputs_of(step)[:1] for name, text in column_names(schema_of(child)).items()}
+    text = describe(step, lambda sql: readable(sql, lambda name: names.get(name, name)))
+    return with_names(text.partition(" | ")[0])
+
+
+def describe(step: Step, text: Callable[[str], str] = str) -> str:
+    """The step in one line. In: `text`: how an expression is written."""
     match step:
         case Sink():
             return (
@@ -56,17 +69,18 @@ def describe(step: Step) -> str:
         case Expire():
             return f"EXPIRE rows that are not updated for {step.ttl_ms} ms"
         case Filter():
-            return f"FILTER {step.predicate.sql}"
+            return f"FILTER {text(step.predicate.sql)}"
         case Project():
-            key = "" if step.key is None else f"key {', '.join(e.sql for e in step.key) or 'none'}; "
-            return f"PROJECT {key}{', '.join(e.sql for e in step.values)} | {step.schema}"
+            key = "" if step.key is None else f"key {', '.join(text(e.sql) for e in step.key) or 'none'}; "
+            return f"PROJECT {key}{', '.join(text(e.sql) for e in step.values)} | {step.schema}"
         case Rekey():
-            key = ", ".join(e.sql for e in step.key) or "none"
+            key = ", ".join(text(e.sql) for e in step.key) or "none"
             return f"REKEY {key} ({step.partition_count} partitions by {step.key_format.name}) | {step.schema}"
         case Aggregate():
             window = "" if step.window is None else f" {_window(step.window)}"
             emit = " EMIT FINAL" if step.emit == "FINAL" else ""
-            return f"AGGREGATE{window} {', '.join(map(_call, step.calls))}{emit}{_ttl(step)} | {step.schema}"
+            calls = ", ".join(call_text(call, text) for call in step.calls)
+            return f"AGGREGATE{window} {calls}{emit}{_ttl(step)} | {step.schema}"
         case StreamTableJoin():
             return f"JOIN {step.kind} stream with table | {step.schema}"
         case StreamStreamJoin():
@@ -86,7 +100,8 @@ def describe(step: Step) -> str:
             bound = (
                 "" if step.bound is None else f", rows with v{_first_result(step) + step.bound[0]} <= {step.bound[1]}"
             )
-            return f"OVER partitions by {keys}: {', '.join(map(_over_call, step.calls))}{bound} | {step.schema}"
+            over = ", ".join(over_text(call, text) for call in step.calls)
+            return f"OVER partitions by {keys}: {over}{bound} | {step.schema}"
         case RowJoin():
             keys = ", ".join(f"left v{i}" for i in step.left_key), ", ".join(f"right v{i}" for i in step.right_key)
             kind = "LEFT JOIN" if step.outer else "JOIN"
@@ -94,7 +109,7 @@ def describe(step: Step) -> str:
         case Union():
             return f"UNION ALL | {step.schema}"
         case Explode():
-            return f"EXPLODE {', '.join(e.sql for e in step.arrays)} | {step.schema}"
+            return f"EXPLODE {', '.join(text(e.sql) for e in step.arrays)} | {step.schema}"
         case _:
             raise AssertionError(f"unknown step {type(step).__name__}")
 
@@ -107,17 +122,19 @@ def _formats(key: FormatSpec, value: FormatSpec) -> str:
     return f"key {key.name}, value {value.name}"
 
 
-def _call(call: AggregateCall) -> str:
-    arguments = ", ".join([e.sql for e in call.arguments] + [repr(c) for c in call.constants])
-    condition = "" if call.filter is None else f" FILTER (WHERE {call.filter.sql})"
+def call_text(call: AggregateCall, text: Callable[[str], str] = str) -> str:
+    """In: `text`: how an expression is written."""
+    arguments = ", ".join([text(e.sql) for e in call.arguments] + [repr(c) for c in call.constants])
+    condition = "" if call.filter is None else f" FILTER (WHERE {text(call.filter.sql)})"
     return f"{call.function}({'DISTINCT ' if call.distinct else ''}{arguments}){condition}"
 
 
-def _over_call(call: OverCall) -> str:
-    arguments = ", ".join(e.sql for e in call.arguments)
-    condition = "" if call.filter is None else f" FILTER (WHERE {call.filter.sql})"
+def over_text(call: OverCall, text: Callable[[str], str] = str) -> str:
+    """In: `text`: how an expression is written."""
+    arguments = ", ".join(text(e.sql) for e in call.arguments)
+    condition = "" if call.filter is None else f" FILTER (WHERE {text(call.filter.sql)})"
     order = ", ".join(
-        f"{key.expression.sql}{' DESC' if key.descending else ''}{' NULLS FIRST' if key.nulls_first else ''}"
+        f"{text(key.expression.sql)}{' DESC' if key.descending else ''}{' NULLS FIRST' if key.nulls_first else ''}"
         for key in call.order
     )
     parts = [f"ORDER BY {order}" if order else "", call.frame]

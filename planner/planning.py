@@ -63,12 +63,16 @@ class PlannedQuery:
 
 @dataclass(frozen=True, slots=True)
 class PlannedPush:
-    """A push query: rows of `plan.root` in the columns of `schema` (their physical names in `columns`)."""
+    """A push query: rows of `plan.root` in the columns of `schema` (their physical names in `columns`).
+
+    `key`: which columns are the rows' key, by position; None where a part of the key is not among them.
+    """
 
     plan: PhysicalPlan
     schema: Schema
     columns: tuple[str, ...]
     limit: int | None
+    key: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +98,8 @@ class PlannedPull:
     """A pull query: DuckDB SQL over the relation `source`, the rows of `source_info` materialised (for a table the
     latest row per key, for a stream all rows): columns `k0`…, `v0`…, `_ts`, `_ws`, `_we`, `_rowpartition`, `_offset`.
 
-    Columns beyond those of `schema` only serve the order. `timestamp`: the source's TIMESTAMP column. `batch`: the same
-    query for a stream that is too long to be kept in memory.
+    Columns beyond those of `schema` only serve the order. `columns`: the SQL of each. `timestamp`: the source's
+    TIMESTAMP column. `batch`: the same query for a stream that is too long to be kept in memory.
     """
 
     source_info: SourceInfo
@@ -104,3 +108,4 @@ class PlannedPull:
     udfs: tuple[str, ...]
     timestamp: SqlExpression | None
     batch: PlannedBatch | None
+    columns: tuple[str, ...] = ()

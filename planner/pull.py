@@ -105,7 +105,7 @@ def _lookup(
     _refuse_not_kept(source, query, context)
     udfs = tuple(dict.fromkeys(udf for e in (*selected, *conditions) for udf in e.udfs))
     timestamp = None if scan.timestamp is None else to_sql(scan.timestamp, names)
-    return PlannedPull(source, sql, schema, udfs, timestamp, batch)
+    return PlannedPull(source, sql, schema, udfs, timestamp, batch, tuple(expression.sql for expression in selected))
 
 
 def _order(source: SourceInfo) -> str:

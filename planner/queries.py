@@ -14,7 +14,7 @@ from .conversions import coerced
 from .expiry import check_ttl, with_ttl
 from .formats import can_hold
 from .limits import within_depth
-from .logical import LogicalPlan, Named, Project
+from .logical import Aggregate, LogicalPlan, Named, Project
 from .lowering import Lowering, is_key_column, physical_names
 from .optimize import optimize
 from .origin import keeps_place
@@ -52,7 +52,17 @@ def plan_push(query: Query, context: PlanningContext) -> PlannedPush:
     plan = optimize(analyzed.plan)
     columns = tuple(Column(c.name, c.type) for c in plan.schema.value)
     physical, names = lower_for_client(analyzed, plan, context)
-    return PlannedPush(physical, Schema(columns), names, query.limit)
+    return PlannedPush(physical, Schema(columns), names, query.limit, _shown_key(query, plan, names))
+
+
+def _shown_key(query: Query, plan: LogicalPlan, names: tuple[str, ...]) -> tuple[int, ...] | None:
+    """Where a client finds the rows' key; None unless all of it is there. A row of everything needs none."""
+    grouped = bool(query.group_by) or query.distinct
+    of_everything = not grouped and isinstance(plan, Project) and isinstance(plan.input, Aggregate)
+    parts = set() if of_everything else {f"k{i}" for i in range(len(plan.schema.key))}
+    if plan.key_window is not None:
+        parts.add("_ws")
+    return tuple(i for i, name in enumerate(names) if is_key_column(name)) if parts <= set(names) else None
 
 
 def lower_for_client(

@@ -19,6 +19,8 @@ _COMMON = {
     "KEY_PROTOBUF_NULLABLE_REPRESENTATION", "VALUE_PROTOBUF_NULLABLE_REPRESENTATION", "EXECUTOR", "TTL",
 }  # fmt: skip
 _CREATE_ONLY = {"WINDOW_TYPE", "WINDOW_SIZE", "SOURCE_CONNECTOR", "SOURCED_BY_CONNECTOR"}
+PROPERTY_NAMES = tuple(sorted(_COMMON | _CREATE_ONLY))
+"""What WITH takes, of formats beside."""
 _OF_FORMATS = {
     "fullSchemaName": ("AVRO", "PROTOBUF"),
     "nullableRepresentation": ("PROTOBUF", "PROTOBUF_NOSR"),

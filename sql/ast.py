@@ -362,6 +362,22 @@ class Show(Statement):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ShowLineage(Statement):
+    """SHOW LINEAGE OF source[.column]."""
+
+    source: str
+    column: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowGraph(Statement):
+    """SHOW GRAPH [OF stream, table, topic or query] [AS format]."""
+
+    of: str | None = None
+    format: Literal["TEXT", "DOT", "SVG"] = "TEXT"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Describe(Statement):
     """DESCRIBE what [name] [EXTENDED]; `what` STREAMS or TABLES means all of them and has no name."""
 
@@ -372,10 +388,11 @@ class Describe(Statement):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explain(Statement):
-    """Exactly one of the two is set."""
+    """Exactly one of the two is set. `stall`: EXPLAIN STALL, why nothing comes out of the query."""
 
     statement: Statement | None = None
     query_id: str | None = None
+    stall: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

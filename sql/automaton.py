@@ -33,7 +33,7 @@ _STATEMENTS = frozenset(
 )
 
 # Where the parser takes both the keyword and a name: it is the keyword only before one of these.
-_KEYWORD_BEFORE: dict[str, frozenset[str]] = {
+KEYWORD_BEFORE: dict[str, frozenset[str]] = {
     "EMIT": frozenset({"CHANGES", "FINAL"}),
     "PARTITION": frozenset({"BY"}),
     "IF": frozenset({"NOT", "EXISTS"}),
@@ -53,6 +53,7 @@ _KEYWORD_BEFORE: dict[str, frozenset[str]] = {
     "SUBSTRING": frozenset({"LPAR"}),
     "ORDER": frozenset({"BY"}),
     "OFFSET": frozenset({"INTEGER_LITERAL"}),
+    "STALL": _NAMES | {"STRING_LITERAL"},  # EXPLAIN stall is that of a query of this name
 }
 
 # And here it is a name only before one of these: an alias, as its clause would have an expression next.
@@ -117,9 +118,9 @@ def resolve(tokens: Sequence[Token], position: int, automaton: Automaton) -> str
     if not automaton.accepts("NAME"):
         return word
     following = tokens[position + 1] if position + 1 < len(tokens) else None
-    if word in _KEYWORD_BEFORE:
+    if word in KEYWORD_BEFORE:
         seen = {following.type, following.upper()} if following is not None else set[str]()
-        return word if seen & _KEYWORD_BEFORE[word] else "NAME"
+        return word if seen & KEYWORD_BEFORE[word] else "NAME"
     if word in _NAME_BEFORE:
         seen = {following.type, following.upper()} if following is not None else {"SEMICOLON"}
         return "NAME" if seen & (_NAME_BEFORE[word] | RESERVED) else word

@@ -11,7 +11,7 @@ from millstream.errors import SqlSyntaxError
 from . import ast
 from .build_functions import FunctionRules
 from .build_queries import statement_text
-from .parts import Part, has, items, span_of_all, string_value, token_types
+from .parts import Part, has, items, span_of_all, span_of_piece, string_value, token_types
 from .tokens import token_span
 
 COLUMNS_MAX = 2_000
@@ -19,6 +19,9 @@ COLUMNS_MAX = 2_000
 _KEYWORDS_OF_SHOW = (
     "STREAMS", "TABLES", "TOPICS", "QUERIES", "FUNCTIONS", "CONNECTORS", "TYPES", "PROPERTIES", "VARIABLES",
 )  # fmt: skip
+
+
+_GRAPH_FORMATS = ("TEXT", "DOT", "SVG")
 
 
 class StatementRules(FunctionRules):
@@ -199,15 +202,33 @@ class StatementRules(FunctionRules):
             **_place(children),
         )
 
+    def show_lineage(self, children: list[Any]) -> ast.ShowLineage:
+        source, *column = items(children)
+        return ast.ShowLineage(source=source.name, column=column[0].name if column else None, **_place(children))
+
+    def show_graph(self, children: list[Any]) -> ast.ShowGraph:
+        *_, of, written = children
+        form: Any = "TEXT" if written is None else written.name
+        if written is not None and form not in _GRAPH_FORMATS:
+            hint = f"There are {', '.join(_GRAPH_FORMATS)}."
+            raise SqlSyntaxError(f"{form} is no format of a graph", span=span_of_piece(written), hint=hint)
+        return ast.ShowGraph(of=None if of is None else of.value, format=form, **_place(children))
+
+    def graph_of(self, children: list[Any]) -> Part | None:
+        return children[1] if children else None
+
+    def graph_format(self, children: list[Any]) -> Any:
+        return children[1] if children else None
+
     def describe(self, children: list[Any]) -> ast.Describe:
         what: Any = next((word for word in list(token_types(children))[1:] if word != "EXTENDED"), "SOURCE")
         name = next((piece.name for piece in items(children)), None)
         return ast.Describe(what=what, name=name, extended=has(children, "EXTENDED"), **_place(children))
 
     def explain(self, children: list[Any]) -> ast.Explain:
-        explained = children[1]
+        explained = children[-1]
         if isinstance(explained, Part):
-            return ast.Explain(query_id=explained.value, **_place(children))
+            return ast.Explain(query_id=explained.value, stall=has(children, "STALL"), **_place(children))
         return ast.Explain(statement=explained, **_place(children))
 
     def print_topic(self, children: list[Any]) -> ast.PrintTopic:

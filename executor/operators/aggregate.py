@@ -79,6 +79,7 @@ class Aggregator:
         emit: Emit,
     ) -> None:
         self._step = step
+        self.late_rows = 0
         self._emit_every = emit == "every"
         self._keys = ["_part", *key_names(step.schema)]
         self._input_schema = batch_schema(schema, extra, columns)
@@ -191,6 +192,8 @@ class Aggregator:
         assert self._step.window is not None
         row, starts = assign(self._step.window, ints(rows, "_ts"), at_rows)
         every_row = len(row) == len(rows) and self._step.window.kind != "HOPPING"
+        if not every_row:
+            self.late_rows += len(rows) - len(np.unique(row))
         keys = rows.select(self._keys)
         keys = keys if every_row else take(keys, row)
         keys = keys.append_column("_ws", pa.array(starts))

@@ -87,6 +87,7 @@ class SessionAggregator:
         self._time = StreamTime(connection, f"{step.id}.stream_time")
         self.stores = {step.id: self._store, f"{step.id}.stream_time": self._time.store}
         self._forgotten: dict[int, int] = {}
+        self.late_rows = 0
 
     def process(self, batch: ChangeBatch) -> ChangeBatch:
         rows = self._relevant(self._calls.with_arguments(conform(batch.rows, self._input_schema)))
@@ -160,6 +161,7 @@ class SessionAggregator:
                 else:
                     others.append(session)
             if end + until_closed < now[row]:
+                self.late_rows += 1
                 continue
             states: list[State] = []
             for i, (fold, values) in enumerate(zip(folds, arguments, strict=True)):

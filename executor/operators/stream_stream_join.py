@@ -121,6 +121,7 @@ class StreamStreamJoiner:
         self.stores = {store.name: store for store in stores}
         self._output_schema = batch_schema(step.schema, WINDOW if windowed else ())
         self._forgotten: dict[tuple[int, int], int] = {}
+        self.late_rows = 0
         self._known: dict[int, dict[str, int]] = {}
         self._known_at = -1  # the version of `_times`
 
@@ -212,6 +213,7 @@ class StreamStreamJoiner:
         if not len(arrived.rows):
             return
         kept = np.flatnonzero(arrived.time > arrived.own_time - self._retention)
+        self.late_rows += len(arrived.rows) - len(kept)
         columns = {"_rts": pa.array(arrived.time), "_id": pa.array(arrived.number)}
         self._buffers[side].write(take(with_columns(arrived.rows, columns), kept))
 

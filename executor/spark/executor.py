@@ -20,6 +20,7 @@ from ...logcore.server import LogServer
 from ...planner.catalog import PersistentQuery
 from ..errors import UnknownQuery
 from ..executor import QueryStatus
+from ..figures import QueryFigures
 from ..query_log import changelog_topic, forget_offsets, safe_name, start_positions
 from .alignment import remove_markers
 from .errors import SparkUnavailable
@@ -96,6 +97,11 @@ class SparkExecutor:
 
     def status(self, query_id: str) -> QueryStatus:
         return self._query(query_id).status()
+
+    def figures(self, query_id: str) -> QueryFigures | None:
+        """None: the operators run in Spark's tasks, which keep no counts per operator."""
+        self._query(query_id)
+        return None
 
     def close(self) -> None:
         with self._guard:

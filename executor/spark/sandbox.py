@@ -26,6 +26,7 @@ from ...planner.planning import PlannedPush
 from .. import processing_log
 from ..errors import QueryFailed, UnknownQuery
 from ..executor import QueryStatus
+from ..figures import QueryFigures
 from ..journal import Entry, JournaledLog
 from ..query_log import start_positions
 from ..stepwise import ROUNDS_MAX, StepwiseFeed
@@ -95,6 +96,10 @@ class SparkSandboxExecutor:
     def status(self, query_id: str) -> QueryStatus:
         query = self._query(query_id)
         return QueryStatus(query_id, "PAUSED" if query.paused else "RUNNING", query.spark.metrics)
+
+    def figures(self, query_id: str) -> QueryFigures | None:
+        self._query(query_id)
+        return None
 
     def close(self) -> None:
         self._queries.clear()

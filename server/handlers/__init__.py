@@ -20,6 +20,7 @@ from .describe import describe, explain
 from .drop import drop_source
 from .functions import create_function, drop_function
 from .insert_values import insert_values
+from .insight import show_graph, show_lineage
 from .places import in_its_place
 from .settings import define_variable, set_property, undefine_variable, unset_property
 from .show import show
@@ -44,6 +45,8 @@ HANDLERS: Mapping[type[ast.Statement], Handler] = {
     ast.CreateConnector: connectors,
     ast.DropConnector: connectors,
     ast.Show: show,
+    ast.ShowLineage: show_lineage,
+    ast.ShowGraph: show_graph,
     ast.Describe: describe,
     ast.Explain: explain,
     ast.PrintTopic: streaming,

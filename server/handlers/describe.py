@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from millstream.errors import InvalidStatement, UnknownFunction, Unsupported, did_you_mean
 
+from ...planner.catalog import PersistentQuery
 from ...planner.explain import explain as explain_plan
 from ...planner.physical import PhysicalPlan
 from ...planner.planning import PlannedBatch
@@ -22,7 +25,9 @@ from ..entities import (
     SourcesDescribed,
 )
 from ..function_pages import function_page, over_function_page
+from ..live_plan import live_figures, live_text
 from ..request import Request
+from .insight import explain_stall
 from .show import sources_of_kind
 
 
@@ -62,11 +67,20 @@ def explain(statement: Explain, request: Request) -> list[Entity]:
     """EXPLAIN of a statement that is not run, or of a running query."""
     if statement.query_id is not None:
         query = request.query(statement.query_id, statement.span)
-        description = describe_query(query, request.catalog, request.executor)
+        if statement.stall:
+            return [explain_stall(statement, query, request)]
+        description = _live(query, request)
     else:
         assert statement.statement is not None
         description = _description(statement.statement, request)
     return [QueryDescribed(statement_text=statement.text, query_description=description)]
+
+
+def _live(query: PersistentQuery, request: Request) -> QueryDescription:
+    status = request.executor.status(query.id)
+    live = live_figures(query, status, request.executor)
+    description = describe_query(query, request.catalog, request.executor)
+    return replace(description, execution_plan=live_text(query.plan, live), live=live)
 
 
 def _description(inner: Statement, request: Request) -> QueryDescription:

@@ -105,6 +105,14 @@ STATEMENTS: dict[str, ast.Statement] = {
     "DESCRIBE CONNECTOR c": ast.Describe(what="CONNECTOR", name="C"),
     "EXPLAIN SELECT a FROM s": ast.Explain(statement=A_QUERY),
     "EXPLAIN CSAS_s_1": ast.Explain(query_id="CSAS_s_1"),
+    "EXPLAIN stall": ast.Explain(query_id="stall"),
+    "EXPLAIN STALL CSAS_s_1": ast.Explain(query_id="CSAS_s_1", stall=True),
+    "EXPLAIN STALL stall": ast.Explain(query_id="stall", stall=True),
+    "SHOW LINEAGE OF s": ast.ShowLineage(source="S"),
+    "LIST LINEAGE OF s.`a b`": ast.ShowLineage(source="S", column="a b"),
+    "SHOW GRAPH": ast.ShowGraph(),
+    "SHOW GRAPH OF 'my-topic' AS svg": ast.ShowGraph(of="my-topic", format="SVG"),
+    "SHOW GRAPH OF graph": ast.ShowGraph(of="graph"),
     "PRINT 'my-topic' FROM BEGINNING INTERVAL 2 LIMIT 3": ast.PrintTopic(
         topic="my-topic", from_beginning=True, interval=2, limit=3
     ),

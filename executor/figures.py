@@ -1,0 +1,152 @@
+"""What a running query measures about itself: counts per operator and per source partition, and rates over the last
+seconds. Written by the query's thread, batch by batch and never row by row; read by anybody."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from ..logcore.client import TopicPartition
+
+_WINDOW_S = 10.0  # rates are of so long
+_SAMPLE_S = 1.0
+_EXACT_EVERY = 16  # batches
+
+
+@dataclass(slots=True)
+class Meter:
+    """Counts of one operator since the query was started in this process. What was computed twice counts twice.
+
+    `covers`: the ids of the plan's steps that it computes in one go; the last one gives its rows.
+    """
+
+    covers: tuple[str, ...]
+    batches: int = 0
+    rows_in: int = 0
+    rows_out: int = 0
+    bytes_out: int = 0
+    late_rows: int = 0
+    busy_ns: int = 0
+    bytes_per_row: float = 0.0  # of one batch in sixteen: asking costs more than all else here
+
+    def add(self, rows_in: int, out: pa.Table, since_ns: int) -> None:
+        """In: `since_ns`: when the operator began (`time.perf_counter_ns`)."""
+        rows = out.num_rows
+        if rows and (self.batches % _EXACT_EVERY == 0 or not self.bytes_per_row):
+            self.bytes_per_row = out.nbytes / rows
+        self.count(rows_in, rows, round(rows * self.bytes_per_row), since_ns)
+
+    def count(self, rows_in: int, rows_out: int, bytes_out: int, since_ns: int) -> None:
+        self.batches += 1
+        self.rows_in += rows_in
+        self.rows_out += rows_out
+        self.bytes_out += bytes_out
+        self.busy_ns += time.perf_counter_ns() - since_ns
+
+    def counts(self) -> tuple[int, int, int]:
+        """Rows in, rows out, bytes out."""
+        return self.rows_in, self.rows_out, self.bytes_out
+
+
+class Meters:
+    """The meters of a query by the id of the step whose rows they count; they outlive its pipelines."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._by_step: dict[str, Meter] = {}
+        self._clock = clock
+        self._samples: deque[tuple[float, dict[str, tuple[int, int, int]]]] = deque([(clock(), {})])
+
+    def of(self, covers: tuple[str, ...]) -> Meter:
+        """The meter of the operator that computes these steps; the same one for the same steps."""
+        meter = self._by_step.get(covers[-1])
+        if meter is None or meter.covers != covers:
+            meter = self._by_step[covers[-1]] = Meter(covers)
+        return meter
+
+    def sample(self) -> None:
+        """Before each batch; does something once a second."""
+        now = self._clock()
+        if now - self._samples[-1][0] < _SAMPLE_S:
+            return
+        self._samples.append((now, {step: meter.counts() for step, meter in self._by_step.items()}))
+        while len(self._samples) > 2 and now - self._samples[1][0] >= _WINDOW_S:
+            self._samples.popleft()
+
+    def rates(self) -> dict[str, tuple[float, float, float]]:
+        """Rows in, rows out and bytes out per second, over the last ten seconds or what there is of them."""
+        now = self._clock()
+        then, before = next(
+            (sample for sample in tuple(self._samples) if now - sample[0] <= _WINDOW_S), (now - _WINDOW_S, None)
+        )
+        elapsed = max(now - then, 1e-3)
+        found: dict[str, tuple[float, float, float]] = {}
+        for step, meter in tuple(self._by_step.items()):
+            counts = meter.counts()
+            old = counts if before is None else before.get(step, (0, 0, 0))
+            rows_in, rows_out, bytes_out = (max(0, a - b) / elapsed for a, b in zip(counts, old, strict=True))
+            found[step] = rows_in, rows_out, bytes_out
+        return found
+
+    def __iter__(self):
+        return iter(tuple(self._by_step.values()))
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorFigures:
+    """One operator at one moment. Counts as in `Meter`, rates per second.
+
+    `steps`: the steps of the plan that it computes; the last one gives its rows. `state_rows` and `state_bytes`: what
+    it keeps, None where the query was too busy to say.
+    """
+
+    steps: tuple[str, ...]
+    rows_in: int
+    rows_out: int
+    bytes_out: int
+    late_rows: int
+    busy_ms: int
+    rows_in_per_second: float
+    rows_out_per_second: float
+    bytes_out_per_second: float
+    state_rows: int | None = None
+    state_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionTimes:
+    """`largest_ms`: the largest rowtime of what was read of the partition since the start; `read_at_ms`: when something
+    was read of it last, by the machine's clock."""
+
+    largest_ms: int
+    read_at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class OpenWindows:
+    """The windows of one task that wait for time: how many rows, and when the first of them closes (stream time, ms).
+
+    `stream_time_ms`: of the task; None where nothing has come yet.
+    """
+
+    step: str
+    part: int
+    rows: int
+    first_close_ms: int
+    stream_time_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class QueryFigures:
+    """A query's operators, its sources' times, and open windows. `store_rows`: rows by store. `state_known`: False
+    where the query was too busy to look into its state. `writing`: a batch waits for the log."""
+
+    operators: tuple[OperatorFigures, ...] = ()
+    partitions: Mapping[TopicPartition, PartitionTimes] = field(default_factory=dict)
+    windows: tuple[OpenWindows, ...] = ()
+    store_rows: Mapping[str, int] = field(default_factory=dict)
+    state_known: bool = False
+    writing: bool = False

@@ -1,0 +1,86 @@
+"""A look into a running query: its meters, and what lies in its state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from ..logcore.client import TopicPartition
+from ..planner.physical import Aggregate, PhysicalPlan, WindowSpec, walk
+from .figures import Meter, Meters, OpenWindows, OperatorFigures, PartitionTimes, QueryFigures
+from .pipeline import Pipeline
+from .window_times import window_ends
+
+
+def inspected(
+    plan: PhysicalPlan,
+    meters: Meters,
+    times: Mapping[TopicPartition, PartitionTimes],
+    pipeline: Pipeline | None,
+    *,
+    writing: bool,
+) -> QueryFigures:
+    """In: `pipeline`: None where nobody may look into the state now."""
+    stores = {} if pipeline is None else {name: store.measure() for name, store in pipeline.stores.items()}
+    rates = meters.rates()
+    return QueryFigures(
+        operators=tuple(_operator(meter, rates, None if pipeline is None else stores) for meter in meters),
+        partitions=dict(times),
+        windows=() if pipeline is None else _open_windows(plan, pipeline),
+        store_rows={name: rows for name, (rows, _) in stores.items()},
+        state_known=pipeline is not None,
+        writing=writing,
+    )
+
+
+def _operator(
+    meter: Meter,
+    rates: Mapping[str, tuple[float, float, float]],
+    stores: Mapping[str, tuple[int, int]] | None,
+) -> OperatorFigures:
+    rows_in, rows_out, bytes_out = rates.get(meter.covers[-1], (0.0, 0.0, 0.0))
+    own = [size for name, size in (stores or {}).items() if _holds_rows_of(name, meter.covers)]
+    return OperatorFigures(
+        steps=meter.covers,
+        rows_in=meter.rows_in,
+        rows_out=meter.rows_out,
+        bytes_out=meter.bytes_out,
+        late_rows=meter.late_rows,
+        busy_ms=meter.busy_ns // 1_000_000,
+        rows_in_per_second=rows_in,
+        rows_out_per_second=rows_out,
+        bytes_out_per_second=bytes_out,
+        state_rows=None if stores is None else sum(rows for rows, _ in own),
+        state_bytes=None if stores is None else sum(size for _, size in own),
+    )
+
+
+def _holds_rows_of(store: str, steps: tuple[str, ...]) -> bool:
+    step, _, what = store.partition(".")
+    return step in steps and what not in ("stream_time", "time")
+
+
+def _open_windows(plan: PhysicalPlan, pipeline: Pipeline) -> tuple[OpenWindows, ...]:
+    """Of the aggregates that give windows once they close."""
+    return tuple(
+        OpenWindows(step.id, part, rows, _close_ms(step.window, first), _stream_times(step, pipeline).get(part))
+        for step in walk(plan.root)
+        if isinstance(step, Aggregate) and step.window is not None and step.emit == "FINAL"
+        for part, rows, first in pipeline.stores[step.id].by_task("_we" if step.window.kind == "SESSION" else "_ws")
+    )
+
+
+def _close_ms(window: WindowSpec, first: int) -> int:
+    """The stream time at which the window closes that begins, or of a session ends, at `first`."""
+    if window.kind == "SESSION":
+        return first + window.size_ms + window.grace_ms + 1
+    return int(window_ends(np.array([first]), window.size_ms, window.timezone)[0]) + window.grace_ms
+
+
+def _stream_times(step: Aggregate, pipeline: Pipeline) -> dict[int, int]:
+    store = pipeline.stores.get(f"{step.id}.stream_time")
+    if store is None:
+        return {}
+    rows = store.rows()
+    return dict(zip(rows["_part"].to_pylist(), rows["stream_time_ms"].to_pylist(), strict=True))
