@@ -21,6 +21,7 @@ from pydantic_settings import (
 
 from millstream.errors import InvalidProperty, ServerError, did_you_mean
 
+from ..logcore.expiry import Expiry
 from .access import AccessSettings
 from .executors import PROPERTY as EXECUTOR_PROPERTY
 from .properties import checked_properties, text_of
@@ -73,29 +74,55 @@ class Configuration(BaseSettings):
         frozen=True,
         arbitrary_types_allowed=True,
         hide_input_in_errors=True,
+        use_attribute_docstrings=True,  # the reference manual is made of them
     )
 
     data: Path
     """The folder of the log and of everything that is derived from it."""
     http: Annotated[Address, NoDecode] = Address("127.0.0.1", 8088)
+    """Where the HTTP API answers. An address that others reach needs [tls] or [access]."""
     kafka: Annotated[Address, NoDecode] = Address("127.0.0.1", 9092)
+    """Where the log answers Kafka's clients."""
     schema_registry: Address | None = None
     """Where the schema registry answers; None: nowhere."""
     executor: Literal["auto", "spark", "duckdb"] | None = None
     """What runs persistent queries; None: as `properties` say, or auto."""
     properties: dict[str, str] = Field(default_factory=dict)
+    """What SHOW PROPERTIES lists: the properties of the engine, and what sessions have unless they SET it otherwise."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """The least that is logged, on standard error."""
     log_format: Literal["text", "json"] = "text"
+    """How log lines look: for people, or a JSON object each."""
     tls: TlsSettings | None = None
     """Of the HTTP listener."""
     access: AccessSettings | None = None
     """Who may do what over HTTP; None: everybody who reaches it may do everything."""
     body_bytes_max: int = Field(default=1 << 20, ge=1024)
     """Of one HTTP request."""
+    connections_max: int = Field(default=1000, ge=1)
+    """How many connections may be open over HTTP."""
+    connections_per_address_max: int = Field(default=500, ge=1)
+    """… from one address."""
+
+    metrics_partitions_max: int = Field(default=1000, ge=0)
+    """While there are more partitions, /metrics has one figure per topic in the place of one per partition."""
 
     kafka_produce_bytes: int | None = Field(default=None, ge=1024)
+    """Per second and client id, over the Kafka protocol; None: as many as it likes."""
     kafka_fetch_bytes: int | None = Field(default=None, ge=1024)
     """Per second and client id, over the Kafka protocol; None: as many as it likes."""
+    kafka_tls: TlsSettings | None = None
+    """Of the Kafka listener."""
+    kafka_auto_create_topics: bool = True
+    """Whether a topic that a Kafka client asks for is created, with one partition, where there is none."""
+    kafka_fetch_sessions: int = Field(default=1000, ge=0)
+    """How many consumers are told only what is new (Kafka's max.incremental.fetch.session.cache.slots)."""
+    offsets_retention_minutes: int = Field(default=7 * 24 * 60, ge=1)
+    """For how long offsets are kept that a group committed which has no members any more."""
+    transactional_id_expiration_ms: int = Field(default=7 * 24 * 60 * 60 * 1000, ge=1000)
+    """For how long transactional ids are remembered that do nothing."""
+    producer_id_expiration_ms: int = Field(default=24 * 60 * 60 * 1000, ge=1000)
+    """For how long producers are remembered that do nothing."""
 
     @field_validator("http", "kafka", "schema_registry", mode="before")
     @classmethod
@@ -116,7 +143,18 @@ class Configuration(BaseSettings):
                 f"passwords would travel in plain text to {self.http}: set [tls], or access.plain_text = true where "
                 "something before the server ends TLS"
             )
+        if self.access is not None and self.kafka_tls is None and not (self.kafka.is_local or self.access.plain_text):
+            raise ValueError(
+                f"passwords would travel in plain text to {self.kafka}: set [kafka_tls], or access.plain_text = true "
+                "where something before the server ends TLS"
+            )
         return self
+
+    @property
+    def expiry(self) -> Expiry:
+        return Expiry(
+            self.offsets_retention_minutes * 60_000, self.transactional_id_expiration_ms, self.producer_id_expiration_ms
+        )
 
     @property
     def engine_properties(self) -> dict[str, str]:
@@ -137,7 +175,7 @@ class Configuration(BaseSettings):
 
 def load_configuration(file: Path | None, flags: Mapping[str, Any]) -> Configuration:
     """In: `flags`: what was given on the command line, None for what was not. Raises `InvalidConfiguration`."""
-    from_file = {} if file is None else _translated(_read(file), file)
+    from_file = {} if file is None else translated(_read(file), file)
     given = {name: value for name, value in flags.items() if value is not None}
     try:
         return Configuration(from_file=from_file, **given)  # pyright: ignore[reportCallIssue]
@@ -174,7 +212,7 @@ def _read(file: Path) -> dict[str, Any]:
         raise InvalidConfiguration(f"the configuration file {file} is not valid TOML: {error}") from None
 
 
-def _translated(table: dict[str, Any], file: Path) -> dict[str, Any]:
+def translated(table: dict[str, Any], file: Path) -> dict[str, Any]:
     """`listeners` and `ssl.…` are ksqlDB's names for where to listen, and for TLS."""
     found = {name: value for name, value in table.items() if name not in ("listeners", "ssl")}
     found = {name: value for name, value in found.items() if not name.startswith("ssl.")}

@@ -1,0 +1,18 @@
+"""A line of what `millstream doctor` says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Level = Literal["ok", "warn", "fail"]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One thing that was looked at."""
+
+    check: str
+    level: Level
+    message: str
+    hint: str = ""

@@ -1,0 +1,164 @@
+"""Every setting and property with its type, unit, default and meaning, read from where they are declared: the fields of
+`Configuration` and the entries of `properties.py`. The reference manual is made of it."""
+
+from __future__ import annotations
+
+import inspect
+import types
+import typing
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from pydantic import BaseModel, SecretStr
+from pydantic.fields import FieldInfo
+
+from .configuration import Address, Configuration
+from .properties import PROPERTIES, Property
+
+_UNITS: Final = (
+    ("ms", "milliseconds"), ("minutes", "minutes"), ("seconds", "seconds"), ("bytes", "bytes"), ("rows", "rows"),
+    ("records", "records"),
+)  # fmt: skip
+_PROPERTIES: Final = (
+    "Below `[properties]` in the file. SESSION ones can be SET by everybody for their session; SERVER ones are read "
+    "once at start."
+)
+_SECRETS: Final = ("password", "secret", "tokens", "scram", "jaas", "credential")
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """`name`: as in the file, `tls.certificate`; `<name>` stands for one that the user gives. `type`: for people.
+    `variable`: of the environment; None where there is none for it alone."""
+
+    name: str
+    type: str
+    default: str
+    unit: str
+    doc: str
+    variable: str | None
+
+    @property
+    def is_secret(self) -> bool:
+        return is_secret(self.name)
+
+
+def is_secret(name: str) -> bool:
+    """Whether nobody should see the value of the setting or property."""
+    return any(word in name.lower() for word in _SECRETS)
+
+
+def settings() -> list[Setting]:
+    """The settings of the file, nested ones by their full names."""
+    return list(_of_model(Configuration, "", "MILLSTREAM_"))
+
+
+def _of_model(model: type[BaseModel], prefix: str, variable: str | None) -> Iterator[Setting]:
+    for name, field in model.model_fields.items():
+        if name == "properties":
+            continue
+        full = f"{prefix}{name}"
+        own = None if variable is None else f"{variable}{name.upper()}"
+        nested, many = _nested(field.annotation)
+        if nested is None:
+            yield Setting(full, _type_text(field.annotation), _default(field), unit_of(name), _doc(field), own)
+        elif many:
+            yield from _of_model(nested, f"{full}.<name>.", None)
+        else:
+            yield from _of_model(nested, f"{full}.", None if own is None else f"{own}__")
+
+
+def _nested(annotation: Any) -> tuple[type[BaseModel] | None, bool]:
+    """The model inside `Model | None` or `dict[str, Model]`, and whether there are many by name."""
+    if inspect.isclass(annotation) and issubclass(annotation, BaseModel):
+        return annotation, False
+    for part in typing.get_args(annotation):
+        if inspect.isclass(part) and issubclass(part, BaseModel):
+            return part, typing.get_origin(annotation) is dict
+    return None, False
+
+
+_NAMES: Final[dict[Any, str]] = {
+    str: "text", int: "whole number", float: "number", bool: "true or false", Path: "path", Address: "HOST:PORT",
+    SecretStr: "text", types.NoneType: "",
+}  # fmt: skip
+
+
+def _type_text(annotation: Any) -> str:
+    if annotation in _NAMES:
+        return _NAMES[annotation]
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is Literal:
+        return ", ".join(map(str, arguments))
+    if origin is tuple:
+        return f"list of {_type_text(arguments[0])}"
+    return " or ".join(text for text in map(_type_text, arguments) if text)
+
+
+def _default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "none: must be given"
+    value = field.get_default(call_default_factory=True)
+    if value is None or value == () or value == {}:
+        return ""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _doc(field: FieldInfo) -> str:
+    return " ".join((field.description or "").split())
+
+
+def unit_of(name: str) -> str:
+    """The unit that a name ends in, or has as a word before its `max`.
+
+    >>> unit_of("kafka_fetch_bytes"), unit_of("millstream.emit.final.idle.ms"), unit_of("http")
+    ('bytes', 'milliseconds', '')
+    """
+    words = name.replace(".", "_").replace("-", "_").split("_")
+    words = [word for word in words if word not in ("max", "min", "limit", "buffering")]
+    return next((unit for word, unit in _UNITS if words and words[-1] == word), "")
+
+
+def properties() -> list[Property]:
+    """Those that do something, by name."""
+    return sorted((entry for entry in PROPERTIES.values() if entry.effective), key=lambda entry: entry.name)
+
+
+def accepted_properties() -> list[str]:
+    """Names of Kafka and ksqlDB that may be set and do nothing."""
+    return sorted(entry.name for entry in PROPERTIES.values() if not entry.effective)
+
+
+def reference_tables() -> str:
+    """The part of docs/configuration.md that is made of the declarations, as Markdown."""
+    lines = ["## Settings", "", "| setting | type | default | unit | meaning |", "| --- | --- | --- | --- | --- |"]
+    for setting in settings():
+        lines.append(_row(f"`{setting.name}`", setting.type, _code(setting.default), setting.unit, setting.doc))
+    lines += ["", "## Properties", "", _PROPERTIES, ""]
+    lines += ["| property | scope | type | default | unit | meaning |", "| --- | --- | --- | --- | --- | --- |"]
+    for entry in properties():
+        aliases = f" Also called {', '.join(f'`{alias}`' for alias in entry.aliases)}." if entry.aliases else ""
+        kind = ", ".join(entry.choices) if entry.choices else entry.type.lower()
+        lines.append(
+            _row(f"`{entry.name}`", entry.scope, kind, _code(entry.default), unit_of(entry.name), entry.doc + aliases)
+        )
+    names = ", ".join(f"`{name}`" for name in accepted_properties())
+    lines += [
+        "",
+        "## Accepted and without effect",
+        "",
+        "Scripts for ksqlDB may set these; nothing changes:",
+        "",
+        f"{names}.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _row(*cells: str) -> str:
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+def _code(text: str) -> str:
+    return f"`{text}`" if text and not text.startswith("none:") else text
