@@ -1,38 +1,50 @@
-"""What could be typed next: keywords, the names of streams, tables, columns, functions, topics, queries."""
+"""What could be typed next: what the grammar allows there, and the names of what is alive."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final
 
 from lark import Token
-from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion, PathCompleter
 from prompt_toolkit.document import Document
 
-from ..sql.identifiers import RESERVED, RESERVED_BY_KSQLDB, normalise_identifier, quote_identifier
+from ..planner.formats import FORMATS
+from ..planner.with_properties import PROPERTY_NAMES
+from ..sql.expected import all_keywords, expected_keywords
+from ..sql.functions.catalog import FUNCTIONS
+from ..sql.identifiers import RESERVED, normalise_identifier, quote_identifier
 from ..sql.tokens import tokenize
-from .commands import WORDS
+from .commands import SHORT, WORDS
 from .names import LiveNames, Names
+from .settings import ENTRIES
+from .splitting import parts
+from .tables import printable
 
-KEYWORDS: Final = tuple(
-    sorted(
-        RESERVED
-        | (RESERVED_BY_KSQLDB - {"CATALOG", "EXPORT", "LOAD", "MATERIALIZED", "NAMESPACE", "RENAME", "VIEW"})
-        | set(
-            """AGGREGATE LANGUAGE RETURNS
-            CURRENT DESC FILTER FOLLOWING NULLS ORDER OVER PRECEDING QUALIFY ROW ROWS TIMEZONE UNBOUNDED
-            ADD ALTER ARRAY ASSERT BIGINT BOOLEAN BYTES CHANGES COLUMN DATE DAY DEFINE DOUBLE EMIT ESCAPE EXPLAIN
-            FINAL FUNCTION FUNCTIONS GRACE HEADER HEADERS HOUR IF INT INTEGER INTERVAL KEY MAP MINUTE PARTITION
-            PARTITIONS PAUSE PERIOD PRIMARY REPLACE RESUME SECOND SESSION SET SHOW SOURCE STRING STRUCT SYSTEM TABLES
-            TIME TIMEOUT TIMESTAMP TYPE TYPES UNDEFINE VARCHAR VARIABLES ZONE""".split()
-        )
-    )
+_WORD: Final = re.compile(r"(?:[`'\"]?[A-Za-z_][A-Za-z0-9_.@]*|[`'\"]|\\[a-z?]*)?$")
+_FILE_COMMAND: Final = re.compile(r"\s*(?:\\[ioe]\s+|(?:run\s+script|spool)\s+['\"]?)(?P<path>\S*)", re.IGNORECASE)
+_OFTEN_NAMES: Final = frozenset("FIRST ID INPUT LAST STATE SUBJECT".split())
+_TYPES: Final = tuple("BOOLEAN INTEGER BIGINT DOUBLE DECIMAL STRING BYTES DATE TIME TIMESTAMP ARRAY MAP STRUCT".split())
+_UNITS: Final = tuple("MILLISECONDS SECONDS MINUTES HOURS DAYS".split())
+_OPERANDS: Final = frozenset(
+    {"NAME", "QUOTED_NAME", "RPAR", "RBRACKET", "STRING_LITERAL", "INTEGER_LITERAL", "DECIMAL_LITERAL"}
 )
-_WORD: Final = re.compile(r"[`']?[A-Za-z_][A-Za-z0-9_.@]*")
-_SOURCES_AFTER: Final = frozenset({"FROM", "JOIN", "INTO", "DESCRIBE", "STREAM", "TABLE", "VALUES"})
-_QUERIES_AFTER: Final = frozenset({"TERMINATE", "PAUSE", "RESUME"})
+_SOURCES_AFTER: Final = frozenset({"FROM", "JOIN", "INTO", "DESCRIBE", "OF"})
+_QUERIES_AFTER: Final = frozenset({"TERMINATE", "PAUSE", "RESUME", "EXPLAIN", "STALL"})
 _PROPERTIES_AFTER: Final = frozenset({"SET", "UNSET"})
+_FORMAT_PROPERTIES: Final = frozenset({"FORMAT", "KEY_FORMAT", "VALUE_FORMAT"})
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A text that fits, what kind of thing it is, and more about it for people."""
+
+    text: str
+    what: str
+    about: str = ""
 
 
 class StatementCompleter(Completer):
@@ -40,59 +52,259 @@ class StatementCompleter(Completer):
 
     def __init__(self, names: LiveNames) -> None:
         self._names = names
+        self._paths = PathCompleter(expanduser=True)
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:
         before = document.text_before_cursor
-        word = document.get_word_before_cursor(pattern=_WORD)
+        file = _FILE_COMMAND.fullmatch(before)
+        if file is not None:
+            path = file.group("path")
+            yield from self._paths.get_completions(Document(path, len(path)), complete_event)
+            return
+        found = _WORD.search(before)
+        word = found.group() if found is not None else ""
         if not word and not complete_event.completion_requested:
             return
-        candidates = candidates_for(before[: len(before) - len(word)], document.text, self._names.get())
-        if not word.islower():
-            yield from (Completion(text, -len(word), display_meta=what) for text, what in matching(word, candidates))
+        rest, word = _qualified(before[: len(before) - len(word)], word)
+        if not complete_event.completion_requested and len(word) < 2 and not word.startswith("\\"):
             return
-        for text, what in matching(word, candidates):  # as one types, so one is answered
-            plain = what in ("keyword", "function", "command") or text.isupper()
-            yield Completion(text.lower() if plain else text, -len(word), display_meta=what)
+        candidates = candidates_for(rest, document.text, self._names.get())
+        lower = word.islower()  # as one types, so one is answered
+        for candidate in matching(word, candidates):
+            text = _as_typed(candidate) if lower else candidate.text
+            yield Completion(text, -len(word), display=printable(text), display_meta=_meta(candidate))
 
 
-def candidates_for(before: str, whole: str, names: Names) -> list[tuple[str, str]]:
-    """Texts and what they are, the likeliest kind first. In: `before`: the text up to the word that is being typed;
-    `whole`: with what follows."""
-    tokens = tokenize(before)
-    last = str(tokens[-1]).upper() if tokens else ""
-    sources = [(quote_identifier(name), "stream or table") for name in names.columns]
-    keywords = [(word, "keyword") for word in KEYWORDS]
-    if not tokens or tokens[-1].type == "SEMICOLON":
-        return [*keywords, *((word, "command") for word in WORDS)]
-    if last == "PRINT":
-        return [(quote_identifier(name), "topic") for name in names.topics]
-    if last in _QUERIES_AFTER:
-        return [*((name, "query") for name in names.queries), ("ALL", "keyword")]
-    if last in _PROPERTIES_AFTER or (tokens[-1].type == "BAD" and last.startswith("'")):
-        return [(name if last.startswith("'") else f"'{name}'", "property") for name in names.properties]
-    if last == "FUNCTION":
-        return [(name, "function") for name in names.functions]
-    if last in _SOURCES_AFTER:
+def highlighted_words() -> frozenset[str]:
+    """The keywords, types and units; not those that are names more often."""
+    return (all_keywords() | {*_TYPES, *_UNITS}) - _OFTEN_NAMES
+
+
+def candidates_for(before: str, whole: str, names: Names) -> list[Candidate]:
+    """What fits, the likeliest kind first. In: `before`: the text up to the word that is being typed; `whole`: with
+    what follows."""
+    statement = _unfinished(before)
+    if statement.lstrip().startswith("\\"):
+        return _for_backslash(statement.split(), names)
+    tokens = tokenize(statement)
+    if not tokens:
+        commands = [*(Candidate(word, "command") for word in WORDS), *_short_commands()]
+        return [*_keywords(statement), *commands]
+    special = _special(tokens, whole, names)
+    if special is not None:
+        return special
+    keywords = _keywords(statement)
+    if tokens[-1].type in _OPERANDS and not _is_keyword_here(tokens[-1]):
+        return keywords
+    sources = _sources(names, names.columns)
+    if _upper(tokens[-1]) in _SOURCES_AFTER:
         return [*sources, *keywords]
-    columns = [(quote_identifier(name), "column") for name in _columns(tokenize(whole), names)]
-    return [*columns, *keywords, *((name, "function") for name in names.functions), *sources]
+    columns = _columns(tokenize(whole), names)
+    return [*columns, *_functions(names), *keywords, *sources]
 
 
-def matching(word: str, candidates: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-    """The candidates that begin with the word, each once; case does not matter."""
+def matching(word: str, candidates: Iterable[Candidate]) -> Iterator[Candidate]:
+    """The candidates that begin with the word, each text once; case and quotes do not matter."""
     seen: set[str] = set()
-    for text, what in candidates:
-        if text.upper().lstrip("`'").startswith(word.upper().lstrip("`'")) and text not in seen:
-            seen.add(text)
-            yield text, what
+    start = word.upper().lstrip("`'\"")
+    for candidate in candidates:
+        if candidate.text.upper().lstrip("`'\"").startswith(start) and candidate.text not in seen:
+            seen.add(candidate.text)
+            yield candidate
 
 
-def _columns(tokens: Sequence[Token], names: Names) -> list[str]:
+# ------------------------------------------------------------------ places that want one kind of thing
+
+
+def _special(tokens: Sequence[Token], whole: str, names: Names) -> list[Candidate] | None:
+    """What fits at a place that only takes one kind of thing; None for other places."""
+    last, first = _upper(tokens[-1]), _upper(tokens[0])
+    before = _upper(tokens[-2]) if len(tokens) > 1 else ""
+    if last == ".":
+        return _of_qualifier(tokens, whole, names)
+    if last == "->":
+        return [Candidate(quote_identifier(name), "field") for name in names.fields.get(_name(tokens[-2]), ())]
+    if last == "PRINT":
+        return [Candidate(quote_identifier(name), "topic") for name in names.topics]
+    if last in _QUERIES_AFTER and len(tokens) <= 2:
+        ids = [Candidate(name, "query") for name in names.queries]
+        return [
+            *ids,
+            *_keywords(" ".join(map(str, tokens)) + " "),
+            *([Candidate("ALL", "keyword")] * (last != "EXPLAIN")),
+        ]
+    if first in _PROPERTIES_AFTER and len(tokens) == 1:
+        return [Candidate(f"'{name}'", "property", doc) for name, doc in names.properties.items()]
+    if first == "UNDEFINE":
+        return [Candidate(name, "variable") for name in names.variables]
+    if (before, last) == ("DESCRIBE", "FUNCTION") or (first == "DROP" and last == "FUNCTION"):
+        return list(_functions(names))
+    if last in ("STREAM", "TABLE") and first in ("DROP", "ALTER", "DESCRIBE"):
+        return _sources(names, [name for name in names.columns if (name in names.tables) == (last == "TABLE")])
+    if first == "CREATE" and last in ("STREAM", "TABLE", "EXISTS") and len(tokens) < 7:
+        return [Candidate("IF NOT EXISTS", "keyword")] if last != "EXISTS" else []
+    if last == "=":
+        return _values(before, names)
+    return _inside_parentheses(tokens, names)
+
+
+def _inside_parentheses(tokens: Sequence[Token], names: Names) -> list[Candidate] | None:
+    opened, depth = _opening(tokens)
+    before = _upper(tokens[opened - 1]) if opened > 0 else ""
+    last = tokens[-1]
+    if before == "WITH" and last.type in ("LPAR", "COMMA"):
+        return [Candidate(name, "property") for name in PROPERTY_NAMES]
+    if _upper(tokens[0]) == "CREATE" and depth == 1 and before not in ("WITH", "") and opened <= 6:
+        if last.type in ("NAME", "QUOTED_NAME") and tokens[-2].type in ("LPAR", "COMMA"):
+            own = [Candidate(quote_identifier(name), "type") for name in names.types]
+            return [*(Candidate(name, "type") for name in _TYPES), *own]
+    if last.type == "INTEGER_LITERAL" and before in ("TUMBLING", "HOPPING", "SESSION", "WITHIN"):
+        return [Candidate(unit, "keyword") for unit in _UNITS]
+    return None
+
+
+def _opening(tokens: Sequence[Token]) -> tuple[int, int]:
+    """Where the innermost parenthesis that is open begins, and how many are open."""
+    stack = [-1]
+    for index, token in enumerate(tokens):
+        if token.type in ("LPAR", "LAMBDA_LPAR"):
+            stack.append(index)
+        elif token.type == "RPAR" and len(stack) > 1:
+            stack.pop()
+    return stack[-1], len(stack) - 1
+
+
+def _values(property: str, names: Names) -> list[Candidate]:
+    if property in _FORMAT_PROPERTIES:
+        return [Candidate(f"'{name}'", "value", rules.doc) for name, rules in FORMATS.items()]
+    if property == "KAFKA_TOPIC":
+        return [Candidate(f"'{name}'", "value", "topic") for name in names.topics]
+    return []
+
+
+def _of_qualifier(tokens: Sequence[Token], whole: str, names: Names) -> list[Candidate]:
+    """The columns of the source that stands before the dot, under its name or an alias."""
+    qualifier = _name(tokens[-2]) if len(tokens) > 1 else ""
+    source = _sources_by_name(tokenize(whole), names).get(qualifier)
+    return [] if source is None else [_column(*column) for column in names.columns[source].items()]
+
+
+def _for_backslash(words: Sequence[str], names: Names) -> list[Candidate]:
+    """What may follow a command. In: its words so far."""
+    match words:
+        case ["\\d"]:
+            return _sources(names, names.columns)
+        case ["\\dt" | "\\ds" as which]:
+            return _sources(names, [name for name in names.columns if (name in names.tables) == (which == "\\dt")])
+        case ["\\dq"]:
+            return [Candidate(name, "query") for name in names.queries]
+        case ["\\df"]:
+            return list(_functions(names))
+        case ["\\x" | "\\timing"]:
+            return [Candidate("on", "value"), Candidate("off", "value")]
+        case ["\\set"]:
+            return [Candidate(name, "setting", entry.doc) for name, entry in ENTRIES.items()]
+        case ["\\set", name] if name in ENTRIES:
+            return [Candidate(choice, "value") for choice in ENTRIES[name].choices.split(", ")]
+        case _:
+            return []
+
+
+# ------------------------------------------------------------------ kinds of things
+
+
+def _short_commands() -> list[Candidate]:
+    return [Candidate(text, "command", doc) for text, doc in SHORT.items()]
+
+
+def _keywords(statement: str) -> list[Candidate]:
+    """Those that the grammar takes here; where the statement is wrong already, all that are reserved."""
+    expected = expected_keywords(statement)
+    return [Candidate(word, "keyword") for word in sorted(RESERVED if expected is None else expected)]
+
+
+def _sources(names: Names, wanted: Iterable[str]) -> list[Candidate]:
+    return [Candidate(quote_identifier(name), "table" if name in names.tables else "stream") for name in wanted]
+
+
+def _functions(names: Names) -> Iterator[Candidate]:
+    for name, kind in names.functions.items():
+        yield Candidate(name, "function", _signature(name) or kind)
+
+
+@cache
+def _signature(name: str) -> str:
+    """Of our own functions, the first signature and how many others there are."""
+    entry: Any = FUNCTIONS.get(name)
+    signatures: Sequence[str] = getattr(entry, "signatures", ())
+    more = f"  (+{len(signatures) - 1})" if len(signatures) > 1 else ""
+    return f"{signatures[0]}{more}" if signatures else ""
+
+
+def _columns(tokens: Sequence[Token], names: Names) -> list[Candidate]:
     """Of the sources that the statement names, or of all."""
-    mentioned = {normalise_identifier(str(token)) for token in tokens if token.type in ("NAME", "QUOTED_NAME")} & set(
-        names.columns
-    )
-    found: dict[str, None] = {}
+    mentioned = set(_sources_by_name(tokens, names).values())
+    found: dict[str, Candidate] = {}
     for source in mentioned or names.columns:
-        found.update(dict.fromkeys(names.columns[source]))
-    return list(found)
+        for column, type_ in names.columns[source].items():
+            found.setdefault(column, _column(column, type_))
+    return list(found.values())
+
+
+def _column(name: str, type_: str) -> Candidate:
+    return Candidate(quote_identifier(name), "column", type_)
+
+
+def _sources_by_name(tokens: Sequence[Token], names: Names) -> Mapping[str, str]:
+    """The sources of a statement by their names and aliases."""
+    found: dict[str, str] = {}
+    for position, token in enumerate(tokens):
+        source = _name(token)
+        if source not in names.columns:
+            continue
+        found[source] = source
+        after = [other for other in tokens[position + 1 : position + 3] if _upper(other) != "AS"]
+        if after and after[0].type in ("NAME", "QUOTED_NAME"):
+            found[_name(after[0])] = source
+    return found
+
+
+# ------------------------------------------------------------------ texts and tokens
+
+
+def _qualified(rest: str, word: str) -> tuple[str, str]:
+    """Splits a word such as `u.na` behind its last dot."""
+    head, dot, tail = word.rpartition(".")
+    return (rest + head + dot, tail) if dot and not word.startswith("'") else (rest, word)
+
+
+def _unfinished(text: str) -> str:
+    """The last statement or command, if it is not ended."""
+    *_, last = [None, *parts(text)]
+    if last is None or (last.ended and not last.is_backslash) or (last.is_backslash and text.rstrip(" ")[-1:] == "\n"):
+        return ""
+    return last.text + text[len(text.rstrip()) :]
+
+
+def _upper(token: Token) -> str:
+    return str(token).upper()
+
+
+def _name(token: Token) -> str:
+    return normalise_identifier(str(token)) if token.type in ("NAME", "QUOTED_NAME") else ""
+
+
+def _is_keyword_here(token: Token) -> bool:
+    """Of words that are names elsewhere: those after which a name or an expression comes."""
+    return _upper(token) in {"BY", "OFFSET", "OF", "LINEAGE", "ESCAPE"}
+
+
+def _as_typed(candidate: Candidate) -> str:
+    """In lower case, where that means the same."""
+    kind_of_word = candidate.what in ("keyword", "function", "command", "type") or candidate.text.isupper()
+    plain = kind_of_word and candidate.what != "value" and "`" not in candidate.text
+    return candidate.text.lower() if plain else candidate.text
+
+
+def _meta(candidate: Candidate) -> str:
+    return printable(candidate.about or candidate.what)

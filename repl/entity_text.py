@@ -6,22 +6,32 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from .insight_text import graph_lines, lineage_lines, stall_lines
 from .tables import cell_text, printable, render_table
 
 Entity = Mapping[str, Any]
 Lines = list[str]
 
 
-def entity_lines(entity: Entity, width_max: int | None) -> Lines:
-    """In: `width_max`: of a table; None for as wide as it takes."""
+def entity_lines(entity: Entity, width_max: int | None, *, colour: bool = False) -> Lines:
+    """In: `width_max`: of a table; None for as wide as it takes. `colour`: for a terminal."""
+    table = entity_table(entity)
+    if table is not None:
+        return [*render_table(*table, width_max, colour=colour), *warning_lines(entity)]
     kind = entity.get("@type", "")
-    warnings = [f"warning: {printable(str(warning['message']))}" for warning in entity.get("warnings", ())]
-    if kind in _TABLES:
-        titles, rows = _TABLES[kind](entity)
-        return [*render_table(titles, rows, width_max), *warnings]
     if kind in _TEXTS:
-        return [*_TEXTS[kind](entity, width_max), *warnings]
-    return [*json.dumps(entity, indent=2, default=str).splitlines(), *warnings]
+        return [*_TEXTS[kind](entity, width_max), *warning_lines(entity)]
+    return [*map(printable, json.dumps(entity, indent=2, default=str).splitlines()), *warning_lines(entity)]
+
+
+def entity_table(entity: Entity) -> tuple[Sequence[str], list[Sequence[Any]]] | None:
+    """Titles and rows of an answer that is one table."""
+    table = _TABLES.get(entity.get("@type", ""))
+    return None if table is None else table(entity)
+
+
+def warning_lines(entity: Entity) -> Lines:
+    return [f"warning: {printable(str(warning['message']))}" for warning in entity.get("warnings", ())]
 
 
 # ------------------------------------------------------------------ answers that are one table
@@ -185,6 +195,9 @@ _TEXTS: dict[str, Callable[[Entity, int | None], Lines]] = {
     "queryDescription": lambda entity, width_max: _query(entity["queryDescription"], width_max),
     "query_descriptions": _each("queryDescriptions", _query),
     "describe_function": _function,
+    "query_stall": stall_lines,
+    "lineage": lineage_lines,
+    "graph": graph_lines,
 }
 
 

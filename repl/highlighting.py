@@ -10,13 +10,12 @@ from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.lexers import Lexer
 from prompt_toolkit.styles import Style
 
+from ..sql.identifiers import RESERVED
 from ..sql.tokens import TOKEN
-from .completion import KEYWORDS
 
 STYLE: Final = Style.from_dict(
     {"keyword": "bold ansiblue", "string": "ansigreen", "number": "ansicyan", "comment": "ansibrightblack italic"}
 )
-_KEYWORDS: Final = frozenset(KEYWORDS)
 _STYLES: Final = {
     "STRING_LITERAL": "class:string",
     "UNTERMINATED": "class:string",
@@ -27,18 +26,21 @@ _STYLES: Final = {
 
 
 class StatementLexer(Lexer):
-    """Gives each line its pieces; strings and comments may go over several lines."""
+    """Gives each line its pieces; strings and comments may go over several lines. In: `keywords`: those known now."""
+
+    def __init__(self, keywords: Callable[[], frozenset[str]]) -> None:
+        self._keywords = keywords
 
     def lex_document(self, document: Document) -> Callable[[int], StyleAndTextTuples]:
-        lines = styled_lines(document.text)
+        lines = styled_lines(document.text, self._keywords())
         return lambda number: lines[number] if number < len(lines) else []
 
 
-def styled_lines(text: str) -> list[StyleAndTextTuples]:
+def styled_lines(text: str, keywords: frozenset[str] = RESERVED) -> list[StyleAndTextTuples]:
     """Pieces of text with their style, line by line."""
     lines: list[StyleAndTextTuples] = [[]]
     for match in TOKEN.finditer(text):
-        style = _style(match.lastgroup or "", match.group())
+        style = _style(match.lastgroup or "", match.group(), keywords)
         first, *others = match.group().split("\n")
         lines[-1].append((style, first))
         for piece in others:
@@ -46,9 +48,9 @@ def styled_lines(text: str) -> list[StyleAndTextTuples]:
     return lines
 
 
-def _style(kind: str, text: str) -> str:
+def _style(kind: str, text: str, keywords: frozenset[str]) -> str:
     if kind == "WORD":
-        return "class:keyword" if text.upper() in _KEYWORDS else ""
+        return "class:keyword" if text.upper() in keywords else ""
     if kind == "SKIP" or text.startswith("/*"):
         return "class:comment" if text.startswith(("--", "/*")) else ""
     return _STYLES.get(kind, "")

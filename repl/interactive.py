@@ -2,91 +2,132 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import Final
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.auto_suggest import AutoSuggestFromHistory
-from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.enums import EditingMode
+from prompt_toolkit.filters import Condition, is_searching
 from prompt_toolkit.input import Input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.output import Output
 
-from ..sql.splitting import is_complete
+from millstream.errors import MillstreamError
+
+from . import splitting
 from .commands import command_of
-from .completion import StatementCompleter
 from .highlighting import STYLE, StatementLexer
+from .late import LateCompletion
+from .live import show_live
+from .live_watch import show_watched
 from .names import LiveNames
+from .pager import page
 from .runner import Leave, Runner
+from .startup import startup_file
+from .terminal import has_keys
+from .typed_history import open_history
 
 _PROMPT: Final = "millstream> "
 _CONTINUATION: Final = "        ... "
 
 
+def equip(runner: Runner) -> None:
+    """Lets the runner use the screen, where there is one: queries that go on change their rows where they stand."""
+    if has_keys(runner.printer.out):
+        runner.show_live = show_live
+        runner.show_watched = show_watched
+
+
 def run_interactive(runner: Runner, *, input: Input | None = None, output: Output | None = None) -> None:
     """Reads and runs until the user leaves. `input`, `output`: the terminal, unless told otherwise."""
+    runner.interactive = True
+    if has_keys(runner.printer.out):
+        runner.printer.pager = page
     names = LiveNames(lambda: runner.client)
-    session: PromptSession[str] = PromptSession(
-        _PROMPT,
-        multiline=True,
-        prompt_continuation=_CONTINUATION,
-        history=_history(),
-        lexer=StatementLexer(),
-        style=STYLE,
-        completer=StatementCompleter(names),
-        complete_in_thread=True,
-        complete_while_typing=False,
-        auto_suggest=AutoSuggestFromHistory(),
-        key_bindings=_bindings(),
-        input=input,
-        output=output,
-    )
-    runner.printer.remark(f"Connected to {runner.client.address}. Statements end with `;`; `help;` says more.")
-    while True:
-        try:
-            text = session.prompt()
-            if text.strip():
-                runner.attempt(text)
-        except KeyboardInterrupt:
-            continue
-        except (EOFError, Leave):
-            return
-        finally:
+    session = _session(runner, names, input, output)
+    runner.printer.remark(f"Connected to {runner.client.address}. Statements end with `;`, and `help` helps.")
+    try:
+        _run_startup_file(runner)
+        while True:
+            _converse(runner, session)
             names.forget()
+    except (EOFError, Leave):
+        return
 
 
 def is_finished(text: str) -> bool:
     """Whether Enter sends the text: it ends with `;`, is a command of the shell, or is nothing."""
-    return not text.strip() or is_complete(text) or command_of(text) is not None
-
-
-def history_file() -> Path:
-    """In the user's state directory, where XDG says it is."""
-    state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    return Path(state).expanduser() / "millstream" / "history"
-
-
-def _history() -> History:
-    file = history_file()
     try:
-        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        file.touch(mode=0o600)
-    except OSError:  # a home that cannot be written
-        return InMemoryHistory()
-    return FileHistory(file)
+        return splitting.is_finished(text) or command_of(text) is not None
+    except MillstreamError:  # an unknown command, which is said when it runs
+        return True
+
+
+def _session(runner: Runner, names: LiveNames, input: Input | None, output: Output | None) -> PromptSession[str]:
+    completion = LateCompletion(names)
+    return PromptSession(
+        _PROMPT,
+        multiline=True,
+        prompt_continuation=_continuation,
+        history=open_history(),
+        lexer=StatementLexer(completion.keywords),
+        style=STYLE,
+        completer=completion,
+        complete_in_thread=True,
+        complete_while_typing=Condition(lambda: runner.settings.suggest),
+        auto_suggest=AutoSuggestFromHistory(),
+        key_bindings=_bindings(),
+        enable_open_in_editor=True,
+        tempfile_suffix=".sql",
+        input=input,
+        output=output,
+    )
+
+
+def _continuation(width: int, line_number: int, wrap_count: int) -> str:
+    """What stands before a further line; nothing before the rest of one that is too long for the screen."""
+    del line_number
+    return " " * width if wrap_count else _CONTINUATION
+
+
+def _converse(runner: Runner, session: PromptSession[str]) -> None:
+    """One prompt and what was typed there. Raises `EOFError`, `Leave`."""
+    session.editing_mode = EditingMode.VI if runner.settings.keys == "vi" else EditingMode.EMACS
+    draft, runner.draft = runner.draft, ""
+    try:
+        text = session.prompt(default=draft)
+    except KeyboardInterrupt:  # drops what was typed
+        return
+    runner.printer.note(f"{_PROMPT}{text}")
+    try:
+        if text.strip():
+            runner.attempt(text)
+    except KeyboardInterrupt:
+        runner.printer.remark("Interrupted; nobody waits for the answer any more.")
+
+
+def _run_startup_file(runner: Runner) -> None:
+    file = startup_file()
+    if file.exists():
+        runner.attempt(f"\\i {file}")
 
 
 def _bindings() -> KeyBindings:
     bindings = KeyBindings()
 
-    @bindings.add("enter")
+    @bindings.add("enter", filter=~is_searching)
     def _(event: KeyPressEvent) -> None:
         buffer = event.current_buffer
-        at_end = not buffer.document.text_after_cursor.strip()
-        if at_end and is_finished(buffer.text):
+        if buffer.complete_state is not None and buffer.complete_state.current_completion is not None:
+            buffer.complete_state = None  # takes what is chosen, and stays
+            return
+        if is_finished(buffer.text):
             buffer.validate_and_handle()
         else:
             buffer.insert_text("\n")
+
+    @bindings.add("escape", "enter", filter=~is_searching)
+    def _(event: KeyPressEvent) -> None:
+        event.current_buffer.insert_text("\n")
 
     return bindings

@@ -4,26 +4,32 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from millstream.errors import MillstreamError
 
 from ..server.client import Client
+from .entity_text import type_text
 
 _FRESH_SECONDS: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """`columns` by the name of the stream or table."""
+    """`columns` by the name of the stream or table, with their types; `fields` of STRUCTs by the name of the column or
+    field that holds them; `tables`: which of the sources are tables; `functions` with their kinds."""
 
-    columns: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    columns: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    fields: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    tables: frozenset[str] = frozenset()
     topics: tuple[str, ...] = ()
     queries: tuple[str, ...] = ()
-    functions: tuple[str, ...] = ()
-    properties: tuple[str, ...] = ()
+    functions: Mapping[str, str] = field(default_factory=dict)
+    properties: Mapping[str, str] = field(default_factory=dict)
+    variables: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()
 
 
 class LiveNames:
@@ -40,11 +46,11 @@ class LiveNames:
         with self._guard:
             now = time.monotonic()
             if self._asked_at is None or now - self._asked_at > _FRESH_SECONDS:
-                self._asked_at = now
                 try:
                     self._known = _ask(self._client())
-                except MillstreamError:
+                except (MillstreamError, LookupError, ValueError, TypeError):
                     pass
+                self._asked_at = time.monotonic()
             return self._known
 
     def forget(self) -> None:
@@ -54,19 +60,33 @@ class LiveNames:
 
 
 def _ask(client: Client) -> Names:
-    text = "DESCRIBE STREAMS; DESCRIBE TABLES; SHOW TOPICS; SHOW QUERIES; SHOW FUNCTIONS; SHOW PROPERTIES;"
-    streams, tables, topics, queries, functions, properties = client.execute(text)
+    words = ("TOPICS", "QUERIES", "FUNCTIONS", "PROPERTIES", "VARIABLES", "TYPES")
+    text = "DESCRIBE STREAMS; DESCRIBE TABLES; " + " ".join(f"SHOW {word};" for word in words)
+    streams, tables, topics, queries, functions, properties, variables, types = client.execute(text)
+    sources = [*streams["sourceDescriptions"], *tables["sourceDescriptions"]]
     return Names(
-        columns={
-            source["name"]: tuple(column["name"] for column in source["fields"])
-            for source in (*streams["sourceDescriptions"], *tables["sourceDescriptions"])
-        },
+        columns={s["name"]: {c["name"]: type_text(c["schema"]) for c in s["fields"]} for s in sources},
+        fields=dict(_structs(column for source in sources for column in source["fields"])),
+        tables=frozenset(source["name"] for source in tables["sourceDescriptions"]),
         topics=_named(topics["topics"], "name"),
         queries=_named(queries["queries"], "id"),
-        functions=_named(functions["functions"], "name"),
-        properties=_named(properties["properties"], "name"),
+        functions={item["name"]: str(item.get("type", "")).lower() for item in functions["functions"]},
+        properties={item["name"]: str(item.get("description") or "") for item in properties["properties"]},
+        variables=_named(variables["variables"], "name"),
+        types=tuple(types["types"]),
     )
 
 
 def _named(items: list[dict[str, Any]], member: str) -> tuple[str, ...]:
     return tuple(str(item[member]) for item in items)
+
+
+def _structs(fields: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    for holder in fields:
+        schema = holder["schema"]
+        while schema.get("memberSchema"):  # of an array or a map
+            schema = schema["memberSchema"]
+        inner = schema.get("fields") or ()
+        if inner:
+            yield holder["name"], tuple(item["name"] for item in inner)
+            yield from _structs(inner)

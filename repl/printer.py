@@ -1,127 +1,230 @@
-"""What the shell writes: answers and rows to the output, errors and remarks to the error output."""
+"""What the shell writes: answers and rows to the output, errors and remarks to the error output. What a row looks like
+is in `row_lines`."""
 
 from __future__ import annotations
 
-import decimal
+import contextlib
 import re
-import shutil
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, Literal, TextIO
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO, Final, TextIO, cast
 
-import orjson
+import pyarrow as pa
 
-from millstream.errors import MillstreamError
+from millstream.errors import MillstreamError, ServerError
 
-from ..server.client import Row, Rows
-from .entity_text import entity_lines
-from .tables import Table, cell_text, printable, render_table, streaming_table
+from ..server.client import Rows, Tables
+from . import row_lines
+from .entity_text import entity_lines, entity_table, warning_lines
+from .excerpts import is_carets, shown_lines
+from .settings import Settings
+from .tables import printable, render_table
+from .terminal import has_colours, is_terminal, width
 
-OutputFormat = Literal["tabular", "json"]
+Pager = Callable[[Iterator[str], Callable[[str], None]], None]
+"""Shows lines itself, or has each written by the function."""
 
-FORMATS: Final = ("tabular", "json")
-_PULL_ROWS_ALIGNED: Final = 1000  # a table is as wide as its first rows need
 _RED, _BOLD, _DIM, _RESET = "\033[31m", "\033[1m", "\033[2m", "\033[0m"
-_CARETS: Final = re.compile(r"\s*\|\s*\^+")
+_ESCAPES: Final = re.compile(r"\033\[[0-9;]*m")
+_FOR_PROGRAMS: Final = ("json", "jsonl", "csv", "arrow")
+
+
+class NotForScreens(ServerError):
+    """Arrow is bytes, which a terminal cannot show."""
+
+    code = "NOT_FOR_SCREENS"
 
 
 @dataclass(slots=True)
 class Printer:
-    """`format` may change while the shell runs. Where a stream is a terminal, it gets colours and cut tables."""
+    """Where a stream is a terminal, it gets colours and cut tables.
+
+    `redirected` takes the results instead of `out`; `spool` gets all that is said as well. `pager` shows what is
+    longer than the screen, where there is somebody to turn pages.
+    """
 
     out: TextIO
     err: TextIO
-    format: OutputFormat = "tabular"
+    settings: Settings = field(default_factory=Settings)
+    redirected: TextIO | None = None
+    spool: TextIO | None = None
+    pager: Pager | None = None
+
+    @property
+    def results(self) -> TextIO:
+        return self.redirected or self.out
+
+    @property
+    def on_screen(self) -> bool:
+        return is_terminal(self.results)
+
+    @property
+    def colour(self) -> bool:
+        return has_colours(self.results)
 
     @property
     def width_max(self) -> int | None:
         """Of a table; None where nobody looks at it on a screen."""
-        return shutil.get_terminal_size().columns if self.out.isatty() else None
+        return width() if self.on_screen and self.settings.cut else None
+
+    @property
+    def vertical(self) -> bool:
+        return self.settings.format == "vertical" or (self.settings.expanded and self.settings.format == "table")
+
+    @property
+    def for_eyes(self) -> bool:
+        """Whether results are shown to somebody, as rows and columns."""
+        return self.on_screen and self.settings.format in ("table", "vertical")
 
     def entity(self, entity: Mapping[str, Any]) -> None:
-        if self.format == "json":
-            self.line(_json(entity))
-            return
-        for line in entity_lines(entity, self.width_max):
-            self.line(line)
+        """An answer. Where the format is one for data, what is no data goes to the error output."""
+        if self.settings.format in ("json", "jsonl"):
+            self._show([row_lines.json_text(entity)])
+        elif self.settings.format == "table" and not self.vertical:
+            self._show(self.entity_lines(entity, self.width_max))
+        else:
+            self._entity_as_data(entity)
+
+    def entity_lines(self, entity: Mapping[str, Any], width_max: int | None) -> list[str]:
+        """The answer as people read it."""
+        return entity_lines(entity, width_max, colour=self.colour)
 
     def rows(self, rows: Rows) -> None:
         """Prints all rows, as they come. Raises what the query raises."""
-        if rows.kind == "PRINT":
-            for row in rows:
-                self.line(printable(str(row.values[0])))
-        elif self.format == "json":
-            for row in rows:
-                self.line(_row_json(rows.column_names, row))
-        elif rows.kind == "PULL":
-            self._whole_table(rows)
-        else:
-            self._growing_table(rows)
-        if rows.final_message and self.format == "tabular":
+        lines = self.lines_of(rows, self.width_max)
+        self._show(lines, streaming=rows.kind != "PULL")
+        self.last_words(rows)
+
+    def last_words(self, rows: Rows) -> None:
+        """What the engine said at the end."""
+        if rows.final_message and self.settings.format == "table":
             self.remark(rows.final_message)
+
+    def lines_of(self, rows: Rows, width_max: int | None) -> Iterator[str]:
+        """The rows in the format that is set, a table as wide as it may be. They come when the lines are taken."""
+        if rows.kind == "PRINT":
+            return row_lines.print_lines(rows)
+        match "vertical" if self.vertical else self.settings.format:
+            case "json":
+                return row_lines.json_array(rows)
+            case "jsonl":
+                return row_lines.json_lines(rows)
+            case "csv":
+                return row_lines.csv_lines(rows)
+            case "markdown":
+                return row_lines.markdown_lines(rows)
+            case "vertical":
+                return row_lines.vertical_lines(rows)
+            case _:
+                return row_lines.table_lines(rows, width_max, colour=self.colour)
+
+    def arrow(self, tables: Tables) -> None:
+        """Prints rows as one Arrow IPC stream. Raises `NotForScreens`, and what the query raises."""
+        binary = getattr(self.results, "buffer", None)
+        if binary is None or self.results.isatty():
+            raise NotForScreens("Arrow is bytes, and no terminal can show them", hint="Write it to a file: \\o FILE.")
+        self._write_arrow(tables.schema, tables, cast(BinaryIO, binary))
+
+    def table(self, titles: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+        """A small table of the shell's own."""
+        format = "vertical" if self.vertical else self.settings.format
+        match format:
+            case "json" | "jsonl":
+                objects = [dict(zip(titles, row, strict=True)) for row in rows]
+                self._show(map(row_lines.json_text, objects if format == "jsonl" else [objects]))
+            case "table" | "arrow":
+                self._show(render_table(titles, rows, self.width_max, colour=self.colour))
+            case _:
+                self._show(row_lines.small_table_lines(format, titles, rows))
 
     def error(self, error: MillstreamError) -> None:
         """The error with its place and its hint."""
-        for line in error.render().splitlines():
-            self._to_err(self._coloured(printable(line)))
+        for line in shown_lines(error.render()):
+            self._to_err(self._coloured(line))
 
     def remark(self, text: str) -> None:
         """For people only, so not part of the output."""
-        self._to_err(f"{_DIM}{text}{_RESET}" if self.err.isatty() else text)
+        self._to_err(f"{_DIM}{text}{_RESET}" if has_colours(self.err) else text)
 
     def line(self, text: str) -> None:
-        self.out.write(text + "\n")
-        self.out.flush()
+        self._write(text)
+        self.results.flush()
 
-    def _whole_table(self, rows: Rows) -> None:
-        first: list[Sequence[Any]] = []
-        iterator = iter(rows)
-        for row in iterator:
-            first.append(row.values)
-            if len(first) == _PULL_ROWS_ALIGNED:
-                break
-        for line in render_table(rows.column_names, first, self.width_max):
-            self.line(line)
-        rest = streaming_table(rows.column_names, rows.column_types, self.width_max)
-        for row in iterator:
-            self.line(_row_text(rest, row))
+    def lines(self, lines: Iterable[str]) -> None:
+        """A text of the shell's own, which may be long."""
+        self._show(lines)
 
-    def _growing_table(self, rows: Rows) -> None:
-        table = streaming_table(rows.column_names, rows.column_types, self.width_max)
-        for line in table.head():
-            self.line(line)
-        for row in rows:
-            self.line(_row_text(table, row))
+    def note(self, text: str) -> None:
+        """What is on the screen already, and belongs into the spool."""
+        self._to_spool(text)
+
+    def _entity_as_data(self, entity: Mapping[str, Any]) -> None:
+        table = entity_table(entity)
+        if table is None:
+            lines = self.entity_lines(entity, self.width_max)
+            if self.settings.format in _FOR_PROGRAMS:
+                for line in lines:
+                    self.remark(line)
+            else:
+                self._show(lines)
+            return
+        if self.settings.format == "arrow" and not self.results.isatty():
+            self._entity_as_arrow(*table)
+        else:
+            self.table(*table)
+        for warning in warning_lines(entity):
+            self.remark(warning)
+
+    def _entity_as_arrow(self, titles: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+        binary = getattr(self.results, "buffer", None)
+        columns = [[None if row[index] is None else str(row[index]) for row in rows] for index in range(len(titles))]
+        table = pa.table([pa.array(column, pa.string()) for column in columns], names=list(titles))
+        if binary is not None:
+            self._write_arrow(table.schema, [table], binary)
+
+    def _write_arrow(self, schema: pa.Schema, tables: Iterable[pa.Table], binary: BinaryIO) -> None:
+        self.results.flush()
+        with pa.ipc.new_stream(binary, schema) as writer:
+            binary.flush()
+            for table in tables:
+                writer.write_table(table)
+                binary.flush()
+        binary.flush()
+
+    def _show(self, lines: Iterable[str], *, streaming: bool = False) -> None:
+        """Writes lines, each as it comes, or through the pager."""
+        if self.settings.format in _FOR_PROGRAMS and self.results.isatty():
+            lines = map(printable, lines)  # which have no colours of ours
+        if self.pager is not None and self.settings.pager and self.on_screen and not streaming:
+            self.pager(iter(lines), self._write)
+            self.results.flush()
+            return
+        for line in lines:
+            self._write(line)
+            if streaming:
+                self.results.flush()
+        self.results.flush()
+
+    def _write(self, text: str) -> None:
+        self.results.write(text + "\n")
+        self._to_spool(text)
 
     def _coloured(self, line: str) -> str:
-        if not self.err.isatty():
+        if not has_colours(self.err):
             return line
         label, separator, rest = line.partition(": ")
         if separator and label in ("error", "hint"):
             colour = _RED + _BOLD if label == "error" else _BOLD
             return f"{colour}{label}:{_RESET} {rest}"
-        return f"{_RED}{line}{_RESET}" if _CARETS.fullmatch(line) else line
+        return f"{_RED}{line}{_RESET}" if is_carets(line) else line
 
     def _to_err(self, text: str) -> None:
         self.err.write(text + "\n")
         self.err.flush()
+        self._to_spool(text)
 
-
-def _row_text(table: Table, row: Row) -> str:
-    return table.row(["<gone>" if row.tombstone and value is None else cell_text(value) for value in row.values])
-
-
-def _row_json(names: Sequence[str], row: Row) -> str:
-    members: dict[str, Any] = dict(zip(names, row.values, strict=True))
-    if row.tombstone:
-        members = {name: value for name, value in members.items() if value is not None} | {"@tombstone": True}
-    return _json(members)
-
-
-def _json(value: object) -> str:
-    return orjson.dumps(value, default=_decimal).decode()
-
-
-def _decimal(value: object) -> object:
-    """A number with all the digits of its scale; orjson knows everything else that rows have."""
-    return orjson.Fragment(format(value, "f").encode()) if isinstance(value, decimal.Decimal) else str(value)
+    def _to_spool(self, text: str) -> None:
+        if self.spool is not None:
+            with contextlib.suppress(OSError):  # a disk that is full does not end a session
+                self.spool.write(_ESCAPES.sub("", text) + "\n")
+                self.spool.flush()

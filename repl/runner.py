@@ -1,26 +1,32 @@
-"""Runs what was typed or read: statements one after the other, and the shell's own commands."""
+"""Runs what was typed or read: statements one after the other, and the shell's own commands (`actions`)."""
 
 from __future__ import annotations
 
 import contextlib
-import importlib.metadata
 import signal
 import threading
-from collections.abc import Generator, Iterator
+import time
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from types import FrameType
-from typing import Final, cast
+from typing import Final, NoReturn
 
 from millstream.errors import MillstreamError, ServerError
 
-from ..server.client import Client, Rows, connect, gives_rows
-from ..sql.splitting import split_tokens
-from ..sql.tokens import token_span, tokenize
-from .commands import Command, command_of, help_text
-from .printer import FORMATS, OutputFormat, Printer
+from ..server.client import DataClient, Rows, ServerUnreachable, gives_rows
+from .actions import act
+from .commands import TAKES_STATEMENT, Command, command_of
+from .printer import Printer
+from .settings import Settings
+from .splitting import Part, parts
+from .watch import ShowWatched
 
-_CLEAR: Final = "\033[H\033[2J"
 _SCRIPTS_MAX: Final = 20  # that run each other
+
+ShowLive = Callable[[Printer, Rows], bool]
+"""Shows the rows of a query that goes on, on a terminal. True where the user ended it."""
+
+Closable = Callable[[], None]
 
 
 class Leave(Exception):
@@ -33,31 +39,37 @@ class ScriptUnreadable(ServerError):
     code = "SCRIPT_UNREADABLE"
 
 
-class UnknownOutputFormat(ServerError):
-    """`output` with another word than it knows."""
-
-    code = "UNKNOWN_OUTPUT_FORMAT"
-
-
 class Runner:
-    """One session of the shell. `client` is replaced by the command `server`; who leaves closes it."""
+    """One session of the shell. `client` is replaced by the command `server`; who leaves closes it.
 
-    def __init__(self, client: Client, printer: Printer) -> None:
+    In: `interactive`: Ctrl-C ends a query, and the session goes on; else KeyboardInterrupt is raised after it.
+    `last`: the statement that ran last. `draft`: what the next prompt begins with.
+    """
+
+    def __init__(self, client: DataClient, printer: Printer, *, interactive: bool = False) -> None:
         self.client = client
         self.printer = printer
+        self.interactive = interactive
+        self.show_live: ShowLive | None = None
+        self.show_watched: ShowWatched | None = None
+        self.last: str | None = None
+        self.draft = ""
         self._scripts = 0
+
+    @property
+    def settings(self) -> Settings:
+        return self.printer.settings
 
     def run(self, text: str) -> None:
         """Runs the statements and commands of the text. Raises the first `MillstreamError`, or `Leave`."""
-        for part in parts(text):
-            command = command_of(part)
+        for part, following in _with_next(parts(text)):
+            command = command_of(part.text)
             if command is not None:
-                self._command(command)
-            elif gives_rows(part):
-                self._query(part)
+                act(self, command)
+            elif not part.ended and _takes_statement(following):
+                self.last = part.text
             else:
-                for entity in self.client.execute(part):
-                    self.printer.entity(entity)
+                self.statement(part.text)
 
     def attempt(self, text: str) -> bool:
         """As `run`, but errors are printed. False if there was one."""
@@ -65,31 +77,24 @@ class Runner:
             self.run(text)
         except MillstreamError as error:
             self.printer.error(error)
+            if isinstance(error, ServerUnreachable):
+                self.printer.remark("The session goes on; \\c URL goes to another server.")
             return False
         return True
 
-    def _query(self, text: str) -> None:
-        with self.client.query(text) as rows, _ends_on_interrupt(rows) as interrupted:
-            self.printer.rows(rows)
-            if interrupted.is_set():
-                self.printer.remark("Query ended.")
-
-    def _command(self, command: Command) -> None:
-        match command.verb:
-            case "help":
-                self.printer.line(help_text())
-            case "exit":
-                raise Leave
-            case "clear":
-                self.printer.line(_CLEAR if self.printer.out.isatty() else "")
-            case "version":
-                self._version()
-            case "server":
-                self._server(command.argument)
-            case "output":
-                self._output(command.argument)
-            case "run script":
-                self.run_file(Path(command.argument or ""))
+    def statement(self, text: str) -> None:
+        """Runs one statement, and remembers it. Raises as `run`."""
+        self.last = text
+        started = time.perf_counter()
+        if not gives_rows(text):
+            for entity in self.client.execute(text):
+                self.printer.entity(entity)
+        elif self.settings.format == "arrow" and not _is_print(text):
+            self._arrow(text)
+        else:
+            self._query(text)
+        if self.settings.timing:
+            self.printer.remark(f"Time: {(time.perf_counter() - started) * 1000:,.1f} ms")
 
     def run_file(self, file: Path) -> None:
         """Runs a file's statements. Raises as `run`, and `ScriptUnreadable`."""
@@ -109,50 +114,66 @@ class Runner:
         finally:
             self._scripts -= 1
 
-    def _version(self) -> None:
-        self.printer.line(f"shell:  {importlib.metadata.version('millstream')}")
-        self.printer.line(f"server: {self.client.info().get('version', 'in this process')}")
+    def leave(self) -> NoReturn:
+        raise Leave
 
-    def _server(self, url: str | None) -> None:
-        if url is not None:
-            other = connect(url)
-            self.client.close()
-            self.client = other
-        self.printer.line(self.client.address)
+    def close(self) -> None:
+        self.client.close()
 
-    def _output(self, format: str | None) -> None:
-        if format is None:
-            self.printer.line(self.printer.format)
-        elif format.lower() in FORMATS:
-            self.printer.format = cast(OutputFormat, format.lower())
-        else:
-            raise UnknownOutputFormat(
-                f'there is no output format "{format}"', hint=f"There are {' and '.join(FORMATS)}."
-            )
+    def _query(self, text: str) -> None:
+        with self.client.query(text) as rows:
+            if self.show_live is not None and rows.kind != "PULL" and self.printer.for_eyes:
+                ended_by_user = self.show_live(self.printer, rows)
+                self.printer.last_words(rows)
+            else:
+                with ends_on_interrupt(rows.close) as interrupted:
+                    self.printer.rows(rows)
+                ended_by_user = interrupted.is_set()
+            if ended_by_user:
+                self._ended(rows.count)
+            elif self.printer.on_screen and rows.kind == "PULL":
+                self.printer.remark(_counted(rows.count))
+
+    def _arrow(self, text: str) -> None:
+        with self.client.tables(text) as tables:
+            with ends_on_interrupt(tables.close) as interrupted:
+                self.printer.arrow(tables)
+            if interrupted.is_set():
+                self._ended(None)
+
+    def _ended(self, count: int | None) -> None:
+        self.printer.remark("Query ended." if count is None else f"Query ended after {_counted(count)}.")
+        if not self.interactive:
+            raise KeyboardInterrupt
 
 
-def parts(text: str) -> Iterator[str]:
-    """The statements and commands of the text, each with so many blanks before it that its errors name the line and
-    the column that it has in the whole.
-
-    >>> list(parts("show streams; help\\n;"))
-    ['show streams;', '              help\\n;']
-    """
-    for line_text, start in _pieces(text):
-        line_start = text.rfind("\n", 0, start) + 1
-        yield "\n" * text.count("\n", 0, start) + " " * (start - line_start) + line_text
+def _with_next(found: Iterator[Part]) -> Iterator[tuple[Part, Part | None]]:
+    before: Part | None = None
+    for part in found:
+        if before is not None:
+            yield before, part
+        before = part
+    if before is not None:
+        yield before, None
 
 
-def _pieces(text: str) -> Iterator[tuple[str, int]]:
-    for group in split_tokens(tokenize(text)):
-        start, end = token_span(group[0]).start, token_span(group[-1]).end
-        terminator = text.find(";", end)
-        gap = text[end:terminator] if terminator >= 0 else ""
-        yield text[start : terminator + 1 if terminator >= 0 and not gap.strip() else end], start
+def _takes_statement(part: Part | None) -> bool:
+    if part is None or not part.is_backslash:
+        return False
+    command: Command | None = command_of(part.text)
+    return command is not None and command.verb in TAKES_STATEMENT
+
+
+def _is_print(text: str) -> bool:
+    return text.lstrip()[:5].upper() == "PRINT"
+
+
+def _counted(count: int) -> str:
+    return "1 row" if count == 1 else f"{count:,} rows"
 
 
 @contextlib.contextmanager
-def _ends_on_interrupt(rows: Rows) -> Generator[threading.Event]:
+def ends_on_interrupt(close: Closable) -> Generator[threading.Event]:
     """Ctrl-C ends the query; a second one, while it ends, is the usual KeyboardInterrupt."""
     interrupted = threading.Event()
 
@@ -161,7 +182,7 @@ def _ends_on_interrupt(rows: Rows) -> Generator[threading.Event]:
         if interrupted.is_set():
             raise KeyboardInterrupt
         interrupted.set()
-        rows.close()
+        close()
 
     if threading.current_thread() is not threading.main_thread():
         yield interrupted

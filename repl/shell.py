@@ -8,36 +8,54 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from millstream.errors import MillstreamError
 
-from ..server.client import Client
-from .printer import OutputFormat, Printer
+from ..server.client import DataClient, ServerUnreachable
+from .printer import Printer
 from .runner import Leave, Runner
+from .settings import OutputFormat, Settings
+from .terminal import has_keys
+
+FAILED: Final = 1
+UNREACHABLE: Final = 3
+INTERRUPTED: Final = 130
 
 
 @dataclass(frozen=True, slots=True)
 class ShellOptions:
-    """`texts` (-e) and `files` (-f) run in this order, and then the shell ends; `variables` are DEFINEd before."""
+    """`texts` (-c) and `files` (-f) run in this order, and then the shell ends; `variables` are DEFINEd before."""
 
     texts: Sequence[str] = ()
     files: Sequence[Path] = ()
-    output: OutputFormat = "tabular"
+    output: OutputFormat = "table"
     variables: Mapping[str, str] = field(default_factory=dict)
 
 
-def run_shell(open_client: Callable[[], Client], options: ShellOptions, interact: Callable[[Runner], None]) -> int:
-    """Runs the shell on standard input and output and returns the exit code: 1 after an error of a script.
+def run_shell(
+    open_client: Callable[[], DataClient],
+    options: ShellOptions,
+    interact: Callable[[Runner], None],
+    equip: Callable[[Runner], None] = lambda runner: None,
+) -> int:
+    """Runs the shell on standard input and output and returns the exit code: 1 after an error of a script, 3 where no
+    server answers, 130 after Ctrl-C.
 
-    In: `interact`: the conversation, where a person is there to have one (`run_interactive`).
+    In: `interact`: the conversation, where a person is there to have one (`run_interactive`). `equip`: called where
+    there is a screen.
     """
-    printer = Printer(sys.stdout, sys.stderr, options.output)
+    printer = Printer(sys.stdout, sys.stderr, Settings(options.output))
     try:
         client = open_client()
     except MillstreamError as error:
         printer.error(error)
-        return 1
+        return _code(error)
+    except KeyboardInterrupt:
+        return INTERRUPTED
     runner = Runner(client, printer)
+    if has_keys(sys.stdout):
+        equip(runner)
     try:
         for name, value in options.variables.items():
             client.define(name, value)
@@ -46,15 +64,15 @@ def run_shell(open_client: Callable[[], Client], options: ShellOptions, interact
         return 0
     except MillstreamError as error:
         printer.error(error)
-        return 1
+        return _code(error)
     except KeyboardInterrupt:
-        return 130
+        return INTERRUPTED
     except BrokenPipeError:  # `| head` has seen enough
         with contextlib.suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     finally:
-        runner.client.close()
+        runner.close()
 
 
 def _run(runner: Runner, options: ShellOptions, interact: Callable[[Runner], None]) -> int:
@@ -69,3 +87,7 @@ def _run(runner: Runner, options: ShellOptions, interact: Callable[[Runner], Non
     else:
         runner.run(sys.stdin.read())
     return 0
+
+
+def _code(error: MillstreamError) -> int:
+    return UNREACHABLE if isinstance(error, ServerUnreachable) else FAILED

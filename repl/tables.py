@@ -3,101 +3,154 @@
 from __future__ import annotations
 
 import json
+import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
-_COLUMN_MIN: Final = 8  # no column is cut below this
+_COLUMN_MIN: Final = 8  # no column is cut below this, unless the screen is very narrow
+_COLUMN_MIN_NARROW: Final = 3
+_MORE: Final = "| …"  # in place of columns for which there is no room
+_AMBIGUOUS: Final = re.compile(r"'*(?:null|<gone>)'*", re.IGNORECASE)
+_DIM, _BOLD, _RESET = "\033[2m", "\033[1m", "\033[0m"
 _NUMBERS: Final = ("INTEGER", "BIGINT", "DOUBLE", "DECIMAL")
 _TYPICAL: Final = {"BOOLEAN": 7, "INTEGER": 10, "BIGINT": 14, "DOUBLE": 14, "DATE": 10, "TIME": 12, "TIMESTAMP": 23}
 _TYPICAL_OTHER: Final = 20
 
 
+class Word(str):
+    """The text of a cell that is no value: what stands for NULL, for example."""
+
+
+NULL: Final = Word("null")
+GONE: Final = Word("<gone>")
+
+
 class Table:
     """Column titles and how wide each column is; it gives lines.
 
-    In: `widths`: of the cells; `cut`: whether a wider value is cut with `…` or pushes the others aside.
+    In: `widths`: of the cells, perhaps fewer than there are titles (`fit`), and then `…` stands for the others.
+    `cut`: whether a wider value is cut with `…` or pushes the others aside. `colour`: for a terminal.
     """
 
-    def __init__(self, titles: Sequence[str], widths: Sequence[int], numeric: Sequence[bool], *, cut: bool) -> None:
+    def __init__(
+        self, titles: Sequence[str], widths: Sequence[int], numeric: Sequence[bool], *, cut: bool, colour: bool = False
+    ) -> None:
         self._titles = [printable(title) for title in titles]
         self._widths = list(widths)
         self._numeric = list(numeric)
         self._cut = cut
+        self._colour = colour
+        self._more = _MORE if len(self._widths) < len(self._titles) else ""
 
     def head(self) -> list[str]:
         """Titles and the line below them."""
         rule = "+".join("-" * (width + 2) for width in self._widths)
-        return [self.row(self._titles), rule]
+        titles = self.row(self._titles)
+        return [f"{_BOLD}{titles}{_RESET}" if self._colour else titles, rule + ("+--" if self._more else "")]
 
     def row(self, cells: Sequence[str]) -> str:
-        shown = zip(cells, self._widths, self._numeric, strict=True)
-        return "|".join(f" {self._cell(text, width, numeric)} " for text, width, numeric in shown).rstrip()
+        shown = zip(cells, self._widths, self._numeric, strict=False)
+        line = "|".join(f" {self._cell(text, width, numeric)} " for text, width, numeric in shown)
+        return (line + self._more).rstrip()
 
     def _cell(self, text: str, width: int, numeric: bool) -> str:
-        if self._cut and text_width(text) > width:
-            text = cut_to(text, width)
-        padding = " " * (width - text_width(text))
-        return padding + text if numeric else text + padding
+        shown = cut_to(text, width) if self._cut and text_width(text) > width else text
+        padding = " " * (width - text_width(shown))
+        if self._colour and isinstance(text, Word):
+            shown = f"{_DIM}{shown}{_RESET}"
+        return padding + shown if numeric else shown + padding
 
 
-def render_table(titles: Sequence[str], rows: Iterable[Sequence[Any]], width_max: int | None) -> list[str]:
+def render_table(
+    titles: Sequence[str], rows: Sequence[Sequence[Any]], width_max: int | None, *, colour: bool = False
+) -> list[str]:
     """The lines of a table that is known as a whole. In: `width_max`: None for as wide as it takes."""
     cells = [[cell_text(value) for value in row] for row in rows]
-    raw = [list(row) for row in rows] if isinstance(rows, list) else []
+    table = fitted_table(titles, rows, cells, width_max, colour=colour)
+    return [*table.head(), *map(table.row, cells)]
+
+
+def fitted_table(
+    titles: Sequence[str],
+    rows: Sequence[Sequence[Any]],
+    cells: Sequence[Sequence[str]],
+    width_max: int | None,
+    *,
+    colour: bool = False,
+) -> Table:
+    """A table as wide as these rows need. In: `cells`: their texts."""
     columns = [[row[index] for row in cells] for index in range(len(titles))]
     widths = [
         max([text_width(printable(title)), *map(text_width, column)])
         for title, column in zip(titles, columns, strict=True)
     ]
-    numeric = [
-        bool(raw) and all(value is None or is_number(value) for value in (row[index] for row in raw))
-        for index in range(len(titles))
-    ]
-    table = Table(titles, fit(widths, width_max), numeric, cut=width_max is not None)
-    return [*table.head(), *map(table.row, cells)]
+    numeric = [bool(rows) and all(_is_aligned_right(row[index]) for row in rows) for index in range(len(titles))]
+    return Table(titles, fit(widths, width_max), numeric, cut=width_max is not None, colour=colour)
 
 
-def streaming_table(titles: Sequence[str], types: Sequence[str], width_max: int | None) -> Table:
+def streaming_table(
+    titles: Sequence[str], types: Sequence[str], width_max: int | None, *, colour: bool = False
+) -> Table:
     """A table whose rows are still to come: as wide as values of these types usually are."""
     widths = [
         max(text_width(title), _TYPICAL.get(type_, _TYPICAL_OTHER)) for title, type_ in zip(titles, types, strict=True)
     ]
-    numeric = [type_.startswith(_NUMBERS) for type_ in types]
-    return Table(titles, fit(widths, width_max), numeric, cut=width_max is not None)
+    numeric = [is_numeric_type(type_) for type_ in types]
+    return Table(titles, fit(widths, width_max), numeric, cut=width_max is not None, colour=colour)
 
 
 def fit(widths: Sequence[int], width_max: int | None) -> list[int]:
-    """Takes from the widest columns until the whole, with its lines, is `width_max` wide.
+    """Takes from the widest columns until the whole, with its lines, is `width_max` wide. Where that is not enough, the
+    last columns go.
 
-    >>> fit([10, 100, 40], 80)
-    [10, 31, 31]
+    >>> fit([10, 100, 40], 80), fit([10, 10, 10], 20), fit([10] * 9, 20)
+    ([10, 31, 31], [4, 4, 4], [3, 3, 3])
     """
+    if width_max is None or not widths:
+        return list(widths)
+    for least in (_COLUMN_MIN, _COLUMN_MIN_NARROW):
+        fitted = _narrowed(widths, width_max, least)
+        if _whole_width(fitted) <= width_max:
+            return fitted
+    room = width_max - len(_MORE)
+    count = max(1, (room + 1) // (_COLUMN_MIN_NARROW + 3))
+    return _narrowed(widths[:count], room, 1)
+
+
+def _narrowed(widths: Sequence[int], width_max: int, least: int) -> list[int]:
     fitted = list(widths)
-    if width_max is None:
-        return fitted
-    room = width_max - 3 * len(fitted) + 1
-    while sum(fitted) > room:
+    while (excess := _whole_width(fitted) - width_max) > 0:
         widest = max(fitted)
-        if widest <= _COLUMN_MIN:
+        if widest <= least:
             break
-        second = max([width for width in fitted if width < widest], default=_COLUMN_MIN)
+        second = max([width for width in fitted if width < widest], default=least)
         at_widest = [index for index, width in enumerate(fitted) if width == widest]
-        excess = -(-(sum(fitted) - room) // len(at_widest))  # rounded up
+        less = -(-excess // len(at_widest))  # rounded up
         for index in at_widest:
-            fitted[index] = max(widest - excess, min(second, widest - 1), _COLUMN_MIN)
+            fitted[index] = max(widest - less, min(second, widest - 1), least)
     return fitted
 
 
+def _whole_width(widths: Sequence[int]) -> int:
+    return sum(widths) + 3 * len(widths) - 1
+
+
 def cell_text(value: Any) -> str:
-    """A JSON value as a cell shows it."""
+    """A JSON value as a cell shows it. NULL is a `Word`; a text that looks like one is in quotes.
+
+    >>> cell_text(None), cell_text("null"), cell_text("'NULL'"), cell_text("nullable")
+    ('null', "'null'", "'''NULL'''", 'nullable')
+    """
     match value:
         case None:
-            return "null"
+            return NULL
+        case Word():
+            return value
         case bool():
             return str(value).lower()
         case str():
-            return printable(value)
+            return _quoted(value) if _AMBIGUOUS.fullmatch(value) else printable(value)
         case list() | dict() | tuple():
             return printable(json.dumps(value, ensure_ascii=False, default=str))
         case _:
@@ -106,6 +159,10 @@ def cell_text(value: Any) -> str:
 
 def is_number(value: object) -> bool:
     return not isinstance(value, bool | str | list | dict | tuple) and value is not None
+
+
+def is_numeric_type(sql_type: str) -> bool:
+    return sql_type.startswith(_NUMBERS)
 
 
 def printable(text: str) -> str:
@@ -139,7 +196,15 @@ def cut_to(text: str, width: int) -> str:
     return taken + "…"
 
 
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _is_aligned_right(value: object) -> bool:
+    return value is None or isinstance(value, Word) or is_number(value)
+
+
 def _width(character: str) -> int:
-    if unicodedata.combining(character):
-        return 0
+    if unicodedata.category(character) in ("Mn", "Me", "Cf") or "\u1160" <= character <= "\u11ff":
+        return 0  # joins the one before it
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1

@@ -12,14 +12,16 @@ from prompt_toolkit.input import PipeInput, create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
 from millstream.repl.highlighting import styled_lines
-from millstream.repl.interactive import history_file, run_interactive
+from millstream.repl.interactive import run_interactive
 from millstream.repl.printer import Printer
 from millstream.repl.runner import Runner
+from millstream.repl.typed_history import history_file
 from millstream.server.client import LocalClient
 from millstream.server.session import Session
 from millstream.testing import Sandbox
 
-ENTER, CTRL_C, CTRL_D, TAB = "\r", "\x03", "\x04", "\t"
+ENTER, ESCAPE = "\r", "\x1b"
+CTRL_A, CTRL_C, CTRL_D, CTRL_K = "\x01", "\x03", "\x04", "\x0b"
 
 
 @contextmanager
@@ -32,6 +34,7 @@ def keyboard(keys: str) -> Generator[PipeInput]:
 @pytest.fixture(autouse=True)
 def state_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
 
 
 def talk(keys: str) -> tuple[str, str]:
@@ -50,14 +53,29 @@ def test_a_statement_goes_on_until_its_semicolon() -> None:
 
 def test_an_error_does_not_end_the_shell_and_neither_does_ctrl_c() -> None:
     out, err = talk(f"SHOW STREEMS;{ENTER}SELECT{CTRL_C}output;{ENTER}exit{ENTER}")
-    assert out == "tabular\n"
+    assert out == "table\n"
     assert "^^^^^^^" in err
 
 
 def test_what_was_typed_is_there_the_next_time_and_for_its_owner_only() -> None:
-    talk(f"output json;{ENTER}exit{ENTER}")
-    assert "+output json;" in history_file().read_text()
+    talk(f"output jsonl;{ENTER}exit{ENTER}")
+    assert "+output jsonl;" in history_file().read_text()
     assert history_file().stat().st_mode & 0o077 == 0
+
+
+def test_the_keys_are_those_of_emacs_or_of_vi() -> None:
+    out, _ = talk(
+        f"output; xx{CTRL_A}{CTRL_K}output;{ENTER}\\set keys vi{ENTER}output; xx{ESCAPE}ccoutput;{ENTER}{CTRL_D}"
+    )
+    assert out == "table\ntable\n"
+
+
+def test_a_file_of_the_user_begins_each_conversation(tmp_path: Path) -> None:
+    (tmp_path / "millstream").mkdir()
+    (tmp_path / "millstream" / "shellrc").write_text("\\set format jsonl\nDEFINE v = '1';")
+    out, err = talk(f"SHOW VARIABLES;{ENTER}exit{ENTER}")
+    assert out.endswith('"variables":[{"name":"V","value":"1"}]}\n')
+    assert "error" not in err
 
 
 def test_keywords_strings_and_comments_have_colours() -> None:

@@ -10,16 +10,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from millstream.errors import MillstreamError
 from millstream.repl.commands import command_of
-from millstream.repl.completion import candidates_for, matching
 from millstream.repl.interactive import is_finished
-from millstream.repl.names import Names
 from millstream.repl.printer import Printer
-from millstream.repl.runner import Leave, Runner, ScriptUnreadable, UnknownOutputFormat
+from millstream.repl.runner import Leave, Runner, ScriptUnreadable
+from millstream.repl.settings import UnknownOutputFormat
 from millstream.server.client import Row, Rows, RowsKind
+from millstream.server.client_tables import Tables
 
 
 class RecordingClient:
@@ -42,6 +43,12 @@ class RecordingClient:
         rows = iter(self._rows) if self._rows is not None else self._endless()
         return Rows(self._kind, "q", ("A", "B"), ("INTEGER", "STRING"), rows, self.closed.set, lambda: None)
 
+    def tables(self, text: str) -> Tables:
+        raise AssertionError(text)
+
+    def insert(self, name: str, rows: pa.Table) -> int:
+        raise AssertionError(name)
+
     def define(self, name: str, value: str) -> None: ...
 
     def info(self) -> dict[str, Any]:
@@ -57,7 +64,7 @@ class RecordingClient:
 
 def runner(client: RecordingClient) -> tuple[Runner, io.StringIO, io.StringIO]:
     out, err = io.StringIO(), io.StringIO()
-    return Runner(client, Printer(out, err)), out, err
+    return Runner(client, Printer(out, err), interactive=True), out, err
 
 
 def test_each_statement_is_sent_at_its_place_in_the_text() -> None:
@@ -70,14 +77,14 @@ def test_ctrl_c_ends_the_query_and_not_the_shell() -> None:
     shell, out, err = runner(RecordingClient())
     before = signal.getsignal(signal.SIGINT)  # a Spark session in this process has a handler of its own
     shell.run("SELECT * FROM s EMIT CHANGES; output;")
-    assert out.getvalue().splitlines()[2:] == ["          1 | first", "tabular"]
-    assert err.getvalue() == "Query ended.\n"
+    assert out.getvalue().splitlines()[2:] == ["          1 | first", "table"]
+    assert err.getvalue() == "Query ended after 1 row.\n"
     assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_a_tombstone_shows_which_row_is_gone() -> None:
     shell, out, _ = runner(RecordingClient(rows=[Row((1, None), tombstone=True)]))
-    shell.run("SELECT * FROM t EMIT CHANGES; output json; SELECT * FROM t EMIT CHANGES;")
+    shell.run("SELECT * FROM t EMIT CHANGES; output jsonl; SELECT * FROM t EMIT CHANGES;")
     assert out.getvalue().splitlines()[2:] == ["          1 | <gone>", '{"A":1,"@tombstone":true}']
 
 
@@ -101,8 +108,8 @@ def test_a_script_runs_another_one_and_tells_when_it_cannot(tmp_path: Path) -> N
 
 def test_commands_of_the_shell_answer() -> None:
     shell, out, _ = runner(RecordingClient())
-    shell.run("output json; OUTPUT; server; version;")
-    assert out.getvalue().splitlines() == ["json", "nowhere", f"shell:  {_version()}", "server: 9"]
+    shell.run("output jsonl; OUTPUT; server; version;")
+    assert out.getvalue().splitlines() == ["jsonl", "nowhere", f"shell:  {_version()}", "server: 9"]
     with pytest.raises(UnknownOutputFormat):
         shell.run("output xml;")
     with pytest.raises(Leave):
@@ -121,31 +128,6 @@ def test_enter_sends_what_is_finished() -> None:
     finished = ["", "help", "SHOW STREAMS;", "a; -- b"]
     assert all(map(is_finished, finished))
     assert not any(map(is_finished, ["SELECT 1", "SELECT ';", "help me"]))
-
-
-NAMES = Names(
-    columns={"USERS": ("ID", "NAME"), "small": ("id",)}, topics=("users",), queries=("CTAS_T_1",),
-    functions=("UCASE",), properties=("auto.offset.reset",),
-)  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("before", "word", "expected"),
-    [
-        ("", "sel", "SELECT"),
-        ("SELECT ", "na", "NAME"),
-        ("SELECT ", "uc", "UCASE"),
-        ("SELECT * FROM ", "us", "USERS"),
-        ("SELECT * FROM ", "sma", "`small`"),
-        ("PRINT ", "us", "`users`"),
-        ("TERMINATE ", "ct", "CTAS_T_1"),
-        ("SET ", "'auto", "'auto.offset.reset'"),
-        ("", "ex", "exit"),
-    ],
-)
-def test_completion_knows_what_fits(before: str, word: str, expected: str) -> None:
-    found = [text for text, _ in matching(word, candidates_for(before, f"{before}{word} FROM users", NAMES))]
-    assert expected in found
 
 
 def _version() -> str:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from running_server import millstream, service_in
+from running_server import ENVIRONMENT, millstream, service_in
+
+from millstream.server.client import connect
 
 SCRIPT = """\
 -- a script as people keep them
@@ -18,7 +23,7 @@ INSERT INTO s VALUES (20, NULL, 4.00, '日本語');
 SHOW STREAMS;
 SELECT * FROM s EMIT CHANGES LIMIT 2;
 SELECT * FROM s;
-output json;
+output jsonl;
 SELECT * FROM s;
 """
 
@@ -61,6 +66,26 @@ def test_a_script_prints_the_same_on_an_engine_of_its_own_and_on_a_server(script
         assert ended.returncode == 0
 
 
+def test_ctrl_c_ends_a_query_of_a_script_with_all_that_came_and_exit_code_130(url: str) -> None:
+    connect(url).execute(
+        "CREATE STREAM ticks (n INT) WITH (kafka_topic='ticks', value_format='JSON', partitions=1);"
+        "INSERT INTO ticks VALUES (7);"
+    )
+    statements = "SET 'auto.offset.reset'='earliest'; SELECT * FROM ticks EMIT CHANGES; SHOW STREAMS;"
+    command = [sys.executable, "-m", "millstream", "sql", url, "--format", "csv", "-c", statements]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT) as shell:
+        assert shell.stdout is not None
+        assert [shell.stdout.readline() for _ in range(2)] == ["N\n", "7\n"]
+        shell.send_signal(signal.SIGINT)
+        out, err = shell.communicate(timeout=20)
+    assert (out, shell.returncode) == ("", 130)
+    assert err.splitlines()[-1] == "Query ended after 1 row."
+
+
+def test_wrong_usage_has_exit_code_2() -> None:
+    assert millstream("sql", "--format", "xml").returncode == 2
+
+
 def test_standard_input_that_is_no_terminal_is_a_script() -> None:
     ended = millstream("sql", "--output", "json", input="SHOW VARIABLES;\nexit;\nSHOW NOTHING;")
     assert ended.stdout == '{"@type":"variables","statementText":"SHOW VARIABLES;","warnings":[],"variables":[]}\n'
@@ -88,5 +113,5 @@ def test_a_data_directory_is_kept_for_the_next_shell(tmp_path: Path) -> None:
 
 def test_a_server_that_is_not_there_is_said_so() -> None:
     ended = millstream("sql", "http://127.0.0.1:1", "-e", "SHOW STREAMS;")
-    assert ended.returncode == 1
+    assert ended.returncode == 3
     assert ended.stderr.startswith("error: no server answers at http://127.0.0.1:1\nhint: ")

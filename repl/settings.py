@@ -1,0 +1,121 @@
+"""What can be set in the shell: one entry each. `\\set`, completion and the manual read this list."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from millstream.errors import ServerError, did_you_mean
+
+OutputFormat = Literal["table", "json", "jsonl", "csv", "arrow", "markdown", "vertical"]
+Keys = Literal["emacs", "vi"]
+
+FORMATS: Final[tuple[OutputFormat, ...]] = ("table", "json", "jsonl", "csv", "arrow", "markdown", "vertical")
+_FORMAT_ALIASES: Final[Mapping[str, OutputFormat]] = {"tabular": "table", "md": "markdown", "ndjson": "jsonl"}
+_SWITCH: Final = {"on": True, "off": False, "true": True, "false": False, "1": True, "0": False}
+
+
+class UnknownOutputFormat(ServerError):
+    """`output` or `--format` with another word than it knows."""
+
+    code = "UNKNOWN_OUTPUT_FORMAT"
+
+
+class BadSetting(ServerError):
+    """`\\set` with a name that there is not, or a value that does not fit."""
+
+    code = "BAD_SETTING"
+
+
+@dataclass(slots=True)
+class Settings:
+    """They may change while the shell runs. What each means says `ENTRIES`."""
+
+    format: OutputFormat = "table"
+    expanded: bool = False
+    timing: bool = False
+    pager: bool = True
+    redraw: bool = True
+    cut: bool = True
+    keys: Keys = "emacs"
+    suggest: bool = True
+
+    def set(self, name: str, value: str | None) -> None:
+        """In: `value`: None turns a switch. Raises `BadSetting`, `UnknownOutputFormat`."""
+        entry = ENTRIES.get(name.lower())
+        if entry is None:
+            raise BadSetting(f'there is no setting "{name}"', hint=did_you_mean(name, ENTRIES) or _all_names())
+        if value is not None:
+            setattr(self, entry.name, entry.read(value))
+        elif isinstance(getattr(self, entry.name), bool):
+            setattr(self, entry.name, not getattr(self, entry.name))
+
+    def shown(self, name: str) -> str:
+        """The value as `\\set` takes it."""
+        value = getattr(self, name)
+        return ("on" if value else "off") if isinstance(value, bool) else str(value)
+
+    def as_rows(self) -> list[list[str]]:
+        """Name, value, choices and meaning of each."""
+        return [[entry.name, self.shown(entry.name), entry.choices, entry.doc] for entry in ENTRIES.values()]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """`read` raises for what does not fit."""
+
+    name: str
+    choices: str
+    doc: str
+    read: Callable[[str], Any]
+
+
+def output_format(word: str) -> OutputFormat:
+    """The format of this name. Raises `UnknownOutputFormat`."""
+    name = word.lower()
+    if name in _FORMAT_ALIASES:
+        return _FORMAT_ALIASES[name]
+    if name not in FORMATS:
+        raise UnknownOutputFormat(f'there is no output format "{word}"', hint=f"There are {_listed(FORMATS)}.")
+    return name
+
+
+def _switch(word: str) -> bool:
+    if word.lower() not in _SWITCH:
+        raise BadSetting(f'"{word}" is neither on nor off')
+    return _SWITCH[word.lower()]
+
+
+def _keys(word: str) -> Keys:
+    match word.lower():
+        case "emacs":
+            return "emacs"
+        case "vi" | "vim":
+            return "vi"
+        case _:
+            raise BadSetting(f'there are no keys as in "{word}"', hint="There are emacs and vi.")
+
+
+def _listed(words: tuple[str, ...]) -> str:
+    return f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def _all_names() -> str:
+    return f"There are {_listed(tuple(ENTRIES))}."
+
+
+_SWITCH_CHOICES: Final = "on, off"
+ENTRIES: Final[Mapping[str, Entry]] = {
+    entry.name: entry
+    for entry in (
+        Entry("format", ", ".join(FORMATS), "How results look.", output_format),
+        Entry("expanded", _SWITCH_CHOICES, "Tables show a line per column (\\x).", _switch),
+        Entry("timing", _SWITCH_CHOICES, "Say how long each statement took (\\timing).", _switch),
+        Entry("pager", _SWITCH_CHOICES, "Long results go through a pager, on a terminal.", _switch),
+        Entry("redraw", _SWITCH_CHOICES, "Push queries on tables redraw their rows in place, on a terminal.", _switch),
+        Entry("cut", _SWITCH_CHOICES, "Tables are cut to the width of the terminal.", _switch),
+        Entry("keys", "emacs, vi", "What the keys of the line editor do.", _keys),
+        Entry("suggest", _SWITCH_CHOICES, "Show what is completed while one types, not only on Tab.", _switch),
+    )
+}

@@ -1,0 +1,31 @@
+"""What is known of the terminal: whether there is one, how large it is, whether it has colours."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from typing import TextIO
+
+
+def is_terminal(stream: TextIO) -> bool:
+    """Whether somebody looks at it, on a screen that can be written to anywhere."""
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def has_colours(stream: TextIO) -> bool:
+    """NO_COLOR (no-color.org) turns them off."""
+    return is_terminal(stream) and not os.environ.get("NO_COLOR")
+
+
+def has_keys(stream: TextIO) -> bool:
+    """Whether somebody sits before it: a screen, and a keyboard that is the standard input."""
+    return is_terminal(stream) and sys.stdin.isatty()
+
+
+def width() -> int:
+    return shutil.get_terminal_size().columns
+
+
+def height() -> int:
+    return shutil.get_terminal_size().lines

@@ -1,0 +1,82 @@
+"""What was typed, kept in a file of the user's for the next time; passwords of URLs are not."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+
+_PASSWORD: Final = re.compile(r"(://[^\s:/@'\"]+):[^\s/@'\"]+@")
+_ENTRIES_MAX: Final = 10_000
+_BYTES_MAX: Final = 4 * 1024 * 1024  # then the file is begun anew with the latest entries
+
+
+class TypedHistory(FileHistory):
+    """A history without passwords."""
+
+    def store_string(self, string: str) -> None:
+        super().store_string(without_passwords(string))
+
+
+def state_folder() -> Path:
+    """The user's state directory, where XDG says it is."""
+    state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    return Path(state).expanduser() / "millstream"
+
+
+def history_file() -> Path:
+    return state_folder() / "history"
+
+
+def open_history() -> History:
+    """The history; one that is forgotten, where the file cannot be written."""
+    file = history_file()
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        file.touch(mode=0o600)
+        file.chmod(0o600)
+        _keep_small(file)
+    except OSError:  # a home that cannot be written
+        return InMemoryHistory()
+    return TypedHistory(file)
+
+
+def typed_entries(count: int | None = None) -> list[str]:
+    """What was typed, the latest last."""
+    try:
+        newest_first = list(islice(FileHistory(history_file()).load_history_strings(), count or _ENTRIES_MAX))
+    except OSError:
+        return []
+    return newest_first[::-1]
+
+
+def without_passwords(text: str) -> str:
+    """
+    >>> without_passwords("\\\\c http://ada:secret@127.0.0.1:8088")
+    '\\\\c http://ada@127.0.0.1:8088'
+    """
+    return _PASSWORD.sub(r"\1@", text)
+
+
+def _keep_small(file: Path) -> None:
+    if file.stat().st_size <= _BYTES_MAX:
+        return
+    kept = list(_newest(FileHistory(file)))
+    file.write_text("")
+    history = FileHistory(file)
+    for entry in reversed(kept):
+        history.store_string(entry)
+
+
+def _newest(history: FileHistory) -> Iterator[str]:
+    room = _BYTES_MAX // 2
+    for entry in history.load_history_strings():
+        room -= len(entry.encode())
+        if room < 0:
+            return
+        yield entry
