@@ -6,7 +6,7 @@
     ms.sql("CREATE TABLE totals AS SELECT user, COUNT(*) AS n FROM clicks GROUP BY user;")
     ms.sql("SELECT * FROM totals;").df()
 
-`connect` is in `connection.py`, tests of pipelines have `millstream.testing`.
+`connect` is in `connection.py`, tests of pipelines have `millstream.testing`; notebooks say `%load_ext millstream`.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ __all__ = ["Connection", "Relation", "aggregate", "connect", "register", "scalar
 _HOMES = {
     "Connection": "connection", "Relation": "relation", "connect": "connection",
     "aggregate": "functions", "register": "functions", "scalar": "functions", "table_function": "functions",
+    "load_ipython_extension": "notebook", "unload_ipython_extension": "notebook",
 }  # fmt: skip
 
 

@@ -26,10 +26,15 @@ def access_app() -> typer.Typer:
         with one_sentence_errors():
             from millstream.server.access import hash_password
 
-            given = _asked() if sys.stdin.isatty() else sys.stdin.readline().rstrip("\r\n")
-            if not given:
-                raise NoPassword("no password was given")
-            typer.echo(hash_password(given))
+            typer.echo(hash_password(_given()))
+
+    @app.command("scram")
+    def scram() -> None:
+        """Read a password and print what the configuration keeps of it for Kafka clients that use SCRAM."""
+        with one_sentence_errors():
+            from millstream.server.scram_texts import scram_texts
+
+            typer.echo("\n".join(scram_texts(_given())))
 
     @app.command("token")
     def token() -> None:
@@ -41,6 +46,13 @@ def access_app() -> typer.Typer:
             typer.echo(f"token: {made}\nhash:  {hash_token(made)}")
 
     return app
+
+
+def _given() -> str:
+    given = _asked() if sys.stdin.isatty() else sys.stdin.readline().rstrip("\r\n")
+    if not given:
+        raise NoPassword("no password was given")
+    return given
 
 
 def _asked() -> str:

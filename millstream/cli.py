@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
@@ -17,17 +17,19 @@ import typer
 
 from millstream.errors import ServerError
 
-from . import file_commands
+from . import file_commands, shell_command
 from .access_commands import access_app
 from .command_errors import one_sentence_errors
+from .config_commands import config_app
+from .doctor_command import doctor
+from .graph_commands import graph
 from .group_commands import DEFAULT_KAFKA, KafkaOption, group_app
 from .log_commands import log_app
+from .migrate_commands import migrate_app
 from .topic_commands import topic_app
 
 if TYPE_CHECKING:
     from millstream.logcore.remote import RemoteLog
-    from millstream.repl.runner import Runner
-    from millstream.server.client import Client
 
 app = typer.Typer(
     add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None,
@@ -37,6 +39,8 @@ app = typer.Typer(
 
 app.command()(file_commands.load)
 app.command()(file_commands.test)
+app.command()(graph)
+app.command()(doctor)
 
 
 class ExecutorChoice(enum.StrEnum):
@@ -46,8 +50,14 @@ class ExecutorChoice(enum.StrEnum):
 
 
 class OutputChoice(enum.StrEnum):
-    tabular = "tabular"
+    table = "table"
     json = "json"
+    jsonl = "jsonl"
+    csv = "csv"
+    arrow = "arrow"
+    markdown = "markdown"
+    vertical = "vertical"
+    tabular = "tabular"  # as ksqlDB's shell calls a table
 
 
 class WrongUsage(ServerError):
@@ -110,26 +120,32 @@ def sql(
     url: Annotated[
         str | None, typer.Argument(help="A server, as http://127.0.0.1:8088; without: an own engine.")
     ] = None,
-    execute: Annotated[list[str] | None, typer.Option("-e", "--execute", metavar="SQL", help="Run and leave.")] = None,
+    execute: Annotated[
+        list[str] | None, typer.Option("-c", "-e", "--execute", metavar="SQL", help="Run and leave.")
+    ] = None,
     file: Annotated[
         list[Path] | None, typer.Option("-f", "--file", help="Run the file's statements and leave.")
     ] = None,
     data: Annotated[Path | None, typer.Option(help="Data folder of the own engine; else a temporary one.")] = None,
-    output: Annotated[OutputChoice, typer.Option(help="How results look.")] = OutputChoice.tabular,
+    output: Annotated[
+        OutputChoice, typer.Option("--format", "--output", case_sensitive=False, help="How results look.")
+    ] = OutputChoice.table,
     define: Annotated[list[str] | None, typer.Option("-d", "--define", metavar="NAME=VALUE")] = None,
+    user: Annotated[str | None, typer.Option("-u", "--user", help="Who asks; a token is in MILLSTREAM_TOKEN.")] = None,
+    password: Annotated[
+        str | None, typer.Option("-p", "--password", envvar="MILLSTREAM_PASSWORD", help="Asked for, if not given.")
+    ] = None,
 ) -> None:
     """Open the shell on a server, or on an engine in this process.
 
-    With -e, -f or statements on standard input it ends at the first error, with exit code 1.
+    With -c, -f or statements on standard input it ends at the first error. Exit codes: 0 all went well, 1 a statement
+    failed, 2 wrong usage, 3 no server answers, 130 ended by Ctrl-C.
     """
     _log_to_stderr("warning")
     with one_sentence_errors():
-        from millstream.repl.shell import ShellOptions, run_shell
-
-        if url is not None and data is not None:
-            raise WrongUsage("a URL and --data cannot both be given: a server has its own data directory")
-        options = ShellOptions(execute or (), file or (), output.value, dict(map(_variable, define or ())))
-        code = run_shell(_client_opener(url, data), options, _interact)
+        open_client = shell_command.client_opener(url, data, user, password)
+        variables = dict(map(shell_command.variable, define or ()))
+        code = shell_command.open_shell(open_client, execute or (), file or (), output.value, variables)
     raise typer.Exit(code)
 
 
@@ -184,6 +200,8 @@ app.add_typer(access_app(), name="access")
 app.add_typer(group_app(_remote_log), name="group")
 app.add_typer(topic_app(_remote_log), name="topic")
 app.add_typer(log_app(), name="log")
+app.add_typer(migrate_app(), name="migrate")
+app.add_typer(config_app(), name="config")
 
 
 @contextlib.contextmanager
@@ -197,37 +215,6 @@ def _lines_of(file: str) -> Generator[BinaryIO]:
         raise WrongUsage(f"{file} cannot be read: {(error.strerror or str(error)).lower()}") from None
     with opened:
         yield opened
-
-
-def _client_opener(url: str | None, data: Path | None) -> Callable[[], Client]:
-    if url is None:
-        return lambda: _in_process(data)
-
-    def remote() -> Client:
-        from millstream.server.client import connect
-
-        return connect(url)
-
-    return remote
-
-
-def _in_process(data: Path | None) -> Client:
-    from .connection import own_engine
-
-    return own_engine(data)
-
-
-def _interact(runner: Runner) -> None:
-    from millstream.repl.interactive import run_interactive
-
-    run_interactive(runner)
-
-
-def _variable(text: str) -> tuple[str, str]:
-    name, separator, value = text.partition("=")
-    if not separator or not name.strip():
-        raise WrongUsage(f'"{text}" is not a variable: write --define NAME=VALUE')
-    return name.strip(), value
 
 
 def _stop_on_signals() -> threading.Event:

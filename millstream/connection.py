@@ -21,6 +21,7 @@ from millstream.sql.splitting import split_statements
 from millstream.sql.tokens import tokenize
 
 from .frames import arrow_table, sql_type
+from .graph import GraphPicture, graph_picture
 from .parameters import Parameters, bind, literal
 from .relation import Relation, text_of
 
@@ -90,6 +91,11 @@ class Connection:
     def execute(self, text: str, parameters: Parameters | None = None) -> list[dict[str, Any]]:
         """Runs statements that answer at once, and gives ksqlDB's entities. Raises `MillstreamError`."""
         return self.client.execute(bind(text, parameters))
+
+    def graph(self, of: str | None = None) -> GraphPicture:
+        """The graph of all streams, tables and queries; what lies around a stream, a table or a topic; or the plan of a
+        query. A notebook draws it. In: `of`: its name. Raises `MillstreamError`."""
+        return graph_picture(self.client, of)
 
     def set(self, name: str, value: Any) -> None:
         """Sets a property for this session."""
@@ -179,6 +185,8 @@ class Answer(Relation):
         last = self.entities[-1]
         if "commandStatus" in last:
             return [{"status": last["commandStatus"]["message"]}]
+        if "lineage" in last:
+            return last["lineage"]
         inner = next((value for value in last.values() if isinstance(value, dict) and "fields" in value), last)
         if "executionPlan" in inner:
             return [{"plan": line} for line in inner["executionPlan"].splitlines()]
@@ -190,11 +198,16 @@ class Answer(Relation):
         table = self.arrow()
         return text_of(table, table.num_rows) if table.num_columns else ""
 
-    def _repr_html_(self) -> str | None:
-        return self.df().to_html(index=False)
+    def bundle(self) -> dict[str, str]:
+        from .notebook.display import answer_bundle
+
+        return answer_bundle(self)
 
     def _over(self, text: str) -> Relation:
         raise InvalidStatement("only a SELECT can be built upon", hint="Take its .df() or .arrow().")
+
+    def _emitting(self) -> str:
+        raise InvalidStatement("only a SELECT can be shown live", hint="Leave --live and --chart out.")
 
     def _tables(self, text: str) -> Tables:
         table = pa.Table.from_pylist([{name: _plain(value) for name, value in row.items()} for row in self.rows])

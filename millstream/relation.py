@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from millstream.errors import InvalidStatement
+from millstream.errors import InvalidStatement, MillstreamError
 from millstream.server.client_tables import Tables
+from millstream.sql.tokens import tokenize
 
 if TYPE_CHECKING:
     import pandas
     import polars
+
+    from .notebook.chart_data import Kind
+    from .notebook.chart_widget import LiveChart
+    from .notebook.widgets import LiveTable
 
 _PREVIEW_ROWS: Final = 20
 
@@ -41,6 +46,11 @@ class Relation:
     def sql(self) -> str:
         """The query's text."""
         return " ".join(part for part in (self._text, self._order, self._limit) if part) + ";"
+
+    @property
+    def endless(self) -> bool:
+        """Whether it is a live query without a LIMIT."""
+        return self._endless
 
     # ------------------------------------------------------------ more of the same
 
@@ -131,23 +141,68 @@ class Relation:
 
     # ------------------------------------------------------------ for people
 
+    def live_table(self, *, rows_max: int = 1000) -> LiveTable:
+        """A table in the notebook that changes as rows come: the newest `rows_max` of them. Needs anywidget.
+
+        A query that would answer once goes on here, as if it said EMIT CHANGES.
+        """
+        from .notebook.widgets import LiveTable
+
+        return LiveTable(self._start(self._emitting()), rows_max)
+
+    def live_chart(
+        self, x: str | None = None, y: str | Sequence[str] | None = None, *,
+        by: str | None = None, kind: Kind | None = None, title: str = "", rows_max: int = 2000,
+    ) -> LiveChart:  # fmt: skip
+        """A chart in the notebook that moves as rows come: `y` over `x`, a series for each value of `by`.
+
+        What is not said is chosen: `x` a window's start or another time, else the time at which rows come; `y` the
+        columns of numbers; `by` the key. Lines, and bars where `x` is no number and no time. Needs anywidget.
+        """
+        from .notebook.chart_widget import LiveChart
+
+        return LiveChart(self._start(self._emitting()), rows_max, x=x, y=y, by=by, kind=kind, title=title)
+
+    def _emitting(self) -> str:
+        """The query as one that goes on, where it does not say itself when it ends."""
+        words = {str(token).upper() for token in tokenize(self.sql)}
+        return self.sql if words & {"EMIT", "LIMIT", "ORDER"} else f"{self._text} EMIT CHANGES;"
+
     def __repr__(self) -> str:
         if self._endless:
             return f"<live query: {self.sql}>"
-        return text_of(self._preview(_PREVIEW_ROWS + 1), _PREVIEW_ROWS)
+        return text_of(self._preview(_PREVIEW_ROWS + 1)[0], _PREVIEW_ROWS)
 
     def _repr_html_(self) -> str | None:
-        return None if self._endless else self._preview(_PREVIEW_ROWS).to_pandas().to_html(index=False)
+        return self._repr_mimebundle_().get("text/html")
 
-    def _preview(self, count: int) -> pa.Table:
-        """The first rows; the query ends once they are there."""
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        """What a notebook shows; also of a query that fails, for there nobody could catch the error."""
+        from .notebook.display import error_html
+
+        try:
+            return self.bundle()
+        except MillstreamError as error:
+            return {"text/plain": error.render(), "text/html": error_html(error)}
+
+    def bundle(self) -> dict[str, str]:
+        """Columns, types and the first rows, as text and HTML; an endless query's text. Raises `MillstreamError`."""
+        from .notebook.display import live_html, rows_html
+
+        if self._endless:
+            return {"text/plain": repr(self), "text/html": live_html(self.sql)}
+        rows, types = self._preview(_PREVIEW_ROWS + 1)
+        return {"text/plain": text_of(rows, _PREVIEW_ROWS), "text/html": rows_html(rows, types, _PREVIEW_ROWS)}
+
+    def _preview(self, count: int) -> tuple[pa.Table, tuple[str, ...]]:
+        """The first rows and the columns' types; the query ends once they are there."""
         with self.tables() as tables:
             found = [tables.schema.empty_table()]
             for table in tables:
                 found.append(table)
                 if sum(map(len, found)) >= count:
                     break
-        return pa.concat_tables(found).slice(0, count)
+        return pa.concat_tables(found).slice(0, count), tables.sql_types
 
     def _over(self, text: str) -> Relation:
         if self._endless:

@@ -81,8 +81,9 @@ class MillstreamDialect(default.DefaultDialect):
     def get_table_names(self, connection: Connection, schema: str | None = None, **kw: Any) -> list[str]:
         """Tables and streams."""
         del schema, kw
-        rows = (connection.exec_driver_sql(f"SHOW {kind};").mappings().all() for kind in ("TABLES", "STREAMS"))
-        return sorted(row["name"] for found in rows for row in found)
+        beneath: Any = connection.connection.dbapi_connection
+        tables, streams = beneath.millstream.execute("SHOW TABLES; SHOW STREAMS;")
+        return sorted(source["name"] for source in (*tables["tables"], *streams["streams"]))
 
     def get_view_names(self, connection: Connection, schema: str | None = None, **kw: Any) -> list[str]:
         return []
@@ -114,10 +115,12 @@ class MillstreamDialect(default.DefaultDialect):
         return []
 
     def _fields(self, connection: Connection, name: str) -> list[dict[str, Any]]:
-        if not self.has_table(connection, name):
+        names = self.get_table_names(connection)
+        stored = name if name in names else name.upper()
+        if stored not in names:
             raise NoSuchTableError(name)
         beneath: Any = connection.connection.dbapi_connection
-        quoted = self.identifier_preparer.quote(name)
+        quoted = self.identifier_preparer.quote(stored)
         (entity,) = beneath.millstream.execute(f"DESCRIBE {quoted};")
         return entity["sourceDescription"]["fields"]
 
