@@ -18,15 +18,18 @@ from millstream.server.executors import why_no_spark
 
 from . import latency, references, throughput
 from .bids import bids, write_ndjson
+from .log_speed.lines import KafkaOptions, kafka_lines
 from .measuring import Measured, machine
 from .nexmark.measure import NexmarkOptions, nexmark_lines
 from .partitions import partition_lines
 from .pipelines import pipelines
 from .planning import planning_lines
 from .report import Line, as_text, latency_line, rate_line
+from .serving import serving_lines
 
 PARTS: Final = ("duckdb", "latency", "spark")
-ON_DEMAND: Final = ("nexmark", "planning", "partitions")  # the first takes many minutes, the others are not about rows
+ON_DEMAND: Final = ("nexmark", "planning", "partitions", "kafka", "serving")
+"""The first takes many minutes, the others are not about the rows of queries."""
 _PARTITIONS_OPENED: Final = 10_000
 
 
@@ -53,6 +56,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.stdout.write(as_text(planning_lines(options.rounds)) + "\n")
     if "partitions" in options.parts:
         sys.stdout.write(as_text(partition_lines(_PARTITIONS_OPENED)) + "\n")
+    if "kafka" in options.parts:
+        _print_kafka(options)
+    if "serving" in options.parts:
+        with tempfile.TemporaryDirectory(prefix="millstream-bench-") as folder:
+            sys.stdout.write(as_text(serving_lines(Path(folder), options.rounds, options.seconds / 2)) + "\n")
     if "nexmark" in options.parts:
         _print_nexmark(options.nexmark)
 
@@ -74,6 +82,15 @@ def _print_bids(options: Options) -> None:
     sys.stdout.write(
         f"{options.rows:,} bids of {size:.0f} bytes, {options.partitions} partition(s), seed {options.seed}, median of "
         f"{options.rounds}; fsync, encoding and commits are in all of Millstream's rates\n\n"
+    )
+    sys.stdout.write(as_text(lines) + "\n")
+
+
+def _print_kafka(options: Options) -> None:
+    lines = kafka_lines(KafkaOptions(options.rows, options.rounds if options.rounds == 1 else 5, options.seconds))
+    sys.stdout.write(
+        f"{options.rows:,} records, ours and theirs in turn: median ratio, and the range; our log syncs what it "
+        "acknowledges, Kafka as it comes does not, unless a line says otherwise\n\n"
     )
     sys.stdout.write(as_text(lines) + "\n")
 

@@ -20,34 +20,53 @@ from typing import Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-Verb = Literal["read", "insert", "ddl", "admin"]
+from .scram_texts import scram_credential
+
+Verb = Literal["read", "insert", "ddl", "admin", "group", "transaction"]
 
 _SCRYPT: Final = (1 << 14, 8, 1)  # 16 MB and about 50 ms
 _HASH_BYTES: Final = 32
 _REMEMBERED_S: Final = 300.0  # a password is checked by scrypt once in so long
 _REMEMBERED_MAX: Final = 1000
 
+CERTIFICATE: Final = "millstream.certificate"
+"""In the state of a request's scope: the names of the client's certificate, where it showed one."""
+
 
 class RoleSettings(BaseModel):
-    """Patterns of names, with `*` and `?`: `read` for SELECT and PRINT, `insert` for INSERT and DELETE, `ddl` for
-    CREATE, ALTER, DROP, PAUSE and TERMINATE. `admin` may do everything."""
+    """What the users of a role may do: patterns of names, with `*` and `?`."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     read: tuple[str, ...] = ()
+    """Patterns of the names for SELECT and PRINT."""
     insert: tuple[str, ...] = ()
+    """… for INSERT and DELETE."""
     ddl: tuple[str, ...] = ()
+    """… for CREATE, ALTER, DROP, PAUSE and TERMINATE."""
+    group: tuple[str, ...] = ()
+    """Patterns of the consumer groups that Kafka clients may use."""
+    transaction: tuple[str, ...] = ()
+    """Patterns of the transactional ids that Kafka clients may use."""
     admin: bool = False
+    """The role may do everything."""
 
 
 class UserSettings(BaseModel):
-    """`password` and `tokens`: hashes, as `millstream access` prints them."""
+    """How one user shows who it is, and its roles."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, use_attribute_docstrings=True)
 
     password: str | None = None
+    """A hash, as `millstream access password` prints it."""
     tokens: tuple[str, ...] = ()
+    """Hashes, as `millstream access token` prints them."""
+    scram: tuple[str, ...] = ()
+    """For Kafka clients: what `millstream access scram` prints."""
+    certificates: tuple[str, ...] = ()
+    """Names in a client's certificate over HTTP: `CN=ana`, `DNS:ana.example`."""
     roles: tuple[str, ...] = ()
+    """Names of roles below [access.roles]."""
 
     @field_validator("password")
     @classmethod
@@ -63,16 +82,23 @@ class UserSettings(BaseModel):
             raise ValueError("it is no hash: make one with `millstream access token`")
         return value
 
+    @field_validator("scram")
+    @classmethod
+    def _scram_credentials(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for text in value:
+            scram_credential(text)
+        return value
+
 
 class AccessSettings(BaseModel):
-    """[access] of the configuration. `plain_text`: passwords may travel without TLS, for something before the server
-    ends TLS."""
+    """[access] of the configuration."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     users: dict[str, UserSettings] = Field(default_factory=dict)
     roles: dict[str, RoleSettings] = Field(default_factory=dict)
     plain_text: bool = False
+    """Passwords may travel without TLS: something before the server ends it."""
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
@@ -111,10 +137,14 @@ class Authenticator:
         }
         self._passwords = {name: user.password for name, user in settings.users.items()}
         self._tokens = {text: name for name, user in settings.users.items() for text in user.tokens}
+        self._certificates = {text: name for name, user in settings.users.items() for text in user.certificates}
         self._nobody = hash_password(secrets.token_hex())  # so that an unknown name takes as long as a wrong password
         self._secret = secrets.token_bytes(32)
         self._guard = threading.Lock()
         self._remembered: dict[bytes, tuple[User, float]] = {}
+
+    def named(self, name: str) -> User | None:
+        return self._users.get(name)
 
     def known(self, header: str) -> User | None:
         """At once, where the header came before or holds a token."""
@@ -125,6 +155,11 @@ class Authenticator:
         with self._guard:
             user, until = self._remembered.get(self._mark(header), (None, 0.0))
         return user if until > time.monotonic() else None
+
+    def certified(self, names: Iterable[str]) -> User | None:
+        """In: the names of a client's certificate, which TLS has checked."""
+        found = next((self._certificates[name] for name in names if name in self._certificates), None)
+        return None if found is None else self._users[found]
 
     def identify(self, header: str) -> User | None:
         """As `known`, and checks a password, which takes a while."""

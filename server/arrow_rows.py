@@ -24,6 +24,7 @@ def arrow_stream(result: QueryResult) -> Iterator[bytes]:
         "kind": result.kind,
         "queryId": result.query_id,
         "columnTypes": [str(column.type) for column in result.schema],
+        "keyColumns": result.key,
     }
     schema = result.arrow_schema.with_metadata({HEADER: json.dumps(header).encode()})
     sink = _Sink()

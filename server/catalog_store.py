@@ -10,6 +10,7 @@ from typing import assert_never
 
 from ..executor.executor import Executor
 from ..logcore.client import LogClient
+from ..logcore.topic_rules import check_topic
 from ..planner.catalog import Catalog
 from ..planner.planning import NewTopic
 from .command_topic import CommandTopic
@@ -59,7 +60,10 @@ class CatalogStore:
             self._executor.start(query)
 
     def submit(self, command: Command) -> int:
-        """Makes the command true everywhere and returns its offset."""
+        """Makes the command true everywhere and returns its offset. Raises `InvalidTopic` before anything is written: a
+        command that cannot be carried out would fail again at each start."""
+        if isinstance(command, PutSource | StartQuery):
+            self._check_topic(command.topic)
         offset = self._commands.append(command)
         before = self.catalog
         self.catalog = apply_command(before, command)
@@ -108,6 +112,10 @@ class CatalogStore:
                 pass
             case _:
                 assert_never(command)
+
+    def _check_topic(self, topic: NewTopic | None) -> None:
+        if topic is not None and topic.name not in self._log.topics():
+            check_topic(topic.name, topic.partition_count, topic.config)
 
     def _create_topic(self, topic: NewTopic | None) -> None:
         if topic is not None and topic.name not in self._log.topics():

@@ -61,6 +61,14 @@ class RemoteError(ServerError):
 
 
 @dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a push query is: records that it has still to read, and the largest rowtime so far."""
+
+    lag: int
+    stream_time_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Row:
     """JSON values, DECIMAL as `decimal.Decimal`. A `tombstone` says that a table's row is gone: only keys are set."""
 
@@ -71,7 +79,9 @@ class Row:
 class Rows:
     """Iterate once. `close`, from any thread or signal handler, ends it early; a context manager closes.
 
-    PRINT gives rows of one text. `final_message`: what the engine said at the end, as `Limit Reached`.
+    PRINT gives rows of one text. `final_message`: what the engine said at the end, as `Limit Reached`. `key`: where
+    rows are updates of earlier ones, the positions of the columns that tell of which; None for rows that stand for
+    themselves. `progress`: of a push query, as far as it is known.
     """
 
     def __init__(
@@ -83,7 +93,11 @@ class Rows:
         rows: Iterator[Row],
         close: Callable[[], None],
         final_message: Callable[[], str | None],
+        key: Sequence[int] | None = None,
+        progress: Callable[[], Progress | None] = lambda: None,
     ) -> None:
+        self.progress = progress
+        self.key = None if key is None else tuple(key)
         self.kind: RowsKind = kind
         self.query_id = query_id
         self.column_names = tuple(column_names)
@@ -91,6 +105,7 @@ class Rows:
         self._rows = rows
         self._close = close
         self._final_message = final_message
+        self.count = 0  # of the rows that were taken
 
     @property
     def final_message(self) -> str | None:
@@ -98,7 +113,9 @@ class Rows:
 
     def __iter__(self) -> Iterator[Row]:
         try:
-            yield from self._rows
+            for row in self._rows:
+                self.count += 1
+                yield row
         finally:
             self.close()
 
@@ -202,7 +219,7 @@ class HttpClient:
         return entities
 
     def query(self, text: str) -> Rows:
-        return _RemoteRows(self._query(text, _ROWS_TYPE), self.address).rows()
+        return _RemoteRows(self._query(text, f"{_ROWS_TYPE};progress=1"), self.address).rows()
 
     def tables(self, text: str) -> Tables:
         exchange = self._query(text, ARROW_TYPE)
@@ -309,7 +326,10 @@ class LocalClient:
         names = [column.name for column in result.schema]
         types = [str(column.type) for column in result.schema]
         rows = (Row(row.values, row.tombstone) for row in result)
-        return Rows(result.kind, result.query_id, names, types, rows, result.close, lambda: result.final_message)
+        return Rows(
+            result.kind, result.query_id, names, types, rows, result.close, lambda: result.final_message, result.key,
+            lambda: _progress(result.progress()),
+        )  # fmt: skip
 
     def tables(self, text: str) -> Tables:
         return local_tables(self._engine.query(text, self._session))
@@ -363,6 +383,7 @@ class _RemoteRows:
         self._exchange = exchange
         self._address = address
         self._final_message: str | None = None
+        self._progress: Progress | None = None
         self._closed = False
         self._loads: Callable[[bytes], Any] = json.loads
 
@@ -374,7 +395,7 @@ class _RemoteRows:
         self._loads = _decoder(header["columnTypes"])
         return Rows(
             header["kind"], header["queryId"], header["columnNames"], header["columnTypes"],
-            self._rows(), self.close, lambda: self._final_message,
+            self._rows(), self.close, lambda: self._final_message, header.get("keyColumns"), lambda: self._progress,
         )  # fmt: skip
 
     def close(self) -> None:
@@ -392,6 +413,8 @@ class _RemoteRows:
                     yield Row(tuple(value))
                 elif "tombstone" in value:
                     yield Row(tuple(value["tombstone"]), tombstone=True)
+                elif "progress" in value:
+                    self._progress = Progress(value["progress"]["lag"], value["progress"]["streamTimeMs"])
                 elif "errorMessage" in value:
                     raise _error(value["errorMessage"])
                 else:
@@ -461,6 +484,10 @@ def _decoder(column_types: Sequence[str]) -> Callable[[bytes], Any]:
         return value
 
     return loads
+
+
+def _progress(told: Any) -> Progress | None:
+    return None if told is None else Progress(told.lag, told.stream_time_ms)
 
 
 def _string(literal: str) -> str:

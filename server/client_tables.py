@@ -38,17 +38,19 @@ class Tables:
     """The rows of one SELECT as tables of `schema`. Iterate once; `close`, from any thread, ends it early.
 
     Where rows may be updates of earlier ones, a column `@tombstone` tells which rows are gone. `sql_types`: of the
-    query's columns, as SQL writes them.
+    query's columns, as SQL writes them. `key`: the positions of the columns that tell which row is updated, where that
+    is known.
     """
 
     def __init__(
         self, kind: Literal["PULL", "PUSH"], query_id: str, schema: pa.Schema, sql_types: tuple[str, ...],
-        tables: Iterator[pa.Table], close: Callable[[], None],
+        tables: Iterator[pa.Table], close: Callable[[], None], key: tuple[int, ...] | None = None,
     ) -> None:  # fmt: skip
         self.kind: Literal["PULL", "PUSH"] = kind
         self.query_id = query_id
         self.schema = schema
         self.sql_types = sql_types
+        self.key = key
         self._tables = tables
         self._close = close
 
@@ -71,7 +73,7 @@ class Tables:
 def local_tables(result: QueryResult) -> Tables:
     """The tables of a query in this process."""
     types = tuple(str(column.type) for column in result.schema)
-    return Tables(result.kind, result.query_id, result.arrow_schema, types, result.tables(), result.close)
+    return Tables(result.kind, result.query_id, result.arrow_schema, types, result.tables(), result.close, result.key)
 
 
 def remote_tables(response: Readable, cut: Callable[[], None], address: str) -> Tables:
@@ -105,7 +107,10 @@ def remote_tables(response: Readable, cut: Callable[[], None], address: str) -> 
         cut()
         raise AnswerBroke(f"what answers at {address} is no Millstream server") from error
     schema = reader.schema.remove_metadata()
-    return Tables(header["kind"], header["queryId"], schema, tuple(header["columnTypes"]), tables(), close)
+    types, key = tuple(header["columnTypes"]), header.get("keyColumns")
+    return Tables(
+        header["kind"], header["queryId"], schema, types, tables(), close, None if key is None else tuple(key)
+    )
 
 
 def insert_bodies(rows: pa.Table) -> Iterator[bytes]:

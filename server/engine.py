@@ -17,10 +17,21 @@ import pyarrow as pa
 from millstream.errors import InvalidStatement, StatementError
 
 from ..executor.executor import Executor
+from ..executor.keyed_rows import TooManyKeys
 from ..logcore.client import LogClient
 from ..planner.catalog import Catalog
 from ..planner.user_functions import with_names
-from ..sql.ast import AssertSchema, AssertTopic, AssertValues, PrintTopic, Query, Statement
+from ..sql.ast import (
+    AssertSchema,
+    AssertTopic,
+    AssertValues,
+    Explain,
+    PrintTopic,
+    Query,
+    ShowGraph,
+    ShowLineage,
+    Statement,
+)
 from ..sql.parser import parse
 from ..sql.splitting import split_statements
 from ..sql.variables import substitute_variables
@@ -32,12 +43,13 @@ from .handlers import handle
 from .materializations import Materializations
 from .print_topic import PrintFeed
 from .properties import checked_properties
+from .pull_lookups import Lookup
 from .queries import OpenFeed, QueryResult, run_query
 from .request import Request
 from .schema_store import SchemaStore
 from .session import Session
 
-_ASSERTIONS = AssertTopic | AssertSchema | AssertValues
+_LOCKLESS = AssertTopic | AssertSchema | AssertValues | Explain | ShowGraph | ShowLineage
 
 
 def wall_clock_ms() -> int:
@@ -79,6 +91,11 @@ class Engine:
         return self._store.catalog
 
     @property
+    def open_feed(self) -> OpenFeed:
+        """What starts push queries."""
+        return self._open_feed
+
+    @property
     def command_number(self) -> int:
         """Of the last command that is done; -1 where there is none."""
         return self._store.last_offset
@@ -99,12 +116,35 @@ class Engine:
                 entities += handle(statement, self._request(session))
         return entities
 
-    def query(self, statement: Query | str, session: Session) -> QueryResult:
-        """Starts one SELECT. Raises `StatementError` before any row."""
+    def query(self, statement: Query | str, session: Session, open_feed: OpenFeed | None = None) -> QueryResult:
+        """Starts one SELECT. In: `open_feed`: for this one push query. Raises `StatementError` before any row."""
         text = statement if isinstance(statement, str) else statement.text
         parsed = self._one_query(statement, session) if isinstance(statement, str) else statement
+        catalog = self.catalog
         with _about(text):  # no lock: the catalog is a value, and what others change meanwhile does not matter
-            return run_query(parsed, self._request(session), self._open_feed)
+            result = run_query(parsed, self._request(session), open_feed or self._open_feed)
+        if result.planned_pull is not None and statement is text and self.catalog is catalog:
+            self._materializations.lookups.learn(text, parsed, result.planned_pull, catalog, session)
+        return result
+
+    def lookup(self, text: str, session: Session) -> Lookup | None:
+        """The look at one key of a table that the text asks for, if `query` planned one like it. Plans nothing and
+        waits for nothing; `update_lookup` comes before its answer, where it has not read all. Raises what the user's
+        rights say."""
+        catalog = self.catalog
+        found = self._materializations.lookups.find(text, catalog, session)
+        if found is not None and session.permit is not None:
+            session.permit(found.statement, catalog)
+        return found
+
+    def update_lookup(self, lookup: Lookup) -> bool:
+        """Brings its table up to date, which takes a while; False where the query has to go the long way."""
+        try:
+            lookup.catch_up()
+        except TooManyKeys:
+            self._materializations.lookups.refuse(lookup)
+            return False
+        return True
 
     def insert(self, name: str, rows: pa.Table, session: Session) -> int:
         """Appends the rows to a stream or table, all or none, and returns how many. How columns are matched with those
@@ -135,8 +175,8 @@ class Engine:
         self.close()
 
     def _turn(self, statement: Statement) -> AbstractContextManager[object]:
-        """The lock; but an assertion waits for what others do, and changes nothing."""
-        return contextlib.nullcontext() if isinstance(statement, _ASSERTIONS) else self._lock
+        """The lock; but an assertion waits for what others do, EXPLAIN for a busy query, and both change nothing."""
+        return contextlib.nullcontext() if isinstance(statement, _LOCKLESS) else self._lock
 
     def _request(self, session: Session) -> Request:
         return Request(

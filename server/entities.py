@@ -286,6 +286,7 @@ class QueryDescription:
     query_errors: list[str]
     metrics: dict[str, int] = field(default_factory=dict)
     consumer_group_id: str | None = None
+    live: Any = None  # of a running query that was asked for by its id: `live_plan.LiveFigures`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

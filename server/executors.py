@@ -21,6 +21,7 @@ from millstream.errors import ServerError, StatementError, Unsupported
 from ..executor.duckdb_executor import DuckDBExecutor
 from ..executor.errors import UnknownQuery
 from ..executor.executor import Executor, QueryStatus
+from ..executor.figures import QueryFigures
 from ..executor.idle import IDLE_MS, idle_ms_of
 from ..logcore.client import LogClient
 from ..planner.catalog import PersistentQuery
@@ -194,6 +195,9 @@ class RoutingExecutor:
         if reason is not None:
             return QueryStatus(query_id, "ERROR", error=reason)
         return self._of(query_id).status(query_id)
+
+    def figures(self, query_id: str) -> QueryFigures | None:
+        return None if query_id in self._refused else self._of(query_id).figures(query_id)
 
     def close(self) -> None:
         with self._guard:

@@ -15,6 +15,7 @@ from .http_cluster import ClusterRoutes
 from .http_context import HttpContext
 from .http_errors import RequestRefused
 from .http_gate import Gate
+from .http_graph import graph_route
 from .http_inserts import InsertsRoute
 from .http_pages import Pages
 from .http_queries import query_route, query_stream_route
@@ -41,6 +42,7 @@ def http_app(context: HttpContext, authenticator: Authenticator | None = None) -
         Route("/livez", pages.live),
         Route("/readyz", pages.ready),
         Route("/metrics", pages.metrics),
+        Route("/graph", graph_route(context)),
         Route("/openapi.json", pages.openapi),
         Route("/v1/sources/{name}/rows", insert_route(context), methods=["POST"]),
         Route("/v1/metadata", pages.metadata),

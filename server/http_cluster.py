@@ -23,6 +23,7 @@ from .http_statements import error_response, json_response
 from .rights import ANYTHING, permit_of, require
 from .session import Session
 
+_PORT_MAX: Final = 65535
 _HOSTS_MAX: Final = 64
 _ALIVE_MS: Final = 6_000  # without a heartbeat
 _PATTERNS_MAX: Final = 1_000
@@ -125,7 +126,8 @@ class ClusterRoutes:
         """Raises `RequestRefused`."""
         info = body.get(member)
         name, port = (info.get("host"), info.get("port")) if isinstance(info, dict) else (None, None)
-        if not isinstance(name, str) or len(name) > 255 or isinstance(port, bool) or not isinstance(port, int):
+        is_port = isinstance(port, int) and not isinstance(port, bool) and 0 <= port <= _PORT_MAX
+        if not isinstance(name, str) or len(name) > 255 or not is_port:
             raise RequestRefused(BAD_REQUEST, f'the body has no host and port under "{member}"')
         key = f"{name}:{port}"
         if key not in self._hosts and len(self._hosts) >= _HOSTS_MAX:

@@ -12,9 +12,14 @@ from typing import Any, Final, Literal, TypeVar
 from .access import User
 from .engine import Engine
 from .http_errors import COMMAND_TIMEOUT, SHUTTING_DOWN, TOO_MANY_PUSH_QUERIES, TOO_MANY_REQUESTS, RequestRefused
-from .http_metrics import Metrics, TopicBytes
-from .properties import PROPERTIES
+from .http_metrics import Metrics
+from .log_metrics import LogMetrics
+from .properties import PROPERTIES, number_of
+from .queries import PUSH_ROWS, PUSH_SECONDS
+from .query_limits import PullGate
 from .row_stream import RowStream
+from .shared_feeds import SharedFeeds
+from .shared_stream import SharedStream
 
 T = TypeVar("T")
 
@@ -73,10 +78,10 @@ class OpenQueries:
     def __init__(self, push_queries_max: int) -> None:
         self._most = {"PUSH": push_queries_max, "PULL": PULL_QUERIES_MAX}
         self._guard = threading.Lock()
-        self._open: dict[str, tuple[Literal["PUSH", "PULL"], RowStream]] = {}
+        self._open: dict[str, tuple[Literal["PUSH", "PULL"], RowStream | SharedStream]] = {}
         self._closed = False
 
-    def add(self, query_id: str, kind: Literal["PUSH", "PULL"], stream: RowStream) -> None:
+    def add(self, query_id: str, kind: Literal["PUSH", "PULL"], stream: RowStream | SharedStream) -> None:
         """Raises `RequestRefused` where there are too many of the kind."""
         with self._guard:
             if self._closed:
@@ -126,7 +131,7 @@ class HttpContext:
     """One per HTTP server. `cluster_id` names the log that it serves."""
 
     def __init__(
-        self, engine: Engine, cluster_id: str, body_bytes_max: int, topic_bytes: TopicBytes | None = None
+        self, engine: Engine, cluster_id: str, body_bytes_max: int, log_metrics: LogMetrics | None = None
     ) -> None:
         self.engine = engine
         self.cluster_id = cluster_id
@@ -135,7 +140,11 @@ class HttpContext:
         most = engine.properties.get(_PUSH_QUERIES_MAX, PROPERTIES[_PUSH_QUERIES_MAX].default)
         self.open_queries = OpenQueries(int(most))
         self.insert_streams = Slots(INSERT_STREAMS_MAX, "streams of inserts")
-        self.metrics = Metrics(engine, self.open_queries.count, lambda: self.insert_streams.taken, topic_bytes)
+        self.metrics = Metrics(engine, self.open_queries.count, lambda: self.insert_streams.taken, log_metrics)
+        self.pulls = PullGate(engine.properties)
+        self.push_rows_max = int(number_of(engine.properties, PUSH_ROWS)) or None
+        self.push_seconds_max = number_of(engine.properties, PUSH_SECONDS) or None
+        self.shared_feeds = SharedFeeds(engine.log, engine.open_feed)
         self.ready = False  # set once the server is, unset before it stops
 
     @property

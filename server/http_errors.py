@@ -16,6 +16,7 @@ from ..sql.tokens import token_span, tokenize
 from .entities import Entity
 from .handlers.assertions import AssertionFailed
 from .print_topic import UnknownTopicPrinted
+from .queries import PushLimitExceeded
 
 _log = structlog.get_logger("millstream.server")
 
@@ -39,7 +40,15 @@ NOT_READY = 50302
 SHUTTING_DOWN = 50303
 
 _MESSAGE_MAX = 4000  # a caret below a line of a megabyte helps nobody
-_USERS_MISTAKES = (StatementError, PullLimitExceeded, UnknownTopicPrinted, TopicExists, UnknownTopic, InvalidTopic)
+_USERS_MISTAKES = (
+    StatementError,
+    PullLimitExceeded,
+    PushLimitExceeded,
+    UnknownTopicPrinted,
+    TopicExists,
+    UnknownTopic,
+    InvalidTopic,
+)
 
 
 class RequestRefused(ServerError):

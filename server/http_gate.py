@@ -6,12 +6,13 @@ import asyncio
 import re
 import time
 import uuid
+from collections.abc import MutableMapping
 from typing import Any, Final
 
 import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from .access import Authenticator, User
+from .access import CERTIFICATE, Authenticator, User
 from .http_context import HttpContext, set_user
 from .http_errors import FORBIDDEN, HEADERS_TOO_LARGE, UNAUTHORIZED, RequestRefused
 from .http_routes import OPEN_PATHS, route_of
@@ -40,6 +41,7 @@ class Gate:
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
+        _leave_out_host(scope)
         number = _request_id(scope)
         status = 0
         began = time.perf_counter()
@@ -75,6 +77,9 @@ class Gate:
 
     async def _user(self, scope: Scope, authenticator: Authenticator) -> User:
         headers = [value for name, value in scope["headers"] if name.lower() == b"authorization"]
+        certified = authenticator.certified(scope.get("state", {}).get(CERTIFICATE, ()))
+        if certified is not None and not headers:
+            return _with_role(certified)
         if len(headers) != 1:
             hint = "Send a header `authorization`: Basic with name and password, or Bearer with a token."
             raise RequestRefused(UNAUTHORIZED, "this server wants to know who asks", hint=hint)
@@ -86,9 +91,7 @@ class Gate:
         if found is None:
             await asyncio.sleep(_REFUSED_PAUSE_S)
             raise RequestRefused(UNAUTHORIZED, "the name, the password or the token is wrong")
-        if not found.roles:
-            raise RequestRefused(FORBIDDEN, f"{found.name} has no role")
-        return found
+        return _with_role(found)
 
     def _record(self, scope: Scope, status: int, seconds: float) -> None:
         method = scope.get("method", "GET")
@@ -98,6 +101,12 @@ class Gate:
         tell("request", method=method, path=scope["path"][:200], status=status, milliseconds=round(seconds * 1000, 1))
 
 
+def _with_role(user: User) -> User:
+    if not user.roles:
+        raise RequestRefused(FORBIDDEN, f"{user.name} has no role")
+    return user
+
+
 def _check_headers(scope: Scope) -> None:
     """hypercorn limits what it keeps of a request line and headers that are not complete; this is about all of them."""
     headers = scope["headers"]
@@ -105,6 +114,16 @@ def _check_headers(scope: Scope) -> None:
     if len(headers) > HEADERS_MAX or size > HEADER_BYTES_MAX:
         most = f"{HEADERS_MAX} headers or {HEADER_BYTES_MAX} bytes of them"
         raise RequestRefused(HEADERS_TOO_LARGE, f"the request has more than {most}")
+
+
+def _leave_out_host(scope: MutableMapping[str, Any]) -> None:
+    """Some clients ask for `http://host/path`, as if we were their proxy (RFC 9112, 3.2.2): what counts is the path."""
+    if not scope["path"].startswith(("http://", "https://")):
+        return
+    for name, slash in (("path", "/"), ("raw_path", b"/")):
+        whole = scope[name]
+        at = whole.find(slash, whole.find(slash * 2) + 2)
+        scope[name] = whole[at:] if at >= 0 else slash
 
 
 def _request_id(scope: dict[str, Any] | Scope) -> str:

@@ -5,20 +5,21 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
+import sys
 import threading
 from typing import Final
 
-from hypercorn.asyncio import serve
 from hypercorn.config import Config
 from starlette.types import ASGIApp
 
 from millstream.errors import ServerError
 
 from .configuration import Address
+from .http_connections import ConnectionLimits, Connections
 from .http_gate import HEADER_BYTES_MAX
 from .tls import TlsSettings
 
-_KEEP_ALIVE_S: Final = 60  # also what a client has for its first request line and headers
+_KEEP_ALIVE_S: Final = 60
 _GRACE_S: Final = 3.0
 _BACKLOG: Final = 128
 
@@ -44,11 +45,15 @@ def cannot_listen(what: str, address: Address, error: BaseException | None) -> C
 class HttpListener:
     """Takes the port at once, so that a server that cannot have it does nothing else; answers from `start` on."""
 
-    def __init__(self, address: Address, what: str = "http", tls: TlsSettings | None = None) -> None:
+    def __init__(
+        self, address: Address, what: str = "http", tls: TlsSettings | None = None,
+        limits: ConnectionLimits | None = None,
+    ) -> None:  # fmt: skip
         """In: `what`: the name of its flag. Raises `CannotListen`, `CannotUseTls`."""
         if tls is not None:
             tls.apply(Config())
         self._tls = tls
+        self._limits = limits or ConnectionLimits()
         try:
             found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
             family, kind, protocol, _, at = found[0]
@@ -93,17 +98,17 @@ class HttpListener:
     async def _serve(self, app: ASGIApp) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         self._looping.set()
-        await serve(app, self._config(), shutdown_trigger=self._stop.wait)  # pyright: ignore[reportArgumentType]
+        await Connections(app, self._config(), self._limits).serve(self._socket, self._stop)
 
     def _config(self) -> Config:
         config = Config()
-        config.bind = [f"fd://{self._socket.detach()}"]
         config.accesslog = None
         config.errorlog = None
         config.include_server_header = False
         config.h11_max_incomplete_size = HEADER_BYTES_MAX
         config.h2_max_header_list_size = HEADER_BYTES_MAX
         config.keep_alive_timeout = _KEEP_ALIVE_S
+        config.keep_alive_max_requests = sys.maxsize  # a push query beside them would be cut off
         config.graceful_timeout = _GRACE_S
         if self._tls is not None:
             self._tls.apply(config)

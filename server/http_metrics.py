@@ -14,8 +14,7 @@ from millstream.errors import MillstreamError
 
 from ..executor.executor import QueryMetrics, QueryStatus
 from .engine import Engine
-
-TopicBytes = Callable[[str, int], int]
+from .log_metrics import LogMetrics
 
 _METHODS: Final = frozenset({"GET", "POST", "HEAD", "OPTIONS"})
 _STATES: Final = ("RUNNING", "PAUSED", "ERROR", "STOPPED")
@@ -39,9 +38,9 @@ class Metrics:
         engine: Engine,
         client_queries: Callable[[Literal["PUSH", "PULL"]], int],
         insert_streams: Callable[[], int],
-        topic_bytes: TopicBytes | None,
+        log_metrics: LogMetrics | None,
     ) -> None:
-        """In: `topic_bytes`: the size of a partition on disk, where it is known."""
+        """In: `log_metrics`: where the log is in this process."""
         self._registry = CollectorRegistry()
         self._requests = Counter(
             "millstream_http_requests", "Requests.", ("route", "method", "status"), registry=self._registry
@@ -50,7 +49,9 @@ class Metrics:
             "millstream_http_request_seconds", "From the first byte to the last.", ("route",), registry=self._registry
         )
         Gauge("millstream_insert_streams", "Streams of inserts.", registry=self._registry).set_function(insert_streams)
-        self._registry.register(_EngineCollector(engine, client_queries, topic_bytes))
+        self._registry.register(_EngineCollector(engine, client_queries))
+        if log_metrics is not None:
+            self._registry.register(log_metrics)
 
     def record(self, route: str, method: str, status: int, seconds: float) -> None:
         """One request is over."""
@@ -66,12 +67,9 @@ class Metrics:
 class _EngineCollector(Collector):
     """Reads the engine when somebody asks."""
 
-    def __init__(
-        self, engine: Engine, client_queries: Callable[[Literal["PUSH", "PULL"]], int], topic_bytes: TopicBytes | None
-    ) -> None:
+    def __init__(self, engine: Engine, client_queries: Callable[[Literal["PUSH", "PULL"]], int]) -> None:
         self._engine = engine
         self._client_queries = client_queries
-        self._topic_bytes = topic_bytes
 
     def describe(self) -> list[Metric]:
         return []
@@ -83,7 +81,6 @@ class _EngineCollector(Collector):
         yield clients
         yield from self._catalog()
         yield from _query_metrics(self._statuses())
-        yield from self._topics()
 
     def _catalog(self) -> Iterator[Metric]:
         catalog = self._engine.catalog
@@ -100,25 +97,6 @@ class _EngineCollector(Collector):
             except MillstreamError:  # gone since
                 continue
         return found
-
-    def _topics(self) -> Iterator[Metric]:
-        records = GaugeMetricFamily("millstream_topic_records", "Offsets in use.", labels=["topic", "partition"])
-        ends = CounterMetricFamily("millstream_topic_end_offset", "Offsets given.", labels=["topic", "partition"])
-        sizes = GaugeMetricFamily("millstream_topic_bytes", "Bytes on disk.", labels=["topic", "partition"])
-        log = self._engine.log
-        for topic in log.topics().values():
-            for partition in range(topic.partition_count):
-                labels = [topic.name, str(partition)]
-                try:
-                    offsets = log.offsets(topic.name, partition)
-                    size = None if self._topic_bytes is None else self._topic_bytes(topic.name, partition)
-                except MillstreamError:  # gone since, or damaged
-                    continue
-                records.add_metric(labels, offsets.log_end_offset - offsets.log_start_offset)
-                ends.add_metric(labels, offsets.log_end_offset)
-                if size is not None:
-                    sizes.add_metric(labels, size)
-        yield from (records, ends, sizes)
 
 
 def _query_metrics(statuses: list[QueryStatus]) -> Iterator[Metric]:

@@ -11,6 +11,10 @@ from .http_routes import PATHS, PathDoc
 
 _SCALARS: Final = {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}}
 _TEXT: Final = {"type": "string"}
+_STATEMENTS: Final = {"type": "string", "format": "ksql", "examples": ["SHOW STREAMS;"]}
+_NAME: Final = {"type": "string", "format": "ksql-name"}
+_PARAMETERS: Final = {"name": _NAME}
+_MEANING: Final = {101: "It is a web socket now.", 200: "It is done.", 308: "Look there.", 503: "Not now."}
 _SESSION: Final[dict[str, Any]] = {
     "streamsProperties": _SCALARS,
     "properties": _SCALARS,
@@ -23,7 +27,10 @@ _SESSION: Final[dict[str, Any]] = {
 _HOST: Final = {
     "type": "object",
     "required": ["host", "port"],
-    "properties": {"host": _TEXT, "port": {"type": "integer"}},
+    "properties": {
+        "host": {"type": "string", "maxLength": 255},
+        "port": {"type": "integer", "minimum": 0, "maximum": 65535},
+    },
 }
 
 
@@ -42,10 +49,11 @@ SCHEMAS: Final[dict[str, dict[str, Any]]] = {
         **{"@type": _TEXT, "error_code": {"type": "integer"}, "message": _TEXT, "statementText": _TEXT,
            "entities": {"type": "array", "items": {"type": "object"}}},
     ),
-    "Statements": _object(["ksql"], ksql=_TEXT, **_SESSION),
-    "Statement": _object(["sql"], sql=_TEXT, **_SESSION),
+    "Statements": _object(["ksql"], ksql=_STATEMENTS, **_SESSION),
+    "Statement": _object(["sql"], sql=_STATEMENTS, **_SESSION),
     "Entity": _object(["@type", "statementText"], **{"@type": _TEXT, "statementText": _TEXT}),
     "Entities": {"type": "array", "items": {"$ref": "#/components/schemas/Entity"}},
+    "Graph": {"description": "Text in the format that was asked for; of json an object with `nodes` and `edges`."},
     "Rows": {"description": "A header and rows, in the shape of the media type."},
     "QueryId": _object(["queryId"], queryId=_TEXT),
     "InsertLines": {"type": "string", "description": 'Lines of JSON: {"target": "NAME"}, then an object per row.'},
@@ -60,11 +68,15 @@ SCHEMAS: Final[dict[str, dict[str, Any]]] = {
             version=_TEXT, kafkaClusterId=_TEXT, ksqlServiceId=_TEXT, serverStatus=_TEXT,
         ),
     ),
+    "Health": _object(
+        ["isHealthy", "details", "serverState"],
+        isHealthy={"type": "boolean"}, details={"type": "object"}, serverState=_TEXT,
+    ),
     "CommandStatuses": _object(["commandStatuses"], commandStatuses={"type": "object"}),
     "CommandStatus": _object(["status", "message"], status=_TEXT, message=_TEXT),
     "Heartbeat": _object(["hostInfo", "timestamp"], hostInfo=_HOST, timestamp={"type": "integer"}),
     "Lag": _object(["ksqlHost", "hostStoreLags"], ksqlHost=_HOST, hostStoreLags={"type": "object"}),
-    "Terminate": _object([], deleteTopicList={"type": "array", "items": _TEXT}),
+    "Terminate": _object([], deleteTopicList={"type": ["array", "null"], "items": _TEXT}),
 }  # fmt: skip
 
 
@@ -99,7 +111,10 @@ def _operation(doc: PathDoc) -> dict[str, Any]:
         "tags": [doc.tag],
         "parameters": _parameters(doc),
         "responses": {
-            "200": {"description": "It is done.", "content": _content(doc.answer_types, doc.answer)},
+            **{
+                str(status): {"description": _MEANING[status], "content": _content(doc.answer_types, doc.answer)}
+                for status in doc.statuses
+            },
             "default": {"description": "It is refused.", "content": _content(("application/json",), "Error")},
         },
         "security": [] if doc.needs == "nothing" else [{"basic": []}, {"bearer": []}],
@@ -111,9 +126,14 @@ def _operation(doc: PathDoc) -> dict[str, Any]:
 
 def _parameters(doc: PathDoc) -> list[dict[str, Any]]:
     named = re.findall(r"{(\w+)}", doc.path)
-    found: list[dict[str, Any]] = [{"name": name, "in": "path", "required": True, "schema": _TEXT} for name in named]
+    found: list[dict[str, Any]] = [
+        {"name": name, "in": "path", "required": True, "schema": _PARAMETERS.get(name, _TEXT)} for name in named
+    ]
     if doc.path == "/ws/query":
         found.append({"name": "request", "in": "query", "required": True, "schema": _TEXT})
+    if doc.path == "/graph":
+        formats = {"type": "string", "enum": ["text", "dot", "svg", "json"]}
+        found += [{"name": "format", "in": "query", "schema": formats}, {"name": "of", "in": "query", "schema": _TEXT}]
     return found
 
 

@@ -6,6 +6,7 @@ Raw ASGI: a row leaves as soon as it is there, a slow client slows the query dow
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -15,16 +16,18 @@ import structlog
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
-from millstream.errors import InvalidStatement
+from millstream.errors import InvalidStatement, MillstreamError
 
 from ..sql.ast import PrintTopic
 from ..sql.tokens import tokenize
 from .arrow_rows import arrow_stream
 from .client_tables import ARROW_TYPE
+from .http_connections import TRANSPORT
 from .http_context import HttpContext, user_of
+from .http_lookups import LookedUp
 from .http_requests import StatementRequest, awaited_command, read_object, statement_request
 from .http_statements import error_response
-from .queries import QueryResult
+from .queries import PushLimitExceeded, QueryResult
 from .row_formats import (
     DELIMITED_TYPE,
     JSON_TYPE,
@@ -39,22 +42,29 @@ from .row_formats import (
     StreamedRows,
     encoded,
     encoded_lines,
+    progress_line,
 )
 from .row_stream import RowStream
+from .shared_feeds import Share
+from .shared_stream import SharedStream
 
 _log = structlog.get_logger("millstream.server")
 
+PROGRESS_SECONDS: Final = 0.5
 STALL_SECONDS_MAX: Final = 60.0  # a client that takes nothing for so long is gone
 
 
 @dataclass(frozen=True, slots=True)
 class StartedRows:
-    """What a query sends: `open` begins to fill the stream."""
+    """What a query sends: `open` begins to fill the stream. `progress`: what to send every PROGRESS_SECONDS, for
+    clients that asked for it."""
 
     query_id: str
     kind: Literal["PULL", "PUSH"]
     media_type: str
-    open: Callable[[], RowStream]
+    open: Callable[[], RowStream | SharedStream]
+    progress: Callable[[], bytes] | None = None
+    result: QueryResult | None = None  # None is PRINT
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +73,8 @@ class Encoding:
 
     media_type: str
     chunks: Callable[[QueryResult], Iterator[bytes]]
+    progress: bool = False
+    rows: RowFormat | None = None  # None is Arrow
 
 
 class QueryRoute:
@@ -71,6 +83,7 @@ class QueryRoute:
     def __init__(self, context: HttpContext, default_type: str) -> None:
         self._context = context
         self._default_type = default_type
+        self._looked_up = LookedUp(context)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
@@ -80,31 +93,52 @@ class QueryRoute:
             asked = statement_request(body, user_of(scope), self._context.engine.properties)
             await self._context.await_command(awaited_command(body))
             text = asked.text
-            format = self._encoding(request.headers.get("accept", "*/*"))
+            accept = request.headers.get("accept", "*/*")
+            answer = await self._looked_up.answer(asked, self._format(accept))
+            if answer is not None:
+                await answer(scope, receive, send)
+                return
+            format = self._encoding(accept)
             rows = await self._context.workers.run(lambda: start_rows(self._context, asked, format))
             stream = rows.open()
+            admitted = contextlib.ExitStack()
             try:
+                if rows.kind == "PULL":
+                    admitted.enter_context(self._context.pulls.admitted())
+                if isinstance(stream, SharedStream):
+                    stream.write_through = _connection(scope)
+                    await self._context.workers.run(stream.begin)
                 self._context.open_queries.add(rows.query_id, rows.kind, stream)
             except BaseException:
+                admitted.close()
                 stream.close()
                 raise
         except Exception as error:
             await error_response(error, text)(scope, receive, send)
             return
+        telling = asyncio.create_task(_tell_progress(stream, rows.progress, self._context))
+        ending = _end_in_time(rows, stream, self._context.push_seconds_max)
         try:
             stream.start()
-            await _send_all(stream, rows.media_type, receive, send)
+            sent = await _send_all(stream, rows.media_type, receive, send)
+            if rows.kind == "PULL":
+                self._context.pulls.sent(sent)
         except TimeoutError:
             _log.warning("client takes no rows", query_id=rows.query_id)  # returning closes its connection
         finally:
+            if ending is not None:
+                ending.cancel()
+            telling.cancel()
             stream.close()
+            admitted.close()
             self._context.open_queries.remove(rows.query_id)
 
     def _encoding(self, accept: str) -> Encoding:
         format = self._format(accept)
         if format is None:
             return Encoding(ARROW_TYPE, arrow_stream)
-        return Encoding(format.media_type, lambda result: encoded(result, format))
+        asked = isinstance(format, MillstreamRows) and ";progress=1" in accept.replace(" ", "")
+        return Encoding(format.media_type, lambda result: encoded(result, format), asked, format)
 
     def _format(self, accept: str) -> RowFormat | None:
         """None is Arrow."""
@@ -143,12 +177,18 @@ def start_rows(context: HttpContext, asked: StatementRequest, format: Encoding) 
     first = tokenize(asked.text, limit=1)
     if first and first[0].type == "PRINT":
         return _start_print(context, asked, format.media_type)
-    result: QueryResult = context.engine.query(asked.text, asked.session)
+    shares = format.rows is not None and not format.progress and context.push_rows_max is None
+    result: QueryResult = context.engine.query(asked.text, asked.session, context.shared_feeds.open if shares else None)
 
-    def open_rows() -> RowStream:
+    result.rows_max = context.push_rows_max if result.kind == "PUSH" else None
+
+    def open_rows() -> RowStream | SharedStream:
+        if isinstance(result.feed, Share) and format.rows is not None:
+            return SharedStream(result, result.feed, format.rows)
         return RowStream(result.query_id, format.chunks(result), result.close)
 
-    return StartedRows(result.query_id, result.kind, format.media_type, open_rows)
+    progress = (lambda: progress_line(result)) if format.progress and result.kind == "PUSH" else None
+    return StartedRows(result.query_id, result.kind, format.media_type, open_rows, progress, result)
 
 
 def _start_print(context: HttpContext, asked: StatementRequest, media_type: str) -> StartedRows:
@@ -165,7 +205,37 @@ def _start_print(context: HttpContext, asked: StatementRequest, media_type: str)
     return StartedRows(query_id, "PUSH", media_type if media_type == MILLSTREAM_TYPE else PRINT_TYPE, open_lines)
 
 
-async def _send_all(stream: RowStream, media_type: str, receive: Receive, send: Send) -> None:
+def _connection(scope: Scope) -> asyncio.WriteTransport | None:
+    """Where chunks of HTTP/1.1 can be written past all that is above it."""
+    return scope.get("state", {}).get(TRANSPORT) if scope.get("http_version") == "1.1" else None
+
+
+def _end_in_time(
+    rows: StartedRows, stream: RowStream | SharedStream, seconds: float | None
+) -> asyncio.TimerHandle | None:
+    if seconds is None or rows.kind == "PULL":
+        return None
+
+    def end() -> None:
+        if rows.result is not None:
+            rows.result.stopped = PushLimitExceeded(f"the push query has run for {seconds:g} seconds, its time")
+        stream.close()
+
+    return asyncio.get_running_loop().call_later(seconds, end)
+
+
+async def _tell_progress(
+    stream: RowStream | SharedStream, progress: Callable[[], bytes] | None, context: HttpContext
+) -> None:
+    with contextlib.suppress(MillstreamError, RuntimeError):  # a topic that is gone; workers that are closed
+        while progress is not None:
+            await asyncio.sleep(PROGRESS_SECONDS)
+            stream.interject(await context.workers.run(progress))
+
+
+async def _send_all(stream: RowStream | SharedStream, media_type: str, receive: Receive, send: Send) -> int:
+    """How many bytes of a body left; rows of shared feeds do not count."""
+    sent = 0
     gone = asyncio.create_task(_disconnected(receive))
     try:
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", media_type.encode())]})
@@ -174,12 +244,13 @@ async def _send_all(stream: RowStream, media_type: str, receive: Receive, send: 
             await asyncio.wait({taking, gone}, return_when=asyncio.FIRST_COMPLETED)
             if gone.done():
                 taking.cancel()
-                return
+                return sent
             data = taking.result()
+            sent += len(data)
             async with asyncio.timeout(STALL_SECONDS_MAX):
                 await send({"type": "http.response.body", "body": data, "more_body": bool(data)})
             if not data:
-                return
+                return sent
     finally:
         gone.cancel()
 

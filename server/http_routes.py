@@ -11,7 +11,8 @@ Needs = Literal["nothing", "user", "statement", "insert", "admin"]
 
 @dataclass(frozen=True, slots=True)
 class PathDoc:
-    """`body`, `answer`: names in `http_openapi.SCHEMAS`. `needs`: what a user must have, where there are users."""
+    """`body`, `answer`: names in `http_openapi.SCHEMAS`. `statuses`: that an answer of that shape has. `needs`: what a
+    user must have, where there are users."""
 
     path: str
     method: Literal["get", "post"]
@@ -22,13 +23,14 @@ class PathDoc:
     answer_types: tuple[str, ...] = ("application/json",)
     needs: Needs = "user"
     tag: str = "server"
+    statuses: tuple[int, ...] = (200,)
 
 
 _KSQL: Final = "application/vnd.ksql.v1+json"
 _DELIMITED: Final = "application/vnd.ksqlapi.delimited.v1"
 _ARROW: Final = "application/vnd.apache.arrow.stream"
 _NDJSON: Final = "application/x-ndjson"
-_ROWS: Final = (_DELIMITED, _KSQL, "application/json", _NDJSON, _ARROW)
+_ROWS: Final = (_DELIMITED, _KSQL, "application/json", _NDJSON, _ARROW, "text/plain")  # the last one is PRINT's
 
 PATHS: Final = (
     PathDoc("/ksql", "post", "Runs statements, one after the other.", "Entities", "Statements",
@@ -44,15 +46,18 @@ PATHS: Final = (
     PathDoc("/v1/sources/{name}/rows", "post", "Appends the rows of an Arrow IPC stream, all or none.", "RowCount",
             "Binary", (_ARROW,), needs="insert", tag="inserts"),
     PathDoc("/ws/query", "get", "A web socket: the columns, then a message per row. `request`: as for /query.", "Rows",
-            needs="statement", tag="queries"),
-    PathDoc("/", "get", "Leads to /info.", needs="nothing"),
+            needs="statement", tag="queries", statuses=(101,)),
+    PathDoc("/", "get", "Leads to /info.", needs="nothing", answer_types=(), statuses=(308,)),
     PathDoc("/info", "get", "Who the server is.", "ServerInfo", needs="nothing"),
-    PathDoc("/healthcheck", "get", "Whether statements can run.", needs="nothing"),
+    PathDoc("/healthcheck", "get", "Whether statements can run.", "Health", needs="nothing", statuses=(200, 503)),
     PathDoc("/chc/live", "get", "The process answers.", needs="nothing"),
-    PathDoc("/chc/ready", "get", "It takes statements.", needs="nothing"),
+    PathDoc("/chc/ready", "get", "It takes statements.", needs="nothing", statuses=(200, 503)),
     PathDoc("/livez", "get", "The process answers.", needs="nothing"),
-    PathDoc("/readyz", "get", "It takes statements.", needs="nothing"),
+    PathDoc("/readyz", "get", "It takes statements.", needs="nothing", statuses=(200, 503)),
     PathDoc("/metrics", "get", "For Prometheus.", "Text", answer_types=("text/plain",)),
+    PathDoc("/graph", "get", "The graph of streams, tables and queries: `format` is text, dot, svg or json; `of` names "
+            "one of them.", "Graph", answer_types=("text/plain", "text/vnd.graphviz", "image/svg+xml",
+            "application/json")),
     PathDoc("/openapi.json", "get", "This document.", needs="nothing"),
     PathDoc("/v1/metadata", "get", "Version and clusters.", needs="nothing"),
     PathDoc("/v1/metadata/id", "get", "The clusters.", needs="nothing"),

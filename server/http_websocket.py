@@ -20,6 +20,7 @@ from .http_queries import Encoding, StartedRows, start_rows
 from .http_requests import StatementRequest, awaited_command, refuse_foreign, statement_request
 from .row_formats import JSON_TYPE, SocketRows, encoded
 from .row_stream import RowStream
+from .shared_stream import SharedStream
 
 _DONE: Final = 1000
 _REFUSED: Final = 1003
@@ -81,7 +82,7 @@ class SocketRoute:
         return await self._context.workers.run(lambda: start_rows(self._context, asked, format))
 
 
-async def _send_all(socket: WebSocket, stream: RowStream) -> None:
+async def _send_all(socket: WebSocket, stream: RowStream | SharedStream) -> None:
     gone = asyncio.create_task(_disconnected(socket))
     code, reason, rest = _DONE, "done", b""
     try:

@@ -13,6 +13,7 @@ from ..logcore.client import LogClient
 from ..planner.catalog import Catalog, SourceInfo
 from ..planner.physical import SqlExpression
 from .properties import number_of
+from .pull_lookups import Lookups
 
 IDLE_SECONDS = "millstream.query.pull.idle.seconds"
 
@@ -42,6 +43,7 @@ class Materializations:
         self._clock = clock
         self._guard = threading.Lock()
         self._by_name: dict[str, _Entry] = {}
+        self.lookups = Lookups(log)
         self._closed = threading.Event()
         self._sweeper: threading.Thread | None = None
 
@@ -127,3 +129,4 @@ class Materializations:
     def _sweep(self) -> None:
         while not self._closed.wait(_PAUSE_S):
             self.forget_idle()
+            self.lookups.forget_idle()

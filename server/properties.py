@@ -346,7 +346,27 @@ _SERVER = (
         minimum=0,
     ),
     Property("ksql.max.push.queries", "INTEGER", "100", "How many push queries may run.", scope="SERVER", minimum=0),
-)
+    Property(
+        "ksql.query.pull.max.qps", "INTEGER", "2147483647", "How many pull queries may come in a second.",
+        scope="SERVER", minimum=0,
+    ),
+    Property(
+        "ksql.query.pull.max.concurrent.requests", "INTEGER", "2147483647", "How many pull queries may run at a time.",
+        scope="SERVER", minimum=0,
+    ),
+    Property(
+        "ksql.query.pull.max.hourly.bandwidth.megabytes", "INTEGER", "2147483647",
+        "How many megabytes pull queries may answer with in an hour.", scope="SERVER", minimum=0,
+    ),
+    Property(
+        "millstream.query.push.max.rows", "INTEGER", "0", "How many rows one push query may send; 0: as many as come.",
+        scope="SERVER", minimum=0,
+    ),
+    Property(
+        "millstream.query.push.max.seconds", "DOUBLE", "0", "How long one push query may run; 0: as long as it likes.",
+        scope="SERVER", minimum=0,
+    ),
+)  # fmt: skip
 
 _ACCEPTED = (
     "acks",
@@ -396,8 +416,6 @@ _ACCEPTED = (
     "ksql.query.pull.enable.standby.reads",
     "ksql.query.pull.interpreter.enabled",
     "ksql.query.pull.max.allowed.offset.lag",
-    "ksql.query.pull.max.concurrent.requests",
-    "ksql.query.pull.max.qps",
     "ksql.query.pull.metrics.enabled",
     "ksql.query.push.v2.interpreter.enabled",
     "ksql.query.push.v2.registry.installed",
@@ -436,7 +454,8 @@ def find_property(name: str, span: Span | None = None) -> Property:
     if found is not None:
         return found
     if name.startswith(_OPEN_PREFIXES):
-        return Property(name, "STRING", "", "A setting of a function, a client or Spark.", effective=False)
+        scope = "SERVER" if name.startswith("spark.") else "SESSION"  # some of Spark's let SQL read files
+        return Property(name, "STRING", "", "A setting of a function, a client or Spark.", effective=False, scope=scope)
     raise InvalidProperty(
         f"Not recognizable as a property of Millstream, ksqlDB or Kafka: '{name}'.",
         span=span,

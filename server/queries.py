@@ -6,14 +6,15 @@ import functools
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal, Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millstream.errors import UnknownSource, did_you_mean
+from millstream.errors import QueryError, UnknownSource, did_you_mean
 
+from ..executor.push_query import Progress
 from ..executor.start_offsets import OFFSET_RESET, START_OFFSETS, check_start
 from ..planner.physical import (
     Aggregate,
@@ -37,6 +38,14 @@ from .request import Request
 from .row_values import converter
 
 TOMBSTONE: Final = "@tombstone"
+PUSH_ROWS: Final = "millstream.query.push.max.rows"
+PUSH_SECONDS: Final = "millstream.query.push.max.seconds"
+
+
+class PushLimitExceeded(QueryError):
+    """A push query that has had its rows, or its time."""
+
+    code = "PUSH_LIMIT"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +81,13 @@ class ChangeFeed(Protocol):
     def close(self) -> None: ...
 
 
+@runtime_checkable
+class MeasuredFeed(Protocol):
+    """A feed that knows how far it is."""
+
+    def progress(self) -> Progress: ...
+
+
 OpenFeed = Callable[[PlannedPush, Mapping[str, str]], ChangeFeed]
 """Starts a push query, with the properties that hold for it."""
 
@@ -80,26 +96,38 @@ class QueryResult:
     """What a query gives: a header at once, rows as they come, either one by one (iterate) or as `batches`. Take them
     once; `close` it if that is not to the end.
 
-    `keyed`: rows may be updates of earlier ones, or tombstones. `final_message` is None until the rows have ended, and
-    after that where the API sends none.
+    `keyed`: rows may be updates of earlier ones, or tombstones; of those whose columns at `key` are the same, where
+    these are known. `final_message` is None until the rows have ended, and after that where the API sends none.
     """
 
     def __init__(
         self, kind: Literal["PULL", "PUSH"], query_id: str, schema: Schema, source: Iterable[QueryBatch],
         close: Callable[[], None], last_words: Callable[[int], str | None], *, keyed: bool = False,
+        key: tuple[int, ...] | None = None, progress: Callable[[], Progress | None] = lambda: None,
     ) -> None:  # fmt: skip
+        self.progress = progress  # how far a push query is; from any thread
         self.kind: Literal["PULL", "PUSH"] = kind
         self.query_id = query_id
         self.schema = schema
         self.keyed = keyed
+        self.key = key
         self.final_message: str | None = None
         self._source = iter(source)
         self._close = close
         self._last_words = last_words
+        self.planned_pull: PlannedPull | None = None  # of a look into one source
+        self.shape: Callable[[pa.Table], QueryBatch] | None = None  # of a push query: what makes a batch of its feed's
+        self.feed: ChangeFeed | None = None
+        self.keyed_only = False
+        self.rows_max: int | None = None  # then the query fails
+        self.stopped: Exception | None = None  # why it ended, where somebody ended it
 
     def batches(self) -> Iterator[QueryBatch]:
         count = 0
         for batch in self._source:
+            if self.rows_max is not None and count + len(batch) > self.rows_max:
+                yield batch.slice(self.rows_max - count)
+                raise PushLimitExceeded(f"the push query has sent {self.rows_max} rows, and may send no more")
             count += len(batch)
             yield batch
         self.final_message = self._last_words(count)
@@ -107,11 +135,7 @@ class QueryResult:
 
     def __iter__(self) -> Iterator[QueryRow]:
         for batch in self.batches():
-            rows = _rows(batch.columns, self.schema)
-            if batch.gone is None:
-                yield from map(QueryRow, rows)
-            else:
-                yield from map(QueryRow, rows, batch.gone.to_pylist())
+            yield from rows_of(batch, self.schema)
 
     @property
     def arrow_schema(self) -> pa.Schema:
@@ -188,19 +212,24 @@ def _pull(statement: Query, planned: PlannedPull | PlannedBatch, query_id: str, 
         return "Limit Reached" if statement.limit is not None and count >= statement.limit else "Query Completed"
 
     batch = QueryBatch(rows.columns[: len(planned.schema.columns)])
-    return QueryResult("PULL", query_id, planned.schema, [batch], lambda: None, last_words)
+    result = QueryResult("PULL", query_id, planned.schema, [batch], lambda: None, last_words)
+    result.planned_pull = planned if isinstance(planned, PlannedPull) else None
+    return result
 
 
 def _push(planned: PlannedPush, query_id: str, feed: ChangeFeed, *, keyed_only: bool = False) -> QueryResult:
     """`keyed_only`: of a source with a key, only rows that have one, as where ksqlDB taps a running query."""
     is_table = _gives_table(planned.plan.root)
 
+    def shape(rows: pa.Table) -> QueryBatch:
+        return push_batch(_with_key(rows) if keyed_only else rows, planned, is_table=is_table)
+
     def batches() -> Iterator[QueryBatch]:
         left = planned.limit
         if left == 0:
             return
         for rows in feed:
-            batch = push_batch(_with_key(rows) if keyed_only else rows, planned, is_table=is_table)
+            batch = shape(rows)
             if left is not None:
                 batch = batch.slice(left)
                 left -= len(batch)
@@ -211,7 +240,13 @@ def _push(planned: PlannedPush, query_id: str, feed: ChangeFeed, *, keyed_only: 
     def last_words(count: int) -> str | None:
         return "Limit Reached" if planned.limit is not None and count >= planned.limit else None
 
-    return QueryResult("PUSH", query_id, planned.schema, batches(), feed.close, last_words, keyed=is_table)
+    key = planned.key if is_table else None
+    progress = feed.progress if isinstance(feed, MeasuredFeed) else lambda: None
+    result = QueryResult(
+        "PUSH", query_id, planned.schema, batches(), feed.close, last_words, keyed=is_table, key=key, progress=progress
+    )
+    result.shape, result.feed, result.keyed_only = shape, feed, keyed_only
+    return result
 
 
 def _with_key(rows: pa.Table) -> pa.Table:
@@ -231,6 +266,12 @@ def push_batch(rows: pa.Table, planned: PlannedPush, *, is_table: bool) -> Query
         return QueryBatch([rows[name] for name in planned.columns])
     kept = [pc.if_else(gone, None, rows[name]) if name.startswith("v") else rows[name] for name in planned.columns]
     return QueryBatch(kept, gone)
+
+
+def rows_of(batch: QueryBatch, schema: Schema) -> Iterator[QueryRow]:
+    """The rows one by one, as JSON values."""
+    rows = _rows(batch.columns, schema)
+    return map(QueryRow, rows) if batch.gone is None else map(QueryRow, rows, batch.gone.to_pylist())
 
 
 def _rows(columns: Iterable[pa.ChunkedArray], schema: Schema) -> Iterator[tuple[Any, ...]]:

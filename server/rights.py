@@ -71,6 +71,8 @@ def needs(statement: ast.Statement, catalog: Catalog) -> Iterator[Need]:
             yield from _explained(statement, catalog)
         case ast.Describe(what="SOURCE"):
             yield "read", str(statement.name)
+        case ast.ShowLineage():
+            yield "read", statement.source
         case ast.PrintTopic() | ast.AssertTopic():
             yield "read", statement.topic
         case ast.AssertValues():
@@ -78,8 +80,8 @@ def needs(statement: ast.Statement, catalog: Catalog) -> Iterator[Need]:
         case ast.AssertSource():
             yield "read", statement.name
         case (
-            ast.Show() | ast.Describe() | ast.SetProperty() | ast.UnsetProperty() | ast.DefineVariable()
-            | ast.UndefineVariable() | ast.AssertSchema()
+            ast.Show() | ast.ShowGraph() | ast.Describe() | ast.SetProperty() | ast.UnsetProperty()
+            | ast.DefineVariable() | ast.UndefineVariable() | ast.AssertSchema()
         ):  # fmt: skip
             return
         case _:  # functions are code; and what is not known here is not for everybody

@@ -47,7 +47,7 @@ def encoded(result: QueryResult, format: RowFormat) -> Iterator[bytes]:
             yield format.row(row)
     except Exception as error:
         failure = error
-    yield format.end(result, failure)
+    yield format.end(result, failure or result.stopped)
 
 
 class Delimited:
@@ -109,7 +109,7 @@ class MillstreamRows:
     media_type = MILLSTREAM_TYPE
 
     def head(self, result: QueryResult) -> bytes:
-        return _json({"kind": result.kind, **_header(result)}) + b"\n"
+        return _json({"kind": result.kind, **_header(result), "keyColumns": result.key}) + b"\n"
 
     def row(self, row: QueryRow) -> bytes:
         return _json({"tombstone": row.values} if row.tombstone else row.values) + b"\n"
@@ -118,6 +118,14 @@ class MillstreamRows:
         if error is not None:
             return _json({"errorMessage": error_body(error)}) + b"\n"
         return _json({"finalMessage": result.final_message}) + b"\n"
+
+
+def progress_line(result: QueryResult) -> bytes:
+    """What stands between `MillstreamRows` for clients that asked how far the query is."""
+    progress = result.progress()
+    if progress is None:
+        return b""
+    return _json({"progress": {"lag": progress.lag, "streamTimeMs": progress.stream_time_ms}}) + b"\n"
 
 
 class NdJson:

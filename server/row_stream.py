@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Final
 
 import structlog
@@ -21,13 +21,17 @@ class RowStream:
     Invariant: the buffer holds at most BUFFER_BYTES_MAX and one chunk.
     """
 
-    def __init__(self, name: str, chunks: Iterator[bytes], close_source: Callable[[], None]) -> None:
+    def __init__(
+        self, name: str, chunks: Iterator[bytes], close_source: Callable[[], None],
+        loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:  # fmt: skip
         self._chunks = chunks
         self._close_source = close_source
-        self._loop = asyncio.get_running_loop()
+        self._loop = loop or asyncio.get_running_loop()
         self._filled = asyncio.Event()
         self._room = threading.Condition()
         self._buffer = bytearray()
+        self._begun = False
         self._told = False  # that there is something to take
         self._ended = False
         self._closed = False
@@ -49,6 +53,13 @@ class RowStream:
                     return taken
             await self._filled.wait()
 
+    def interject(self, chunk: bytes) -> None:
+        """Puts something between the chunks; not before the first, after the last, or while the reader is slow."""
+        with self._room:
+            if self._begun and not self._ended and len(self._buffer) < BUFFER_BYTES_MAX:
+                self._buffer += chunk
+                self._tell()
+
     def close(self) -> None:
         """Ends the query; `take` gives what is left and then the end. From any thread, repeatable."""
         with self._room:
@@ -69,6 +80,8 @@ class RowStream:
             _log.error("rows ended with an error", thread=self._thread.name, exc_info=error)
         finally:
             self._close_source()
+            if isinstance(self._chunks, Generator):
+                self._chunks.close()  # now, and not when somebody forgets it
             with self._room:
                 self._ended = True
                 self._tell()
@@ -78,6 +91,7 @@ class RowStream:
             while len(self._buffer) >= BUFFER_BYTES_MAX and not self._closed:
                 self._room.wait()
             self._buffer += chunk
+            self._begun = True
             self._tell()
             return not self._closed
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import time
 from types import TracebackType
+from typing import Final
 
 import structlog
 
-from ..logcore.log import open_log
-from ..logcore.protocol.quotas import Quotas
+from ..logcore.log import Log, open_log
+from ..logcore.protocol.security import NoUsers
 from ..logcore.server import ListenFailed, LogServer
 from .access import Authenticator
 from .configuration import Address, Configuration
@@ -18,9 +20,14 @@ from .engine import Engine
 from .executors import check_executor, describe_executor
 from .foreign_rows import ForeignRows, is_own_name
 from .http_app import http_app
+from .http_connections import ConnectionLimits
 from .http_context import HttpContext
 from .http_listener import HttpListener, cannot_listen
+from .kafka_listener import kafka_listener
+from .log_metrics import LogMetrics
 from .schema_registry import schema_registry_app
+
+_SWITCH_S: Final = 0.001  # the event loop waits so long for a thread that computes, and not Python's 5 ms
 
 _log = structlog.get_logger("millstream.server")
 
@@ -62,6 +69,7 @@ class Service:
         is left running.
         """
         began = time.monotonic()
+        sys.setswitchinterval(_SWITCH_S)
         try:
             with contextlib.ExitStack() as parts:
                 self._start(parts)
@@ -96,37 +104,47 @@ class Service:
     def _start(self, parts: contextlib.ExitStack) -> None:
         properties = self.configuration.engine_properties
         check_executor(properties)
-        listener = HttpListener(self.configuration.http, tls=self.configuration.tls)
+        limits = ConnectionLimits(self.configuration.connections_max, self.configuration.connections_per_address_max)
+        listener = HttpListener(self.configuration.http, tls=self.configuration.tls, limits=limits)
         parts.callback(listener.stop)
         self._http = listener.address
         registry = self._registry_listener(parts)
-        log = open_log(self.configuration.data / "log")
+        log = open_log(self.configuration.data / "log", expiry=self.configuration.expiry)
         parts.callback(log.close)
-        quotas = Quotas(self.configuration.kafka_produce_bytes, self.configuration.kafka_fetch_bytes)
-        kafka = LogServer(log, self.configuration.kafka.host, self.configuration.kafka.port, quotas=quotas)
+        access = self.configuration.access
+        users = None if access is None else Authenticator(access)
+        kafka = kafka_listener(log, self.configuration, users)
         kafka.start()
         parts.callback(kafka.stop)
         self._kafka = Address(self.configuration.kafka.host, kafka.port)
-        engine = engine_on(log, self.configuration.data, properties, str(self._kafka))
+        engine = engine_on(log, self.configuration.data, properties, self._address_for_workers(log, parts))
         parts.callback(engine.close)
         self._engine = engine
         kafka.transcoder = ForeignRows(lambda: engine.catalog)
         kafka.is_reserved = lambda name: is_own_name(engine.catalog, name)
-        context = HttpContext(
-            engine, log.id, self.configuration.body_bytes_max, lambda topic, at: log.partition(topic, at).size_on_disk
-        )
+        log.groups.expires = lambda group: not is_own_name(engine.catalog, group)
+        figures = LogMetrics(log, self.configuration.metrics_partitions_max)
+        context = HttpContext(engine, log.id, self.configuration.body_bytes_max, figures)
         parts.callback(self._end_requests, context, listener)
-        access = self.configuration.access
-        listener.start(http_app(context, None if access is None else Authenticator(access)))
+        listener.start(http_app(context, users))
         context.ready = True
         if registry is not None:
             parts.callback(registry.stop)
             registry.start(schema_registry_app(engine.schemas, engine.lock))
         addresses = {"http": self._http, "kafka": self._kafka, "schema registry": self._schema_registry}
         for what, address in addresses.items():
-            is_open = what != "http" or self.configuration.access is None
+            is_open = what == "schema registry" or self.configuration.access is None
             if address is not None and not address.is_local and is_open:
                 _log.warning("anybody who reaches this address may do anything", listener=what, address=str(address))
+
+    def _address_for_workers(self, log: Log, parts: contextlib.ExitStack) -> str:
+        """Where Spark's processes reach the log; they know its secret, but speak no TLS."""
+        if self.configuration.kafka_tls is None:
+            return str(self._kafka)
+        inner = LogServer(log, port=0, users=NoUsers())
+        inner.start()
+        parts.callback(inner.stop)
+        return inner.address
 
     def _registry_listener(self, parts: contextlib.ExitStack) -> HttpListener | None:
         """Takes the port of the schema registry, if one is wanted; the engine answers there later."""

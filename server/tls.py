@@ -1,4 +1,4 @@
-"""TLS of the HTTP listener: certificates in PEM files, of clients too where they are asked for."""
+"""TLS of the listeners: certificates in PEM files, of clients too where they are asked for."""
 
 from __future__ import annotations
 
@@ -38,17 +38,20 @@ class CannotUseTls(ServerError):
 
 
 class TlsSettings(BaseModel):
-    """[tls] of the configuration. `certificate`: the chain, the server's own first; `key` may be in the same file.
-    `client_ca`: who signs clients' certificates, which are required then, unless `client_certificates` says otherwise.
-    """
+    """[tls] of the configuration."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, use_attribute_docstrings=True)
 
     certificate: Path
+    """A PEM file with the chain, the server's own certificate first."""
     key: Path
+    """A PEM file with the key; it may be the same file."""
     key_password: SecretStr | None = None
+    """What the key is encrypted with."""
     client_ca: Path | None = None
+    """A PEM file with who signs the certificates of clients."""
     client_certificates: ClientCertificates | None = None
+    """Whether clients must show a certificate: required where client_ca is set, unless this says otherwise."""
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
@@ -60,6 +63,21 @@ class TlsSettings(BaseModel):
     def verified(self) -> ClientCertificates:
         return self.client_certificates or ("none" if self.client_ca is None else "required")
 
+    def context(self) -> ssl.SSLContext:
+        """For a listener of something else than HTTP. Raises `CannotUseTls`."""
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.num_tickets = 0  # clients that do not read yet would find their connection readable
+        # Never None: OpenSSL would ask for a password at the terminal.
+        password = "" if self.key_password is None else self.key_password.get_secret_value()
+        try:
+            context.load_cert_chain(self.certificate, self.key, lambda: password)
+            if self.client_ca is not None:
+                context.load_verify_locations(self.client_ca)
+        except OSError as error:  # ssl.SSLError is one
+            raise _unusable(error) from None
+        context.verify_mode = _VERIFY[self.verified]
+        return context
+
     def apply(self, config: Config) -> None:
         """Raises `CannotUseTls`."""
         config.certfile, config.keyfile = str(self.certificate), str(self.key)
@@ -70,10 +88,14 @@ class TlsSettings(BaseModel):
         try:
             config.create_ssl_context()
         except OSError as error:  # ssl.SSLError is one
-            raise CannotUseTls(
-                f"the certificate or the key cannot be used: {error.strerror or error}",
-                hint="The files hold PEM text: the certificate and those that signed it, and the key that fits.",
-            ) from None
+            raise _unusable(error) from None
+
+
+def _unusable(error: OSError) -> CannotUseTls:
+    return CannotUseTls(
+        f"the certificate or the key cannot be used: {error.strerror or error}",
+        hint="The files hold PEM text: the certificate and those that signed it, and the key that fits.",
+    )
 
 
 def with_ksqldb_names(given: Mapping[str, Any]) -> dict[str, Any]:

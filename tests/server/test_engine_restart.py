@@ -5,7 +5,10 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import pytest
+
 from millstream.logcore.client import FetchedRows
+from millstream.logcore.errors import InvalidTopic
 from millstream.server.embedded import EmbeddedEngine, open_engine
 from millstream.server.session import Session
 
@@ -61,3 +64,25 @@ def test_a_query_goes_on_after_a_restart_and_loses_and_doubles_nothing(tmp_path:
     with open_engine(tmp_path, EARLIEST, sync="never") as engine:
         engine.execute("INSERT INTO s (id, v) VALUES (3, 3); INSERT INTO s (id, v) VALUES (4, 0);", session)
         assert sorted(_wait_for(engine, "C", 3)) == [b'{"V":1}', b'{"V":2}', b'{"V":3}']
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        'CREATE STREAM "größe" AS SELECT id, v FROM s;',
+        "CREATE STREAM big WITH (partitions=10001) AS SELECT id, v FROM s;",
+        "CREATE STREAM bad (id INT KEY) WITH (kafka_topic='a/b', value_format='JSON', partitions=1);",
+    ],
+)
+def test_a_topic_that_cannot_be_leaves_nothing_behind_and_the_engine_starts_again(
+    tmp_path: Path, statement: str
+) -> None:
+    with open_engine(tmp_path, EARLIEST, sync="never") as engine:
+        engine.execute(STATEMENTS, Session())
+        before = engine.catalog
+        with pytest.raises(InvalidTopic):
+            engine.execute(statement, Session())
+        assert engine.catalog == before
+        engine.execute("SHOW QUERIES;", Session())
+    with open_engine(tmp_path, EARLIEST, sync="never") as engine:
+        assert dict(engine.catalog.queries) == dict(before.queries)

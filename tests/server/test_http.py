@@ -43,7 +43,8 @@ def ksql(client: httpx.Client, text: str, **members: Any) -> httpx.Response:
 
 def push_threads() -> list[str]:
     """The threads that run clients' queries."""
-    return [thread.name for thread in threading.enumerate() if thread.name.startswith("millstream-transient")]
+    names = ("millstream-transient", "millstream-feed")
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith(names)]
 
 
 def test_info_and_health_answer_as_ksqldb_does(http: httpx.Client) -> None:

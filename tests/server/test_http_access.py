@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 import httpx
 import pytest
+from certificates import make_certificates
 from running_server import ENVIRONMENT, ServerProcess, millstream, service_in
 from web_socket import WebSocketClient
 
@@ -252,25 +253,11 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """ca.pem signs server.pem and client.pem; stranger.pem has signed itself. Keys are in files of their own."""
     folder = tmp_path_factory.mktemp("certificates")
 
-    def openssl(*arguments: str) -> None:
-        subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True, timeout=30)
-
-    new = ("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2")
-    openssl(*new, "-subj", "/CN=ca", "-keyout", "ca.key", "-out", "ca.pem")
-    openssl(*new, "-subj", "/CN=stranger", "-keyout", "stranger.key", "-out", "stranger.pem")
-    signed = (
-        "-CA",
-        "ca.pem",
-        "-CAkey",
-        "ca.key",
-        "-addext",
-        "subjectAltName=IP:127.0.0.1",
-        "-addext",
-        "basicConstraints=critical,CA:FALSE",
-    )
-    for name in ("server", "client"):
-        openssl(*new, *signed, "-subj", f"/CN={name}", "-keyout", f"{name}.key", "-out", f"{name}.pem")
-    openssl("ec", "-in", "server.key", "-aes256", "-passout", "pass:hunter2", "-out", "locked.key")
+    make_certificates(folder, "client")
+    subprocess.run(
+        ["openssl", "ec", "-in", "server.key", "-aes256", "-passout", "pass:hunter2", "-out", "locked.key"],
+        cwd=folder, check=True, capture_output=True, timeout=30,
+    )  # fmt: skip
     return folder
 
 
@@ -305,6 +292,23 @@ def test_clients_without_a_certificate_that_is_known_are_turned_away(certificate
         for client in (None, "stranger"):
             with pytest.raises(httpx.TransportError):
                 httpx.get(url, verify=trusting(certificates, client))
+
+
+@pytest.mark.parametrize("http2", [False, True])
+def test_a_certificate_says_who_asks_and_what_they_may_do(certificates: Path, tmp_path: Path, http2: bool) -> None:
+    tls = {"certificate": certificates / "server.pem", "key": certificates / "server.key"}
+    tls |= {"client_ca": certificates / "ca.pem", "client_certificates": "optional"}
+    users = {"collector": {"certificates": ["CN=client"], "roles": ["analyst"]}}
+    with service_in(tmp_path, tls=tls, access={**ACCESS, "users": {**ACCESS["users"], **users}}) as service:
+        url = f"https://{service.http_address}/ksql"
+        for certificate, sql, code in (
+            ("client", "SHOW STREAMS;", None),
+            ("client", "DROP STREAM IF EXISTS secret;", 40300),
+            (None, "SHOW STREAMS;", 40100),
+        ):
+            with httpx.Client(verify=trusting(certificates, certificate), http2=http2, timeout=20) as client:
+                answer = client.post(url, json={"ksql": sql})
+                assert answer.status_code == (200 if code is None else code // 100), answer.text
 
 
 def test_ksqldbs_names_of_tls_settings_are_understood(certificates: Path, tmp_path: Path) -> None:

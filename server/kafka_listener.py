@@ -1,0 +1,25 @@
+"""The Kafka listener as the configuration wants it: TLS, users, limits."""
+
+from __future__ import annotations
+
+from ..logcore.log import Log
+from ..logcore.protocol.quotas import Quotas
+from ..logcore.server import LogServer
+from .access import Authenticator
+from .configuration import Configuration
+from .kafka_users import KafkaUsers
+
+
+def kafka_listener(log: Log, configuration: Configuration, authenticator: Authenticator | None) -> LogServer:
+    """Not started. Raises `CannotUseTls`."""
+    access, tls = configuration.access, configuration.kafka_tls
+    return LogServer(
+        log,
+        configuration.kafka.host,
+        configuration.kafka.port,
+        quotas=Quotas(configuration.kafka_produce_bytes, configuration.kafka_fetch_bytes),
+        fetch_sessions=configuration.kafka_fetch_sessions,
+        creates_topics=configuration.kafka_auto_create_topics,
+        users=None if access is None or authenticator is None else KafkaUsers(access, authenticator),
+        tls=None if tls is None else tls.context(),
+    )

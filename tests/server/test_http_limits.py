@@ -1,0 +1,156 @@
+"""What one client, one address and all of them together may take, and who is known by a certificate."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import time
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from running_server import eventually, service_in
+
+from millstream.server import http_connections, query_limits
+from millstream.server.access import AccessSettings, Authenticator
+from millstream.server.http_connections import certificate_names
+from millstream.server.http_errors import RequestRefused
+from millstream.server.query_limits import PullGate
+from millstream.server.service import Service
+
+DDL = """
+CREATE STREAM s (id INT KEY, v INT) WITH (kafka_topic='s', value_format='JSON', partitions=1);
+CREATE TABLE t AS SELECT id, COUNT(*) AS n FROM s GROUP BY id;
+INSERT INTO s VALUES (1, 10); INSERT INTO s VALUES (2, 20); INSERT INTO s VALUES (1, 30);
+"""
+PUSH = {"sql": "SELECT id, v FROM s EMIT CHANGES;", "properties": {"auto.offset.reset": "earliest"}}
+LOOKUP = {"sql": "SELECT n FROM t WHERE id = 1;"}
+
+
+@pytest.fixture
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("data")
+
+
+@contextlib.contextmanager
+def client_of(service: Service) -> Generator[httpx.Client]:
+    with httpx.Client(base_url=f"http://{service.http_address}", timeout=20) as client:
+        assert client.post("/ksql", json={"ksql": DDL}).status_code == 200
+        yield client
+
+
+def lines(response: httpx.Response) -> list[Any]:
+    return [json.loads(line) for line in response.text.splitlines()]
+
+
+def test_a_push_query_ends_after_its_rows(folder: Path) -> None:
+    with (
+        service_in(folder, properties={"millstream.query.push.max.rows": "2"}) as service,
+        client_of(service) as client,
+    ):
+        header, *rows, last = lines(client.post("/query-stream", json=PUSH))
+    assert header["columnNames"] == ["ID", "V"]
+    assert rows == [[1, 10], [2, 20]]
+    assert last["error_code"] == 40001
+    assert "2 rows" in last["message"]
+
+
+@pytest.mark.parametrize("sql", [PUSH["sql"], "SELECT id, COUNT(*) FROM s GROUP BY id EMIT CHANGES;"])
+def test_a_push_query_ends_after_its_time_whether_it_is_shared_or_not(folder: Path, sql: str) -> None:
+    properties = {"millstream.query.push.max.seconds": "0.5"}
+    with service_in(folder, properties=properties) as service, client_of(service) as client:
+        last = lines(client.post("/query-stream", json={**PUSH, "sql": sql}))[-1]
+        eventually(lambda: 'client_queries{kind="push"} 0.0' in client.get("/metrics").text)
+    assert last["error_code"] == 40001
+    assert "0.5 seconds" in last["message"]
+
+
+@pytest.mark.parametrize("sql", [LOOKUP["sql"], "SELECT * FROM s;"])
+def test_pull_queries_have_a_rate(folder: Path, sql: str) -> None:
+    properties = {"ksql.query.pull.max.qps": "0"}
+    with service_in(folder, properties=properties) as service, client_of(service) as client:
+        refused = client.post("/query-stream", json={"sql": sql})
+    assert (refused.status_code, refused.json()["error_code"]) == (429, 42900)
+
+
+def test_pull_queries_have_seconds_hours_and_a_number_at_a_time() -> None:
+    now = 0.0
+    names = {query_limits.PULL_RATE: "2", query_limits.PULL_CONCURRENT: "1", query_limits.PULL_MEGABYTES: "1"}
+    gate = PullGate(names, clock=lambda: now)
+    with gate.admitted(), pytest.raises(RequestRefused, match="run already"):
+        gate._enter()
+    with gate.admitted():
+        pass
+    with pytest.raises(RequestRefused, match="within a second"):
+        gate._enter()
+    now = 1.0
+    gate.sent(1_000_000)
+    with pytest.raises(RequestRefused, match="bytes of this hour"):
+        gate._enter()
+    now = 3600.0
+    with gate.admitted():
+        pass
+
+
+def test_more_connections_than_there_may_be_are_turned_away_with_a_reason(folder: Path) -> None:
+    with service_in(folder, connections_per_address_max=3) as service:
+        address = (service.http_address.host, service.http_address.port)
+        open_ones = [socket.create_connection(address, timeout=10) for _ in range(3)]
+        time.sleep(0.2)
+        with socket.create_connection(address, timeout=10) as late:
+            answer = late.makefile("rb").read()
+            assert answer.startswith(b"HTTP/1.1 429 Too Many Requests\r\n")
+            assert b'"error_code":42900' in answer
+        for connection in open_ones:
+            connection.close()
+        eventually(lambda: httpx.get(f"http://{address[0]}:{address[1]}/livez").status_code == 200)
+
+
+@pytest.mark.parametrize("begun", [b"GET /info HTT", b"POST /ksql HTTP/1.1\r\nhost: x\r\nx: "])
+def test_headers_that_come_too_slowly_end_the_connection(
+    folder: Path, begun: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_connections, "HEADER_SECONDS_MAX", 0.3)
+    with service_in(folder) as service:
+        with socket.create_connection((service.http_address.host, service.http_address.port), timeout=10) as slow:
+            slow.sendall(begun)
+            time.sleep(0.1)
+            slow.sendall(b"y")
+            assert slow.recv(100) == b""
+
+
+def test_a_status_line_names_its_reason(folder: Path) -> None:
+    with service_in(folder) as service:
+        with socket.create_connection((service.http_address.host, service.http_address.port), timeout=10) as client:
+            client.sendall(b"GET http://elsewhere/livez HTTP/1.1\r\nhost: x\r\n\r\n")
+            assert client.recv(1000).startswith(b"HTTP/1.1 200 OK\r\n")
+
+
+def test_a_server_that_is_told_to_stop_ends_streams_properly(folder: Path) -> None:
+    with service_in(folder) as service, client_of(service) as client:
+        with client.stream(
+            "POST", "/query", json={"ksql": PUSH["sql"], "streamsProperties": PUSH["properties"]}
+        ) as rows:
+            found = rows.iter_lines()
+            assert "header" in next(found)
+            service.stop()
+            text = "".join(["[{},", *found])
+    assert len(json.loads(text)) >= 2  # to its closing bracket
+
+
+def test_a_certificates_names_are_those_of_its_subject_and_its_other_names() -> None:
+    certificate = {"subject": ((("commonName", "ana"),),), "subjectAltName": (("URI", "spiffe://a/b"),)}
+    names = certificate_names(certificate)
+    settings = {
+        "users": {"ana": {"certificates": ["URI:spiffe://a/b"], "roles": ["r"]}},
+        "roles": {"r": {"admin": True}},
+    }
+    known = Authenticator(AccessSettings.model_validate(settings))
+    found = known.certified(names)
+    assert found is not None
+    assert found.name == "ana"
+    assert known.certified(("CN=ana",)) is None
+    assert known.certified(()) is None

@@ -1,0 +1,227 @@
+"""The Kafka listener with users and TLS, by the eyes of clients that are not ours."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from certificates import make_certificates
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from millstream.logcore.log import Log
+from millstream.logcore.protocol.channel import AuthenticationFailed
+from millstream.logcore.remote import RemoteLog, trusted_address
+from millstream.server.access import hash_password, hash_token
+from millstream.server.configuration import InvalidConfiguration, load_configuration
+from millstream.server.scram_texts import scram_texts
+from millstream.server.service import Service
+
+from ..logcore.log_records import rows, values_of
+
+ROLES: dict[str, Any] = {
+    "writer": {"insert": ["orders*"], "transaction": ["import-*"]},
+    "reader": {"read": ["orders*"], "group": ["report-*"]},
+    "owner": {"ddl": ["orders*"]},
+    "root": {"admin": True},
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("kafka")
+    make_certificates(made, "carl")
+    return made
+
+
+@pytest.fixture(scope="module")
+def service(folder: Path) -> Iterator[Service]:
+    """Ana writes, Ben reads, Carl (by certificate) owns, Root may do everything."""
+    users = {
+        "ana": {"password": hash_password("sesame"), "scram": scram_texts("sesame"), "roles": ["writer"]},
+        "ben": {"scram": scram_texts("open"), "tokens": [hash_token("a-token")], "roles": ["reader"]},
+        "carl": {"roles": ["owner"]},
+        "root": {"password": hash_password("toor"), "roles": ["root"]},
+    }
+    tls = {"certificate": folder / "server.pem", "key": folder / "server.key", "client_ca": folder / "ca.pem"}
+    given = {
+        "data": folder / "data", "http": "127.0.0.1:0", "kafka": "127.0.0.1:0", "executor": "duckdb",
+        "access": {"users": users, "roles": ROLES}, "kafka_tls": {**tls, "client_certificates": "optional"},
+    }  # fmt: skip
+    with Service(load_configuration(None, given)) as running:
+        running.engine.log.create_topic("orders", 1)
+        running.engine.log.create_topic("salaries", 1)
+        yield running
+
+
+Settings = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def login(service: Service, folder: Path) -> Settings:
+    """What a client is configured with."""
+
+    def settings(name: str, password: str, mechanism: str = "PLAIN", **others: Any) -> dict[str, Any]:
+        more = {key.replace("_", "."): value for key, value in others.items()}
+        return {
+            "bootstrap.servers": str(service.kafka_address), "security.protocol": "SASL_SSL", "log_level": 0,
+            "ssl.ca.location": str(folder / "ca.pem"), "sasl.mechanism": mechanism, "sasl.username": name,
+            "sasl.password": password, **more,
+        }  # fmt: skip
+
+    return settings
+
+
+def sent(settings: dict[str, Any], topic: str) -> KafkaError | None:
+    """What became of a record."""
+    outcome: list[KafkaError | None] = []
+    producer = Producer({**settings, "message.timeout.ms": 8000})
+    producer.produce(topic, b"x", on_delivery=lambda error, _: outcome.append(error))
+    producer.flush(10)
+    return outcome[0] if outcome else None
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_who_may_insert_produces_and_nothing_else(login: Settings, mechanism: str) -> None:
+    ana = login("ana", "sesame", mechanism)
+    assert sent(ana, "orders") is None
+    refused = sent(ana, "salaries")
+    assert refused is not None and refused.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+
+
+def test_who_may_read_consumes_in_groups_that_are_given_to_them(login: Settings, service: Service) -> None:
+    service.engine.log.append("orders", 0, rows(b"an order"))
+    ben = login("ben", "open", "SCRAM-SHA-256", group_id="report-1", auto_offset_reset="earliest")
+    consumer = Consumer(ben)
+    consumer.subscribe(["orders"])
+    message = next(found for found in iter(lambda: consumer.poll(10), None) if not found.error())
+    assert message.topic() == "orders"
+    consumer.commit(message=message, asynchronous=False)
+    assert service.engine.log.committed_offsets("report-1")
+    consumer.close()
+    stranger = Consumer({**ben, "group.id": "billing"})
+    with pytest.raises(KafkaException) as refused:
+        stranger.committed([TopicPartition("orders", 0)], timeout=10)
+    assert refused.value.args[0].code() == KafkaError.GROUP_AUTHORIZATION_FAILED
+    stranger.close()
+    refused_record = sent(login("ben", "open", "SCRAM-SHA-512"), "orders")
+    assert refused_record is not None and refused_record.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+
+
+def test_a_certificate_says_who_somebody_is(service: Service, folder: Path) -> None:
+    carl = AdminClient(
+        {
+            "bootstrap.servers": str(service.kafka_address), "security.protocol": "SSL", "log_level": 0,
+            "ssl.ca.location": str(folder / "ca.pem"), "ssl.certificate.location": str(folder / "carl.pem"),
+            "ssl.key.location": str(folder / "carl.key"),
+        }
+    )  # fmt: skip
+    assert list(carl.list_topics(timeout=10).topics) == ["orders"], "others are not shown"
+    made = carl.create_topics([NewTopic("orders-new", 1), NewTopic("other", 1)], request_timeout=10)
+    made["orders-new"].result(10)
+    with pytest.raises(KafkaException) as refused:
+        made["other"].result(10)
+    assert refused.value.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+
+
+def test_transactions_need_a_right_on_their_id(login: Settings) -> None:
+    allowed = Producer(login("ana", "sesame", transactional_id="import-1"))
+    allowed.init_transactions(10)
+    allowed.begin_transaction()
+    allowed.produce("orders", b"t")
+    allowed.commit_transaction(10)
+    with pytest.raises(KafkaException) as refused:
+        Producer(login("ana", "sesame", transactional_id="other")).init_transactions(10)
+    assert refused.value.args[0].code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+
+
+def test_administrators_see_and_do_everything_but_what_is_millstreams(login: Settings) -> None:
+    root = AdminClient(login("root", "toor"))
+    assert {"orders", "salaries", "_millstream-command"} <= root.list_topics(timeout=10).topics.keys()
+    with pytest.raises(KafkaException):
+        root.delete_topics(["_millstream-command"])["_millstream-command"].result(10)
+
+
+def test_who_does_not_know_the_password_gets_nothing(login: Settings) -> None:
+    wrong = [
+        ("ana", "wrong", "PLAIN"), ("ana", "wrong", "SCRAM-SHA-256"), ("nobody", "x", "SCRAM-SHA-512"),
+        ("nobody", "x", "PLAIN"), ("root", "toor", "SCRAM-SHA-256"), ("carl", "-", "PLAIN"),
+        ("millstream", "x", "PLAIN"),
+    ]  # fmt: skip
+    errors: dict[tuple[str, ...], list[int]] = {attempt: [] for attempt in wrong}
+    clients: list[AdminClient] = []
+    for attempt, codes in errors.items():
+        settings: dict[str, Any] = {**login(*attempt)}
+        settings["error_cb"] = lambda error, codes=codes: codes.append(error.code())  # pyright: ignore
+        clients.append(AdminClient(settings))
+    with pytest.raises(KafkaException):
+        clients[0].list_topics(timeout=2)
+    for client in clients:
+        client.poll(0.1)
+    refused = KafkaError._AUTHENTICATION  # pyright: ignore[reportPrivateUsage]
+    assert {attempt: refused in codes for attempt, codes in errors.items()} == dict.fromkeys(wrong, True)
+
+
+def test_a_client_without_a_login_is_not_answered(service: Service, folder: Path) -> None:
+    trusting = ssl.create_default_context(cafile=str(folder / "ca.pem"))
+    address = (service.kafka_address.host, service.kafka_address.port)
+    metadata = struct.pack(">hhih", 3, 0, 1, -1) + struct.pack(">i", 0)
+    with (
+        socket.create_connection(address, timeout=10) as plain,
+        trusting.wrap_socket(plain, server_hostname="127.0.0.1") as peer,
+    ):
+        peer.sendall(struct.pack(">i", len(metadata)) + metadata)
+        assert peer.recv(1) == b""
+    with socket.create_connection(address, timeout=10) as plain, suppress(ConnectionError):
+        plain.sendall(struct.pack(">i", len(metadata)) + metadata)
+        assert plain.recv(1) in (b"", b"\x15"), "an alert of TLS, if anything"
+
+
+def test_our_own_client_logs_in_over_tls(service: Service, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(folder / "ca.pem"))
+    address = str(service.kafka_address)
+    with RemoteLog(f"tls://ben:a-token@{address}") as ben:
+        assert b"an order" in values_of(ben, "orders")
+    with RemoteLog(f"tls://root:toor@{address}") as root:
+        root.append("salaries", 0, rows(*[b"x" * 1000] * 3000))
+        assert len(values_of(root, "salaries")) == 3000
+    with pytest.raises(AuthenticationFailed):
+        RemoteLog(f"tls://root:wrong@{address}").topics()
+    with RemoteLog(f"tls://{trusted_address(service.engine.log, address)}") as ours:  # pyright: ignore[reportArgumentType]
+        assert "_millstream-command" in ours.topics()
+
+
+def test_passwords_do_not_travel_in_plain_text_to_kafka_either() -> None:
+    access = {"users": {"ana": {"roles": []}}}
+    with pytest.raises(InvalidConfiguration, match="kafka_tls"):
+        load_configuration(None, {"data": "d", "access": access, "kafka": "0.0.0.0:9092"})
+    load_configuration(None, {"data": "d", "access": {**access, "plain_text": True}, "kafka": "0.0.0.0:9092"})
+    with pytest.raises(InvalidConfiguration, match="millstream access scram"):
+        load_configuration(None, {"data": "d", "access": {"users": {"ana": {"scram": ["SCRAM-SHA-256$1$a$b$c"]}}}})
+
+
+def test_the_examples_of_the_manual_can_be_configured(folder: Path, tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "kafka.md").read_text()
+    examples = "".join(part.partition("```")[0] for part in page.split("```toml\n")[1:])
+    first, second = scram_texts("sesame")
+    examples = examples.replace("SCRAM-SHA-256$8192$…", first).replace("SCRAM-SHA-512$8192$…", second)
+    for name in ("server.pem", "server.key", "ca.pem"):
+        examples = examples.replace(f'"{name}"', f'"{folder / name}"')
+    file = tmp_path / "server.toml"
+    file.write_text(examples)
+    configured = load_configuration(file, {"data": tmp_path})
+    assert configured.kafka_tls is not None and configured.kafka_tls.context() is not None
+    assert configured.access is not None and configured.access.roles["orders"].transaction == ("import-*",)
+
+
+def test_offsets_of_clients_expire_and_those_of_millstream_do_not(service: Service) -> None:
+    log = service.engine.log
+    assert isinstance(log, Log)
+    assert log.groups.expires("report-1")
+    assert not log.groups.expires("_millstream-anything")
