@@ -6,7 +6,7 @@
 #   make format        let ruff rewrite the files
 #   make bench         the benchmarks                    (ARGS=…)
 #   make conformance   ksqlDB's query cases              (ARGS="--file joins --failures 10")
-#   make soak          the tests that run for long
+#   make soak          the tests that run for long     (MILLSTREAM_SOAK_SECONDS=… for those of clients; 1800)
 #   make clean         remove caches and build results; `make distclean` also removes .venv
 #
 # SPARK=no leaves PySpark out even where there is Java.

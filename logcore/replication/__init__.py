@@ -1,1 +1,1 @@
-"""Replication: state machines that decide, without clock, socket, file, thread or `random`, and what carries them out."""
+"""Replication: state machines that decide, without clock, socket, file, thread or chance, and what carries them out."""

@@ -24,7 +24,9 @@ for package in sys.argv[1].split():
     importlib.import_module(package)
 for name in ("sql", "planner", "executor", "logcore", "server", "repl"):
     spec = importlib.util.find_spec(name)
-    assert spec is None, f"`import {name}` finds {spec}"
+    found = [pathlib.Path(folder).resolve() for folder in spec and spec.submodule_search_locations or ()]
+    ours = pathlib.Path(importlib.import_module(f"millstream.{name}").__file__).resolve().parent
+    assert ours not in found, f"`import {name}` finds {spec}"  # another's is none of ours: JupySQL installs a `sql`
 print(pathlib.Path(millstream.sql.types.__file__).resolve())
 """
 
