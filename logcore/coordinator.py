@@ -7,6 +7,7 @@ import weakref
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Protocol
 
 import structlog
@@ -33,6 +34,7 @@ from .transactions import (
     NewProducerId,
     Outcome,
     Participant,
+    ProducerIds,
     Ready,
     TransactionDescription,
     TransactionRecord,
@@ -78,6 +80,7 @@ class TransactionCoordinator:
         self._used_ms: dict[str, int] = {}  # by transactional id: when something about it was written last
         self._held: weakref.WeakValueDictionary[str, object] = weakref.WeakValueDictionary()
         self._lock = threading.Lock()
+        self._ids_lock = threading.Lock()
         self._id_locks: defaultdict[str, threading.RLock] = defaultdict(threading.RLock)
         self._pool = ThreadPoolExecutor(8, thread_name_prefix="millstream-log-sync")
         entries = dict(log.entries())
@@ -132,12 +135,12 @@ class TransactionCoordinator:
     def new_producer(self, transactional_id: str) -> Identity:
         with self.lock_of(transactional_id):
             self._log.check_usable()  # a transaction log that takes no more entries decides nothing
-            ready = self.step(NewProducer(transactional_id))
+            ready = self._step_with_ids(NewProducer(transactional_id))
             while ready.identity is None:
                 assert ready.outcome is not None
                 self._end(ready.outcome)
                 self.step(Finished(transactional_id))
-                ready = self.step(NewProducer(transactional_id))
+                ready = self._step_with_ids(NewProducer(transactional_id))
             self._sync(ready, {})
             self._append(ready.append)
             self._carry_out_abort(ready)
@@ -153,10 +156,22 @@ class TransactionCoordinator:
 
     def new_producer_id(self) -> int:
         self._log.check_usable()
-        ready = self.step(NewProducerId())
-        self._append(ready.append)
+        ready = self._step_with_ids(NewProducerId())
         assert ready.identity is not None
         return ready.identity.producer_id
+
+    def _step_with_ids(self, message: NewProducer | NewProducerId) -> Ready:
+        """Nobody gets a producer id of a block that is not durable yet: after a crash it would be given once more."""
+        with self._ids_lock:
+            ready = self.step(message)
+            blocks = tuple(entry for entry in ready.append if isinstance(entry, ProducerIds))
+            try:
+                self._append(blocks)
+            except BaseException:
+                with self._lock:
+                    self._core.give_back_ids()
+                raise
+        return replace(ready, append=tuple(entry for entry in ready.append if entry not in blocks))
 
     def commit(
         self, identity: Identity, marks: Mapping[TopicPartition, Mark], *, raises_epoch: bool = False

@@ -435,6 +435,10 @@ class Coordinator:
         self._next_producer_id += 1
         return self._next_producer_id - 1
 
+    def give_back_ids(self) -> None:
+        """The last block of producer ids could not be written: the next one begins where it did."""
+        self._producer_ids_end = self._next_producer_id
+
     def _begin(self, known: _Known) -> Ready:
         if known.state is TransactionState.ONGOING:
             raise InvalidTransactionState("a transaction is open already", hint="Commit or abort it first.")

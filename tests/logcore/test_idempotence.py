@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from millstream.errors import LogError
+from millstream.logcore import failpoints
 from millstream.logcore.errors import InvalidRecords, OutOfOrderSequence, ProducerFenced
 from millstream.logcore.log import Log, open_log
+from millstream.logcore.partition_tail import Mark
 from millstream.logcore.producer_state import ProducerStates
 from millstream.logcore.records.batch import Producer, read_header
 from millstream.logcore.records.codec import encode
@@ -89,3 +95,35 @@ def test_a_damaged_batch_is_refused(log: Log) -> None:
     for data in (batch, batch[:-1], b"short"):
         with pytest.raises(InvalidRecords):
             log.append_batches("t", 0, bytes(data))
+
+
+def test_no_producer_id_is_given_before_its_block_is_durable(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a crash it would be given to somebody else, whose first batches would be taken for repetitions."""
+    syncing, goes_on = threading.Event(), threading.Event()
+    state_log = log._coordinator._log
+    sync = state_log.sync
+
+    def slow_sync(mark: Mark | None = None) -> None:
+        syncing.set()
+        assert goes_on.wait(20)
+        sync(mark)
+
+    monkeypatch.setattr(state_log, "sync", slow_sync)
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(log.new_producer_id)
+        assert syncing.wait(20)
+        second = pool.submit(log.new_producer_id)
+        with pytest.raises(TimeoutError):
+            second.result(timeout=0.3)
+        goes_on.set()
+        assert {first.result(20), second.result(20)} == {0, 1}
+
+
+def test_a_block_of_producer_ids_that_could_not_be_written_is_written_with_the_next_one(log: Log) -> None:
+    failpoints.arm("append.write:1:enospc")
+    with pytest.raises(LogError):
+        log.new_producer_id()
+    failpoints.arm("")
+    given = log.new_producer_id()
+    (block,) = [value for key, value in log._coordinator._log.entries().items() if key == b"producer-ids"]
+    assert given < json.loads(block)["end"]
