@@ -124,6 +124,8 @@ class ClusterChecks:
                 return f"nobody leads {partition}"
             if set(state.isr) != set(state.replicas):
                 return f"of {state.replicas} only {state.isr} are in sync"
+            if any(world.replica(node, partition) is None for node in state.replicas):
+                return f"not all of {state.replicas} have opened {partition}"
             ends = [self._log(node, partition).end_offset for node in state.replicas]
             leader = world.replica(state.leader, partition)
             if leader is None or leader.leader is None:
