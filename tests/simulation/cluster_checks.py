@@ -9,7 +9,7 @@ from millstream.logcore.replication.broker import Broker
 from millstream.logcore.replication.machine import NodeId
 from millstream.logcore.replication.metadata_image import MetadataImage
 from millstream.logcore.replication.metadata_records import PartitionState
-from millstream.logcore.replication.replica_messages import PartitionId, Produced
+from millstream.logcore.replication.replica_messages import AlterPartition, PartitionId, Produced
 
 from .cluster_clients import value_of
 from .cluster_logs import WatchedLog
@@ -32,6 +32,7 @@ class ClusterChecks:
         self._committed: dict[PartitionId, int] = {}  # the end of what was acknowledged
         self._states: dict[PartitionId, PartitionState] = {}
         self._counted_index = 0
+        self._proposed: dict[PartitionId, tuple[int, int]] = {}  # at which epochs another ISR was asked for last
         self._acknowledged_in: dict[tuple[PartitionId, int], int] = {}  # by offset: the epoch of the first answer
 
     def copies_of(self, node: NodeId) -> Callable[[PartitionId, int], None]:
@@ -59,6 +60,10 @@ class ClusterChecks:
             elif known != host.id:
                 raise InvariantViolated("I2", f"nodes {known} and {host.id} lead {partition} in epoch {key[1]}")
 
+    def proposes(self, asked: AlterPartition) -> None:
+        """A leader asks for another ISR."""
+        self._proposed[asked.partition] = asked.leader_epoch, asked.partition_epoch
+
     def _count_changes(self, image: MetadataImage) -> None:
         """What has to happen sometimes: counted where the metadata are newer than any before."""
         if image.index <= self._counted_index:
@@ -74,9 +79,8 @@ class ClusterChecks:
             counters["isr changes"] += before.isr != state.isr
             counters["elr elections"] += state.leader is not None and state.leader in before.elr
             if state.leader_epoch > before.leader_epoch and before.leader is not None:
-                replica = self._world.replica(before.leader, key)
-                pending = replica is not None and replica.leader is not None and replica.leader.in_sync.pending
-                counters["elections with a pending isr"] += bool(pending)
+                pending = self._proposed.get(key) == (before.leader_epoch, before.partition_epoch)
+                counters["elections with a pending isr"] += pending
 
     def _check_new_leader(self, node: NodeId, partition: PartitionId) -> None:
         """I7: it has everything that was acknowledged."""

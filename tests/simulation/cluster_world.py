@@ -9,11 +9,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from millstream.logcore.replication.broker import Broker, Identity
 from millstream.logcore.replication.controller import Controller
 from millstream.logcore.replication.controller_messages import CreateTopic, Done
-from millstream.logcore.replication.machine import BROKER, CONTROLLER, Committed, Effect, Input, NodeId
+from millstream.logcore.replication.machine import BROKER, CONTROLLER, Committed, Effect, Input, NodeId, Send
 from millstream.logcore.replication.metadata_image import ImageCodec, MetadataImage
 from millstream.logcore.replication.quorum_files import QuorumDamaged, QuorumFiles
 from millstream.logcore.replication.replica import Replica
-from millstream.logcore.replication.replica_messages import ForPartition, PartitionId, Produced, ReadBatches
+from millstream.logcore.replication.replica_messages import (
+    AlterPartition,
+    ForPartition,
+    PartitionId,
+    Produced,
+    ReadBatches,
+)
 
 from .cluster_checks import ClusterChecks
 from .cluster_clients import ConsumerClient, ProducerClient, Promises, Requests, TransactionalClient
@@ -196,7 +202,11 @@ class ClusterWorld(World):
             controller = host.running[CONTROLLER].machine
             assert isinstance(controller, Controller)
             self.quorum_checks.stepped(controller.quorum, effects)
-        elif given.__class__ is Committed:
+            return
+        for effect in effects:
+            if effect.__class__ is Send and effect.message.__class__ is AlterPartition:  # type: ignore[union-attr]
+                self.checks.proposes(effect.message)  # type: ignore[union-attr]
+        if given.__class__ is Committed:
             broker = self.broker(host.id)
             assert broker is not None
             self.checks.learned(host, broker)

@@ -6,7 +6,7 @@ import pytest
 
 from .fresh import SeedRuns
 
-RUNS = SeedRuns("cluster", seeds=200, per_test=10)
+RUNS = SeedRuns("cluster", seeds=150, per_test=10)
 
 
 @pytest.mark.parametrize("group", RUNS.groups)

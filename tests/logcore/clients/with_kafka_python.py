@@ -91,6 +91,7 @@ class _Member:
             heartbeat_interval_ms=200,
             max_poll_interval_ms=20_000,
             reconnect_backoff_max_ms=500,
+            metadata_max_age_ms=1000,  # it may look before a new topic is known, and then would not for minutes
         )
 
     def poll(self) -> list[Got]:
