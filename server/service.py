@@ -27,7 +27,9 @@ from .kafka_listener import kafka_listener
 from .log_metrics import LogMetrics
 from .schema_registry import schema_registry_app
 
-_SWITCH_S: Final = 0.001  # the event loop waits so long for a thread that computes, and not Python's 5 ms
+_SWITCH_S: Final = 0.001
+"""The event loop waits so long for a thread that computes. Against Python's 5 ms, in turns: pull queries by key 0.80 in
+place of 0.63 of /healthcheck, p99 of 200 push queries 9 to 26 ms in place of 29 to 32; beside writers no difference."""
 
 _log = structlog.get_logger("millstream.server")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 from .machine import NodeId
@@ -9,7 +10,7 @@ from .quorum_messages import PreVote, PreVoteAnswer, SaveVote, TimeoutNow, Vote,
 from .quorum_state import QuorumState, Role
 
 
-class Elections(QuorumState):
+class Elections(QuorumState, ABC):
     """How a follower becomes a leader. A node that is no voter (any more) does not try, but votes when asked: who asks
     may know of voters that this node has not heard of yet."""
 
@@ -130,6 +131,6 @@ class Elections(QuorumState):
         heard = self._leader_heard_ms
         return heard is not None and self.now_ms - heard < self.settings.election_ms
 
+    @abstractmethod
     def _lead(self) -> None:
-        """Won."""
-        raise NotImplementedError("the replication above this class leads")
+        """Won: replication, above this class, leads."""
