@@ -6,7 +6,7 @@
 #   make format        let ruff rewrite the files
 #   make bench         the benchmarks                    (ARGS=…)
 #   make conformance   ksqlDB's query cases              (ARGS="--file joins --failures 10")
-#   make soak          the tests that run for long     (MILLSTREAM_SOAK_SECONDS=… for those of clients; 1800)
+#   make soak          the tests that run for long     (MILLSTREAM_SOAK_SECONDS=… for clients, MILLSTREAM_SOAK_CLUSTER_SECONDS=… for a cluster under faults; 1800 each)
 #   make clean         remove caches and build results; `make distclean` also removes .venv
 #
 # SPARK=no leaves PySpark out even where there is Java.
@@ -59,7 +59,7 @@ demo: $(installed) java-note
 	@$(RUN) -m millstream.demo $(ARGS)
 
 test: $(installed) java-note
-	@$(VENV)/bin/pytest -n $(JOBS) --dist loadfile $(ARGS)
+	@$(VENV)/bin/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 soak: $(installed) java-note
 	@$(VENV)/bin/pytest -m soak $(ARGS)

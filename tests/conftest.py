@@ -41,6 +41,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             _allow(item, SPARK_TIMEOUT_SECONDS)
         if item.get_closest_marker("soak"):
             _allow(item, 0)
+    long = {item.path for item in items if item.get_closest_marker("spark")}
+    items.sort(key=lambda item: item.path not in long)  # files are begun in this order: none of these may be the last
 
 
 def _allow(item: pytest.Item, seconds: int) -> None:
