@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from .live_keys import ROWS, LiveKeys
-from .partition import Snapshot
+from .partition_keeping import Snapshot
 from .records.batch import COMPRESSION, HEADER_SIZE, NO_PRODUCER, BatchHeader, EncodedBatch
 from .records.codec import decode_rows, stored_batch
 from .records.column_keys import column_keys, expiry_of

@@ -14,10 +14,14 @@ from .disk import replace_file
 _log = structlog.get_logger("millstream.logcore")
 
 
-def write_checked_json(path: Path, content: Any, *, durable: bool) -> None:
+def checked_json(content: Any) -> bytes:
     """First line: CRC32C of the rest, in hexadecimal."""
     body = json.dumps(content, separators=(",", ":"), sort_keys=True).encode() + b"\n"
-    replace_file(path, b"%08x\n" % crc32c(body) + body, durable=durable)
+    return b"%08x\n" % crc32c(body) + body
+
+
+def write_checked_json(path: Path, content: Any, *, durable: bool) -> None:
+    replace_file(path, checked_json(content), durable=durable)
 
 
 def write_with_copy(path: Path, content: Any, *, durable: bool) -> None:

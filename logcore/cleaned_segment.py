@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from .disk import LogFile
+from .epoch_cache import EpochCache
 from .failpoints import fp
 from .records.batch import EncodedBatch
 from .records.thinning import fillers
@@ -18,8 +19,10 @@ _BUFFERED_BYTES: Final = 4 * 1024 * 1024
 class CleanedSegment:
     """State: what was written, and the offset after it. Where batches were dropped, one without records says so."""
 
-    def __init__(self, folder: Path, base_offset: int) -> None:
+    def __init__(self, folder: Path, base_offset: int, epochs: EpochCache) -> None:
+        """`epochs`: of the whole log: what stands for removed batches is of the epoch that they had."""
         self.base_offset = base_offset
+        self._epochs = epochs
         self.size = 0
         self._path = cleaned_path(folder, base_offset)
         self._path.unlink(missing_ok=True)
@@ -47,9 +50,13 @@ class CleanedSegment:
     def discard(self) -> None:
         self._path.unlink(missing_ok=True)
 
-    def _fill(self, offset: int) -> None:
-        for batch in fillers(self._next_offset, offset):
-            self._put(batch)
+    def _fill(self, end_offset: int) -> None:
+        if self._next_offset < end_offset:
+            stretches = list(self._epochs.split(self._next_offset, end_offset))
+            ends = [*(following.offset for following in stretches[1:]), end_offset]
+            for (epoch, offset), end in zip(stretches, ends, strict=True):
+                for batch in fillers(offset, end, max(epoch, 0)):
+                    self._put(batch)
 
     def _put(self, batch: EncodedBatch) -> None:
         self._buffered.append(batch)

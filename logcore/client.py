@@ -131,8 +131,11 @@ class TransactionalProducer(Protocol):
     Every method raises `ProducerFenced` once a newer producer has taken the transactional id.
     """
 
-    producer_id: int
-    epoch: int
+    @property
+    def producer_id(self) -> int: ...
+
+    @property
+    def epoch(self) -> int: ...
 
     def begin(self) -> None:
         """Starts a transaction."""

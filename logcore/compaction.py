@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, TypeVar
 from .batch_cleaning import CleaningRules, StoredBytes, add_keys, clean
 from .cleaned_segment import CleanedSegment
 from .live_keys import LiveKeys
-from .partition import Partition, Snapshot
+from .partition_keeping import KeptPartition, Snapshot
 from .partition_state import scan
 from .segment import Segment
 from .topic_settings import TopicSettings
@@ -40,7 +40,7 @@ class Compacted:
     bytes_after: int
 
 
-def is_due(partition: Partition, now_ms: int) -> bool:
+def is_due(partition: KeptPartition, now_ms: int) -> bool:
     """Whether there is enough to clean, by the settings of the topic."""
     settings, snapshot = partition.settings, partition.snapshot()
     sealed = _cleanable(snapshot, settings, now_ms)
@@ -55,7 +55,7 @@ def is_due(partition: Partition, now_ms: int) -> bool:
 
 
 def compact(
-    partition: Partition,
+    partition: KeptPartition,
     now_ms: int,
     *,
     pause: Callable[[], None] = lambda: None,
@@ -106,7 +106,7 @@ class _Rewriting:
 
     def __init__(
         self,
-        partition: Partition,
+        partition: KeptPartition,
         live: LiveKeys,
         rules: CleaningRules,
         settings: TopicSettings,
@@ -130,7 +130,9 @@ class _Rewriting:
                 return False
             cleaned = None
         if cleaned is None:
-            cleaned = self._cleaned = CleanedSegment(self._partition.folder, source.segment.base_offset)
+            cleaned = self._cleaned = CleanedSegment(
+                self._partition.folder, source.segment.base_offset, self._rules.snapshot.epochs
+            )
         self._sources.append(source)
         try:
             for window in _windows(source):
@@ -190,7 +192,7 @@ def _checked(source: _Sealed, act: Callable[[], _Result]) -> _Result:
         raise source.segment.corrupt(0, f"a record batch in it cannot be read: {error}") from error
 
 
-def dirty_bytes(partition: Partition) -> int:
+def dirty_bytes(partition: KeptPartition) -> int:
     """What the next pass would look at for the first time."""
     snapshot = partition.snapshot()
     ends = [segment.base_offset for segment in snapshot.segments[1:]]

@@ -21,25 +21,20 @@ from .group_offsets import GroupOffsets
 from .partition import Mark, Partition
 from .state_log import KeyValue, StateLog
 from .transaction_log import CLOSED, decode_entry, encode_entry, written_ms
-from .transactions import (
+from .transaction_records import Entry, Identity, Participant, ProducerIds, TransactionRecord
+from .transaction_steps import (
     Abort,
     Aborted,
     Commit,
-    Coordinator,
-    Entry,
     Finished,
-    Identity,
     Message,
     NewProducer,
     NewProducerId,
     Outcome,
-    Participant,
-    ProducerIds,
     Ready,
-    TransactionDescription,
-    TransactionRecord,
     Unprepared,
 )
+from .transactions import Coordinator, TransactionDescription
 
 _log = structlog.get_logger("millstream.logcore")
 

@@ -18,6 +18,8 @@ from .disk import sync_folder
 from .errors import CorruptLog, LogLocked, UnsupportedDataDirectory, write_error
 from .recovery import create_files
 
+NODE_FILE: Final = "node.json"  # in the directory of a node of a cluster
+SINGLE_NODE_FILES: Final = ("meta.json", "topics.json")
 _FORMAT: Final = 1
 _DELETED: Final = "-delete"
 _OURS: Final = re.compile(r"\d{20}\.log(\..+)?|\d{20}\.index(\.new)?|(checkpoint|swap)\.json(\.new)?")
@@ -43,7 +45,8 @@ class DataDirectory:
         self.path = path
         self._durable = durable
         path.mkdir(parents=True, exist_ok=True)
-        self._lock = _locked(path / "lock")
+        _check_not_of_a_cluster(path)
+        self._lock = locked(path / "lock")
         try:
             self.node_id = self._read_meta()
             self.topics: dict[str, StoredTopic] = self._read_topics()
@@ -191,7 +194,16 @@ def _holds_only_ours(folder: Path) -> bool:
     return folder.is_dir() and all(_OURS.fullmatch(path.name) for path in folder.iterdir())
 
 
-def _locked(path: Path) -> int:
+def _check_not_of_a_cluster(path: Path) -> None:
+    if (path / NODE_FILE).exists():
+        raise UnsupportedDataDirectory(
+            f"the data directory {path} belongs to a node of a cluster, and cannot be opened as a log of its own",
+            hint="Start it with --node and --cluster, as it was before, or with another directory.",
+        )
+
+
+def locked(path: Path) -> int:
+    """A descriptor that holds the lock until it is closed. Raises `LogLocked`."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

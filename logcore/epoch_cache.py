@@ -1,12 +1,13 @@
 """Where each leader epoch of a partition's log begins: what two replicas compare to find where they part.
 
-The rule is that of KIP-101 and KIP-279: truncation by epoch and end offset, never by high watermark.
+The rule is that of KIP-101 and KIP-279: truncation by epoch and end offset, never by high watermark. The log of one
+node has one epoch, 0.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 NO_EPOCH: Final = -1
@@ -25,7 +26,9 @@ class EpochEnd(NamedTuple):
 
 
 class EpochCache:
-    """State: one entry per epoch that wrote to the log. Invariant: epochs and offsets grow."""
+    """State: one entry per epoch that wrote to the log. Invariant: epochs and offsets grow.
+
+    One thread at a time changes it; others may look meanwhile."""
 
     def __init__(self, starts: Iterable[tuple[int, int]] = ()) -> None:
         self._starts = [EpochStart(*start) for start in starts]
@@ -40,19 +43,37 @@ class EpochCache:
         return tuple(self._starts)
 
     def note(self, epoch: int, offset: int) -> None:
-        """Takes in a batch of this epoch at this offset, the end of the log. Raises ValueError for an epoch gone by."""
-        if epoch < self.last:
-            raise ValueError(f"a batch of leader epoch {epoch} after one of epoch {self.last}")
+        """Takes in a batch of this epoch at this offset, the end of the log.
+
+        One of an epoch gone by changes nothing: a replica takes no such batch, and the log of a single node asks for
+        no epochs.
+        """
         if epoch > self.last:
             self._starts.append(EpochStart(epoch, offset))
 
+    def at(self, offset: int) -> int:
+        """The epoch of the batch at this offset. What lies before the log's start counts to its first epoch."""
+        starts = self._starts
+        if not starts:
+            return NO_EPOCH
+        if offset >= starts[-1].offset:
+            return starts[-1].epoch
+        found = bisect_right(starts, offset, key=lambda start: start.offset)
+        return starts[max(found - 1, 0)].epoch
+
+    def split(self, first_offset: int, end_offset: int) -> Iterator[EpochStart]:
+        """The stretches of one epoch each in between: their epochs, and where they begin."""
+        yield EpochStart(self.at(first_offset), first_offset)
+        yield from (start for start in self._starts if first_offset < start.offset < end_offset)
+
     def end_of(self, epoch: int, log_end_offset: int, log_start_offset: int) -> EpochEnd:
         """The end of the newest epoch up to `epoch`; `NO_EPOCH` at the log's start where the log has none of them."""
-        found = bisect_right(self._starts, epoch, key=lambda start: start.epoch)
+        starts = self._starts
+        found = bisect_right(starts, epoch, key=lambda start: start.epoch)
         if found == 0:
             return EpochEnd(NO_EPOCH, min(log_start_offset, log_end_offset))
-        end = self._starts[found].offset if found < len(self._starts) else log_end_offset
-        return EpochEnd(self._starts[found - 1].epoch, end)
+        end = starts[found].offset if found < len(starts) else log_end_offset
+        return EpochEnd(starts[found - 1].epoch, end)
 
     def truncate(self, offset: int) -> None:
         """The log ends at this offset now."""
@@ -60,11 +81,14 @@ class EpochCache:
             self._starts.pop()
 
     def start_at(self, offset: int) -> None:
-        """The log begins at this offset now."""
-        while len(self._starts) > 1 and self._starts[1].offset <= offset:
-            del self._starts[0]
-        if self._starts and self._starts[0].offset < offset:
-            self._starts[0] = EpochStart(self._starts[0].epoch, offset)
+        """The log begins at this offset now. Another thread may be looking, and sees the cache before or after this."""
+        starts = self._starts[max(bisect_right(self._starts, offset, key=lambda start: start.offset) - 1, 0) :]
+        if starts and starts[0].offset < offset:
+            starts[0] = EpochStart(starts[0].epoch, offset)
+        self._starts = starts
 
-    def clear(self) -> None:
-        self._starts.clear()
+    def copy(self) -> EpochCache:
+        return EpochCache(self._starts)
+
+    def to_json(self) -> list[EpochStart]:
+        return list(self._starts)

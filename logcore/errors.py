@@ -27,6 +27,12 @@ class InvalidTopic(LogError):
     code = "INVALID_TOPIC"
 
 
+class InvalidReplicationFactor(InvalidTopic):
+    """More replicas than there are nodes, or none."""
+
+    code = "INVALID_REPLICATION_FACTOR"
+
+
 class InvalidRecords(LogError):
     """Records that do not have the shape that an append takes, or are too large for one batch."""
 
@@ -77,6 +83,16 @@ class LogUnavailable(LogError):
     """The log's server cannot be reached, or the connection broke. What was under way may have happened or not."""
 
     code = "LOG_UNAVAILABLE"
+
+
+class NotNow(LogError):
+    """This node of a cluster cannot do it now: another one may, or this one later. `problem`: Kafka's error code."""
+
+    code = "NOT_NOW"
+
+    def __init__(self, problem: int, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.problem = problem
 
 
 class LogFull(LogError):

@@ -1,4 +1,4 @@
-"""Carries out what `groups.py` and `consumer_groups.py` decide: writes their records, gives answers to whoever waits,
+"""Carries out what `all_groups.py` decides: writes their records, gives answers to whoever waits,
 lets time pass, and fences commits.
 
 One coordinator serves the consumers of this process and those that come over the network. Nobody is told what is not
@@ -18,8 +18,8 @@ import structlog
 
 from millstream.errors import LogError
 
+from .all_groups import AllGroups
 from .client import TopicPartition
-from .consumer_groups import ConsumerGroups
 from .errors import LogClosed
 from .group_expiry import expired, subscribed
 from .group_messages import (
@@ -31,15 +31,11 @@ from .group_messages import (
     GroupDescription,
     GroupFault,
     GroupState,
-    Join,
-    Joined,
     Message,
     Reply,
 )
 from .group_offsets import GroupOffsets
-from .group_records import Kind
 from .group_topic import GroupTopic, NoTopicIds, TopicIds
-from .groups import Groups
 from .partition import Mark
 
 _log = structlog.get_logger("millstream.logcore")
@@ -75,10 +71,9 @@ class GroupCoordinator:
         """Groups whose offsets `expire` may drop; who keeps none of its own there says so."""
         self._wall_ms = wall_ms
         self._now_ms = now_ms
-        self._topic = GroupTopic(offsets, topic_ids or NoTopicIds(), wall_ms)
+        self._topic = GroupTopic(topic_ids or NoTopicIds(), wall_ms)
         self._mark: Mark | None = None  # up to which what was decided is written
-        self._core = Groups()
-        self._assigning = ConsumerGroups()
+        self._groups = AllGroups()
         self._changed = threading.Condition()
         self._waiting: dict[int, Future[Reply]] = {}
         self._last_ticket = 0
@@ -88,11 +83,10 @@ class GroupCoordinator:
 
     def _load(self) -> None:
         """The groups that there were when the log was closed, whose members have not noticed anything."""
-        for record in self._topic.load():
-            (self._core if record.key.kind is Kind.CLASSIC else self._assigning).apply(record)
+        for record in self._topic.decode(self.offsets.entries()):
+            self._groups.apply(record)
         with self._changed:
-            self._core.begin(self._now_ms())
-            self._assigning.begin(self._now_ms())
+            self._groups.begin(self._now_ms())
             self._time()
 
     def ask(self, message: Message) -> Future[Reply]:
@@ -101,12 +95,9 @@ class GroupCoordinator:
         future.set_running_or_notify_cancel()  # so nobody can cancel it
         with self._changed:
             self._check_open()
-            if isinstance(message, Join) and self._assigning.has(message.group):
-                future.set_result(Joined(GroupFault.INCONSISTENT_PROTOCOL, message.member_id))
-                return future
             self._last_ticket += 1
             self._waiting[self._last_ticket] = future
-            answers = self._core.step(message, self._last_ticket, self._now_ms())
+            answers = self._groups.step(message, self._last_ticket, self._now_ms())
             given = self._take(answers)
             decided = self._written()
             self._time()
@@ -117,11 +108,7 @@ class GroupCoordinator:
         """For members of groups whose coordinator assigns. Waits for the disk. Raises `LogError`."""
         with self._changed:
             self._check_open()
-            if self._core.is_in_use(beat.group):
-                return ConsumerBeat(GroupFault.NOT_FOUND, beat.member_id)
-            answer = self._assigning.beat(beat, partition_counts, self._now_ms())
-            if self._assigning.has(beat.group):
-                self._core.forget(beat.group)  # the group had members of the other kind once
+            answer = self._groups.beat(beat, partition_counts, self._now_ms())
             decided = self._written()
             self._time()
         return answer if self._is_settled(decided) else ConsumerBeat(GroupFault.SHUTTING_DOWN, beat.member_id)
@@ -135,7 +122,7 @@ class GroupCoordinator:
         """
         with self._changed:
             self._check_open()
-            fault = self._fault_of(check)
+            fault = self._groups.check_commit(check, self._now_ms())
             if fault is not GroupFault.NONE or not offsets:
                 return fault
             pending = self.offsets.begin_commit(check.group, offsets, self._wall_ms(), metadata)
@@ -146,39 +133,31 @@ class GroupCoordinator:
         """Whether this member may commit offsets, as a part of a transaction."""
         with self._changed:
             self._check_open()
-            return self._fault_of(check)
-
-    def _fault_of(self, check: CheckCommit) -> GroupFault:
-        if self._assigning.has(check.group):
-            return self._assigning.check_commit(check)
-        [answered] = self._core.step(check, 0, self._now_ms())
-        return answered.reply.fault
+            return self._groups.check_commit(check, self._now_ms())
 
     # What there is
 
     def describe(self, group: str) -> GroupDescription:
         """A group that only has offsets is empty; one that has nothing at all is dead."""
         with self._changed:
-            if self._assigning.has(group):
-                return self._assigning.describe(group)
-            description = self._core.describe(group)
+            description = self._groups.describe(group)
         if description.state is GroupState.DEAD and self.offsets.committed(group):
             return GroupDescription(group, GroupState.EMPTY, generation=0)
         return description
 
     def names(self) -> list[str]:
         with self._changed:
-            live = [*self._core.names(), *self._assigning.names()]
+            live = self._groups.names()
         return list(dict.fromkeys([*live, *self.offsets.groups()]))
 
     def delete(self, group: str) -> GroupFault:
         """Its offsets are gone on return. A group with members stays."""
         with self._changed:
             self._check_open()
-            if self._core.is_in_use(group) or self._assigning.has(group):
+            if self._groups.is_in_use(group):
                 return GroupFault.NOT_EMPTY
-            known = self._core.has(group)
-            self._core.forget(group)
+            known = self._groups.has(group)
+            self._groups.forget(group)
             decided = self._written()
             committed = self.offsets.committed(group)
         self.offsets.forget(group, committed)
@@ -217,9 +196,9 @@ class GroupCoordinator:
         since_ms = self._topic.empty_since_ms.get(group)
         gone = expired(self.describe(group), committed, since_ms, before_ms)
         self.offsets.forget(group, gone)
-        is_over = len(gone) == len(committed) and not self._core.is_in_use(group) and not self._assigning.has(group)
-        if is_over and self._core.has(group):
-            self._core.forget(group)
+        is_over = len(gone) == len(committed) and not self._groups.is_in_use(group)
+        if is_over and self._groups.has(group):
+            self._groups.forget(group)
             self._written()
         return bool(gone) or is_over
 
@@ -246,21 +225,17 @@ class GroupCoordinator:
 
     def _time(self) -> None:
         """Wakes the thread that lets time pass; starts it where it is needed first."""
-        if self._timer is None and self._next_deadline_ms() is not None:
+        if self._timer is None and self._groups.next_deadline_ms() is not None:
             self._timer = threading.Thread(target=self._let_time_pass, name="millstream-groups", daemon=True)
             self._timer.start()
         self._changed.notify_all()
-
-    def _next_deadline_ms(self) -> int | None:
-        deadlines = (self._core.next_deadline_ms(), self._assigning.next_deadline_ms())
-        return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     def _let_time_pass(self) -> None:
         while True:
             with self._changed:
                 if self._closed:
                     return
-                deadline_ms = self._next_deadline_ms()
+                deadline_ms = self._groups.next_deadline_ms()
                 if deadline_ms is None:
                     self._timer = None
                     return
@@ -268,8 +243,7 @@ class GroupCoordinator:
                 if deadline_ms > now_ms:
                     self._changed.wait((deadline_ms - now_ms) / 1000)
                     continue
-                self._assigning.tick(now_ms)
-                given = self._take(self._core.tick(now_ms))
+                given = self._take(self._groups.tick(now_ms))
                 decided = self._written()
             self._give(given, decided)
 
@@ -277,10 +251,10 @@ class GroupCoordinator:
 
     def _written(self) -> _Decided:
         """Writes what was decided."""
-        records = [*self._core.take_records(), *self._assigning.take_records()]
+        records = self._groups.take_records()
         if records:
             try:
-                self._mark = self._topic.write(records)
+                self._mark = self.offsets.write(self._topic.encode(records))
             except LogError as error:
                 self._lost(error)
                 return _Decided(None, lost=True)
@@ -301,8 +275,7 @@ class GroupCoordinator:
     def _lost(self, error: LogError) -> None:
         """It is written again with whatever is decided next; until then members are told to come again."""
         _log.warning("changes of groups not written", error=error.message)
-        self._core.rewrite()
-        self._assigning.rewrite()
+        self._groups.rewrite()
         self._mark = None
 
     def _give(self, answers: list[tuple[Future[Reply], Reply]], decided: _Decided) -> None:

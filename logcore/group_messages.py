@@ -52,6 +52,8 @@ class GroupFault(StrEnum):
     INVALID_PATTERN = "invalid_regular_expression"
     INVALID_REQUEST = "invalid_request"
     SHUTTING_DOWN = "coordinator_not_available"
+    LOADING = "coordinator_load_in_progress"
+    NOT_COORDINATOR = "not_coordinator"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The committed offsets of groups, in the topic `__consumer_offsets`. Keys and values are laid out as Kafka does.
+"""The committed offsets of groups, in the topic `__consumer_offsets` of a single node.
 
 A key of a version of our own says which commit of a transactional id was applied last, so that recovery does not set
 offsets back that moved on since.
@@ -6,7 +6,6 @@ offsets back that moved on since.
 
 from __future__ import annotations
 
-import struct
 import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -14,19 +13,20 @@ from typing import Final, NamedTuple
 
 from .client import TopicPartition
 from .group_messages import CommittedOffset
+from .group_offset_bytes import (
+    AppliedKey,
+    OffsetKey,
+    StoredOffset,
+    applied_record,
+    decode_applied,
+    decode_offset_key,
+    decode_stored,
+    offset_record,
+)
 from .partition import Appended, Mark
 from .state_log import KeyValue, StateLog
 
 TOPIC: Final = "__consumer_offsets"
-
-_VERSION: Final = struct.Struct(">h")
-_INT: Final = struct.Struct(">i")
-_LONG: Final = struct.Struct(">q")
-_KEY_OF_OFFSET: Final = 1
-_KEY_OF_TRANSACTION: Final = 0x4D53
-_VALUE_VERSION: Final = 3
-_METADATA_POSITION: Final = 14  # behind version, offset and leader epoch
-
 
 _Offsets = Mapping[TopicPartition, CommittedOffset]
 
@@ -160,7 +160,7 @@ class GroupOffsets:
             for group, offsets in groups.items()
         }
         changes = [_offset_record(group, *entry) for group, offsets in groups.items() for entry in offsets.items()]
-        changes.append(KeyValue(_transaction_key(transactional_id), _LONG.pack(number)))  # last: all are there then
+        changes.append(applied_record(transactional_id, number))  # last: all are there then
         with self._writing:
             self._write_lost()
             appended = self._log.append(changes)
@@ -187,7 +187,7 @@ class GroupOffsets:
         if gone:
             with self._writing:
                 self._write_lost()
-                self._log.append([KeyValue(_offset_key(group, partition), None) for group, partition in gone])
+                self._log.append([_offset_record(group, partition, None) for group, partition in gone])
             self._log.sync()
 
     def sync(self) -> None:
@@ -225,41 +225,14 @@ class GroupOffsets:
                     if partition not in known or known[partition].log_offset <= log_offset:
                         known[partition] = _Committed(log_offset, committed)
 
-    def _load(self, key: bytes, value: bytes) -> None:
-        (version,) = _VERSION.unpack_from(key)
-        if version == _KEY_OF_TRANSACTION:
-            transactional_id, _ = _read_text(key, 2)
-            self._applied[transactional_id] = _LONG.unpack(value)[0]
-        elif version == _KEY_OF_OFFSET:
-            group, position = _read_text(key, 2)
-            topic, position = _read_text(key, position)
-            partition = TopicPartition(topic, _INT.unpack_from(key, position)[0])
-            metadata, position = _read_text(value, _METADATA_POSITION)
-            offset, at_ms = _LONG.unpack_from(value, 2)[0], _LONG.unpack_from(value, position)[0]
-            self._groups.setdefault(group, {})[partition] = _Committed(-1, CommittedOffset(offset, metadata, at_ms))
+    def _load(self, content: bytes, value: bytes) -> None:
+        key = decode_offset_key(content)
+        if isinstance(key, AppliedKey):
+            self._applied[key.transactional_id] = decode_applied(value)
+        elif isinstance(key, OffsetKey):
+            self._groups.setdefault(key.group, {})[key.partition] = _Committed(-1, decode_stored(value).committed)
 
 
-def _offset_record(group: str, partition: TopicPartition, committed: CommittedOffset) -> KeyValue:
-    value = _VERSION.pack(_VALUE_VERSION) + _LONG.pack(committed.offset) + _INT.pack(-1)
-    value += _text(committed.metadata) + _LONG.pack(committed.at_ms)
-    return KeyValue(_offset_key(group, partition), value)
-
-
-def _offset_key(group: str, partition: TopicPartition) -> bytes:
-    topic, number = partition
-    return _VERSION.pack(_KEY_OF_OFFSET) + _text(group) + _text(topic) + _INT.pack(number)
-
-
-def _transaction_key(transactional_id: str) -> bytes:
-    return _VERSION.pack(_KEY_OF_TRANSACTION) + _text(transactional_id)
-
-
-def _text(text: str) -> bytes:
-    encoded = text.encode()
-    return struct.pack(">h", len(encoded)) + encoded
-
-
-def _read_text(content: bytes, position: int) -> tuple[str, int]:
-    (length,) = _VERSION.unpack_from(content, position)
-    start = position + _VERSION.size
-    return content[start : start + length].decode(), start + length
+def _offset_record(group: str, partition: TopicPartition, committed: CommittedOffset | None) -> KeyValue:
+    stored = None if committed is None else StoredOffset(committed)
+    return offset_record(OffsetKey(group, partition), stored)

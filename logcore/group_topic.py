@@ -1,18 +1,16 @@
-"""The records of consumer groups in the topic `__consumer_offsets`: written, made durable, read again at start."""
+"""The records of consumer groups, but for offsets, as entries of the topic `__consumer_offsets`, and back."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 import structlog
 
-from .group_offsets import GroupOffsets
 from .group_record_bytes import decode_key, decode_value, encode_key, encode_value
 from .group_records import ClassicGroup, GroupRecord, Kind
-from .partition import Mark
-from .state_log import KeyValue
+from .records.key_values import KeyValue
 
 _log = structlog.get_logger("millstream.logcore")
 
@@ -38,16 +36,15 @@ class NoTopicIds:
 class GroupTopic:
     """State: since when groups are empty, by the time of day, as far as their records say."""
 
-    def __init__(self, offsets: GroupOffsets, ids: TopicIds, wall_ms: Callable[[], int]) -> None:
-        self._offsets = offsets
+    def __init__(self, ids: TopicIds, wall_ms: Callable[[], int]) -> None:
         self._ids = ids
         self._wall_ms = wall_ms
         self.empty_since_ms: dict[str, int] = {}
 
-    def load(self) -> list[GroupRecord]:
-        """In an order in which they can be applied: members before what they read."""
+    def decode(self, entries: Mapping[bytes, bytes]) -> list[GroupRecord]:
+        """Those that are about groups, in an order in which they can be applied: members before what they read."""
         records: list[GroupRecord] = []
-        for key, content in self._offsets.entries().items():
+        for key, content in entries.items():
             try:
                 about = decode_key(key)
                 if about is not None:
@@ -59,15 +56,15 @@ class GroupTopic:
             self._note(record)
         return records
 
-    def write(self, records: Iterable[GroupRecord]) -> Mark:
-        """Not durable yet. Raises `LogError`."""
+    def encode(self, records: Iterable[GroupRecord]) -> list[KeyValue]:
+        """What is to be written for them, in their order."""
         changes: list[KeyValue] = []
         for key, value in records:
             if isinstance(value, ClassicGroup):
                 value = dataclasses.replace(value, since_ms=self._wall_ms())
             self._note(GroupRecord(key, value))
             changes.append(KeyValue(encode_key(key), None if value is None else encode_value(value, self._ids.id_of)))
-        return self._offsets.write(changes)
+        return changes
 
     def _note(self, record: GroupRecord) -> None:
         if record.key.kind is Kind.CLASSIC:

@@ -13,7 +13,7 @@ import structlog
 from millstream.errors import LogError
 
 from .compaction import compact, is_due
-from .partition import Partition
+from .partition_keeping import KeptPartition
 from .retention import drop_expired
 
 INTERVAL_S: Final = 15.0
@@ -45,7 +45,7 @@ class Housekeeper:
 
     def __init__(
         self,
-        partitions: Callable[[], Iterable[Partition]],
+        partitions: Callable[[], Iterable[KeptPartition]],
         now_ms: Callable[[], int],
         expire_ids: Callable[[], object],
         *,
@@ -97,7 +97,7 @@ class Housekeeper:
                 _log.error("transactional ids not expired", error=error.message)
         return Kept(dropped, compacted)
 
-    def _compact(self, partition: Partition, pause: Callable[[], None]) -> bool:
+    def _compact(self, partition: KeptPartition, pause: Callable[[], None]) -> bool:
         if not partition.settings.compacted:
             return False
         partition.roll_if_old()
@@ -108,7 +108,7 @@ class Housekeeper:
             _log.info("compacted", partition=partition.name, before=done.bytes_before, after=done.bytes_after)
         return done is not None
 
-    def _note(self, partition: Partition, error: LogError | OSError) -> None:
+    def _note(self, partition: KeptPartition, error: LogError | OSError) -> None:
         if partition.is_idle:
             return  # closed or deleted meanwhile
         message = error.message if isinstance(error, LogError) else str(error)

@@ -53,7 +53,8 @@ from .timestamps import first_at_or_after
 from .topic_rules import check_topic
 from .topic_settings import check_config, settings_of
 from .transaction_log import TOPIC as TRANSACTIONS_TOPIC
-from .transactions import Identity, TransactionDescription
+from .transaction_records import Identity
+from .transactions import TransactionDescription
 
 RESERVED: Final = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
 _log = structlog.get_logger("millstream.logcore")

@@ -1,270 +1,290 @@
-"""One partition: what readers may see, what is kept, and its life. Appending: `partition_tail.py`; topics: `log.py`."""
+"""One partition of the log of a single node: appends in order, made durable together. Topics: `log.py`.
+
+What readers see is in `partition_reading.py`, what is kept in `partition_keeping.py`.
+"""
 
 from __future__ import annotations
 
-import contextlib
-from bisect import bisect_right
-from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Final, NamedTuple
 
-from .cleaning_state import CleaningState
-from .client import Isolation, Offsets
-from .errors import CorruptLog, LogWriteFailed, OffsetOutOfRange, UnknownTopic
+from millstream.errors import LogError
+
+from .errors import LogWriteFailed, write_error
 from .failpoints import fp
-from .partition_tail import Appended, Mark, PartitionContext, PartitionTail
-from .read_view import ReadableFile, ReadView
-from .segment import Segment, file_name
-from .segment_swap import swap
-from .transaction_index import AbortedRanges
+from .partition_files import CHECKPOINT_BYTES, ActiveProducer, PartitionContext
+from .partition_keeping import KeptPartition, Snapshot
+from .records.batch import EncodedBatch, place, stamp
+from .records.control import MARKER_SIZE, encode_marker
+from .recovery import create_segment, read_checkpoint, recover
+from .segment import file_name
+from .topic_settings import TopicSettings
 
-__all__ = ["Appended", "Mark", "Partition", "PartitionContext", "Snapshot"]
+__all__ = ["ActiveProducer", "Appended", "Mark", "Partition", "PartitionContext", "Snapshot"]
 
-
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """`segments`: oldest first, the last one is being written. `last_batches`: base offset of the last batch of each
-    producer, as far as it is known."""
-
-    segments: Sequence[Segment]
-    log_start_offset: int
-    last_stable_offset: int
-    aborted: AbortedRanges
-    last_batches: frozenset[int]
-    cleaning: CleaningState
+_LEADER_EPOCH: Final = 0
 
 
-class Partition(PartitionTail):
-    """A part of a topic. Any thread may call any method."""
+class Mark(NamedTuple):
+    """Where an append ended, and in which life of the tail: a failed sync drops the tail and begins another."""
 
-    # Reading
+    generation: int
+    end_offset: int
 
-    def offsets(self) -> Offsets:
-        with self._lock:
-            last_stable_offset = self._state.transactions.first_open_offset(self._high_watermark)
-            return Offsets(self._log_start_offset, last_stable_offset, self._high_watermark, self._state.end_offset)
 
-    @property
-    def log_start_offset(self) -> int:
-        """The first that can be read."""
-        return self._log_start_offset
+class Appended(NamedTuple):
+    first_offset: int
+    mark: Mark
 
-    @property
-    def last_stable_offset(self) -> int:
-        return self.offsets().last_stable_offset
 
-    def written(self) -> ReadView:
-        """All that is in the log, durable or not: for the log's own topics."""
-        with self._lock:
-            offsets = self.offsets()
-            start = offsets.log_start_offset
-            files = self._files(start, 1 << 62) if start < offsets.log_end_offset else []
-            return ReadView(files, offsets.log_end_offset, self._state.transactions.aborted, offsets)
+class _Marker(NamedTuple):
+    """The end of a transaction that is decided, but whose bytes may not be durable."""
 
-    def view(self, offset: int, max_bytes: int, isolation: Isolation) -> ReadView:
-        """The files that hold what is visible from `offset` on, as many as `max_bytes` may need.
+    offset: int
+    producer_id: int
+    epoch: int
+    committed: bool
+    timestamp_ms: int
 
-        Raises `OffsetOutOfRange`, or `CorruptLog` where the records at `offset` are lost.
+
+class Partition(KeptPartition):
+    """A part of a topic. Any thread may call any method.
+
+    State: which lives of the unsynced tail have ended. Invariant: everything below the high watermark is durable, or
+    is a marker that recovery would write again at the same offset.
+    """
+
+    def __init__(self, name: str, folder: Path, settings: TopicSettings, context: PartitionContext) -> None:
+        recovered = recover(folder, context.files, context.now_ms(), durable=context.durable)
+        super().__init__(name, folder, settings, context, recovered)
+        if recovered.scanned and context.durable and not context.found_durable:
+            self._active.file.sync()
+        self._markers: list[_Marker] = []  # not durable yet, in order
+        self._generation = 0
+        self._drops: list[Mark] = []  # per life of the tail that ended: where it was cut
+
+    # Appending
+
+    def append(self, batches: list[EncodedBatch], after: Mark | None = None) -> Appended:
+        """Writes the batches, all or none; they become visible and durable with `sync`.
+
+        A batch that its producer sent before is not written again: the first offset is then the stored one's.
+        In: `after`: what must be in the log for these to make sense; raises `LogWriteFailed` where it was dropped.
         """
         with self._lock:
-            if self._deleted:
-                raise UnknownTopic(f"{self.name} was deleted")
-            offsets = self.offsets()
-            if not offsets.log_start_offset <= offset <= offsets.log_end_offset:
-                raise OffsetOutOfRange(
-                    f"offset {offset} of {self.name} is not in the log, which has"
-                    f" {offsets.log_start_offset} to {offsets.log_end_offset}",
-                    hint="Start at the log start offset, or at the end.",
-                )
-            limit, aborted = offsets.high_watermark, AbortedRanges({})
-            if isolation == "read_committed":
-                limit, aborted = offsets.last_stable_offset, self._state.transactions.aborted
-            files = self._files(offset, max_bytes) if offset < limit else []
-            return ReadView(files, limit, aborted, offsets)
+            self._make_room(sum(batch.header.size for batch in batches))
+            if after is not None:
+                self._check_held(after)
+            repeated = self._state.producers.check(batches[0].header)
+            if repeated is not None:
+                return Appended(repeated.base_offset, Mark(self._generation, repeated.last_offset + 1))
+            if self.settings.append_time:
+                batches = [stamp(batch, self._now_ms()) for batch in batches]
+            first_offset = self._write(batches)
+            self.traffic.note_appended(self._state.end_offset - first_offset, sum(b.header.size for b in batches))
+            if not self._sync_needed:
+                self._note_durable(self._state.end_offset, self._active.size)
+            return Appended(first_offset, Mark(self._generation, self._state.end_offset))
 
-    def view_from_time(self, timestamp_ms: int) -> ReadView:
-        """What everybody sees from the first record on that has this timestamp or a later one, or some before it."""
-        with self._lock:
-            offsets = self.offsets()
-            first = next((each for each in self._segments if each.newest_ms >= timestamp_ms), None)
-            files: list[ReadableFile] = []
-            if first is not None:
-                position, offset = first.entry_of_time(timestamp_ms)
-                files = self._files_from(self._segments.index(first), position, offset, 1 << 62)
-            return ReadView(files, offsets.high_watermark, AbortedRanges({}), offsets)
+    @contextmanager
+    def unless_busy(self, size: int) -> Generator[bool]:
+        """Whether, in the block, an append of so many bytes waits neither for others nor for a new segment."""
+        if not self._lock.acquire(blocking=False):
+            yield False
+            return
+        try:
+            yield self._active.size + size <= self.settings.segment_bytes and not self._is_old()
+        finally:
+            self._lock.release()
 
-    def newest_ms(self) -> int:
-        """The largest timestamp; -1 where there is no record."""
-        with self._lock:
-            return max(segment.newest_ms for segment in self._segments)
+    def end_transaction(
+        self, producer_id: int, epoch: int, first_offset: int, *, committed: bool, timestamp_ms: int
+    ) -> Mark | None:
+        """Writes the marker that ends the transaction that began at `first_offset`; None where it is not open.
 
-    def _files(self, offset: int, max_bytes: int) -> list[ReadableFile]:
-        first = bisect_right(self._segments, offset, key=lambda segment: segment.base_offset) - 1
-        if first < 0:
-            path = self._folder / file_name(offset)
-            raise CorruptLog(f"{path} is missing", hint="Restore it from a backup, or go on behind it.")
-        return self._files_from(first, *self._segments[first].position_before(offset), max_bytes)
-
-    def _files_from(self, first: int, position: int, offset: int, max_bytes: int) -> list[ReadableFile]:
-        files: list[ReadableFile] = []
-        for segment in self._segments[first:]:
-            files.append(ReadableFile(segment, segment.file, position, segment.size, offset))
-            max_bytes -= segment.size - position
-            position = 0
-            offset = segment.base_offset
-            if max_bytes <= 0:
-                break
-        return files
-
-    # Life
-
-    def start_segment(self) -> int:
-        """Closes the active segment, so that what is before it can be dropped; returns the first offset of the next."""
-        with self._lock:
-            self.check_usable()
-            if self._active.size:
-                self._roll()
-            return self._active.base_offset
-
-    def drop_before(self, offset: int) -> int:
-        """Removes the segments that end at or before `offset`, and lets the log start there; returns where it does.
-
-        What belongs to an open transaction stays. Raises `LogError`.
+        The marker is visible at once. It may become durable later, because recovery would write it again.
         """
         with self._lock:
-            self.check_usable()
-            self.sync_all()
-            self._log_start_offset = max(self._log_start_offset, min(offset, self.last_stable_offset))
-            self._state.transactions.forget_before(self._log_start_offset)
-            if not self._checkpoint(durable=self._sync_needed):
-                return self._log_start_offset
-            fp("retention.noted")
-            segments = self._segments
-            gone = [old for old, following in pairwise(segments) if following.base_offset <= self._log_start_offset]
-            self._segments = segments[len(gone) :]
-            for segment in gone:
-                _remove(segment)
-                fp("retention.removed")
-            return self._log_start_offset
+            self._make_room(MARKER_SIZE)
+            self._state.producers.check_epoch(producer_id, epoch)
+            transaction = self._state.transactions.open_of(producer_id)
+            if transaction is None or transaction.first_offset != first_offset:
+                return None
+            marker = _Marker(self._state.end_offset, producer_id, epoch, committed, timestamp_ms)
+            self._write_marker(marker)
+            return Mark(self._generation, self._state.end_offset)
 
-    # Housekeeping
+    def _write_marker(self, marker: _Marker) -> None:
+        batch = encode_marker(
+            marker.producer_id, marker.epoch, committed=marker.committed, timestamp_ms=marker.timestamp_ms
+        )
+        visible = self._high_watermark == marker.offset
+        self._write([batch])
+        self._markers.append(marker)
+        if not self._sync_needed:
+            self._note_durable(self._state.end_offset, self._active.size)
+        elif visible:
+            self._high_watermark = self._state.end_offset
+        self._on_advance()
 
-    @property
-    def folder(self) -> Path:
-        return self._folder
+    def _make_room(self, size: int) -> None:
+        """Starts a new segment where so many bytes do not fit. Other writers may come in between: look at the state
+        after this, not before. Raises what an append would raise."""
+        self.check_usable()
+        while not self._fits(size):
+            self._roll()
 
-    @property
-    def is_idle(self) -> bool:
-        """True where nothing can be done to it."""
-        return self._deleted or self._closed or self._failure is not None
+    def _write(self, batches: list[EncodedBatch]) -> int:
+        first_offset = offset = self._state.end_offset
+        size_before = self._active.size
+        placed: list[EncodedBatch] = []
+        for batch in batches:
+            placed.append(place(batch, offset, _LEADER_EPOCH))
+            offset += batch.header.last_offset_delta + 1
+        try:
+            self._store(placed)
+        except BaseException as error:
+            self._forget_from(size_before, first_offset, durably=False)
+            if isinstance(error, OSError):
+                raise write_error(error, f"to {self.name}") from error
+            raise
+        return first_offset
 
-    def roll_if_old(self, age_ms_max: int | None = None) -> None:
-        """Ends the active segment where it has had its time, so that retention and compaction come to it."""
+    def _roll(self) -> None:
+        """Makes the active segment durable and starts the next one."""
+        while self._syncing:
+            self._lock.wait()
+        self.check_usable()
+        if not self._active.size:
+            return  # somebody else did it meanwhile
+        try:
+            self._active.trim()  # before the sync: only the last segment may end in zeros
+            if self._sync_needed:
+                self._active.file.sync()
+            self._note_durable(self._state.end_offset, self._active.size)
+            fp("segment.roll")
+            segment = create_segment(self._folder, self._state.end_offset, self._files_open, durable=self._sync_needed)
+            segment.allocated_max = self._active.allocated_max
+        except OSError as error:
+            if self._state.end_offset != self._active.base_offset:
+                (self._folder / file_name(self._state.end_offset)).unlink(missing_ok=True)
+            self._drop_unsynced()
+            raise write_error(error, f"to {self.name}") from error
+        self._active.seal()
+        self._segments = [*self._segments, segment]
+        self._durable_size = 0
+        self._checkpoint()
+
+    # Durability
+
+    def sync(self, mark: Mark) -> None:
+        """Returns once everything up to the mark is durable; writers that come meanwhile share the next sync.
+
+        Raises `LogFull` or `LogWriteFailed`; then what was appended up to the mark is not in the log.
+        """
         with self._lock:
-            old = age_ms_max is not None and self._now_ms() - self._active.written_ms > age_ms_max
-            if self._active.size and (old or self._is_old()):
-                self._roll()
-
-    def segments(self) -> Sequence[Segment]:
-        """Oldest first; the last one is being written."""
+            while not self._settled(mark):
+                if not self._syncing:
+                    self._syncing = True
+                    break
+                self._lock.wait()
+            else:
+                return
+            file, size, end_offset = self._active.file, self._active.size, self._state.end_offset
+        failure: BaseException | None = None
+        try:
+            fp("append.before_sync")
+            began = time.perf_counter()
+            file.sync()
+            self.traffic.note_sync(time.perf_counter() - began)
+            fp("append.after_sync")
+        except BaseException as error:
+            failure = error
         with self._lock:
-            return self._segments
+            self._syncing = False
+            self._lock.notify_all()
+            if failure is None:
+                self._note_durable(end_offset, size)
+            else:
+                self._drop_unsynced()
+        if isinstance(failure, OSError):
+            raise write_error(failure, f"to {self.name}") from failure
+        if failure is not None:
+            raise failure
 
-    @property
-    def size_on_disk(self) -> int:
-        """Bytes of records."""
+    def sync_all(self) -> None:
+        """Makes everything durable that is written now."""
         with self._lock:
-            return sum(segment.size for segment in self._segments)
+            mark = Mark(self._generation, self._state.end_offset)
+        self.sync(mark)
 
-    def snapshot(self) -> Snapshot:
-        """What compaction has to know, as of one moment."""
+    def _settled(self, mark: Mark) -> bool:
+        """True when durable. Raises where a sync failed since, and took the records with it."""
+        self._check_held(mark)
+        if self._durable_offset >= mark.end_offset:
+            return True
+        self.check_usable()
+        return False
+
+    def holds(self, mark: Mark) -> bool:
+        """False where a failed sync took what was appended up to the mark."""
         with self._lock:
-            offsets = self.offsets()
-            return Snapshot(
-                self._segments,
-                offsets.log_start_offset,
-                offsets.last_stable_offset,
-                self._state.transactions.aborted,
-                self._state.producers.last_offsets(),
-                self._cleaning,
+            return not any(
+                generation >= mark.generation and cut_offset < mark.end_offset for generation, cut_offset in self._drops
             )
 
-    def replace(self, old: Sequence[Segment]) -> bool:
-        """Puts the cleaned file of the first of these segments in the place of all; False where one is gone already.
+    def is_durable(self, mark: Mark) -> bool:
+        with self._lock:
+            return self.holds(mark) and self._durable_offset >= mark.end_offset
 
-        Raises `LogError`, OSError.
+    def _check_held(self, mark: Mark) -> None:
+        if not self.holds(mark):
+            raise LogWriteFailed(
+                f"the disk refused to write to {self.name}, and the records were not stored",
+                hint="Check the disk and the system's log, then append again.",
+            )
+
+    def _note_durable(self, offset: int, size: int) -> None:
+        self._durable_offset, self._durable_size = offset, size
+        self._markers = [marker for marker in self._markers if marker.offset >= offset]
+        if offset > self._high_watermark:
+            self._high_watermark = offset
+            self._on_advance()
+        # A checkpoint may be lost: it saves time when the log is opened, and tells damage from torn writes.
+        if size - self._checkpointed_size >= CHECKPOINT_BYTES and offset == self._state.end_offset:
+            self._checkpoint()
+
+    def _drop_unsynced(self) -> None:
+        """After a failed sync: the system may have forgotten the bytes and will not say so again, so they go.
+
+        Markers of decided transactions are written again where their transaction is open once more.
         """
-        with self._lock:
-            self.check_usable()
-            self.sync_all()
-            first = self._segments.index(old[0]) if old[0] in self._segments else -1
-            if first < 0 or list(self._segments[first : first + len(old)]) != list(old):
-                return False
-            if not self._checkpoint(durable=self._sync_needed):  # the one on disk may name a segment that goes now
-                raise LogWriteFailed(f"the checkpoint of {self.name} could not be written", hint="Check the disk.")
-            swap(self._folder, [segment.base_offset for segment in old], durable=self._sync_needed)
-            for segment in old:
-                self._files_open.forget(segment)
-                segment.let_go()
-            cleaned = Segment(self._folder, old[0].base_offset, self._files_open)
-            self._segments = [*self._segments[:first], cleaned, *self._segments[first + len(old) :]]
-            return True
+        markers, self._markers = self._markers, []
+        self._forget_from(self._durable_size, self._durable_offset, durably=True)
+        for marker in markers:
+            transaction = self._state.transactions.open_of(marker.producer_id)
+            if self._failure is None and transaction is not None:
+                try:
+                    self._write_marker(marker._replace(offset=self._state.end_offset))
+                except LogError as error:
+                    self._fail(error)
+        self._high_watermark = min(self._high_watermark, self._state.end_offset)
 
-    def note_cleaned(self, cleaning: CleaningState) -> None:
-        """Remembers a pass whose segments are all in place."""
-        with self._lock:
-            self._cleaning = cleaning
-            self._state.transactions.forget_cleaned(cleaning.cleaned_to)
-            self._checkpointed = False
-
-    def expire_producers(self, age_ms_max: int) -> None:
-        """Forgets producers that have not written for so long."""
-        with self._lock:
-            keep = {transaction.producer_id for transaction in self._state.transactions.open}
-            if self._state.producers.expire(self._now_ms() - age_ms_max, keep):
-                self._checkpointed = False
-
-    def mark_deleted(self) -> None:
-        with self._lock:
-            self._deleted = True
-            self._forget_files()
-            self._lock.notify_all()
-
-    def _forget_files(self) -> None:
-        for segment in self._segments:
-            self._files_open.forget(segment)
-            segment.let_go()
-
-    def close(self) -> None:
-        """Makes everything durable and notes where the log ends, so that the next opening reads nothing."""
-        with self._lock:
-            if self._deleted or self._closed or self._failure is not None:
-                return
-            try:
-                self.sync_all()
-                self._trim()
-                if not self._checkpointed:
-                    self._checkpoint(durable=self._sync_needed)
-            finally:
-                self._closed = True
-                self._active.seal()
-                self._forget_files()
-                self._lock.notify_all()
-
-    def _trim(self) -> None:
+    def _forget_from(self, size: int, end_offset: int, *, durably: bool) -> None:
+        """Cuts the active segment and gives the state its meaning at that point."""
+        self._drops.append(Mark(self._generation, end_offset))
+        self._generation += 1
         try:
-            self._active.trim()
-        except OSError:
-            return  # the next opening finds zeros at the end, and knows what they are
-
-    @property
-    def usable(self) -> bool:
-        """False once the disk refused something that could not be taken back."""
-        return self._failure is None
-
-
-def _remove(segment: Segment) -> None:
-    """What cannot be removed now goes when the partition is opened next: the log start offset says so."""
-    with contextlib.suppress(OSError):
-        segment.remove()
+            self._active.truncate(size)
+            if durably and self._sync_needed:
+                self._active.file.sync()
+            if self._state.end_offset != end_offset:
+                self._state = self._state_at(self._active, size, read_checkpoint(self._folder))
+                if self._state.end_offset != end_offset:
+                    self._fail(self._active.corrupt(size, "batches before it cannot be read any more"))
+        except OSError as error:
+            self._fail(write_error(error, f"to {self.name}"))
+        self._lock.notify_all()

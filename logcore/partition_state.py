@@ -1,4 +1,5 @@
-"""What a partition's bytes mean up to an offset: producers, transactions, the next offset. Built by reading batches."""
+"""What a partition's bytes mean up to an offset: producers, transactions, leader epochs, the next offset. Built by
+reading batches."""
 
 from __future__ import annotations
 
@@ -7,9 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from .disk import LogFile
+from .epoch_cache import EpochCache
 from .producer_state import ProducerStates
 from .records.batch import HEADER_SIZE, BatchHeader, checksum_of, read_header
-from .records.control import marker_commits
+from .records.control import read_marker
 from .transaction_index import TransactionIndex
 
 _SCAN_BYTES: Final = 4 * 1024 * 1024
@@ -23,6 +25,7 @@ class PartitionState:
     end_offset: int = 0
     producers: ProducerStates = field(default_factory=ProducerStates)
     transactions: TransactionIndex = field(default_factory=TransactionIndex)
+    epochs: EpochCache = field(default_factory=EpochCache)
 
     @classmethod
     def beginning_at(cls, offset: int) -> PartitionState:
@@ -31,13 +34,15 @@ class PartitionState:
 
     def note(self, header: BatchHeader, batch: Callable[[], memoryview], now_ms: int) -> None:
         """Takes in the next batch; `batch` gives its bytes, which only control batches need."""
+        self.epochs.note(header.leader_epoch, header.base_offset)
         self.producers.note(header, now_ms)
         if not header.control:
             self.transactions.note_data(header)
         else:
-            commits = marker_commits(batch())
-            if commits is not None:
-                self.transactions.note_marker(header, commits)
+            marker = read_marker(batch())
+            if marker is not None:
+                self.transactions.note_marker(header, marker.committed)
+                self.producers.note_end(header.producer_id, marker.number)
         self.end_offset = header.last_offset + 1
 
     def to_json(self) -> Any:
@@ -46,6 +51,7 @@ class PartitionState:
             "producers": self.producers.to_json(),
             "producers_complete": self.producers.complete,
             "transactions": self.transactions.to_json(),
+            "epochs": self.epochs.to_json(),
         }
 
     @classmethod
@@ -54,6 +60,7 @@ class PartitionState:
             content["end_offset"],
             ProducerStates.from_json(content["producers"], complete=content.get("producers_complete", False)),
             TransactionIndex.from_json(content["transactions"]),
+            EpochCache(content.get("epochs", ())),  # checkpoints of earlier versions have none
         )
 
 

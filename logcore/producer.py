@@ -12,7 +12,8 @@ from .group_messages import CommittedOffset
 from .partition import Appended, Mark
 from .records.batch import EncodedBatch, Producer
 from .records.codec import encode
-from .transactions import Begin, CheckWrite, Identity, Participant, SendOffsets, Wrote
+from .transaction_records import Identity, Participant
+from .transaction_steps import Begin, CheckWrite, SendOffsets, Wrote
 
 
 class LocalTransactionalProducer:

@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from .errors import OutOfOrderSequence, ProducerFenced
 from .records.batch import BatchHeader, next_sequence
+from .records.control import NUMBER_MAX
 
 _REMEMBERED: Final = 5  # batches that a Kafka producer may have under way
 
@@ -22,12 +23,14 @@ class SequencedBatch(NamedTuple):
 @dataclass(slots=True)
 class ProducerEntry:
     """Invariant: `batches` belong to `epoch`, oldest first, at most five. `last_offset` is the first offset of the
-    producer's last batch, markers included; `seen_ms` is when it came, or later."""
+    producer's last batch, markers included; `seen_ms` is when it came, or later. `ended`: the number of the last
+    transaction that ended here, -1 where none did."""
 
     epoch: int
     batches: list[SequencedBatch] = field(default_factory=list)
     last_offset: int = -1
     seen_ms: int = 0
+    ended: int = -1
 
     @property
     def next_sequence(self) -> int:
@@ -56,8 +59,9 @@ class ProducerStates:
         self.check_epoch(header.producer_id, header.producer_epoch)
         if header.base_sequence < 0:
             return None
+        first = 0 if self.complete else header.base_sequence
         if entry is None:
-            expected = 0 if self.complete else header.base_sequence
+            expected = first
         elif header.producer_epoch > entry.epoch:
             expected = 0
         else:
@@ -65,7 +69,7 @@ class ProducerStates:
             for batch in entry.batches:
                 if (batch.first_sequence, batch.last_sequence) == (header.base_sequence, last):
                     return batch
-            expected = entry.next_sequence if entry.batches else header.base_sequence
+            expected = entry.next_sequence if entry.batches else first
         if header.base_sequence != expected:
             raise OutOfOrderSequence(
                 f"producer {header.producer_id} sent sequence {header.base_sequence}, but {expected} comes next",
@@ -89,12 +93,25 @@ class ProducerStates:
             return
         entry = self._entries.get(header.producer_id)
         if entry is None or entry.epoch != header.producer_epoch:
-            entry = self._entries[header.producer_id] = ProducerEntry(header.producer_epoch)
+            ended = entry.ended if entry is not None else -1
+            entry = self._entries[header.producer_id] = ProducerEntry(header.producer_epoch, ended=ended)
         entry.last_offset, entry.seen_ms = header.base_offset, now_ms
         if header.base_sequence >= 0:
             last = next_sequence(header.base_sequence, header.last_offset_delta)
             entry.batches.append(SequencedBatch(header.base_sequence, last, header.base_offset, header.last_offset))
             del entry.batches[:-_REMEMBERED]
+
+    def note_end(self, producer_id: int, number: int) -> None:
+        """Takes in the number of a marker that was noted."""
+        entry = self._entries.get(producer_id)
+        if entry is not None:
+            entry.ended = number
+
+    def has_ended(self, producer_id: int, number: int) -> bool:
+        """Whether the marker of this or a later transaction of the producer is here. Numbers begin again at 0 after
+        2**31 - 1."""
+        entry = self._entries.get(producer_id)
+        return entry is not None and entry.ended >= 0 and (entry.ended - number) & NUMBER_MAX <= NUMBER_MAX // 2
 
     def next_sequence(self, producer_id: int, epoch: int) -> int:
         entry = self._entries.get(producer_id)
@@ -124,7 +141,8 @@ class ProducerStates:
 
     def to_json(self) -> Any:
         return [
-            [id, entry.epoch, entry.batches, entry.last_offset, entry.seen_ms] for id, entry in self._entries.items()
+            [id, entry.epoch, entry.batches, entry.last_offset, entry.seen_ms, entry.ended]
+            for id, entry in self._entries.items()
         ]
 
     @classmethod

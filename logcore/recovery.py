@@ -62,8 +62,9 @@ class Recovered:
     damage: list[DamagedRange]
 
 
-def write_checkpoint(folder: Path, checkpoint: Checkpoint, *, durable: bool) -> None:
-    content = {
+def checkpoint_content(checkpoint: Checkpoint) -> Any:
+    """As JSON; it shares parts with the checkpoint's state."""
+    return {
         "log_start_offset": checkpoint.log_start_offset,
         "segment": checkpoint.segment,
         "position": checkpoint.position,
@@ -72,13 +73,16 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint, *, durable: bool) -> 
         "cleaning": checkpoint.cleaning.to_json(),
         "began_ms": checkpoint.began_ms,
     }
-    write_checked_json(folder / CHECKPOINT, content, durable=durable)
 
 
-def read_checkpoint(folder: Path) -> Checkpoint | None:
+def write_checkpoint(folder: Path, checkpoint: Checkpoint, *, durable: bool) -> None:
+    write_checked_json(folder / CHECKPOINT, checkpoint_content(checkpoint), durable=durable)
+
+
+def read_checkpoint(folder: Path, name: str = CHECKPOINT) -> Checkpoint | None:
     """None where there is none, or a torn one: it is a short cut, no more."""
     try:
-        content: Any = read_checked_json(f"{folder}/{CHECKPOINT}")
+        content: Any = read_checked_json(f"{folder}/{name}")
     except ValueError:
         return None
     if content is None:

@@ -1,4 +1,4 @@
-"""The log over the network: `RemoteLog` is a `LogClient` that speaks the Kafka protocol to a server of one node."""
+"""The log over the network: `RemoteLog` is a `LogClient` that speaks the Kafka protocol, to one node or a cluster."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import os
 import ssl
 import threading
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Final
 
@@ -15,22 +16,27 @@ from kio.schema.errors import ErrorCode
 
 from .client import ColumnarRecords, Fetched, Isolation, Offsets, RowRecords, Topic, TopicPartition
 from .errors import LogUnavailable
-from .log import Log
 from .protocol import fetch as fetch_messages
 from .protocol.apis import Api
-from .protocol.channel import Address, Channels, understanding
+from .protocol.channel import Address, Response
 from .protocol.fetch import FetchedPartition, FetchPosition, FetchRequest
 from .protocol.received import decode
+from .protocol.retries import RETRIABLE
+from .protocol.routing import Coordinator, Router
 from .protocol.sasl import Credentials, secret_credentials
 from .protocol.sender import Sender
+from .protocol.served_log import ServedLog
 from .records.batch import Producer
 from .records.codec import encode
 from .remote_admin import RemoteAdmin, check
 from .remote_groups import RemoteGroups
 from .remote_producer import RemoteTransactionalProducer, offset_topics
+from .remote_wait import by_leader, first_answers
 
 _TIMEOUT: Final = timedelta(seconds=30)
 _WAIT_S_MAX: Final = 30.0  # at a time: firewalls forget connections on which nothing happens
+_PATIENCE_S: Final = 30.0
+_PAUSE_S: Final = 0.05
 _TLS: Final = "tls://"
 _TOPIC_RESOURCE: Final = 2
 _SET_ON_TOPIC: Final = 1
@@ -49,42 +55,45 @@ class _Turn:
 
 class RemoteLog:
     """The log at `bootstrap`, which is HOST:PORT, or USER:PASSWORD@HOST:PORT where there are users, or SECRET@HOST:PORT
-    for who may write to Millstream's own topics (`trusted_address`). `tls://` before it speaks TLS.
+    for who may write to Millstream's own topics (`trusted_address`). `tls://` before it speaks TLS. Several nodes of a
+    cluster are HOST:PORT,HOST:PORT; one of them is enough to find the others.
     Any thread may call any method; connections are made as needed.
 
-    Where the server cannot be reached, or a connection breaks twice, a method raises `LogUnavailable`. Appends carry
-    sequence numbers, so that one whose answer was lost is stored once. Pickled, only the address travels.
+    Where the server cannot be reached, or a connection breaks twice, a method raises `LogUnavailable`; with a cluster
+    it does so after `patience_s`: a fail-over is waited out. Appends carry sequence numbers, so that one whose answer
+    was lost is stored once. Pickled, only the address travels.
     """
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, *, patience_s: float = _PATIENCE_S, tls: ssl.SSLContext | None = None) -> None:
+        """In: `tls`: speaks TLS by these rules, in the place of the system's; it does not travel."""
         self.bootstrap = bootstrap
-        self._channels = _channels(bootstrap)
-        self._sender = Sender(self._channels)
-        self._admin = RemoteAdmin(self._channels)
-        self.groups = RemoteGroups(self._channels)
+        self._patience_s = patience_s
+        self._router = _router(bootstrap, patience_s, tls)
+        self._sender = Sender(self._router)
+        self._admin = RemoteAdmin(self._router)
+        self.groups = RemoteGroups(self._router)
         self._turns: dict[TopicPartition, _Turn] = {}
         self._turns_lock = threading.Lock()
         self._owner = os.getpid()
 
-    def __reduce__(self) -> tuple[type[RemoteLog], tuple[str]]:
-        return RemoteLog, (self.bootstrap,)
+    def __reduce__(self) -> tuple[Callable[[str, float], RemoteLog], tuple[str, float]]:
+        return _remote_log, (self.bootstrap, self._patience_s)
 
     # Topics
 
     def create_topic(self, name: str, partition_count: int, config: Mapping[str, str] | None = None) -> None:
-        configs = [{"name": key, "value": value} for key, value in (config or {}).items()]
-        topic = {"name": name, "num_partitions": partition_count, "replication_factor": 1, "configs": configs}
-        answer = self._channels.ask(Api.CREATE_TOPICS, {"topics": [topic], "timeout": _TIMEOUT}, repeat=False)
-        check(answer.topics[0].error_code, answer.topics[0].error_message, f'create topic "{name}"')
+        self._admin.create_topic(name, partition_count, config)
 
-    def delete_topic(self, name: str) -> None:
-        asked = {"topic_names": [name], "topics": [{"name": name}], "timeout": _TIMEOUT}
-        answer = self._channels.ask(Api.DELETE_TOPICS, asked, repeat=False)
-        result = answer.responses[0]
-        check(result.error_code, getattr(result, "error_message", None), f'delete topic "{name}"')
+    def delete_topic(self, name: str, topic_id: uuid.UUID | None = None) -> None:
+        """In: `topic_id`: of the topic that is meant; another one of this name stays."""
+        self._admin.delete_topic(name, topic_id)
+
+    def topic_id(self, name: str) -> uuid.UUID | None:
+        """None where there is no such topic, or the server gives it no id."""
+        return self._admin.topic_id(name)
 
     def topics(self) -> Mapping[str, Topic]:
-        described = self._channels.ask(Api.METADATA, {"topics": None, "allow_auto_topic_creation": False}).topics
+        described = self._admin.described(None).topics
         configs = self._configs([topic.name for topic in described])
         return {topic.name: Topic(topic.name, len(topic.partitions), configs[topic.name]) for topic in described}
 
@@ -92,7 +101,7 @@ class RemoteLog:
         resources = [
             {"resource_type": _TOPIC_RESOURCE, "resource_name": name, "configuration_keys": None} for name in names
         ]
-        answer = self._channels.ask(Api.DESCRIBE_CONFIGS, {"resources": resources})
+        answer = self._router.ask(Api.DESCRIBE_CONFIGS, {"resources": resources})
         configs: dict[str, dict[str, str]] = {name: {} for name in names}
         for result in answer.results:
             for entry in result.configs:
@@ -132,7 +141,7 @@ class RemoteLog:
             return self._turns.setdefault(where, _Turn())
 
     def _new_producer(self) -> Producer:
-        answer = self._channels.ask(Api.INIT_PRODUCER_ID, {"transactional_id": None, "transaction_timeout": _TIMEOUT})
+        answer = self._router.ask(Api.INIT_PRODUCER_ID, {"transactional_id": None, "transaction_timeout": _TIMEOUT})
         check(answer.error_code, None, "append")
         return Producer(answer.producer_id, answer.producer_epoch, 0)
 
@@ -172,36 +181,68 @@ class RemoteLog:
         return self._admin.offset_at(topic, partition, max(0, timestamp_ms))
 
     def wait(self, positions: Mapping[TopicPartition, int], timeout_s: float) -> bool:
-        """As the contract says; records of an aborted transaction may also end the wait."""
+        """As the contract says; records of an aborted transaction may also end the wait, and while a partition of a
+        cluster has no leader nothing does."""
         deadline = time.monotonic() + timeout_s
         asked = {TopicPartition(*where): offset for where, offset in positions.items()}
         while True:
             left_s = max(0.0, deadline - time.monotonic())
-            wait_ms = int(min(left_s, _WAIT_S_MAX) * 1000)
-            places = [FetchPosition(where, offset, 0) for where, offset in asked.items()]
-            for fetched in self._fetch(FetchRequest(wait_ms, 1, _BYTES_MAX, "read_committed", places)):
+            for fetched in self._next(asked, min(left_s, _WAIT_S_MAX)):
                 where = fetched.partition
+                if self._router.clustered and fetched.error_code in RETRIABLE:
+                    self._router.doubt(where)
+                    time.sleep(min(left_s, _PAUSE_S))
+                    continue
                 if fetched.error_code != _OUT_OF_RANGE:
                     check(fetched.error_code, None, f'wait for partition {where.partition} of topic "{where.topic}"')
                 elif fetched.high_watermark >= 0:
                     asked[where] = fetched.last_stable_offset  # the log has to come to the position first
                 if fetched.last_stable_offset > positions[where]:
                     return True
-            if left_s <= 0 or not places:
+            if left_s <= 0 or not asked:
                 return False
 
+    def _next(self, asked: Mapping[TopicPartition, int], wait_s: float) -> list[FetchedPartition]:
+        """What one node says of its partitions, or the first of several."""
+        if not self._router.clustered:
+            places = [FetchPosition(where, offset, 0) for where, offset in asked.items()]
+            return self._fetch(FetchRequest(int(wait_s * 1000), 1, _BYTES_MAX, "read_committed", places))
+        try:
+            return first_answers(self._router, by_leader(self._router, list(asked)), asked, wait_s)
+        except LogUnavailable:
+            for where in asked:
+                self._router.doubt(where)
+            time.sleep(min(wait_s, _PAUSE_S))
+            return []
+
     def _fetch(self, request: FetchRequest) -> list[FetchedPartition]:
-        response = self._channels.exchange(
+        """In: positions of one partition, or of several where there is one node."""
+        wanted = [position.partition for position in request.positions]
+
+        def read(response: Response) -> tuple[int, list[FetchedPartition]]:
+            answer = fetch_messages.read_response(response.message, response.position, response.version)
+            if not answer[0] and [entry.partition for entry in answer[1]] != wanted:
+                raise LogUnavailable("the server did not answer for all partitions")
+            return answer
+
+        error_code, fetched = self._router.call(
             Api.FETCH,
-            lambda version: fetch_messages.write_request(request, version),
+            lambda version: fetch_messages.write_request(self._with_epochs(request), version),
+            read,
+            lambda answer: [answer[0], *(entry.error_code for entry in answer[1])],
+            to=wanted[0] if wanted else None,
             wait_s=request.wait_ms_max / 1000,
         )
-        with understanding(self._channels.address):
-            error_code, fetched = fetch_messages.read_response(response.message, response.position, response.version)
         check(error_code, None, "fetch")
-        if [entry.partition for entry in fetched] != [position.partition for position in request.positions]:
-            raise LogUnavailable(f"the server at {self._channels.address} did not answer for all partitions")
         return fetched
+
+    def _with_epochs(self, request: FetchRequest) -> FetchRequest:
+        """A leader that leads no more, or anew, is to refuse."""
+        places = [
+            replace(position, leader_epoch=self._router.leader_epoch(position.partition))
+            for position in request.positions
+        ]
+        return replace(request, positions=places)
 
     # Groups and transactions
 
@@ -210,19 +251,20 @@ class RemoteLog:
 
     def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         topics = offset_topics(offsets)
-        answer = self._channels.ask(Api.OFFSET_COMMIT, {"group_id": group, "topics": topics})
+        to = Coordinator("group", group)
+        answer = self._router.ask(Api.OFFSET_COMMIT, {"group_id": group, "topics": topics}, to=to)
         for topic in answer.topics:
             for partition in topic.partitions:
                 check(partition.error_code, None, f'commit the offsets of group "{group}"')
 
     def transactional_producer(self, transactional_id: str) -> RemoteTransactionalProducer:
-        return RemoteTransactionalProducer(self._channels, transactional_id)
+        return RemoteTransactionalProducer(self._router, transactional_id)
 
     # Life
 
     def close(self) -> None:
         """Ends the connections; the log itself stays open. Twice is fine."""
-        self._channels.close()
+        self._router.close()
 
     def __enter__(self) -> RemoteLog:
         return self
@@ -231,18 +273,24 @@ class RemoteLog:
         self.close()
 
 
-def trusted_address(log: Log, address: str) -> str:
+def trusted_address(log: ServedLog, address: str) -> str:
     """For another process of ours that reaches `log` at `address`, HOST:PORT. Raises `LogError`."""
     return f"{log.secret}@{address}"
 
 
-def _channels(bootstrap: str) -> Channels:
+def _remote_log(bootstrap: str, patience_s: float) -> RemoteLog:
+    return RemoteLog(bootstrap, patience_s=patience_s)
+
+
+def _router(bootstrap: str, patience_s: float, tls: ssl.SSLContext | None) -> Router:
     plain = bootstrap.removeprefix(_TLS)
-    login, _, address = plain.rpartition("@")
+    login, _, addresses = plain.rpartition("@")
     name, separator, password = login.partition(":")
     credentials = Credentials(name, password) if separator else secret_credentials(login)
-    tls = ssl.create_default_context() if plain != bootstrap else None
-    return Channels(_address(address), credentials if login else None, tls)
+    if tls is None and plain != bootstrap:
+        tls = ssl.create_default_context()
+    nodes = [_address(address.strip()) for address in addresses.split(",")]
+    return Router(nodes, credentials if login else None, tls, patience_s)
 
 
 def _address(bootstrap: str) -> Address:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Collection, Mapping
 from concurrent.futures import Future
 from datetime import timedelta
@@ -31,21 +32,23 @@ from .group_messages import (
     Synced,
 )
 from .group_offsets import CommittedOffset
-from .protocol import messages
 from .protocol.apis import Api
-from .protocol.channel import Channels, understanding
 from .protocol.faults import error_of
 from .protocol.messages import Fields
+from .protocol.routing import Coordinator, Router
 from .remote_producer import offset_topics
 
+_UNDECIDED: Final = int(ErrorCode.unstable_offset_commit)
+_UNDECIDED_S: Final = 2.0
+_LOOK_S: Final = 0.05
 _FAULTS: Final = {ErrorCode[fault.value]: fault for fault in GroupFault}
 
 
 class RemoteGroups:
     """Any thread may call any method."""
 
-    def __init__(self, channels: Channels) -> None:
-        self._channels = channels
+    def __init__(self, router: Router) -> None:
+        self._router = router
 
     def ask(self, message: Message) -> Future[Reply]:
         """Questions whose answers depend on other members wait on a thread of their own."""
@@ -70,7 +73,8 @@ class RemoteGroups:
             case Sync():
                 return self._sync(message)
             case Heartbeat():
-                answer = self._channels.ask(Api.HEARTBEAT, {**_member(message), "generation_id": message.generation})
+                fields = {**_member(message), "generation_id": message.generation}
+                answer = self._router.ask(Api.HEARTBEAT, fields, to=_coordinator(message.group))
                 return Answer(_fault(answer.error_code, message.group))
             case Leave():
                 return self._leave(message)
@@ -116,9 +120,8 @@ class RemoteGroups:
     def _leave(self, leave: Leave) -> Left:
         members = [{"member_id": member.member_id, "group_instance_id": member.instance_id} for member in leave.members]
         first = members[0] if members else {"member_id": ""}
-        answer = self._channels.ask(
-            Api.LEAVE_GROUP, {"group_id": leave.group, "members": members, "member_id": first["member_id"]}
-        )
+        fields = {"group_id": leave.group, "members": members, "member_id": first["member_id"]}
+        answer = self._router.ask(Api.LEAVE_GROUP, fields, to=_coordinator(leave.group))
         told = tuple(
             (Leaving(member.member_id, member.group_instance_id), _fault(member.error_code, leave.group))
             for member in getattr(answer, "members", ())
@@ -127,11 +130,7 @@ class RemoteGroups:
 
     def _ask_and_wait(self, api: Api, fields: Fields, wait_s: float) -> Any:
         """Not repeated when the connection breaks: the member asks again by itself, with what it knows then."""
-        response = self._channels.exchange(
-            api, lambda version: [messages.write_request(api, version, fields)], wait_s=wait_s, repeat=False
-        )
-        with understanding(self._channels.address):
-            return messages.read_response(api, *response)
+        return self._router.ask(api, fields, to=_coordinator(fields["group_id"]), wait_s=wait_s, repeat=False)
 
     def commit(
         self, check: CheckCommit, offsets: Mapping[TopicPartition, int], metadata: Mapping[TopicPartition, str]
@@ -142,28 +141,39 @@ class RemoteGroups:
             "generation_id_or_member_epoch": check.generation,
             "topics": offset_topics(offsets, metadata),
         }
-        answer = self._channels.ask(Api.OFFSET_COMMIT, fields)
+        answer = self._router.ask(Api.OFFSET_COMMIT, fields, to=_coordinator(check.group))
         faults = [
             _fault(partition.error_code, check.group) for topic in answer.topics for partition in topic.partitions
         ]
         return next((fault for fault in faults if fault is not GroupFault.NONE), GroupFault.NONE)
 
     def committed(self, group: str) -> dict[TopicPartition, CommittedOffset]:
+        """In a cluster what a transaction may still commit is waited for, a little. Raises `LogUnavailable` where it
+        stays open: the next producer of its id decides it."""
         one = {"group_id": group, "topics": None}
-        answer = self._channels.ask(Api.OFFSET_FETCH, {**one, "groups": [one]})
-        found = answer.groups[0] if hasattr(answer, "groups") else answer
-        _fault(found.error_code, group)
+        fields = {**one, "groups": [one], "require_stable": self._router.clustered}
+        deadline = time.monotonic() + _UNDECIDED_S
+        while True:
+            answer = self._router.ask(Api.OFFSET_FETCH, fields, to=_coordinator(group))
+            found = answer.groups[0] if hasattr(answer, "groups") else answer
+            _fault(found.error_code, group)
+            partitions = [(topic.name, partition) for topic in found.topics for partition in topic.partitions]
+            problems = {int(partition.error_code) for _, partition in partitions} - {0}
+            if problems != {_UNDECIDED} or time.monotonic() > deadline:
+                break
+            time.sleep(_LOOK_S)
+        for problem in problems:
+            raise error_of(problem, None, f'read the offsets of group "{group}"')
         return {
-            TopicPartition(topic.name, partition.partition_index): CommittedOffset(
+            TopicPartition(topic, partition.partition_index): CommittedOffset(
                 partition.committed_offset, partition.metadata or ""
             )
-            for topic in found.topics
-            for partition in topic.partitions
+            for topic, partition in partitions
             if partition.committed_offset >= 0
         }
 
     def describe(self, group: str) -> GroupDescription:
-        [found] = self._channels.ask(Api.DESCRIBE_GROUPS, {"groups": [group]}).groups
+        [found] = self._router.ask(Api.DESCRIBE_GROUPS, {"groups": [group]}, to=_coordinator(group)).groups
         _fault(found.error_code, group)
         return GroupDescription(
             group,
@@ -184,12 +194,14 @@ class RemoteGroups:
         )
 
     def names(self) -> list[str]:
-        answer = self._channels.ask(Api.LIST_GROUPS, {})
-        _fault(answer.error_code, "")
-        return [found.group_id for found in answer.groups]
+        answers = self._router.ask_all(Api.LIST_GROUPS, {})
+        for answer in answers:
+            _fault(answer.error_code, "")
+        return [found.group_id for answer in answers for found in answer.groups]
 
     def delete(self, group: str) -> GroupFault:
-        [result] = self._channels.ask(Api.DELETE_GROUPS, {"groups_names": [group]}, repeat=False).results
+        fields = {"groups_names": [group]}
+        [result] = self._router.ask(Api.DELETE_GROUPS, fields, to=_coordinator(group), repeat=False).results
         return _fault(result.error_code, group)
 
     def delete_offsets(
@@ -200,7 +212,8 @@ class RemoteGroups:
         for topic, partition in partitions:
             topics.setdefault(topic, []).append({"partition_index": partition})
         asked = [{"name": topic, "partitions": entries} for topic, entries in topics.items()]
-        answer = self._channels.ask(Api.OFFSET_DELETE, {"group_id": group, "topics": asked})
+        fields = {"group_id": group, "topics": asked}
+        answer = self._router.ask(Api.OFFSET_DELETE, fields, to=_coordinator(group))
         if answer.error_code:
             return _fault(answer.error_code, group)
         return {
@@ -208,6 +221,10 @@ class RemoteGroups:
             for topic in answer.topics
             for entry in topic.partitions
         }
+
+
+def _coordinator(group: str) -> Coordinator:
+    return Coordinator("group", group)
 
 
 def _member(message: Join | Sync | Heartbeat | CheckCommit) -> Fields:

@@ -9,9 +9,9 @@ from typing import Any, Final
 from .client import ColumnarRecords, RowRecords, TopicPartition
 from .errors import InvalidTransactionState
 from .protocol.apis import Api
-from .protocol.channel import Channels
 from .protocol.faults import error_of
 from .protocol.messages import Fields
+from .protocol.routing import Coordinator, Router
 from .protocol.sender import Sender
 from .records.batch import NO_PRODUCER, Producer
 from .records.codec import encode
@@ -25,10 +25,11 @@ class RemoteTransactionalProducer:
     After `LogUnavailable` from `commit` the outcome is unknown: a new producer of the id finds it decided.
     """
 
-    def __init__(self, channels: Channels, transactional_id: str) -> None:
-        self._channels = channels
-        self._sender = Sender(channels)
+    def __init__(self, router: Router, transactional_id: str) -> None:
+        self._router = router
+        self._sender = Sender(router)
         self._id = transactional_id
+        self._coordinator = Coordinator("transaction", transactional_id)
         self.producer_id = NO_PRODUCER
         self.epoch = -1
         self._open = False
@@ -39,16 +40,14 @@ class RemoteTransactionalProducer:
         self._take_id()
 
     def _take_id(self) -> None:
-        answer = self._channels.ask(
-            Api.INIT_PRODUCER_ID,
-            {
-                "transactional_id": self._id,
-                "transaction_timeout": _TIMEOUT,
-                "producer_id": self.producer_id,
-                "producer_epoch": self.epoch,
-            },
-            repeat=self.producer_id == NO_PRODUCER,
-        )
+        fields = {
+            "transactional_id": self._id,
+            "transaction_timeout": _TIMEOUT,
+            "producer_id": self.producer_id,
+            "producer_epoch": self.epoch,
+        }
+        again = self.producer_id == NO_PRODUCER
+        answer = self._router.ask(Api.INIT_PRODUCER_ID, fields, to=self._coordinator, repeat=again)
         self._check(answer.error_code, f'take the transactional id "{self._id}"')
         self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
         self._sequences, self._in_doubt = {}, False
@@ -78,15 +77,13 @@ class RemoteTransactionalProducer:
     def _announce(self, where: TopicPartition) -> None:
         if where in self._partitions:
             return
-        answer = self._channels.ask(
-            Api.ADD_PARTITIONS_TO_TXN,
-            {
-                "v3_and_below_transactional_id": self._id,
-                "v3_and_below_producer_id": self.producer_id,
-                "v3_and_below_producer_epoch": self.epoch,
-                "v3_and_below_topics": [{"name": where.topic, "partitions": [where.partition]}],
-            },
-        )
+        fields = {
+            "v3_and_below_transactional_id": self._id,
+            "v3_and_below_producer_id": self.producer_id,
+            "v3_and_below_producer_epoch": self.epoch,
+            "v3_and_below_topics": [{"name": where.topic, "partitions": [where.partition]}],
+        }
+        answer = self._router.ask(Api.ADD_PARTITIONS_TO_TXN, fields, to=self._coordinator)
         for topic in answer.results_by_topic_v3_and_below:
             for result in topic.results_by_partition:
                 what = f'write to partition {where.partition} of topic "{where.topic}"'
@@ -97,7 +94,8 @@ class RemoteTransactionalProducer:
         self._check_open()
         if group not in self._groups:
             self._announce_group(group)
-        answer = self._ask(Api.TXN_OFFSET_COMMIT, {"group_id": group, "topics": offset_topics(offsets)})
+        fields = {"group_id": group, "topics": offset_topics(offsets)}
+        answer = self._ask(Api.TXN_OFFSET_COMMIT, fields, Coordinator("group", group))
         for topic in answer.topics:
             for partition in topic.partitions:
                 self._check(partition.error_code, f'commit the offsets of group "{group}"')
@@ -125,13 +123,13 @@ class RemoteTransactionalProducer:
             self.producer_id, self.epoch = raised
             self._sequences, self._in_doubt = {}, False
 
-    def _ask(self, api: Api, fields: Fields) -> Any:
+    def _ask(self, api: Api, fields: Fields, to: Coordinator | None = None) -> Any:
         identity = {
             "transactional_id": self._id,
             "producer_id": self.producer_id,
             "producer_epoch": self.epoch,
         }
-        return self._channels.ask(api, {**identity, **fields})
+        return self._router.ask(api, {**identity, **fields}, to=to or self._coordinator)
 
     def _check_open(self) -> None:
         if not self._open:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from .partition import Partition
+from .partition_keeping import KeptPartition
 from .segment import Segment
 from .topic_settings import TopicSettings
 
 
-def drop_expired(partition: Partition, now_ms: int) -> bool:
+def drop_expired(partition: KeptPartition, now_ms: int) -> bool:
     """Lets the log start behind the segments that are not kept any longer. True where there were some.
 
     What belongs to an open transaction is kept. Raises `LogError`.

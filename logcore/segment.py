@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -89,7 +89,7 @@ class Segment:
     def index_path(self) -> Path:
         return self.path.with_suffix(".index")
 
-    def append(self, batches: list[EncodedBatch], now_ms: int) -> None:
+    def append(self, batches: Sequence[EncodedBatch], now_ms: int) -> None:
         """Writes batches whose offsets are set. Raises OSError; `size` is unchanged then."""
         position = self.size
         self._allocate(position + sum(batch.header.size for batch in batches))
@@ -104,6 +104,12 @@ class Segment:
                 position += batch.header.size
         self.size = end
         self.written_ms = max(self.written_ms, now_ms)
+
+    def take_back(self) -> None:
+        """After an append that failed: gives back the room that it may have taken."""
+        with contextlib.suppress(OSError):
+            self.file.truncate(self.size)
+            self._allocated = self.size
 
     def truncate(self, size: int) -> None:
         """Forgets everything from `size` on. Raises OSError."""

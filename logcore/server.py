@@ -15,13 +15,17 @@ import structlog
 from millstream.errors import LogError
 
 from .log import Log
-from .protocol.broker import Broker, BrokerSettings
+from .protocol.broker import Broker, BrokerSettings, Serving
 from .protocol.connection import Connection
 from .protocol.dispatch import answer
 from .protocol.fetch_sessions import SLOTS
+from .protocol.local_transactions import LocalTransactions
+from .protocol.one_node import OneNode
 from .protocol.quotas import UNLIMITED, Quotas
+from .protocol.record_requests import answer_produce
 from .protocol.row_view import Transcoder
 from .protocol.security import Users
+from .protocol.served_log import ServedLog
 
 DEFAULT_PORT: Final = 9092
 _CONNECTIONS_MAX: Final = 2000
@@ -38,7 +42,8 @@ class ListenFailed(LogError):
 
 
 class LogServer:
-    """Serves `log` at `host:port` from a thread of its own, with an event loop; port 0 takes a free one.
+    """Serves `log`, or a node's part of a cluster's, at `host:port` from a thread of its own, with an event loop; port
+    0 takes a free one.
 
     `transcoder`: makes rows of columnar batches, for clients that do not know those; it may be set later. Without one
     they get the batches as they are stored. Clients are told to come again where they found us, unless `advertised`
@@ -48,7 +53,7 @@ class LogServer:
 
     def __init__(
         self,
-        log: Log,
+        log: Log | Serving,
         host: str = "127.0.0.1",
         port: int = DEFAULT_PORT,
         *,
@@ -60,13 +65,15 @@ class LogServer:
         users: Users | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        self._log = log
+        self.serving = log if isinstance(log, Serving) else self._one_node(log)
         self._host = host
         self._port = port
         self._advertised = advertised
         self.transcoder = transcoder
         self.is_reserved: Callable[[str], bool] = lambda name: False
         """Groups and transactional ids that only trusted clients may use."""
+        self.knows_names: Callable[[], bool] = lambda: True
+        """Whether that is known yet: until it is, other clients that name some wait."""
         self._quotas = quotas
         self._fetch_sessions = fetch_sessions
         self._creates_topics = creates_topics
@@ -77,9 +84,14 @@ class LogServer:
         self._failure: BaseException | None = None
         self._stop: asyncio.Event | None = None
 
+    def _one_node(self, log: Log) -> Serving:
+        transactions = LocalTransactions(log)
+        layout = OneNode(log, lambda local: self._advertised or local)
+        return Serving(log, layout, transactions, partial(answer_produce, transactions))
+
     @property
-    def log(self) -> Log:
-        return self._log
+    def log(self) -> ServedLog:
+        return self.serving.log
 
     @property
     def port(self) -> int:
@@ -128,19 +140,19 @@ class LogServer:
     def _settings(self) -> BrokerSettings:
         """What may be set later is asked for each time."""
         return BrokerSettings(
-            self._advertised,
             lambda: self.transcoder,
             self._quotas,
             lambda name: self.is_reserved(name),
             self._fetch_sessions,
             self._users,
             self._creates_topics,
+            lambda: self.knows_names(),
         )
 
     async def _serve(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         connections: set[Connection] = set()
-        broker = Broker(self._log, self._loop, self._settings())
+        broker = Broker(self.serving, self._loop, self._settings())
         try:
             server = await self._loop.create_server(
                 lambda: Connection(partial(answer, broker), connections, _CONNECTIONS_MAX),
@@ -172,6 +184,6 @@ async def _end_overdue(broker: Broker, connections: set[Connection]) -> None:
             if not broker.lets_in(connection.peer):
                 connection.close()
         try:
-            await broker.blocking(broker.producers.end_overdue)
+            await broker.blocking(broker.transactions.end_overdue)
         except LogError as error:
             _logger.warning("overdue transactions not ended", error=error.message)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 import pyarrow as pa
 import structlog
@@ -16,14 +16,10 @@ from .errors import CorruptLog
 from .partition import Appended, Mark, Partition
 from .reader import read
 from .records.codec import encode
+from .records.key_values import KeyValue
 
 _COMPACT_BYTES: Final = 16 * 1024 * 1024
 _log = structlog.get_logger("millstream.logcore")
-
-
-class KeyValue(NamedTuple):
-    key: bytes
-    value: bytes | None
 
 
 class StateLog:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from .partition import Partition
+from .partition_reading import ReadablePartition
 from .read_view import ReadableFile, ReadView
 from .records.batch import BatchHeader, checksum_of
 from .records.codec import decode_rows, stored_batch
@@ -19,7 +19,7 @@ class TimestampOffset:
     offset: int
 
 
-def first_at_or_after(partition: Partition, timestamp_ms: int) -> TimestampOffset | None:
+def first_at_or_after(partition: ReadablePartition, timestamp_ms: int) -> TimestampOffset | None:
     """The first visible record with this timestamp or a later one. Raises `CorruptLog`."""
     view = partition.view_from_time(timestamp_ms)
     for header, file, position in _headers(view):
@@ -30,7 +30,7 @@ def first_at_or_after(partition: Partition, timestamp_ms: int) -> TimestampOffse
     return None
 
 
-def latest_timestamp(partition: Partition) -> TimestampOffset | None:
+def latest_timestamp(partition: ReadablePartition) -> TimestampOffset | None:
     """The record with the largest timestamp, the first of them. Raises `CorruptLog`."""
     newest_ms = partition.newest_ms()
     found = first_at_or_after(partition, newest_ms) if newest_ms >= 0 else None

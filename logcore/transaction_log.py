@@ -8,7 +8,7 @@ from typing import Any, Final
 from .client import TopicPartition
 from .group_messages import CommittedOffset
 from .state_log import KeyValue
-from .transactions import Ended, Entry, Forgotten, Participant, ProducerIds, TransactionRecord, TransactionState
+from .transaction_records import Ended, Entry, Forgotten, Participant, ProducerIds, TransactionRecord, TransactionState
 
 TOPIC: Final = "__transaction_state"
 CLOSED: Final = KeyValue(b"closed", b"{}")
@@ -48,6 +48,13 @@ def encode_entry(entry: Entry, now_ms: int) -> KeyValue:
         content["ended"] = entry.ended
     if entry.successor >= 0:
         content["successor"] = entry.successor
+    groups = [group for group, offsets in entry.offsets.items() if not offsets]
+    if groups:
+        content["groups"] = groups
+    if entry.timeout_ms:
+        content["timeout_ms"] = entry.timeout_ms
+    if entry.follows is not None:
+        content["follows"] = entry.follows
     return KeyValue(_key(entry.transactional_id), _json(content))
 
 
@@ -66,7 +73,7 @@ def decode_entry(key: bytes, value: bytes | None) -> Entry:
     content = json.loads(value)
     if key == _PRODUCER_IDS:
         return ProducerIds(content["end"])
-    offsets: dict[str, dict[TopicPartition, CommittedOffset]] = {}
+    offsets: dict[str, dict[TopicPartition, CommittedOffset]] = {group: {} for group in content.get("groups", ())}
     for group, topic, partition, *committed in content["offsets"]:  # older versions wrote no metadata
         offsets.setdefault(group, {})[TopicPartition(topic, partition)] = CommittedOffset(*committed)
     return TransactionRecord(
@@ -82,6 +89,8 @@ def decode_entry(key: bytes, value: bytes | None) -> Entry:
         offsets,
         Ended(*content["ended"]) if "ended" in content else None,
         content.get("successor", -1),
+        content.get("timeout_ms", 0),
+        tuple(content["follows"]) if "follows" in content else None,
     )
 
 

@@ -12,91 +12,48 @@ nothing of the old transaction that is still on its way can begin or join anothe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from typing import Final, NamedTuple, assert_never
 
 from .client import TopicPartition
 from .errors import InvalidTransactionState, ProducerFenced
 from .group_messages import CommittedOffset
 from .producer_state import fenced
+from .transaction_records import (
+    Ended,
+    Entry,
+    Forgotten,
+    GroupOffsets,
+    Identity,
+    Participant,
+    ProducerIds,
+    TransactionRecord,
+    TransactionState,
+)
+from .transaction_steps import (
+    Abort,
+    Aborted,
+    Begin,
+    CheckWrite,
+    Commit,
+    Finished,
+    Include,
+    Message,
+    NewProducer,
+    NewProducerId,
+    Outcome,
+    Ready,
+    SendOffsets,
+    Unprepared,
+    Wrote,
+)
 
-_EPOCH_MAX: Final = 32766
+EPOCH_MAX: Final = 32766
 PRODUCER_ID_BLOCK: Final = 1000
 
 
-class TransactionState(StrEnum):
-    EMPTY = "empty"
-    ONGOING = "ongoing"
-    PREPARE_COMMIT = "prepare_commit"
-    PREPARE_ABORT = "prepare_abort"  # only where open transactions are remembered
-    COMPLETE_COMMIT = "complete_commit"
-
-
 _UNDECIDED: Final = (TransactionState.ONGOING, TransactionState.PREPARE_COMMIT)
-
-
-class Participant(NamedTuple):
-    """A partition that a transaction wrote to. Topic id and first offset tell the transaction from a later one."""
-
-    partition: TopicPartition
-    topic_id: str
-    first_offset: int
-
-
-class Ended(NamedTuple):
-    """The producer that ended a transaction and got a new epoch for it: it may ask again, if the answer was lost."""
-
-    producer_id: int
-    epoch: int
-    committed: bool
-
-
-GroupOffsets = Mapping[str, Mapping[TopicPartition, CommittedOffset]]
-
-
-@dataclass(frozen=True, slots=True)
-class TransactionRecord:
-    """What is known of a transactional id; the last one in the log counts.
-
-    `number` counts the commits of the id. `ended`: how the last transaction ended, where that raised the epoch.
-    `successor`: the producer id that comes after the commit, where epochs of this one are used up; -1 otherwise.
-    Invariant: participants and offsets are empty unless the transaction is open or prepared.
-    """
-
-    transactional_id: str
-    producer_id: int
-    epoch: int
-    state: TransactionState
-    number: int = 0
-    participants: tuple[Participant, ...] = ()
-    offsets: GroupOffsets = field(default_factory=dict)
-    ended: Ended | None = None
-    successor: int = -1
-
-
-@dataclass(frozen=True, slots=True)
-class ProducerIds:
-    """All producer ids below `end` may be in use."""
-
-    end: int
-
-
-@dataclass(frozen=True, slots=True)
-class Forgotten:
-    """Nobody has used the id for long; its next producer gets a new producer id."""
-
-    transactional_id: str
-
-
-Entry = TransactionRecord | ProducerIds | Forgotten
-
-
-class Identity(NamedTuple):
-    transactional_id: str
-    producer_id: int
-    epoch: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,114 +65,17 @@ class TransactionDescription:
     partitions: tuple[TopicPartition, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class NewProducer:
-    """Somebody takes the id: fences and ends what was before."""
+class Standing(NamedTuple):
+    """Who has an id, and how its transaction stands.
 
-    transactional_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class NewProducerId:
-    """Somebody wants to write batches that are stored once, but no transactions."""
-
-
-@dataclass(frozen=True, slots=True)
-class Begin:
-    identity: Identity
-
-
-@dataclass(frozen=True, slots=True)
-class CheckWrite:
-    """Asks whether the producer may write now."""
-
-    identity: Identity
-
-
-@dataclass(frozen=True, slots=True)
-class Wrote:
-    """The producer has written to a partition."""
-
-    identity: Identity
-    participant: Participant
-
-
-@dataclass(frozen=True, slots=True)
-class SendOffsets:
-    identity: Identity
-    group: str
-    offsets: Mapping[TopicPartition, CommittedOffset]
-
-
-@dataclass(frozen=True, slots=True)
-class Commit:
-    """`raises_epoch`: the producer goes on with the identity that it gets. Asked again, it is given that once more."""
-
-    identity: Identity
-    raises_epoch: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Abort:
-    """The same; nothing needs to be open."""
-
-    identity: Identity
-    raises_epoch: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Finished:
-    """All markers and offsets of the id's prepared transaction are written (not: durable)."""
-
-    transactional_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class Aborted:
-    """All markers of the id's aborted transaction are written."""
-
-    transactional_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class Unprepared:
-    """The commit failed, and its PREPARE_COMMIT is surely not in the log."""
-
-    transactional_id: str
-
-
-Message = (
-    NewProducer
-    | NewProducerId
-    | Begin
-    | CheckWrite
-    | Wrote
-    | SendOffsets
-    | Commit
-    | Abort
-    | Finished
-    | Aborted
-    | Unprepared
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """Ends a transaction: a marker in each participant, and the offsets of the groups if it is committed."""
+    `ending`: the one that is decided, and not marked everywhere; `committing` says how.
+    """
 
     record: TransactionRecord
-    committed: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Ready:
-    """What the shell does now, in this order."""
-
-    sync: tuple[Participant, ...] = ()  # data and older markers: durable before anything else
-    sync_offsets: bool = False  # likewise the committed offsets of the commit before
-    append: tuple[Entry, ...] = ()  # to the transaction log, durable before going on
-    outcome: Outcome | None = None
-    identity: Identity | None = None  # the answer to NewProducer, and where a transaction's end raises the epoch
+    state: TransactionState
+    ending: TransactionRecord | None
+    partitions: tuple[TopicPartition, ...]
+    committing: bool
 
 
 @dataclass(slots=True)
@@ -324,6 +184,17 @@ class Coordinator:
             for partition in known.offsets.get(group, ())
         )
 
+    def standing(self, transactional_id: str) -> Standing | None:
+        """None for an id that nobody has taken, or that is forgotten."""
+        known = self._known.get(transactional_id)
+        if known is None:
+            return None
+        ending = known.unfinished or known.aborted
+        return Standing(known.record, known.state, ending, tuple(known.participants), bool(known.unfinished))
+
+    def standings(self) -> list[Standing]:
+        return [standing for id in self._known if (standing := self.standing(id)) is not None]
+
     def describe(self) -> list[TransactionDescription]:
         return [
             TransactionDescription(
@@ -337,14 +208,16 @@ class Coordinator:
     def step(self, message: Message) -> Ready:
         """Raises `ProducerFenced`, or `InvalidTransactionState` for a call that does not fit."""
         match message:
-            case NewProducer(transactional_id):
-                return self._new_producer(transactional_id)
+            case NewProducer():
+                return self._new_producer(message)
             case NewProducerId():
                 entries: list[Entry] = []
                 identity = Identity("", self._allocate(entries), 0)
                 return Ready(append=tuple(entries), identity=identity)
             case Begin(identity):
                 return self._begin(self._of(identity))
+            case Include(identity, participants, groups):
+                return self._include(self._of(identity), participants, groups)
             case CheckWrite(identity):
                 _check_open(self._of(identity))
             case Wrote(identity, participant):
@@ -369,9 +242,9 @@ class Coordinator:
                 ends = known.state is TransactionState.ONGOING or known.aborted is not None
                 return self._abort(known) if ends else Ready()
             case Finished(transactional_id):
-                self._finish(self._known[transactional_id])
+                return self._finish(self._known[transactional_id])
             case Aborted(transactional_id):
-                self._known[transactional_id].aborted = None
+                return self._over(self._known[transactional_id])
             case Unprepared(transactional_id):
                 return self._abort(self._known[transactional_id])
             case _:
@@ -393,25 +266,42 @@ class Coordinator:
             raise fenced(identity.transactional_id, identity.epoch, current.epoch)
         return known
 
-    def _new_producer(self, transactional_id: str) -> Ready:
+    def _include(self, known: _Known, participants: Iterable[Participant], groups: Iterable[str]) -> Ready:
+        begins = known.state is not TransactionState.ONGOING
+        if begins:
+            self._begin(known)
+            known.record = replace(known.record, follows=None)
+        size = len(known.participants) + len(known.offsets)
+        for participant in participants:
+            known.participants.setdefault(participant.partition, participant)
+        for group in groups:
+            known.offsets.setdefault(group, {})
+        grew = len(known.participants) + len(known.offsets) > size
+        return self._open_noted(known) if begins or grew else Ready()
+
+    def _new_producer(self, asked: NewProducer) -> Ready:
+        transactional_id = asked.transactional_id
         known = self._known.get(transactional_id)
         entries: list[Entry] = []
-        if known is None or known.record.epoch >= _EPOCH_MAX:
+        if known is None or known.record.epoch >= EPOCH_MAX:
             producer_id, epoch = self._allocate(entries), 0
         else:
             producer_id, epoch = known.record.producer_id, known.record.epoch + 1
-        old = known.record if known else None
-        record = TransactionRecord(
-            transactional_id, producer_id, epoch, TransactionState.EMPTY, old.number if old else 0
-        )
         outcome = None
         if known is not None and known.unfinished is not None:
-            outcome = Outcome(known.unfinished, True)
-        elif known is not None and (known.state is TransactionState.ONGOING or known.aborted is not None):
-            outcome = Outcome(known.aborted or _open_record(known), False)
-        if outcome is not None and outcome.committed:
             # The prepared transaction is completed under the old record, which the new one would hide.
-            return Ready(outcome=outcome)
+            return Ready(outcome=Outcome(known.unfinished, True))
+        if known is not None and (known.state is TransactionState.ONGOING or known.aborted is not None):
+            outcome = Outcome(_given_up(known), False)
+        record = TransactionRecord(
+            transactional_id,
+            producer_id,
+            epoch,
+            TransactionState.EMPTY,
+            known.record.number if known else 0,
+            timeout_ms=asked.timeout_ms,
+            follows=asked.follows,
+        )
         if outcome is not None and outcome.record.producer_id == producer_id:
             outcome = replace(outcome, record=replace(outcome.record, epoch=epoch))  # fences in the partitions, too
         # What the shell does may fail half-way: what must be synced, and what must be aborted, is remembered till then.
@@ -428,8 +318,17 @@ class Coordinator:
         identity = Identity(transactional_id, producer_id, epoch)
         return replace(ready, append=tuple(entries), outcome=outcome, identity=identity)
 
+    @property
+    def lacks_ids(self) -> bool:
+        """Whether `take_ids` must come before the next step, where somebody else hands out producer ids."""
+        return self._next_producer_id >= self._producer_ids_end
+
+    def take_ids(self, first: int, end: int) -> None:
+        """Producer ids that nobody else gets, in this life or any other; no entry is written of them."""
+        self._next_producer_id, self._producer_ids_end = first, end
+
     def _allocate(self, entries: list[Entry]) -> int:
-        if self._next_producer_id >= self._producer_ids_end:
+        if self.lacks_ids:
             self._producer_ids_end = self._next_producer_id + PRODUCER_ID_BLOCK
             entries.append(ProducerIds(self._producer_ids_end))
         self._next_producer_id += 1
@@ -459,7 +358,7 @@ class Coordinator:
     def _commit(self, known: _Known, *, raises_epoch: bool) -> Ready:
         _check_open(known)
         written = tuple(known.participants.values())
-        if not written and not known.offsets and not raises_epoch:
+        if not written and not known.offsets and not raises_epoch and not self._remembers_open:
             known.state = TransactionState.EMPTY
             return Ready()
         entries: list[Entry] = []
@@ -479,7 +378,7 @@ class Coordinator:
     def _raised(self, record: TransactionRecord, entries: list[Entry], *, committed: bool) -> TransactionRecord:
         """With the epoch of the markers: the next one, which is no producer's where it is the last that there is."""
         ended = Ended(record.producer_id, record.epoch, committed)
-        successor = self._allocate(entries) if record.epoch >= _EPOCH_MAX else -1
+        successor = self._allocate(entries) if record.epoch >= EPOCH_MAX else -1
         return replace(record, epoch=record.epoch + 1, ended=ended, successor=successor)
 
     def _asked_again(self, identity: Identity, *, committed: bool) -> Ready | None:
@@ -499,7 +398,8 @@ class Coordinator:
         if known.unfinished is not None:
             _check_open(known)
         entries: list[Entry] = []
-        open_one = known.aborted or (_open_record(known) if known.state is TransactionState.ONGOING else None)
+        ends = known.aborted is not None or known.state is TransactionState.ONGOING
+        open_one = _given_up(known) if ends else None
         raised = self._raised(known.record, entries, committed=False)
         if open_one is not None:
             known.aborted = replace(open_one, epoch=raised.epoch)
@@ -523,22 +423,32 @@ class Coordinator:
             return known.record
         after = known.record
         successor = after.producer_id if after.producer_id != known.aborted.producer_id else -1
-        prepared = replace(known.aborted, state=TransactionState.PREPARE_ABORT, offsets={}, successor=successor)
-        return replace(prepared, number=after.number, ended=after.ended)
+        offsets: GroupOffsets = {group: {} for group in known.aborted.offsets}
+        prepared = replace(known.aborted, state=TransactionState.PREPARE_ABORT, offsets=offsets, successor=successor)
+        return replace(prepared, ended=after.ended, timeout_ms=after.timeout_ms, follows=after.follows)
 
     def _abort(self, known: _Known) -> Ready:
-        if known.aborted is None:
-            known.aborted = _open_record(known)
+        outcome = Outcome(_given_up(known), False)
         known.unfinished = None
         known.state = TransactionState.EMPTY
-        entries = (self._noted(known),) if self._remembers_open else ()
-        return Ready(append=entries, outcome=Outcome(known.aborted, False))
+        return Ready(append=(self._noted(known),) if self._remembers_open else (), outcome=outcome)
 
-    def _finish(self, known: _Known) -> None:
+    def _finish(self, known: _Known) -> Ready:
         assert known.unfinished is not None
         known.record, known.unfinished = _successor(known.unfinished), None
-        known.marked, known.offsets_marked = known.record.participants, bool(known.record.offsets)
         known.state = TransactionState.COMPLETE_COMMIT
+        if self._remembers_open:
+            known.record = _completed(known.record)
+            return Ready(append=(known.record,))
+        known.marked, known.offsets_marked = known.record.participants, bool(known.record.offsets)
+        return Ready()
+
+    def _over(self, known: _Known) -> Ready:
+        known.aborted = None
+        if not self._remembers_open:
+            return Ready()
+        known.record = replace(known.record, state=TransactionState.EMPTY)
+        return Ready(append=(known.record,))
 
 
 def _known_by(record: TransactionRecord) -> _Known:
@@ -552,6 +462,14 @@ def _known_by(record: TransactionRecord) -> _Known:
         known.participants = {participant.partition: participant for participant in record.participants}
         known.offsets = {group: dict(offsets) for group, offsets in record.offsets.items()}
     return known
+
+
+def _given_up(known: _Known) -> TransactionRecord:
+    """What is aborted: the transaction that is open, or the one whose markers are not all written."""
+    if known.aborted is None:
+        known.record = replace(known.record, number=known.record.number + 1)
+        known.aborted = _open_record(known)
+    return known.aborted
 
 
 def _open_record(known: _Known) -> TransactionRecord:

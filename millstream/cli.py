@@ -19,6 +19,7 @@ from millstream.errors import ServerError
 
 from . import file_commands, shell_command
 from .access_commands import access_app
+from .cluster_commands import cluster_app
 from .command_errors import one_sentence_errors
 from .config_commands import config_app
 from .doctor_command import doctor
@@ -92,6 +93,15 @@ def server(
         str | None, typer.Option(metavar="HOST:PORT", help="Schema registry, such as 127.0.0.1:8081. Default: none.")
     ] = None,
     executor: Annotated[ExecutorChoice | None, typer.Option(help="What runs persistent queries.")] = None,
+    node: Annotated[int | None, typer.Option(help="The number of this node in its cluster.")] = None,
+    cluster: Annotated[
+        str | None, typer.Option(metavar="1@HOST:PORT,…", help="All nodes, and where they speak to each other.")
+    ] = None,
+    cluster_name: Annotated[str | None, typer.Option(help="Another one for each cluster. Default millstream.")] = None,
+    cluster_secret_file: Annotated[Path | None, typer.Option(help="What all nodes know and nobody else.")] = None,
+    join: Annotated[bool | None, typer.Option("--join", help="Come to a cluster that there is already.")] = None,
+    rack: Annotated[str | None, typer.Option(help="Where the node stands.")] = None,
+    session_ms: Annotated[int | None, typer.Option(help="A silent node leads for so long. Default 3000.")] = None,
     config: Annotated[Path | None, typer.Option(envvar="MILLSTREAM_CONFIG", help="A TOML file.")] = None,
 ) -> None:
     """Run a server until SIGTERM or Ctrl-C.
@@ -107,9 +117,11 @@ def server(
 
         flags: dict[str, Any] = {"data": data, "http": http, "kafka": kafka, "schema_registry": schema_registry}
         flags["executor"] = executor and executor.value
+        flags |= {"node": node, "cluster": cluster, "cluster_name": cluster_name, "join": join, "rack": rack}
+        flags |= {"cluster_secret_file": cluster_secret_file, "session_ms": session_ms}
         configuration = load_configuration(config, flags)
         _log_to_stderr(configuration.log_level, configuration.log_format)
-        with Service(configuration) as service:
+        with Service(configuration, _end_at_once) as service:
             for line in service.announcements():
                 print(line, flush=True)
             asked_to_stop.wait()
@@ -197,6 +209,7 @@ def _remote_log(kafka: str) -> Generator[RemoteLog]:
 
 
 app.add_typer(access_app(), name="access")
+app.add_typer(cluster_app(), name="cluster")
 app.add_typer(group_app(_remote_log), name="group")
 app.add_typer(topic_app(_remote_log), name="topic")
 app.add_typer(log_app(), name="log")
@@ -215,6 +228,12 @@ def _lines_of(file: str) -> Generator[BinaryIO]:
         raise WrongUsage(f"{file} cannot be read: {(error.strerror or str(error)).lower()}") from None
     with opened:
         yield opened
+
+
+def _end_at_once(reason: str) -> None:
+    """A disk that has failed may let nothing end in peace; what was acknowledged is safe without that."""
+    print(f"error: this node cannot go on: {reason}", file=sys.stderr, flush=True)
+    os._exit(1)
 
 
 def _stop_on_signals() -> threading.Event:

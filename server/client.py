@@ -242,6 +242,15 @@ class HttpClient:
             except (ValueError, LookupError, TypeError):
                 raise ServerUnreachable(f"what answers at {self.address} is no Millstream server") from None
 
+    def cluster(self, action: str | None = None, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """How the cluster is; or what an action below /cluster answers. Raises `RemoteError`, `ServerUnreachable`."""
+        if action is None:
+            exchange = self._send("GET", "/cluster", None, {})
+        else:
+            exchange = self._send("POST", f"/cluster/{action}", json.dumps(body).encode(), _JSON)
+        with exchange:
+            return json.loads(self._read(exchange))
+
     def close(self) -> None:
         """Nothing is open between requests."""
 

@@ -16,6 +16,7 @@ from .command_codec import command_from_json, command_to_json
 from .commands import Command
 
 COMMAND_TOPIC = "_millstream-command"
+COMMAND_CONFIG = {"retention.ms": "-1"}
 APPLIED_GROUP = "_millstream-command-applied"
 
 _PARTITION = TopicPartition(COMMAND_TOPIC, 0)
@@ -28,7 +29,7 @@ class CommandTopic:
     def __init__(self, log: LogClient) -> None:
         self._log = log
         if COMMAND_TOPIC not in log.topics():
-            log.create_topic(COMMAND_TOPIC, 1, {"retention.ms": "-1"})
+            log.create_topic(COMMAND_TOPIC, 1, COMMAND_CONFIG)
 
     @property
     def next_offset(self) -> int:
@@ -53,11 +54,19 @@ class CommandTopic:
         """All commands with their offsets, oldest first. Raises `UnreadableCommand`."""
         position = self._log.offsets(*_PARTITION).log_start_offset
         while True:
-            fetched = self._log.fetch(*_PARTITION, position)
-            for run in fetched.runs:
-                assert isinstance(run, FetchedRows)
-                for offset, value in zip(run.table["offset"].to_pylist(), run.table["value"].to_pylist(), strict=True):
-                    yield offset, command_from_json(value)
-            if fetched.next_offset <= position:
+            commands, next_offset = read_commands(self._log, position)
+            yield from commands
+            if next_offset <= position:
                 return
-            position = fetched.next_offset
+            position = next_offset
+
+
+def read_commands(log: LogClient, position: int) -> tuple[list[tuple[int, Command]], int]:
+    """Some commands from this offset on, with their offsets, and where to go on. Raises `UnreadableCommand`."""
+    fetched = log.fetch(*_PARTITION, position)
+    commands: list[tuple[int, Command]] = []
+    for run in fetched.runs:
+        assert isinstance(run, FetchedRows)
+        for offset, value in zip(run.table["offset"].to_pylist(), run.table["value"].to_pylist(), strict=True):
+            commands.append((offset, command_from_json(value)))
+    return commands, fetched.next_offset

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import (
     BaseSettings,
     InitSettingsSource,
@@ -25,7 +25,7 @@ from ..logcore.expiry import Expiry
 from .access import AccessSettings
 from .executors import PROPERTY as EXECUTOR_PROPERTY
 from .properties import checked_properties, text_of
-from .tls import TlsSettings, with_ksqldb_names
+from .tls import ClusterTlsSettings, TlsSettings, with_ksqldb_names
 
 
 class InvalidConfiguration(ServerError):
@@ -113,6 +113,32 @@ class Configuration(BaseSettings):
     """Per second and client id, over the Kafka protocol; None: as many as it likes."""
     kafka_tls: TlsSettings | None = None
     """Of the Kafka listener."""
+    kafka_advertised: Address | None = None
+    """Where Kafka's clients find this node of a cluster; None: where it listens, by its name in `cluster` where it
+    listens at all addresses."""
+    node: int | None = Field(default=None, ge=1, lt=1 << 31)
+    """The number of this node in its cluster; None: the server is on its own."""
+    cluster: str | None = None
+    """The nodes that the cluster begins with, and where they speak to each other: `1@HOST:PORT,2@HOST:PORT,…`."""
+    cluster_name: str = "millstream"
+    """The same at all nodes of a cluster, and another one for each cluster."""
+    cluster_secret: SecretStr | None = None
+    """What all nodes of the cluster know and nobody else does."""
+    cluster_secret_file: Path | None = None
+    """A file that has the secret, in the place of `cluster_secret`."""
+    cluster_addresses: Literal["registered", "listed"] = "registered"
+    """Where this node finds the others: where they said last that they are, or always as its own `cluster` says
+    (behind proxies, or where addresses are translated)."""
+    join: bool = False
+    """Whether the node comes to a cluster that there is already: `millstream cluster add-node` lets it in."""
+    rack: str | None = None
+    """Where the node stands: replicas go to as many racks as there are, and consumers read from their own."""
+    session_ms: int = Field(default=3000, ge=300, le=600_000)
+    """A node that the others do not hear for so long leads nothing any more. The same at all nodes."""
+    default_replication: int | None = Field(default=None, ge=1)
+    """The replicas of a topic that does not say it; None: 3, or as many as the cluster has nodes."""
+    cluster_tls: ClusterTlsSettings | None = None
+    """Between the nodes of a cluster; None: what they say to each other can be read on the way."""
     kafka_auto_create_topics: bool = True
     """Whether a topic that a Kafka client asks for is created, with one partition, where there is none."""
     kafka_fetch_sessions: int = Field(default=1000, ge=0)
@@ -124,7 +150,7 @@ class Configuration(BaseSettings):
     producer_id_expiration_ms: int = Field(default=24 * 60 * 60 * 1000, ge=1000)
     """For how long producers are remembered that do nothing."""
 
-    @field_validator("http", "kafka", "schema_registry", mode="before")
+    @field_validator("http", "kafka", "schema_registry", "kafka_advertised", mode="before")
     @classmethod
     def _address(cls, value: object) -> object:
         return value if value is None or isinstance(value, Address) else Address.parse(str(value))
@@ -148,6 +174,17 @@ class Configuration(BaseSettings):
                 f"passwords would travel in plain text to {self.kafka}: set [kafka_tls], or access.plain_text = true "
                 "where something before the server ends TLS"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _a_node_has_a_cluster(self) -> Self:
+        if (self.node is None) != (self.cluster is None):
+            raise ValueError(
+                "a node of a cluster needs both, node (its number) and cluster (the nodes): write --node 1 --cluster "
+                "1@HOST:PORT,2@HOST:PORT,…"
+            )
+        if self.cluster_secret is not None and self.cluster_secret_file is not None:
+            raise ValueError("cluster_secret and cluster_secret_file say the same: set one of them")
         return self
 
     @property

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -12,6 +14,7 @@ from starlette.types import ASGIApp
 from .access import Authenticator
 from .http_arrow_inserts import insert_route
 from .http_cluster import ClusterRoutes
+from .http_cluster_admin import cluster_routes
 from .http_context import HttpContext
 from .http_errors import RequestRefused
 from .http_gate import Gate
@@ -23,9 +26,16 @@ from .http_statements import StatementRoutes, error_response
 from .http_websocket import SocketRoute
 
 
-def http_app(context: HttpContext, authenticator: Authenticator | None = None) -> ASGIApp:
-    """No middleware for CORS: pages of other origins get no answer that a browser would show them."""
-    statements, pages, cluster = StatementRoutes(context), Pages(context), ClusterRoutes(context)
+def http_app(
+    context: HttpContext,
+    authenticator: Authenticator | None = None,
+    other_nodes: Callable[[], Mapping[str, bool]] = dict[str, bool],
+) -> ASGIApp:
+    """No middleware for CORS: pages of other origins get no answer that a browser would show them.
+
+    In: `other_nodes` of the cluster, by HTTP address, and whether they live.
+    """
+    statements, pages, cluster = StatementRoutes(context), Pages(context), ClusterRoutes(context, other_nodes)
     routes = [
         Route("/ksql", statements.statements, methods=["POST"]),
         Route("/ksql/terminate", cluster.terminate, methods=["POST"]),
@@ -53,6 +63,7 @@ def http_app(context: HttpContext, authenticator: Authenticator | None = None) -
         Route("/clusterStatus", cluster.cluster_status),
         Route("/heartbeat", cluster.heartbeat, methods=["POST"]),
         Route("/lag", cluster.lag, methods=["POST"]),
+        *cluster_routes(context.cluster, context.workers, context.body_bytes_max),
     ]
     app = Starlette(routes=routes, exception_handlers={HTTPException: _refused, Exception: _failed})
     return Gate(app, context, authenticator)

@@ -1,12 +1,13 @@
 """What ksqlDB's servers tell each other, and what they tell of all: /heartbeat, /lag, /clusterStatus, /ksql/terminate.
 
-One server owns one log here, so a cluster is this server; others that report are remembered and shown, nothing more.
+One server owns one log here, or the nodes of a cluster do, of which one runs the engine: that one answers. Others that
+report are remembered and shown, nothing more.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -39,8 +40,10 @@ class _Host:
 
 
 class ClusterRoutes:
-    def __init__(self, context: HttpContext) -> None:
+    def __init__(self, context: HttpContext, other_nodes: Callable[[], Mapping[str, bool]] = dict[str, bool]) -> None:
+        """In: `other_nodes` of the cluster, and whether they live. The engine is here, so they run no queries."""
         self._context = context
+        self._other_nodes = other_nodes
         self._hosts: dict[str, _Host] = {}  # only changed on the event loop
 
     async def heartbeat(self, request: Request) -> Response:
@@ -69,7 +72,8 @@ class ClusterRoutes:
             server = request.scope.get("server") or ("localhost", 0)
             own = await self._context.workers.run(self._own_status)
             known = {name: _host_status(host) for name, host in self._hosts.items()}
-            return json_response({"clusterStatus": {f"{server[0]}:{server[1]}": own, **known}}, 200)
+            nodes = {name: _node_status(alive) for name, alive in self._other_nodes().items()}
+            return json_response({"clusterStatus": {f"{server[0]}:{server[1]}": own, **nodes, **known}}, 200)
         except Exception as error:
             return error_response(error)
 
@@ -143,6 +147,15 @@ def _lags(positions: Any, lag: Any) -> dict[str, Any]:
             "offsetLag": lag.get(at, 0),
         }
         for at, position in sorted(positions.items())
+    }
+
+
+def _node_status(alive: bool) -> dict[str, Any]:
+    return {
+        "hostAlive": alive,
+        "lastStatusUpdateMs": _now_ms(),
+        "activeStandbyPerQuery": {},
+        "hostStoreLags": {"stateStoreLags": {}, "updateTimeMs": _now_ms()},
     }
 
 

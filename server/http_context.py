@@ -9,11 +9,13 @@ from collections.abc import Callable, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, Literal, TypeVar
 
+from prometheus_client.registry import Collector
+
+from ..logcore.cluster.operations import Operations
 from .access import User
 from .engine import Engine
 from .http_errors import COMMAND_TIMEOUT, SHUTTING_DOWN, TOO_MANY_PUSH_QUERIES, TOO_MANY_REQUESTS, RequestRefused
 from .http_metrics import Metrics
-from .log_metrics import LogMetrics
 from .properties import PROPERTIES, number_of
 from .queries import PUSH_ROWS, PUSH_SECONDS
 from .query_limits import PullGate
@@ -30,6 +32,7 @@ INSERT_STREAMS_MAX: Final = 200
 _PUSH_QUERIES_MAX: Final = "ksql.max.push.queries"
 _COMMAND_TIMEOUT: Final = "ksql.server.command.response.timeout.ms"
 _COMMAND_POLL_S: Final = 0.02
+_THREAD_ENDS_S: Final = 10.0
 _USER: Final = "millstream.user"  # in the scope of a request
 
 
@@ -79,6 +82,7 @@ class OpenQueries:
         self._most = {"PUSH": push_queries_max, "PULL": PULL_QUERIES_MAX}
         self._guard = threading.Lock()
         self._open: dict[str, tuple[Literal["PUSH", "PULL"], RowStream | SharedStream]] = {}
+        self._ending: list[RowStream | SharedStream] = []  # whose clients have gone, and whose threads may not yet
         self._closed = False
 
     def add(self, query_id: str, kind: Literal["PUSH", "PULL"], stream: RowStream | SharedStream) -> None:
@@ -92,7 +96,10 @@ class OpenQueries:
 
     def remove(self, query_id: str) -> None:
         with self._guard:
-            self._open.pop(query_id, None)
+            found = self._open.pop(query_id, None)
+            self._ending = [stream for stream in self._ending if stream.runs]
+            if found is not None:
+                self._ending.append(found[1])
 
     def close_one(self, query_id: str) -> bool:
         """False where no such query is open."""
@@ -109,6 +116,13 @@ class OpenQueries:
             streams = [stream for _, stream in self._open.values()]
         for stream in streams:
             stream.close()
+
+    def join(self) -> None:
+        """Waits until the threads of all that were closed have ended."""
+        with self._guard:
+            streams = [*self._ending, *(stream for _, stream in self._open.values())]
+        for stream in streams:
+            stream.join(_THREAD_ENDS_S)
 
     def __len__(self) -> int:
         return len(self._open)
@@ -128,12 +142,18 @@ class OpenQueries:
 
 
 class HttpContext:
-    """One per HTTP server. `cluster_id` names the log that it serves."""
+    """One per HTTP server. `cluster_id` names the log that it serves; `cluster`: None where the log is of one node."""
 
     def __init__(
-        self, engine: Engine, cluster_id: str, body_bytes_max: int, log_metrics: LogMetrics | None = None
+        self,
+        engine: Engine,
+        cluster_id: str,
+        body_bytes_max: int,
+        log_metrics: Collector | None = None,
+        cluster: Operations | None = None,
     ) -> None:
         self.engine = engine
+        self.cluster = cluster
         self.cluster_id = cluster_id
         self.body_bytes_max = body_bytes_max
         self.workers = Workers()
@@ -169,6 +189,9 @@ class HttpContext:
         """Ends the queries of clients, then waits for the calls that are under way."""
         self.open_queries.close()
         self.workers.close()
+        # Where Python ends while a thread is inside DuckDB, the process is aborted.
+        self.open_queries.join()
+        self.shared_feeds.join(_THREAD_ENDS_S)
 
 
 def user_of(scope: MutableMapping[str, Any]) -> User | None:

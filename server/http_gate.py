@@ -7,14 +7,16 @@ import re
 import time
 import uuid
 from collections.abc import MutableMapping
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .access import CERTIFICATE, Authenticator, User
-from .http_context import HttpContext, set_user
+from .forwarding import FORWARDED
+from .http_context import Workers, set_user
 from .http_errors import FORBIDDEN, HEADERS_TOO_LARGE, UNAUTHORIZED, RequestRefused
+from .http_metrics import Metrics
 from .http_routes import OPEN_PATHS, route_of
 from .http_statements import error_response
 
@@ -28,10 +30,20 @@ _REQUEST_ID: Final = re.compile(rb"[A-Za-z0-9._:/+=-]{1,128}")
 _log = structlog.get_logger("millstream.http")
 
 
+class GateContext(Protocol):
+    """What the gate needs of the server behind it."""
+
+    @property
+    def workers(self) -> Workers: ...
+
+    @property
+    def metrics(self) -> Metrics: ...
+
+
 class Gate:
     """An ASGI application around another one. In: `authenticator`: None where everybody may do everything."""
 
-    def __init__(self, app: ASGIApp, context: HttpContext, authenticator: Authenticator | None) -> None:
+    def __init__(self, app: ASGIApp, context: GateContext, authenticator: Authenticator | None) -> None:
         self._app = app
         self._context = context
         self._authenticator = authenticator
@@ -77,11 +89,15 @@ class Gate:
 
     async def _user(self, scope: Scope, authenticator: Authenticator) -> User:
         headers = [value for name, value in scope["headers"] if name.lower() == b"authorization"]
-        certified = authenticator.certified(scope.get("state", {}).get(CERTIFICATE, ()))
+        forwarded = any(name.lower() == FORWARDED for name, _ in scope["headers"])
+        # The certificate of a connection between nodes is the node's, whoever asks through it.
+        certified = None if forwarded else authenticator.certified(scope.get("state", {}).get(CERTIFICATE, ()))
         if certified is not None and not headers:
             return _with_role(certified)
         if len(headers) != 1:
             hint = "Send a header `authorization`: Basic with name and password, or Bearer with a token."
+            if forwarded:
+                hint += " A certificate counts only at the node of the cluster that runs the engine."
             raise RequestRefused(UNAUTHORIZED, "this server wants to know who asks", hint=hint)
         header = headers[0].decode("utf-8", "surrogateescape")
         found = authenticator.known(header)

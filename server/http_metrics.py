@@ -14,7 +14,6 @@ from millstream.errors import MillstreamError
 
 from ..executor.executor import QueryMetrics, QueryStatus
 from .engine import Engine
-from .log_metrics import LogMetrics
 
 _METHODS: Final = frozenset({"GET", "POST", "HEAD", "OPTIONS"})
 _STATES: Final = ("RUNNING", "PAUSED", "ERROR", "STOPPED")
@@ -35,12 +34,13 @@ class Metrics:
 
     def __init__(
         self,
-        engine: Engine,
-        client_queries: Callable[[Literal["PUSH", "PULL"]], int],
-        insert_streams: Callable[[], int],
-        log_metrics: LogMetrics | None,
+        engine: Engine | None,
+        client_queries: Callable[[Literal["PUSH", "PULL"]], int] | None,
+        insert_streams: Callable[[], int] | None,
+        log_metrics: Collector | None,
     ) -> None:
-        """In: `log_metrics`: where the log is in this process."""
+        """In: `engine` and what goes on with it: where there is one here. `log_metrics`: where the log is in this
+        process."""
         self._registry = CollectorRegistry()
         self._requests = Counter(
             "millstream_http_requests", "Requests.", ("route", "method", "status"), registry=self._registry
@@ -48,8 +48,11 @@ class Metrics:
         self._seconds = Histogram(
             "millstream_http_request_seconds", "From the first byte to the last.", ("route",), registry=self._registry
         )
-        Gauge("millstream_insert_streams", "Streams of inserts.", registry=self._registry).set_function(insert_streams)
-        self._registry.register(_EngineCollector(engine, client_queries))
+        if insert_streams is not None:
+            streams = Gauge("millstream_insert_streams", "Streams of inserts.", registry=self._registry)
+            streams.set_function(insert_streams)
+        if engine is not None and client_queries is not None:
+            self._registry.register(_EngineCollector(engine, client_queries))
         if log_metrics is not None:
             self._registry.register(log_metrics)
 

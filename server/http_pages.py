@@ -11,8 +11,9 @@ from starlette.responses import RedirectResponse, Response
 
 from millstream.errors import InvalidProperty, LogError
 
-from .http_context import HttpContext
+from .http_context import HttpContext, Workers
 from .http_errors import BAD_REQUEST, NOT_FOUND, RequestRefused
+from .http_metrics import Metrics
 from .http_openapi import openapi_document
 from .http_statements import error_response, json_response
 from .properties import find_property
@@ -66,11 +67,7 @@ class Pages:
     async def metrics(self, request: Request) -> Response:
         """/metrics, as Prometheus asks for it."""
         del request
-        try:
-            text = await self._context.workers.run(self._context.metrics.text)
-        except Exception as error:
-            return error_response(error)
-        return Response(text, headers={"content-type": CONTENT_TYPE_PLAIN_0_0_4})
+        return await metrics_response(self._context.workers, self._context.metrics)
 
     async def openapi(self, request: Request) -> Response:
         del request
@@ -128,6 +125,15 @@ class Pages:
         except LogError:
             return False
         return True
+
+
+async def metrics_response(workers: Workers, metrics: Metrics) -> Response:
+    """What Prometheus reads."""
+    try:
+        text = await workers.run(metrics.text)
+    except Exception as error:
+        return error_response(error)
+    return Response(text, headers={"content-type": CONTENT_TYPE_PLAIN_0_0_4})
 
 
 def _quoted(name: str) -> str:

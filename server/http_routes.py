@@ -65,6 +65,18 @@ PATHS: Final = (
     PathDoc("/status", "get", "The commands that made what is there.", "CommandStatuses"),
     PathDoc("/status/{type}/{entity}/{action}", "get", "One of them.", "CommandStatus"),
     PathDoc("/clusterStatus", "get", "The servers, their queries and how far these have come."),
+    PathDoc("/cluster", "get", "The nodes of the cluster, who decides, and how each partition is.", tag="cluster"),
+    *(PathDoc(f"/cluster/{name}", "post", summary, needs="admin", body="Object", tag="cluster")
+      for name, summary in (
+          ("plan", "Proposes moves: {empty: node} or {balance: true}."),
+          ("reassign", "Begins to move partitions: {moves: [{topic, partition, replicas}]}."),
+          ("cancel", "Calls off a move, {topic, partition}, or all, {}."),
+          ("throttle", "How fast replicas catch up, per node: {bytesPerSecond}; null: as fast as it goes."),
+          ("elect", "Lets the preferred replicas lead: {topic, partition, unclean}."),
+          ("add-node", "Lets a node join: {node, address}."),
+          ("promote-node", "Makes a learner a voter: {node}."),
+          ("remove-node", "Takes a stopped node without replicas out: {node}."),
+      )),
     PathDoc("/heartbeat", "post", "A server tells that it lives.", "Ok", "Heartbeat", needs="nothing", tag="cluster"),
     PathDoc("/lag", "post", "A server tells how far its state is behind.", "Ok", "Lag", needs="nothing", tag="cluster"),
     PathDoc("/ksql/terminate", "post", "Ends all queries and drops all streams and tables.", "Entities", "Terminate",

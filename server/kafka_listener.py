@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..logcore.log import Log
+from ..logcore.protocol.broker import Serving
 from ..logcore.protocol.quotas import Quotas
 from ..logcore.server import LogServer
 from .access import Authenticator
@@ -10,7 +11,7 @@ from .configuration import Configuration
 from .kafka_users import KafkaUsers
 
 
-def kafka_listener(log: Log, configuration: Configuration, authenticator: Authenticator | None) -> LogServer:
+def kafka_listener(log: Log | Serving, configuration: Configuration, authenticator: Authenticator | None) -> LogServer:
     """Not started. Raises `CannotUseTls`."""
     access, tls = configuration.access, configuration.kafka_tls
     return LogServer(

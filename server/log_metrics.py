@@ -6,7 +6,7 @@ partitions that are in use, for looking at all of them would open all their file
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 from millstream.errors import LogError
 
 from ..logcore.log import Log
-from ..logcore.partition import Partition
+from ..logcore.partition_files import PartitionFiles
 
 _GAUGES: Final = {
     "topic_records": "Offsets in use.",
@@ -41,7 +41,7 @@ _GROUP_SERIES_PER_PARTITION: Final = 4  # so many groups' figures, for each part
 
 
 @dataclass(frozen=True, slots=True)
-class _Figures:
+class Figures:
     """Of a partition, or of a topic (`partition` is empty then)."""
 
     topic: str
@@ -60,17 +60,10 @@ class LogMetrics(Collector):
         return []
 
     def collect(self) -> Iterator[Metric]:
-        figures = list(self._figures())
-        for names, family in ((_GAUGES, GaugeMetricFamily), (_COUNTERS, CounterMetricFamily)):
-            for name, doc in names.items():
-                metric = family(f"millstream_{name}", doc, labels=["topic", "partition"])
-                for found in figures:
-                    if name in found.values:
-                        metric.add_metric([found.topic, found.partition], found.values[name])
-                yield metric
+        yield from topic_families(list(self._figures()))
         yield from self._groups()
 
-    def _figures(self) -> Iterator[_Figures]:
+    def _figures(self) -> Iterator[Figures]:
         topics = self._log.topics()
         each = sum(topic.partition_count for topic in topics.values()) <= self._partitions_max
         for name, topic in topics.items():
@@ -80,15 +73,15 @@ class LogMetrics(Collector):
                 if (values := self._values(name, number, opens=each)) is not None
             ]
             if each:
-                yield from (_Figures(name, str(number), values) for number, values in found)
+                yield from (Figures(name, str(number), values) for number, values in found)
             elif found:
-                yield _Figures(name, "", _united(values for _, values in found))
+                yield Figures(name, "", united(values for _, values in found))
 
     def _values(self, topic: str, number: int, *, opens: bool) -> dict[str, float] | None:
         """None of a partition that is gone since, or damaged, or not in use."""
         try:
             partition = self._log.partition(topic, number) if opens else self._log.partition_if_open(topic, number)
-            return None if partition is None else _values_of(partition)
+            return None if partition is None else values_of(partition)
         except LogError:
             return None
 
@@ -121,7 +114,17 @@ class LogMetrics(Collector):
         yield from (members, committed, lags, leads)
 
 
-def _values_of(partition: Partition) -> dict[str, float]:
+def topic_families(figures: Sequence[Figures]) -> Iterator[Metric]:
+    for names, family in ((_GAUGES, GaugeMetricFamily), (_COUNTERS, CounterMetricFamily)):
+        for name, doc in names.items():
+            metric = family(f"millstream_{name}", doc, labels=["topic", "partition"])
+            for found in figures:
+                if name in found.values:
+                    metric.add_metric([found.topic, found.partition], found.values[name])
+            yield metric
+
+
+def values_of(partition: PartitionFiles) -> dict[str, float]:
     offsets, traffic = partition.offsets(), partition.traffic
     return {
         "topic_records": offsets.log_end_offset - offsets.log_start_offset,
@@ -140,11 +143,11 @@ def _values_of(partition: Partition) -> dict[str, float]:
     }
 
 
-def _united(found: Iterable[dict[str, float]]) -> dict[str, float]:
-    united: dict[str, float] = {}
+def united(found: Iterable[dict[str, float]]) -> dict[str, float]:
+    totals: dict[str, float] = {}
     for values in found:
         for name, value in values.items():
             if name not in _OFFSETS:
-                known = united.get(name, 0.0)
-                united[name] = max(known, value) if name in _LARGEST else known + value
-    return united
+                known = totals.get(name, 0.0)
+                totals[name] = max(known, value) if name in _LARGEST else known + value
+    return totals

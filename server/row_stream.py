@@ -67,9 +67,15 @@ class RowStream:
             self._room.notify()
         self._close_source()
 
+    @property
+    def runs(self) -> bool:
+        """Whether its thread has not ended."""
+        return self._thread.is_alive()
+
     def join(self, timeout_s: float) -> None:
-        """Waits for the thread."""
-        self._thread.join(timeout_s)
+        """Waits for the thread, if it was started."""
+        if self.runs:
+            self._thread.join(timeout_s)
 
     def _run(self) -> None:
         try:

@@ -5,19 +5,26 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import Final
 
 import structlog
 
+from ..logcore.cluster.operations import Operations
 from ..logcore.log import Log, open_log
 from ..logcore.protocol.security import NoUsers
+from ..logcore.remote import RemoteLog
 from ..logcore.server import ListenFailed, LogServer
 from .access import Authenticator
-from .configuration import Address, Configuration
+from .cluster_engine import start_engine_on_cluster
+from .cluster_metrics import ClusterMetrics
+from .cluster_service import start_node
+from .configuration import Address, Configuration, InvalidConfiguration
 from .embedded import engine_on
 from .engine import Engine
 from .executors import check_executor, describe_executor
+from .followed_catalog import FollowedCatalog
 from .foreign_rows import ForeignRows, is_own_name
 from .http_app import http_app
 from .http_connections import ConnectionLimits
@@ -37,8 +44,10 @@ _log = structlog.get_logger("millstream.server")
 class Service:
     """Everything that `millstream server` runs. `start` it, `stop` it; the data directory has the rest."""
 
-    def __init__(self, configuration: Configuration) -> None:
+    def __init__(self, configuration: Configuration, panicked: Callable[[str], None] = lambda reason: None) -> None:
+        """In: `panicked`: called with the reason when a node of a cluster cannot go on. Then the process has to end."""
         self.configuration = configuration
+        self._panicked = panicked
         self._engine: Engine | None = None
         self._parts = contextlib.ExitStack()  # what to stop, the last one first
         self._http = configuration.http
@@ -104,17 +113,64 @@ class Service:
         self.stop()
 
     def _start(self, parts: contextlib.ExitStack) -> None:
-        properties = self.configuration.engine_properties
-        check_executor(properties)
+        check_executor(self.configuration.engine_properties)
         limits = ConnectionLimits(self.configuration.connections_max, self.configuration.connections_per_address_max)
         listener = HttpListener(self.configuration.http, tls=self.configuration.tls, limits=limits)
         parts.callback(listener.stop)
         self._http = listener.address
         registry = self._registry_listener(parts)
-        log = open_log(self.configuration.data / "log", expiry=self.configuration.expiry)
-        parts.callback(log.close)
         access = self.configuration.access
         users = None if access is None else Authenticator(access)
+        if self.configuration.node is not None:
+            self._start_node(listener, users, parts)
+        else:
+            self._start_alone(listener, users, registry, parts)
+        addresses = {"http": self._http, "kafka": self._kafka, "schema registry": self._schema_registry}
+        for what, address in addresses.items():
+            is_open = what == "schema registry" or self.configuration.access is None
+            if address is not None and not address.is_local and is_open:
+                _log.warning("anybody who reaches this address may do anything", listener=what, address=str(address))
+
+    def _start_node(self, listener: HttpListener, users: Authenticator | None, parts: contextlib.ExitStack) -> None:
+        """The engine runs on one node of the cluster at a time, here or elsewhere."""
+        if self.configuration.schema_registry is not None:
+            raise InvalidConfiguration(
+                "a node of a cluster has no schema registry",
+                hint="Leave schema_registry out, and run a registry beside the cluster where clients need one.",
+            )
+        node, kafka = start_node(self.configuration, self._http, users, parts, self._panicked)
+        self._kafka = Address(self.configuration.kafka.host, kafka.port)
+        bootstrap, tls = f"{kafka.log.secret}@{self._kafka}", self.configuration.kafka_tls
+        connecting = None if tls is None else tls.connecting()
+        catalog = FollowedCatalog(node, lambda: RemoteLog(bootstrap, tls=connecting))
+        kafka.transcoder = ForeignRows(lambda: catalog.catalog)
+        kafka.is_reserved, kafka.knows_names = catalog.is_own_name, catalog.is_known
+        node.expires = lambda group: not catalog.is_own_name(group)
+        parts.callback(catalog.stop)
+        catalog.start()
+        start_engine_on_cluster(
+            node,
+            kafka_address=self._kafka,
+            secret=kafka.log.secret,
+            cluster_id=kafka.log.id,
+            configuration=self.configuration,
+            listener=listener,
+            users=users,
+            parts=parts,
+            figures=ClusterMetrics(node, self.configuration.metrics_partitions_max),
+            operations=Operations(node, node.settings.name),
+        )
+
+    def _start_alone(
+        self,
+        listener: HttpListener,
+        users: Authenticator | None,
+        registry: HttpListener | None,
+        parts: contextlib.ExitStack,
+    ) -> None:
+        properties = self.configuration.engine_properties
+        log = open_log(self.configuration.data / "log", expiry=self.configuration.expiry)
+        parts.callback(log.close)
         kafka = kafka_listener(log, self.configuration, users)
         kafka.start()
         parts.callback(kafka.stop)
@@ -133,11 +189,6 @@ class Service:
         if registry is not None:
             parts.callback(registry.stop)
             registry.start(schema_registry_app(engine.schemas, engine.lock))
-        addresses = {"http": self._http, "kafka": self._kafka, "schema registry": self._schema_registry}
-        for what, address in addresses.items():
-            is_open = what == "schema registry" or self.configuration.access is None
-            if address is not None and not address.is_local and is_open:
-                _log.warning("anybody who reaches this address may do anything", listener=what, address=str(address))
 
     def _address_for_workers(self, log: Log, parts: contextlib.ExitStack) -> str:
         """Where Spark's processes reach the log; they know its secret, but speak no TLS."""

@@ -120,6 +120,7 @@ class SharedFeeds:
         self._otherwise = otherwise
         self._guard = threading.Lock()
         self._running: dict[str, _Feed] = {}
+        self._threads: set[threading.Thread] = set()
 
     def __len__(self) -> int:
         return len(self._running)
@@ -140,10 +141,19 @@ class SharedFeeds:
                 if feed is None:
                     feed = _Feed(open(begin, time_order=False), loop)
                     self._running[key] = feed
-                    threading.Thread(target=self._run, args=(key, feed), name="millstream-feed", daemon=True).start()
+                    thread = threading.Thread(target=self._run, args=(key, feed), name="millstream-feed", daemon=True)
+                    self._threads = {each for each in self._threads if each.is_alive()} | {thread}
+                    thread.start()
             place = feed.join(sink, begin)
             if place is not None:
                 return feed, place
+
+    def join(self, timeout_s: float) -> None:
+        """Waits until the threads have ended in which nobody has a share any more."""
+        with self._guard:
+            threads = list(self._threads)
+        for thread in threads:
+            thread.join(timeout_s)
 
     def _run(self, key: str, feed: _Feed) -> None:
         try:

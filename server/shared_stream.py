@@ -115,6 +115,11 @@ class SharedStream:
         with contextlib.suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self.finish, None)
 
+    @property
+    def runs(self) -> bool:
+        """Whether a thread of its own has not ended."""
+        return any(stream is not None and stream.runs for stream in (self._before, self._after))
+
     def join(self, timeout_s: float) -> None:
         """Waits for the threads."""
         for stream in (self._before, self._after):

@@ -78,6 +78,20 @@ class TlsSettings(BaseModel):
         context.verify_mode = _VERIFY[self.verified]
         return context
 
+    def connecting(self) -> ssl.SSLContext:
+        """For reaching other nodes of the cluster: with this certificate, to those that the system, this certificate's
+        file or `client_ca` vouch for. Raises `CannotUseTls`."""
+        context = ssl.create_default_context()
+        password = "" if self.key_password is None else self.key_password.get_secret_value()
+        try:
+            context.load_cert_chain(self.certificate, self.key, lambda: password)
+            for file in (self.certificate, self.client_ca):
+                if file is not None:
+                    context.load_verify_locations(file)
+        except OSError as error:
+            raise _unusable(error) from None
+        return context
+
     def apply(self, config: Config) -> None:
         """Raises `CannotUseTls`."""
         config.certfile, config.keyfile = str(self.certificate), str(self.key)
@@ -89,6 +103,43 @@ class TlsSettings(BaseModel):
             config.create_ssl_context()
         except OSError as error:  # ssl.SSLError is one
             raise _unusable(error) from None
+
+
+class ClusterTlsSettings(BaseModel):
+    """[cluster_tls] of the configuration: between the nodes of a cluster. Both sides show a certificate."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, use_attribute_docstrings=True)
+
+    certificate: Path
+    """A PEM file with the chain, this node's own certificate first."""
+    key: Path
+    """A PEM file with the key; it may be the same file."""
+    key_password: SecretStr | None = None
+    """What the key is encrypted with."""
+    ca: Path
+    """A PEM file with who signs the certificates of the nodes, and of nobody else."""
+
+    def serving(self) -> ssl.SSLContext:
+        """For who connects to this node. Raises `CannotUseTls`."""
+        return self._context(ssl.Purpose.CLIENT_AUTH)
+
+    def connecting(self) -> ssl.SSLContext:
+        """For connections to other nodes. Their names are not looked at: the authority signs for nodes only, and which
+        one it is each proves by the cluster's secret. Raises `CannotUseTls`."""
+        return self._context(ssl.Purpose.SERVER_AUTH)
+
+    def _context(self, purpose: ssl.Purpose) -> ssl.SSLContext:
+        password = "" if self.key_password is None else self.key_password.get_secret_value()
+        try:
+            context = ssl.create_default_context(purpose, cafile=str(self.ca))
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_REQUIRED
+            context.minimum_version = ssl.TLSVersion.TLSv1_3
+            # Never None: OpenSSL would ask for a password at the terminal.
+            context.load_cert_chain(self.certificate, self.key, lambda: password)
+        except OSError as error:  # ssl.SSLError is one
+            raise _unusable(error) from None
+        return context
 
 
 def _unusable(error: OSError) -> CannotUseTls:

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
 from millstream.errors import LogError
 
-from ..client import Topic
+from ..client import Topic, TopicPartition
 from .access import check_administrator, check_visible, may_see
-from .broker import LEADER_EPOCH, NODE_ID, Broker
+from .broker import Broker
 from .config_requests import BROKER_RESOURCE, TOPIC_RESOURCE
 from .faults import code_of, message_of
 from .messages import Fields
 from .peer import Peer
-from .topic_requests import topic_uuid
+from .topic_requests import described_partition, topic_uuid
 
 _PARTITIONS_MAX: Final = 2000  # of one answer; Kafka's default
 _CLIENT_ID: Final = "client-id"
@@ -102,7 +102,6 @@ def _described(broker: Broker, peer: Peer, name: str, topic: Topic | None, numbe
     error = ErrorCode.none if topic is not None else ErrorCode.unknown_topic_or_partition
     if not may_see(peer, name):
         error = ErrorCode.topic_authorization_failed
-    node = [NODE_ID]
     return {
         "error_code": error,
         "name": name,
@@ -110,13 +109,8 @@ def _described(broker: Broker, peer: Peer, name: str, topic: Topic | None, numbe
         "is_internal": name.startswith("__"),
         "partitions": [
             {
-                "error_code": ErrorCode.none,
-                "partition_index": number,
-                "leader_id": NODE_ID,
-                "leader_epoch": LEADER_EPOCH,
-                "replica_nodes": node,
-                "isr_nodes": node,
-                "eligible_leader_replicas": [],
+                **described_partition(broker, name, number),
+                "eligible_leader_replicas": list(broker.layout.partition(name, number).eligible),
                 "last_known_elr": [],
             }
             for number in numbers
@@ -133,72 +127,104 @@ def list_config_resources(broker: Broker, request: Any, peer: Peer) -> Fields:
         names = [name for name in broker.log.topics() if may_see(peer, name)]
         found += [{"resource_name": name, "resource_type": TOPIC_RESOURCE} for name in names]
     if BROKER_RESOURCE in kinds:
-        found.append({"resource_name": str(NODE_ID), "resource_type": BROKER_RESOURCE})
+        found += [
+            {"resource_name": str(each.node), "resource_type": BROKER_RESOURCE}
+            for each in broker.layout.nodes(peer.local)
+        ]
     return {"error_code": ErrorCode.none, "config_resources": found}
 
 
-# Replicas: each partition has one, here
+# Replicas
 
 
 def elect_leaders(broker: Broker, request: Any, peer: Peer) -> Fields:
-    """The leader stays who it is. No list of partitions asks for all, and is told only of those that change."""
+    """No list of partitions asks for all, and is told only of those that change."""
+    unclean = getattr(request, "election_type", 0) == _UNCLEAN
+    everything = request.topic_partitions is None
+    asked = _everywhere(broker, peer) if everything else _by_topic(request.topic_partitions)
+
+    def results(topic: str, numbers: Iterable[int]) -> list[Fields]:
+        outcomes = {
+            number: _changed(
+                peer, topic, lambda n=number: broker.layout.elect(TopicPartition(topic, n), unclean=unclean)
+            )
+            for number in numbers
+        }
+        return [
+            {"partition_id": number, **outcome}
+            for number, outcome in outcomes.items()
+            if not everything or outcome["error_code"] is not ErrorCode.election_not_needed
+        ]
+
+    found = [{"topic": topic, "partition_result": results(topic, numbers)} for topic, numbers in asked]
     return {
         "error_code": ErrorCode.none,
-        "replica_election_results": [
-            {
-                "topic": topic.topic,
-                "partition_result": [
-                    {"partition_id": number, **_without(broker, peer, topic.topic, number, _NOT_NEEDED)}
-                    for number in topic.partitions
-                ],
-            }
-            for topic in request.topic_partitions or ()
-        ],
+        "replica_election_results": [each for each in found if each["partition_result"]],
     }
 
 
-_NOT_NEEDED: Final = (ErrorCode.election_not_needed, "the leader is the only replica")
-_Otherwise = tuple[ErrorCode, str | None]
+_UNCLEAN: Final = 1
 
 
-def _without(broker: Broker, peer: Peer, topic: str, partition: int, otherwise: _Otherwise) -> Fields:
-    """What is wrong with asking that of the partition, or what there is to say if nothing is."""
+def _by_topic(topics: Any) -> list[tuple[str, Iterable[int]]]:
+    return [(topic.topic, topic.partitions) for topic in topics]
+
+
+def _everywhere(broker: Broker, peer: Peer) -> list[tuple[str, Iterable[int]]]:
+    topics = broker.log.topics()
+    return [(name, range(topic.partition_count)) for name, topic in topics.items() if may_see(peer, name)]
+
+
+def _changed(peer: Peer, topic: str, change: Callable[[], None]) -> Fields:
     try:
         check_visible(peer, topic)
-        broker.log.partition(topic, partition)
+        change()
     except LogError as error:
         return {"error_code": code_of(error), "error_message": message_of(error)}
-    return {"error_code": otherwise[0], "error_message": otherwise[1]}
+    return {"error_code": ErrorCode.none, "error_message": None}
 
 
 def alter_partition_reassignments(broker: Broker, request: Any, peer: Peer) -> Fields:
-    def outcome(replicas: tuple[int, ...] | None) -> _Otherwise:
-        if replicas is None:
-            return ErrorCode.no_reassignment_in_progress, "nothing is being moved"
-        if list(replicas) == [NODE_ID]:
-            return ErrorCode.none, None
-        return ErrorCode.invalid_replica_assignment, f"there is one node, number {NODE_ID}"
+    def altered(topic: str, asked: Any) -> Fields:
+        where = TopicPartition(topic, asked.partition_index)
+        outcome = _changed(peer, topic, lambda: broker.layout.reassign(where, asked.replicas))
+        return {"partition_index": asked.partition_index, **outcome}
 
     return {
         "error_code": ErrorCode.none,
         "responses": [
-            {
-                "name": topic.name,
-                "partitions": [
-                    {
-                        "partition_index": asked.partition_index,
-                        **_without(broker, peer, topic.name, asked.partition_index, outcome(asked.replicas)),
-                    }
-                    for asked in topic.partitions
-                ],
-            }
+            {"name": topic.name, "partitions": [altered(topic.name, asked) for asked in topic.partitions]}
             for topic in request.topics
         ],
     }
 
 
 def list_partition_reassignments(broker: Broker, request: Any, peer: Peer) -> Fields:
-    return {"error_code": ErrorCode.none, "topics": []}
+    """No list of topics asks for all."""
+    known = broker.log.topics()
+    asked = _everywhere(broker, peer)
+    if request.topics is not None:
+        asked = [
+            (topic.name, [n for n in topic.partition_indexes if 0 <= n < known[topic.name].partition_count])
+            for topic in request.topics
+            if topic.name in known and may_see(peer, topic.name)
+        ]
+    found = [{"name": topic, "partitions": _moving(broker, topic, numbers)} for topic, numbers in asked]
+    return {"error_code": ErrorCode.none, "topics": [each for each in found if each["partitions"]]}
+
+
+def _moving(broker: Broker, topic: str, numbers: Iterable[int]) -> list[Fields]:
+    layouts = [(number, broker.layout.partition(topic, number)) for number in numbers]
+    return [
+        {
+            "partition_index": number,
+            "replicas": list(layout.replicas),
+            "adding_replicas": list(layout.adding),
+            "removing_replicas": list(layout.removing),
+        }
+        for number, layout in layouts
+        if layout.adding or layout.removing
+    ]
 
 
 # Quotas

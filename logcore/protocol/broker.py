@@ -4,72 +4,106 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal, NamedTuple, TypeVar
 
-from ..log import Log
 from ..topic_rules import belongs_to_millstream
+from .connection import Answer, Request
 from .fetch_sessions import SLOTS, FetchSessions
 from .frames import CLIENT_ID
+from .layout import Layout
 from .peer import Peer
-from .producers import Producers
 from .quotas import UNLIMITED, Meter, Quotas
 from .row_view import RowView, Transcoder, row_view
 from .security import Users
+from .served_log import ServedLog, ServedTransactions
 from .syncing import Syncs
 
-NODE_ID: Final = 0
-LEADER_EPOCH: Final = 0
 _LOGINS_MAX: Final = 2  # at the same time: checking a password is work
-_THREADS: Final = 16  # most wait: for a sync, or for a transaction's turn
+_READY_S: Final = 10.0
+_LOOK_S: Final = 0.02
 
 _Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerSettings:
-    """`advertised`: where clients are told to come again; None: where they found us. `is_reserved`: groups and
-    transactional ids that only trusted clients may use. `fetch_sessions`: how many at most.
+    """`is_reserved`: groups and transactional ids that only trusted clients may use. `fetch_sessions`: at most so many.
     `users`: who may log in, and then everybody has to; None: nobody has to. `creates_topics`: a topic that a client
-    asks for is made where there is none, as Kafka does it.
+    asks for is made where there is none, as Kafka does it. `knows_names`: whether it is known yet what `is_reserved`.
     """
 
-    advertised: tuple[str, int] | None = None
     transcoder: Callable[[], Transcoder | None] = lambda: None
     quotas: Quotas = UNLIMITED
     is_reserved: Callable[[str], bool] = lambda name: False
     fetch_sessions: int = SLOTS
     users: Users | None = None
     creates_topics: bool = False
+    knows_names: Callable[[], bool] = lambda: True
+
+
+class Serving(NamedTuple):
+    """What is served: a log of one node (`one_node.py`), or this node's part of a cluster's (`logcore/cluster/`).
+    `produce` answers a Produce request, given the `Broker` and the request. `is_ready`: whether it knows what it
+    serves; until it does for the first time, nothing is answered that depends on it. `threads`: for handlers, most of
+    which wait: for a sync, for a transaction's turn, for another node."""
+
+    log: ServedLog
+    layout: Layout
+    transactions: ServedTransactions
+    produce: Callable[[Any, Request], Awaitable[Answer]]
+    is_ready: Callable[[], bool] = lambda: True
+    threads: int = 16
 
 
 class Broker:
-    """State: the transactional producers of clients, and who waits for the log to grow. Lives on one event loop."""
+    """State: who waits for the log to grow, and what handlers share. Lives on one event loop."""
 
     def __init__(
         self,
-        log: Log,
+        serving: Serving,
         loop: asyncio.AbstractEventLoop,
         settings: BrokerSettings,
     ) -> None:
-        self.log = log
+        self.log = serving.log
+        self.layout = serving.layout
+        self.transactions = serving.transactions
+        self.produce = serving.produce
+        self._is_ready = serving.is_ready
+        self._ready = False
         self.settings = settings
         self._produced, self._fetched = Meter(settings.quotas.produce_bytes), Meter(settings.quotas.fetch_bytes)
-        self.producers = Producers(log)
         self.salt_secret = os.urandom(32)
         """For the salts of users that there are not."""
         self.logins = asyncio.Semaphore(_LOGINS_MAX)
         self.sessions = FetchSessions(settings.fetch_sessions)
         self._loop = loop
-        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="millstream-kafka")
+        self._pool = ThreadPoolExecutor(serving.threads, thread_name_prefix="millstream-kafka")
         self.syncs = Syncs(loop, self._pool)
         self._advance = asyncio.Event()
         self._waking = self._awaited = False
         self._tasks: set[asyncio.Task[Any]] = set()  # the loop itself keeps no reference
-        self._stop_listening = log.listen(self._advanced)
+        self._stop_listening = self.log.listen(self._advanced)
+
+    async def ready(self) -> None:
+        """Returns when there is something to serve, or after a while: a client that has other nodes to ask goes on."""
+        deadline_s = self._loop.time() + _READY_S
+        while not self._ready:
+            self._ready = self._is_ready()
+            if not self._ready:
+                if self._loop.time() >= deadline_s:
+                    return
+                await asyncio.sleep(_LOOK_S)
+
+    async def knows_names(self) -> bool:
+        """Waits for it, up to a while. To refuse a name meanwhile would end clients: they ask again only elsewhere."""
+        deadline_s = self._loop.time() + _READY_S
+        while not (known := self.settings.knows_names()) and self._loop.time() < deadline_s:
+            await asyncio.sleep(_LOOK_S)
+        return known
 
     def lets_in(self, peer: Peer) -> bool:
         """Whether it has shown who it is, where there are users; a certificate says that without being asked."""
@@ -100,10 +134,6 @@ class Broker:
         if peer.client_id == CLIENT_ID or belongs_to_millstream(topic):
             return None
         return row_view(self.log.topic(topic), self.settings.transcoder())
-
-    def address_for(self, local: tuple[str, int]) -> tuple[str, int]:
-        """Where a client that found us at `local` should come again."""
-        return self.settings.advertised or local
 
     async def blocking(self, work: Callable[[], _Result]) -> _Result:
         """Runs what may wait for locks and disks on a thread of its own."""

@@ -22,9 +22,8 @@ from .messages import Fields
 from .sasl import PLAIN, USER, Credentials, encode_plain
 from .wire import MalformedMessage
 
-_CONNECT_TIMEOUT_S: Final = 10.0
-_ANSWER_TIMEOUT_S: Final = 60.0
 _BUFFERS_PER_CALL: Final = 512
+_OWING_MAX: Final = 16
 _ANSWER_BYTES_MAX: Final = 0x7FFFFFFF  # one batch may be larger than what we would take from a stranger
 _OLDEST_API_VERSIONS: Final = 0  # every server understands this version, and we do not know it yet
 
@@ -35,6 +34,13 @@ class Address(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"
+
+
+class Timeouts(NamedTuple):
+    """How long a node may take to accept a connection, and to answer beyond what it was asked to wait."""
+
+    connect_s: float = 10.0
+    answer_s: float = 60.0
 
 
 class Response(NamedTuple):
@@ -54,12 +60,20 @@ class AuthenticationFailed(LogError):
 class Channel:
     """One connection. Every failure closes it and raises `LogUnavailable`. Not for several threads at once."""
 
-    def __init__(self, address: Address, login: Credentials | None = None, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self,
+        address: Address,
+        login: Credentials | None = None,
+        tls: ssl.SSLContext | None = None,
+        timeouts: Timeouts = Timeouts(),  # noqa: B008 (a constant)
+    ) -> None:
         self._address = address
+        self._timeouts = timeouts
         self._correlation_id = 0
+        self._begun: tuple[Api, int] | None = None
         self._bytes_max = FRAME_BYTES_MAX
         try:
-            self._socket = socket.create_connection(address, timeout=_CONNECT_TIMEOUT_S)
+            self._socket = socket.create_connection(address, timeout=timeouts.connect_s)
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if tls is not None:
                 self._socket = tls.wrap_socket(self._socket, server_hostname=address.host)
@@ -114,6 +128,11 @@ class Channel:
 
         `wait_s` is how long the server is asked to wait with its answer.
         """
+        self.begin(api, body)
+        return self.finish(wait_s)
+
+    def begin(self, api: Api, body: Callable[[int], list[Buffer]]) -> None:
+        """Sends a request; `finish` gives its response. Nothing else may be asked meanwhile."""
         version = self._versions.get(api)
         if version is None:
             raise LogUnavailable(
@@ -121,18 +140,36 @@ class Channel:
                 " them",
                 hint="Use a server of Kafka 2.4 or newer, or of this version of Millstream.",
             )
-        return self._exchange(api, version, body(version), _ANSWER_TIMEOUT_S + wait_s)
+        self._begin(api, version, body(version))
 
-    def _exchange(self, api: Api, version: int, body: list[Buffer], timeout_s: float = _ANSWER_TIMEOUT_S) -> Response:
-        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
-        try:
-            self._socket.settimeout(timeout_s)
-            self._send(write_request_frame(api, version, self._correlation_id, body))
+    def finish(self, wait_s: float = 0) -> Response:
+        """The response to what was begun; waits for it."""
+        assert self._begun is not None
+        (api, version), self._begun = self._begun, None
+        with self._closed_by_failure():
+            self._socket.settimeout(self._timeouts.answer_s + wait_s)
             with understanding(self._address):
                 message = self._receive(frame_length(self._receive(LENGTH.size), self._bytes_max))
                 correlation_id, position = read_response_header(api, version, message)
                 if correlation_id != self._correlation_id:
                     raise MalformedMessage("an answer to another request")
+        return Response(version, message, position)
+
+    def _begin(self, api: Api, version: int, body: list[Buffer]) -> None:
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        with self._closed_by_failure():
+            self._socket.settimeout(self._timeouts.answer_s)
+            self._send(write_request_frame(api, version, self._correlation_id, body))
+        self._begun = (api, version)
+
+    def _exchange(self, api: Api, version: int, body: list[Buffer]) -> Response:
+        self._begin(api, version, body)
+        return self.finish()
+
+    @contextmanager
+    def _closed_by_failure(self) -> Generator[None]:
+        try:
+            yield
         except OSError as error:
             self.close()
             raise LogUnavailable(
@@ -142,7 +179,6 @@ class Channel:
         except BaseException:
             self.close()
             raise
-        return Response(version, message, position)
 
     def _send(self, buffers: list[Buffer]) -> None:
         if isinstance(self._socket, ssl.SSLSocket):
@@ -169,11 +205,17 @@ class Channel:
     @property
     def usable(self) -> bool:
         """False once the server has closed it: an idle connection has nothing to read."""
-        if self._socket.fileno() < 0:
-            return False
+        return self._socket.fileno() >= 0 and not self.readable
+
+    @property
+    def readable(self) -> bool:
+        """Whether an answer has begun to come, or the connection has ended."""
         poll = select.poll()
         poll.register(self._socket, select.POLLIN)
-        return not poll.poll(0)
+        return bool(poll.poll(0))
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
 
     def close(self) -> None:
         self._socket.close()
@@ -206,13 +248,21 @@ def _reason(error: OSError) -> str:
 class Channels:
     """Connections to one server: each call takes an idle one, or a new one. For any number of threads.
 
-    State: the idle connections of this process; a child that inherits them by `fork` leaves them alone.
+    State: the idle connections of this process, and those that owe an answer which nobody waits for any more; a child
+    that inherits them by `fork` leaves them alone.
     """
 
-    def __init__(self, address: Address, login: Credentials | None = None, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self,
+        address: Address,
+        login: Credentials | None = None,
+        tls: ssl.SSLContext | None = None,
+        timeouts: Timeouts = Timeouts(),  # noqa: B008 (a constant)
+    ) -> None:
         self.address = address
-        self._login, self._tls = login, tls
+        self._login, self._tls, self._timeouts = login, tls, timeouts
         self._idle: list[Channel] = []
+        self._owing: list[Channel] = []
         self._owner = os.getpid()
         self._closed = False
         self._lock = threading.Lock()
@@ -232,39 +282,58 @@ class Channels:
     ) -> Response:
         """Raises `LogUnavailable`. `repeat`: asking twice does no harm, so a broken connection is replaced once."""
         try:
-            with self._channel() as channel:
+            with self.channel() as channel:
                 return channel.ask(api, body, wait_s=wait_s)
         except LogUnavailable:
             if not repeat:
                 raise
-        with self._channel() as channel:
+        with self.channel() as channel:
             return channel.ask(api, body, wait_s=wait_s)
 
     @contextmanager
-    def _channel(self) -> Generator[Channel]:
-        channel = self._take()
+    def channel(self) -> Generator[Channel]:
+        """A connection for one exchange. Raises `LogUnavailable` where there can be none; then nothing was sent."""
+        channel = self.take()
         yield channel  # after a failure it is closed, and nobody gets it back
+        self.give_back(channel)
+
+    def give_back(self, channel: Channel, *, owing: bool = False) -> None:
+        """Of a connection that was taken and has not failed. `owing`: what was begun on it nobody waits for."""
         with self._lock:
             if not self._closed:
-                self._idle.append(channel)
-                return
+                (self._owing if owing else self._idle).append(channel)
+                if len(self._owing) <= _OWING_MAX:
+                    return
+                channel = self._owing.pop(0)
         channel.close()
 
-    def _take(self) -> Channel:
+    def take(self) -> Channel:
         if self._owner != os.getpid():  # a new lock, too: a thread that the child has not got may hold the old one
-            self._idle, self._owner, self._lock = [], os.getpid(), threading.Lock()
+            self._idle, self._owing, self._owner, self._lock = [], [], os.getpid(), threading.Lock()
         with self._lock:
             if self._closed:
-                raise LogClosed("the log is closed")
+                raise LogClosed(
+                    "the log is closed", hint="The server stops, or its engine moves to another node: ask again soon."
+                )
             while self._idle:
                 channel = self._idle.pop()
                 if channel.usable:
                     return channel
                 channel.close()
-        return Channel(self.address, self._login, self._tls)
+            answered = [channel for channel in self._owing if channel.readable]
+            self._owing = [channel for channel in self._owing if channel not in answered]
+        for index, channel in enumerate(answered):
+            try:
+                channel.finish()
+            except LogUnavailable:
+                continue
+            for other in answered[index + 1 :]:
+                self.give_back(other, owing=True)
+            return channel
+        return Channel(self.address, self._login, self._tls, self._timeouts)
 
     def close(self) -> None:
         with self._lock:
-            for channel in self._idle:
+            for channel in (*self._idle, *self._owing):
                 channel.close()
-            self._idle, self._closed = [], True
+            self._idle, self._owing, self._closed = [], [], True

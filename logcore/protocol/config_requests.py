@@ -14,7 +14,7 @@ from ..errors import InvalidTopic
 from ..groups import SESSION_TIMEOUT_MS_MAX, SESSION_TIMEOUT_MS_MIN
 from ..topic_settings import SETTINGS, Kind
 from .access import check_administrable, may_see
-from .broker import NODE_ID, Broker
+from .broker import Broker
 from .faults import code_of, message_of
 from .messages import Fields
 from .peer import Peer
@@ -78,11 +78,11 @@ def _broker_entries(broker: Broker) -> Iterable[Fields]:
     """Settings that Kafka has, too, as far as they are what they are there."""
     expiry = broker.log.expiry
     values: dict[str, object] = {
-        "broker.id": NODE_ID,
+        "broker.id": broker.layout.node,
         "auto.create.topics.enable": "false",
         "delete.topic.enable": "true",
         "num.partitions": 1,
-        "default.replication.factor": 1,
+        "default.replication.factor": broker.layout.default_replication(),
         "group.min.session.timeout.ms": SESSION_TIMEOUT_MS_MIN,
         "group.max.session.timeout.ms": SESSION_TIMEOUT_MS_MAX,
         "offsets.retention.minutes": expiry.offsets_ms // 60_000,

@@ -9,10 +9,13 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
+from millstream.errors import LogError
+
 from ..client import TopicPartition
 from ..group_messages import ConsumerHeartbeat, GroupDescription, MemberDescription
 from ..subscriptions import decode_assignment, topics_of
 from .broker import Broker
+from .faults import code_of, message_of
 from .group_requests import code_of_fault
 from .messages import Fields
 from .peer import Peer
@@ -74,12 +77,19 @@ def _by_id(broker: Broker, places: Iterable[TopicPartition], *, named: bool = Fa
 def consumer_group_describe(broker: Broker, request: Any, peer: Peer) -> Fields:
     return {
         "groups": [
-            _described(broker, broker.log.groups.describe(group))
+            _described_or_not(broker, group)
             if peer.may("group", group)
             else {"group_id": group, "group_state": "", "error_code": ErrorCode.group_authorization_failed}
             for group in request.group_ids
         ]
     }
+
+
+def _described_or_not(broker: Broker, group: str) -> Fields:
+    try:
+        return _described(broker, broker.log.groups.describe(group))
+    except LogError as error:
+        return {"error_code": code_of(error), "error_message": message_of(error), "group_id": group, "group_state": ""}
 
 
 def _described(broker: Broker, group: GroupDescription) -> Fields:

@@ -50,7 +50,7 @@ from .offset_requests import (
     offset_for_leader_epoch,
 )
 from .peer import Peer
-from .record_requests import answer_fetch, answer_produce
+from .record_requests import answer_fetch
 from .sasl_requests import sasl_authenticate, sasl_handshake
 from .topic_requests import (
     api_versions,
@@ -120,6 +120,22 @@ _HANDLERS: Final[dict[Api, Callable[[Broker, Any, Peer], Fields]]] = {
     Api.LIST_PARTITION_REASSIGNMENTS: list_partition_reassignments,
 }
 
+_NAMING: Final = frozenset(
+    {
+        Api.JOIN_GROUP,
+        Api.SYNC_GROUP,
+        Api.HEARTBEAT,
+        Api.LEAVE_GROUP,
+        Api.OFFSET_COMMIT,
+        Api.OFFSET_DELETE,
+        Api.DELETE_GROUPS,
+        Api.CONSUMER_GROUP_HEARTBEAT,
+        Api.INIT_PRODUCER_ID,
+        Api.TXN_OFFSET_COMMIT,
+    }
+)
+"""Requests that are refused where they name what only Millstream may use."""
+
 _BEFORE_LOGIN: Final = (Api.SASL_HANDSHAKE, Api.SASL_AUTHENTICATE)
 
 _WAITING_HANDLERS: Final[dict[Api, Callable[[Broker, Any, Peer], Awaitable[Fields]]]] = {
@@ -137,13 +153,16 @@ async def answer(broker: Broker, request: Request) -> Answer:
     api = Api(number)
     if api is Api.API_VERSIONS:
         return _ready(_answer_api_versions(version))
+    await broker.ready()
     if request.peer.refused or not (api in _BEFORE_LOGIN or broker.lets_in(request.peer)):
         raise HangUp("it has not shown who it is")
+    if api in _NAMING and not request.peer.trusted and not await broker.knows_names():
+        raise HangUp("it is not known yet which groups and transactional ids are Millstream's own")
     if version not in KNOWN[api]:
         raise HangUp(f"version {version} of {api.name.lower()} requests is not supported")
     match api:
         case Api.PRODUCE:
-            return await answer_produce(broker, request)
+            return await broker.produce(broker, request)
         case Api.FETCH:
             return _ready(await answer_fetch(broker, request))
         case Api.SASL_AUTHENTICATE:

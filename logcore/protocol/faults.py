@@ -11,12 +11,14 @@ from millstream.errors import LogError
 from ..errors import (
     CorruptLog,
     InvalidRecords,
+    InvalidReplicationFactor,
     InvalidTopic,
     InvalidTransactionState,
     LogClosed,
     LogFull,
     LogUnavailable,
     LogWriteFailed,
+    NotNow,
     OffsetOutOfRange,
     OutOfOrderSequence,
     ProducerFenced,
@@ -26,11 +28,13 @@ from ..errors import (
 )
 from .access import NotAllowed, OnlyForAdministrators
 from .incoming import CorruptRecords
+from .retries import RETRIABLE
 
 _CODES: Final[dict[type[LogError], ErrorCode]] = {
     CorruptRecords: ErrorCode.corrupt_message,
     UnknownTopic: ErrorCode.unknown_topic_or_partition,
     TopicExists: ErrorCode.topic_already_exists,
+    InvalidReplicationFactor: ErrorCode.invalid_replication_factor,
     InvalidTopic: ErrorCode.invalid_topic_exception,
     InvalidRecords: ErrorCode.invalid_record,
     RecordsTooLarge: ErrorCode.message_too_large,
@@ -55,6 +59,8 @@ _CLASSES: Final[dict[ErrorCode, type[LogError]]] = {
     ErrorCode.invalid_producer_id_mapping: ProducerFenced,
     ErrorCode.invalid_partitions: InvalidTopic,
     ErrorCode.invalid_config: InvalidTopic,
+    ErrorCode.unknown_topic_id: UnknownTopic,
+    ErrorCode.unstable_offset_commit: LogUnavailable,
     ErrorCode.leader_not_available: LogUnavailable,
     ErrorCode.not_leader_or_follower: LogUnavailable,
     ErrorCode.coordinator_not_available: LogUnavailable,
@@ -62,6 +68,8 @@ _CLASSES: Final[dict[ErrorCode, type[LogError]]] = {
 
 
 def code_of(error: LogError) -> ErrorCode:
+    if isinstance(error, NotNow):
+        return ErrorCode(error.problem)
     for kind in type(error).__mro__:
         if kind in _CODES:
             return _CODES[kind]
@@ -70,7 +78,7 @@ def code_of(error: LogError) -> ErrorCode:
 
 def message_of(error: LogError) -> str:
     """The error's text for a response. Our own code leads it: several of our errors share one of the protocol's."""
-    return f"{error.code}: {error.message}"
+    return error.message if isinstance(error, NotNow) else f"{error.code}: {error.message}"
 
 
 def error_of(code: int, message: str | None, what: str) -> LogError:
@@ -82,4 +90,5 @@ def error_of(code: int, message: str | None, what: str) -> LogError:
         known = ErrorCode(code)
     except ValueError:
         return LogError(f"cannot {what}: the server answered with error {code}")
-    return _CLASSES.get(known, LogError)(f"cannot {what}: {message or known.name.replace('_', ' ')}")
+    kind = _CLASSES.get(known, LogUnavailable if code in RETRIABLE else LogError)
+    return kind(f"cannot {what}: {message or known.name.replace('_', ' ')}")

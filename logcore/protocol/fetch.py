@@ -29,6 +29,7 @@ class FetchPosition:
     partition: TopicPartition
     offset: int
     bytes_max: int
+    leader_epoch: int = -1  # that the client knows; -1 for none
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,7 @@ class FetchRequest:
     session_id: int = NO_SESSION
     session_epoch: int = _FINAL_EPOCH
     forgotten: Sequence[TopicPartition] = ()
+    rack: str = ""
 
 
 class AbortedTransaction(NamedTuple):
@@ -58,7 +60,10 @@ class AbortedTransaction(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FetchedPartition:
-    """`records` are whole batches; the first may begin before the offset that was asked for."""
+    """`records` are whole batches; the first may begin before the offset that was asked for.
+
+    `preferred_replica`: the node that the client is to read from instead; then there are no records. -1: none.
+    """
 
     partition: TopicPartition
     error_code: int
@@ -67,6 +72,7 @@ class FetchedPartition:
     log_start_offset: int = -1
     aborted: Sequence[AbortedTransaction] = ()
     records: Sequence[Buffer] = ()
+    preferred_replica: int = -1
 
     @property
     def size(self) -> int:
@@ -87,7 +93,10 @@ def read_request(message: memoryview, position: int, version: int) -> FetchReque
         positions += [_read_position(reader, topic, version) for _ in range(reader.count(16))]
         reader.tags()
     forgotten = _read_forgotten(reader) if version >= _SESSION_FROM else ()
-    return FetchRequest(wait_ms_max, bytes_min, bytes_max, isolation, positions, session_id, session_epoch, forgotten)
+    rack = reader.string() if version >= _RACK_FROM else ""
+    return FetchRequest(
+        wait_ms_max, bytes_min, bytes_max, isolation, positions, session_id, session_epoch, forgotten, rack
+    )
 
 
 def _read_forgotten(reader: Reader) -> tuple[TopicPartition, ...]:
@@ -101,8 +110,7 @@ def _read_forgotten(reader: Reader) -> tuple[TopicPartition, ...]:
 
 def _read_position(reader: Reader, topic: str, version: int) -> FetchPosition:
     partition = reader.int32()
-    if version >= _LEADER_EPOCH_FROM:
-        reader.int32()
+    leader_epoch = reader.int32() if version >= _LEADER_EPOCH_FROM else -1
     offset = reader.int64()
     if version >= _LAST_EPOCH_FROM:
         reader.int32()
@@ -110,7 +118,7 @@ def _read_position(reader: Reader, topic: str, version: int) -> FetchPosition:
         reader.int64()
     bytes_max = reader.int32()
     reader.tags()
-    return FetchPosition(TopicPartition(topic, partition), offset, bytes_max)
+    return FetchPosition(TopicPartition(topic, partition), offset, bytes_max, leader_epoch)
 
 
 def write_request(request: FetchRequest, version: int) -> list[Buffer]:
@@ -149,7 +157,7 @@ def _write_forgotten(writer: Writer, forgotten: Sequence[TopicPartition]) -> Non
 def _write_position(writer: Writer, position: FetchPosition, version: int) -> None:
     writer.int32(position.partition.partition)
     if version >= _LEADER_EPOCH_FROM:
-        writer.int32(-1)
+        writer.int32(position.leader_epoch)
     writer.int64(position.offset)
     if version >= _LAST_EPOCH_FROM:
         writer.int32(-1)
@@ -197,7 +205,7 @@ def _write_fetched(writer: Writer, fetched: FetchedPartition, version: int) -> N
         writer.int64(transaction.first_offset)
         writer.tags()
     if version >= _RACK_FROM:
-        writer.int32(-1)  # a replica to read from instead
+        writer.int32(fetched.preferred_replica)
     writer.bytes_of(list(fetched.records))
     writer.tags()
 
@@ -226,8 +234,7 @@ def _read_fetched(reader: Reader, topic: str, version: int) -> FetchedPartition:
     for _ in range(reader.count(16)):
         aborted.append(AbortedTransaction(reader.int64(), reader.int64()))
         reader.tags()
-    if version >= _RACK_FROM:
-        reader.int32()
+    preferred_replica = reader.int32() if version >= _RACK_FROM else -1
     records = reader.nullable_bytes()
     reader.tags()
     return FetchedPartition(
@@ -238,6 +245,7 @@ def _read_fetched(reader: Reader, topic: str, version: int) -> FetchedPartition:
         log_start_offset,
         aborted,
         [] if records is None else [records],
+        preferred_replica,
     )
 
 

@@ -152,7 +152,7 @@ def _note(session: _Session, fetched: FetchedPartition) -> bool:
     if entry is None:  # another request of the session has forgotten it meanwhile
         return True
     told = _Told(fetched.high_watermark, fetched.last_stable_offset, fetched.log_start_offset)
-    if fetched.error_code:
+    if fetched.error_code or fetched.preferred_replica >= 0:
         entry.told = _NOTHING  # so the client hears of its end
         return True
     is_news = bool(fetched.size) or told != entry.told

@@ -31,7 +31,7 @@ from ..group_messages import (
     Synced,
 )
 from .broker import Broker
-from .faults import code_of
+from .faults import code_of, message_of
 from .messages import Fields
 from .peer import Peer
 
@@ -182,12 +182,19 @@ def leave_group(broker: Broker, request: Any, peer: Peer) -> Fields:
 def describe_groups(broker: Broker, request: Any, peer: Peer) -> Fields:
     return {
         "groups": [
-            _described(broker.log.groups.describe(group), request.__version__)
+            _described_or_not(broker, group, request.__version__)
             if peer.may("group", group)
             else {"group_id": group, "error_code": ErrorCode.group_authorization_failed}
             for group in request.groups
         ]
     }
+
+
+def _described_or_not(broker: Broker, group: str, version: int) -> Fields:
+    try:
+        return _described(broker.log.groups.describe(group), version)
+    except LogError as error:
+        return {"group_id": group, "error_code": code_of(error), "error_message": message_of(error)}
 
 
 def _described(description: GroupDescription, version: int) -> Fields:
@@ -218,7 +225,10 @@ def _described(description: GroupDescription, version: int) -> Fields:
 def list_groups(broker: Broker, request: Any, peer: Peer) -> Fields:
     states = {state.lower() for state in getattr(request, "states_filter", ())}
     kinds = {kind.lower() for kind in getattr(request, "types_filter", ())}
-    found = [broker.log.groups.describe(name) for name in broker.log.groups.names() if peer.may("group", name)]
+    try:
+        found = [broker.log.groups.describe(name) for name in broker.log.groups.names() if peer.may("group", name)]
+    except LogError as error:
+        return {"error_code": code_of(error), "groups": []}
     return {
         "error_code": ErrorCode.none,
         "groups": [
@@ -254,7 +264,10 @@ def offset_delete(broker: Broker, request: Any, peer: Peer) -> Fields:
     asked = [
         TopicPartition(topic.name, entry.partition_index) for topic in request.topics for entry in topic.partitions
     ]
-    outcome = broker.log.groups.delete_offsets(request.group_id, asked)
+    try:
+        outcome = broker.log.groups.delete_offsets(request.group_id, asked)
+    except LogError as error:
+        return {"error_code": code_of(error), "topics": []}
     if isinstance(outcome, GroupFault):
         return {"error_code": code_of_fault(outcome), "topics": []}
     return {

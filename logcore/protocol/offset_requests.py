@@ -9,14 +9,15 @@ from kio.schema.errors import ErrorCode
 
 from millstream.errors import LogError
 
-from ..client import TopicPartition
+from ..client import Offsets, TopicPartition
 from ..group_messages import CheckCommit
 from ..group_offsets import CommittedOffset
 from ..timestamps import TimestampOffset, first_at_or_after, latest_timestamp
 from .access import check_visible
-from .broker import LEADER_EPOCH, NODE_ID, Broker
-from .faults import code_of
+from .broker import Broker
+from .faults import code_of, message_of
 from .group_requests import code_of_fault
+from .layout import ANY_EPOCH, KeyKind
 from .messages import Fields
 from .peer import Peer
 
@@ -46,7 +47,9 @@ def list_offsets(broker: Broker, request: Any, peer: Peer) -> Fields:
 def _listed(broker: Broker, peer: Peer, topic: str, asked: Any, committed_only: bool) -> Fields:
     try:
         check_visible(peer, topic)
-        found = _offset_for(broker, TopicPartition(topic, asked.partition_index), asked.timestamp, committed_only)
+        where = TopicPartition(topic, asked.partition_index)
+        at_leader = broker.layout.offsets(where, getattr(asked, "current_leader_epoch", ANY_EPOCH))
+        found = _offset_for(broker, where, at_leader.offsets, asked.timestamp, committed_only)
     except LogError as error:
         return {"partition_index": asked.partition_index, "error_code": code_of(error)}
     return {
@@ -54,13 +57,14 @@ def _listed(broker: Broker, peer: Peer, topic: str, asked: Any, committed_only: 
         "error_code": ErrorCode.none,
         "timestamp": found.timestamp_ms,
         "offset": found.offset,
-        "leader_epoch": LEADER_EPOCH,
+        "leader_epoch": at_leader.leader_epoch,
     }
 
 
-def _offset_for(broker: Broker, where: TopicPartition, timestamp_ms: int, committed_only: bool) -> TimestampOffset:
+def _offset_for(
+    broker: Broker, where: TopicPartition, offsets: Offsets, timestamp_ms: int, committed_only: bool
+) -> TimestampOffset:
     partition = broker.log.partition(*where)
-    offsets = partition.offsets()
     end_offset = offsets.last_stable_offset if committed_only else offsets.high_watermark
     if timestamp_ms == LATEST:
         return TimestampOffset(-1, end_offset)
@@ -76,11 +80,24 @@ def _offset_for(broker: Broker, where: TopicPartition, timestamp_ms: int, commit
 
 
 def find_coordinator(broker: Broker, request: Any, peer: Peer) -> Fields:
-    """There is one node, and it coordinates everything."""
-    host, port = broker.address_for(peer.local)
-    node = {"error_code": ErrorCode.none, "node_id": NODE_ID, "host": host, "port": port}
-    keys = getattr(request, "coordinator_keys", ())
-    return {**node, "coordinators": [{"key": key, **node} for key in keys]}
+    """Older clients ask for one, newer ones for several at once."""
+    kind: KeyKind = "transaction" if getattr(request, "key_type", 0) == _TRANSACTION else "group"
+    keys = getattr(request, "coordinator_keys", None)
+    if keys is None:
+        return _coordinator(broker, peer, kind, request.key)
+    return {"coordinators": [{"key": key, **_coordinator(broker, peer, kind, key)} for key in keys]}
+
+
+_TRANSACTION: Final = 1
+
+
+def _coordinator(broker: Broker, peer: Peer, kind: KeyKind, key: str) -> Fields:
+    try:
+        found = broker.layout.coordinator(kind, key, peer.local)
+    except LogError as error:
+        nowhere: Fields = {"node_id": -1, "host": "", "port": -1}
+        return {"error_code": code_of(error), "error_message": message_of(error), **nowhere}
+    return {"error_code": ErrorCode.none, "node_id": found.node, "host": found.host, "port": found.port}
 
 
 def offset_commit(broker: Broker, request: Any, peer: Peer) -> Fields:
@@ -133,16 +150,33 @@ def offset_fetch(broker: Broker, request: Any, peer: Peer) -> Fields:
 def _fetched_group(broker: Broker, peer: Peer, asked: Any, stable: bool) -> Fields:
     if not peer.may("group", asked.group_id):
         return {"group_id": asked.group_id, "topics": [], "error_code": ErrorCode.group_authorization_failed}
-    topics = _fetched(broker, asked.group_id, asked.topics, stable)
+    try:
+        topics = _fetched(broker, asked.group_id, asked.topics, stable)
+    except LogError as error:  # another node coordinates the group, or this one is not ready to
+        code = code_of(error)
+        return {"group_id": asked.group_id, "topics": _not_fetched(asked.topics or (), code), "error_code": code}
     return {"group_id": asked.group_id, "topics": topics, "error_code": ErrorCode.none}
 
 
+def _not_fetched(topics: Any, code: ErrorCode) -> list[Fields]:
+    """Old clients look for errors here only, and would take an empty list for a group without offsets."""
+    nothing: Fields = {"committed_offset": -1, "metadata": "", "error_code": code}
+    return [
+        {
+            "name": topic.name,
+            "partitions": [{"partition_index": number, **nothing} for number in topic.partition_indexes],
+        }
+        for topic in topics
+    ]
+
+
 def _fetched(broker: Broker, group: str, topics: Any, stable: bool) -> list[Fields]:
-    committed = broker.log.groups.committed(group)
+    # In this order: what a transaction decides in between is among what is committed.
     unsettled = broker.log.unsettled_offsets(group) if stable else frozenset[TopicPartition]()
+    committed = broker.log.groups.committed(group)
     if topics is None:
         wanted: dict[str, list[int]] = {}
-        for topic, partition in committed:
+        for topic, partition in dict.fromkeys([*committed, *sorted(unsettled)]):
             wanted.setdefault(topic, []).append(partition)
     else:
         wanted = {topic.name: list(topic.partition_indexes) for topic in topics}
@@ -164,7 +198,6 @@ def _fetched(broker: Broker, group: str, topics: Any, stable: bool) -> list[Fiel
 
 
 def offset_for_leader_epoch(broker: Broker, request: Any, peer: Peer) -> Fields:
-    """There has been one leader only: its epoch ends where the log does."""
     return {
         "topics": [
             {
@@ -180,14 +213,11 @@ def _epoch_end(broker: Broker, peer: Peer, topic: str, asked: Any) -> Fields:
     result: Fields = {"partition": asked.partition}
     try:
         check_visible(peer, topic)
-        end_offset = broker.log.partition(topic, asked.partition).offsets().high_watermark
+        where = TopicPartition(topic, asked.partition)
+        end = broker.layout.epoch_end(where, asked.leader_epoch, asked.current_leader_epoch)
     except LogError as error:
         return {**result, "error_code": code_of(error), "leader_epoch": -1, "end_offset": -1}
-    if asked.current_leader_epoch > LEADER_EPOCH:
-        return {**result, "error_code": ErrorCode.unknown_leader_epoch, "leader_epoch": -1, "end_offset": -1}
-    if asked.leader_epoch != LEADER_EPOCH:
-        return {**result, "error_code": ErrorCode.none, "leader_epoch": -1, "end_offset": -1}
-    return {**result, "error_code": ErrorCode.none, "leader_epoch": LEADER_EPOCH, "end_offset": end_offset}
+    return {**result, "error_code": ErrorCode.none, "leader_epoch": end.epoch, "end_offset": end.end_offset}
 
 
 def offsets_in(request: Any) -> dict[TopicPartition, int]:

@@ -14,8 +14,10 @@ from kio.schema.errors import ErrorCode
 
 from millstream.errors import LogError
 
+from ..client import Offsets
 from ..errors import InvalidTransactionState, OffsetOutOfRange
 from ..partition import Mark, Partition
+from ..partition_files import PartitionFiles
 from ..records.batch import COLUMNAR, COMPRESSION, HEADER_SIZE, Buffer, EncodedBatch, read_header
 from . import fetch, produce
 from .access import check_readable, check_writable
@@ -24,6 +26,8 @@ from .connection import Answer, Request
 from .faults import code_of, message_of
 from .fetch import FetchedPartition, FetchPosition, FetchRequest
 from .incoming import check_keys, checked_batches
+from .layout import NOBODY
+from .local_transactions import LocalTransactions
 from .peer import Peer
 from .produce import ProduceData, ProduceRequest, ProduceResult
 from .stored import StoredBytes, read_stored
@@ -45,10 +49,11 @@ class _Written(NamedTuple):
     mark: Mark | None = None
 
 
-async def answer_produce(broker: Broker, request: Request) -> Answer:
-    """Returns when the records are written in order; the answer comes when they are durable.
+async def answer_produce(local: LocalTransactions, broker: Broker, request: Request) -> Answer:
+    """At a log of one node.
 
-    Records of a transaction are answered at once: their commit makes them durable.
+    Returns when the records are written in order; the answer comes when they are durable. Records of a transaction are
+    answered at once: their commit makes them durable.
     """
     version = request.header.version
     asked = produce.read_request(request.message, request.position, version)
@@ -57,10 +62,10 @@ async def answer_produce(broker: Broker, request: Request) -> Answer:
     def write(results: list[ProduceResult]) -> list[Buffer] | None:
         return produce.write_response(results, version, throttle_ms) if asked.acks else None
 
-    at_once = _written_at_once(broker, asked, request.peer)
+    at_once = _written_at_once(local, asked, request.peer)
     if at_once is not None:
         return _synced(broker, at_once, write)
-    writing = asyncio.ensure_future(broker.blocking(partial(_write_all, broker, asked, request.peer)))
+    writing = asyncio.ensure_future(broker.blocking(partial(_write_all, local, asked, request.peer)))
     finish = _finish if asked.transactional_id is None else _finish_transactional
     answer = broker.keep(finish(broker, writing, write))
     await asyncio.shield(writing)  # if the client goes away meanwhile, what it sent is written and synced all the same
@@ -73,19 +78,19 @@ _Writing = asyncio.Future[list[_Written]]
 _Write = Callable[[list[ProduceResult]], list[Buffer] | None]
 
 
-def _written_at_once(broker: Broker, asked: ProduceRequest, peer: Peer) -> _Written | None:
+def _written_at_once(local: LocalTransactions, asked: ProduceRequest, peer: Peer) -> _Written | None:
     """A small request is written here, on the event loop, where that waits for nobody: a thread costs more than it."""
-    if asked.transactional_id is not None or len(asked.data) != 1 or not _is_light(asked.data[0].records):
+    if asked.transactional_id is not None or len(asked.data) != 1 or not is_light(asked.data[0].records):
         return None
     (data,) = asked.data
-    partition = broker.log.partition_if_open(*data.partition)
+    partition = local.log.partition_if_open(*data.partition)
     if partition is None:
         return None
     with partition.unless_busy(len(data.records[0])) as free:
-        return _write(broker, None, data, peer) if free else None
+        return _write(local, None, data, peer) if free else None
 
 
-def _is_light(records: Sequence[Buffer]) -> bool:
+def is_light(records: Sequence[Buffer]) -> bool:
     """One batch of a few records that need no uncompressing."""
     if len(records) != 1 or not HEADER_SIZE <= len(records[0]) <= _LIGHT_BYTES_MAX:
         return False
@@ -144,32 +149,40 @@ def _settled(result: ProduceResult, outcome: Outcome) -> ProduceResult:
     return ProduceResult(result.partition, code_of(outcome), error_message=message_of(outcome))
 
 
-def _write_all(broker: Broker, asked: ProduceRequest, peer: Peer) -> list[_Written]:
-    return [_write(broker, asked.transactional_id, data, peer, announces=asked.announces) for data in asked.data]
+def _write_all(local: LocalTransactions, asked: ProduceRequest, peer: Peer) -> list[_Written]:
+    return [_write(local, asked.transactional_id, data, peer, announces=asked.announces) for data in asked.data]
 
 
 def _write(
-    broker: Broker, transactional_id: str | None, data: ProduceData, peer: Peer, *, announces: bool = False
+    local: LocalTransactions, transactional_id: str | None, data: ProduceData, peer: Peer, *, announces: bool = False
 ) -> _Written:
     try:
         check_writable(peer, data.partition.topic)
-        partition = broker.log.writable(*data.partition)
-        batches = [batch for records in data.records for batch in checked_batches(memoryview(records))]
-        for batch in batches:
-            partition.check_size(batch.header)
-        if partition.settings.compacted and not peer.trusted:
-            check_keys(batches)
+        partition = local.log.writable(*data.partition)
+        batches = checked_write(partition, transactional_id, data, peer)
         if transactional_id is None:
-            if any(batch.header.transactional for batch in batches):
-                raise InvalidTransactionState("records of a transaction come with its id")
             first_offset, mark = _append(partition, batches)
         else:
             header = batches[0].header
-            producer = broker.producers.find(transactional_id, header.producer_id, header.producer_epoch)
+            producer = local.producers.find(transactional_id, header.producer_id, header.producer_epoch)
             first_offset, mark = producer.append(data.partition, batches, announces=announces)
     except LogError as error:
-        return _Written(_failed(data, error))
+        return _Written(failed(data, error))
     return _Written(ProduceResult(data.partition, 0, first_offset, partition.log_start_offset), partition, mark)
+
+
+def checked_write(
+    partition: PartitionFiles, transactional_id: str | None, data: ProduceData, peer: Peer
+) -> list[EncodedBatch]:
+    """What is to be appended to the partition. Raises `LogError`."""
+    batches = [batch for records in data.records for batch in checked_batches(memoryview(records))]
+    for batch in batches:
+        partition.check_size(batch.header)
+    if partition.settings.compacted and not peer.trusted:
+        check_keys(batches)
+    if transactional_id is None and any(batch.header.transactional for batch in batches):
+        raise InvalidTransactionState("records of a transaction come with its id")
+    return batches
 
 
 def _append(partition: Partition, batches: list[EncodedBatch]) -> tuple[int, Mark]:
@@ -180,7 +193,7 @@ def _append(partition: Partition, batches: list[EncodedBatch]) -> tuple[int, Mar
     return appended[0].first_offset, appended[-1].mark
 
 
-def _failed(data: ProduceData, error: LogError) -> ProduceResult:
+def failed(data: ProduceData, error: LogError) -> ProduceResult:
     return ProduceResult(data.partition, code_of(error), error_message=message_of(error))
 
 
@@ -208,7 +221,7 @@ async def answer_fetch(broker: Broker, request: Request) -> list[Buffer]:
 
 
 def _is_enough(asked: FetchRequest, fetched: Sequence[FetchedPartition]) -> bool:
-    if not fetched or any(entry.error_code for entry in fetched):
+    if not fetched or any(entry.error_code or entry.preferred_replica != NOBODY for entry in fetched):
         return True
     if sum(entry.size for entry in fetched) >= asked.bytes_min:
         return True
@@ -229,7 +242,7 @@ def _read_all(broker: Broker, asked: FetchRequest, peer: Peer) -> list[FetchedPa
     for position in asked.positions:
         bytes_max = min(position.bytes_max, left - taken)
         if taken and bytes_max <= 0:
-            position = FetchPosition(position.partition, position.offset, 0)
+            position = replace(position, bytes_max=0)
         entry = _read(broker, asked, position, max(bytes_max, 0), peer)
         taken += entry.size
         fetched.append(entry)
@@ -242,8 +255,11 @@ def _read(broker: Broker, asked: FetchRequest, position: FetchPosition, bytes_ma
     records: Sequence[Buffer] = ()
     try:
         check_readable(peer, position.partition.topic)
+        near = broker.layout.check_reads(position.partition, position.leader_epoch, position.offset, asked.rack)
         partition = broker.log.partition(*position.partition)
         offsets = partition.offsets()
+        if near != NOBODY and offsets.log_start_offset <= position.offset <= offsets.high_watermark:
+            return FetchedPartition(position.partition, 0, *_told(offsets), preferred_replica=near)
         try:
             view = partition.view(position.offset, bytes_max, asked.isolation)
             offsets = view.offsets
@@ -255,14 +271,11 @@ def _read(broker: Broker, asked: FetchRequest, position: FetchPosition, bytes_ma
                     partition.traffic.note_sent(stored.end_offset - position.offset, sum(map(len, records)))
         except OffsetOutOfRange as error:
             error_code = code_of(error)  # with the offsets that there are
+        broker.layout.check_reads(position.partition, position.leader_epoch, position.offset, asked.rack)
     except LogError as error:
         return FetchedPartition(position.partition, code_of(error))
-    return FetchedPartition(
-        position.partition,
-        error_code,
-        offsets.high_watermark,
-        offsets.last_stable_offset,
-        offsets.log_start_offset,
-        stored.aborted,
-        records,
-    )
+    return FetchedPartition(position.partition, error_code, *_told(offsets), stored.aborted, records)
+
+
+def _told(offsets: Offsets) -> tuple[int, int, int]:
+    return offsets.high_watermark, offsets.last_stable_offset, offsets.log_start_offset

@@ -80,7 +80,7 @@ class RowView:
         complete = first + part.num_rows >= columns.num_rows
         if complete:  # what compaction took away at the end is passed over
             begin = int(wanted[-1]) + 1 if len(wanted) else offset
-            for filler in fillers(max(begin, header.base_offset), header.last_offset + 1):
+            for filler in fillers(max(begin, header.base_offset), header.last_offset + 1, header.leader_epoch):
                 buffers += filler.buffers
         return buffers, part.num_rows, complete
 

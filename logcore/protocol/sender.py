@@ -11,14 +11,16 @@ from ..errors import InvalidRecords, LogUnavailable
 from ..records.batch import Buffer, EncodedBatch, next_sequence
 from . import produce
 from .apis import Api
-from .channel import Channels, understanding
+from .channel import Response
 from .faults import error_of
 from .frames import FRAME_BYTES_MAX
-from .produce import ProduceData, ProduceRequest
+from .produce import ProduceData, ProduceRequest, ProduceResult
+from .routing import Router
 
 _REQUEST_BYTES: Final = 32 * 1024 * 1024  # batches are gathered up to here
 _HEADERS_BYTES: Final = 4096  # what a frame needs besides batches
 _TIMEOUT_MS: Final = 30_000
+_CLUSTER_TIMEOUT_MS: Final = 8_000  # below what a node of a cluster may take to answer: then another one may lead
 _ALL: Final = -1
 
 
@@ -31,13 +33,13 @@ class Sent:
 class Sender:
     """Sends batches that carry sequence numbers: one whose answer was lost is sent again and stored once."""
 
-    def __init__(self, channels: Channels) -> None:
-        self._channels = channels
+    def __init__(self, router: Router) -> None:
+        self._router = router
 
     def send(self, where: TopicPartition, batches: list[EncodedBatch], transactional_id: str | None) -> Sent:
         """Returns when all are acknowledged. Raises `LogUnavailable`; then any number of them may be stored."""
         first_offset: int | None = None
-        for group in _groups(batches):
+        for group in _groups(batches, 1 if self._router.clustered else _REQUEST_BYTES):
             records = [buffer for batch in group for buffer in batch.buffers]
             offset = self._produce(where, records, transactional_id)
             first_offset = offset if first_offset is None else first_offset
@@ -46,19 +48,31 @@ class Sender:
         return Sent(first_offset, next_sequence(last.base_sequence, last.last_offset_delta + 1))
 
     def _produce(self, where: TopicPartition, records: list[Buffer], transactional_id: str | None) -> int:
-        request = ProduceRequest(transactional_id, _ALL, _TIMEOUT_MS, [ProduceData(where, records)])
-        response = self._channels.exchange(Api.PRODUCE, lambda version: produce.write_request(request, version))
-        with understanding(self._channels.address):
+        timeout_ms = _CLUSTER_TIMEOUT_MS if self._router.clustered else _TIMEOUT_MS
+        request = ProduceRequest(transactional_id, _ALL, timeout_ms, [ProduceData(where, records)])
+
+        def read(response: Response) -> ProduceResult:
             results = produce.read_response(response.message, response.position, response.version)
-        if [result.partition for result in results] != [where]:
-            raise LogUnavailable(f"the server at {self._channels.address} did not answer for the partition")
-        if results[0].error_code:
+            if [result.partition for result in results] != [where]:
+                raise LogUnavailable("the server did not answer for the partition")
+            return results[0]
+
+        result = self._router.call(
+            Api.PRODUCE,
+            lambda version: produce.write_request(request, version),
+            read,
+            lambda result: [result.error_code],
+            to=where,
+        )
+        if result.error_code:
             what = f'append to partition {where.partition} of topic "{where.topic}"'
-            raise error_of(results[0].error_code, results[0].error_message, what)
-        return results[0].base_offset
+            raise error_of(result.error_code, result.error_message, what)
+        return result.base_offset
 
 
-def _groups(batches: list[EncodedBatch]) -> Iterator[list[EncodedBatch]]:
+def _groups(batches: list[EncodedBatch], bytes_max: int) -> Iterator[list[EncodedBatch]]:
+    """What goes in one request. In a cluster that is one batch, as everywhere at Kafka: what a fail-over leaves of a
+    request is then all or nothing."""
     group: list[EncodedBatch] = []
     size = 0
     for batch in batches:
@@ -67,7 +81,7 @@ def _groups(batches: list[EncodedBatch]) -> Iterator[list[EncodedBatch]]:
                 f"a record batch of {batch.header.size} bytes is too large to be sent",
                 hint="Cut it into several batches, or append it in the process that has the log.",
             )
-        if group and size + batch.header.size > _REQUEST_BYTES:
+        if group and size + batch.header.size > bytes_max:
             yield group
             group, size = [], 0
         group.append(batch)

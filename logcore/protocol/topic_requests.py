@@ -11,15 +11,15 @@ from kio.schema.errors import ErrorCode
 
 from millstream.errors import LogError
 
-from ..client import Topic
-from ..errors import InvalidTopic, TopicExists, UnknownTopic
+from ..client import Topic, TopicPartition
+from ..errors import InvalidTopic, UnknownTopic
 from ..log import RESERVED
-from ..topic_rules import check_topic
 from .access import check_administrable, may_see
 from .apis import ADVERTISED_FROM, FEATURES, KNOWN
-from .broker import LEADER_EPOCH, NODE_ID, Broker
+from .broker import Broker
 from .config_requests import config_entries
 from .faults import code_of, message_of
+from .layout import NOBODY, NewTopic
 from .messages import Fields
 from .peer import Peer
 
@@ -57,11 +57,11 @@ def metadata(broker: Broker, request: Any, peer: Peer) -> Fields:
             _create_missing(broker, peer, [asked.name for asked in request.topics if asked.name not in topics])
             topics = broker.log.topics()
         described = [_described_or_not(broker, peer, topics, asked) for asked in request.topics]
-    host, port = broker.address_for(peer.local)
+    nodes = broker.layout.nodes(peer.local)
     return {
-        "brokers": [{"node_id": NODE_ID, "host": host, "port": port}],
+        "brokers": [{"node_id": each.node, "host": each.host, "port": each.port, "rack": each.rack} for each in nodes],
         "cluster_id": broker.log.id,
-        "controller_id": NODE_ID,
+        "controller_id": broker.layout.controller,
         "topics": described,
     }
 
@@ -76,8 +76,7 @@ def _create_missing(broker: Broker, peer: Peer, names: Sequence[str | None]) -> 
     for name in filter(None, names):
         with suppress(LogError):
             check_administrable(peer, name)
-            check_topic(name, _PARTITIONS_BY_DEFAULT, {})
-            broker.log.create_topic(name, _PARTITIONS_BY_DEFAULT, {})
+            broker.layout.create_topic(NewTopic(name, _PARTITIONS_BY_DEFAULT, {}))
 
 
 def _described_or_not(broker: Broker, peer: Peer, topics: Mapping[str, Topic], asked: Any) -> Fields:
@@ -100,7 +99,7 @@ def _described(broker: Broker, topic: Topic) -> Fields:
         "name": topic.name,
         "topic_id": topic_uuid(broker, topic.name),
         "is_internal": topic.name in RESERVED,
-        "partitions": [_described_partition(partition) for partition in range(topic.partition_count)],
+        "partitions": [described_partition(broker, topic.name, number) for number in range(topic.partition_count)],
     }
 
 
@@ -112,14 +111,16 @@ def topic_uuid(broker: Broker, name: str) -> uuid.UUID | None:
         return None
 
 
-def _described_partition(partition: int) -> Fields:
+def described_partition(broker: Broker, topic: str, partition: int) -> Fields:
+    layout = broker.layout.partition(topic, partition)
     return {
-        "error_code": ErrorCode.none,
+        "error_code": ErrorCode.leader_not_available if layout.leader == NOBODY else ErrorCode.none,
         "partition_index": partition,
-        "leader_id": NODE_ID,
-        "leader_epoch": LEADER_EPOCH,
-        "replica_nodes": [NODE_ID],
-        "isr_nodes": [NODE_ID],
+        "leader_id": layout.leader,
+        "leader_epoch": layout.leader_epoch,
+        "replica_nodes": list(layout.replicas),
+        "isr_nodes": list(layout.in_sync),
+        "offline_replicas": list(layout.offline),
     }
 
 
@@ -134,18 +135,10 @@ def _created(broker: Broker, asked: Any, peer: Peer, *, only_check: bool) -> Fie
     def create() -> None:
         nonlocal partition_count
         check_administrable(peer, asked.name)
-        if asked.assignments:
-            _check_assignments(asked)
-            partition_count = len(asked.assignments)
-        elif asked.replication_factor not in (-1, 1):
-            raise InvalidReplicationFactor(
-                f'topic "{asked.name}" cannot have {asked.replication_factor} replicas: there is one node'
-            )
-        check_topic(asked.name, partition_count, config)
-        if not only_check:
-            broker.log.create_topic(asked.name, partition_count, config)
-        elif asked.name in broker.log.topics():
-            raise TopicExists(f'topic "{asked.name}" exists already')
+        assignment = _assignment(asked)
+        partition_count = len(assignment) or partition_count
+        new = NewTopic(asked.name, partition_count, config, asked.replication_factor, assignment)
+        broker.layout.create_topic(new, only_check=only_check)
 
     outcome = _outcome(create)
     made = outcome["error_code"] is ErrorCode.none
@@ -153,21 +146,24 @@ def _created(broker: Broker, asked: Any, peer: Peer, *, only_check: bool) -> Fie
         "name": asked.name,
         "topic_id": topic_uuid(broker, asked.name) if made else None,
         "num_partitions": partition_count if made else -1,
-        "replication_factor": 1 if made else -1,
+        "replication_factor": _replication(broker, asked) if made else -1,
         "configs": config_entries(config) if made else None,
         **outcome,
     }
 
 
-class InvalidReplicationFactor(InvalidTopic):
-    code = "INVALID_REPLICATION_FACTOR"
+def _replication(broker: Broker, asked: Any) -> int:
+    if asked.assignments:
+        return len(asked.assignments[0].broker_ids)
+    return asked.replication_factor if asked.replication_factor != -1 else broker.layout.default_replication()
 
 
-def _check_assignments(asked: Any) -> None:
-    numbers = sorted(assignment.partition_index for assignment in asked.assignments)
-    brokers = {broker for assignment in asked.assignments for broker in assignment.broker_ids}
-    if numbers != list(range(len(numbers))) or brokers != {NODE_ID}:
-        raise InvalidTopic(f'topic "{asked.name}" cannot be placed as asked: there is one node, number {NODE_ID}')
+def _assignment(asked: Any) -> Sequence[Sequence[int]]:
+    """Replicas by partition. Raises `InvalidTopic`."""
+    by_number = {assignment.partition_index: tuple(assignment.broker_ids) for assignment in asked.assignments}
+    if sorted(by_number) != list(range(len(asked.assignments))):
+        raise InvalidTopic(f'topic "{asked.name}" cannot be placed as asked: partitions are numbered from 0 on')
+    return [by_number[number] for number in range(len(by_number))]
 
 
 def delete_topics(broker: Broker, request: Any, peer: Peer) -> Fields:
@@ -201,7 +197,7 @@ def create_partitions(broker: Broker, request: Any, peer: Peer) -> Fields:
     def created(asked: Any) -> Fields:
         def create() -> None:
             check_administrable(peer, asked.name)
-            broker.log.add_partitions(asked.name, asked.count, only_check=request.validate_only)
+            broker.layout.add_partitions(asked.name, asked.count, only_check=request.validate_only)
 
         outcome = _outcome(create)
         if outcome["error_code"] is ErrorCode.invalid_topic_exception:
@@ -220,10 +216,10 @@ def delete_records(broker: Broker, request: Any, peer: Peer) -> Fields:
         def delete() -> None:
             nonlocal low_watermark
             check_administrable(peer, topic)
-            offset = asked.offset
+            where, offset = TopicPartition(topic, asked.partition_index), asked.offset
             if offset == _HIGH_WATERMARK:
-                offset = broker.log.offsets(topic, asked.partition_index).high_watermark
-            low_watermark = broker.log.delete_records(topic, asked.partition_index, offset)
+                offset = broker.layout.offsets(where).offsets.high_watermark
+            low_watermark = broker.layout.delete_records(where, offset)
 
         code = _outcome(delete)["error_code"]
         return {"partition_index": asked.partition_index, "low_watermark": low_watermark, "error_code": code}
@@ -237,12 +233,14 @@ def delete_records(broker: Broker, request: Any, peer: Peer) -> Fields:
 
 
 def describe_cluster(broker: Broker, request: Any, peer: Peer) -> Fields:
-    host, port = broker.address_for(peer.local)
+    nodes = broker.layout.nodes(peer.local)
     return {
         "error_code": ErrorCode.none,
         "cluster_id": broker.log.id,
-        "controller_id": NODE_ID,
-        "brokers": [{"broker_id": NODE_ID, "host": host, "port": port}],
+        "controller_id": broker.layout.controller,
+        "brokers": [
+            {"broker_id": each.node, "host": each.host, "port": each.port, "rack": each.rack} for each in nodes
+        ],
     }
 
 

@@ -10,10 +10,10 @@ from kio.schema.errors import ErrorCode
 
 from millstream.errors import LogError
 
-from ..client import TopicPartition
-from ..errors import UnknownTopic
-from ..group_messages import CheckCommit, GroupFault
-from ..transactions import TransactionDescription, TransactionState
+from ..client import Topic, TopicPartition
+from ..group_messages import CheckCommit
+from ..transaction_records import Identity, TransactionState
+from ..transactions import TransactionDescription
 from .access import check_readable
 from .broker import Broker
 from .faults import code_of
@@ -21,7 +21,7 @@ from .group_requests import code_of_fault
 from .messages import Fields
 from .offset_requests import each_partition, metadata_in, offsets_in
 from .peer import Peer
-from .producers import TIMEOUT_MS_MAX, ClientProducer
+from .producers import TIMEOUT_MS_MAX
 
 _STATE_NAMES: Final = {
     TransactionState.EMPTY: "Empty",
@@ -44,16 +44,13 @@ def init_producer_id(broker: Broker, request: Any, peer: Peer) -> Fields:
         return _no_producer(ErrorCode.transactional_id_authorization_failed)
     try:
         if request.transactional_id is None:
-            return {"error_code": ErrorCode.none, "producer_id": broker.log.new_producer_id(), "producer_epoch": 0}
+            new_id = broker.transactions.new_producer_id()
+            return {"error_code": ErrorCode.none, "producer_id": new_id, "producer_epoch": 0}
         if not 0 < timeout_ms <= TIMEOUT_MS_MAX:
             return _no_producer(ErrorCode.invalid_transaction_timeout)
         known_id = getattr(request, "producer_id", -1)
-        if known_id >= 0:
-            new = broker.producers.after(
-                request.transactional_id, timeout_ms, known_id, request.producer_epoch
-            ).producer
-        else:
-            new = broker.producers.new(request.transactional_id, timeout_ms).producer
+        known = (known_id, request.producer_epoch) if known_id >= 0 else None
+        new = broker.transactions.start(request.transactional_id, timeout_ms, known)
     except LogError as error:
         code = code_of(error)
         if code is ErrorCode.invalid_producer_epoch and request.__version__ >= _KNOWS_FENCED_FROM:
@@ -71,15 +68,19 @@ def add_partitions_to_txn(broker: Broker, request: Any, peer: Peer) -> Fields:
     asked = [
         TopicPartition(topic.name, partition) for topic in request.v3_and_below_topics for partition in topic.partitions
     ]
-    unknown = {partition for partition in asked if not _exists(broker, partition)}
+    topics = broker.log.topics()
+    unknown = {partition for partition in asked if not _exists(topics.get(partition.topic), partition)}
     error = ErrorCode.operation_not_attempted if unknown else ErrorCode.none
     if not unknown:
         error = _code(
-            lambda: broker.producers.find(
-                request.v3_and_below_transactional_id,
-                request.v3_and_below_producer_id,
-                request.v3_and_below_producer_epoch,
-            ).announce(set(asked))
+            lambda: broker.transactions.add_partitions(
+                Identity(
+                    request.v3_and_below_transactional_id,
+                    request.v3_and_below_producer_id,
+                    request.v3_and_below_producer_epoch,
+                ),
+                frozenset(asked),
+            )
         )
 
     def result(where: TopicPartition) -> Fields:
@@ -97,18 +98,12 @@ def add_partitions_to_txn(broker: Broker, request: Any, peer: Peer) -> Fields:
     }
 
 
-def _exists(broker: Broker, partition: TopicPartition) -> bool:
-    try:
-        broker.log.writable(*partition)
-    except UnknownTopic:
-        return False
-    except LogError:
-        return True  # writing to it says what is wrong with it
-    return True
+def _exists(topic: Topic | None, partition: TopicPartition) -> bool:
+    return topic is not None and 0 <= partition.partition < topic.partition_count
 
 
 def add_offsets_to_txn(broker: Broker, request: Any, peer: Peer) -> Fields:
-    return {"error_code": _code(lambda: _producer_of(broker, request).announce(set()))}
+    return {"error_code": _code(lambda: broker.transactions.add_offsets(_who(request), request.group_id))}
 
 
 def txn_offset_commit(broker: Broker, request: Any, peer: Peer) -> Fields:
@@ -121,33 +116,42 @@ def txn_offset_commit(broker: Broker, request: Any, peer: Peer) -> Fields:
     )
     if broker.refuses(peer, request.group_id):
         return each_partition(request, ErrorCode.group_authorization_failed)
-    fault = broker.log.groups.check(check)
-    if fault is not GroupFault.NONE:
-        return each_partition(request, code_of_fault(fault))
-
-    def send() -> None:
-        announces = request.__version__ >= _RAISES_FROM
-        producer = _producer_of(broker, request)
-        producer.send_offsets(request.group_id, offsets_in(request), metadata_in(request), announces=announces)
-
-    return each_partition(request, _code(send))
+    try:
+        fault = broker.transactions.commit_offsets(
+            _who(request),
+            check,
+            offsets_in(request),
+            metadata_in(request),
+            announces=request.__version__ >= _RAISES_FROM,
+        )
+    except LogError as error:
+        return each_partition(request, code_of(error))
+    return each_partition(request, code_of_fault(fault))
 
 
 def end_txn(broker: Broker, request: Any, peer: Peer) -> Fields:
     """Newer clients go on with another epoch."""
     if request.__version__ < _RAISES_FROM:
-        return {"error_code": _code(lambda: _producer_of(broker, request).end(commit=request.committed))}
+        return {"error_code": _code(lambda: broker.transactions.end(_who(request), commit=request.committed))}
     try:
-        producer_id, epoch = broker.producers.end_and_raise(
-            request.transactional_id, request.producer_id, request.producer_epoch, commit=request.committed
-        )
+        raised = broker.transactions.end_and_raise(_who(request), commit=request.committed)
     except LogError as error:
         return _no_producer(code_of(error))
-    return {"error_code": ErrorCode.none, "producer_id": producer_id, "producer_epoch": epoch}
+    return {"error_code": ErrorCode.none, "producer_id": raised.producer_id, "producer_epoch": raised.epoch}
 
 
-def _producer_of(broker: Broker, request: Any) -> ClientProducer:
-    return broker.producers.find(request.transactional_id, request.producer_id, request.producer_epoch)
+def _why_unknown(broker: Broker, peer: Peer, transactional_id: str) -> ErrorCode:
+    """Only its coordinator knows that there is no such id."""
+    try:
+        coordinator = broker.layout.coordinator("transaction", transactional_id, peer.local)
+    except LogError as error:
+        return code_of(error)
+    here = coordinator.node == broker.layout.node
+    return ErrorCode.transactional_id_not_found if here else ErrorCode.not_coordinator
+
+
+def _who(request: Any) -> Identity:
+    return Identity(request.transactional_id, request.producer_id, request.producer_epoch)
 
 
 def _code(act: Callable[[], None]) -> ErrorCode:
@@ -221,16 +225,16 @@ def list_transactions(broker: Broker, request: Any, peer: Peer) -> Fields:
 
 def describe_transactions(broker: Broker, request: Any, peer: Peer) -> Fields:
     known = {found.identity.transactional_id: found for found in broker.log.transactions()}
-    return {"transaction_states": [_transaction(peer, id, known.get(id)) for id in request.transactional_ids]}
+    return {"transaction_states": [_transaction(broker, peer, id, known.get(id)) for id in request.transactional_ids]}
 
 
-def _transaction(peer: Peer, transactional_id: str, known: TransactionDescription | None) -> Fields:
+def _transaction(broker: Broker, peer: Peer, transactional_id: str, known: TransactionDescription | None) -> Fields:
     allowed = peer.may("transaction", transactional_id)
     if known is None or not allowed:
         refused = ErrorCode.transactional_id_authorization_failed
         return {
             "transactional_id": transactional_id,
-            "error_code": ErrorCode.transactional_id_not_found if allowed else refused,
+            "error_code": _why_unknown(broker, peer, transactional_id) if allowed else refused,
             "transaction_start_time": _NEVER,
         }
     partitions: dict[str, list[int]] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from typing import Final
+from typing import Final, NamedTuple
 
 from .batch import CONTROL, HEADER_SIZE, TRANSACTIONAL, EncodedBatch, Producer, seal
 from .varint import read_varint, write_varint
@@ -12,15 +12,17 @@ _KEY: Final = struct.Struct(">hh")  # version, type
 _VALUE: Final = struct.Struct(">hi")  # version, coordinator epoch
 _ABORT: Final = 0
 _COMMIT: Final = 1
+NUMBER_MAX: Final = 0x7FFFFFFF
 MARKER_SIZE: Final = (
     HEADER_SIZE + 1 + 3 + (1 + _KEY.size) + (1 + _VALUE.size) + 1
 )  # bytes of what `encode_marker` gives
 
 
-def encode_marker(producer_id: int, epoch: int, *, committed: bool, timestamp_ms: int) -> EncodedBatch:
-    """The end of a transaction, laid out as Kafka does."""
+def encode_marker(producer_id: int, epoch: int, *, committed: bool, timestamp_ms: int, number: int = 0) -> EncodedBatch:
+    """The end of a transaction, laid out as Kafka does, where `number` is the coordinator's epoch, which readers do
+    not look at: here it counts the ends of the producer's transactions, up to 2**31 and from 0 again."""
     record = bytearray(b"\0\0\0")  # attributes, timestamp delta, offset delta
-    for part in (_KEY.pack(0, _COMMIT if committed else _ABORT), _VALUE.pack(0, 0)):
+    for part in (_KEY.pack(0, _COMMIT if committed else _ABORT), _VALUE.pack(0, number & NUMBER_MAX)):
         write_varint(record, len(part))
         record += part
     write_varint(record, 0)
@@ -37,11 +39,26 @@ def encode_marker(producer_id: int, epoch: int, *, committed: bool, timestamp_ms
     )
 
 
+class Marker(NamedTuple):
+    committed: bool
+    number: int
+
+
 def marker_commits(batch: memoryview) -> bool | None:
     """Whether this control batch commits (True) or aborts (False); None where it is another kind of control."""
+    marker = read_marker(batch)
+    return marker.committed if marker is not None else None
+
+
+def read_marker(batch: memoryview) -> Marker | None:
+    """What this control batch says of a transaction's end; None where it is another kind of control."""
     _, position = read_varint(batch, HEADER_SIZE)
     _, position = read_varint(batch, position + 1)  # after the record's attributes: timestamp delta
     _, position = read_varint(batch, position)
-    _, position = read_varint(batch, position)
+    key_size, position = read_varint(batch, position)
     kind = _KEY.unpack_from(batch, position)[1]
-    return None if kind not in (_ABORT, _COMMIT) else kind == _COMMIT
+    if kind not in (_ABORT, _COMMIT):
+        return None
+    value_size, position = read_varint(batch, position + key_size)
+    number = _VALUE.unpack_from(batch, position)[1] if value_size >= _VALUE.size else 0
+    return Marker(kind == _COMMIT, number)

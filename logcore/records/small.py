@@ -24,11 +24,11 @@ def encode_rows(columns: RowColumns, producer: Producer) -> list[EncodedBatch]:
     headers = _headers_of(columns)
     out, start = bytearray(HEADER_SIZE), 0
     for row, timestamp in enumerate(timestamps):
-        record = _record(timestamp - timestamps[start], row - start, keys[row], values[row], headers[row])
+        record = encode_record(timestamp - timestamps[start], row - start, keys[row], values[row], headers[row])
         if row > start and (row - start >= ROWS_MAX or len(out) + len(record) > STORED_BYTES_MAX):
             batches.append(_sealed(out, timestamps[start:row], start, producer))
             out, start = bytearray(HEADER_SIZE), row
-            record = _record(0, 0, keys[row], values[row], headers[row])
+            record = encode_record(0, 0, keys[row], values[row], headers[row])
         write_varint(out, len(record))
         out += record
     batches.append(_sealed(out, timestamps[start:], start, producer))
@@ -58,7 +58,7 @@ def _headers_of(columns: RowColumns) -> Sequence[Sequence[Header]]:
     ]
 
 
-def _record(
+def encode_record(
     timestamp_delta: int, offset_delta: int, key: bytes | None, value: bytes | None, headers: Sequence[Header]
 ) -> bytearray:
     record = bytearray(1)  # attributes
@@ -106,8 +106,8 @@ def decode_rows(batches: Sequence[StoredBatch], from_offset: int) -> pa.Table:
             timestamp_delta, position = read_varint(buffer, position + 1)
             offset_delta, position = read_varint(buffer, position)
             if batch.base_offset + offset_delta >= from_offset:
-                key, position = _read_bytes(buffer, position)
-                value, position = _read_bytes(buffer, position)
+                key, position = read_bytes(buffer, position)
+                value, position = read_bytes(buffer, position)
                 row_headers, position = _read_headers(buffer, position)
                 if position > end:
                     raise ValueError("a record that is longer than it says")
@@ -154,7 +154,7 @@ def _skip_bytes(buffer: memoryview, position: int) -> int:
     return position + max(length, 0)
 
 
-def _read_bytes(buffer: memoryview, position: int) -> tuple[bytes | None, int]:
+def read_bytes(buffer: memoryview, position: int) -> tuple[bytes | None, int]:
     length, position = read_varint(buffer, position)
     if length < 0:
         return None, position
@@ -170,7 +170,7 @@ def _read_headers(buffer: memoryview, position: int) -> tuple[list[dict[str, Any
         return _EMPTY, position
     headers: list[dict[str, Any]] = []
     for _ in range(count):
-        name, position = _read_bytes(buffer, position)
-        content, position = _read_bytes(buffer, position)
+        name, position = read_bytes(buffer, position)
+        content, position = read_bytes(buffer, position)
         headers.append({"key": (name or b"").decode(errors="replace"), "value": content})
     return headers, position

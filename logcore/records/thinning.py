@@ -58,7 +58,7 @@ def emptied(header: BatchHeader) -> EncodedBatch:
     return _of_size(header, bytearray(HEADER_SIZE), 0)
 
 
-def fillers(first_offset: int, end_offset: int) -> Iterable[EncodedBatch]:
+def fillers(first_offset: int, end_offset: int, leader_epoch: int) -> Iterable[EncodedBatch]:
     """Batches without records for the offsets in between: what was there is not missing, it was removed."""
     while first_offset < end_offset:
         count = min(end_offset - first_offset, _GAP_MAX)
@@ -71,7 +71,7 @@ def fillers(first_offset: int, end_offset: int) -> Iterable[EncodedBatch]:
             record_count=0,
             producer=NOBODY,
         )
-        yield place(batch, first_offset, 0)
+        yield place(batch, first_offset, leader_epoch)
         first_offset += count
 
 

@@ -7,9 +7,9 @@ its replicas does anything (R7); from then on it is kept alive by heartbeats.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from millstream.errors import LogError
 
@@ -22,6 +22,10 @@ from .controller_messages import (
     RegisterBroker,
     ReserveProducerIds,
 )
+from .coordination import CoordinationSettings, Coordinators
+from .coordination_messages import TRANSACTIONS_TOPIC, ForEveryShard, ForGroup, ForTransaction, place_of
+from .leader_lease import LeaderLease
+from .led_log import ShardMaker
 from .machine import (
     CONTROLLER,
     Asked,
@@ -40,19 +44,30 @@ from .machine import (
     Tick,
 )
 from .metadata_image import MetadataImage, fold
-from .metadata_records import PartitionState, Together, TopicDeleted
+from .metadata_records import ConfigChanged, Endpoints, PartitionState, Together, TopicDeleted
+from .operations_messages import DescribeReplicas
+from .producer_ids import ProducerIdPool
 from .replica import Replica, ReplicaSettings
+from .replica_figures import described
 from .replica_log import ReplicaLog
 from .replica_messages import (
     ACTIVE_CONTROLLER,
+    COORDINATOR,
+    AskEpochEnd,
+    AskOffsets,
     FetchRefused,
     FetchRequest,
     ForPartition,
     MetadataChanged,
     PartitionId,
     Problem,
+    Read,
     Refused,
 )
+from .throttle import Throttle, throttled_rate
+from .transaction_messages import SHARDS_HEAR, AskProducerId, ProducerGiven, ToCoordinator
+
+_READS: Final = (Read, AskOffsets, AskEpochEnd)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +78,7 @@ class BrokerSettings:
     register_ms: int = 500
     producer_ids: int = 1_000  # asked for at a time
     replica: ReplicaSettings = field(default_factory=ReplicaSettings)
+    coordination: CoordinationSettings = field(default_factory=CoordinationSettings)
 
 
 class ReplicaLogs(Protocol):
@@ -75,6 +91,14 @@ class ReplicaLogs(Protocol):
         """The log of the partition, empty where there is none. Raises OSError, `LogError`."""
         ...
 
+    def configure(self, topic: str, name: str, config: Mapping[str, str]) -> None:
+        """The settings of the topic with this id, which is called so: of logs that are open, and that will be."""
+        ...
+
+    def registered(self) -> None:
+        """The controller knows now whether the logs are clean: the next start need not say so again."""
+        ...
+
     def remove(self, partition: PartitionId) -> None: ...
 
     def stored(self) -> Iterable[PartitionId]:
@@ -83,13 +107,14 @@ class ReplicaLogs(Protocol):
 
 
 class Identity(NamedTuple):
-    """Who a process is: `incarnation` counts the starts of the node, on its disk (R8)."""
+    """Who a process is: `incarnation` counts the starts of the node, on its disk (R8); `disk` names that disk."""
 
     cluster: str
     node: NodeId
     incarnation: int
-    endpoint: str
+    endpoints: Endpoints
     rack: str | None = None
+    disk: str = ""
 
 
 class _Persisting(NamedTuple):
@@ -112,20 +137,30 @@ class Broker:
     The replicas' effects go out as its own: syncs are numbered anew, one sequence for all of them.
     """
 
-    def __init__(self, identity: Identity, logs: ReplicaLogs, settings: BrokerSettings | None = None) -> None:
+    def __init__(
+        self,
+        identity: Identity,
+        logs: ReplicaLogs,
+        settings: BrokerSettings | None = None,
+        coordinators: Mapping[str, ShardMaker] | None = None,
+    ) -> None:
+        """In: `coordinators`: what makes the shards of the topics of this name."""
         self.identity = identity
         self.settings = settings or BrokerSettings()
         self.image = MetadataImage()
         self.epoch: int | None = None  # of the registration, once it is committed
         self.fenced = True
+        self.lease = LeaderLease()
         self.replicas: dict[PartitionId, Replica] = {}
         self.unopened: dict[PartitionId, str] = {}  # why the disk does not give the log
+        self.throttle = Throttle()
+        self.producer_ids = ProducerIdPool()
+        self.coordinators = Coordinators(self, coordinators or {}, self.settings.coordination)
         self._logs = logs
         self._now_ms = 0
         self._speaks_at_ms = 0
         self._beats = 0
         self._leaving: RequestId | None = None
-        self._wants_ids: deque[RequestId] = deque()
         self._next_operation = 0
         self._persisting: deque[_Persisting] = deque()
         self._out: list[Effect] = []
@@ -163,24 +198,35 @@ class Broker:
                 self._beat(self.epoch)
         for partition, replica in self.replicas.items():
             self._take(partition, replica.step(tick))
+        self.coordinators.tick(now_ms, tick.wall_ms)
 
     def _register(self) -> None:
         who = self.identity
         self._speaks_at_ms = self._now_ms + self.settings.register_ms
-        self._say(RegisterBroker(who.cluster, who.node, who.incarnation, self._logs.clean, who.endpoint, who.rack))
+        clean = self._logs.clean
+        self._say(RegisterBroker(who.cluster, who.node, who.incarnation, clean, who.endpoints, who.rack, who.disk))
 
     def _beat(self, epoch: int) -> None:
+        """More often as long as nobody answers: the controller may be new, and the lease needs its answer."""
+        wait_ms = self.settings.heartbeat_ms
         self._beats += 1
-        self._speaks_at_ms = self._now_ms + self.settings.heartbeat_ms
+        self._speaks_at_ms = self._now_ms + (wait_ms // 4 if self.lease.is_unanswered else wait_ms)
+        self.lease.sent(self._beats, self._now_ms)
         who, leaving = self.identity, self._leaving is not None
         self._say(BrokerHeartbeat(who.cluster, who.node, epoch, self._beats, self.image.index, leaving))
-        if self._wants_ids:
+        if self.producer_ids.asks:
             self._say(ReserveProducerIds(who.cluster, who.node, epoch, self._beats, self.settings.producer_ids))
 
     def _fails_those_it_leads(self) -> bool:
-        """Then it is silent, and after its session somebody else leads them."""
+        """Then it is silent, and after its session somebody else leads them. Where nobody else can, silence would only
+        cost the others that it leads their leader, again and again."""
         states = map(self.image.partition, self.unopened)
-        return any(state is not None and state.leader == self.identity.node for state in states)
+        return any(state is not None and self._could_be_replaced(state) for state in states)
+
+    def _could_be_replaced(self, state: PartitionState) -> bool:
+        own = self.identity.node
+        others = (node for node in (*state.isr, *state.elr) if node != own)
+        return state.leader == own and any(map(self.image.is_live, others))
 
     def _say(self, message: Any) -> None:
         """To the controller of this node, which passes it on to the one that decides."""
@@ -189,6 +235,7 @@ class Broker:
     def _accepted(self, accepted: BrokerAccepted) -> None:
         if accepted.incarnation == self.identity.incarnation and self.epoch is None:
             self.epoch = accepted.epoch
+            self._logs.registered()
             self._speaks_at_ms = self._now_ms
             if self.active:
                 self._begin()
@@ -204,13 +251,24 @@ class Broker:
             self._out.append(Panic("this registration is over: another process is this node, or the node was removed"))
             return
         self.fenced = answer.fenced
+        self.lease.answered(answer, self.image.index)
         if self._leaving is not None and answer.fenced:
             self._out.append(Reply(self._leaving, None))
             self._leaving = None
 
     def _got_ids(self, ids: ProducerIds) -> None:
-        if ids.epoch == self.epoch and self._wants_ids:
-            self._out.append(Reply(self._wants_ids.popleft(), ids))
+        if ids.epoch != self.epoch:
+            return
+        of_somebody = self.producer_ids.got(ids)
+        if of_somebody is not None:
+            self._out.append(Reply(*of_somebody))
+        self._serve_ids()
+
+    def _serve_ids(self) -> None:
+        while (served := self.producer_ids.served()) is not None:
+            self._out.append(Reply(served[0], ProducerGiven(served[1], 0)))
+        if self.producer_ids.asks:
+            self._speaks_at_ms = self._now_ms
 
     # Metadata
 
@@ -220,6 +278,8 @@ class Broker:
             self.image = committed.image
         for index, record in enumerate(committed.records, committed.first_index):
             self.image = fold(self.image, index, record)
+        self.throttle.set_rate(throttled_rate(self.image))
+        self.lease.learned(self.image.index)
         if not self.active:
             return
         if committed.image is not None or not was_active:
@@ -235,9 +295,18 @@ class Broker:
         elif isinstance(record, TopicDeleted):
             for partition in [known for known in self.replicas if known.topic == record.topic_id]:
                 self._drop(partition)
+        elif isinstance(record, ConfigChanged):
+            self._configure(sorted({partition.topic for partition in self.replicas}))
+
+    def _configure(self, topics: Iterable[str]) -> None:
+        for id in topics:
+            topic = self.image.topics.get(id)
+            if topic is not None:
+                self._logs.configure(id, topic.name, self.image.topic_config(id))
 
     def _begin(self) -> None:
         """All that the image says of this node: at the start of a life, or after a snapshot."""
+        self._configure(sorted({partition.topic for partition in self.replicas}))
         for state in self.image.partitions():
             self._adopt(state)
         for partition in sorted({*self.replicas, *self._logs.stored()}):
@@ -267,13 +336,15 @@ class Broker:
     def _open(self, partition: PartitionId) -> Replica | None:
         """None where the disk refuses; then it is tried again, and the other replicas go on."""
         assert self.epoch is not None
+        self._configure((partition.topic,))
         try:
             log = self._logs.open(partition)
         except (OSError, LogError) as error:
             self.unopened[partition] = str(error)
             return None
         self.unopened.pop(partition, None)
-        replica = Replica(self.identity.node, partition, log, self.settings.replica, self.epoch, self.epoch)
+        own, settings = self.identity.node, self.settings.replica
+        replica = Replica(own, partition, log, settings, self.epoch, self.epoch, self.throttle)
         self.replicas[partition] = replica
         return replica
 
@@ -302,6 +373,9 @@ class Broker:
                 self._to_replica(sender, message)
 
     def _to_replica(self, sender: NodeId, message: Any) -> None:
+        if isinstance(message, SHARDS_HEAR):
+            self.coordinators.receive(sender, message)
+            return
         partition: PartitionId = message.partition
         replica = self.replicas.get(partition)
         if replica is not None:
@@ -316,21 +390,47 @@ class Broker:
             case Leave():
                 self._leaving = request
                 self._speaks_at_ms = self._now_ms
+            case DescribeReplicas():
+                self._out.append(Reply(request, described(self.replicas, self.unopened)))
             case AskProducerIds():
-                self._wants_ids.append(request)
+                self.producer_ids.wait_for_block(request)
                 self._speaks_at_ms = self._now_ms
+            case AskProducerId() if self.producer_ids.is_crowded:
+                text = "too many wait for producer ids, which the controller does not give now; ask again"
+                self._out.append(Reply(request, Refused(Problem.COORDINATOR_NOT_AVAILABLE, text)))
+            case AskProducerId():
+                self.producer_ids.wait_for_id(request)
+                self._serve_ids()
+            case ForGroup() | ForTransaction() | ForEveryShard():
+                self.coordinators.ask(request, body)
             case ForPartition(partition, asked):
                 replica = self.replicas.get(partition)
                 if replica is None:
                     text = f"node {self.identity.node} has no replica of {partition.topic}-{partition.number}"
                     self._out.append(Reply(request, Refused(Problem.UNKNOWN_PARTITION, text)))
+                elif isinstance(asked, _READS) and replica.leader is not None and not self.leads_for_certain():
+                    text = f"node {self.identity.node} is out of touch with the controller: another one may lead by now"
+                    self._out.append(Reply(request, Refused(Problem.NOT_LEADER, text)))
                 else:
                     self._take(partition, replica.step(Asked(request, asked)))
             case _:
                 raise AssertionError(f"unknown request {body!r}")
 
+    def leads_for_certain(self) -> bool:
+        """Whether what this node leads, as far as it knows, cannot have another leader yet (T-L4)."""
+        return self.lease.holds(self._now_ms)
+
     def _take(self, partition: PartitionId, effects: list[Effect]) -> None:
-        """Passes on what a replica wants done."""
+        """Passes on what a replica wants done; if it is a coordinator's, that may have something to go on with."""
+        self.pass_on(partition, effects)
+        if self.coordinators.coordinates(partition):
+            self.coordinators.advance(partition)
+
+    def emit(self, effect: Effect) -> None:
+        self._out.append(effect)
+
+    def pass_on(self, partition: PartitionId, effects: list[Effect]) -> None:
+        """What a replica wants done, as this machine's effects."""
         for effect in effects:
             match effect:
                 case Persist(of_replica, change):
@@ -340,8 +440,17 @@ class Broker:
                     self._out.append(Persist(operation, change))
                 case Send(to, message) if to == ACTIVE_CONTROLLER:
                     self._say(message)
+                case Send(to, message) if to == COORDINATOR:
+                    self._say_to_coordinator(message)
                 case _:
                     self._out.append(effect)
+
+    def _say_to_coordinator(self, message: ToCoordinator) -> None:
+        """Nobody hears it where nobody coordinates now; it is said again."""
+        place = place_of(self.image, TRANSACTIONS_TOPIC, message.transactional_id)
+        state = self.image.partition(place) if place is not None else None
+        if state is not None and state.leader is not None:
+            self._out.append(Send(state.leader, message.message._replace(partition=place)))
 
     def _persisted(self, operation: Operation, failed: str | None) -> None:
         """Stands for all syncs that were asked for before this one."""

@@ -37,17 +37,18 @@ class BrokerRegistry:
         now_ms = self._controller.now_ms
         self._lives = {broker.id: _Life(broker.epoch, now_ms) for broker in self._controller.ahead.brokers.values()}
 
+    def seen(self) -> list[tuple[NodeId, int, bool]]:
+        """Each broker, when it was heard last, and whether it is about to end."""
+        return [(node, life.heard_ms, life.leaving) for node, life in sorted(self._lives.items())]
+
     # Registration
 
     def register(self, sender: NodeId, asked: RegisterBroker) -> None:
         """A new life fences the old one off; the same one is answered again."""
         controller = self._controller
         known = controller.ahead.brokers.get(asked.broker)
-        if known is not None and self._is_outlived(asked, known):
-            reason = (
-                f"broker {asked.broker} was started {known.incarnation} times, and this is start {asked.incarnation}"
-            )
-            controller.emit(Send(asked.broker, BrokerRefused(asked.cluster, asked.incarnation, reason), BROKER))
+        if known is not None and (refused := self._refusal(asked, known)) is not None:
+            controller.emit(Send(asked.broker, BrokerRefused(asked.cluster, asked.incarnation, refused), BROKER))
             return
         epoch: int | None
         if known is not None and asked.incarnation == known.incarnation:
@@ -60,6 +61,18 @@ class BrokerRegistry:
             accepted = BrokerAccepted(asked.cluster, asked.incarnation, epoch)
             controller.once_committed(epoch, Send(asked.broker, accepted, BROKER))
 
+    def _refusal(self, asked: RegisterBroker, known: Broker) -> str | None:
+        """Why this is not the next life of the broker."""
+        if self._is_on_another_disk(asked, known):
+            return f"the disk of node {asked.broker} was exchanged: remove the node from the cluster first"
+        if self._is_outlived(asked, known):
+            return f"broker {asked.broker} was started {known.incarnation} times, and this is start {asked.incarnation}"
+        return None
+
+    def _is_on_another_disk(self, asked: RegisterBroker, known: Broker) -> bool:
+        """An empty disk that was started as often as the one before, or more often, has none of its records."""
+        return asked.disk != known.disk
+
     def _is_outlived(self, asked: RegisterBroker, known: Broker) -> bool:
         """Whether a later life of this broker has registered (R8)."""
         return asked.incarnation < known.incarnation
@@ -68,7 +81,7 @@ class BrokerRegistry:
         """The record, and what it means to partitions: whoever had the broker as a leader or in sync needs another."""
         broker = asked.broker
         leaves = without if asked.clean else self._leaves_for_good()
-        record = BrokerRegistered(broker, asked.incarnation, asked.clean, asked.endpoint, asked.rack)
+        record = BrokerRegistered(broker, asked.incarnation, asked.clean, asked.endpoints, asked.rack, asked.disk)
         return [record, *self._without(broker, leaves)]
 
     def _leaves_for_good(self) -> Any:
@@ -135,14 +148,22 @@ class BrokerRegistry:
         controller.propose([BrokerUnfenced(broker.id, broker.epoch), *elected])
 
     def _let_go(self, node: NodeId) -> None:
-        """Hands over what the broker leads; once it leads nothing that somebody else could, it is fenced."""
+        """Hands over what the broker leads, to who stays; once it leads nothing that such a one could, it is fenced.
+
+        Brokers that all leave at once would hand the same partitions to each other for ever.
+        """
         controller = self._controller
-        moved = controller.changes(lambda state: handed_over(state, node, controller.is_live))
+        moved = controller.changes(lambda state: handed_over(state, node, self._stays))
         if moved:
             controller.propose(moved)
         elif controller.image.index >= controller.ahead.index:
             self._fence(controller.ahead.brokers[node])
 
+    def _stays(self, node: NodeId) -> bool:
+        life = self._lives.get(node)
+        return self._controller.is_live(node) and not (life is not None and life.leaving)
+
     def _answer(self, beat: BrokerHeartbeat, *, known: bool, fenced: bool) -> None:
-        answer = HeartbeatAnswer(beat.cluster, beat.epoch, beat.number, known, fenced)
+        index, session_ms = self._controller.image.index, self._controller.settings.session_ms
+        answer = HeartbeatAnswer(beat.cluster, beat.epoch, beat.number, known, fenced, index, session_ms)
         self._controller.emit(Send(beat.broker, answer, BROKER))

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
 from .broker_registry import BrokerRegistry
+from .controller_description import quorum_here
 from .controller_messages import (
     BrokerHeartbeat,
     Done,
@@ -25,6 +26,7 @@ from .controller_requests import REQUESTS
 from .machine import BROKER, CONTROLLER, Asked, Committed, Effect, Input, NodeId, Persisted, Received, Reply, Send, Tick
 from .metadata_image import MetadataImage, fold
 from .metadata_records import PartitionState, ProducerIdsReserved, Together
+from .operations_messages import DescribeQuorumHere
 from .partition_rules import (
     IsLive,
     changed,
@@ -172,10 +174,12 @@ class Controller:
         return self.changes(lambda state: self.elected(state, self.is_live))
 
     def elected(self, state: PartitionState, is_live: IsLive) -> PartitionState:
-        """The partition with a leader, if it needs one and may have one. Unclean where a setting says so (T-L12)."""
-        if self.ahead.config(state.topic_id, UNCLEAN_ELECTION) == "true":
-            return with_any_leader(state, is_live)
-        return with_leader(state, is_live)
+        """The partition with a leader, if it needs one and may have one. Unclean where a setting says so (T-L12).
+
+        Where that puts all in sync that a reassignment is to leave, it ends: a leader alone has no ISR to ask for.
+        """
+        elects = with_any_leader if self.ahead.config(state.topic_id, UNCLEAN_ELECTION) == "true" else with_leader
+        return reassignment_done(elects(state, is_live), is_live)
 
     def changes(self, rule: Callable[[PartitionState], PartitionState]) -> list[PartitionState]:
         """What the rule makes of all partitions, as records."""
@@ -279,6 +283,9 @@ class Controller:
 
     def _asked(self, request: Any, body: Any) -> None:
         """A client's or an operator's request."""
+        if isinstance(body, DescribeQuorumHere):
+            self._out.append(Reply(request, quorum_here(self)))
+            return
         if not self.active:
             self._out.append(Reply(request, NotController(self.quorum.leader)))
             return

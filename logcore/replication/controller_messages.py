@@ -10,6 +10,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from .machine import NodeId
+from .metadata_records import Endpoints
 from .quorum_messages import VotersChanged
 from .replica_messages import PartitionId
 
@@ -19,15 +20,17 @@ from .replica_messages import PartitionId
 class RegisterBroker(NamedTuple):
     """A life begins. Said again until it is answered, with the same incarnation.
 
-    `clean`: every record that this node ever acknowledged is in its logs (R14, R17).
+    `clean`: every record that this node ever acknowledged is in its logs (R14, R17). `disk`: the name of the disk that
+    counts the incarnations: those of an exchanged one say nothing, however many they are.
     """
 
     cluster: str
     broker: NodeId
     incarnation: int
     clean: bool
-    endpoint: str
+    endpoints: Endpoints
     rack: str | None
+    disk: str = ""
 
 
 class BrokerAccepted(NamedTuple):
@@ -58,13 +61,18 @@ class BrokerHeartbeat(NamedTuple):
 
 
 class HeartbeatAnswer(NamedTuple):
-    """`known` False: the epoch is not the broker's any more, it has to register anew (R8)."""
+    """`known` False: the epoch is not the broker's any more, it has to register anew (R8).
+
+    `index`: of the metadata that were committed then; `session_ms`: so long the broker may be silent and still lead.
+    """
 
     cluster: str
     epoch: int
     number: int
     known: bool
     fenced: bool
+    index: int = 0  # pyright: ignore[reportIncompatibleMethodOverride]
+    session_ms: int = 0
 
 
 class ReserveProducerIds(NamedTuple):
@@ -125,6 +133,19 @@ class ElectLeader(NamedTuple):
 
     partition: PartitionId
     unclean: bool = False
+
+
+class AddNode(NamedTuple):
+    """The node may join as a learner; it is found at `address` (host:port)."""
+
+    node: NodeId
+    address: str
+
+
+class SetThrottle(NamedTuple):
+    """How fast replicas that are not in sync catch up, per node; None: as fast as it goes."""
+
+    bytes_per_second: int | None
 
 
 class RemoveBroker(NamedTuple):

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from .controller_description import quorum_described
 from .controller_messages import (
+    AddNode,
     AddPartitions,
     ChangeConfig,
     ChangeVoters,
@@ -16,11 +18,14 @@ from .controller_messages import (
     Reassign,
     Refused,
     RemoveBroker,
+    SetThrottle,
     Trouble,
 )
+from .coordination_messages import COORDINATORS
 from .machine import NodeId
 from .metadata_image import ALL, Topic
-from .metadata_records import BrokerRemoved, ConfigChanged, PartitionState, TopicCreated, TopicDeleted
+from .metadata_records import BrokerRemoved, ConfigChanged, NodeAdded, PartitionState, TopicCreated, TopicDeleted
+from .operations_messages import DescribeQuorum, QuorumDescription
 from .partition_rules import (
     changed,
     reassigned,
@@ -32,6 +37,7 @@ from .partition_rules import (
     with_preferred_leader,
 )
 from .placement import Placement, new_partition
+from .throttle import ALL_BROKERS, THROTTLED_RATE
 
 if TYPE_CHECKING:
     from .controller import Controller
@@ -39,7 +45,7 @@ if TYPE_CHECKING:
 MIN_ISR: Final = "min.insync.replicas"
 _PARTITIONS_MAX: Final = 10_000  # per topic
 
-Answer = Done | Refused
+Answer = Done | Refused | QuorumDescription
 
 
 def _create_topic(controller: Controller, asked: CreateTopic) -> Answer:
@@ -48,7 +54,7 @@ def _create_topic(controller: Controller, asked: CreateTopic) -> Answer:
     count = len(asked.assignment) or asked.partition_count
     if not 0 < count <= _PARTITIONS_MAX:
         return Refused(Trouble.INVALID_PARTITIONS, f"a topic has 1 to {_PARTITIONS_MAX} partitions")
-    topic_id = f"{controller.quorum.cluster}-{controller.quorum.term}-{controller.quorum.log.last_index + 1}"
+    topic_id = _new_topic_id(controller, asked.name)
     min_isr = _min_isr(dict(asked.configs).get(MIN_ISR) or controller.ahead.config(ALL, MIN_ISR))
     if min_isr is None:
         return Refused(Trouble.INVALID_CONFIG, f"{MIN_ISR} is a whole number above 0")
@@ -60,10 +66,19 @@ def _create_topic(controller: Controller, asked: CreateTopic) -> Answer:
     return _done(index, topic_id)
 
 
+def _new_topic_id(controller: Controller, name: str) -> str:
+    """Never given before, to no topic of this or another name (R20): the place of the record that makes it."""
+    quorum = controller.quorum
+    return f"{quorum.cluster}-{quorum.term}-{quorum.log.last_index + 1}"
+
+
 def _add_partitions(controller: Controller, asked: AddPartitions) -> Answer:
     topic = _topic(controller, asked.name)
     if topic is None:
         return _unknown(asked.name)
+    if topic.name in COORDINATORS:
+        why = f'the partitions of "{topic.name}" are the coordinators: with more of them each key would get another one'
+        return Refused(Trouble.INVALID_PARTITIONS, why)
     now = len(topic.partitions)
     if not now < asked.partition_count <= _PARTITIONS_MAX:
         return Refused(Trouble.INVALID_PARTITIONS, f'topic "{asked.name}" has {now} partitions, and can only get more')
@@ -84,7 +99,7 @@ def _new_partitions(
 ) -> list[PartitionState] | Refused:
     placement = Placement(controller.ahead)
     if not assignment and not 0 < factor <= placement.broker_count:
-        what = f"replication factor {factor}, and {placement.broker_count} brokers are up"
+        what = f"replication factor {factor}, and the cluster has {placement.broker_count} brokers"
         return Refused(Trouble.INVALID_REPLICATION_FACTOR, what)
     partitions: list[PartitionState] = []
     for number in range(count):
@@ -176,6 +191,29 @@ def _elect(controller: Controller, asked: ElectLeader) -> Answer:
     return _done(controller.propose([record]))
 
 
+def _add_node(controller: Controller, asked: AddNode) -> Answer:
+    addresses = controller.ahead.addresses
+    if asked.node < 1:
+        return Refused(Trouble.INVALID_REQUEST, f"{asked.node} is no number of a node: nodes are numbered from 1")
+    taken = next((node for node, address in addresses.items() if address == asked.address and node != asked.node), None)
+    if taken is not None:
+        return Refused(Trouble.INVALID_REQUEST, f"{asked.address} is the address of node {taken}")
+    if controller.is_live(asked.node) and addresses.get(asked.node) != asked.address:
+        at = addresses.get(asked.node, "another address")
+        return Refused(Trouble.INVALID_REQUEST, f"node {asked.node} is up, at {at}: give the new node another number")
+    index = controller.propose([NodeAdded(asked.node, asked.address)])
+    controller.admit(asked.node)
+    return _done(index)
+
+
+def _set_throttle(controller: Controller, asked: SetThrottle) -> Answer:
+    rate = asked.bytes_per_second
+    if rate is not None and rate < 1:
+        return Refused(Trouble.INVALID_CONFIG, "the throttle is a number of bytes per second above 0, or none")
+    value = None if rate is None else str(rate)
+    return _done(controller.propose([ConfigChanged(ALL_BROKERS, THROTTLED_RATE, value)]))
+
+
 def _remove_broker(controller: Controller, asked: RemoveBroker) -> Answer:
     if controller.is_live(asked.broker):
         return Refused(Trouble.INVALID_REQUEST, f"broker {asked.broker} is up: stop it first")
@@ -226,6 +264,9 @@ REQUESTS: Final[dict[type, Callable[[Controller, Any], Answer]]] = {
     ChangeConfig: _change_config,
     Reassign: _reassign,
     ElectLeader: _elect,
+    AddNode: _add_node,
+    SetThrottle: _set_throttle,
+    DescribeQuorum: lambda controller, asked: quorum_described(controller),
     RemoveBroker: _remove_broker,
     ChangeVoters: _change_voters,
 }

@@ -32,9 +32,13 @@ class Received(NamedTuple):
 
 
 class Tick(NamedTuple):
-    """Time went on. `now_ms` is monotonic within one life of the node and says nothing about the time of day."""
+    """Time went on. `now_ms` is monotonic within one life of the node and says nothing about the time of day.
+
+    `wall_ms` is the time of day, milliseconds since 1970: it may jump, so nothing but people's times hangs on it.
+    """
 
     now_ms: int
+    wall_ms: int = 0
 
 
 class Persisted(NamedTuple):

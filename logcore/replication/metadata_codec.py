@@ -12,6 +12,7 @@ from .metadata_records import (
     BrokerRemoved,
     BrokerUnfenced,
     ConfigChanged,
+    NodeAdded,
     PartitionState,
     ProducerIdsReserved,
     Together,
@@ -29,6 +30,7 @@ _KINDS: Final[dict[str, Any]] = {
         BrokerUnfenced,
         ConfigChanged,
         LeaderStarted,
+        NodeAdded,
         PartitionState,
         ProducerIdsReserved,
         Together,
@@ -65,6 +67,11 @@ def _record(content: list[Any]) -> Any:
     if kind is Together:
         return Together(tuple(_record(each) for each in content[1:]))
     try:
-        return kind(*(tuple(field) if isinstance(field, list) else field for field in content[1:]))
+        return kind(*map(tuples, content[1:]))
     except TypeError as error:
         raise ValueError(f"metadata record of another version: {error}") from error
+
+
+def tuples(value: Any) -> Any:
+    """JSON has lists where records have tuples."""
+    return tuple(map(tuples, value)) if isinstance(value, list) else value

@@ -9,12 +9,15 @@ from itertools import groupby
 from typing import Any, Final, NamedTuple
 
 from .machine import NodeId
+from .metadata_codec import tuples
 from .metadata_records import (
     BrokerFenced,
     BrokerRegistered,
     BrokerRemoved,
     BrokerUnfenced,
     ConfigChanged,
+    Endpoints,
+    NodeAdded,
     PartitionState,
     ProducerIdsReserved,
     Together,
@@ -33,9 +36,14 @@ class Broker(NamedTuple):
     id: NodeId
     epoch: int  # the index of its registration
     incarnation: int
-    endpoint: str
+    endpoints: Endpoints
     rack: str | None
     fenced: bool
+    disk: str = ""
+
+    def address(self, purpose: str) -> str | None:
+        """`host:port` for `kafka`, `http` or `node`; None where it has none."""
+        return dict(self.endpoints).get(purpose)
 
 
 class Topic(NamedTuple):
@@ -50,6 +58,8 @@ class MetadataImage:
 
     index: int = 0
     brokers: Mapping[NodeId, Broker] = field(default_factory=dict[NodeId, Broker])
+    addresses: Mapping[NodeId, str | None] = field(default_factory=dict[NodeId, str | None])
+    """Where nodes are found by each other; None for one that was removed, and is not listened to any more."""
     topics: Mapping[str, Topic] = field(default_factory=dict[str, Topic])  # by id
     topic_ids: Mapping[str, str] = field(default_factory=dict[str, str])  # by name
     configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])  # by resource
@@ -73,6 +83,10 @@ class MetadataImage:
                 return value
         return None
 
+    def topic_config(self, topic_id: str) -> Mapping[str, str]:
+        """The settings of the topic, with those of all topics where it has none of its own."""
+        return {**self.configs.get(ALL, {}), **self.configs.get(topic_id, {})}
+
     def is_live(self, node: NodeId) -> bool:
         """Whether the node is registered and not fenced."""
         broker = self.brokers.get(node)
@@ -95,8 +109,14 @@ def _together(image: MetadataImage, index: int, record: Together) -> MetadataIma
 
 
 def _registered(image: MetadataImage, index: int, record: BrokerRegistered) -> MetadataImage:
-    broker = Broker(record.broker, index, record.incarnation, record.endpoint, record.rack, True)
-    return replace(image, brokers={**image.brokers, record.broker: broker})
+    broker = Broker(record.broker, index, record.incarnation, record.endpoints, record.rack, True, record.disk)
+    address = broker.address("node")
+    addresses = image.addresses if address is None else {**image.addresses, record.broker: address}
+    return replace(image, brokers={**image.brokers, record.broker: broker}, addresses=addresses)
+
+
+def _node_added(image: MetadataImage, index: int, record: NodeAdded) -> MetadataImage:
+    return replace(image, addresses={**image.addresses, record.node: record.address})
 
 
 def _fenced(image: MetadataImage, index: int, record: BrokerFenced) -> MetadataImage:
@@ -115,7 +135,11 @@ def _set_fenced(image: MetadataImage, node: NodeId, epoch: int, fenced: bool) ->
 
 
 def _removed(image: MetadataImage, index: int, record: BrokerRemoved) -> MetadataImage:
-    return replace(image, brokers={node: broker for node, broker in image.brokers.items() if node != record.broker})
+    return replace(
+        image,
+        brokers={node: broker for node, broker in image.brokers.items() if node != record.broker},
+        addresses={**image.addresses, record.broker: None},
+    )
 
 
 def _topic_created(image: MetadataImage, index: int, record: TopicCreated) -> MetadataImage:
@@ -176,6 +200,7 @@ _HANDLERS: Final[dict[type, Callable[[MetadataImage, int, Any], MetadataImage]]]
     BrokerFenced: _fenced,
     BrokerUnfenced: _unfenced,
     BrokerRemoved: _removed,
+    NodeAdded: _node_added,
     TopicCreated: _topic_created,
     TopicDeleted: _topic_deleted,
     PartitionState: _partition,
@@ -193,6 +218,7 @@ class ImageCodec:
         content = {
             "index": image.index,
             "brokers": list(image.brokers.values()),
+            "addresses": list(image.addresses.items()),
             "topics": [[topic.id, topic.name, topic.partitions] for topic in image.topics.values()],
             "configs": image.configs,
             "next_producer_id": image.next_producer_id,
@@ -204,10 +230,11 @@ class ImageCodec:
         topics = [
             Topic(id, name, tuple(_state(state) for state in partitions)) for id, name, partitions in read["topics"]
         ]
-        brokers = [Broker(*fields) for fields in read["brokers"]]
+        brokers = [Broker(*map(tuples, fields)) for fields in read["brokers"]]
         return MetadataImage(
             index=read["index"],
             brokers={broker.id: broker for broker in brokers},
+            addresses={NodeId(node): address for node, address in read["addresses"]},
             topics={topic.id: topic for topic in topics},
             topic_ids={topic.name: topic.id for topic in topics},
             configs=read["configs"],
@@ -216,5 +243,4 @@ class ImageCodec:
 
 
 def _state(fields: list[Any]) -> PartitionState:
-    of_record: list[Any] = [tuple(each) if isinstance(each, list) else each for each in fields]
-    return PartitionState(*of_record)
+    return PartitionState(*map(tuples, fields))

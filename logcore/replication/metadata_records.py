@@ -9,6 +9,9 @@ from typing import Any, NamedTuple
 
 from .machine import NodeId
 
+Endpoints = tuple[tuple[str, str], ...]
+"""Where a node is found, by what for: `kafka`, `http` → `host:port`."""
+
 
 class BrokerRegistered(NamedTuple):
     """A process of a node begins its life. The record's index is the broker's epoch; older lives are fenced off (R8).
@@ -19,8 +22,9 @@ class BrokerRegistered(NamedTuple):
     broker: NodeId
     incarnation: int  # counted by the node, on its disk: raised at each start
     clean: bool
-    endpoint: str  # host:port for clients and nodes
+    endpoints: Endpoints
     rack: str | None
+    disk: str = ""  # the name of its disk: incarnations are counted there
 
 
 class BrokerFenced(NamedTuple):
@@ -39,6 +43,13 @@ class BrokerRemoved(NamedTuple):
     """The node left the cluster for good."""
 
     broker: NodeId
+
+
+class NodeAdded(NamedTuple):
+    """A node may join, and is found at this address until it registers with another one (endpoint `node`)."""
+
+    node: NodeId
+    address: str  # host:port
 
 
 class TopicCreated(NamedTuple):
@@ -94,6 +105,7 @@ MetadataRecord = (
     | BrokerFenced
     | BrokerUnfenced
     | BrokerRemoved
+    | NodeAdded
     | TopicCreated
     | TopicDeleted
     | PartitionState

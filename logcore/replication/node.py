@@ -33,10 +33,14 @@ from .machine import (
     Tick,
 )
 from .node_codec import Frame
-from .node_links import Address, NodeLinks, Peers
+from .node_links import Address, LinkTraffic, NodeLinks, Peers
+from .node_messages import NODE, AskMachine, MachineAnswered
 
 _log: Final = structlog.get_logger(__name__)
 _TICK_S: Final = 0.05
+_SLEPT_NS: Final = 200_000_000  # without a tick: what has arrived meanwhile is not to be taken at the time of before
+ASK_S: Final = 10.0
+"""So long an answer of another node is waited for."""
 
 
 class Storage(Protocol):
@@ -54,6 +58,10 @@ class Running(NamedTuple):
 
 class NodeStopped(RuntimeError):
     """The node ended before it answered; what was asked may have happened, or may yet."""
+
+
+class NoAnswer(RuntimeError):
+    """Another node did not answer in time; what was asked may have happened, or may yet."""
 
 
 class _Syncing:
@@ -75,12 +83,15 @@ class Node:
         self.address: Address | None = None
         self._machines = dict(machines)
         self._panicked = panicked
-        self._links = NodeLinks(peers, self._arrived)
+        self._links = NodeLinks(peers, self._arrived, self._lost)
         self._syncing = {name: _Syncing() for name in machines}
         self._todo: deque[tuple[str, Input]] = deque()
         self._stepping = False
+        self._told_ns = time.monotonic_ns()  # when the machines heard last what time it is
         self._requests = 0
+        self._life = time.time_ns()
         self._asked: dict[RequestId, Future[Any]] = {}
+        self._asked_at: dict[RequestId, NodeId] = {}  # of those, what another node was asked
         self._lock = threading.Lock()
         self._stopped = False
         self._loop = asyncio.new_event_loop()
@@ -102,13 +113,13 @@ class Node:
         asyncio.run_coroutine_threadsafe(self._links.stop(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
-        for future in self._asked.values():
-            future.set_exception(NodeStopped(f"node {self.id} was stopped"))
-        self._asked.clear()
+        self._end_waiting()
 
-    def ask(self, machine: str, body: Any) -> Future[Any]:
-        """A client's request to a machine of this node."""
+    def ask(self, machine: str, body: Any, *, at: NodeId | None = None, timeout_s: float = ASK_S) -> Future[Any]:
+        """A client's request to a machine of this node, or of another one, whose answer comes as an exception
+        `NoAnswer` where it takes longer than `timeout_s`. It cannot be cancelled: who waits no more forgets it."""
         future: Future[Any] = Future()
+        future.set_running_or_notify_cancel()  # else one that is cancelled while it is settled would end the node
         with self._lock:
             if self._stopped:
                 future.set_exception(NodeStopped(f"node {self.id} was stopped"))
@@ -116,8 +127,44 @@ class Node:
             self._requests += 1
             request = RequestId(self._requests)
             self._asked[request] = future
-        self._loop.call_soon_threadsafe(self._take, machine, Asked(request, body))
+            if at is None or at == self.id:
+                self._loop.call_soon_threadsafe(self._take, machine, Asked(request, body))
+            else:
+                self._loop.call_soon_threadsafe(self._ask_at, at, AskMachine(request, self._life, machine, body))
+                self._loop.call_soon_threadsafe(self._loop.call_later, timeout_s, self._give_up, request, at)
         return future
+
+    def tell(self, machine: str, body: Any) -> None:
+        """The same to a machine of this node, by who wants no answer."""
+        with self._lock:
+            if not self._stopped:
+                self._requests += 1
+                self._loop.call_soon_threadsafe(self._take, machine, Asked(RequestId(self._requests), body))
+
+    def caught_up(self) -> Future[None]:
+        """Is done when the machines have taken what they were told before this, so that who tells goes no faster."""
+        future: Future[None] = Future()
+        future.set_running_or_notify_cancel()
+        with self._lock:
+            if self._stopped:
+                future.set_result(None)
+                return future
+            self._requests += 1
+            request = RequestId(self._requests)
+            self._asked[request] = future
+            self._loop.call_soon_threadsafe(self._settle, request, None)
+        return future
+
+    def set_peer(self, node: NodeId, address: Address | None) -> None:
+        """Where another node is found from now on; None: it is none of this cluster's any more. From any thread."""
+        with self._lock:
+            if not self._stopped:
+                self._loop.call_soon_threadsafe(self._links.set_peer, node, address)
+
+    @property
+    def traffic(self) -> Mapping[NodeId, LinkTraffic]:
+        """With each other node; any thread may read it."""
+        return dict(self._links.traffic)
 
     # In the node's thread
 
@@ -130,17 +177,68 @@ class Node:
     def _tick(self) -> None:
         if self._stopped:
             return
-        now = Tick(time.monotonic_ns() // 1_000_000)
-        for name in self._machines:
-            self._take(name, now)
+        self._tell_the_time()
         self._loop.call_later(_TICK_S, self._tick)
 
+    def _tell_the_time(self) -> None:
+        self._told_ns = time.monotonic_ns()
+        now = Tick(self._told_ns // 1_000_000, time.time_ns() // 1_000_000)
+        for name in list(self._machines):
+            self._take(name, now)
+
     def _arrived(self, sender: NodeId, frame: Frame) -> None:
-        if frame.machine in self._machines:
+        """A process that was stopped first learns how long: its controller may be deposed, and must not say of others
+        that they lead (T-L4)."""
+        if time.monotonic_ns() - self._told_ns > _SLEPT_NS:
+            self._tell_the_time()
+        if frame.machine == NODE:
+            self._hear(sender, frame.message)
+        elif frame.machine in self._machines:
             self._take(frame.machine, Received(sender, frame.message))
+
+    # Requests from node to node
+
+    def _ask_at(self, node: NodeId, asked: AskMachine) -> None:
+        self._asked_at[RequestId(asked.number)] = node
+        self._links.send(node, Frame(NODE, asked))
+
+    def _lost(self, node: NodeId) -> None:
+        """What the node was asked may have died with it: who waits is to ask again, or somebody else."""
+        for request in [request for request, at in self._asked_at.items() if at == node]:
+            self._give_up(request, node)
+
+    def _hear(self, sender: NodeId, message: AskMachine | MachineAnswered) -> None:
+        if isinstance(message, MachineAnswered):
+            if message.life == self._life:
+                self._settle(RequestId(message.number), message.answer)
+        elif message.machine in self._machines:
+            self.ask(message.machine, message.body).add_done_callback(
+                lambda done: self._answer_to(sender, message, done)
+            )
+
+    def _answer_to(self, node: NodeId, asked: AskMachine, done: Future[Any]) -> None:
+        if done.exception() is None:
+            self._links.send(node, Frame(NODE, MachineAnswered(asked.number, asked.life, done.result())))
+
+    def _give_up(self, request: RequestId, at: NodeId) -> None:
+        self._asked_at.pop(request, None)
+        with self._lock:
+            future = self._asked.pop(request, None)
+        if future is not None:
+            future.set_exception(NoAnswer(f"node {at} did not answer"))
+
+    def _settle(self, request: RequestId, answer: Any) -> None:
+        self._asked_at.pop(request, None)
+        with self._lock:
+            future = self._asked.pop(request, None)
+        if future is not None:
+            future.set_result(answer)
 
     def _take(self, machine: str, given: Input) -> None:
         """Steps the machine, and whatever that leads to within this node, one after the other."""
+        if machine not in self._machines:
+            self._refuse(given)
+            return
         self._todo.append((machine, given))
         if self._stepping:
             return
@@ -166,20 +264,34 @@ class Node:
             case Persist():
                 self._persist(name, effect)
             case Reply(request, response):
-                with self._lock:
-                    future = self._asked.pop(request, None)
-                if future is not None and not future.cancelled():
-                    future.set_result(response)
+                self._settle(request, response)
             case Committed():
                 self._todo.extend((other, effect) for other in self._machines if other != name)
             case Panic(reason):
                 self._panic(reason)
 
     def _panic(self, reason: str) -> None:
+        if not self._machines:
+            return  # it ends already
         _log.error("this node ends, for going on could lose or alter records", reason=reason)
         self._todo.clear()
         self._machines.clear()
+        self._end_waiting()
         self._panicked(reason)
+
+    def _refuse(self, given: Input) -> None:
+        """There is no such machine, or none any more."""
+        if isinstance(given, Asked):
+            with self._lock:
+                future = self._asked.pop(given.request, None)
+            if future is not None:
+                future.set_exception(NodeStopped(f"node {self.id} has ended"))
+
+    def _end_waiting(self) -> None:
+        with self._lock:
+            asked, self._asked = self._asked, {}
+        for future in asked.values():
+            future.set_exception(NodeStopped(f"node {self.id} was stopped"))
 
     # Disks
 

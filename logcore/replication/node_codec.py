@@ -18,7 +18,16 @@ from enum import Enum
 from typing import Any, Final, NamedTuple
 
 from ..records.batch import HEADER_SIZE, Buffer, EncodedBatch, checksum_of, read_header
-from . import controller_messages, metadata_records, quorum_messages, replica_messages
+from . import (
+    controller_messages,
+    coordination_messages,
+    metadata_records,
+    node_messages,
+    operations_messages,
+    quorum_messages,
+    replica_messages,
+    transaction_messages,
+)
 from .metadata_image import ImageCodec, MetadataImage
 
 FRAME_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -30,8 +39,20 @@ _IMAGE: Final = "Image"
 _TUPLE: Final = ""
 
 
+_MODULES: Final = (
+    quorum_messages,
+    controller_messages,
+    coordination_messages,
+    metadata_records,
+    replica_messages,
+    node_messages,
+    operations_messages,
+    transaction_messages,
+)
+
+
 def _named_kinds() -> Iterator[tuple[str, Any]]:
-    for module in (quorum_messages, controller_messages, metadata_records, replica_messages):
+    for module in _MODULES:
         family = module.__name__.rpartition(".")[2].partition("_")[0]
         for name, kind in vars(module).items():
             if isinstance(kind, type) and kind.__module__ == module.__name__ and issubclass(kind, tuple | Enum):

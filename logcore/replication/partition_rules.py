@@ -84,6 +84,11 @@ def handed_over(state: PartitionState, broker: NodeId, is_live: IsLive) -> Parti
     return state
 
 
+def lacks_replicas(state: PartitionState) -> bool:
+    """Whether a replica is not in sync that is not just being added."""
+    return not set(state.replicas) - set(state.adding) <= set(state.isr)
+
+
 # Reassignments
 
 

@@ -13,7 +13,9 @@ class Placement:
     """Chooses replicas for several partitions, one after the other. The same image gives the same choice."""
 
     def __init__(self, image: MetadataImage) -> None:
-        self._live = [broker for _, broker in sorted(image.brokers.items()) if not broker.fenced]
+        brokers = [broker for _, broker in sorted(image.brokers.items())]
+        self._live = [broker for broker in brokers if not broker.fenced]
+        self._down = [broker for broker in brokers if broker.fenced]
         self._replicas: Counter[NodeId] = Counter()
         self._leaders: Counter[NodeId] = Counter()
         self._successors: Counter[tuple[NodeId, NodeId]] = Counter()  # the first replica, and who leads when it is gone
@@ -22,10 +24,11 @@ class Placement:
 
     @property
     def broker_count(self) -> int:
-        return len(self._live)
+        """Those that may hold replicas: where too few are up, those that are down get some, and fetch them later."""
+        return len(self._live) + len(self._down) if self._live else 0
 
     def choose(self, replication_factor: int) -> tuple[NodeId, ...]:
-        """The replicas of one more partition, the preferred leader first. Needs as many live brokers."""
+        """The replicas of one more partition, the preferred leader first, which is up. Needs as many brokers."""
         first = min(self._live, key=lambda broker: (self._leaders[broker.id], self._replicas[broker.id], broker.id))
         chosen = [first]
         while len(chosen) < replication_factor:
@@ -42,7 +45,9 @@ class Placement:
         return shared, self._replicas[broker.id], self._successors[first.id, broker.id], broker.id
 
     def _others(self, chosen: list[Broker]) -> list[Broker]:
-        return [broker for broker in self._live if broker not in chosen]
+        return [broker for broker in self._live if broker not in chosen] or [
+            broker for broker in self._down if broker not in chosen
+        ]
 
     def _count(self, replicas: tuple[NodeId, ...]) -> None:
         self._replicas.update(replicas)
@@ -53,7 +58,10 @@ class Placement:
 def new_partition(
     topic_id: str, number: int, replicas: tuple[NodeId, ...], in_sync: tuple[NodeId, ...], min_isr: int
 ) -> PartitionState:
-    """An empty partition: all live replicas are in sync, the first of them leads."""
+    """An empty partition: all live replicas are in sync, the first of them leads. With too few of them nothing can be
+    committed before others join, so whoever is not up has all that is acknowledged: it is eligible."""
+    min_isr = min(min_isr, len(replicas))
+    absent = tuple(node for node in replicas if node not in in_sync)
     return PartitionState(
         topic_id=topic_id,
         partition=number,
@@ -62,6 +70,6 @@ def new_partition(
         partition_epoch=0,
         replicas=replicas,
         isr=in_sync,
-        elr=(),
-        min_isr=min(min_isr, len(replicas)),
+        elr=absent if len(in_sync) < min_isr else (),
+        min_isr=min_isr,
     )

@@ -149,6 +149,14 @@ class Quorum(Replication):
         """One at a time: then any majority of before meets any majority of after."""
         return len(set(now.voters) ^ set(wanted.voters)) > 1
 
+    def members(self) -> list[tuple[NodeId, int, int]]:
+        """Of a leader: each voter and learner, how far it is known to have the log, and when it was heard."""
+        others = [(node, self._of(node)) for node in self._others(self.log.voters.members())]
+        return [
+            (self.id, self.durable_index, self.now_ms),
+            *((node, progress.match, progress.heard_ms) for node, progress in others),
+        ]
+
     def transfer(self, to: NodeId) -> bool:
         """Hands leadership to a voter that has everything."""
         if self.role is not Role.LEADER or to == self.id or to not in self.log.voters.voters:

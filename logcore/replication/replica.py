@@ -6,8 +6,10 @@ R20 and the invariants I4 to I24 are listed, with their sources, in `docs/replic
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from ..records.batch import EncodedBatch
 from .machine import Asked, Committed, Effect, Input, NodeId, Persisted, Received, Reply, Send, Tick
 from .metadata_records import PartitionState
 from .replica_core import ReplicaCore, ReplicaSettings, SyncLog
@@ -23,10 +25,13 @@ from .replica_messages import (
     MetadataChanged,
     PartitionId,
     Problem,
+    Produced,
     Read,
     Refused,
 )
 from .replica_reading import read_committed_log
+from .throttle import Throttle
+from .transaction_messages import TransactionVerified, WriteMarker
 
 __all__ = ["Replica", "ReplicaSettings", "SyncLog"]
 
@@ -42,8 +47,9 @@ class Replica:
         settings: ReplicaSettings,
         broker_epoch: int,
         registered_at: int,
+        throttle: Throttle | None = None,
     ) -> None:
-        self.core = ReplicaCore(node, partition, log, settings, broker_epoch, registered_at)
+        self.core = ReplicaCore(node, partition, log, settings, broker_epoch, registered_at, throttle)
         self.leader: Leader | None = None
         self.follower: Follower | None = None
         self._correlation = 0
@@ -64,16 +70,28 @@ class Replica:
                     self._go_on()
             case Tick(now_ms):
                 core.now_ms = now_ms
-                if self.leader is not None:
+                if not core.log.usable:
+                    core.panic("the disk failed a sync of housekeeping")  # R17: nobody would hear of it
+                elif self.leader is not None:
                     self.leader.tick()
                 elif self.follower is not None:
                     self.follower.fetch()
             case Committed():
                 raise AssertionError("metadata comes as MetadataChanged, from the broker")
-        core.sync()
+        return self.flush()
+
+    def append_own(self, batches: Sequence[EncodedBatch]) -> Produced | Refused:
+        """Records of this node itself; what is to be done about them comes from `flush`."""
+        if self.leader is None or self.core.stopped is not None:
+            return Refused(Problem.NOT_LEADER, f"node {self.core.node} does not lead this partition")
+        return self.leader.append_own(batches)
+
+    def flush(self) -> list[Effect]:
+        """Makes durable what was appended, and passes it on to the followers that wait."""
+        self.core.sync()
         if self.leader is not None:
             self.leader.answer_fetches()
-        return core.take_effects()
+        return self.core.take_effects()
 
     def resign(self) -> list[Effect]:
         """The partition is no longer this node's."""
@@ -100,6 +118,12 @@ class Replica:
                     self.follower.take(message)
             case MetadataChanged(state, as_of):
                 self._change(state, as_of)
+            case WriteMarker():
+                if self.leader is not None:
+                    self.leader.write_marker(sender, message)
+            case TransactionVerified():
+                if self.leader is not None:
+                    self.leader.verified(message)
             case AlterRefused():
                 if self.leader is not None:
                     self.leader.alter_refused(message)

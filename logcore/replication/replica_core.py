@@ -8,12 +8,13 @@ from typing import NamedTuple
 
 from millstream.errors import LogError
 
+from ..epoch_cache import NO_EPOCH
 from ..records.batch import EncodedBatch
-from .epoch_cache import NO_EPOCH
 from .machine import Effect, NodeId, Operation, Panic, Persist
 from .metadata_records import PartitionState
 from .replica_log import ReplicaLog
 from .replica_messages import PartitionId
+from .throttle import Throttle
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,8 @@ class ReplicaSettings:
     ask_again_ms: int = 1_000
     fetch_bytes: int = 1024 * 1024
     waiting_max: int = 10_000  # requests that wait for the high watermark
+    verify_again_ms: int = 500  # a coordinator that does not answer is asked again, for so long:
+    verify_ms: int = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,7 @@ class ReplicaCore:
         settings: ReplicaSettings,
         broker_epoch: int,
         registered_at: int,
+        throttle: Throttle | None = None,
     ) -> None:
         self.node = node
         self.partition = partition
@@ -67,16 +71,18 @@ class ReplicaCore:
         self.settings = settings
         self.broker_epoch = broker_epoch
         self.registered_at = registered_at
+        self.throttle = throttle or Throttle()  # of the node: all its replicas share it
         self.view: PartitionState | None = None
         self.high_watermark = log.log_start_offset
         self.durable_offset = log.end_offset
+        self.durable_start = log.log_start_offset
         self.now_ms = 0
         self.stopped: str | None = None  # why, after a Panic
         self._recovered_end = log.end_offset
         self._stable_offset = log.log_start_offset
         self._ended: list[EndedTransaction] = []
         self._next_operation = 0
-        self._syncing: tuple[Operation, int] | None = None
+        self._syncing: tuple[Operation, int, int] | None = None  # up to which end, and from which start
         self._out: list[Effect] = []
 
     @property
@@ -127,14 +133,15 @@ class ReplicaCore:
             self.panic(f"the disk did not begin the log anew: {error}")
             return
         self._ended = []
-        self._cut_to(offset)
         self.high_watermark = self._stable_offset = self._recovered_end = offset
+        self._cut_to(offset)
 
     def _cut_to(self, offset: int) -> None:
         self.high_watermark = min(self.high_watermark, offset)
         self._stable_offset = min(self._stable_offset, offset)
         self._recovered_end = min(self._recovered_end, offset)
         self.durable_offset = min(self.durable_offset, offset)
+        self.log.publish(self.high_watermark, self._stable_offset)
         self._persist()
 
     # What is committed
@@ -146,7 +153,13 @@ class ReplicaCore:
         self.high_watermark = offset
         if self._ended:
             self._ended = [ended for ended in self._ended if ended.marker_offset >= offset]
+        self.log.publish(offset, self.last_stable_offset)
         return True
+
+    def move_start(self, offset: int) -> None:
+        """What lies before this offset was deleted; what is not stable yet stays."""
+        if self.log.log_start_offset < offset:
+            self.log.move_start(offset)
 
     @property
     def last_stable_offset(self) -> int:
@@ -170,13 +183,15 @@ class ReplicaCore:
         return self._syncing is None and self.durable_offset == self.log.end_offset
 
     def sync(self) -> None:
-        if self._syncing is None and self.stopped is None and self.durable_offset < self.log.end_offset:
+        if self._syncing is not None or self.stopped is not None:
+            return
+        if self.durable_offset < self.log.end_offset or self.durable_start < self.log.log_start_offset:
             self._persist()
 
     def _persist(self) -> None:
         operation = Operation(self._next_operation)
         self._next_operation += 1
-        self._syncing = operation, self.log.end_offset
+        self._syncing = operation, self.log.end_offset, self.log.log_start_offset
         self.emit(Persist(operation, SyncLog(self.partition, self.log.end_offset)))
 
     def persisted(self, operation: Operation, failed: str | None) -> bool:
@@ -186,5 +201,6 @@ class ReplicaCore:
             return False
         if self._syncing is None or self._syncing[0] != operation:
             return False  # the log was cut since
-        self.durable_offset, self._syncing = self._syncing[1], None
+        _, self.durable_offset, self.durable_start = self._syncing
+        self._syncing = None
         return True

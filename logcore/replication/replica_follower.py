@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from millstream.errors import LogError
 
+from ..epoch_cache import NO_EPOCH
 from ..records.batch import EncodedBatch
-from .epoch_cache import NO_EPOCH
 from .machine import NodeId, Send
 from .replica_core import ReplicaCore
 from .replica_log import ReplicaLog
@@ -32,6 +32,7 @@ class Follower:
         self._deadline_ms: int | None = None  # of the fetch under way, or of a pause after a refusal
         self._waits = False  # for the response to a fetch
         self._acknowledged = _NOTHING
+        self._behind = False  # of the high watermark that the leader told last
 
     def fetch(self) -> None:
         """Asks for what follows, once everything before it is durable: the request is the acknowledgement."""
@@ -39,6 +40,8 @@ class Follower:
         if not core.all_durable or core.stopped is not None:
             return
         if self._deadline_ms is not None and core.now_ms < self._deadline_ms:
+            return
+        if self._has_to_wait():
             return
         self.correlation += 1
         self._waits = True
@@ -76,6 +79,15 @@ class Follower:
             and response.correlation == self.correlation
         )
 
+    def _has_to_wait(self) -> bool:
+        """Who has reached the high watermark may be a member already (R11): only who is behind it is slowed down."""
+        core = self._core
+        return self._behind and self._is_throttled() and not core.throttle.following.allows(core.partition, core.now_ms)
+
+    def _is_throttled(self) -> bool:
+        view = self._core.view
+        return view is not None and self._core.node not in view.isr
+
     def _pause(self) -> None:
         self._deadline_ms = self._core.now_ms + self._core.settings.backoff_ms
 
@@ -110,7 +122,11 @@ class Follower:
                 core.append(response.batches)
             except LogError:
                 self._pause()  # no room: the log stays readable, and what is missing is asked for again
+        if self._is_throttled():
+            core.throttle.following.take(sum(batch.header.size for batch in response.batches), core.now_ms)
+        self._behind = core.log.end_offset < response.high_watermark
         core.raise_high_watermark(min(response.high_watermark, core.log.end_offset))
+        core.move_start(response.log_start_offset)
 
 
 def _what_is_wrong(batches: Sequence[EncodedBatch], log: ReplicaLog) -> str | None:

@@ -1,13 +1,13 @@
-"""What a replica asks of the storage of its log. Files: `logcore/partition.py`; in the simulator: a list."""
+"""What a replica asks of the storage of its log. Files: `disk_log.py`; the simulator has its own."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Protocol
 
+from ..epoch_cache import EpochCache
 from ..partition_state import PartitionState
 from ..records.batch import EncodedBatch
-from .epoch_cache import EpochCache
 
 
 class ReplicaLog(Protocol):
@@ -23,6 +23,16 @@ class ReplicaLog(Protocol):
     def end_offset(self) -> int: ...
 
     @property
+    def size_bytes(self) -> int:
+        """On the disk, about."""
+        ...
+
+    @property
+    def usable(self) -> bool:
+        """False once the disk failed a sync, also one that the machine did not ask for: then the process has to end."""
+        ...
+
+    @property
     def epochs(self) -> EpochCache: ...
 
     @property
@@ -32,6 +42,17 @@ class ReplicaLog(Protocol):
 
     def append(self, batches: Sequence[EncodedBatch]) -> None:
         """Takes batches whose headers say their offsets and epochs, all or none. Raises `LogError` where it cannot."""
+        ...
+
+    def move_start(self, offset: int) -> None:
+        """The log begins here from now on, or at the published stable offset if that is less; never before its start.
+
+        Durable with the next sync, after which what lies before it may go.
+        """
+        ...
+
+    def publish(self, high_watermark: int, last_stable_offset: int) -> None:
+        """Readers of this replica see the log up to here from now on. Log start <= stable <= high watermark <= end."""
         ...
 
     def truncate(self, offset: int) -> None:

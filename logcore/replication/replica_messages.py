@@ -18,6 +18,9 @@ from .metadata_records import PartitionState
 ACTIVE_CONTROLLER: Final = NodeId(-1)
 """Whoever leads the metadata quorum: the broker puts the node it believes in in its place."""
 
+COORDINATOR: Final = NodeId(-2)
+"""Whoever coordinates the transactional id that the message names: the same."""
+
 
 class PartitionId(NamedTuple):
     topic: str  # the topic's id, not its name
@@ -37,7 +40,14 @@ class Problem(Enum):
     UNKNOWN_LEADER_EPOCH = 76
     OFFSET_NOT_AVAILABLE = 78
     INVALID_TXN_STATE = 48
+    INVALID_PRODUCER_ID_MAPPING = 49
+    INVALID_TRANSACTION_TIMEOUT = 50
+    CONCURRENT_TRANSACTIONS = 51
+    TRANSACTIONAL_ID_NOT_FOUND = 105
     UNKNOWN_PARTITION = 3
+    COORDINATOR_LOADING = 14
+    COORDINATOR_NOT_AVAILABLE = 15
+    NOT_COORDINATOR = 16
 
 
 # Between replicas
@@ -135,11 +145,17 @@ Acks = Literal[-1, 0, 1]
 
 
 class Produce(NamedTuple):
-    """`verified`: the transaction's coordinator has confirmed that it is open with this producer epoch (R19)."""
+    """`verified`: the transaction's coordinator has confirmed that it is open with this producer epoch (R19).
+
+    Where it has not, a batch that opens the transaction here waits while the leader asks it, by `transactional_id`;
+    `announces`: the write itself makes the partition a part of the transaction (KIP-890).
+    """
 
     batches: Sequence[EncodedBatch]
     acks: Acks = -1
     verified: bool = False
+    transactional_id: str | None = None
+    announces: bool = False
 
 
 class Produced(NamedTuple):
@@ -151,13 +167,15 @@ class EndMarker(NamedTuple):
     """A coordinator's: ends the producer's transaction here.
 
     `epoch` is that of the producer's next transaction (R19, KIP-890): a late record of this one is fenced off by the
-    marker, and a late copy of this request cannot end the next one.
+    marker. With older clients it stays the same. `number` counts the ends of the producer's transactions: each is
+    marked once, and a late copy of this request cannot end the next one.
     """
 
     producer_id: int
     epoch: int
     committed: bool
     timestamp_ms: int
+    number: int
 
 
 class Ended(NamedTuple):
@@ -188,6 +206,18 @@ class ReadBatches(NamedTuple):
 
 class AskOffsets(NamedTuple):
     leader_epoch: int = -1
+
+
+class DeleteRecords(NamedTuple):
+    """The log is to begin at `offset`; -1: at the high watermark. Records of open transactions stay."""
+
+    offset: int
+
+
+class Deleted(NamedTuple):
+    """Durable at the leader; followers follow."""
+
+    log_start_offset: int
 
 
 class PartitionOffsets(NamedTuple):

@@ -11,7 +11,7 @@ FORBIDDEN = {
     "asyncio", "concurrent", "datetime", "multiprocessing", "os", "queue", "random", "secrets", "select", "selectors",
     "signal", "socket", "subprocess", "sys", "tempfile", "threading", "time", "uuid",
 }  # fmt: skip
-SHELL = ("node", "disk_folder")  # what carries out what machines decide, on sockets and files
+SHELL = ("node", "disk_")  # what carries out what machines decide, on sockets and files
 MACHINES = sorted(
     path.name for path in (REPOSITORY / "logcore/replication").glob("*.py") if not path.name.startswith(SHELL)
 )

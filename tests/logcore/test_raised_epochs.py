@@ -16,23 +16,19 @@ from millstream.logcore.protocol.producers import ClientProducer, Producers
 from millstream.logcore.records.batch import Producer
 from millstream.logcore.records.codec import encode
 from millstream.logcore.transaction_log import decode_entry, encode_entry
-from millstream.logcore.transactions import (
+from millstream.logcore.transaction_records import Entry, Identity, Participant, TransactionRecord, TransactionState
+from millstream.logcore.transaction_steps import (
     Abort,
     Aborted,
     Begin,
     Commit,
-    Coordinator,
-    Entry,
     Finished,
-    Identity,
     NewProducer,
-    Participant,
     Ready,
     SendOffsets,
-    TransactionRecord,
-    TransactionState,
     Wrote,
 )
+from millstream.logcore.transactions import Coordinator
 
 from .log_records import rows, values_of
 

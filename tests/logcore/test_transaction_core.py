@@ -8,24 +8,26 @@ from millstream.logcore.client import TopicPartition
 from millstream.logcore.errors import InvalidTransactionState, ProducerFenced
 from millstream.logcore.group_messages import CommittedOffset
 from millstream.logcore.transaction_log import decode_entry, encode_entry
-from millstream.logcore.transactions import (
+from millstream.logcore.transaction_records import (
+    Identity,
+    Participant,
+    ProducerIds,
+    TransactionRecord,
+    TransactionState,
+)
+from millstream.logcore.transaction_steps import (
     Abort,
     Aborted,
     Begin,
     Commit,
-    Coordinator,
     Finished,
-    Identity,
     NewProducer,
-    Participant,
-    ProducerIds,
     Ready,
     SendOffsets,
-    TransactionRecord,
-    TransactionState,
     Unprepared,
     Wrote,
 )
+from millstream.logcore.transactions import Coordinator
 
 FIRST = Participant(TopicPartition("t", 0), "id", 3)
 SECOND = Participant(TopicPartition("t", 1), "id", 4)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -162,6 +163,20 @@ def test_what_a_query_is_named_by_is_not_for_others_to_use(engine: EmbeddedEngin
             stranger.commit_offsets("mine", offsets)
             stranger.transactional_producer(f"mine-{query}")
             ours.commit_offsets(query, offsets)
+
+
+def test_who_names_a_group_waits_until_it_is_known_whose_it_is(engine: EmbeddedEngine) -> None:
+    """As on a node of a cluster that has just started. A refusal would end a client for good."""
+    assert isinstance(engine.log, Log)
+    engine.log.create_topic("s", 1)
+    known = threading.Event()
+    with LogServer(engine.log, port=0) as server:
+        server.is_reserved, server.knows_names = lambda name: not known.is_set(), known.is_set
+        with RemoteLog(server.address) as stranger, RemoteLog(trusted_address(engine.log, server.address)) as ours:
+            ours.commit_offsets("ours", {Place("s", 0): 0})
+            threading.Timer(0.3, known.set).start()
+            stranger.commit_offsets("mine", {Place("s", 0): 0})
+            assert known.is_set()
 
 
 def test_a_topic_is_named_to_the_transcoder(engine: EmbeddedEngine) -> None:

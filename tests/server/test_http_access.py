@@ -311,6 +311,21 @@ def test_a_certificate_says_who_asks_and_what_they_may_do(certificates: Path, tm
                 assert answer.status_code == (200 if code is None else code // 100), answer.text
 
 
+def test_the_certificate_of_a_node_that_passes_a_request_on_says_nothing(certificates: Path, tmp_path: Path) -> None:
+    tls = {"certificate": certificates / "server.pem", "key": certificates / "server.key"}
+    tls |= {"client_ca": certificates / "ca.pem", "client_certificates": "optional"}
+    users = {"node": {"certificates": ["CN=client"], "roles": ["analyst"]}}
+    with service_in(tmp_path, tls=tls, access={**ACCESS, "users": {**ACCESS["users"], **users}}) as service:
+        url = f"https://{service.http_address}/ksql"
+        with httpx.Client(verify=trusting(certificates, "client"), timeout=20) as node:
+            passed_on = {"x-millstream-forwarded": "2"}
+            assert node.post(url, json={"ksql": "SHOW STREAMS;"}).status_code == 200
+            answer = node.post(url, json={"ksql": "SHOW STREAMS;"}, headers=passed_on)
+            assert (answer.status_code, "at the node of the cluster that runs" in answer.text) == (401, True)
+            with_token = {**passed_on, "authorization": f"Bearer {TOKEN}"}
+            assert node.post(url, json={"ksql": "SHOW STREAMS;"}, headers=with_token).status_code == 200
+
+
 def test_ksqldbs_names_of_tls_settings_are_understood(certificates: Path, tmp_path: Path) -> None:
     both = tmp_path / "keystore.pem"
     both.write_text((certificates / "server.pem").read_text() + (certificates / "locked.key").read_text())

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from millstream.logcore.replication.broker import Broker
-from millstream.logcore.replication.machine import NodeId
+from millstream.logcore.replication.machine import Effect, NodeId, Reply
 from millstream.logcore.replication.metadata_image import MetadataImage
 from millstream.logcore.replication.metadata_records import PartitionState
-from millstream.logcore.replication.replica_messages import AlterPartition, PartitionId, Produced
+from millstream.logcore.replication.replica_messages import (
+    AlterPartition,
+    ForPartition,
+    PartitionId,
+    Problem,
+    Produced,
+    Read,
+    ReadBatches,
+    Refused,
+)
 
 from .cluster_clients import value_of
-from .cluster_logs import WatchedLog
+from .cluster_logs import WatchedLog, stored_on
 from .host import Host
 from .kernel import InvariantViolated
 from .replica_log import SimReplicaLog
@@ -29,7 +38,9 @@ class ClusterChecks:
         self._kernel = world.kernel
         self._leaders: dict[tuple[PartitionId, int], NodeId] = {}
         self._safe: dict[tuple[NodeId, PartitionId], int] = {}  # what each disk holds for certain
-        self._committed: dict[PartitionId, int] = {}  # the end of what was acknowledged
+        self._lost_life: dict[NodeId, int] = {}  # the epoch of a broker in the life whose disk lost something
+        self._had_once: dict[tuple[NodeId, PartitionId], int] = {}  # what was safe on it before
+        self._committed: dict[PartitionId, dict[int, int]] = {}  # the end of what was acknowledged in a leader epoch
         self._states: dict[PartitionId, PartitionState] = {}
         self._counted_index = 0
         self._proposed: dict[PartitionId, tuple[int, int]] = {}  # at which epochs another ISR was asked for last
@@ -42,6 +53,24 @@ class ClusterChecks:
             self._safe[node, partition] = end_offset
 
         return safe
+
+    def forget(self, node: NodeId) -> None:
+        """Its disk lost something: how much it still has shows when it starts."""
+        broker = self._world.image().brokers.get(node)
+        self._lost_life[node] = broker.epoch if broker is not None else 0
+        for key in [key for key in self._safe if key[0] == node]:
+            self._had_once[key] = self._safe.pop(key)
+
+    def _had(self, leader: NodeId, node: NodeId, partition: PartitionId) -> int:
+        """How much a node has for certain; or had, when it told the leader so, in a life whose disk was lost since."""
+        safe = self._safe.get((node, partition), 0)
+        if node not in self._lost_life:
+            return safe
+        replica = self._world.replica(leader, partition)
+        known = replica.leader.in_sync.followers.get(node) if replica is not None and replica.leader else None
+        if known is not None and known.broker_epoch > self._lost_life[node]:
+            return safe
+        return max(safe, self._had_once.get((node, partition), 0))
 
     # While it runs
 
@@ -56,9 +85,24 @@ class ClusterChecks:
             if known is None:
                 self._leaders[key] = host.id
                 self._kernel.counters["leaders"] += 1
-                self._check_new_leader(host.id, partition)
+                self._check_new_leader(host.id, partition, key[1])
             elif known != host.id:
                 raise InvariantViolated("I2", f"nodes {known} and {host.id} lead {partition} in epoch {key[1]}")
+
+    def answers(self, host: Host, asked: Any, effects: Sequence[Effect]) -> None:
+        """R6, T-L4: who knows another leader epoch is refused, whatever the one that is asked believes to be."""
+        if not isinstance(asked, ForPartition) or not isinstance(asked.body, Read) or asked.body.leader_epoch < 0:
+            return
+        read = asked.body
+        replica = self._world.replica(host.id, asked.partition)
+        for effect in effects:
+            if effect.__class__ is not Reply or replica is None:
+                continue
+            own, response = replica.core.leader_epoch, effect.response  # type: ignore[union-attr]
+            if response.__class__ is ReadBatches and own != read.leader_epoch:
+                raise InvariantViolated("R6", f"node {host.id} of epoch {own} answers a read of {read.leader_epoch}")
+            fenced = response.__class__ is Refused and response.problem is Problem.FENCED_LEADER_EPOCH
+            self._kernel.counters["reads of a leader epoch that is over"] += fenced
 
     def proposes(self, asked: AlterPartition) -> None:
         """A leader asks for another ISR."""
@@ -77,38 +121,50 @@ class ClusterChecks:
                 continue
             counters = self._kernel.counters
             counters["isr changes"] += before.isr != state.isr
+            if state.leader_epoch > before.leader_epoch:
+                self._world.questions.elected(before, state, image)
             counters["elr elections"] += state.leader is not None and state.leader in before.elr
             if state.leader_epoch > before.leader_epoch and before.leader is not None:
                 pending = self._proposed.get(key) == (before.leader_epoch, before.partition_epoch)
                 counters["elections with a pending isr"] += pending
 
-    def _check_new_leader(self, node: NodeId, partition: PartitionId) -> None:
-        """I7: it has everything that was acknowledged."""
+    def _check_new_leader(self, node: NodeId, partition: PartitionId, epoch: int) -> None:
+        """I7: it has what was acknowledged before its epoch; who learns late that it leads lacks what came later."""
         end = self._log(node, partition).end_offset
-        if end < self._committed.get(partition, 0):
+        before = [end for earlier, end in self._committed.get(partition, {}).items() if earlier < epoch]
+        if end < max(before, default=0):
             raise InvariantViolated(
-                "I7", f"node {node} leads {partition} with {end} records of {self._committed[partition]} acknowledged"
+                "I7", f"node {node} leads {partition} with {end} records of {max(before)} acknowledged"
             )
 
     def acknowledges(self, host: Host, partition: PartitionId, produced: Produced) -> None:
         """I8, I14: at this moment enough disks have it, and those of all who may lead."""
         end = produced.first_offset + 1
         state = self._world.image().partition(partition)
-        assert state is not None
-        copies = [node for node in state.replicas if self._safe.get((node, partition), 0) >= end]
-        if len(copies) < state.min_isr:
+        if state is None:
+            return  # the topic is deleted, and this leader does not know it yet
+        nodes = [other.id for other in self._world.simulation.hosts.values()]  # a reassignment may just be done
+        copies = [node for node in nodes if self._had(host.id, node, partition) >= end]
+        if len(copies) < min(state.min_isr, self._min_isr_known(host.id, partition)):
             raise InvariantViolated(
                 "I14", f"offset {end - 1} of {partition} is acknowledged, and safe on {copies} only"
             )
         lacking = [node for node in (*state.isr, *state.elr) if node not in copies]
         if lacking:
             raise InvariantViolated("I8", f"offset {end - 1} of {partition} is acknowledged, and {lacking} may lack it")
-        self._committed[partition] = max(self._committed.get(partition, 0), end)
+        ends = self._committed.setdefault(partition, {})
+        ends[produced.leader_epoch] = max(ends.get(produced.leader_epoch, 0), end)
         first = self._acknowledged_in.setdefault((partition, produced.first_offset), produced.leader_epoch)
         if first != produced.leader_epoch:
             self._kernel.counters["duplicates answered after a fail-over"] += 1
         if host.id not in copies:
             raise InvariantViolated("I14", f"leader {host.id} acknowledges what its own disk does not have")
+
+    def _min_isr_known(self, node: NodeId, partition: PartitionId) -> int:
+        """What the leader goes by: a setting that was raised just now may not have reached it."""
+        replica = self._world.replica(node, partition)
+        view = replica.core.view if replica is not None else None
+        return view.min_isr if view is not None else 1
 
     # When all is well
 
@@ -118,6 +174,8 @@ class ClusterChecks:
 
     def missing(self) -> str | None:
         world = self._world
+        if world.operator.replacing:
+            return "a node with a lost disk is not replaced yet"
         for node, host in world.simulation.hosts.items():
             broker = world.broker(node)
             if host.broken is None and (broker is None or not broker.active or broker.fenced):
@@ -138,6 +196,16 @@ class ClusterChecks:
                 return f"the replicas of {partition} end at {ends}, high watermark {leader.core.high_watermark}"
             if leader.core.last_stable_offset != leader.core.high_watermark:
                 return f"a transaction of {partition} is open"
+        return self._leftovers()
+
+    def _leftovers(self) -> str | None:
+        """Logs of partitions that are gone, or that are others' now."""
+        image = self._world.image()
+        for node, host in self._world.simulation.hosts.items():
+            for partition in stored_on(host.disk):
+                state = image.partition(partition)
+                if state is None or node not in state.replicas:
+                    return f"node {node} keeps the log of {partition}, which is not its own"
         return None
 
     def finish(self) -> None:
@@ -151,6 +219,13 @@ class ClusterChecks:
             self._check_content(partition, content)
             for node, log in logs.items():
                 self._check_folds(node, log)
+
+    def visible(self, partition: PartitionId) -> set[bytes]:
+        """What a reader of committed records sees, when all is well."""
+        log = self._log(self._replicas(partition)[0], partition)
+        aborted = log.state.transactions.aborted
+        data = [stored.batch for stored in log.stored if not stored.batch.header.control]
+        return {value_of(batch) for batch in data if not aborted.covers(batch.header)}
 
     def _check_content(self, partition: PartitionId, content: list[tuple[int, bytes]]) -> None:
         by_offset = dict(content)

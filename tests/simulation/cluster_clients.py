@@ -6,14 +6,13 @@ partition from whatever node they ask, which may not know it yet.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from millstream.logcore.records.batch import HEADER_SIZE, EncodedBatch, Producer, seal
 from millstream.logcore.replication.replica_messages import (
-    Ended,
-    EndMarker,
     PartitionId,
     Problem,
     Produce,
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
 
 _IN_FLIGHT: Final = 5
 _TIMEOUT_MS: Final = 1_500
+_GIVE_UP_EVERY_MS: Final = 50
 _READ_BYTES: Final = 2_000
 
 
@@ -59,6 +59,7 @@ class Requests:
         self._number = 0
         self._waiting: dict[int, Callable[[Any], None]] = {}
         self._partitions: dict[int, PartitionId] = {}
+        self._deadlines: deque[tuple[int, int]] = deque()  # (ns, number), in the order of both
 
     def send(self, partition: PartitionId, body: Any, answered: Callable[[Any], None], node: int | None) -> None:
         """To this node; `answered(None)` after the time-out."""
@@ -71,8 +72,18 @@ class Requests:
             for _ in range(2 if random.random() < 0.02 else 1):
                 if random.random() > 0.02:
                     delay = random.expovariate(1.0) * 2 * MILLISECOND
-                    self._kernel.schedule(int(delay), self._world.ask, node, number, partition, body)
-        self._kernel.schedule(_TIMEOUT_MS * MILLISECOND, self.answer, number, None)
+                    self._kernel.schedule(int(delay), self._world.ask, node, number, partition, _on_the_wire(body))
+        if not self._deadlines:
+            self._kernel.schedule(_TIMEOUT_MS * MILLISECOND, self._give_up)
+        self._deadlines.append((self._kernel.now_ns + _TIMEOUT_MS * MILLISECOND, number))
+
+    def _give_up(self) -> None:
+        """One event for all time-outs of a while: most requests were answered by then."""
+        until_ns = self._kernel.now_ns + _GIVE_UP_EVERY_MS * MILLISECOND
+        while self._deadlines and self._deadlines[0][0] <= until_ns:
+            self.answer(self._deadlines.popleft()[1], None)
+        if self._deadlines:
+            self._kernel.schedule(self._deadlines[0][0] - self._kernel.now_ns, self._give_up)
 
     def partition_of(self, number: int) -> PartitionId:
         return self._partitions[number]
@@ -81,6 +92,14 @@ class Requests:
         answered = self._waiting.pop(number, None)
         if answered is not None:
             answered(response)
+
+
+def _on_the_wire(body: Any) -> Any:
+    """Each copy of a message has bytes of its own: a leader writes offsets into them."""
+    if body.__class__ is not Produce:
+        return body
+    copies = [EncodedBatch([bytearray(part) for part in batch.buffers], batch.header) for batch in body.batches]
+    return body._replace(batches=copies)
 
 
 @dataclass(slots=True)
@@ -122,6 +141,7 @@ class ProducerClient:
         self._partition = partition
         self._next = 0
         self._sent: list[_Sent] = []
+        self._full = False  # as much is under way as may be: it goes on with the next answer
 
     def begin(self) -> None:
         self._later(self._act)
@@ -136,14 +156,16 @@ class ProducerClient:
         self._kernel.schedule(int(delay * MILLISECOND), action, *arguments)
 
     def _act(self) -> None:
+        if self._world.quiet:
+            return
         oldest = self._sent[0].sequence if self._sent else self._next
-        if self._next - oldest < _IN_FLIGHT and not self._world.quiet:
+        self._full = self._next - oldest >= _IN_FLIGHT
+        if not self._full:
             batch = _Sent(self._next, b"%d.%d" % (self._number, self._next))
             self._next += 1
             self._sent.append(batch)
             self._world.promises.sent += 1
             self._send(batch)
-        if not self._world.quiet:
             self._later(self._act)
 
     def _send(self, batch: _Sent) -> None:
@@ -162,79 +184,13 @@ class ProducerClient:
             self._world.acknowledged(self._partition, response.first_offset, batch.value)
             if batch.tries > 1:
                 self._kernel.counters["acknowledged after a retry"] += 1
+            if self._full:
+                self._full = False
+                self._later(self._act)
             return
         if isinstance(response, Refused) and response.problem is Problem.PRODUCER_FENCED:
             raise InvariantViolated("I15", f"producer {self._number} is fenced, and nobody did that")
         self._kernel.schedule(20 * MILLISECOND, self._send, batch)
-
-
-class TransactionalClient:
-    """A transactional producer of one partition, and its coordinator: the outcome is decided here, and then kept to."""
-
-    def __init__(self, world: ClusterWorld, number: int, partition: PartitionId) -> None:
-        self._world = world
-        self._kernel = world.kernel
-        self._number = number
-        self._partition = partition
-        self._epoch = 0
-        self._count = 0
-        self._values: list[bytes] = []
-        self._commits = False
-        self.waiting = 0
-
-    def begin(self) -> None:
-        self._transact()
-
-    def _transact(self) -> None:
-        """R19: each transaction has an epoch of its own, so nothing late of this one can get into the next."""
-        if self._world.quiet:
-            self.waiting = 0
-            return
-        random = self._kernel.randoms.workload
-        self._epoch += 1
-        self._values = [b"t%d.%d.%d" % (self._number, self._epoch, i) for i in range(random.randint(1, 3))]
-        self._commits = random.random() < 0.7
-        self._world.promises.aborted.update(self._values)
-        self.waiting = 1
-        self._produce(0)
-
-    def _produce(self, index: int) -> None:
-        gives_up = not self._commits and self._kernel.randoms.workload.random() < 0.3
-        if index == len(self._values) or gives_up:
-            if self._commits:
-                self._world.promises.aborted.difference_update(self._values)
-            self._end()
-            return
-        producer = Producer(self._number, self._epoch, index, transactional=True)
-        self._world.requests.send(
-            self._partition,
-            Produce([encode(self._values[index], producer)], verified=True),
-            lambda response: self._produced(index, response),
-            self._world.believed_leader(self._partition),
-        )
-
-    def _produced(self, index: int, response: Any) -> None:
-        if isinstance(response, Produced):
-            self._world.acknowledged(self._partition, response.first_offset, self._values[index])
-            self._produce(index + 1)
-        else:
-            self._kernel.schedule(20 * MILLISECOND, self._produce, index)
-
-    def _end(self) -> None:
-        self._world.requests.send(
-            self._partition,
-            EndMarker(self._number, self._epoch + 1, self._commits, 0),
-            self._ended,
-            self._world.believed_leader(self._partition),
-        )
-
-    def _ended(self, response: Any) -> None:
-        if not isinstance(response, Ended):
-            self._kernel.schedule(20 * MILLISECOND, self._end)
-            return
-        self._kernel.counters["committed transactions" if self._commits else "aborted transactions"] += 1
-        delay = self._kernel.randoms.workload.expovariate(1.0) * self._world.produce_ms * 4
-        self._kernel.schedule(int(delay * MILLISECOND), self._transact)
 
 
 class ConsumerClient:
@@ -252,12 +208,12 @@ class ConsumerClient:
 
     def _read(self) -> None:
         random = self._kernel.randoms.workload
-        node = self._world.believed_leader(self.partition)
+        node, epoch = self._world.believed(self.partition)
         if random.random() < 0.3:
             node = random.choice(list(self._world.simulation.hosts))
         if random.random() < 0.01:
             self.offset = 0
-        read = Read(self.offset, _READ_BYTES, self._committed_only)
+        read = Read(self.offset, _READ_BYTES, self._committed_only, epoch if random.random() < 0.7 else -1)
         self._world.requests.send(self.partition, read, self._answered, node)
 
     def _answered(self, response: Any) -> None:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Final
 
 from millstream.logcore.replication.replica_core import SyncLog
 from millstream.logcore.replication.replica_messages import PartitionId
 
 from .disk import SimDisk
-from .replica_log import SimReplicaLog
+from .replica_log import LOST, SimReplicaLog
 
 _PREFIX: Final = "replica-"
+_BESIDE: Final = (".point", LOST)
 _INCARNATION: Final = "incarnation"
 
 Synced = Callable[[PartitionId, int], None]
@@ -33,6 +35,10 @@ class WatchedLog(SimReplicaLog):
         self._counters["truncations"] += 1
         super().truncate(offset)
 
+    def restart_at(self, offset: int) -> None:
+        self._counters["began behind a deletion"] += offset > self.end_offset
+        super().restart_at(offset)
+
     def sync(self) -> None:
         super().sync()
         self._safe_up_to(self.end_offset)
@@ -50,6 +56,14 @@ class SimReplicaLogs:
         self._dirty: dict[PartitionId, None] = {}
         self.clean = all(log.clean for log in self._open.values())
 
+    def registered(self) -> None:
+        with suppress(OSError):  # it is said once more
+            for log in self._open.values():
+                log.loss_is_known()
+
+    def configure(self, topic: str, name: str, config: Mapping[str, str]) -> None:
+        """Nothing here depends on it."""
+
     def open(self, partition: PartitionId) -> SimReplicaLog:
         if partition not in self._open:
             self._open[partition] = self._opened(partition)
@@ -58,17 +72,16 @@ class SimReplicaLogs:
     def remove(self, partition: PartitionId) -> None:
         self._open.pop(partition, None)
         self._dirty.pop(partition, None)
-        for name in (_name(partition), _name(partition) + ".point"):
+        beside = (_name(partition) + suffix for suffix in _BESIDE)
+        for name in (
+            *beside,
+            _name(partition),
+        ):  # what is left after a crash says nothing about the next log of this name
             if self._disk.get(name) is not None:
                 self._disk.remove(name)
 
     def stored(self) -> Iterable[PartitionId]:
-        names = [name for name in self._disk.names() if name.startswith(_PREFIX) and not name.endswith(".point")]
-        found: list[PartitionId] = []
-        for name in names:
-            topic, _, number = name.removeprefix(_PREFIX).rpartition("-")
-            found.append(PartitionId(topic, int(number)))
-        return found
+        return stored_on(self._disk)
 
     def apply(self, change: SyncLog) -> None:
         self._dirty[change.partition] = None
@@ -90,6 +103,16 @@ class SimReplicaLogs:
         self._disk.rename(_INCARNATION + ".new", _INCARNATION)
         self._disk.sync_folder()
         return incarnation
+
+
+def stored_on(disk: SimDisk) -> list[PartitionId]:
+    """The partitions that have a log on this disk."""
+    names = [name for name in disk.names() if name.startswith(_PREFIX) and not name.endswith(_BESIDE)]
+    found: list[PartitionId] = []
+    for name in names:
+        topic, _, number = name.removeprefix(_PREFIX).rpartition("-")
+        found.append(PartitionId(topic, int(number)))
+    return found
 
 
 def _name(partition: PartitionId) -> str:

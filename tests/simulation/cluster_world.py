@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from millstream.logcore.replication.broker import Broker, Identity
 from millstream.logcore.replication.controller import Controller
 from millstream.logcore.replication.controller_messages import CreateTopic, Done
-from millstream.logcore.replication.machine import BROKER, CONTROLLER, Committed, Effect, Input, NodeId, Send
+from millstream.logcore.replication.coordination_messages import TRANSACTIONS_TOPIC
+from millstream.logcore.replication.coordinators import default_makers
+from millstream.logcore.replication.led_log import ShardMaker
+from millstream.logcore.replication.machine import BROKER, CONTROLLER, Asked, Committed, Effect, Input, NodeId, Send
 from millstream.logcore.replication.metadata_image import ImageCodec, MetadataImage
 from millstream.logcore.replication.quorum_files import QuorumDamaged, QuorumFiles
 from millstream.logcore.replication.replica import Replica
@@ -22,17 +25,28 @@ from millstream.logcore.replication.replica_messages import (
 )
 
 from .cluster_checks import ClusterChecks
-from .cluster_clients import ConsumerClient, ProducerClient, Promises, Requests, TransactionalClient
+from .cluster_clients import ConsumerClient, ProducerClient, Promises, Requests
+from .cluster_disks import exchange_disk, flip_log
 from .cluster_logs import SimReplicaLogs
+from .cluster_operator import FIRST_REQUEST, ClusterOperator
+from .group_clients import FIRST_GROUP_REQUEST, GroupTraffic
 from .host import CannotStart, Host, Running
 from .kernel import MILLISECOND, InvariantViolated
+from .offset_questions import FIRST_QUESTION, OffsetQuestions
+from .passing_topic import PassingTopic
 from .quorum_checks import CheckedQuorum, QuorumChecks
+from .shrinking_topic import ShrinkingTopic
+from .throttled_copying import ThrottledCopying
+from .transaction_checks import CountedShard
+from .transaction_clients import FIRST_TRANSACTION_REQUEST, TransactionTraffic
 from .world import World
 
 if TYPE_CHECKING:
+    from .faults import Fault
     from .simulation import Simulation
 
 _ADMIN: Final = 1 << 40  # requests with numbers from here on are those of the operator
+_FIRST_PRODUCER: Final = 1 << 40  # ids that the controller gives to nobody
 _STILL_BUSY_MS: Final = 2_000  # after the healing, before the producers stop
 
 
@@ -46,13 +60,21 @@ class ClusterWorld(World):
         "acknowledged after a retry",
         "leaders",
         "truncations",
-        "committed transactions",
-        "aborted transactions",
         "read by followers",
         "isr changes",
         "elr elections",
         "elections with a pending isr",
         "duplicates answered after a fail-over",
+        "reads of a leader epoch that is over",
+        "acknowledged in a topic made anew",
+        "damaged logs",
+        "replaced nodes",
+        *(f"done {act}" for act in ("Reassign", "ElectLeader", "ChangeConfig", "AddPartitions", "RemoveBroker")),
+        *GroupTraffic.counters,
+        *TransactionTraffic.counters,
+        *ShrinkingTopic.counters,
+        *ThrottledCopying.counters,
+        *OffsetQuestions.counters,
     )
 
     def __init__(self, simulation: Simulation) -> None:
@@ -60,26 +82,44 @@ class ClusterWorld(World):
         self.quorum_checks = QuorumChecks(self.kernel)
         self.promises = Promises()
         self.requests = Requests(self)
+        self.questions = OffsetQuestions(self)
         self.checks = ClusterChecks(self)
         self.topic: str | None = None
         self.quiet = False
         self.produce_ms: float = self._options["produce_ms"]
         self.read_ms: float = self._options["read_ms"]
-        self._producers: list[ProducerClient | TransactionalClient] = []
+        self._producers: list[ProducerClient] = []
         self._consumers: list[ConsumerClient] = []
         self._asked_admin = 0
+        self._partition_count = 0  # of those that have clients
+        self.operator = ClusterOperator(self)
+        self.groups = GroupTraffic(self, self._options.get("group_members", 0))
+        self.transactions = TransactionTraffic(self, self._options["transactional"])
+        self.shrinking = ShrinkingTopic(self, every_ms=self._options.get("delete_ms", 0.0))
+        self.throttling = ThrottledCopying(self)
+        self.lost: NodeId | None = None  # the node whose disk lost something that was safe
 
     @classmethod
     def draw(cls, random: Random) -> dict[str, Any]:
+        min_isr = random.choice([1, 2, 2, 2])
         return {
             "partitions": random.choice([1, 1, 2, 4]),
-            "min_isr": random.choice([1, 2, 2, 2]),
+            "min_isr": min_isr,
+            "damage": min_isr > 1 and random.random() < 0.5,  # one node's disk may lose what was safe
+            "act_ms": random.choice([0.0, 300.0, 1_000.0, 5_000.0]),  # of the operator; 0: it does nothing
             "producers": random.choice([1, 2, 3]),
             "transactional": random.choice([0, 1, 1, 2]),
+            "passing_ms": random.choice([0.0, 0.0, 500.0, 3_000.0]),  # how long a topic lives that is made anew
             "produce_ms": random.choice([2.0, 10.0, 50.0]),
             "read_ms": random.choice([20.0, 100.0]),
             "snapshot_every": random.choice([10, 50, 1_000]),
+            "group_members": random.choice([0, 0, 0, 2, 3]),  # of each of two groups
+            "delete_ms": random.choice([0.0, 0.0, 100.0, 1_000.0]),  # between deletions of records; 0: there are none
         }
+
+    @classmethod
+    def acts(cls) -> Mapping[str, Callable[[Simulation, Fault], None]]:
+        return {"flip_log": flip_log, "exchange_disk": exchange_disk}
 
     @property
     def _options(self) -> dict[str, Any]:
@@ -89,8 +129,9 @@ class ClusterWorld(World):
 
     def start(self, host: Host) -> Mapping[str, Running]:
         nodes = tuple(NodeId(node) for node in self.simulation.hosts)
+        disk = f"{host.id}-{host.disk.exchanged}"
         try:
-            files = QuorumFiles(host.disk, nodes, ImageCodec())
+            files = QuorumFiles(host.disk, nodes, ImageCodec(), disk=disk)
         except QuorumDamaged as error:
             raise CannotStart(str(error)) from error
         self.quorum_checks.started(host.id, files.recovered)
@@ -99,9 +140,13 @@ class ClusterWorld(World):
         quorum.checks = self.quorum_checks
         controller = Controller(quorum)
         logs = SimReplicaLogs(host.disk, self.checks.copies_of(host.id), self.kernel.counters)
-        identity = Identity("simulated", host.id, logs.incarnation, f"node{host.id}:9092")
-        broker = Broker(identity, logs)
+        identity = Identity("simulated", host.id, logs.incarnation, (("kafka", f"node{host.id}:9092"),), disk=disk)
+        broker = Broker(identity, logs, coordinators=self._coordinators())
         return {CONTROLLER: Running(controller, files), BROKER: Running(broker, logs)}
+
+    def _coordinators(self) -> Mapping[str, ShardMaker]:
+        counters = self.kernel.counters
+        return {**default_makers(), TRANSACTIONS_TOPIC: lambda log: CountedShard(log, counters)}
 
     def broker(self, node: int) -> Broker | None:
         """The broker that runs on this node now."""
@@ -124,7 +169,7 @@ class ClusterWorld(World):
     def partitions(self) -> list[PartitionId]:
         if self.topic is None:
             return []
-        return [PartitionId(self.topic, number) for number in range(self._options["partitions"])]
+        return [PartitionId(self.topic, number) for number in range(self._partition_count)]
 
     # The operator
 
@@ -149,31 +194,61 @@ class ClusterWorld(World):
         if self.topic is not None:
             return
         self.topic = topic
-        number = 0
-        for partition in self.partitions():
-            for kind, count in ((ProducerClient, "producers"), (TransactionalClient, "transactional")):
-                for _ in range(self._options[count]):
-                    number += 1
-                    self._producers.append(kind(self, number, partition))
-            self._consumers += [
-                ConsumerClient(self, partition, committed_only=committed_only) for committed_only in (False, True)
-            ]
-        for client in (*self._producers, *self._consumers):
+        self.serve(self._options["partitions"])
+        self.operator.begin()
+        self.groups.begin()
+        self.questions.begin()
+        self.transactions.begin()
+        self.shrinking.begin()
+        self.throttling.begin()
+        if self._options["passing_ms"]:
+            PassingTopic(self, every_ms=self._options["passing_ms"]).begin()
+
+    def serve(self, partition_count: int) -> None:
+        """The topic has so many partitions: those that are new get clients."""
+        for number in range(self._partition_count, partition_count):
+            self._partition_count = number + 1
+            self._begin_clients(PartitionId(self.topic or "", number))
+
+    def _begin_clients(self, partition: PartitionId) -> None:
+        clients: list[ProducerClient | ConsumerClient] = []
+        for _ in range(self._options["producers"]):
+            self._producers.append(ProducerClient(self, _FIRST_PRODUCER + len(self._producers), partition))
+            clients.append(self._producers[-1])
+        consumers = [ConsumerClient(self, partition, committed_only=committed) for committed in (False, True)]
+        self._consumers += consumers
+        for client in (*clients, *consumers):
             client.begin()
 
     # Clients
 
     def believed_leader(self, partition: PartitionId) -> int | None:
         """What a node picked by chance says; it may be behind, or down."""
+        return self.believed(partition)[0]
+
+    def believed(self, partition: PartitionId) -> tuple[int | None, int]:
+        """Likewise the leader and its epoch; -1 where the node knows of none."""
         node = self.kernel.randoms.workload.choice(list(self.simulation.hosts))
         broker = self.broker(node)
         state = broker.image.partition(partition) if broker is not None else None
-        return state.leader if state is not None else None
+        return (state.leader, state.leader_epoch) if state is not None else (None, -1)
 
     def ask(self, node: int, number: int, partition: PartitionId, body: Any) -> None:
         self.simulation.hosts[node].ask(BROKER, number, ForPartition(partition, body))
 
     def replied(self, host: Host, request: int, response: Any) -> None:
+        if request >= FIRST_QUESTION:
+            self.questions.replied(host, request, response)
+            return
+        if request >= FIRST_TRANSACTION_REQUEST:
+            self.transactions.replied(request, response)
+            return
+        if request >= FIRST_GROUP_REQUEST:
+            self.groups.replied(host, request, response)
+            return
+        if request >= FIRST_REQUEST:
+            self.operator.replied(request, response)
+            return
         if request >= _ADMIN:
             if isinstance(response, Done) and response.topic_id is not None:
                 self._created(response.topic_id)
@@ -190,6 +265,7 @@ class ClusterWorld(World):
     def acknowledged(self, partition: PartitionId, offset: int, value: bytes) -> None:
         self.kernel.counters["acknowledged"] += 1
         self.promises.acknowledge(partition, offset, value)
+        self.questions.acknowledged(partition, offset)
 
     def read_committed(self, value: bytes) -> None:
         if value in self.promises.aborted:
@@ -210,9 +286,12 @@ class ClusterWorld(World):
             broker = self.broker(host.id)
             assert broker is not None
             self.checks.learned(host, broker)
+        elif given.__class__ is Asked:
+            self.checks.answers(host, given.body, effects)  # type: ignore[union-attr]
 
     def healed(self) -> None:
         self.kernel.schedule(_STILL_BUSY_MS * MILLISECOND, self._stop_producers)
+        self.groups.heal()
 
     def _stop_producers(self) -> None:
         self.quiet = True
@@ -222,7 +301,8 @@ class ClusterWorld(World):
             return "the producers go on"
         if self.topic is None:
             return "the topic is not made"
-        return self.checks.missing() or self._unanswered()
+        traffic = self.groups.missing() or self.transactions.missing() or self.shrinking.missing()
+        return self.checks.missing() or self._unanswered() or traffic
 
     def _unanswered(self) -> str | None:
         if any(client.waiting for client in self._producers):
@@ -235,6 +315,8 @@ class ClusterWorld(World):
 
     def finish(self) -> None:
         self.checks.finish()
+        self.transactions.finish()
+        self.shrinking.finish()
 
     def line(self, host: Host) -> str:
         controller, broker = self.controller(host.id), self.broker(host.id)

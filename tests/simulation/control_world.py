@@ -98,7 +98,7 @@ class ControlWorld(World):
         }
 
     @classmethod
-    def faults(cls) -> Mapping[str, Callable[[Simulation, Fault], None]]:
+    def acts(cls) -> Mapping[str, Callable[[Simulation, Fault], None]]:
         return {"change_voters": _change_voters}
 
     @property
@@ -131,9 +131,9 @@ class ControlWorld(World):
         """The next life of the node's broker."""
         incarnation = _next_incarnation(host)
         clean = incarnation == 1 or self.kernel.randoms.disk.random() >= self.drawn["unclean_start_share"]
-        racks = self.drawn["racks"]
+        racks, disk = self.drawn["racks"], f"{host.id}-{host.disk.exchanged}"
         rack = f"rack{host.id % racks}" if racks else None
-        broker = StandInBroker(host.id, CLUSTER, incarnation, clean=clean, rack=rack)
+        broker = StandInBroker(host.id, CLUSTER, incarnation, clean=clean, rack=rack, disk=disk)
         broker.farewells = self.drawn["farewells"] and not self.simulation.healing
         return broker
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _PLAN_MS: Final = 120_000  # no chaos phase lasts longer; what comes after it is not done
 _YEAR_MS: Final = 31_557_600_000
+_LASTS_MS: Final = (20, 20, 200, 200, 1_000, 1_000, 3_000, 3_000, 10_000)  # the last one: longer than any session
 
 
 @dataclass(frozen=True)
@@ -39,16 +40,43 @@ class Fault:
 
 def plan_faults(random: Random, options: Options) -> list[Fault]:
     """The faults of one seed, in the order of time."""
+    plan = [*_plan_bursts(random, options), *_plan_acts(random, options)]
+    return sorted(plan, key=lambda fault: fault.at_ms)
+
+
+def _plan_acts(random: Random, options: Options) -> list[Fault]:
+    kinds = list(options.act_weights)
+    plan: list[Fault] = []
+    at_ms = 0.0
+    while options.act_mean_ms and kinds:
+        at_ms += random.expovariate(1.0) * options.act_mean_ms
+        if at_ms > _PLAN_MS:
+            break
+        kind = random.choices(kinds, list(options.act_weights.values()))[0]
+        plan.append(_draw(random, options, int(at_ms), kind))
+    return plan
+
+
+def _plan_bursts(random: Random, options: Options) -> list[Fault]:
     kinds = [kind for kind, weight in options.fault_weights.items() if weight > 0]
     weights = [options.fault_weights[kind] for kind in kinds]
     plan: list[Fault] = []
-    at_ms = 0.0
+    at_ms = _calm(random, options)
+    burst_ends_ms = at_ms + random.expovariate(1.0) * options.burst_ms if options.calm_ms else 0.0
     while options.fault_mean_ms and kinds:
         at_ms += random.expovariate(1.0) * options.fault_mean_ms
+        if options.calm_ms and at_ms >= burst_ends_ms:
+            at_ms += _calm(random, options)
+            burst_ends_ms = at_ms + random.expovariate(1.0) * options.burst_ms
         if at_ms > _PLAN_MS:
             break
         plan.append(_draw(random, options, int(at_ms), random.choices(kinds, weights)[0]))
     return plan
+
+
+def _calm(random: Random, options: Options) -> float:
+    """At least half of the mean, so that a leader can be elected and work."""
+    return options.calm_ms * (0.5 + random.expovariate(2.0)) if options.calm_ms else 0.0
 
 
 def _draw(random: Random, options: Options, at_ms: int, kind: str) -> Fault:
@@ -59,7 +87,7 @@ def _draw(random: Random, options: Options, at_ms: int, kind: str) -> Fault:
         nodes = random.sample(everybody, random.randint(1, max(1, options.nodes // 2)))
     else:
         nodes = [random.choice(everybody)]
-    lasts_ms = int(random.choice([20, 200, 1_000, 3_000]) * (0.5 + random.random()))
+    lasts_ms = int(random.choice(_LASTS_MS) * (0.5 + random.random()))
     return Fault(at_ms, kind, tuple(sorted(nodes)), lasts_ms, random.getrandbits(32))
 
 
@@ -67,7 +95,8 @@ def do_fault(simulation: Simulation, fault: Fault) -> None:
     """Does the fault, and plans its end."""
     if simulation.healing:
         return
-    simulation.kernel.counters[f"fault {fault.kind}"] += 1
+    what = "act" if fault.kind in simulation.options.act_weights else "fault"
+    simulation.kernel.counters[f"{what} {fault.kind}"] += 1
     simulation.kernel.note("fault", fault.nodes[0], str(fault))
     simulation.fault_kinds[fault.kind](simulation, fault)
 

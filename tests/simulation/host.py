@@ -188,7 +188,7 @@ class Host:
     def _tick(self, life: int) -> None:
         if life != self.life or self._waits(self._tick, life):
             return
-        tick = Tick(self.now_ms)
+        tick = Tick(self.now_ms, self.wall_ms)
         for name in list(self.running):
             self.step(name, tick)
             if life != self.life:

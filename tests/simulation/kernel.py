@@ -31,7 +31,7 @@ class Happening(NamedTuple):
 
 
 class InvariantViolated(AssertionError):
-    """A promise was broken in a run. `name` is the invariant's: I1 … I24, or a sentence."""
+    """A promise was broken in a run. `name` is the invariant's: I1 … I25, or a sentence."""
 
     def __init__(self, name: str, what: str) -> None:
         super().__init__(f"{name}: {what}")

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from .simulation import Simulation
 
 _COUNTED_TO = 1 << 20
+_TRIES = 30
+_TRY_AGAIN_MS = 40
 
 
 class _Counted:
@@ -125,7 +127,7 @@ class QuorumWorld(World):
         }
 
     @classmethod
-    def faults(cls) -> Mapping[str, Callable[[Simulation, Fault], None]]:
+    def acts(cls) -> Mapping[str, Callable[[Simulation, Fault], None]]:
         return {"change_voters": _change_voters, "transfer": _transfer, "flip": _flip, "exchange_disk": _exchange_disk}
 
     def start(self, host: Host) -> Mapping[str, Running]:
@@ -193,6 +195,11 @@ class QuorumWorld(World):
             f" voters {log.voters.voters} learners {log.voters.learners}"
         )
 
+    def goes_on_with(self, wanted: VotersChanged) -> bool:
+        """Whether a majority of these voters is there without the node whose disk was damaged or exchanged."""
+        lost = self.damaged in wanted.voters
+        return not lost or len(wanted.voters) - 1 >= wanted.majority()
+
     def leader(self) -> Quorum | None:
         """Of those that believe to lead, the one of the latest term."""
         running = [self._proposer(host).quorum for host in self.simulation.hosts.values() if host.running]
@@ -243,23 +250,38 @@ def _leader(simulation: Simulation) -> Quorum | None:
 
 
 def _change_voters(simulation: Simulation, fault: Fault) -> None:
-    """An operator adds a node as a learner, promotes it, or takes a voter out."""
+    """An operator adds a node as a learner, promotes it, or takes a voter out; tries again until it is done."""
+    _insist(simulation, _ask_for_voters, fault, _TRIES)
+
+
+def _ask_for_voters(simulation: Simulation, fault: Fault) -> bool:
     leader = _leader(simulation)
-    if leader is None or _world(simulation).damaged is not None:
-        return
+    if leader is None:
+        return False
     node = simulation.hosts[fault.nodes[0]].id
     now = leader.log.voters
     learners = tuple(each for each in now.learners if each != node)
     if node in now.voters:
+        if len(now.voters) <= (1, 2, 3, 3)[fault.seed // 2 % 4]:
+            return True  # few leave it at that
         voters = tuple(each for each in now.voters if each != node)
         wanted = VotersChanged(voters, (*learners, node) if fault.seed % 2 else learners)
     elif node in now.learners:
         wanted = VotersChanged((*now.voters, node), learners)
     else:
         wanted = VotersChanged(now.voters, (*learners, node))
-    if leader.change_voters(wanted) is None:
-        simulation.kernel.counters["voters changed"] += 1
+    if not _world(simulation).goes_on_with(wanted):
+        return True  # no operator would do that
+    refused = leader.change_voters(wanted)
+    simulation.kernel.counters["voters changed"] += refused is None
     carry_out(simulation, leader)
+    return refused is None
+
+
+def _insist(simulation: Simulation, act: Callable[[Simulation, Fault], bool], fault: Fault, tries: int) -> None:
+    """Operators try again: a moment with a leader that has nothing else under way is rare under faults."""
+    if not act(simulation, fault) and tries and not simulation.healing:
+        simulation.kernel.schedule(_TRY_AGAIN_MS * MILLISECOND, _insist, simulation, act, fault, tries - 1)
 
 
 def _flip(simulation: Simulation, fault: Fault) -> None:
@@ -300,10 +322,16 @@ def _exchange_disk(simulation: Simulation, fault: Fault) -> None:
 
 
 def _transfer(simulation: Simulation, fault: Fault) -> None:
+    _insist(simulation, _hand_over, fault, _TRIES)
+
+
+def _hand_over(simulation: Simulation, fault: Fault) -> bool:
     leader = _leader(simulation)
-    if leader is not None and leader.transfer(simulation.hosts[fault.nodes[0]].id):
-        simulation.kernel.counters["transfers"] += 1
-        carry_out(simulation, leader)
+    if leader is None or not leader.transfer(simulation.hosts[fault.nodes[0]].id):
+        return False
+    simulation.kernel.counters["transfers"] += 1
+    carry_out(simulation, leader)
+    return True
 
 
 def carry_out(simulation: Simulation, quorum: Quorum) -> None:

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import struct
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
+from millstream.logcore.epoch_cache import EpochCache
 from millstream.logcore.errors import write_error
 from millstream.logcore.partition_state import PartitionState
 from millstream.logcore.records.batch import HEADER_SIZE, EncodedBatch, checksum_of, read_header
-from millstream.logcore.replication.epoch_cache import EpochCache
 from millstream.logcore.replication.replica_core import SyncLog
 
-from .disk import SimDisk
+from .disk import SimDisk, SimFile
 
 _NOW: Final = 0
-_POINT: Final = struct.Struct(">qI")
+_POINT: Final = struct.Struct(">II")  # length and checksum of: what is safe of the file, the log's start, epochs
 _POINT_EVERY: Final = 8
+LOST: Final = ".lost"
 
 
 class Stored(NamedTuple):
@@ -35,16 +37,18 @@ class SimReplicaLog:
 
     def __init__(self, disk: SimDisk, name: str) -> None:
         self.name = name
+        self._disk = disk
         self._file = disk.get(name) or disk.create(name)
         self._point_file = disk.get(name + ".point") or disk.create(name + ".point")
-        self._syncs = 0
+        self._syncs = self._noted_start = 0
         disk.sync_folder()
         self._start = 0
+        self._published = 0, 0
         self.stored: list[Stored] = []
-        self.epochs = EpochCache()
         self.state = PartitionState()
-        self.clean = True
+        self.clean = self.usable = True
         self._recover()
+        self._published = self._start, self._start
 
     @property
     def log_start_offset(self) -> int:
@@ -53,6 +57,14 @@ class SimReplicaLog:
     @property
     def end_offset(self) -> int:
         return self.state.end_offset
+
+    @property
+    def epochs(self) -> EpochCache:
+        return self.state.epochs
+
+    @property
+    def size_bytes(self) -> int:
+        return self._file.size
 
     # ReplicaLog
 
@@ -72,14 +84,21 @@ class SimReplicaLog:
             kept.pop()
         assert not kept or kept[-1].batch.header.last_offset < offset, "a truncation inside a batch"
         self._cut(kept[-1].position + kept[-1].batch.header.size if kept else 0)
-        self.epochs.truncate(offset)
         self._fold(kept, offset)
 
     def restart_at(self, offset: int) -> None:
         self._cut(0)
-        self.epochs.clear()
         self._start = offset
+        self._note_point(0)
         self._fold([], offset)
+
+    def move_start(self, offset: int) -> None:
+        self._start = max(self._start, min(offset, self._published[0]))
+        self._forget_before_start()
+
+    def publish(self, high_watermark: int, last_stable_offset: int) -> None:
+        assert self._start <= last_stable_offset <= high_watermark <= self.end_offset, "I17"
+        self._published = last_stable_offset, high_watermark
 
     def read(self, offset: int, limit: int, max_bytes: int) -> Sequence[EncodedBatch]:
         found: list[EncodedBatch] = []
@@ -99,26 +118,22 @@ class SimReplicaLog:
     def sync(self) -> None:
         self._file.sync()
         self._syncs += 1
-        if self._syncs % _POINT_EVERY == 0:
+        if self._syncs % _POINT_EVERY == 0 or self._start != self._noted_start:
             self._note_point(self._file.size)
 
     @property
-    def recovery_point(self) -> int:
-        """Position in the file."""
-        content = self._point_file.read()
-        if len(content) == _POINT.size:
-            position, check = _POINT.unpack(content)
-            if check == crc32c(content[:8]):
-                return position
-        return 0
+    def recovery_point(self) -> tuple[int, int]:
+        """Position in the file, and the log's start."""
+        return recovery_point_in(self._point_file)
 
     def _note_point(self, position: int) -> None:
-        content = struct.pack(">q", position)
-        self._point_file.write(content + struct.pack(">I", crc32c(content)), 0)
+        self._noted_start = self._start
+        content = struct.pack(">qq", position, self._start) + json.dumps(self.epochs.starts).encode()
+        self._point_file.write(_POINT.pack(len(content), crc32c(content)) + content, 0)
         self._point_file.sync()
 
     def _cut(self, size: int) -> None:
-        if self.recovery_point > size:
+        if self.recovery_point[0] > size:
             self._note_point(size)
         self._file.truncate(size)
 
@@ -127,25 +142,48 @@ class SimReplicaLog:
     def _recover(self) -> None:
         content = self._file.read()
         position = 0
+        known = known_epochs_in(self._point_file)
         while (batch := _batch_at(content, position)) is not None:
             if not self.stored:
-                self._start = self.state.end_offset = batch.header.base_offset
-            if batch.header.base_offset != self.state.end_offset or batch.header.leader_epoch < self.epochs.last:
+                self.state.end_offset = batch.header.base_offset
+            if batch.header.base_offset != self.state.end_offset or not self._has_its_epoch(batch, position, known):
                 break
             self._note(batch, position)
             position += batch.header.size
-        point = min(self.recovery_point, position)
-        if position < len(content):
-            self.clean = position >= self.recovery_point
+        safe, start = self.recovery_point
+        self._note_loss(lost=position < safe)
+        if not self.stored:
+            self.state.end_offset = start
+        self._start = min(max(start, self.stored[0].batch.header.base_offset if self.stored else 0), self.end_offset)
+        self._forget_before_start()
+        point = min(safe, position)
         # After a failed sync the system shows what the disk never got: what is not known to be safe is written again.
         self._file.truncate(point)
         self._file.append(content[point:position])
         self._file.sync()
         self._note_point(self._file.size)
 
+    def _has_its_epoch(self, batch: EncodedBatch, position: int, known: EpochCache) -> bool:
+        """The checksum of a batch says nothing of its epoch: below the recovery point it is what it was there."""
+        header = batch.header
+        if position < self.recovery_point[0] and known.starts and header.base_offset >= known.starts[0].offset:
+            return header.leader_epoch == known.at(header.base_offset)
+        return header.leader_epoch >= self.epochs.last
+
+    def _note_loss(self, *, lost: bool) -> None:
+        """It is remembered before the recovery point is lowered, until somebody knows (`loss_is_known`)."""
+        if lost and self._disk.get(self.name + LOST) is None:
+            self._disk.create(self.name + LOST)
+            self._disk.sync_folder()
+        self.clean = self._disk.get(self.name + LOST) is None
+
+    def loss_is_known(self) -> None:
+        if self._disk.get(self.name + LOST) is not None:
+            self._disk.remove(self.name + LOST)
+            self._disk.sync_folder()
+
     def _note(self, batch: EncodedBatch, position: int) -> None:
         header = batch.header
-        self.epochs.note(header.leader_epoch, header.base_offset)
         self.state.note(header, lambda: memoryview(b"".join(batch.buffers)), _NOW)
         self.stored.append(Stored(batch, position))
 
@@ -156,6 +194,11 @@ class SimReplicaLog:
             self.state.note(batch.header, lambda batch=batch: memoryview(b"".join(batch.buffers)), _NOW)
             self.stored.append(Stored(batch, position))
         self.state.end_offset = end_offset
+        self._forget_before_start()
+
+    def _forget_before_start(self) -> None:
+        self.state.epochs.start_at(self._start)
+        self.state.transactions.forget_before(self._start)
 
     def _index_of(self, offset: int) -> int:
         low, high = 0, len(self.stored)
@@ -166,6 +209,26 @@ class SimReplicaLog:
             else:
                 high = middle
         return low
+
+
+def recovery_point_in(file: SimFile) -> tuple[int, int]:
+    """What the file beside a log says: the position below which all is safe, and the log's start."""
+    position, start = struct.unpack_from(">qq", _point_in(file) or bytes(16))
+    return position, start
+
+
+def known_epochs_in(file: SimFile) -> EpochCache:
+    """Likewise where epochs began below that position."""
+    return EpochCache(json.loads(_point_in(file)[16:] or "[]"))
+
+
+def _point_in(file: SimFile) -> bytes:
+    content = file.read()
+    if len(content) < _POINT.size:
+        return b""
+    size, check = _POINT.unpack_from(content)
+    content = content[_POINT.size : _POINT.size + size]
+    return content if check == crc32c(content) else b""
 
 
 def _batch_at(content: bytes, position: int) -> EncodedBatch | None:

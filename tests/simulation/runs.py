@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import traceback
 from collections import Counter
-from contextlib import nullcontext
+from collections.abc import Generator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -87,7 +89,7 @@ def prepare(run: Run) -> Simulation:
 
 def execute(run: Run, *, printing: bool = False) -> Outcome:
     """Runs it, with its mutant planted; whatever is raised inside counts as a violation."""
-    with all_mutants()[run.mutant].planted() if run.mutant else nullcontext():
+    with _rare_collections(), all_mutants()[run.mutant].planted() if run.mutant else nullcontext():
         simulation = prepare(run)
         kernel = simulation.kernel
         if printing:
@@ -104,6 +106,17 @@ def execute(run: Run, *, printing: bool = False) -> Outcome:
         return Outcome(
             run, violated, kernel.trace_hash, kernel.event_count, kernel.now_ns // 1_000_000, kernel.counters, report
         )
+
+
+@contextmanager
+def _rare_collections() -> Generator[None]:
+    """A run makes millions of tuples and hardly a cycle: looking for cycles as often as usual takes a tenth of it."""
+    usual = gc.get_threshold()
+    gc.set_threshold(200_000, 20, 100)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*usual)
 
 
 def failure_report(run: Run, simulation: Simulation, what: str) -> str:

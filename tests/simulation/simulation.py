@@ -26,9 +26,9 @@ class Simulation:
         events: int = 20_000,
     ) -> None:
         self.kernel = Kernel(seed)
-        self.fault_kinds = {**FAULTS, **world.faults()}
+        self.fault_kinds = {**FAULTS, **world.faults(), **world.acts()}
         self.seed = seed
-        self.options = options or _draw(self.kernel, world, list(self.fault_kinds), events)
+        self.options = options or _draw(self.kernel, world, events)
         self.faults = list(faults) if faults is not None else plan_faults(self.kernel.randoms.faults, self.options)
         self.network = SimNetwork(self.kernel, self.options.network)
         self.healing = False
@@ -92,8 +92,9 @@ class Simulation:
             self.network.send(source, target, host.deliver, machine, self.hosts[source].id, message)
 
 
-def _draw(kernel: Kernel, world: type[World], kinds: list[str], events: int) -> Options:
+def _draw(kernel: Kernel, world: type[World], events: int) -> Options:
     random = kernel.randoms.options
-    options = draw_options(random, fault_kinds=kinds, nodes=world.node_counts, events=events)
+    faults, acts = [*FAULTS, *world.faults()], list(world.acts())
+    options = draw_options(random, fault_kinds=faults, act_kinds=acts, nodes=world.node_counts, events=events)
     options.world = world.draw(random)
     return options

@@ -50,12 +50,15 @@ class _Heard(NamedTuple):
 class StandInBroker:
     """One life of a broker."""
 
-    def __init__(self, node: NodeId, cluster: str, incarnation: int, *, clean: bool, rack: str | None) -> None:
+    def __init__(
+        self, node: NodeId, cluster: str, incarnation: int, *, clean: bool, rack: str | None, disk: str
+    ) -> None:
         self.id = node
         self.cluster = cluster
         self.incarnation = incarnation
         self.clean = clean
         self.rack = rack
+        self.disk = disk
         self.epoch: int | None = None
         self.image = MetadataImage()
         self.producer_ids: list[tuple[int, int]] = []
@@ -113,7 +116,13 @@ class StandInBroker:
         self._number += 1
         if self.epoch is None:
             asked = RegisterBroker(
-                self.cluster, self.id, self.incarnation, self.clean, f"node{self.id}:9093", self.rack
+                self.cluster,
+                self.id,
+                self.incarnation,
+                self.clean,
+                (("kafka", f"node{self.id}:9093"),),
+                self.rack,
+                self.disk,
             )
             self._to_controller(asked)
             return

@@ -6,9 +6,10 @@ import pytest
 
 from .fresh import SeedRuns
 
-RUNS = SeedRuns("cluster", seeds=150, per_test=10)
+RUNS = SeedRuns("cluster", seeds=170, per_test=10)
 
 
+@pytest.mark.timeout(300)  # 5 s on an idle machine
 @pytest.mark.parametrize("group", RUNS.groups)
 def test_all_promises_are_kept_whatever_happens(group: int) -> None:
     RUNS.run_group(group)

@@ -6,7 +6,7 @@ import pytest
 
 from .fresh import SeedRuns
 
-RUNS = SeedRuns("control", seeds=150, per_test=10)
+RUNS = SeedRuns("control", seeds=170, per_test=10)
 
 
 @pytest.mark.timeout(300)  # 4 s on an idle machine

@@ -33,7 +33,12 @@ class World:
 
     @classmethod
     def faults(cls) -> Mapping[str, Callable[[Simulation, Fault], None]]:
-        """Faults and acts of operators that only this world knows, by kind."""
+        """Faults that only this world knows, by kind."""
+        return {}
+
+    @classmethod
+    def acts(cls) -> Mapping[str, Callable[[Simulation, Fault], None]]:
+        """Acts of operators, by kind: planned as faults are, but not in bursts."""
         return {}
 
     def start(self, host: Host) -> Mapping[str, Running]:

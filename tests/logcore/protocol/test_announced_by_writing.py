@@ -12,7 +12,8 @@ from millstream.logcore.client import TopicPartition
 from millstream.logcore.errors import InvalidTransactionState, ProducerFenced
 from millstream.logcore.log import Log
 from millstream.logcore.protocol.apis import Api
-from millstream.logcore.protocol.channel import Address, Channels
+from millstream.logcore.protocol.channel import Address
+from millstream.logcore.protocol.routing import Router
 from millstream.logcore.protocol.sender import Sender
 from millstream.logcore.records.batch import Producer
 from millstream.logcore.records.codec import encode
@@ -24,9 +25,9 @@ WHERE = TopicPartition("t", 0)
 
 
 @pytest.fixture
-def channels(log: Log) -> Iterator[Channels]:
+def router(log: Log) -> Iterator[Router]:
     with LogServer(log, port=0) as server:
-        opened = Channels(Address("127.0.0.1", server.port))
+        opened = Router([Address("127.0.0.1", server.port)])
         yield opened
         opened.close()
 
@@ -34,11 +35,11 @@ def channels(log: Log) -> Iterator[Channels]:
 class Client:
     """A producer that announces nothing."""
 
-    def __init__(self, channels: Channels) -> None:
-        self._channels = channels
+    def __init__(self, router: Router) -> None:
+        self._router = router
         nobody = {"producer_id": -1, "producer_epoch": -1}
         asked = {"transactional_id": "tx", "transaction_timeout": timedelta(minutes=1), **nobody}
-        answer = channels.ask(Api.INIT_PRODUCER_ID, asked)
+        answer = router.ask(Api.INIT_PRODUCER_ID, asked)
         self.id, self.epoch = answer.producer_id, answer.producer_epoch
 
     @property
@@ -47,24 +48,24 @@ class Client:
 
     def write(self, value: bytes, sequence: int = 0, epoch: int | None = None) -> None:
         producer = Producer(self.id, self.epoch if epoch is None else epoch, sequence, transactional=True)
-        Sender(self._channels).send(WHERE, encode(rows(value), producer), "tx")
+        Sender(self._router).send(WHERE, encode(rows(value), producer), "tx")
 
     def send_offset(self, offset: int) -> str:
         entry = {"partition_index": 0, "committed_offset": offset, "committed_metadata": "a note"}
         topics = [{"name": "t", "partitions": [entry]}]
         asked = {**self.identity, "group_id": "g", "generation_id": -1, "member_id": "", "topics": topics}
-        (topic,) = self._channels.ask(Api.TXN_OFFSET_COMMIT, asked).topics
+        (topic,) = self._router.ask(Api.TXN_OFFSET_COMMIT, asked).topics
         return topic.partitions[0].error_code.name
 
     def end(self, *, committed: bool) -> str:
-        answer = self._channels.ask(Api.END_TXN, {**self.identity, "committed": committed})
+        answer = self._router.ask(Api.END_TXN, {**self.identity, "committed": committed})
         if not answer.error_code:
             self.id, self.epoch = answer.producer_id, answer.producer_epoch
         return answer.error_code.name
 
 
-def test_writing_and_sending_offsets_begin_the_transaction(log: Log, channels: Channels) -> None:
-    client = Client(channels)
+def test_writing_and_sending_offsets_begin_the_transaction(log: Log, router: Router) -> None:
+    client = Client(router)
     client.write(b"a")
     assert values_of(log, "t") == []
     assert client.end(committed=True) == "none"
@@ -78,18 +79,18 @@ def test_writing_and_sending_offsets_begin_the_transaction(log: Log, channels: C
     assert values_of(log, "t") == [b"a"]
 
 
-def test_records_of_a_transaction_that_nobody_names_are_refused(log: Log, channels: Channels) -> None:
+def test_records_of_a_transaction_that_nobody_names_are_refused(log: Log, router: Router) -> None:
     """They would hold readers back for ever."""
-    client = Client(channels)
+    client = Client(router)
     for transactional in (True, False):
         batches = encode(rows(b"a"), Producer(client.id, client.epoch, 0, transactional=transactional))
         with pytest.raises(InvalidTransactionState):
-            Sender(channels).send(WHERE, batches, None if transactional else "tx")
+            Sender(router).send(WHERE, batches, None if transactional else "tx")
     assert log.partition("t", 0).open_transactions() == []
 
 
-def test_what_is_late_is_refused_and_opens_nothing(log: Log, channels: Channels) -> None:
-    client = Client(channels)
+def test_what_is_late_is_refused_and_opens_nothing(log: Log, router: Router) -> None:
+    client = Client(router)
     client.write(b"a")
     client.end(committed=True)
     with pytest.raises(ProducerFenced):

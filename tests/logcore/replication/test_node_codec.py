@@ -7,10 +7,12 @@ import random
 import pytest
 
 from millstream.logcore.replication.controller_messages import CreateTopic, Refused, Trouble
+from millstream.logcore.replication.coordination_messages import ForTransaction
 from millstream.logcore.replication.machine import NodeId
 from millstream.logcore.replication.metadata_image import MetadataImage, fold
 from millstream.logcore.replication.metadata_records import BrokerRegistered, PartitionState, Together, TopicCreated
 from millstream.logcore.replication.node_codec import Frame, InvalidFrame, decode_frame, encode_frame
+from millstream.logcore.replication.node_messages import AskMachine, MachineAnswered
 from millstream.logcore.replication.quorum_messages import Append, Entry, InstallSnapshot, Snapshot, VotersChanged
 from millstream.logcore.replication.replica_messages import (
     FetchedBatches,
@@ -19,6 +21,7 @@ from millstream.logcore.replication.replica_messages import (
     Problem,
 )
 from millstream.logcore.replication.replica_messages import Refused as ReplicaRefused
+from millstream.logcore.replication.transaction_messages import OffsetRow, SendOffsets
 from tests.logcore.replication.trio import PARTITION, batch
 
 STATE = PartitionState("topic", 0, NodeId(1), 3, 4, (NodeId(1), NodeId(2)), (NodeId(1),), (), 1)
@@ -26,7 +29,7 @@ STATE = PartitionState("topic", 0, NodeId(1), 3, 4, (NodeId(1), NodeId(2)), (Nod
 
 def image() -> MetadataImage:
     made = MetadataImage()
-    registered = BrokerRegistered(NodeId(1), 1, True, "a:1", None)
+    registered = BrokerRegistered(NodeId(1), 1, True, (("kafka", "a:1"),), None)
     for index, record in enumerate([registered, Together((TopicCreated("topic", "t"), STATE))], 1):
         made = fold(made, index, record)
     return made
@@ -39,6 +42,8 @@ MESSAGES = [
     Refused(Trouble.TOPIC_EXISTS, 'topic "ä" exists'),
     CreateTopic("t", 1, 3, ((NodeId(1), NodeId(2)),), (("min.insync.replicas", "2"),)),
     Append("c", 1, 0, 0, (Entry(1, STATE), Entry(1, Together((STATE,)))), 0),
+    AskMachine(7, 1, "broker", ForTransaction("t", SendOffsets(1, 0, "g", (OffsetRow("t", 0, 5),)))),
+    MachineAnswered(7, 1, ReplicaRefused(Problem.NOT_LEADER, "elsewhere")),
     InstallSnapshot("c", 1, Snapshot(2, 1, VotersChanged((NodeId(1),)), image())),
 ]
 

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 from collections.abc import Coroutine
+from pathlib import Path
 from typing import Any
 
+from certificates import make_certificates
+
 from millstream.logcore.replication.machine import NodeId
-from millstream.logcore.replication.node_codec import Frame
+from millstream.logcore.replication.node_codec import Frame, encode_frame
 from millstream.logcore.replication.node_links import Address, NodeLinks, Peers
 from millstream.logcore.replication.replica_messages import FetchRequest
+from millstream.server.tls import ClusterTlsSettings
 from tests.logcore.replication.trio import PARTITION
 
 ONE, TWO = NodeId(1), NodeId(2)
@@ -75,6 +80,58 @@ def test_who_does_not_know_the_secret_says_and_hears_nothing() -> None:
     run(listen("another cluster", b"secret"))
 
 
+def test_a_stranger_cannot_have_one_node_answer_the_challenge_of_another() -> None:
+    """It connects to both, and hands on what each says: to TWO it says that it is ONE, to ONE that it is TWO."""
+
+    async def relay() -> None:
+        known, arrived = addresses(), list[tuple[NodeId, Frame]]()
+        one = NodeLinks(Peers("c", ONE, b"secret", {**known, TWO: addresses()[TWO]}), lambda sender, frame: None)
+        two = NodeLinks(
+            Peers("c", TWO, b"secret", {**known, ONE: addresses()[ONE]}),
+            lambda sender, frame: arrived.append((sender, frame)),
+        )
+        await one.start()
+        await two.start()
+        to_two, to_one = [await asyncio.open_connection(*known[node]) for node in (TWO, ONE)]
+        say(to_two[1], {"cluster": "c", "from": 1, "to": 2, "challenge": "00" * 32})
+        asked = json.loads(await to_two[0].readline())
+        say(to_one[1], {"cluster": "c", "from": 2, "to": 1, "challenge": asked["challenge"]})
+        answered = json.loads(await to_one[0].readline())
+        say(to_two[1], {"proof": answered["proof"]})
+        to_two[1].writelines(encode_frame(MESSAGE))
+        assert await to_two[0].read() == b""
+        assert arrived == []
+        for _, writer in (to_one, to_two):
+            writer.close()
+        await one.stop()
+        await two.stop()
+
+    run(relay())
+
+
+def test_strangers_who_say_nothing_do_not_keep_a_node_out() -> None:
+    async def crowd() -> None:
+        known, arrived = addresses(), list[tuple[NodeId, Frame]]()
+        two = NodeLinks(Peers("c", TWO, b"secret", known), lambda sender, frame: arrived.append((sender, frame)))
+        await two.start()
+        strangers = [await asyncio.open_connection(*known[TWO]) for _ in range(70)]
+        one = NodeLinks(Peers("c", ONE, b"secret", known), lambda sender, frame: None)
+        await one.start()
+        await until_arrived(arrived, one, TWO)
+        assert await strangers[0][0].read() == b""  # the oldest went, long before its time was over
+        assert not strangers[-1][0].at_eof()
+        for _, writer in strangers:
+            writer.close()
+        await one.stop()
+        await two.stop()
+
+    run(crowd())
+
+
+def say(writer: asyncio.StreamWriter, fields: dict[str, Any]) -> None:
+    writer.write(json.dumps(fields).encode() + b"\n")
+
+
 def test_garbage_ends_its_connection_and_nothing_else() -> None:
     async def talk() -> None:
         known, arrived = addresses(), list[tuple[NodeId, Frame]]()
@@ -90,5 +147,113 @@ def test_garbage_ends_its_connection_and_nothing_else() -> None:
         await until_arrived(arrived, one, TWO)
         await one.stop()
         await two.stop()
+
+    run(talk())
+
+
+def test_a_peer_that_is_added_moves_and_is_removed_while_the_links_run() -> None:
+    async def talk() -> None:
+        known, arrived = addresses(), list[tuple[NodeId, Frame]]()
+        one = NodeLinks(Peers("c", ONE, b"secret", {ONE: known[ONE]}), lambda sender, frame: None)
+        await one.start()
+        two = NodeLinks(Peers("c", TWO, b"secret", known), lambda sender, frame: arrived.append((sender, frame)))
+        await two.start()
+        one.send(TWO, MESSAGE)  # to nobody
+        one.set_peer(TWO, known[TWO])
+        await until_arrived(arrived, one, TWO)
+        assert one.traffic[TWO].connected
+        assert one.traffic[TWO].sent_bytes > 0
+        assert two.traffic[ONE].received_bytes > 0
+
+        await two.stop()
+        moved = {**known, TWO: addresses()[TWO]}
+        two = NodeLinks(Peers("c", TWO, b"secret", moved), lambda sender, frame: arrived.append((sender, frame)))
+        await two.start()
+        arrived.clear()
+        one.set_peer(TWO, moved[TWO])
+        await until_arrived(arrived, one, TWO)
+
+        one.set_peer(TWO, None)
+        await asyncio.sleep(0.05)
+        arrived.clear()
+        for _ in range(5):
+            one.send(TWO, MESSAGE)
+            await asyncio.sleep(0.02)
+        assert arrived == []
+        assert one.traffic == {}
+        await one.stop()
+        await two.stop()
+
+    run(talk())
+
+
+def test_who_was_removed_is_not_listened_to_any_more() -> None:
+    async def talk() -> None:
+        known, arrived = addresses(), list[tuple[NodeId, Frame]]()
+        one = NodeLinks(Peers("c", ONE, b"secret", known), lambda sender, frame: arrived.append((sender, frame)))
+        two = NodeLinks(Peers("c", TWO, b"secret", known), lambda sender, frame: None)
+        await one.start()
+        await two.start()
+        await until_arrived(arrived, two, ONE)
+        one.set_peer(TWO, None)
+        await asyncio.sleep(0.05)
+        arrived.clear()
+        for _ in range(20):
+            two.send(ONE, MESSAGE)
+            await asyncio.sleep(0.02)
+        assert arrived == []
+        await one.stop()
+        await two.stop()
+
+    run(talk())
+
+
+def test_nodes_with_certificates_of_one_authority_talk_and_strangers_do_not(tmp_path: Path) -> None:
+    make_certificates(tmp_path, "node")
+    ours = ClusterTlsSettings(certificate=tmp_path / "node.pem", key=tmp_path / "node.key", ca=tmp_path / "ca.pem")
+    stranger = ClusterTlsSettings(
+        certificate=tmp_path / "stranger.pem", key=tmp_path / "stranger.key", ca=tmp_path / "ca.pem"
+    )
+
+    async def arrives(settings: ClusterTlsSettings | None) -> bool:
+        known, arrived = addresses(), list[tuple[NodeId, Frame]]()
+        serving, connecting = (None, None) if settings is None else (settings.serving(), settings.connecting())
+        one = NodeLinks(Peers("c", ONE, b"secret", known, serving, connecting), lambda sender, frame: None)
+        two = NodeLinks(
+            Peers("c", TWO, b"secret", known, ours.serving(), ours.connecting()),
+            lambda sender, frame: arrived.append((sender, frame)),
+        )
+        await one.start()
+        await two.start()
+        for _ in range(25):
+            one.send(TWO, MESSAGE)
+            await asyncio.sleep(0.02)
+        await one.stop()
+        await two.stop()
+        return bool(arrived)
+
+    async def talk() -> None:
+        assert await arrives(ours)
+        assert not await arrives(stranger)
+        assert not await arrives(None)
+
+    run(talk())
+
+
+def test_who_sends_hears_of_a_connection_that_broke() -> None:
+    async def talk() -> None:
+        known, arrived, lost = addresses(), list[tuple[NodeId, Frame]](), list[NodeId]()
+        one = NodeLinks(Peers("c", ONE, b"secret", known), lambda sender, frame: None, lost.append)
+        two = NodeLinks(Peers("c", TWO, b"secret", known), lambda sender, frame: arrived.append((sender, frame)))
+        await one.start()
+        await two.start()
+        await until_arrived(arrived, one, TWO)
+        assert lost == []
+        await two.stop()
+        while not lost:
+            one.send(TWO, MESSAGE)
+            await asyncio.sleep(0.02)
+        assert set(lost) == {TWO}
+        await one.stop()
 
     run(talk())

@@ -6,13 +6,14 @@ from collections import Counter
 
 from millstream.logcore.replication.machine import NodeId
 from millstream.logcore.replication.metadata_image import Broker, MetadataImage
-from millstream.logcore.replication.placement import Placement
+from millstream.logcore.replication.partition_rules import with_leader, without_unclean
+from millstream.logcore.replication.placement import Placement, new_partition
 
 
 def cluster(*racks: str | None, fenced: tuple[int, ...] = ()) -> MetadataImage:
     """Brokers 1, 2, … on these racks."""
     brokers = {
-        NodeId(number): Broker(NodeId(number), number, 1, "host:9093", rack, number in fenced)
+        NodeId(number): Broker(NodeId(number), number, 1, (("kafka", "host:9093"),), rack, number in fenced)
         for number, rack in enumerate(racks, 1)
     }
     return MetadataImage(brokers=brokers)
@@ -45,7 +46,31 @@ def test_replicas_of_one_partition_are_on_different_brokers() -> None:
     assert all(len(set(placement.choose(3))) == 3 for _ in range(5))
 
 
-def test_nothing_new_goes_to_a_fenced_broker() -> None:
+def test_nothing_new_goes_to_a_fenced_broker_while_enough_are_up() -> None:
     placement = Placement(cluster("a", "b", "c", fenced=(2,)))
-    assert placement.broker_count == 2
     assert all(NodeId(2) not in placement.choose(2) for _ in range(5))
+
+
+def test_a_fenced_broker_gets_a_replica_where_too_few_are_up_but_leads_nothing() -> None:
+    placement = Placement(cluster("a", "b", "c", fenced=(2,)))
+    assert placement.broker_count == 3
+    chosen = [placement.choose(3) for _ in range(6)]
+    assert all(set(replicas) == {1, 2, 3} and replicas[0] != 2 for replicas in chosen)
+
+
+def test_nothing_is_placed_where_nobody_is_up() -> None:
+    assert Placement(cluster("a", "b", fenced=(1, 2))).broker_count == 0
+
+
+def test_who_is_not_up_is_eligible_for_an_empty_partition_that_commits_nothing_without_it() -> None:
+    nodes = tuple(map(NodeId, (1, 2, 3)))
+    alone = new_partition("id", 0, nodes, nodes[:1], 2)
+    assert (alone.leader, alone.isr, alone.elr) == (1, (1,), (2, 3))
+    lost = with_leader(without_unclean(alone, NodeId(1)), lambda node: node == 3)
+    assert lost.leader == 3, "nothing was acknowledged: it need not wait for a disk that is gone"
+
+
+def test_who_is_not_up_is_not_eligible_where_the_others_may_commit() -> None:
+    nodes = tuple(map(NodeId, (1, 2, 3)))
+    assert new_partition("id", 0, nodes, nodes[:2], 2).elr == ()
+    assert new_partition("id", 0, nodes, nodes[:1], 1).elr == ()

@@ -26,7 +26,7 @@ FILES = ("quorum-log", "quorum-state", "quorum-snapshot")
 
 
 def an_image(index: int) -> MetadataImage:
-    image = fold(MetadataImage(), 1, BrokerRegistered(NodeId(1), 4, True, "host:9093", None))
+    image = fold(MetadataImage(), 1, BrokerRegistered(NodeId(1), 4, True, (("kafka", "host:9093"),), None))
     return fold(image, index, TopicCreated("id", "orders"))
 
 

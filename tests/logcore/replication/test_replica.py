@@ -351,11 +351,11 @@ def test_a_transaction_is_seen_when_its_marker_is_committed() -> None:
     assert trio.read(1, committed_only=True) == []
 
     trio.no_syncs = {3}
-    ended = trio.ask(1, EndMarker(7, 1, True, 0))
+    ended = trio.ask(1, EndMarker(7, 1, True, 0, 1))
     trio.settle()
     assert trio.read(1, committed_only=True) == []
     assert ended not in trio.replies
-    assert trio.ask(1, EndMarker(7, 1, True, 0)) not in trio.replies  # sent again: it has to wait as well
+    assert trio.ask(1, EndMarker(7, 1, True, 0, 1)) not in trio.replies  # sent again: it has to wait as well
     trio.no_syncs = set()
     trio.settle()
     assert trio.read(1, committed_only=True) == [b"a"]
@@ -394,13 +394,13 @@ def test_what_comes_late_of_a_transaction_gets_into_no_other() -> None:
     """R19, T-L17, T-L18: neither a record nor a copy of the request that ended it."""
     trio = led_by_1()
     trio.produce(1, b"a", producer=Producer(7, 0, 0, transactional=True), verified=True)
-    trio.ask(1, EndMarker(7, 1, False, 0))
+    trio.ask(1, EndMarker(7, 1, False, 0, 1))
     trio.settle()
     late = trio.produce(1, b"late", producer=Producer(7, 0, 1, transactional=True), verified=True)
     assert trio.replies[late].problem is Problem.PRODUCER_FENCED
 
     trio.produce(1, b"b", producer=Producer(7, 1, 0, transactional=True), verified=True)
-    trio.ask(1, EndMarker(7, 1, False, 0))  # the copy
+    trio.ask(1, EndMarker(7, 1, False, 0, 1))  # the copy
     trio.settle()
     assert trio.read(1, committed_only=True) == [b"a"]  # aborted, for the reader to pass over: b is still open
     assert trio.log(1).state.transactions.open_of(7) is not None
@@ -409,11 +409,11 @@ def test_what_comes_late_of_a_transaction_gets_into_no_other() -> None:
 def test_a_marker_fences_off_records_that_are_still_on_their_way() -> None:
     """T-L18: the transaction is given up before its first record arrives, which must not open it again for ever."""
     trio = led_by_1()
-    trio.ask(1, EndMarker(7, 1, False, 0))
+    trio.ask(1, EndMarker(7, 1, False, 0, 1))
     trio.settle()
     late = trio.produce(1, b"late", producer=Producer(7, 0, 0, transactional=True), verified=True)
     assert trio.replies[late].problem is Problem.PRODUCER_FENCED
-    trio.ask(1, EndMarker(7, 1, False, 0))
+    trio.ask(1, EndMarker(7, 1, False, 0, 1))
     assert trio.log(1).end_offset == 1  # one marker is enough
 
 

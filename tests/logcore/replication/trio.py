@@ -90,7 +90,7 @@ class Trio:
         """What was not synced is gone: all of it."""
         del self.replicas[NodeId(node)]
         self.syncs = [(owner, persist) for owner, persist in self.syncs if owner != node]
-        self.disks[NodeId(node)].crash(_KeepNothing())
+        self.disks[NodeId(node)].crash(KeepNothing())
 
     def log(self, node: int) -> SimReplicaLog:
         log = self.replicas[NodeId(node)].core.log
@@ -198,7 +198,7 @@ class Trio:
         self.wire = []
 
 
-class _KeepNothing(Random):
+class KeepNothing(Random):
     """Chance that always draws the lowest: no unsynced write survives a crash."""
 
     def getrandbits(self, k: int, /) -> int:

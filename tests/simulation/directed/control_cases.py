@@ -5,10 +5,19 @@ from __future__ import annotations
 from typing import Any, Final
 
 from millstream.logcore.replication.controller import Controller
-from millstream.logcore.replication.controller_messages import BrokerHeartbeat, CreateTopic, RemoveBroker
+from millstream.logcore.replication.controller_messages import (
+    AddPartitions,
+    BrokerHeartbeat,
+    CreateTopic,
+    Reassign,
+    RegisterBroker,
+    RemoveBroker,
+)
 from millstream.logcore.replication.controller_requests import MIN_ISR
+from millstream.logcore.replication.coordination_messages import GROUPS_TOPIC
 from millstream.logcore.replication.machine import CONTROLLER, NodeId
 from millstream.logcore.replication.metadata_records import PartitionState
+from millstream.logcore.replication.replica_messages import PartitionId
 
 from ..control_world import CLUSTER, ControlWorld
 from ..options import Options
@@ -121,6 +130,24 @@ def who_says_that_it_leaves_hands_over_first() -> None:
     assert _partition(simulation).leader != leader and not active.image.is_live(leader)
 
 
+def brokers_that_leave_at_the_same_time_do_not_wait_for_each_other() -> None:
+    """They would hand what they lead to each other, in turns."""
+    simulation = _cluster()
+    _create(simulation, replicas=2)
+    active = _active(simulation)
+    leaving = _partition(simulation).replicas
+    for node in leaving:
+        simulation.hosts[node].pause()
+    for number in range(1_000, 1_010):
+        for node in leaving:
+            simulation.run_for(50)
+            epoch = active.image.brokers[node].epoch
+            beat = BrokerHeartbeat(CLUSTER, node, epoch, number, active.image.index, leaving=True)
+            simulation.send(node, active.quorum.id, CONTROLLER, beat)
+    simulation.run_for(50)
+    assert not any(active.image.is_live(node) for node in leaving)
+
+
 def a_broker_that_is_gone_for_good_is_forgotten() -> None:
     """It is fenced and has no replicas; then it is no member of the quorum any more, either."""
     simulation = _cluster()
@@ -159,6 +186,66 @@ def a_node_with_an_exchanged_disk_is_refused_until_it_is_removed() -> None:
     world.ask(active.quorum.id, RemoveBroker(node))
     simulation.run_for(4_000)
     assert active.image.is_live(node) and active.image.brokers[node].incarnation == 1
+
+
+def a_new_disk_does_not_become_an_old_one_by_being_started_as_often() -> None:
+    """R8: who is refused is started again and again, until its count of starts is that of the life before, and more."""
+    simulation = _cluster()
+    active = _active(simulation)
+    node = _others(active)[0]
+    before = active.image.brokers[node]
+    host = simulation.hosts[node]
+    host.kill()
+    host.disk.wipe()
+    _world(simulation).checks.forget(node)
+    for _ in range(4):
+        host.start()
+        simulation.run_for(4_000)
+        known = active.image.brokers[node]
+        assert known.epoch == before.epoch and not active.image.is_live(node), f"an empty disk goes on with {before}"
+        host.kill()
+
+
+def an_earlier_life_does_not_register_again() -> None:
+    """R8: a copy of a registration arrives when the next life of the broker has registered."""
+    simulation = _cluster()
+    active = _active(simulation)
+    node = _others(active)[0]
+    simulation.do("kill", node, lasts_ms=500)
+    simulation.run_for(4_000)
+    now = active.image.brokers[node]
+    old = RegisterBroker(CLUSTER, node, now.incarnation - 1, True, now.endpoints, now.rack, now.disk)
+    simulation.send(node, active.quorum.id, CONTROLLER, old)
+    simulation.run_for(1_000)
+    assert active.image.brokers[node] == now, "an earlier life took the place of a later one"
+
+
+def a_reassignment_ends_when_who_stays_is_elected() -> None:
+    """All replicas are down when the partition is to move to one of them. It comes back, and has to go on alone."""
+    simulation = _cluster()
+    state = _create(simulation, replicas=2, min_isr=2)
+    first, second = state.replicas
+    for node in (second, first):
+        simulation.do("kill", node, lasts_ms=200_000)
+    simulation.run_for(8_000)
+    assert _partition(simulation).leader is None
+    _world(simulation).ask(_active(simulation).quorum.id, Reassign(PartitionId(state.topic_id, 0), (first,)))
+    simulation.run_for(500)
+    simulation.hosts[first].start()
+    simulation.run_for(8_000)
+    state = _partition(simulation)
+    assert (state.leader, state.replicas, state.removing) == (first, (first,), ()), f"it waits for {second}: {state}"
+
+
+def coordinators_topics_keep_their_partitions() -> None:
+    """With another number of them each group would have another coordinator, which knows nothing of it."""
+    simulation = _cluster()
+    active, world = _active(simulation), _world(simulation)
+    world.ask(active.quorum.id, CreateTopic(GROUPS_TOPIC, 2, 3))
+    simulation.run_for(2_000)
+    world.ask(active.quorum.id, AddPartitions(GROUPS_TOPIC, 4))
+    simulation.run_for(2_000)
+    assert len(list(active.image.partitions())) == 2
 
 
 def _cluster() -> Simulation:
@@ -221,6 +308,11 @@ CASES: Final = [
     a_silent_leader_is_replaced,
     a_shrunk_isr_names_who_is_eligible,
     who_says_that_it_leaves_hands_over_first,
+    brokers_that_leave_at_the_same_time_do_not_wait_for_each_other,
     a_broker_that_is_gone_for_good_is_forgotten,
     a_node_with_an_exchanged_disk_is_refused_until_it_is_removed,
+    a_new_disk_does_not_become_an_old_one_by_being_started_as_often,
+    an_earlier_life_does_not_register_again,
+    a_reassignment_ends_when_who_stays_is_elected,
+    coordinators_topics_keep_their_partitions,
 ]

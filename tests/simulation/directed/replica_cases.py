@@ -7,17 +7,21 @@ from typing import Final
 from tests.logcore.replication.test_replica import (
     test_a_copy_of_an_old_response_changes_nothing,
     test_a_fetch_of_an_earlier_life_acknowledges_nothing,
+    test_a_follower_joins_with_all_that_earlier_leaders_have_committed,
     test_a_marker_fences_off_records_that_are_still_on_their_way,
     test_a_refused_proposal_still_counts_until_the_partition_epoch_moves,
     test_a_transaction_is_seen_when_its_marker_is_committed,
+    test_after_a_failed_sync_the_replica_does_nothing_any_more,
     test_fetches_of_another_epoch_are_refused,
 )
 
 CASES: Final = (
     test_a_copy_of_an_old_response_changes_nothing,
     test_a_fetch_of_an_earlier_life_acknowledges_nothing,
+    test_a_follower_joins_with_all_that_earlier_leaders_have_committed,
     test_a_marker_fences_off_records_that_are_still_on_their_way,
     test_a_refused_proposal_still_counts_until_the_partition_epoch_moves,
     test_a_transaction_is_seen_when_its_marker_is_committed,
+    test_after_a_failed_sync_the_replica_does_nothing_any_more,
     test_fetches_of_another_epoch_are_refused,
 )

@@ -8,6 +8,7 @@ from millstream.logcore.producer_state import ProducerStates
 from millstream.logcore.replication import replica_leader
 from millstream.logcore.replication.broker import Broker
 from millstream.logcore.replication.in_sync import InSyncReplicas
+from millstream.logcore.replication.leader_lease import LeaderLease
 from millstream.logcore.replication.machine import NodeId, Operation
 from millstream.logcore.replication.metadata_records import PartitionState
 from millstream.logcore.replication.replica import Replica
@@ -109,6 +110,10 @@ def _believes_any_life(self: InSyncReplicas, node: NodeId, offset: int, epoch: i
     return _NOTE_FETCH(self, node, offset, epoch, end, now_ms)
 
 
+def _name_of_the_topic(_: Any, name: str) -> str:
+    return name
+
+
 def _active_when_registered(self: Broker) -> bool:
     return self.epoch is not None
 
@@ -126,13 +131,20 @@ def _mutant(name: str, rule: str, what: str, found_by: int | str, *patches: tupl
 
 MUTANTS: Final = [
     _mutant(
-        "no_min_isr", "R11", "raises the high watermark with too few in sync", 1, (Leader, "_enough_in_sync", _yes)
+        "named_not_numbered",
+        "R20",
+        "takes a topic that is made anew for the one that was deleted",
+        0,
+        ("millstream.logcore.replication.controller_requests", "_new_topic_id", _name_of_the_topic),
+    ),
+    _mutant(
+        "no_min_isr", "R11", "raises the high watermark with too few in sync", 3, (Leader, "_enough_in_sync", _yes)
     ),
     _mutant(
         "no_max_isr",
         "R11, T-L5",
         "waits for the committed ISR only",
-        19,
+        20,
         (InSyncReplicas, "propose", _proposes_without_waiting),
     ),
     _mutant(
@@ -153,7 +165,7 @@ MUTANTS: Final = [
         "joins_at_hw",
         "R13, T-L10",
         "takes a follower in that lacks what earlier leaders have committed",
-        10,
+        "test_a_follower_joins_with_all_that_earlier_leaders_have_committed",
         (Leader, "_has_all_committed", _joins_at_the_high_watermark),
     ),
     _mutant("joins_at_once", "R13", "takes any follower in", 5, (Leader, "_has_all_committed", _joins_at_once)),
@@ -163,6 +175,20 @@ MUTANTS: Final = [
         "answers fetches of any leader epoch",
         "test_fetches_of_another_epoch_are_refused",
         (replica_leader, "epoch_problem", _any_epoch),
+    ),
+    _mutant(
+        "no_lease",
+        "T-L4",
+        "answers reads as a leader though the controller may have replaced it",
+        "a_leader_that_is_cut_off_reads_out_nothing_old",
+        (LeaderLease, "holds", _yes),
+    ),
+    _mutant(
+        "lease_of_old_metadata",
+        "T-L4",
+        "goes on leading when it is live again and has not heard that it was replaced",
+        "test_an_answer_counts_when_the_metadata_it_knew_of_are_known_here",
+        (LeaderLease, "_is_known", _yes),
     ),
     _mutant(
         "no_correlation",
@@ -203,7 +229,7 @@ MUTANTS: Final = [
         "failed_sync_goes_on",
         "R17, T-L9",
         "goes on after a failed sync",
-        3,
+        "test_after_a_failed_sync_the_replica_does_nothing_any_more",
         (ReplicaCore, "persisted", _tries_the_sync_again),
     ),
     _mutant(
@@ -259,7 +285,7 @@ MUTANTS: Final = [
         "active_too_early",
         "R7, T-L11",
         "acts on metadata of before its registration",
-        5,
+        34,
         (Broker, "active", property(_active_when_registered)),
     ),
 ]

@@ -139,7 +139,7 @@ MUTANTS: Final = [
         "takes a follower into the ISR that was heard in an earlier life",
         ((Controller, "_is_current_life", _yes),),
         "control",
-        0,
+        1,
     ),
     Mutant(
         "old_incarnation",
@@ -147,7 +147,15 @@ MUTANTS: Final = [
         "registers an earlier life after a later one",
         ((BrokerRegistry, "_is_outlived", _no),),
         "control",
-        "a_node_with_an_exchanged_disk_is_refused_until_it_is_removed",
+        "an_earlier_life_does_not_register_again",
+    ),
+    Mutant(
+        "any_disk",
+        "R8",
+        "registers an empty disk that was started as often as the one before",
+        ((BrokerRegistry, "_is_on_another_disk", _no),),
+        "control",
+        "a_new_disk_does_not_become_an_old_one_by_being_started_as_often",
     ),
     Mutant(
         "old_epoch_lives",
@@ -179,7 +187,7 @@ MUTANTS: Final = [
         "elects a fenced broker",
         ((controller, "with_leader", _first_leads),),
         "control",
-        0,
+        1,
     ),
     Mutant(
         "no_elr",
@@ -195,7 +203,7 @@ MUTANTS: Final = [
         "keeps the ELR though the ISR is large enough again",
         ((partition_rules, "with_isr", _elr_for_ever), (controller, "with_isr", _elr_for_ever)),
         "control",
-        0,
+        1,
     ),
     Mutant(
         "unclean_stays_eligible",
@@ -259,7 +267,7 @@ MUTANTS: Final = [
         "lets a broker that begins a new life keep what it led",
         ((BrokerRegistry, "_without", _deaf_to_ends),),
         "control",
-        0,
+        1,
     ),
     Mutant(
         "silence_is_life",

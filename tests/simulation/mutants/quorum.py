@@ -124,7 +124,7 @@ _SYNC: Final = QuorumFiles.sync
 _PERSISTED: Final = QuorumState.persisted
 
 MUTANTS: Final = [
-    Mutant("two_votes", "R1", "votes for whoever asks", ((Elections, "_vote_is_free", _grants_twice),), "quorum", 4),
+    Mutant("two_votes", "R1", "votes for whoever asks", ((Elections, "_vote_is_free", _grants_twice),), "quorum", 1),
     Mutant(
         "vote_not_written",
         "R1",
@@ -139,7 +139,7 @@ MUTANTS: Final = [
         "votes and acknowledges before the disk has it",
         ((QuorumState, "_is_durable", _yes),),
         "quorum",
-        1,
+        10,
     ),
     Mutant(
         "vote_for_shorter_log",
@@ -147,7 +147,7 @@ MUTANTS: Final = [
         "votes without a look at the log",
         ((Elections, "_is_as_new", _yes),),
         "quorum",
-        1,
+        3,
     ),
     Mutant(
         "commits_old_term",
@@ -171,7 +171,7 @@ MUTANTS: Final = [
         "a new leader writes no record of its own",
         ((Replication, "_lead", _leads_in_silence), (Quorum, "leads", property(_leads_at_once))),
         "quorum",
-        6,
+        0,
     ),
     Mutant(
         "no_pre_vote",
@@ -211,7 +211,7 @@ MUTANTS: Final = [
         "a follower acknowledges what the leader did not compare",
         ((Replication, "_compared", _own_end),),
         "quorum",
-        10,
+        33,
     ),
     Mutant(
         "voters_change_at_once",

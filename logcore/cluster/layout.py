@@ -1,0 +1,262 @@
+"""Who has what in the cluster, as this node knows it: for the answers to Kafka's clients, and for what they change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import TimeoutError
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from ..client import Offsets, TopicPartition
+from ..errors import InvalidReplicationFactor, LogClosed, NotNow, OffsetOutOfRange, TopicExists, UnknownTopic
+from ..protocol.layout import (
+    ANY_EPOCH,
+    NOBODY,
+    EpochEnd,
+    KeyKind,
+    LeaderOffsets,
+    NewTopic,
+    NodeAddress,
+    PartitionLayout,
+)
+from ..replication.controller_messages import AddPartitions, CreateTopic, ElectLeader, Reassign
+from ..replication.coordination_messages import GROUPS_TOPIC, TRANSACTIONS_TOPIC, place_of
+from ..replication.machine import NodeId
+from ..replication.metadata_image import Broker
+from ..replication.nearest import nearest_replica
+from ..replication.node import NodeStopped
+from ..replication.replica import Replica
+from ..replication.replica_leader import Leader
+from ..replication.replica_messages import (
+    AskEpochEnd,
+    DeleteRecords,
+    PartitionId,
+    Refused,
+)
+from ..replication.replica_reading import epoch_problem
+from ..topic_rules import check_topic
+from .log import ClusterLog
+from .peers import address_of
+from .refusals import check_done, refused
+
+_ANSWER_S: Final = 10.0
+_CREATED_S: Final = 3.0  # where a client waits that does not know that a topic is made for it
+_COORDINATOR_PARTITIONS: Final = 8
+_MIN_ISR: Final = "min.insync.replicas"
+_TOPICS: Final[dict[KeyKind, str]] = {"group": GROUPS_TOPIC, "transaction": TRANSACTIONS_TOPIC}
+_COORDINATOR_CONFIG: Final = {"cleanup.policy": "compact", "segment.bytes": str(16 * 1024 * 1024)}
+
+
+class ClusterLayout:
+    """`Layout`."""
+
+    def __init__(self, log: ClusterLog) -> None:
+        self._log = log
+        self._node = log.node
+
+    @property
+    def node(self) -> int:
+        return self._node.id
+
+    @property
+    def controller(self) -> int:
+        """Whoever is asked passes it on: without a better one, this node."""
+        leader = self._node.controller
+        return leader if leader is not None and self._node.image.is_live(leader) else self._node.id
+
+    def nodes(self, local: tuple[str, int]) -> Sequence[NodeAddress]:
+        """All that are registered, fenced or not: librdkafka gives up a node that is not named any more, and a request
+        to a coordinator that was there then waits for ever; one that is only down is asked for anew."""
+        return [_address(broker) for broker in self._node.image.brokers.values()]
+
+    def partition(self, topic: str, partition: int) -> PartitionLayout:
+        image = self._node.image
+        id = image.topic_ids.get(topic)
+        state = image.partition(PartitionId(id, partition)) if id is not None else None
+        if state is None:  # deleted since it was looked for
+            return PartitionLayout(NOBODY, ANY_EPOCH, (), ())
+        return PartitionLayout(
+            leader=NOBODY if state.leader is None else state.leader,
+            leader_epoch=state.leader_epoch,
+            replicas=state.replicas,
+            in_sync=state.isr,
+            eligible=state.elr,
+            offline=[node for node in state.replicas if not image.is_live(node)],
+            adding=state.adding,
+            removing=state.removing,
+        )
+
+    # Coordinators
+
+    def coordinator(self, kind: KeyKind, key: str, local: tuple[str, int]) -> NodeAddress:
+        image, topic = self._node.image, _TOPICS[kind]
+        place = place_of(image, topic, key)
+        if place is None:
+            self._create_coordinators(topic)
+            raise NotNow(ErrorCode.coordinator_not_available, "the topic of the coordinators is being made")
+        state = image.partition(place)
+        leader = image.brokers.get(state.leader) if state is not None and state.leader is not None else None
+        if leader is None or leader.fenced:
+            raise NotNow(ErrorCode.coordinator_not_available, "the coordinator has no leader now")
+        return _address(leader)
+
+    def _create_coordinators(self, topic: str) -> None:
+        """With as many replicas as it will ever need: until nodes have shown themselves, who asks has to come again."""
+        replication = self.default_replication()
+        if len(self._node.image.brokers) < min(replication, len(self._node.settings.voters)):
+            return
+        try:
+            self._create(NewTopic(topic, _COORDINATOR_PARTITIONS, _COORDINATOR_CONFIG, replication), _CREATED_S)
+        except (TopicExists, NotNow):
+            pass  # another node was asked, too; or who asks has to come again
+
+    # At the leader
+
+    def check_leads(self, where: TopicPartition, leader_epoch: int = ANY_EPOCH) -> None:
+        self._leading(where, leader_epoch)
+
+    def check_reads(self, where: TopicPartition, leader_epoch: int, offset: int, rack: str) -> int:
+        replica = self._log.replica(where)
+        if rack and replica.follower is not None:
+            self._check_follows(replica, leader_epoch, offset)
+            return NOBODY
+        replica, leader = self._leading_for_certain(where, leader_epoch)
+        view = replica.core.view
+        if not rack or view is None:
+            return NOBODY
+        near = nearest_replica(self._node.image, view, rack, offset, leader.in_sync.acknowledged)
+        return NOBODY if near is None else near
+
+    def _check_follows(self, replica: Replica, leader_epoch: int, offset: int) -> None:
+        """Who is not in sync, or not in touch with the others, sends its readers back to the leader."""
+        core = replica.core
+        if core.view is None or self._node.id not in core.view.isr or not self._node.serving:
+            raise NotNow(ErrorCode.not_leader_or_follower, f"node {self._node.id} is not in sync: read from the leader")
+        problem = epoch_problem(core.leader_epoch, leader_epoch)
+        if problem is not None:
+            raise refused(problem)
+        if offset > core.high_watermark:
+            raise NotNow(ErrorCode.offset_not_available, f"{core.high_watermark} is as far as this replica knows")
+
+    def _leading(self, where: TopicPartition, leader_epoch: int) -> tuple[Replica, Leader]:
+        replica = self._log.replica(where)
+        leader = replica.leader
+        if leader is None or self._node.failure is not None:
+            raise NotNow(
+                ErrorCode.not_leader_or_follower,
+                f"node {self._node.id} does not lead partition {where.partition} of topic {where.topic}",
+            )
+        problem = epoch_problem(replica.core.leader_epoch, leader_epoch)
+        if problem is not None:
+            raise refused(problem)
+        return replica, leader
+
+    def _leading_for_certain(self, where: TopicPartition, leader_epoch: int) -> tuple[Replica, Leader]:
+        """For reads: who was replaced without knowing it may know too little of what is committed (T-L4)."""
+        leading = self._leading(where, leader_epoch)
+        if not self._node.leads_for_certain:
+            raise NotNow(
+                ErrorCode.not_leader_or_follower,
+                f"node {self._node.id} is out of touch with the controller: another one may lead partition"
+                f" {where.partition} of topic {where.topic} by now",
+            )
+        return leading
+
+    def offsets(self, where: TopicPartition, leader_epoch: int = ANY_EPOCH) -> LeaderOffsets:
+        """R16: not before it is known what the leaders before have committed."""
+        replica, leader = self._leading_for_certain(where, leader_epoch)
+        found: Offsets = self._log.partition(*where).offsets()
+        self._leading_for_certain(where, leader_epoch)  # also if it slept meanwhile
+        if found.high_watermark < leader.epoch_start:
+            raise NotNow(ErrorCode.offset_not_available, "the new leader does not know yet what is committed")
+        return LeaderOffsets(found, replica.core.leader_epoch)
+
+    def epoch_end(self, where: TopicPartition, epoch: int, leader_epoch: int = ANY_EPOCH) -> EpochEnd:
+        self._leading_for_certain(where, ANY_EPOCH)
+        end = EpochEnd(*self._ask(self._log.id_of(where), AskEpochEnd(epoch, leader_epoch)))
+        self._leading_for_certain(where, ANY_EPOCH)
+        return end
+
+    def delete_records(self, where: TopicPartition, offset: int) -> int:
+        self._log.check_own(where.topic)  # what coordinators have written is theirs to forget
+        offsets = self.offsets(where).offsets
+        if not 0 <= offset <= offsets.high_watermark:
+            raise OffsetOutOfRange(
+                f"the records before offset {offset} of {where.topic}-{where.partition} cannot be deleted:"
+                f" it ends at {offsets.high_watermark}"
+            )
+        return self._ask(self._log.id_of(where), DeleteRecords(offset)).log_start_offset
+
+    def _ask(self, partition: PartitionId, body: Any) -> Any:
+        try:
+            answer = self._node.ask_partition(partition, body).result(_ANSWER_S)
+        except NodeStopped as error:
+            raise LogClosed("this node has ended") from error
+        except TimeoutError as error:
+            raise NotNow(ErrorCode.request_timed_out, "the replica has not answered in time") from error
+        if isinstance(answer, Refused):
+            raise refused(answer)
+        return answer
+
+    # Changes
+
+    def default_replication(self) -> int:
+        return self._node.settings.default_replication
+
+    def create_topic(self, topic: NewTopic, *, only_check: bool = False) -> None:
+        check_topic(topic.name, topic.partition_count, topic.config)
+        if topic.name in self._log.topics():
+            raise TopicExists(f'topic "{topic.name}" exists already')
+        if topic.name in _TOPICS.values():
+            topic = NewTopic(topic.name, _COORDINATOR_PARTITIONS, _COORDINATOR_CONFIG)
+        if only_check:
+            self._check_replication(topic)
+        else:
+            self._create(topic)
+
+    def _check_replication(self, topic: NewTopic) -> None:
+        known = len(self._node.image.brokers)
+        factor = topic.replication_factor if topic.replication_factor != -1 else self.default_replication()
+        if not topic.assignment and not 0 < factor <= known:
+            raise InvalidReplicationFactor(f"replication factor {factor}, and the cluster has {known} brokers")
+
+    def _create(self, topic: NewTopic, timeout_s: float = _ANSWER_S) -> None:
+        """Where there are three replicas and more, and nothing else is said, two have to have a record."""
+        assignment = tuple(tuple(map(NodeId, replicas)) for replicas in topic.assignment)
+        factor = topic.replication_factor if topic.replication_factor != -1 else self.default_replication()
+        config = dict(topic.config)
+        if min(map(len, assignment), default=factor) >= 3 and not self._has_min_isr():
+            config.setdefault(_MIN_ISR, "2")
+        asked = CreateTopic(topic.name, topic.partition_count, factor, assignment, tuple(sorted(config.items())))
+        check_done(self._node.decide(asked, timeout_s))
+
+    def _has_min_isr(self) -> bool:
+        """Whether the cluster has a setting for all topics."""
+        return self._node.image.config("", _MIN_ISR) is not None
+
+    def add_partitions(self, topic: str, partition_count: int, *, only_check: bool = False) -> None:
+        known = self._log.topic(topic)
+        if known is None:
+            raise UnknownTopic(f'topic "{topic}" does not exist')
+        self._log.check_own(topic)
+        check_topic(topic, partition_count, known.config)
+        if partition_count <= known.partition_count:
+            raise NotNow(
+                ErrorCode.invalid_partitions,
+                f'topic "{topic}" has {known.partition_count} partitions, and cannot have {partition_count}',
+            )
+        if not only_check:
+            check_done(self._node.decide(AddPartitions(topic, partition_count)))
+
+    def elect(self, where: TopicPartition, *, unclean: bool) -> None:
+        check_done(self._node.decide(ElectLeader(self._log.id_of(where), unclean)))
+
+    def reassign(self, where: TopicPartition, replicas: Sequence[int] | None) -> None:
+        wanted = None if replicas is None else tuple(map(NodeId, replicas))
+        check_done(self._node.decide(Reassign(self._log.id_of(where), wanted)))
+
+
+def _address(broker: Broker) -> NodeAddress:
+    address = address_of(broker.address("kafka") or ":0")
+    return NodeAddress(broker.id, address.host, address.port, broker.rack)

@@ -1,0 +1,153 @@
+"""This node's part of a cluster's log, as handlers of Kafka's requests see it: topics as the metadata has them, and the
+partitions that have a replica here."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from kio.schema.errors import ErrorCode
+
+from ..client import Topic, TopicPartition
+from ..errors import InvalidTopic, NotNow, UnknownTopic
+from ..expiry import Expiry
+from ..replication.controller_messages import ChangeConfig, DeleteTopic
+from ..replication.coordination_messages import GROUPS_TOPIC, TRANSACTIONS_TOPIC
+from ..replication.disk_log import DiskLog
+from ..replication.metadata_image import MetadataImage
+from ..replication.replica import Replica
+from ..replication.replica_messages import PartitionId
+from ..replication.topic_ids import id_bytes
+from ..topic_settings import check_config
+from ..transactions import TransactionDescription
+from .groups import ClusterGroups
+from .node import ClusterNode
+from .refusals import check_done
+
+INTERNAL = frozenset({GROUPS_TOPIC, TRANSACTIONS_TOPIC})
+_NOT_LEADER = ErrorCode.not_leader_or_follower
+
+
+class ClusterLog:
+    """`ServedLog`. State: the topics of the image that was asked for last."""
+
+    def __init__(self, node: ClusterNode) -> None:
+        self.node = node
+        self.groups = ClusterGroups(node)
+        self.transactions: Callable[[], list[TransactionDescription]] = list
+        self._listeners: tuple[Callable[[], None], ...] = ()
+        node.advanced = self._advanced
+        self._topics: tuple[object, object, dict[str, Topic]] = (None, None, {})
+
+    @property
+    def id(self) -> str:
+        return self.node.settings.name
+
+    @property
+    def path(self) -> Path:
+        return self.node.settings.folder
+
+    @property
+    def secret(self) -> str:
+        """The same at all nodes; it does not tell the cluster's own."""
+        settings = self.node.settings
+        return hmac.new(settings.secret, f"kafka clients of {settings.name}".encode(), "sha256").hexdigest()
+
+    @property
+    def expiry(self) -> Expiry:
+        return self.node.settings.expiry
+
+    # Topics
+
+    def topics(self) -> Mapping[str, Topic]:
+        image = self.node.image
+        topics, configs, known = self._topics
+        if image.topics is not topics or image.configs is not configs:
+            known = {topic.name: _topic(image, topic.id) for topic in image.topics.values()}
+            self._topics = image.topics, image.configs, known
+        return known
+
+    def topic(self, name: str) -> Topic | None:
+        return self.topics().get(name)
+
+    def topic_id(self, topic: str) -> str:
+        id = self.node.image.topic_ids.get(topic)
+        if id is None:
+            raise UnknownTopic(f'topic "{topic}" does not exist')
+        return id_bytes(id).hex()
+
+    def delete_topic(self, name: str) -> None:
+        self.check_own(name)
+        check_done(self.node.decide(DeleteTopic(name)))
+
+    def alter_topic(self, name: str, config: Mapping[str, str], *, only_check: bool = False) -> None:
+        """One setting after the other: who looks meanwhile sees some of them changed."""
+        self.check_own(name)
+        topic = self.topic(name)
+        if topic is None:
+            raise UnknownTopic(f'topic "{name}" does not exist')
+        check_config(name, config)
+        if only_check:
+            return
+        for key in sorted({*config, *topic.config}):
+            if config.get(key) != topic.config.get(key):
+                check_done(self.node.decide(ChangeConfig(name, key, config.get(key))))
+
+    def check_own(self, name: str) -> None:
+        if name in INTERNAL:
+            raise InvalidTopic(f'topic "{name}" belongs to the log and cannot be changed or deleted')
+
+    # Partitions
+
+    def partition(self, topic: str, partition: int) -> DiskLog:
+        """Raises `UnknownTopic`, and `NotNow` where there is no replica here."""
+        return self.replica(TopicPartition(topic, partition)).core.log  # pyright: ignore[reportReturnType]
+
+    def writable(self, topic: str, partition: int) -> DiskLog:
+        if topic in INTERNAL:
+            raise InvalidTopic(f'topic "{topic}" belongs to the log: nobody else writes to it')
+        return self.partition(topic, partition)
+
+    def replica(self, where: TopicPartition) -> Replica:
+        """Raises as `partition` does."""
+        found = self.node.replica(self.id_of(where))
+        if found is None:
+            raise NotNow(_NOT_LEADER, f"node {self.node.id} has no replica of {where.topic}-{where.partition}")
+        return found
+
+    def id_of(self, where: TopicPartition) -> PartitionId:
+        """Raises `UnknownTopic`."""
+        image = self.node.image
+        id = image.topic_ids.get(where.topic)
+        if id is None:
+            raise UnknownTopic(f'topic "{where.topic}" does not exist')
+        count = len(image.topics[id].partitions)
+        if not 0 <= where.partition < count:
+            raise UnknownTopic(f'topic "{where.topic}" has {count} partitions, and none with number {where.partition}')
+        return PartitionId(id, where.partition)
+
+    # Groups
+
+    def unsettled_offsets(self, group: str) -> frozenset[TopicPartition]:
+        return self.groups.unsettled(group)
+
+    # News
+
+    def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Calls `listener`, on the node's thread, whenever a replica of this node has more to read."""
+        self._listeners = (*self._listeners, listener)
+
+        def end() -> None:
+            self._listeners = tuple(other for other in self._listeners if other is not listener)
+
+        return end
+
+    def _advanced(self) -> None:
+        for listener in self._listeners:
+            listener()
+
+
+def _topic(image: MetadataImage, id: str) -> Topic:
+    topic = image.topics[id]
+    return Topic(topic.name, len(topic.partitions), dict(image.configs.get(id, {})))

@@ -1,0 +1,158 @@
+"""Which replicas to move where: to empty a node, or to give all nodes about as much. Nothing is moved here."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from ..replication.machine import NodeId
+from ..replication.metadata_image import MetadataImage
+from ..replication.metadata_records import PartitionState
+from ..replication.replica_messages import PartitionId
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """`after`: the replicas to be, the preferred leader first. `bytes` are to be copied, for all new replicas together;
+    None where the size of the partition is not known."""
+
+    topic: str
+    partition: int
+    before: tuple[NodeId, ...]
+    after: tuple[NodeId, ...]
+    bytes: int | None
+
+
+class CannotPlan(ValueError):
+    """There is nowhere to move to; the text says what is missing."""
+
+
+class _Planner:
+    """State: how many replicas each node that is up has, and leads by preference, as far as the plan goes."""
+
+    def __init__(self, image: MetadataImage, sizes: Mapping[PartitionId, int], *, without: NodeId | None) -> None:
+        self._image = image
+        self._sizes = sizes
+        self._targets = [node for node in sorted(image.brokers) if image.is_live(node) and node != without]
+        self.states = {PartitionId(state.topic_id, state.partition): state for state in image.partitions()}
+        self._before = {partition: _settled(state) for partition, state in self.states.items()}
+        self.after = dict(self._before)
+        self.replicas = Counter(dict.fromkeys(self._targets, 0))
+        self.leads = Counter(dict.fromkeys(self._targets, 0))
+        for replicas in self.after.values():
+            self.replicas.update(replicas)
+            self.leads[replicas[0]] += 1
+
+    @property
+    def targets(self) -> list[NodeId]:
+        return self._targets
+
+    def replace(self, partition: PartitionId, gone: NodeId, new: NodeId) -> None:
+        """The new replica takes the place of the old one, also as the preferred leader."""
+        replicas = self.after[partition]
+        self._set(partition, tuple(new if node == gone else node for node in replicas))
+
+    def prefer(self, partition: PartitionId, leader: NodeId) -> None:
+        replicas = self.after[partition]
+        self._set(partition, (leader, *(node for node in replicas if node != leader)))
+
+    def candidates(self, partition: PartitionId, gone: NodeId) -> list[NodeId]:
+        """Who may take the place of a replica: on a rack of its own if possible, then who has least."""
+        stay = [node for node in self.after[partition] if node != gone]
+        racks = Counter(self._rack(node) for node in stay)
+        free = [node for node in self._targets if node not in stay and node != gone]
+        return sorted(free, key=lambda node: (self._shared(racks, node), self.replicas[node], node))
+
+    def keeps_racks(self, partition: PartitionId, gone: NodeId, new: NodeId) -> bool:
+        stay = [node for node in self.after[partition] if node != gone]
+        racks = Counter(self._rack(node) for node in stay)
+        return self._shared(racks, new) <= self._shared(racks, gone)
+
+    def moves(self) -> list[Move]:
+        found: list[Move] = []
+        for partition, state in self.states.items():
+            before, after = self._before[partition], self.after[partition]
+            if before != after:
+                size = self._sizes.get(partition)
+                copied = None if size is None else size * len(set(after) - set(state.replicas))
+                found.append(Move(self._image.topics[state.topic_id].name, state.partition, before, after, copied))
+        return sorted(found, key=lambda move: (move.topic, move.partition))
+
+    def _set(self, partition: PartitionId, replicas: tuple[NodeId, ...]) -> None:
+        before = self.after[partition]
+        self.replicas.subtract(before)
+        self.replicas.update(replicas)
+        self.leads[before[0]] -= 1
+        self.leads[replicas[0]] += 1
+        self.after[partition] = replicas
+
+    def _rack(self, node: NodeId) -> str | None:
+        broker = self._image.brokers.get(node)
+        return broker.rack if broker else None
+
+    def _shared(self, racks: Counter[str | None], node: NodeId) -> int:
+        rack = self._rack(node)
+        return 0 if rack is None else racks[rack]
+
+
+def emptied(image: MetadataImage, sizes: Mapping[PartitionId, int], node: NodeId) -> list[Move]:
+    """What takes all replicas from the node. Raises `CannotPlan`."""
+    planner = _Planner(image, sizes, without=node)
+    for partition, replicas in list(planner.after.items()):
+        if node not in replicas:
+            continue
+        candidates = planner.candidates(partition, node)
+        if not candidates:
+            topic = image.topics[partition.topic].name
+            raise CannotPlan(
+                f"{topic}-{partition.number} has {len(replicas)} replicas, and no other node is up that has none of it"
+            )
+        planner.replace(partition, node, candidates[0])
+    return planner.moves()
+
+
+def balanced(image: MetadataImage, sizes: Mapping[PartitionId, int]) -> list[Move]:
+    """What gives all nodes about as many replicas, and as many partitions to lead; as few moves as it takes."""
+    planner = _Planner(image, sizes, without=None)
+    while len(planner.targets) > 1 and _take_one_from_who_has_most(planner):
+        pass
+    while len(planner.targets) > 1 and _lead_one_less(planner):
+        pass
+    return planner.moves()
+
+
+def _take_one_from_who_has_most(planner: _Planner) -> bool:
+    by_count = sorted(planner.targets, key=lambda node: (planner.replicas[node], node))
+    least = by_count[0]
+    for most in reversed(by_count):
+        if planner.replicas[most] - planner.replicas[least] < 2:
+            return False
+        for partition, replicas in planner.after.items():
+            if most in replicas and least not in replicas and planner.keeps_racks(partition, most, least):
+                planner.replace(partition, most, least)
+                return True
+    return False
+
+
+def _lead_one_less(planner: _Planner) -> bool:
+    for most in sorted(planner.targets, key=lambda node: -planner.leads[node]):
+        for partition, replicas in planner.after.items():
+            if replicas[0] != most:
+                continue
+            others = [node for node in replicas[1:] if node in planner.targets]
+            leader = min(others, key=lambda node: planner.leads[node], default=None)
+            if leader is not None and planner.leads[most] - planner.leads[leader] > 1:
+                planner.prefer(partition, leader)
+                return True
+    return False
+
+
+def bytes_of(moves: Iterable[Move]) -> int:
+    """That are to be copied, as far as it is known."""
+    return sum(move.bytes or 0 for move in moves)
+
+
+def _settled(state: PartitionState) -> tuple[NodeId, ...]:
+    """The replicas when a reassignment that is under way is done."""
+    return tuple(node for node in state.replicas if node not in state.removing)

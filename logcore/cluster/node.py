@@ -1,0 +1,305 @@
+"""One node of a cluster in this process: its files, its machines, and what other threads may ask of them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, TimeoutError, wait
+from contextlib import ExitStack
+from random import SystemRandom
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from millstream.errors import LogError
+
+from ..errors import CorruptLog, LogClosed, NotNow
+from ..replication.broker import Broker, Identity, Leave
+from ..replication.controller import Controller
+from ..replication.controller_messages import Done, NotController, Refused
+from ..replication.coordinators import default_makers
+from ..replication.disk_folder import DiskFolder
+from ..replication.disk_logs import DiskLogs
+from ..replication.group_shard import GroupSettings
+from ..replication.machine import BROKER, CONTROLLER, NodeId
+from ..replication.metadata_image import ImageCodec, MetadataImage
+from ..replication.metadata_records import Endpoints
+from ..replication.node import NoAnswer, Node, NodeStopped, Running
+from ..replication.node_links import LinkTraffic, Peers
+from ..replication.quorum import Quorum
+from ..replication.quorum_files import QuorumDamaged, QuorumFiles
+from ..replication.replica import Replica
+from ..replication.replica_messages import ForPartition, PartitionId
+from .peers import PeerFollower
+from .settings import ClusterSettings
+from .watch import MetadataWatch
+
+WATCH: Final = "watch"
+_AGAIN_S: Final = 0.05
+_ANSWER_S: Final = 2.0  # of a controller, before another node is asked
+_DECIDED_S: Final = 10.0
+_ALONE_S: Final = 0.5  # then it is no short break: nobody can take what a leaving node leads
+_LOOK_S: Final = 0.05
+
+Changed = Callable[[MetadataImage], None]
+
+
+class CannotListenToNodes(LogError):
+    """The address at which the nodes of a cluster speak to this one cannot be listened at."""
+
+    code = "CANNOT_LISTEN_TO_NODES"
+
+
+class ClusterNode:
+    """State: the files, the machines once started, and who wants to hear of new metadata. Any thread may call anything.
+
+    `panicked(reason)` is called once, on the node's thread, when the node cannot go on: the process has to end.
+    """
+
+    def __init__(self, settings: ClusterSettings, panicked: Callable[[str], None] = lambda reason: None) -> None:
+        """Opens the files: what was there is recovered. Raises `LogError`."""
+        self.settings = settings
+        self.failure: str | None = None
+        self.advanced: Callable[[], None] = lambda: None
+        """Is called, on the node's thread, when a replica of this node has more to read."""
+        self.expires: Callable[[str], bool] = lambda group: not group.startswith("_millstream")
+        """Whether offsets of this group may expire. Called on the node's thread."""
+        self._panicked = panicked
+        self._listeners: tuple[Changed, ...] = ()
+        self._news = threading.Condition()
+        self._broker: Broker | None = None
+        self._controller: Controller | None = None
+        self._node: Node | None = None
+        self.watch = MetadataWatch(settings.node, lambda: self._broker is not None and self._broker.active)
+        self.watch.listen(self._changed)
+        with ExitStack() as opened:
+            self.logs = DiskLogs(
+                settings.folder,
+                settings.node,
+                settings.name,
+                on_advance=lambda: self.advanced(),
+                expiry=settings.expiry,
+            )
+            opened.callback(self.logs.close)
+            self._files = self._quorum_files()
+            self._parts = opened.pop_all()
+
+    def _quorum_files(self) -> QuorumFiles:
+        settings = self.settings
+        folder = DiskFolder(settings.folder / "quorum")
+        try:
+            return QuorumFiles(folder, settings.voters, ImageCodec(), disk=self.logs.disk)
+        except QuorumDamaged as error:
+            raise CorruptLog(
+                f"the metadata of the cluster in {settings.folder / 'quorum'} is damaged: {error}",
+                hint="Restore the file, or take this node out of the cluster and let it in with an empty directory.",
+            ) from error
+
+    # Life
+
+    def start(self, endpoints: Endpoints) -> None:
+        """`endpoints`: where clients find this node. Returns when other nodes reach it; see `wait_until_live`.
+
+        Raises `CannotListenToNodes`.
+        """
+        settings = self.settings
+        seed = SystemRandom().getrandbits(32)
+        quorum = Quorum(settings.node, settings.name, self._files.recovered, seed=seed, settings=settings.of_quorum)
+        self._controller = Controller(quorum, settings.of_controller)
+        own = settings.members[settings.node]
+        where = (*endpoints, ("node", f"{own.host}:{own.port}"))
+        groups = GroupSettings(settings.expiry, expires=lambda group: self.expires(group))
+        identity = Identity(settings.name, settings.node, self.logs.incarnation, where, settings.rack, self.logs.disk)
+        self._broker = Broker(identity, self.logs, settings.of_broker, default_makers(groups))
+        peers = Peers(
+            settings.name, settings.node, settings.secret, settings.members, settings.serving, settings.connecting
+        )
+        machines = {
+            CONTROLLER: Running(self._controller, self._files),
+            BROKER: Running(self._broker, self.logs),
+            WATCH: Running(self.watch, self.watch),  # behind the broker: it tells of what that knows
+        }
+        node = Node(peers, machines, self._panic)
+        self.listen(PeerFollower(settings.members, node.set_peer, listed=settings.addresses_listed))
+        try:
+            node.start()
+        except OSError as error:
+            node.stop()
+            raise CannotListenToNodes(
+                f"cannot listen at {own.host}:{own.port}, where the other nodes look for node {settings.node}: {error}",
+                hint="Another process may use the port; the address is the one of this node in the list of nodes.",
+            ) from error
+        self._node = node
+        self.logs.start_housekeeping()
+
+    def wait_until_live(self, timeout_s: float) -> bool:
+        """Whether the cluster counts on this node by then."""
+        return self.wait_for(lambda image: image.is_live(self.id), timeout_s)
+
+    def leave(self, timeout_s: float = 5.0) -> None:
+        """What this node leads is handed over, as far as somebody can take it. Then it is to stop."""
+        if self._node is None or self.failure is not None:
+            return
+        left, now = self._node.ask(BROKER, Leave()), time.monotonic()
+        deadline, in_company = now + timeout_s, now
+        while now < min(deadline, in_company + _ALONE_S):
+            if not wait([left], _LOOK_S).not_done:
+                return
+            now = time.monotonic()
+            if self._has_company():
+                in_company = now
+
+    def _has_company(self) -> bool:
+        """Whether another node could take over, and a majority decide so."""
+        assert self._controller is not None
+        voters, traffic = self._controller.quorum.log.voters, self.traffic
+        reached = sum(node == self.id or (node in traffic and traffic[node].connected) for node in voters.voters)
+        others = any(node != self.id and self.image.is_live(node) for node in self.image.brokers)
+        return others and reached >= voters.majority()
+
+    def end(self) -> None:
+        """Nothing more is decided or written here, and who waits for an answer gets `NodeStopped`. Its files stay open
+        for who still reads. Twice is fine."""
+        if self._node is not None:
+            self._node.stop()
+
+    def stop(self) -> None:
+        """Ends at once, as it stands. Twice is fine."""
+        self.end()
+        with self._news:
+            self._news.notify_all()
+        self._parts.close()
+
+    def _panic(self, reason: str) -> None:
+        self.failure = reason
+        self._panicked(reason)
+
+    # What it knows
+
+    def now_ms(self) -> int:
+        """The time of day."""
+        return time.time_ns() // 1_000_000
+
+    @property
+    def id(self) -> NodeId:
+        return self.settings.node
+
+    @property
+    def image(self) -> MetadataImage:
+        """What the cluster has agreed on, as far as this node knows."""
+        return self.watch.image
+
+    @property
+    def serving(self) -> bool:
+        """Registered, unfenced, and in touch with whoever decides."""
+        broker = self._broker
+        return broker is not None and self.failure is None and broker.epoch is not None and not broker.fenced
+
+    @property
+    def leads_for_certain(self) -> bool:
+        """Whether nobody else can lead yet what this node leads, as far as it knows: by the clock as it is now."""
+        broker = self._broker
+        return broker is not None and broker.lease.holds(time.monotonic_ns() // 1_000_000)
+
+    @property
+    def controller(self) -> NodeId | None:
+        """Who leads the quorum, as far as this node knows."""
+        return self._controller.quorum.leader if self._controller is not None else None
+
+    @property
+    def traffic(self) -> Mapping[NodeId, LinkTraffic]:
+        """With each other node."""
+        return {} if self._node is None else self._node.traffic
+
+    def partition_id(self, topic: str, partition: int) -> PartitionId | None:
+        topic_id = self.image.topic_ids.get(topic)
+        return PartitionId(topic_id, partition) if topic_id is not None else None
+
+    def replica(self, partition: PartitionId) -> Replica | None:
+        """For looking at it: it belongs to the node's thread."""
+        return self._broker.replicas.get(partition) if self._broker is not None else None
+
+    def leads(self, topic: str, partition: int) -> bool:
+        """Whether this node leads the partition now, as far as it knows: another one may have been elected."""
+        id = self.partition_id(topic, partition)
+        replica = self.replica(id) if id is not None else None
+        return replica is not None and replica.leader is not None and self.failure is None
+
+    def listen(self, listener: Changed) -> Callable[[], None]:
+        """Calls it with each new image of the metadata, on the node's thread, so it must be quick. Returns what ends
+        that."""
+        with self._news:
+            self._listeners = (*self._listeners, listener)
+
+        def end() -> None:
+            with self._news:
+                self._listeners = tuple(other for other in self._listeners if other is not listener)
+
+        return end
+
+    def wait_for(self, condition: Callable[[MetadataImage], bool], timeout_s: float) -> bool:
+        """Whether the metadata, as this node knows it, comes to be so."""
+        with self._news:
+            return self._news.wait_for(lambda: condition(self.image), timeout_s)
+
+    def _changed(self, before: MetadataImage, image: MetadataImage) -> None:
+        for listener in self._listeners:
+            listener(image)
+        with self._news:
+            self._news.notify_all()
+
+    # What it is asked
+
+    def ask(self, machine: str, body: Any, *, at: NodeId | None = None, timeout_s: float = 10.0) -> Future[Any]:
+        """See `Node.ask`."""
+        if self._node is None or self.failure is not None:
+            raise LogClosed("this node has not started yet" if self._node is None else "this node has ended")
+        return self._node.ask(machine, body, at=at, timeout_s=timeout_s)
+
+    def tell(self, machine: str, body: Any) -> None:
+        """See `Node.tell`."""
+        if self._node is not None:
+            self._node.tell(machine, body)
+
+    def caught_up(self) -> Future[None]:
+        """See `Node.caught_up`."""
+        if self._node is None:
+            raise LogClosed("this node has not started yet")
+        return self._node.caught_up()
+
+    def ask_partition(self, partition: PartitionId, body: Any) -> Future[Any]:
+        """A request to a replica of this node."""
+        return self.ask(BROKER, ForPartition(partition, body))
+
+    def ask_controller(self, body: Any, timeout_s: float = _DECIDED_S) -> Any:
+        """The answer of whoever leads the quorum; it is looked for.
+
+        Raises `NotNow` where nobody answers in time: what was asked may have happened, or may yet.
+        """
+        deadline = time.monotonic() + timeout_s
+        at, members = self.controller or self.id, sorted(self.settings.members)
+        while time.monotonic() < deadline:
+            answer = self._answer_of(at, body, min(_ANSWER_S, deadline - time.monotonic()))
+            if answer is not None and not isinstance(answer, NotController):
+                return answer
+            hint = answer.leader if answer is not None else None
+            following = members[(members.index(at) + 1) % len(members)] if at in members else members[0]
+            at = hint if hint is not None and hint != at else following
+            time.sleep(_AGAIN_S)
+        raise NotNow(ErrorCode.request_timed_out, "no controller of the cluster has answered in time")
+
+    def _answer_of(self, at: NodeId, body: Any, timeout_s: float) -> Any:
+        try:
+            return self.ask(CONTROLLER, body, at=at, timeout_s=timeout_s).result(timeout_s + 1)
+        except (NoAnswer, TimeoutError):
+            return None
+        except NodeStopped as error:
+            raise LogClosed("this node has ended") from error
+
+    def decide(self, body: Any, timeout_s: float = _DECIDED_S) -> Done | Refused:
+        """A change of the metadata; once it is done, this node knows it, too. Raises as `ask_controller` does."""
+        answer = self.ask_controller(body, timeout_s)
+        if isinstance(answer, Done):
+            self.wait_for(lambda image: image.index >= answer.index, timeout_s)
+        return answer

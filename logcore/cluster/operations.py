@@ -1,0 +1,284 @@
+"""What operators do with a cluster, from any of its nodes: look at it, move replicas, elect, add and remove nodes.
+
+All of it blocks until the controller has decided, seconds at most: it is for threads that may wait.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
+from typing import Any, Final, Protocol
+
+from millstream.errors import LogError
+
+from ..errors import NotNow
+from ..replication.controller_messages import (
+    AddNode,
+    ChangeVoters,
+    Done,
+    ElectLeader,
+    Reassign,
+    Refused,
+    RemoveBroker,
+    SetThrottle,
+    Trouble,
+)
+from ..replication.machine import BROKER, CONTROLLER, NodeId
+from ..replication.metadata_image import MetadataImage
+from ..replication.operations_messages import (
+    DescribeQuorum,
+    DescribeQuorumHere,
+    DescribeReplicas,
+    QuorumDescription,
+    ReplicasDescribed,
+)
+from ..replication.quorum_messages import VotersChanged
+from ..replication.replica_messages import PartitionId
+from .moves import CannotPlan, Move, balanced, emptied
+from .status import ClusterStatus, nodes_of, status_of
+
+_DECIDES_S: Final = 10.0  # for the controller to answer, whoever it is by then
+_ANSWERS_S: Final = 2.0  # for one node
+_PAUSE_S: Final = 0.1
+_CHANGES_S: Final = 20.0  # for a change of members, one of which may be under way
+_ADDRESS: Final = re.compile(r"(\[[0-9a-fA-F:]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})")
+
+
+class OperationRefused(LogError):
+    """What an operator asked for cannot be done as things are."""
+
+    code = "OPERATION_REFUSED"
+
+
+class NoController(LogError):
+    """Nobody decides, or it cannot be reached from here: most voters are down, or cut off."""
+
+    code = "NO_CONTROLLER"
+
+
+class ClusterPort(Protocol):
+    """The node of a cluster that runs in this process."""
+
+    @property
+    def id(self) -> NodeId: ...
+
+    @property
+    def image(self) -> MetadataImage:
+        """All that this node knows to be committed."""
+        ...
+
+    def ask(self, machine: str, body: Any, *, at: NodeId | None = None) -> Future[Any]:
+        """In: `at`: another node. The answer, or an error where that node does not answer in time."""
+        ...
+
+    def ask_controller(self, body: Any, timeout_s: float) -> Any:
+        """Raises `NotNow` where no node that decides has answered by then."""
+        ...
+
+
+class Operations:
+    """No state: everything is in the cluster."""
+
+    def __init__(self, port: ClusterPort, cluster: str) -> None:
+        """In: `cluster`: its name."""
+        self._port = port
+        self._cluster = cluster
+
+    # Looking
+
+    def status(self) -> ClusterStatus:
+        """Where nobody decides, as this node knew it last, so that an operator sees what is left."""
+        port = self._port
+        try:
+            quorum = self.quorum()
+        except NoController:
+            here = port.ask(CONTROLLER, DescribeQuorumHere()).result(_ANSWERS_S)
+            return status_of(self._cluster, here, port.image, None, self._described(port.image))
+        return status_of(self._cluster, quorum, quorum.image, quorum.voters, self._described(quorum.image))
+
+    def quorum(self) -> QuorumDescription:
+        """Raises `NoController`."""
+        found = self._decided(DescribeQuorum(), _ANSWERS_S)
+        assert isinstance(found, QuorumDescription)
+        return found
+
+    def _described(self, image: MetadataImage) -> dict[NodeId, ReplicasDescribed]:
+        """By the nodes that are up, asked side by side. Who does not answer is left out."""
+        asked = {
+            node: self._port.ask(BROKER, DescribeReplicas(), at=None if node == self._port.id else node)
+            for node in image.brokers
+            if image.is_live(node)
+        }
+        deadline = time.monotonic() + _ANSWERS_S
+        found: dict[NodeId, ReplicasDescribed] = {}
+        for node, future in asked.items():
+            try:
+                answer = future.result(max(0.0, deadline - time.monotonic()))
+            except Exception:  # it went away, or is slow
+                continue
+            if isinstance(answer, ReplicasDescribed):
+                found[node] = answer
+        return found
+
+    # Replicas
+
+    def plan_to_empty(self, node: NodeId) -> list[Move]:
+        """Raises `OperationRefused` where the replicas have nowhere to go, `NoController`."""
+        image = self.quorum().image
+        if node not in image.brokers:
+            raise self._unknown_node(node, image)
+        return self._planned(lambda: emptied(image, self._sizes(image), node))
+
+    def plan_to_balance(self) -> list[Move]:
+        image = self.quorum().image
+        return self._planned(lambda: balanced(image, self._sizes(image)))
+
+    def reassign(self, topic: str, partition: int, replicas: Sequence[NodeId] | None) -> None:
+        """Begins to move a partition; None calls off what is under way. Raises `OperationRefused`, `NoController`."""
+        self._do(Reassign(self._partition(topic, partition), None if replicas is None else tuple(replicas)))
+
+    def call_off_all(self) -> int:
+        """Ends all reassignments where they are, and says how many those were."""
+        image = self.quorum().image
+        moving = [state for state in image.partitions() if state.adding or state.removing]
+        for state in moving:
+            self._do(Reassign(PartitionId(state.topic_id, state.partition), None))
+        return len(moving)
+
+    def throttle(self, bytes_per_second: int | None) -> None:
+        """How fast replicas catch up that are not in sync, per node."""
+        self._do(SetThrottle(bytes_per_second))
+
+    # Leaders
+
+    def elect(self, topic: str, partition: int | None, *, unclean: bool = False) -> list[int]:
+        """The partitions of the topic (or the one) that have got another leader by this.
+
+        The preferred replica leads; `unclean`: where nobody leads, any replica that is up. Raises `OperationRefused`
+        where one partition is named and it cannot be done, `NoController`.
+        """
+        numbers = self._partition_numbers(topic) if partition is None else [partition]
+        elected: list[int] = []
+        for number in numbers:
+            answer = self._decided(ElectLeader(self._partition(topic, number), unclean))
+            if isinstance(answer, Done):
+                elected.append(number)
+            elif answer.trouble is not Trouble.ELECTION_NOT_NEEDED and partition is not None:
+                raise OperationRefused(f"{topic}-{number}: {answer.message}")
+        return elected
+
+    # Nodes
+
+    def add_node(self, node: NodeId, address: str) -> None:
+        """The node may join from now on, and gets all metadata. Raises `OperationRefused`, `NoController`."""
+        found = _ADDRESS.fullmatch(address)
+        if found is None or not 0 < int(found[2]) < 65536:
+            raise OperationRefused(f'"{address}" is no address of a node', hint="Write HOST:PORT, as 10.0.0.4:9093.")
+        self._do(AddNode(node, address))
+
+    def promote(self, node: NodeId) -> None:
+        """Makes a learner a voter, once it has caught up. Raises `OperationRefused`, `NoController`."""
+
+        def change(quorum: QuorumDescription) -> VotersChanged | None:
+            voters = quorum.voters
+            if node in voters.voters:
+                return None
+            if node not in voters.learners:
+                raise self._unknown_node(node, quorum.image)
+            learners = tuple(other for other in voters.learners if other != node)
+            return VotersChanged((*voters.voters, node), learners)
+
+        self._change_voters(change)
+
+    def remove_node(self, node: NodeId) -> None:
+        """For good. It must be stopped and have no replicas. Raises `OperationRefused`, `NoController`."""
+        self._check_removable(node, self.quorum().image)
+
+        def change(quorum: QuorumDescription) -> VotersChanged | None:
+            voters = quorum.voters
+            if node not in voters.members():
+                return None
+            return VotersChanged(_without(voters.voters, node), _without(voters.learners, node))
+
+        self._change_voters(change)
+        self._do(RemoveBroker(node))
+
+    def _check_removable(self, node: NodeId, image: MetadataImage) -> None:
+        if node not in nodes_of(image):
+            raise self._unknown_node(node, image)
+        held = sum(node in state.replicas for state in image.partitions())
+        if held:
+            raise OperationRefused(
+                f"node {node} has replicas of {held} partitions",
+                hint=f"Move them first: millstream cluster reassign --empty {node}",
+            )
+        if image.is_live(node):
+            raise OperationRefused(f"node {node} is up", hint="Stop its process first, and keep it stopped.")
+
+    def _change_voters(self, change: Callable[[QuorumDescription], VotersChanged | None]) -> None:
+        """One change at a time, so another one may have to be waited for, and a new voter to catch up."""
+        deadline = time.monotonic() + _CHANGES_S
+        while (wanted := change(self.quorum())) is not None:
+            answer = self._decided(ChangeVoters(wanted))
+            if isinstance(answer, Done):
+                return
+            if time.monotonic() > deadline:
+                raise OperationRefused(f"the voters cannot be changed now: {answer.message}")
+            time.sleep(_PAUSE_S)
+
+    # Asking
+
+    def _do(self, body: Any) -> None:
+        answer = self._decided(body)
+        if isinstance(answer, Refused):
+            raise OperationRefused(answer.message)
+
+    def _decided(self, body: Any, seconds: float = _DECIDES_S) -> Any:
+        """What the controller answers, whichever node that is by then. Raises `NoController`."""
+        deadline = time.monotonic() + seconds
+        while True:
+            try:
+                answer = self._port.ask_controller(body, max(_PAUSE_S, deadline - time.monotonic()))
+            except NotNow:
+                raise NoController(
+                    "no node decides, or none that is reached from here",
+                    hint="A majority of the voters has to be up and to reach each other.",
+                ) from None
+            busy = isinstance(answer, Refused) and answer.trouble is Trouble.BUSY
+            if not busy or time.monotonic() > deadline:
+                return answer
+            time.sleep(_PAUSE_S)
+
+    # What is there
+
+    def _partition(self, topic: str, number: int) -> PartitionId:
+        numbers = self._partition_numbers(topic)
+        if number not in numbers:
+            raise OperationRefused(f'topic "{topic}" has no partition {number}: it has {len(numbers)}')
+        return PartitionId(self._port.image.topic_ids[topic], number)
+
+    def _partition_numbers(self, topic: str) -> list[int]:
+        image = self._port.image
+        found = image.topics.get(image.topic_ids.get(topic, ""))
+        if found is None:
+            raise OperationRefused(f'there is no topic "{topic}"', hint="`millstream cluster status` lists them.")
+        return list(range(len(found.partitions)))
+
+    def _sizes(self, image: MetadataImage) -> dict[PartitionId, int]:
+        return {led.partition: led.bytes for answer in self._described(image).values() for led in answer.led}
+
+    def _planned(self, plan: Callable[[], list[Move]]) -> list[Move]:
+        try:
+            return plan()
+        except CannotPlan as error:
+            raise OperationRefused(str(error), hint="Add a node, or create topics with fewer replicas.") from None
+
+    def _unknown_node(self, node: NodeId, image: MetadataImage) -> OperationRefused:
+        known = ", ".join(map(str, nodes_of(image)))
+        return OperationRefused(f"there is no node {node} in this cluster", hint=f"Its nodes are {known}.")
+
+
+def _without(nodes: Iterable[NodeId], gone: NodeId) -> tuple[NodeId, ...]:
+    return tuple(node for node in nodes if node != gone)

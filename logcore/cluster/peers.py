@@ -1,0 +1,43 @@
+"""Where the other nodes are found: as the list says that this node was started with, until the metadata say more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from ..replication.machine import NodeId
+from ..replication.metadata_image import MetadataImage
+from ..replication.node_links import Address
+
+SetPeer = Callable[[NodeId, Address | None], None]
+
+
+class PeerFollower:
+    """Called with each new image: nodes that were added, moved or removed are told to the links.
+
+    In: `listed`: the members stay where the list says, unless they are removed.
+    """
+
+    def __init__(self, members: Mapping[NodeId, Address], set_peer: SetPeer, *, listed: bool = False) -> None:
+        self._set_peer = set_peer
+        self._fixed = dict(members) if listed else {}
+        self._told: dict[NodeId, Address | None] = dict(members)
+        self._addresses: Mapping[NodeId, str | None] = {}
+
+    def __call__(self, image: MetadataImage) -> None:
+        if image.addresses is self._addresses:
+            return
+        self._addresses = image.addresses
+        for node, text in image.addresses.items():
+            address = None if text is None else self._fixed.get(node) or address_of(text)
+            if self._told.get(node) != address:
+                self._told[node] = address
+                self._set_peer(node, address)
+
+
+def address_of(text: str) -> Address:
+    """
+    >>> address_of("[::1]:9093")
+    Address(host='::1', port=9093)
+    """
+    host, _, port = text.rpartition(":")
+    return Address(host.removeprefix("[").removesuffix("]"), int(port))

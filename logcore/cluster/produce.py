@@ -1,0 +1,136 @@
+"""Answers to Produce in a cluster: batches go to the replica that leads, which answers when enough replicas have them.
+
+Requests of one connection reach the replica in the order in which they came.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from concurrent.futures import Future
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from millstream.errors import LogError
+
+from ..errors import NotNow
+from ..protocol import produce
+from ..protocol.access import check_writable
+from ..protocol.broker import Broker
+from ..protocol.connection import Answer, Request
+from ..protocol.peer import Peer
+from ..protocol.produce import ProduceData, ProduceRequest, ProduceResult
+from ..protocol.record_requests import checked_write, failed, is_light
+from ..records.batch import Buffer, EncodedBatch, stamp
+from ..replication.machine import BROKER
+from ..replication.replica_messages import ForPartition, PartitionId, Produced, Refused
+from ..replication.replica_messages import Produce as ProduceBatches
+from .layout import ClusterLayout
+from .log import ClusterLog
+from .refusals import refused
+
+_WAIT_MS_MAX: Final = 5 * 60 * 1000
+_ALL: Final = -1
+_TOLD_BYTES_MAX: Final = 8 * 1024 * 1024
+
+_Checked = tuple[PartitionId, list[EncodedBatch]] | ProduceResult
+_Stored = tuple[ProduceData, "asyncio.Future[Any] | ProduceResult"]
+
+
+class ClusterProduce:
+    """`Serving.produce`."""
+
+    def __init__(self, log: ClusterLog, layout: ClusterLayout) -> None:
+        self._log = log
+        self._layout = layout
+        self._told_bytes = 0  # with acks=0, that the node has not taken yet
+
+    async def __call__(self, broker: Broker, request: Request) -> Answer:
+        """Returns when the replicas have been asked; the answer comes when they have answered, or after the client's
+        timeout: then nothing is promised."""
+        version = request.header.version
+        asked = produce.read_request(request.message, request.position, version)
+        throttle_ms = broker.throttle(request.peer, produced=len(request.message))
+        if all(is_light(data.records) for data in asked.data):
+            checked = [self._checked(asked, data, request.peer) for data in asked.data]
+        else:
+            checked = await broker.blocking(lambda: [self._checked(asked, data, request.peer) for data in asked.data])
+        stored = [self._store(asked, *pair) for pair in zip(asked.data, checked, strict=True)]
+        return broker.keep(self._answer(asked, stored, version, throttle_ms))
+
+    async def _answer(
+        self, asked: ProduceRequest, stored: Sequence[_Stored], version: int, throttle_ms: int
+    ) -> list[Buffer] | None:
+        if not asked.acks:
+            await self._told(sum(map(len, (records for data in asked.data for records in data.records))))
+            return None
+        waiting = [entry for _, entry in stored if isinstance(entry, asyncio.Future)]
+        if waiting:
+            await asyncio.wait(waiting, timeout=min(max(asked.timeout_ms, 0), _WAIT_MS_MAX) / 1000)
+        results = [self._result(*entry) for entry in stored]
+        return produce.write_response(results, version, throttle_ms)
+
+    async def _told(self, size: int) -> None:
+        """The client waits for nothing; where the node does not keep up its connection does: batches would pile up."""
+        self._told_bytes += size
+        taken = _in_loop(self._log.node.caught_up())
+
+        def take(done: object) -> None:
+            self._told_bytes -= size
+
+        taken.add_done_callback(take)
+        if self._told_bytes > _TOLD_BYTES_MAX:
+            await asyncio.wait([taken])
+
+    def _checked(self, asked: ProduceRequest, data: ProduceData, peer: Peer) -> _Checked:
+        try:
+            if asked.acks not in (_ALL, 0, 1):
+                raise NotNow(ErrorCode.invalid_required_acks, f"acks is 0, 1 or -1 (all), and not {asked.acks}")
+            check_writable(peer, data.partition.topic)
+            partition = self._log.writable(*data.partition)
+            self._layout.check_leads(data.partition)
+            batches = checked_write(partition, asked.transactional_id, data, peer)
+            if partition.settings.append_time:
+                batches = [stamp(batch, self._log.node.now_ms()) for batch in batches]
+            return self._log.id_of(data.partition), batches
+        except LogError as error:
+            return failed(data, error)
+
+    def _store(self, asked: ProduceRequest, data: ProduceData, checked: _Checked) -> _Stored:
+        if isinstance(checked, ProduceResult):
+            return data, checked
+        partition, batches = checked
+        body = ForPartition(
+            partition,
+            ProduceBatches(batches, asked.acks, transactional_id=asked.transactional_id, announces=asked.announces),  # pyright: ignore[reportArgumentType]
+        )
+        if not asked.acks:
+            self._log.node.tell(BROKER, body)
+            return data, ProduceResult(data.partition, 0)
+        return data, _in_loop(self._log.node.ask(BROKER, body))
+
+    def _result(self, data: ProduceData, stored: asyncio.Future[Any] | ProduceResult) -> ProduceResult:
+        if isinstance(stored, ProduceResult):
+            return stored
+        if not stored.done():
+            stored.cancel()
+            late = NotNow(ErrorCode.request_timed_out, "not enough replicas have it yet; whether it is stored is open")
+            return failed(data, late)
+        if stored.exception() is not None:  # the node has ended
+            return failed(data, NotNow(ErrorCode.not_leader_or_follower, "this node has ended"))
+        answer = stored.result()
+        if isinstance(answer, Refused):
+            return failed(data, refused(answer))
+        assert isinstance(answer, Produced)
+        return ProduceResult(data.partition, 0, answer.first_offset, self._log_start(data))
+
+    def _log_start(self, data: ProduceData) -> int:
+        try:
+            return self._log.partition(*data.partition).log_start_offset
+        except LogError:
+            return -1
+
+
+def _in_loop(asked: Future[Any]) -> asyncio.Future[Any]:
+    return asyncio.wrap_future(asked)

@@ -1,0 +1,123 @@
+"""What a node of a cluster is told when it starts."""
+
+from __future__ import annotations
+
+import re
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from millstream.errors import LogError
+
+from ..expiry import DEFAULT, Expiry
+from ..replication.broker import BrokerSettings
+from ..replication.controller import ControllerSettings
+from ..replication.machine import NodeId
+from ..replication.node_links import Address
+from ..replication.quorum_state import QuorumSettings
+from ..replication.replica_core import ReplicaSettings
+
+SESSION_MS: Final = 3_000
+SESSION_MS_MIN: Final = 300
+_MEMBER: Final = re.compile(r"\s*(\d+)@(.+):(\d+)\s*")
+_NAME: Final = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,63}")
+_REPLICATION_MAX: Final = 3
+_LIST_HINT: Final = "Write NUMBER@HOST:PORT for each node, separated by commas: 1@10.0.0.1:9093,2@10.0.0.2:9093."
+
+
+class InvalidCluster(LogError):
+    """A node, a list of nodes or a name that no cluster can have."""
+
+    code = "INVALID_CLUSTER"
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSettings:
+    """`members`: all nodes that the cluster begins with, this one among them, and where they speak to each other.
+
+    `secret`: what all nodes know and nobody else does. `replication`: of topics that do not say it; None: 3, or as many
+    as there are nodes. `session_ms`: a node that is silent for so long leads nothing any more. `joins`: the cluster
+    exists, and this node comes to it. `addresses_listed`: `members` are found where that says, whatever they say.
+    """
+
+    folder: Path
+    node: NodeId
+    members: Mapping[NodeId, Address]
+    name: str = "millstream"
+    secret: bytes = b""
+    rack: str | None = None
+    session_ms: int = SESSION_MS
+    replication: int | None = None
+    joins: bool = False
+    addresses_listed: bool = False
+    serving: ssl.SSLContext | None = None
+    connecting: ssl.SSLContext | None = None
+    expiry: Expiry = DEFAULT
+
+    def __post_init__(self) -> None:
+        if self.node not in self.members:
+            known = ", ".join(map(str, sorted(self.members)))
+            raise InvalidCluster(
+                f"node {self.node} is not one of the cluster's nodes, which are {known}",
+                hint="Add it to the list of nodes with its address, or start it with the number that it has there.",
+            )
+        if not _NAME.fullmatch(self.name):
+            raise InvalidCluster(
+                f'"{self.name}" cannot be the name of a cluster',
+                hint="A name has up to 64 letters, digits, '.', '_' and '-', and begins with a letter or a digit.",
+            )
+        if self.session_ms < SESSION_MS_MIN:
+            raise InvalidCluster(
+                f"a session of {self.session_ms} ms is too short", hint=f"It is at least {SESSION_MS_MIN} ms."
+            )
+
+    @property
+    def voters(self) -> tuple[NodeId, ...]:
+        """Those that the cluster begins with."""
+        return tuple(node for node in sorted(self.members) if not (self.joins and node == self.node))
+
+    @property
+    def default_replication(self) -> int:
+        return self.replication or min(_REPLICATION_MAX, len(self.members))
+
+    # Times follow from the session: an election is over, and a dead leader replaced, within about one more.
+
+    @property
+    def of_quorum(self) -> QuorumSettings:
+        election_ms = self.session_ms // 3
+        return QuorumSettings(election_ms=election_ms, heartbeat_ms=election_ms // 6)
+
+    @property
+    def of_controller(self) -> ControllerSettings:
+        return ControllerSettings(session_ms=self.session_ms)
+
+    @property
+    def of_broker(self) -> BrokerSettings:
+        beat_ms = max(50, self.session_ms // 6)
+        return BrokerSettings(heartbeat_ms=beat_ms, register_ms=beat_ms, replica=self._of_replicas)
+
+    @property
+    def _of_replicas(self) -> ReplicaSettings:
+        wait_ms = min(500, self.session_ms // 4)
+        lag_ms = 2 * self.session_ms  # so long a follower that is cut off from its leader alone holds up acks=all
+        return ReplicaSettings(lag_ms=lag_ms, fetch_wait_ms=wait_ms, fetch_timeout_ms=2 * wait_ms + 500)
+
+
+def parse_members(text: str) -> dict[NodeId, Address]:
+    """`1@host:9093,2@host:9094`. Raises `InvalidCluster`.
+
+    >>> parse_members("1@a:9093, 2@[::1]:9093")
+    {1: Address(host='a', port=9093), 2: Address(host='::1', port=9093)}
+    """
+    members: dict[NodeId, Address] = {}
+    for part in text.split(","):
+        found = _MEMBER.fullmatch(part)
+        if found is None or not 0 < int(found[3]) <= 65535 or not 0 < int(found[1]) < 1 << 31:
+            raise InvalidCluster(f'"{part.strip()}" is not a node of a cluster', hint=_LIST_HINT)
+        node, address = NodeId(int(found[1])), Address(found[2].removeprefix("[").removesuffix("]"), int(found[3]))
+        if node in members or address in members.values():
+            raise InvalidCluster(f'"{part.strip()}" is in the list of nodes twice', hint=_LIST_HINT)
+        members[node] = address
+    return members

@@ -1,0 +1,140 @@
+"""Producers and transactions of clients, passed on to the coordinator's shard at whoever leads it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import TimeoutError
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from ..client import TopicPartition
+from ..errors import NotNow
+from ..group_messages import CheckCommit, GroupFault
+from ..replication.coordination_messages import TRANSACTIONS_TOPIC, ForEveryShard, ForTransaction, place_of
+from ..replication.machine import BROKER, NodeId
+from ..replication.node import NoAnswer, NodeStopped
+from ..replication.replica_messages import PartitionId, Refused
+from ..replication.transaction_messages import (
+    AskProducerId,
+    DescribedTransaction,
+    EndTransaction,
+    GroupRefused,
+    IncludeGroup,
+    IncludePartitions,
+    InitProducer,
+    ListTransactions,
+    OffsetRow,
+    ProducerGiven,
+    SendOffsets,
+)
+from ..transaction_records import Identity, TransactionState
+from ..transactions import TransactionDescription
+from .log import ClusterLog
+from .refusals import refused
+
+_ANSWER_S: Final = 3.0  # clients have one such request under way, and ask again when it is answered
+_STATES: Final = {
+    "Empty": TransactionState.EMPTY,
+    "Ongoing": TransactionState.ONGOING,
+    "PrepareCommit": TransactionState.PREPARE_COMMIT,
+    "PrepareAbort": TransactionState.PREPARE_ABORT,
+}
+
+
+class ClusterTransactions:
+    """`ServedTransactions`."""
+
+    def __init__(self, log: ClusterLog) -> None:
+        self._log = log
+        self._node = log.node
+
+    def new_producer_id(self) -> int:
+        given: ProducerGiven = self._asked(AskProducerId(), None)
+        return given.producer_id
+
+    def start(self, transactional_id: str, timeout_ms: int, known: tuple[int, int] | None) -> Identity:
+        return self._given(transactional_id, InitProducer(timeout_ms, *(known or ())))
+
+    def add_partitions(self, who: Identity, partitions: frozenset[TopicPartition]) -> None:
+        ids: tuple[PartitionId, ...] = tuple(sorted(map(self._log.id_of, partitions)))
+        self._ask(who.transactional_id, IncludePartitions(who.producer_id, who.epoch, ids))
+
+    def add_offsets(self, who: Identity, group: str) -> None:
+        self._ask(who.transactional_id, IncludeGroup(who.producer_id, who.epoch, group))
+
+    def commit_offsets(
+        self,
+        who: Identity,
+        check: CheckCommit,
+        offsets: Mapping[TopicPartition, int],
+        metadata: Mapping[TopicPartition, str],
+        *,
+        announces: bool,
+    ) -> GroupFault:
+        """Asked of the group's coordinator, which is where clients send it."""
+        rows = tuple(OffsetRow(*where, offset, metadata.get(where, "")) for where, offset in offsets.items())
+        asked = SendOffsets(
+            who.producer_id,
+            who.epoch,
+            check.group,
+            rows,
+            check.generation,
+            check.member_id,
+            check.instance_id,
+            announces,
+        )
+        answer = self._ask(who.transactional_id, asked)
+        if isinstance(answer, GroupRefused):
+            raise NotNow(answer.code, "the group refuses the offsets")
+        return GroupFault.NONE
+
+    def end(self, who: Identity, *, commit: bool) -> None:
+        self._given(who.transactional_id, EndTransaction(who.producer_id, who.epoch, commit))
+
+    def end_and_raise(self, who: Identity, *, commit: bool) -> Identity:
+        return self._given(who.transactional_id, EndTransaction(who.producer_id, who.epoch, commit, True))
+
+    def end_overdue(self) -> None:
+        """The shards do that by themselves."""
+
+    def described(self) -> list[TransactionDescription]:
+        """All that are coordinated here."""
+        shards = self._asked(ForEveryShard(TRANSACTIONS_TOPIC, ListTransactions()), None)
+        return [self._description(found) for shard in shards for found in shard]
+
+    def _description(self, found: DescribedTransaction) -> TransactionDescription:
+        image = self._node.image
+        places = [
+            TopicPartition(image.topics[each.topic].name, each.number)
+            for each in found.partitions
+            if each.topic in image.topics
+        ]
+        who = Identity(found.transactional_id, found.producer_id, found.epoch)
+        return TransactionDescription(who, _STATES.get(found.state, TransactionState.COMPLETE_COMMIT), tuple(places))
+
+    def _given(self, transactional_id: str, body: Any) -> Identity:
+        given: ProducerGiven = self._ask(transactional_id, body)
+        return Identity(transactional_id, given.producer_id, given.epoch)
+
+    def _ask(self, transactional_id: str, body: Any) -> Any:
+        return self._asked(ForTransaction(transactional_id, body), self._coordinator_of(transactional_id))
+
+    def _coordinator_of(self, transactional_id: str) -> NodeId | None:
+        image = self._node.image
+        place = place_of(image, TRANSACTIONS_TOPIC, transactional_id)
+        state = image.partition(place) if place is not None else None
+        if state is None or state.leader is None:
+            raise NotNow(ErrorCode.coordinator_not_available, "the coordinator of transactions has no leader now")
+        return state.leader
+
+    def _asked(self, body: Any, at: NodeId | None) -> Any:
+        try:
+            answer = self._node.ask(BROKER, body, at=at, timeout_s=_ANSWER_S).result(_ANSWER_S + 1)
+        except NodeStopped as error:  # librdkafka takes LEADER_NOT_AVAILABLE of a coordinator for the end of all
+            raise NotNow(ErrorCode.coordinator_not_available, "this node has ended") from error
+        except (NoAnswer, TimeoutError) as error:
+            raise NotNow(ErrorCode.coordinator_not_available, "the coordinator does not answer") from error
+        if isinstance(answer, Refused):
+            raise refused(answer)
+        return answer

@@ -1,0 +1,106 @@
+"""What a node notices of the cluster's metadata: it tells who listens, counts, and logs what somebody should look at.
+
+It is a machine of the node like the others, but decides and says nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import structlog
+
+from ..replication.machine import Committed, Effect, Input, NodeId
+from ..replication.metadata_image import MetadataImage, fold
+from ..replication.metadata_records import BrokerFenced, PartitionState, Together
+from ..replication.replica_messages import PartitionId
+
+_log: Final = structlog.get_logger("millstream.cluster")
+
+Listener = Callable[[MetadataImage, MetadataImage], None]
+
+
+@dataclass(slots=True)
+class Noticed:
+    """Since the start of this process. Elections are those that this node won, ISRs those of what it leads: added up
+    over all nodes, each counts once. Each node counts all brokers that are fenced."""
+
+    elections: int = 0
+    unclean_elections: int = 0
+    isr_shrinks: int = 0
+    isr_expands: int = 0
+    brokers_fenced: int = 0
+
+
+class MetadataWatch:
+    """`image`: all that this node knows to be committed; any thread may read it, for an image never changes.
+
+    In: `lives`: whether this node's registration is committed and known to it. What was committed before that happened
+    in earlier lives, and is neither counted nor logged.
+    """
+
+    def __init__(self, node: NodeId, lives: Callable[[], bool]) -> None:
+        self.image = MetadataImage()
+        self.noticed = Noticed()
+        self._node = node
+        self._lives = lives
+        self._listeners: list[Listener] = []
+
+    def listen(self, listener: Listener) -> None:
+        """It is called in the node's thread, with the image before and after; what it raises ends the node."""
+        self._listeners.append(listener)
+
+    def step(self, given: Input) -> list[Effect]:
+        if isinstance(given, Committed):
+            self._learn(given)
+        return []
+
+    def apply(self, change: Any) -> None:
+        """Nothing is stored: see `Storage`."""
+
+    def sync(self) -> None:
+        """See `apply`."""
+
+    def _learn(self, committed: Committed) -> None:
+        before = image = self.image
+        lives = self._lives()
+        if committed.image is not None:
+            image = committed.image
+        for index, record in enumerate(committed.records, committed.first_index):
+            if lives:
+                for part in record.records if isinstance(record, Together) else (record,):
+                    self._notice(image, part)
+            image = fold(image, index, record)
+        self.image = image
+        for listener in self._listeners:
+            listener(before, image)
+
+    def _notice(self, image: MetadataImage, record: Any) -> None:
+        """In: `image`: before the record."""
+        if isinstance(record, PartitionState):
+            self._notice_partition(image, record)
+        elif isinstance(record, BrokerFenced) and image.is_live(record.broker):
+            self.noticed.brokers_fenced += 1
+            _log.warning("a node of the cluster was fenced: it is down, cut off or leaving", node=record.broker)
+
+    def _notice_partition(self, image: MetadataImage, after: PartitionState) -> None:
+        before = image.partition(PartitionId(after.topic_id, after.partition))
+        if before is None:
+            return
+        elected = after.leader is not None and after.leader_epoch != before.leader_epoch
+        if elected and after.leader == self._node:
+            self.noticed.elections += 1
+            self.noticed.unclean_elections += after.unclean
+        if elected and after.unclean:
+            _log.error(
+                "an unclean election: acknowledged records of this partition may be lost",
+                topic=image.topics[after.topic_id].name,
+                partition=after.partition,
+                leader=after.leader,
+                was_in_sync=list(before.isr),
+                was_eligible=list(before.elr),
+            )
+        if after.leader == self._node:
+            self.noticed.isr_shrinks += bool(set(before.isr) - set(after.isr))
+            self.noticed.isr_expands += bool(set(after.isr) - set(before.isr))

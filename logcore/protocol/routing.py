@@ -1,0 +1,355 @@
+"""A client's requests find their node: leaders of partitions, coordinators of groups and transactional ids, or anybody.
+
+Against one node nothing is looked up. Once several addresses are given, or an answer says that somebody else leads, the
+cluster's metadata tell where to ask, and what a fail-over makes fail is asked again until `patience_s` have passed.
+"""
+
+from __future__ import annotations
+
+import random
+import ssl
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal, NamedTuple, TypeVar
+
+from kio.schema.errors import ErrorCode
+
+from ..client import TopicPartition
+from ..errors import LogUnavailable, UnknownTopic
+from ..records.batch import Buffer
+from . import messages
+from .apis import Api
+from .channel import Address, Channels, Response, Timeouts, understanding
+from .faults import error_of
+from .messages import Fields
+from .retries import IN_DOUBT, MOVED, RETRIABLE, codes_of
+from .sasl import Credentials
+
+T = TypeVar("T")
+
+_ONE_NODE: Final = Timeouts(connect_s=10.0, answer_s=60.0)
+_CLUSTER: Final = Timeouts(connect_s=3.0, answer_s=10.0)  # a node that is stopped or cut off is left before long
+_PAUSE_S: Final = 0.02
+_PAUSE_S_MAX: Final = 0.5
+_UNKNOWN_TOPIC: Final = int(ErrorCode.unknown_topic_or_partition)
+_NOT_HERE: Final = frozenset({int(ErrorCode.not_leader_or_follower), int(ErrorCode.not_coordinator)})
+_NO_NODE: Final = -1
+_CONSUMER: Final = -1
+_LATEST: Final = -1
+_NOT_YET: Final = int(ErrorCode.offset_not_available)
+
+
+class Coordinator(NamedTuple):
+    """Of a consumer group or of a transactional id."""
+
+    kind: Literal["group", "transaction"]
+    key: str
+
+
+Target = TopicPartition | Coordinator | Address | None
+"""Who is asked: the leader of a partition, a coordinator, a certain node, or whoever answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Leader:
+    address: Address
+    epoch: int
+    topic_id: object
+    doubted: bool = False  # it has failed, or said that it leads no more
+    proven: bool = False  # it knows all that was committed before it led
+
+
+class Router:
+    """Any thread may call any method.
+
+    State: what the metadata said last. Invariant: of one topic id, a leader of an older epoch never replaces one of a
+    newer epoch, so nodes that have been cut off mislead nobody who knows better.
+    """
+
+    def __init__(
+        self,
+        addresses: Sequence[Address],
+        login: Credentials | None = None,
+        tls: ssl.SSLContext | None = None,
+        patience_s: float = 30.0,
+    ) -> None:
+        assert addresses
+        self._bootstrap = tuple(addresses)
+        self._login, self._tls = login, tls
+        self._patience_s = patience_s
+        self.clustered = len(addresses) > 1
+        self._advisers: tuple[Address, ...] = self._bootstrap
+        self._adviser = 0
+        self._nodes: dict[int, Address] = {}
+        self._leaders: dict[TopicPartition, _Leader] = {}
+        self._coordinators: dict[Coordinator, Address] = {}
+        self._connections: dict[tuple[Address, bool], Channels] = {}
+        self._closed = False
+
+    # Asking
+
+    def ask(self, api: Api, fields: Fields, *, to: Target = None, wait_s: float = 0, repeat: bool = True) -> Any:
+        """Asks for a message without records; returns the response's object. Raises as `call`."""
+        return self.ask_in_doubt(api, fields, to=to, wait_s=wait_s, repeat=repeat)[0]
+
+    def ask_in_doubt(
+        self, api: Api, fields: Fields, *, to: Target = None, wait_s: float = 0, repeat: bool = True
+    ) -> tuple[Any, bool]:
+        """As `ask`; also whether it was asked before in vain: what was to be done may be done since then."""
+
+        def body(version: int) -> list[Buffer]:
+            return [messages.write_request(api, version, fields)]
+
+        def read(response: Response) -> Any:
+            return messages.read_response(api, *response)
+
+        return self._call(api, body, read, codes_of, to, wait_s, repeat)
+
+    def ask_all(self, api: Api, fields: Fields) -> list[Any]:
+        """Every node's answer."""
+        if self.clustered:
+            self._call(Api.METADATA, _metadata_of(()), self._take_nodes, _no_codes, None, 0, True)
+        return [self.ask(api, fields, to=node) for node in self._nodes.values() or [None]]
+
+    def call(
+        self,
+        api: Api,
+        body: Callable[[int], list[Buffer]],
+        read: Callable[[Response], T],
+        codes: Callable[[T], Iterable[int]],
+        *,
+        to: Target = None,
+        wait_s: float = 0,
+        repeat: bool = True,
+    ) -> T:
+        """Sends a request and reads the answer. `codes`: the error codes in it; of those that a fail-over explains, the
+        last ones are returned after `patience_s`.
+
+        `repeat`: asking twice does no harm. Raises `LogUnavailable`, and `UnknownTopic` where
+        the cluster has no such topic.
+        """
+        return self._call(api, body, read, codes, to, wait_s, repeat)[0]
+
+    def _call(
+        self,
+        api: Api,
+        body: Callable[[int], list[Buffer]],
+        read: Callable[[Response], T],
+        codes: Callable[[T], Iterable[int]],
+        to: Target,
+        wait_s: float,
+        repeat: bool,
+    ) -> tuple[T, bool]:
+        patience = _Patience(self._patience_s)
+        doubt = False
+        while True:
+            sent = False
+            address = self._bootstrap[0]
+            try:
+                address = self._address_of(to)
+                if api is Api.FETCH and isinstance(to, TopicPartition):
+                    self._prove(to)
+                with self.channels(address).channel() as channel:
+                    sent = True
+                    response = channel.ask(api, body, wait_s=wait_s)
+                with understanding(address):
+                    answer = read(response)
+            except LogUnavailable:
+                doubt = doubt or sent
+                if self._closed or (sent and not repeat) or not patience.goes_on(self.clustered):
+                    raise
+                self._note_failure(address, to)
+            else:
+                found = set(codes(answer))
+                if self._closed or not self._asks_again(found, to) or not patience.goes_on(self.clustered):
+                    return answer, doubt
+                doubt = doubt or bool(found & IN_DOUBT)
+                self._note_refusal(found, to, patience)
+            patience.pause(self.clustered)
+
+    def _asks_again(self, found: set[int], to: Target) -> bool:
+        if found & _NOT_HERE:
+            self.clustered = True
+        if not self.clustered:
+            return False
+        return bool(found & RETRIABLE) or (_UNKNOWN_TOPIC in found and isinstance(to, TopicPartition))
+
+    def _note_failure(self, address: Address, to: Target) -> None:
+        if self._advisers[self._adviser % len(self._advisers)] == address:
+            self._adviser += 1
+        self._doubt(to)
+
+    def _note_refusal(self, found: set[int], to: Target, patience: _Patience) -> None:
+        if found & MOVED or _UNKNOWN_TOPIC in found:
+            self._doubt(to)
+            if patience.attempts > 1:  # who said so may be behind
+                self._adviser += 1
+
+    def _doubt(self, to: Target) -> None:
+        if isinstance(to, Coordinator):
+            self._coordinators.pop(to, None)
+        elif isinstance(to, TopicPartition) and (leader := self._leaders.get(to)) is not None:
+            self._leaders[to] = replace(leader, doubted=True, proven=False)
+
+    # Finding
+
+    def leader(self, where: TopicPartition) -> Address:
+        """Where the leader of a partition is. Raises `UnknownTopic`, `LogUnavailable`."""
+        return self._address_of(where)
+
+    def leader_epoch(self, where: TopicPartition) -> int:
+        """Of the leader that is asked, so that one who leads no more, or anew, refuses; -1 where nothing is known."""
+        known = self._leaders.get(where)
+        return -1 if known is None else known.epoch
+
+    def _prove(self, where: TopicPartition) -> None:
+        """A new leader's high watermark is behind what the one before has committed, until its followers have asked it
+        once: who read from it before would take what is committed for what is not there. Raises `LogUnavailable`."""
+        leader = self._leaders.get(where)
+        if leader is None or leader.proven:
+            return
+        asked = {"partition_index": where.partition, "timestamp": _LATEST, "current_leader_epoch": leader.epoch}
+        topics = [{"name": where.topic, "partitions": [asked]}]
+        answer = self._ask_at(leader.address, Api.LIST_OFFSETS, {"replica_id": _CONSUMER, "topics": topics})
+        problem = int(answer.topics[0].partitions[0].error_code)
+        if problem and problem != _NOT_YET:
+            self._doubt(where)
+        if problem == _UNKNOWN_TOPIC:  # or it is gone: `_learn` finds out
+            raise LogUnavailable(f'who leads topic "{where.topic}" has not heard of it')
+        if problem:
+            raise error_of(problem, None, f'read from partition {where.partition} of topic "{where.topic}"')
+        self._leaders[where] = replace(leader, proven=True)
+
+    def doubt(self, where: TopicPartition) -> None:
+        """Who leads the partition is looked up again."""
+        self._doubt(where)
+
+    def _address_of(self, to: Target) -> Address:
+        if isinstance(to, Address):
+            return to
+        if not self.clustered or to is None:
+            return self._advisers[self._adviser % len(self._advisers)]
+        if isinstance(to, Coordinator):
+            return self._coordinators.get(to) or self._find_coordinator(to)
+        known = self._leaders.get(to)
+        if known is None or known.doubted:
+            self._learn(to)
+            known = self._leaders.get(to)
+        if known is None or known.doubted:
+            self._adviser += 1
+            raise LogUnavailable(
+                f'partition {to.partition} of topic "{to.topic}" has no leader now',
+                hint="The nodes elect one as soon as enough of them run.",
+            )
+        return known.address
+
+    def _learn(self, where: TopicPartition) -> None:
+        """Asks one node who leads the topic's partitions. Raises `UnknownTopic`."""
+        answer = self._ask_adviser(Api.METADATA, {"topics": [{"name": where.topic}], **_NO_CREATION})
+        self._take_brokers(answer)
+        [topic] = answer.topics
+        if int(topic.error_code) == _UNKNOWN_TOPIC:
+            raise UnknownTopic(f'topic "{where.topic}" does not exist')
+        if topic.error_code and int(topic.error_code) not in RETRIABLE:
+            raise error_of(topic.error_code, None, f'find topic "{where.topic}"')
+        topic_id = getattr(topic, "topic_id", None)
+        for partition in topic.partitions:
+            self._take_leader(TopicPartition(where.topic, partition.partition_index), partition, topic_id)
+        if topic.partitions and where.partition not in [entry.partition_index for entry in topic.partitions]:
+            raise UnknownTopic(f'topic "{where.topic}" has no partition {where.partition}')
+
+    def _take_leader(self, where: TopicPartition, told: Any, topic_id: object) -> None:
+        address, epoch = self._nodes.get(told.leader_id), getattr(told, "leader_epoch", -1)
+        if told.leader_id == _NO_NODE or address is None:
+            return
+        known = self._leaders.get(where)
+        is_new = known is None or known.topic_id != topic_id or epoch > known.epoch
+        if is_new or (known is not None and known.doubted and epoch == known.epoch):
+            self._leaders[where] = _Leader(address, epoch, topic_id)
+
+    def _find_coordinator(self, to: Coordinator) -> Address:
+        kind = 0 if to.kind == "group" else 1
+        answer = self._ask_adviser(
+            Api.FIND_COORDINATOR, {"key": to.key, "key_type": kind, "coordinator_keys": [to.key]}
+        )
+        found = answer.coordinators[0] if hasattr(answer, "coordinators") else answer
+        if found.error_code:
+            self._adviser += 1
+            raise LogUnavailable(f'nobody coordinates the {to.kind} "{to.key}" now')
+        address = Address(found.host, found.port)
+        self._coordinators[to] = address
+        return address
+
+    def _ask_adviser(self, api: Api, fields: Fields) -> Any:
+        """Once: who calls asks again."""
+        try:
+            return self._ask_at(self._address_of(None), api, fields)
+        except LogUnavailable:
+            self._adviser += 1
+            raise
+
+    def _ask_at(self, address: Address, api: Api, fields: Fields) -> Any:
+        with self.channels(address).channel() as channel:
+            response = channel.ask(api, lambda version: [messages.write_request(api, version, fields)])
+        with understanding(address):
+            return messages.read_response(api, *response)
+
+    def _take_nodes(self, response: Response) -> None:
+        self._take_brokers(messages.read_response(Api.METADATA, *response))
+
+    def _take_brokers(self, answer: Any) -> None:
+        nodes = {broker.node_id: Address(broker.host, broker.port) for broker in answer.brokers}
+        if nodes and nodes != self._nodes:
+            current = self._address_of(None)
+            others = dict.fromkeys(node for node in (*self._bootstrap, *nodes.values()) if node != current)
+            self._nodes, self._advisers, self._adviser = nodes, (current, *others), 0
+
+    # Connections
+
+    def channels(self, address: Address) -> Channels:
+        """The connections to one node."""
+        found = self._connections.get((address, self.clustered))
+        if found is None:
+            timeouts = _CLUSTER if self.clustered else _ONE_NODE
+            made = Channels(address, self._login, self._tls, timeouts)
+            found = self._connections.setdefault((address, self.clustered), made)
+            if self._closed:
+                found.close()
+        return found
+
+    def close(self) -> None:
+        self._closed = True
+        self.channels(self._bootstrap[0])
+        for channels in list(self._connections.values()):
+            channels.close()
+
+
+class _Patience:
+    """How often and how long one request is tried: against one node once more, against a cluster for some time."""
+
+    def __init__(self, seconds: float) -> None:
+        self._deadline = time.monotonic() + seconds
+        self.attempts = 0
+
+    def goes_on(self, clustered: bool) -> bool:
+        self.attempts += 1
+        return time.monotonic() < self._deadline if clustered else self.attempts == 1
+
+    def pause(self, clustered: bool) -> None:
+        if clustered:
+            longest = min(_PAUSE_S * 2 ** min(self.attempts - 1, 10), _PAUSE_S_MAX)
+            time.sleep(random.uniform(longest / 2, longest))
+
+
+_NO_CREATION: Final = {"allow_auto_topic_creation": False}
+
+
+def _metadata_of(names: Sequence[str]) -> Callable[[int], list[Buffer]]:
+    fields = {"topics": [{"name": name} for name in names], **_NO_CREATION}
+    return lambda version: [messages.write_request(Api.METADATA, version, fields)]
+
+
+def _no_codes(answer: object) -> Iterable[int]:
+    del answer
+    return ()

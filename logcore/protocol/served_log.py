@@ -1,0 +1,132 @@
+"""What handlers of requests ask of the log that they serve: `log.Log`, or this node's part of a cluster's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Protocol
+
+from ..client import Topic, TopicPartition
+from ..expiry import Expiry
+from ..group_messages import (
+    CheckCommit,
+    CommittedOffset,
+    ConsumerBeat,
+    ConsumerHeartbeat,
+    GroupDescription,
+    GroupFault,
+    Message,
+    Reply,
+)
+from ..partition_keeping import KeptPartition
+from ..transaction_records import Identity
+from ..transactions import TransactionDescription
+
+
+class ServedGroups(Protocol):
+    """The groups that are coordinated here; see `GroupCoordinator`. Methods raise `LogError`."""
+
+    def ask(self, message: Message) -> Future[Reply]: ...
+
+    def beat(self, beat: ConsumerHeartbeat, partition_counts: Mapping[str, int]) -> ConsumerBeat: ...
+
+    def commit(
+        self, check: CheckCommit, offsets: Mapping[TopicPartition, int], metadata: Mapping[TopicPartition, str]
+    ) -> GroupFault: ...
+
+    def check(self, check: CheckCommit) -> GroupFault: ...
+
+    def describe(self, group: str) -> GroupDescription: ...
+
+    def names(self) -> list[str]: ...
+
+    def delete(self, group: str) -> GroupFault: ...
+
+    def delete_offsets(
+        self, group: str, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, GroupFault] | GroupFault: ...
+
+    def committed(self, group: str) -> dict[TopicPartition, CommittedOffset]: ...
+
+
+class ServedLog(Protocol):
+    """Methods raise `LogError`; any thread may call them."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def path(self) -> Path: ...
+
+    @property
+    def secret(self) -> str: ...
+
+    @property
+    def expiry(self) -> Expiry: ...
+
+    @property
+    def groups(self) -> ServedGroups: ...
+
+    def topics(self) -> Mapping[str, Topic]: ...
+
+    def topic(self, name: str) -> Topic | None: ...
+
+    def topic_id(self, topic: str) -> str:
+        """32 hexadecimal digits."""
+        ...
+
+    def delete_topic(self, name: str) -> None: ...
+
+    def alter_topic(self, name: str, config: Mapping[str, str], *, only_check: bool = False) -> None: ...
+
+    def partition(self, topic: str, partition: int) -> KeptPartition:
+        """The one whose files are here."""
+        ...
+
+    def unsettled_offsets(self, group: str) -> frozenset[TopicPartition]: ...
+
+    def transactions(self) -> list[TransactionDescription]: ...
+
+    def listen(self, listener: Callable[[], None]) -> Callable[[], None]: ...
+
+
+class ServedTransactions(Protocol):
+    """Producers that ask for an identity, and the transactions that are coordinated here. Methods raise `LogError`."""
+
+    def new_producer_id(self) -> int:
+        """For a producer without transactions."""
+        ...
+
+    def start(self, transactional_id: str, timeout_ms: int, known: tuple[int, int] | None) -> Identity:
+        """Fences whoever had the id. `known`: the producer id and epoch of who goes on after a mishap, and must still
+        be the one that has it."""
+        ...
+
+    def add_partitions(self, who: Identity, partitions: frozenset[TopicPartition]) -> None:
+        """All or none. Begins the transaction where none is open."""
+        ...
+
+    def add_offsets(self, who: Identity, group: str) -> None: ...
+
+    def commit_offsets(
+        self,
+        who: Identity,
+        check: CheckCommit,
+        offsets: Mapping[TopicPartition, int],
+        metadata: Mapping[TopicPartition, str],
+        *,
+        announces: bool,
+    ) -> GroupFault:
+        """Offsets that the group commits with the transaction. `announces`: this makes them a part of it."""
+        ...
+
+    def end(self, who: Identity, *, commit: bool) -> None: ...
+
+    def end_and_raise(self, who: Identity, *, commit: bool) -> Identity:
+        """The identity to go on with."""
+        ...
+
+    def end_overdue(self) -> None:
+        """Called every few seconds: what was open for longer than its producer asked for is aborted."""
+        ...

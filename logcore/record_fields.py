@@ -1,0 +1,80 @@
+"""Fields of the records that Kafka's coordinators write: texts with two bytes of length, and in newer records compact
+texts and arrays, whose lengths are varints without a sign, one too large, with tagged fields at the end of a struct.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Final, cast
+
+BYTE: Final = struct.Struct(">b")
+SHORT: Final = struct.Struct(">h")
+INT: Final = struct.Struct(">i")
+LONG: Final = struct.Struct(">q")
+
+
+def text_field(text: str | None) -> bytes:
+    encoded = None if text is None else text.encode()
+    return SHORT.pack(-1) if encoded is None else SHORT.pack(len(encoded)) + encoded
+
+
+def compact_field(text: str | None) -> bytes:
+    encoded = None if text is None else text.encode()
+    return varint(0) if encoded is None else varint(len(encoded) + 1) + encoded
+
+
+def varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def no_tags() -> bytes:
+    return b"\0"
+
+
+class FieldReader:
+    """Raises ValueError where the bytes end too early."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+        self._position = 0
+
+    def take(self, size: int) -> bytes:
+        end = self._position + size
+        if size < 0 or end > len(self._content):
+            raise ValueError("a record ends too early")
+        taken = self._content[self._position : end]
+        self._position = end
+        return taken
+
+    def number(self, layout: struct.Struct) -> int:
+        return cast(int, layout.unpack(self.take(layout.size))[0])
+
+    def text(self) -> str | None:
+        length = self.number(SHORT)
+        return None if length < 0 else self.take(length).decode()
+
+    def compact(self) -> str | None:
+        length = self._varint()
+        return None if length == 0 else self.take(length - 1).decode()
+
+    def elements(self) -> Iterator[int]:
+        return iter(range(self._varint() - 1))
+
+    def tags(self) -> dict[int, bytes]:
+        """By their numbers."""
+        return {self._varint(): self.take(self._varint()) for _ in range(self._varint())}
+
+    def _varint(self) -> int:
+        value = shift = 0
+        while True:
+            byte = self.take(1)[0]
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+            shift += 7

@@ -1,0 +1,35 @@
+"""What the controller tells operators of the quorum and of the brokers: nothing is decided here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .operations_messages import BrokerSeen, MemberLag, QuorumDescription, QuorumHere
+
+if TYPE_CHECKING:
+    from .controller import Controller
+
+
+def quorum_described(controller: Controller) -> QuorumDescription:
+    """Of the node that decides."""
+    quorum = controller.quorum
+    now_ms = controller.now_ms
+    return QuorumDescription(
+        quorum.id,
+        quorum.term,
+        quorum.commit,
+        quorum.log.last_index,
+        quorum.log.voters,
+        tuple(MemberLag(node, index, max(0, now_ms - heard_ms)) for node, index, heard_ms in quorum.members()),
+        tuple(
+            BrokerSeen(node, max(0, now_ms - heard_ms), leaving)
+            for node, heard_ms, leaving in controller.brokers.seen()
+        ),
+        controller.image,
+    )
+
+
+def quorum_here(controller: Controller) -> QuorumHere:
+    """Of any node."""
+    quorum = controller.quorum
+    return QuorumHere(quorum.leader, quorum.term, quorum.commit, quorum.log.last_index)

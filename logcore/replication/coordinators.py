@@ -1,0 +1,20 @@
+"""The coordinators of a node: which topic's partitions are which shards."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from .coordination_messages import GROUPS_TOPIC, TRANSACTIONS_TOPIC
+from .group_shard import GroupSettings, GroupShard
+from .led_log import ShardMaker
+from .transaction_shard import TransactionSettings, TransactionShard
+
+
+def default_makers(
+    groups: GroupSettings | None = None, transactions: TransactionSettings | None = None
+) -> Mapping[str, ShardMaker]:
+    """What makes the shards, by the name of the topic: for `Broker`."""
+    return {
+        GROUPS_TOPIC: lambda log: GroupShard(log, groups),
+        TRANSACTIONS_TOPIC: lambda log: TransactionShard(log, transactions),
+    }

@@ -1,0 +1,137 @@
+"""How a cluster looks on a screen: what GET /cluster answers, as lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from .tables import printable, render_table
+
+Status = Mapping[str, Any]
+
+_NODE_TITLES: Final = (
+    "Node", "State", "Role", "Rack", "Address", "Kafka", "HTTP", "Replicas", "Leads", "Metadata behind",
+)  # fmt: skip
+_PARTITION_TITLES: Final = ("Topic", "Partition", "Leader", "Replicas", "In sync", "Records", "Bytes", "What")
+_COUNTED: Final = {
+    "offline": "offline",
+    "underMinInSync": "under min.insync.replicas",
+    "underReplicated": "under-replicated",
+    "moving": "moving",
+    "unclean": "led uncleanly",
+}
+_MEGA: Final = 1_000_000
+
+
+def status_lines(status: Status, *, every_partition: bool = False) -> Iterator[str]:
+    """The nodes, and the partitions that somebody should look at, or all."""
+    yield _headline(status)
+    if status["throttle"] is not None:
+        yield f"replicas that catch up are copied at {status['throttle'] / _MEGA:g} MB/s per node at most"
+    yield ""
+    yield from render_table(_NODE_TITLES, [_node_row(node) for node in status["nodes"]], None)
+    yield ""
+    partitions = status["partitions"]
+    counts = {text: sum(partition[name] for partition in partitions) for name, text in _COUNTED.items()}
+    troubles = [f"{count} {text}" for text, count in counts.items() if count]
+    yield f"{len(partitions)} partitions: {', '.join(troubles) or 'all replicas in sync'}"
+    shown = [partition for partition in partitions if every_partition or _is_notable(partition)]
+    if shown:
+        yield from render_table(_PARTITION_TITLES, [_partition_row(partition) for partition in shown], None)
+
+
+def is_well(status: Status) -> bool:
+    """Somebody decides, all nodes are up, and all replicas are in sync."""
+    return (
+        status["controller"] is not None
+        and all(node["state"] == "up" for node in status["nodes"])
+        and not any(partition["underReplicated"] or partition["offline"] for partition in status["partitions"])
+    )
+
+
+def _headline(status: Status) -> str:
+    name = printable(status["cluster"])
+    if status["controller"] is None:
+        return (
+            f"cluster {name}: NOBODY DECIDES. A majority of the voters has to be up and to reach each other;"
+            " what follows is what the asked node knew last"
+        )
+    metadata = f"term {status['term']}, {status['commit']} records of metadata"
+    return f"cluster {name}: node {status['controller']} decides ({metadata})"
+
+
+def _node_row(node: Mapping[str, Any]) -> list[object]:
+    role = f"{node['role']}, controller" if node["controller"] else node["role"]
+    texts = [node[name] or "" for name in ("rack", "address", "kafka", "http")]
+    behind = "" if node["metadataLag"] is None else node["metadataLag"]
+    return [node["id"], node["state"], role, *map(printable, texts), node["replicas"], node["leads"], behind]
+
+
+def _is_notable(partition: Mapping[str, Any]) -> bool:
+    return any(partition[name] for name in _COUNTED)
+
+
+def _partition_row(partition: Mapping[str, Any]) -> list[object]:
+    what = [text for name, text in _COUNTED.items() if partition[name]]
+    what += [f"node {node} has {share}" for node, share in copied_shares(partition).items()]
+    if partition["eligible"]:
+        what.append(f"eligible: {_nodes(partition['eligible'])}")
+    return [
+        printable(partition["topic"]),
+        partition["partition"],
+        "none" if partition["leader"] is None else partition["leader"],
+        _nodes(partition["replicas"]),
+        _nodes(partition["inSync"]),
+        *("" if partition[name] is None else partition[name] for name in ("records", "bytes")),
+        "; ".join(what),
+    ]
+
+
+def copied_shares(partition: Mapping[str, Any]) -> dict[int, str]:
+    """How much the replicas have that are not in sync yet, by node.
+
+    >>> copied_shares({"records": 200, "inSync": [1], "followers": [{"node": 2, "missing": 50, "behindMs": 10}]})
+    {2: '75 %'}
+    """
+    shares: dict[int, str] = {}
+    for follower in partition["followers"]:
+        if follower["node"] in partition["inSync"] or not partition["records"]:
+            continue
+        missing = partition["records"] if follower["missing"] is None else follower["missing"]
+        shares[follower["node"]] = f"{max(0, 100 * (partition['records'] - missing) // partition['records'])} %"
+    return shares
+
+
+def plan_lines(plan: Mapping[str, Any]) -> Iterator[str]:
+    """What POST /cluster/plan answers."""
+    moves = plan["moves"]
+    if not moves:
+        yield "nothing to move"
+        return
+    rows: list[list[object]] = [
+        [
+            printable(move["topic"]),
+            move["partition"],
+            _nodes(move["before"]),
+            _nodes(move["after"]),
+            "unknown" if move["bytes"] is None else move["bytes"],
+        ]
+        for move in moves
+    ]
+    yield from render_table(("Topic", "Partition", "Replicas now", "Then", "Bytes to copy"), rows, None)
+    yield f"{len(moves)} partitions change, {plan['bytes'] / _MEGA:.1f} MB are to be copied"
+
+
+def moving_lines(partitions: Sequence[Mapping[str, Any]]) -> list[str]:
+    """How far reassignments are."""
+    lines: list[str] = []
+    for partition in partitions:
+        shares = copied_shares(partition)
+        parts = [f"node {node} has {shares.get(node, 'all')}" for node in partition["adding"]]
+        name = f"{printable(partition['topic'])}-{partition['partition']}"
+        lines.append(f"{name}: {', '.join(parts) or 'about to be done'}")
+    return lines
+
+
+def _nodes(nodes: Sequence[int]) -> str:
+    return ",".join(map(str, nodes))

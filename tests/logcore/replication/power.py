@@ -1,0 +1,128 @@
+"""A power cut for real files: what was not synced is lost, or half of it is, and names that were not synced, too.
+
+While it watches, it keeps of each file what the last fsync of it has made safe, and of each folder the names. A cut
+then makes the folder what a disk could have: per file what is safe, what was written, or sectors of both; per folder
+the names of then or of now.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import pytest
+
+_SECTOR = 512
+
+
+class PowerCut(BaseException):
+    """The machine stops here. No handler of errors may go on."""
+
+
+class Power:
+    """State: what is safe, by inode, and how many syncs there are until the power goes (negative: it does not)."""
+
+    def __init__(self, root: Path, patch: pytest.MonkeyPatch) -> None:
+        self.root = root
+        self.syncs_left = -1
+        self.syncs = 0
+        self._contents: dict[int, bytes] = {}
+        self._names: dict[Path, dict[str, int]] = {}
+        self._held: dict[int, int] = {}  # an inode that is held is not given out again
+        for name in ("fsync", "fdatasync"):
+            patch.setattr(os, name, self._watched(getattr(os, name)))
+
+    def _watched(self, sync: Callable[[int], None]) -> Callable[[int], None]:
+        def watched(descriptor: int) -> None:
+            before = self.syncs_left == 0
+            self.syncs += 1
+            self.syncs_left -= 1
+            if before:
+                raise PowerCut
+            self._note(descriptor)
+            if self.syncs_left == 0 and self.syncs % 2:
+                raise PowerCut  # it is safe, and nobody was told
+
+        return watched
+
+    def _note(self, descriptor: int) -> None:
+        status = os.fstat(descriptor)
+        if stat.S_ISDIR(status.st_mode):
+            path = Path(os.readlink(f"/proc/self/fd/{descriptor}"))
+            self._names[path] = {each.name: self._hold(each) for each in path.iterdir()}
+        else:
+            self._contents[status.st_ino] = Path(f"/proc/self/fd/{descriptor}").read_bytes()
+
+    def _hold(self, path: Path) -> int:
+        descriptor = os.open(path, os.O_RDONLY)
+        inode = os.fstat(descriptor).st_ino
+        if inode in self._held:
+            os.close(descriptor)
+        else:
+            self._held[inode] = descriptor
+        return inode
+
+    def cut(self, random: Random) -> None:
+        """Makes the folder what the disk may have."""
+        watched = sorted(path for path in {*self._names, self.root} if path.is_relative_to(self.root))
+        folders = {path: self._chosen(path, random) for path in watched}
+        shutil.rmtree(self.root)
+        self.root.mkdir()
+        for descriptor in self._held.values():
+            os.close(descriptor)
+        self._held.clear()
+        for folder, files in folders.items():
+            if folder != self.root and not folder.is_dir():
+                continue  # its own name was lost
+            for name, content in files.items():
+                if content is None:
+                    (folder / name).mkdir(exist_ok=True)
+                else:
+                    (folder / name).write_bytes(content)
+        self._contents = {path.stat().st_ino: path.read_bytes() for path in self.root.rglob("*") if path.is_file()}
+        self._names = {
+            path: {each.name: self._hold(each) for each in path.iterdir()}
+            for path in (self.root, *self.root.rglob("*"))
+            if path.is_dir()
+        }
+
+    def _chosen(self, folder: Path, random: Random) -> dict[str, bytes | None]:
+        """The names that the disk has, with what is in the files; None for a folder."""
+        now = {each.name: each for each in folder.iterdir()} if folder.is_dir() else {}
+        safe = self._names.get(folder, {})
+        some = {name for name in sorted({*safe, *now}) if (name in safe and name in now) or random.random() < 0.5}
+        names = random.choice([set(safe), set(now), some])
+        found: dict[str, bytes | None] = {}
+        for name in sorted(names):
+            inode = now[name].stat().st_ino if name in now else None
+            if name in safe and (inode is None or (safe[name] != inode and random.random() < 0.5)):
+                inode, current = safe[name], self._content_of(safe[name])
+            elif now[name].is_dir():
+                found[name] = None
+                continue
+            else:
+                current = now[name].read_bytes()
+            found[name] = None if current is None else _mixed(self._contents.get(inode or 0, b""), current, random)
+        return found
+
+    def _content_of(self, inode: int) -> bytes | None:
+        descriptor = self._held[inode]
+        status = os.fstat(descriptor)
+        return None if stat.S_ISDIR(status.st_mode) else os.pread(descriptor, status.st_size, 0)
+
+
+def _mixed(safe: bytes, current: bytes, random: Random) -> bytes:
+    way = random.randrange(4)
+    if way < 2:
+        return (safe, current)[way]
+    size = random.choice([len(safe), len(current), max(len(safe), len(current))])
+    sectors: list[bytes] = []
+    for start in range(0, size, _SECTOR):
+        end = min(start + _SECTOR, size)
+        sector = random.choice([safe, current])[start:end]
+        sectors.append(sector.ljust(end - start, b"\0"))
+    return b"".join(sectors)

@@ -1,0 +1,88 @@
+"""What a broker tells the logs on its disk: settings of topics, and that the controller knows of lost records."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from millstream.logcore.replication.broker import Broker, Identity
+from millstream.logcore.replication.controller_messages import BrokerAccepted
+from millstream.logcore.replication.machine import Committed, NodeId, Received, Tick
+from millstream.logcore.replication.metadata_image import ALL
+from millstream.logcore.replication.metadata_records import (
+    BrokerRegistered,
+    ConfigChanged,
+    PartitionState,
+    Together,
+    TopicCreated,
+)
+from millstream.logcore.replication.replica_messages import PartitionId
+from tests.simulation.cluster_logs import SimReplicaLogs
+from tests.simulation.disk import SimDisk
+
+from .replica_logs import append
+
+NODE = NodeId(1)
+ENDPOINTS = (("kafka", "node1:9092"),)
+
+
+class HeardLogs(SimReplicaLogs):
+    """State: what they were told."""
+
+    def __init__(self, disk: SimDisk) -> None:
+        super().__init__(disk, lambda *_: None, Counter())
+        self.registrations = 0
+        self.configured: list[tuple[str, str, Mapping[str, str]]] = []
+
+    def registered(self) -> None:
+        self.registrations += 1
+        super().registered()
+
+    def configure(self, topic: str, name: str, config: Mapping[str, str]) -> None:
+        self.configured.append((topic, name, config))
+
+
+def a_broker(logs: SimReplicaLogs) -> Broker:
+    broker = Broker(Identity("c", NODE, logs.incarnation, ENDPOINTS), logs)
+    broker.step(Tick(1_000))
+    return broker
+
+
+def test_lost_records_are_known_when_the_registration_is_decided_and_not_before() -> None:
+    logs = HeardLogs(SimDisk())
+    broker = a_broker(logs)
+    broker.step(Received(NODE, BrokerAccepted("c", logs.incarnation + 1, 1)))  # of another life
+    assert logs.registrations == 0
+    broker.step(Received(NODE, BrokerAccepted("c", logs.incarnation, 1)))
+    assert logs.registrations == 1
+
+
+def test_a_node_that_dies_before_anybody_knows_of_lost_records_says_so_again() -> None:
+    disk = SimDisk()
+    logs = SimReplicaLogs(disk, lambda *_: None, Counter())
+    log = logs.open(PartitionId("t", 0))
+    for _ in range(8):
+        append(log, 1)
+        log.sync()
+    file = disk.get(log.name)
+    assert file is not None
+    file.flip(80, 0)
+    lost = [SimReplicaLogs(disk, lambda *_: None, Counter()) for _ in range(2)]
+    assert [each.clean for each in lost] == [False, False]
+    lost[-1].registered()
+    assert SimReplicaLogs(disk, lambda *_: None, Counter()).clean
+
+
+def test_settings_of_a_topic_reach_its_logs_before_they_are_opened_and_when_they_change() -> None:
+    logs = HeardLogs(SimDisk())
+    broker = a_broker(logs)
+    state = PartitionState("t-id", 0, None, 0, 0, (NODE,), (NODE,), (), 1)
+    created = Together((TopicCreated("t-id", "clicks"), ConfigChanged("t-id", "retention.ms", "5"), state))
+    registered = BrokerRegistered(NODE, logs.incarnation, True, ENDPOINTS, None)
+    broker.step(Received(NODE, BrokerAccepted("c", logs.incarnation, 1)))
+    broker.step(Committed(1, (registered, created)))
+    assert logs.configured == [("t-id", "clicks", {"retention.ms": "5"})]
+    broker.step(Committed(3, (ConfigChanged(ALL, "segment.bytes", "2048"),)))
+    assert logs.configured[-1] == ("t-id", "clicks", {"retention.ms": "5", "segment.bytes": "2048"})
+    broker.step(Committed(4, (ConfigChanged("t-id", "segment.bytes", "4096"),)))
+    assert logs.configured[-1][2]["segment.bytes"] == "4096"

@@ -1,0 +1,88 @@
+"""Disks that fail where no machine is looking, and logs that cannot be opened."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from millstream.errors import LogError
+from millstream.logcore.replication.broker import Broker, Identity
+from millstream.logcore.replication.controller_messages import BrokerAccepted, BrokerHeartbeat
+from millstream.logcore.replication.machine import Committed, Effect, NodeId, Received, Send, Tick
+from millstream.logcore.replication.metadata_records import (
+    BrokerRegistered,
+    BrokerUnfenced,
+    PartitionState,
+    TopicCreated,
+)
+from millstream.logcore.replication.replica_messages import PartitionId
+from tests.simulation.cluster_logs import SimReplicaLogs
+from tests.simulation.disk import SimDisk
+from tests.simulation.replica_log import SimReplicaLog
+
+from .replica_logs import append, open_disk_log
+from .trio import Trio
+
+_ENDPOINTS = (("kafka", "node:9092"),)
+
+
+class FullDisk(SimReplicaLogs):
+    """Nothing can be opened any more."""
+
+    def open(self, partition: PartitionId) -> SimReplicaLog:
+        raise OSError(28, "no space left on device")
+
+
+def a_broker_that_leads_what_it_cannot_open(*others_in_sync: int) -> Broker:
+    """Node 1, with node 2 up."""
+    logs = FullDisk(SimDisk(), lambda *_: None, Counter())
+    broker = Broker(Identity("c", NodeId(1), logs.incarnation, _ENDPOINTS), logs)
+    in_sync = (NodeId(1), *map(NodeId, others_in_sync))
+    state = PartitionState("t-id", 0, NodeId(1), 0, 0, in_sync, in_sync, (), 1)
+    lives = [BrokerRegistered(NodeId(node), logs.incarnation, True, _ENDPOINTS, None) for node in (1, 2)]
+    unfenced = [BrokerUnfenced(NodeId(node), node) for node in (1, 2)]
+    broker.step(Tick(1_000))
+    broker.step(Received(NodeId(1), BrokerAccepted("c", logs.incarnation, 1)))
+    broker.step(Committed(1, (*lives, *unfenced, TopicCreated("t-id", "t"), state)))
+    return broker
+
+
+def signs_of_life(broker: Broker, *, until_ms: int = 10_000) -> int:
+    effects: list[Effect] = []
+    for now_ms in range(2_000, until_ms, 100):
+        effects += broker.step(Tick(now_ms))
+    return sum(isinstance(each, Send) and isinstance(each.message, BrokerHeartbeat) for each in effects)
+
+
+def test_a_leader_whose_log_does_not_open_is_silent_where_another_one_can_lead() -> None:
+    assert signs_of_life(a_broker_that_leads_what_it_cannot_open(2)) == 0
+
+
+def test_a_leader_whose_log_does_not_open_goes_on_with_all_else_where_nobody_can_take_its_place() -> None:
+    assert signs_of_life(a_broker_that_leads_what_it_cannot_open()) > 5, "it would be fenced and come back for ever"
+
+
+def test_a_sync_of_housekeeping_that_fails_ends_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = open_disk_log(tmp_path / "log")
+    append(log, 1, 1)
+
+    def fails(*_: object) -> None:
+        raise OSError(5, "input/output error")
+
+    assert log.usable
+    monkeypatch.setattr(log, "_make_durable", fails)
+    with pytest.raises(LogError):
+        log.drop_before(1)
+    assert not log.usable
+
+
+@pytest.mark.parametrize("node", [1, 2], ids=["leader", "follower"])
+def test_a_replica_whose_log_failed_by_other_hands_ends_its_process(node: int) -> None:
+    trio = Trio()
+    trio.change(leader=NodeId(1))
+    trio.settle()
+    trio.log(node).usable = False
+    trio.pass_time(100)
+    assert "disk" in trio.panics[NodeId(node)], "nothing is left to be synced, so the machine would never hear of it"

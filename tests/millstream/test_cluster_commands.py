@@ -1,0 +1,247 @@
+"""`millstream cluster …` and /cluster, against the machines of a cluster in this thread."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from asgi_client import AsgiClient
+from starlette.applications import Starlette
+from typer.testing import CliRunner, Result
+
+from millstream import cluster_commands
+from millstream.cli import app
+from millstream.logcore.cluster.operations import Operations
+from millstream.logcore.replication.machine import NodeId
+from millstream.server import client as server_client
+from millstream.server.client import HttpClient, RemoteError
+from millstream.server.http_cluster_admin import cluster_routes
+from millstream.server.http_context import Workers
+from tests.logcore.cluster.hand_cluster import HandCluster
+
+Run = Callable[..., Result]
+
+
+class HandClient(HttpClient):
+    """Asks the application in this thread; meanwhile time goes on in the cluster."""
+
+    hand: HandCluster
+    asgi: AsgiClient
+
+    def cluster(self, action: str | None = None, body: object = None) -> dict[str, object]:
+        self.hand.pass_time(200)
+        answer = self.asgi.get("/cluster") if action is None else self.asgi.post(f"/cluster/{action}", body)
+        if answer.status_code >= 400:
+            raise RemoteError(answer.json()["message"], answer.json()["error_code"])
+        return answer.json()
+
+
+@pytest.fixture
+def hand(monkeypatch: pytest.MonkeyPatch) -> Iterator[HandCluster]:
+    cluster, workers = HandCluster(racks=("a", "b", "c")), Workers()
+    cluster.create_topic("clicks", 2)
+    monkeypatch.setattr(HandClient, "hand", cluster, raising=False)
+    routes = cluster_routes(Operations(cluster.port(), "test"), workers, 1 << 20)
+    monkeypatch.setattr(HandClient, "asgi", AsgiClient(Starlette(routes=routes)), raising=False)
+    monkeypatch.setattr(server_client, "HttpClient", HandClient)
+    monkeypatch.setattr(cluster_commands, "_POLL_S", 0.0)
+    yield cluster
+    workers.close()
+
+
+@pytest.fixture
+def run(hand: HandCluster) -> Run:
+    return lambda *arguments, input="": CliRunner().invoke(app, ["cluster", *map(str, arguments)], input=input)
+
+
+def with_node_4(hand: HandCluster, run: Run) -> None:
+    assert run("add-node", "4@host:9004").stdout == "node 4 may join\n"
+    hand.start(4)
+    hand.until(lambda: hand.image.is_live(NodeId(4)))
+
+
+def replicas(run: Run, partition: int = 0) -> list[int]:
+    return json.loads(run("status", "--json").stdout)["partitions"][partition]["replicas"]
+
+
+# Looking
+
+
+def test_status_shows_nodes_and_that_all_is_well(run: Run) -> None:
+    lines = run("status").stdout.splitlines()
+    assert lines[0].startswith("cluster test: node ")
+    assert [line.split()[0] for line in lines[4:7]] == ["1", "2", "3"]
+    assert "host:9001" in lines[4]
+    assert lines[-1] == "2 partitions: all replicas in sync"
+
+
+def test_status_names_the_partitions_that_lack_a_replica(hand: HandCluster, run: Run) -> None:
+    gone = next(node for node in (3, 2) if not hand.nodes[NodeId(node)].controller.active)
+    hand.stop(gone)
+    hand.until(lambda: not hand.image.is_live(NodeId(gone)))
+    shown = run("status").stdout
+    assert "2 partitions: 2 under-replicated" in shown
+    assert "clicks" in shown
+    assert "fenced" in shown
+
+
+def test_status_waits_until_all_is_well_and_says_by_its_exit_code_whether_it_is(hand: HandCluster, run: Run) -> None:
+    assert run("status", "--wait", 5).exit_code == 0
+    hand.stop(3)
+    hand.until(lambda: not hand.image.is_live(NodeId(3)))
+    assert run("status", "--wait", 0.1).exit_code == 1
+    hand.start(3)
+    assert run("status", "--wait", 20).exit_code == 0
+
+
+def test_status_for_programs_has_what_follows_from_the_replicas(run: Run) -> None:
+    partition = json.loads(run("status", "--json").stdout)["partitions"][0]
+    flags = {name: partition[name] for name in ("offline", "underReplicated", "underMinInSync", "moving")}
+    assert set(flags.values()) == {False}
+
+
+# Moving
+
+
+def test_a_partition_is_moved_with_progress_and_the_throttle_is_lifted_afterwards(hand: HandCluster, run: Run) -> None:
+    hand.produce("clicks", count=40, size=100_000)
+    with_node_4(hand, run)
+    moved = run("reassign", "clicks", 0, "--to", "4,1,2", "--throttle", 1)
+    assert moved.exit_code == 0, moved.output
+    *progress, last = moved.stdout.splitlines()
+    assert last == "1 partitions moved"
+    assert progress[0].startswith("clicks-0: node 4 has ")
+    assert len(progress) > 1
+    assert replicas(run) == [4, 1, 2]
+    assert json.loads(run("status", "--json").stdout)["throttle"] is None
+
+
+def test_a_plan_is_shown_and_not_done(hand: HandCluster, run: Run) -> None:
+    hand.produce("clicks", count=3)
+    with_node_4(hand, run)
+    before = replicas(run)
+    lines = run("reassign", "--empty", 3, "--plan").stdout.splitlines()
+    assert [line.split()[0] for line in lines[2:4]] == ["clicks", "clicks"]
+    assert lines[-1] == "2 partitions change, 0.0 MB are to be copied"
+    assert replicas(run) == before
+
+
+def test_a_node_is_emptied_and_removed(hand: HandCluster, run: Run) -> None:
+    with_node_4(hand, run)
+    assert "2 partitions moved" in run("reassign", "--empty", 3).stdout
+    refused = run("remove-node", 3)
+    assert refused.exit_code == 1
+    assert "node 3 is up" in refused.output
+    hand.stop(3)
+    hand.until(lambda: not hand.image.is_live(NodeId(3)))
+    removed = run("remove-node", 3)
+    assert "node 3 is no part of the cluster any more" in removed.output
+    assert "2 voters bear the loss of no more nodes than 1 do" in removed.output
+    assert run("add-node", "4@host:9004", "--voter").stdout == "node 4 is a voter\n"
+
+
+def test_a_balance_gives_a_new_node_its_share(hand: HandCluster, run: Run) -> None:
+    hand.create_topic("views", 6)
+    with_node_4(hand, run)
+    assert run("reassign", "--balance").exit_code == 0
+    counts = {node["id"]: node["replicas"] for node in json.loads(run("status", "--json").stdout)["nodes"]}
+    assert counts == {1: 6, 2: 6, 3: 6, 4: 6}
+    assert run("reassign", "--balance").stdout == "nothing to move\n"
+
+
+def test_moves_under_way_are_called_off(hand: HandCluster, run: Run) -> None:
+    hand.produce("clicks", count=40, size=100_000)
+    with_node_4(hand, run)
+    assert "throttle stays" in run("reassign", "clicks", 0, "--to", "4,1,2", "--throttle", 0.001, "--no-wait").stdout
+    assert "copied at 0.001 MB/s" in run("status").stdout
+    assert run("reassign", "--cancel").stdout == "1 called off\n"
+    assert run("throttle", "off").exit_code == 0
+    assert sorted(replicas(run)) == [1, 2, 3]
+
+
+# Leaders
+
+
+def test_an_unclean_election_asks_first_and_can_be_declined(hand: HandCluster, run: Run) -> None:
+    declined = run("elect", "clicks", 0, "--unclean", input="n\n")
+    assert declined.exit_code == 1
+    assert "LOST" in declined.output
+    assert "elected" not in declined.stdout
+    assert "nothing to elect" in run("elect", "clicks", 0, "--unclean", "--yes").stdout
+
+
+def test_preferred_leaders_are_elected(hand: HandCluster, run: Run) -> None:
+    preferred = replicas(run)[0]
+    hand.stop(preferred)
+    hand.until(lambda: not hand.image.is_live(NodeId(preferred)))
+    hand.start(preferred)
+    if preferred == 1:
+        hand.pass_time(5_000)
+    assert run("status", "--wait", 20).exit_code == 0
+    assert "clicks-0" in run("elect", "clicks").stdout
+
+
+# Mistakes
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("reassign",), "say what to move; give TOPIC PARTITION --to NODES, --empty NODE or --balance"),
+        (("reassign", "--balance", "--empty", 1), "say what to move"),
+        (("reassign", "clicks"), "no partition is named; give TOPIC PARTITION, as `clicks 0`"),
+        (("reassign", "clicks", 0), "no nodes are named to move to; give --to with their numbers, as --to 1,2,4"),
+        (("reassign", "clicks", 0, "--to", "1,x"), "no nodes are named to move to"),
+        (("reassign", "clicks", 9, "--to", "1"), 'there is no partition 9 of a topic "clicks"'),
+        (("reassign", "--balance", "--to", "1"), "flags that do not go together; --to belongs to a topic"),
+        (("reassign", "--cancel", "--balance"), "flags that do not go together; --cancel takes a topic"),
+        (("reassign", "--empty", 9), "there is no node 9 in this cluster"),
+        (("throttle", "fast"), '"fast" is no rate; give megabytes per second, as 20, or off'),
+        (("throttle", "0"), '"0" is no rate'),
+        (("add-node", "4"), '"4" is no node; write NODE@HOST:PORT, as 4@10.0.0.4:9093'),
+        (("add-node", "4@host"), '"host" is no address of a node'),
+        (("elect", "nothing"), 'there is no topic "nothing"'),
+        (("remove-node", 9), "there is no node 9 in this cluster"),
+        (("remove-node", 1), "node 1 has replicas of 2 partitions"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_a_sentence(run: Run, arguments: tuple[object, ...], message: str) -> None:
+    refused = run(*arguments)
+    assert refused.exit_code == 1
+    assert message in refused.output.replace("\n", "; ")
+
+
+@pytest.mark.parametrize(
+    ("action", "body", "message"),
+    [
+        ("plan", {}, 'neither a node under "empty" nor "balance": true'),
+        ("reassign", {"moves": []}, 'no list of 1 to 10000 moves under "moves"'),
+        ("reassign", {"moves": [1]}, "a move is an object with topic, partition and replicas"),
+        ("reassign", {"moves": [{"topic": "clicks", "partition": 0, "replicas": ["1"]}]}, "no list of nodes"),
+        ("reassign", {"moves": [{"partition": 0, "replicas": [1]}]}, 'no text under "topic"'),
+        ("throttle", {}, 'no whole number from 0 on under "bytesPerSecond"'),
+        ("throttle", {"bytesPerSecond": 0}, "a number of bytes per second above 0"),
+        ("elect", {"topic": 1}, 'no text under "topic"'),
+        ("add-node", {"node": -1, "address": "host:1"}, 'no whole number from 0 on under "node"'),
+        ("remove-node", {"node": True}, 'no whole number from 0 on under "node"'),
+    ],
+)
+def test_requests_that_say_nothing_are_refused(
+    hand: HandCluster, action: str, body: dict[str, object], message: str
+) -> None:
+    with pytest.raises(RemoteError) as caught:
+        HandClient("http://test").cluster(action, body)
+    assert message in caught.value.message
+    assert caught.value.error_code // 100 == 400
+
+
+def test_a_server_that_is_one_node_says_so(tmp_path: Path) -> None:
+    workers = Workers()
+    client = AsgiClient(Starlette(routes=cluster_routes(None, workers, 1 << 20)))
+    for answer in (client.get("/cluster"), client.post("/cluster/elect", {"topic": "clicks"})):
+        assert answer.status_code == 400
+        assert "this server is one node and no part of a cluster" in answer.json()["message"]
+        assert "--node" in answer.json()["message"]
+    workers.close()

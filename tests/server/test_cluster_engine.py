@@ -1,0 +1,153 @@
+"""An engine that moves between the nodes of a cluster: who asks any node is answered, who is late is harmless."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import httpx
+import pytest
+from running_server import eventually
+from two_engines import TwoEngines
+from web_socket import WebSocketClient
+
+from millstream.logcore.log import Log, open_log
+from millstream.server.client import connect
+from millstream.server.configuration import Address
+
+STREAM = "CREATE STREAM s (k INT KEY, v INT) WITH (kafka_topic='s', value_format='JSON', partitions=1);"
+TABLE = "CREATE TABLE t AS SELECT k, COUNT(*) AS n FROM s GROUP BY k;"
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[Log]:
+    with open_log(tmp_path / "log", sync="never") as opened:
+        yield opened
+
+
+@pytest.fixture
+def cluster(log: Log, tmp_path: Path) -> Iterator[TwoEngines]:
+    with TwoEngines(log, tmp_path) as running:
+        yield running
+
+
+def counts(url: str) -> list[tuple[object, ...]]:
+    return sorted(tuple(row.values) for row in connect(url).query("SELECT * FROM t;"))
+
+
+def test_any_node_answers_for_the_one_that_runs_the_engine(cluster: TwoEngines) -> None:
+    cluster.lead(1)
+    for server in cluster.servers:
+        assert httpx.get(f"{server.url}/info", timeout=30).json()["KsqlServerInfo"]["kafkaClusterId"] == "c"
+        assert httpx.get(f"{server.url}/healthcheck").json()["isHealthy"] is True
+    client = connect(cluster.servers[1].url)
+    client.execute("SET 'auto.offset.reset'='earliest';")
+    client.execute(STREAM)
+    client.execute(TABLE)
+    client.execute("INSERT INTO s VALUES (1, 5);")
+    eventually(lambda: counts(cluster.servers[1].url) == [(1, 1)], 60)
+    status = httpx.get(f"{cluster.servers[1].url}/clusterStatus").json()["clusterStatus"]
+    assert str(cluster.servers[1].address) in status
+
+
+def test_queries_go_on_where_the_engine_moves_and_count_nothing_twice(cluster: TwoEngines) -> None:
+    cluster.lead(1)
+    client = connect(cluster.servers[0].url)
+    client.execute("SET 'auto.offset.reset'='earliest';")
+    client.execute(STREAM)
+    client.execute(TABLE)
+    for turn in range(1, 5):
+        client.execute("INSERT INTO s VALUES (1, 5);")
+        eventually(lambda turn=turn: counts(cluster.servers[0].url) == [(1, turn)], 60)
+        cluster.lead(1 + turn % 2)
+        eventually(lambda turn=turn: cluster.runs(1 + turn % 2), 60)
+
+
+def test_while_nobody_runs_the_engine_a_request_waits(cluster: TwoEngines) -> None:
+    answers: list[int] = []
+    asking = threading.Thread(
+        target=lambda: answers.append(httpx.get(f"{cluster.servers[1].url}/info", timeout=30).status_code)
+    )
+    asking.start()
+    asking.join(0.3)
+    assert asking.is_alive()
+    cluster.lead(1)
+    asking.join()
+    assert answers == [200]
+
+
+def test_a_web_socket_is_there_also_where_it_was_asked_for_at_a_node_without_an_engine(cluster: TwoEngines) -> None:
+    cluster.lead(2)
+    connect(cluster.servers[0].url).execute(STREAM)
+    cluster.lead(2, known_to=(1,))
+    cluster.lead(None, known_to=(2,))
+    eventually(lambda: cluster.servers[1].host is not None and cluster.servers[1].host.running is None, 60)
+    closed: list[str | int] = []
+    asking = threading.Thread(target=lambda: closed.extend(rows_of_socket(cluster.servers[0].address)))
+    asking.start()  # node 1 asks node 2, which has it no more
+    asking.join(0.5)
+    assert asking.is_alive()
+    cluster.lead(1)
+    asking.join()
+    assert closed[-1] == 1000
+
+
+def test_web_pages_get_no_socket_through_another_node_either(cluster: TwoEngines) -> None:
+    cluster.lead(1)
+    connect(cluster.servers[1].url).execute(STREAM)
+    assert rows_of_socket(cluster.servers[1].address)[-1] == 1000
+    with pytest.raises(ConnectionError, match="403"):
+        rows_of_socket(cluster.servers[1].address, origin="http://elsewhere.example")
+
+
+def rows_of_socket(address: Address, **headers: str) -> list[str | int]:
+    request = quote(json.dumps({"ksql": "SELECT * FROM s EMIT CHANGES LIMIT 0;"}))
+    with WebSocketClient(address.host, address.port, f"/ws/query?request={request}", headers) as opened:
+        return list(opened.messages())
+
+
+def test_two_nodes_that_send_to_each_other_refuse_in_the_end(
+    cluster: TwoEngines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("millstream.server.cluster_http.WAIT_S", 0.5)
+    cluster.lead(2, known_to=(1,))
+    cluster.lead(1, known_to=(2,))
+    for server in cluster.servers:
+        server.node.serving = False  # neither takes it
+    answer = httpx.post(f"{cluster.servers[0].url}/ksql", json={"ksql": "SHOW STREAMS;"}, timeout=30)
+    assert (answer.status_code, answer.json()["error_code"]) == (503, 50304)
+    assert answer.headers["retry-after"] == "1"
+    assert "no node of the cluster runs the engine now" in answer.json()["message"]
+
+
+def test_a_push_query_through_another_node_ends_with_an_error_when_the_engine_moves(cluster: TwoEngines) -> None:
+    cluster.lead(1)
+    url = cluster.servers[1].url
+    connect(url).execute(STREAM)
+    body = {"sql": "SELECT * FROM s EMIT CHANGES;", "properties": {"auto.offset.reset": "earliest"}}
+    connect(url).execute("INSERT INTO s VALUES (1, 5);")
+    with httpx.stream("POST", f"{url}/query-stream", json=body, timeout=30) as answer:
+        lines = answer.iter_lines()
+        assert "queryId" in next(lines)
+        assert next(lines) == "[1,5]"
+        cluster.lead(2)
+        assert '"error_code":503' in "".join(lines)
+
+
+def test_rows_are_acknowledged_while_the_client_still_sends(cluster: TwoEngines) -> None:
+    cluster.lead(1)
+    server = cluster.servers[1]
+    connect(server.url).execute(STREAM)
+    with socket.create_connection((server.address.host, server.address.port), timeout=30) as line:
+        head = "POST /inserts-stream HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n"
+        line.sendall(f"{head}content-type: application/vnd.ksqlapi.delimited.v1\r\n\r\n".encode())
+        for number, sent in enumerate(('{"target":"s"}\n', '{"k":1,"v":2}\n', '{"k":1,"v":3}\n')):
+            line.sendall(f"{len(sent):x}\r\n{sent}\r\n".encode())
+            if number:
+                received = b""
+                while b'"status":"ok"' not in received:
+                    received += line.recv(4096)

@@ -1,0 +1,66 @@
+"""What holds for consumer groups, whoever coordinates them (I18)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from millstream.logcore.client import TopicPartition
+from millstream.logcore.group_messages import CheckCommit
+
+from .kernel import InvariantViolated, Kernel
+
+_FIRST_EPOCH = 1
+
+
+class GroupChecks:
+    """State: what coordinators have told members, in the order in which they did."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+        self._owners: dict[str, dict[tuple[int, TopicPartition], str]] = {}
+        self._floors: dict[str, dict[TopicPartition, int]] = {}
+
+    def floors(self, group: str) -> dict[TopicPartition, int]:
+        """What the group is known to have committed: nothing below may ever be found, or be committed, from now on."""
+        return dict(self._floors.get(group, {}))
+
+    def owns(self, group: str, generation: int, member_id: str, places: Iterable[TopicPartition]) -> None:
+        """A member is told what it reads."""
+        owners = self._owners.setdefault(group, {})
+        if generation == _FIRST_EPOCH:  # the first member of a group that had none before: its epochs begin anew
+            owners.clear()
+        for place in places:
+            owner = owners.setdefault((generation, place), member_id)
+            if owner != member_id:
+                raise InvariantViolated(
+                    "I18", f"{owner} and {member_id} read {place} in generation {generation} of {group}"
+                )
+
+    def committed(
+        self,
+        group: str,
+        check: CheckCommit,
+        offsets: Mapping[TopicPartition, int],
+        floors: Mapping[TopicPartition, int],
+    ) -> None:
+        """A commit is acknowledged; `floors` are those of when it was asked for."""
+        known = self._floors.setdefault(group, {})
+        for place, offset in offsets.items():
+            if offset < floors.get(place, 0):
+                raise InvariantViolated(
+                    "I18",
+                    f"{check.member_id} moves {place} of {group} from {floors[place]} back to {offset},"
+                    f" in generation {check.generation}",
+                )
+            known[place] = max(known.get(place, 0), offset)
+
+    def found(self, group: str, offsets: Mapping[TopicPartition, int], floors: Mapping[TopicPartition, int]) -> None:
+        """Somebody reads what the group has committed; `floors` are those of when it was asked for."""
+        known = self._floors.setdefault(group, {})
+        for place, floor in floors.items():
+            if offsets.get(place, -1) < floor:
+                raise InvariantViolated(
+                    "I18", f"{group} had committed {floor} of {place}, and {offsets.get(place)} is found"
+                )
+        for place, offset in offsets.items():
+            known[place] = max(known.get(place, 0), offset)

@@ -1,0 +1,106 @@
+"""Two servers that take turns in running one engine, on one log: the cluster's metadata are what a test says."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+from millstream.logcore.client import TopicPartition
+from millstream.logcore.log import Log
+from millstream.logcore.protocol.security import NoUsers
+from millstream.logcore.replication.machine import NodeId
+from millstream.logcore.replication.metadata_image import Broker, MetadataImage, Topic
+from millstream.logcore.replication.metadata_records import PartitionState
+from millstream.logcore.server import LogServer
+from millstream.server.cluster_engine import start_engine_on_cluster
+from millstream.server.command_topic import COMMAND_TOPIC
+from millstream.server.configuration import Address, Configuration
+from millstream.server.engine_host import EngineHost
+from millstream.server.http_listener import HttpListener
+
+_TOPIC_ID = "00"
+_ANYWHERE = Address("127.0.0.1", 0)
+COMMANDS = TopicPartition(COMMAND_TOPIC, 0)
+
+
+class StandInNode:
+    """What a test says that a node knows."""
+
+    def __init__(self, number: int) -> None:
+        self.id = NodeId(number)
+        self.image = MetadataImage()
+        self.serving = True
+
+
+class Server:
+    """One of them. State: its node's image."""
+
+    def __init__(self, number: int, folder: Path, kafka: LogServer) -> None:
+        self.node = StandInNode(number)
+        self._folder = folder
+        self._kafka = kafka
+        self._listener = HttpListener(_ANYWHERE)
+        self.address = self._listener.address
+        self.parts = contextlib.ExitStack()
+        self.host: EngineHost | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.address}"
+
+    def start(self) -> None:
+        self.host = start_engine_on_cluster(
+            self.node,
+            kafka_address=Address.parse(self._kafka.address),
+            secret=self._kafka.log.secret,
+            cluster_id="c",
+            configuration=Configuration(data=self._folder, executor="duckdb"),  # pyright: ignore[reportCallIssue]
+            listener=self._listener,
+            users=None,
+            parts=self.parts,
+        )
+
+
+class TwoEngines:
+    """Servers 1 and 2. A context manager."""
+
+    def __init__(self, log: Log, folder: Path) -> None:
+        self._log = log
+        self._kafka = LogServer(log, port=0, users=NoUsers())
+        self._kafka.start()
+        self.servers = [Server(number, folder / str(number), self._kafka) for number in (1, 2)]
+        self.lead(None)
+        for server in self.servers:
+            server.start()
+
+    def lead(self, number: int | None, *, known_to: tuple[int, ...] = (1, 2)) -> None:
+        """Server `number` leads the command topic, as far as those know who are told."""
+        leader = None if number is None else NodeId(number)
+        state = PartitionState(_TOPIC_ID, 0, leader, 0, 0, (), (), (), 1)
+        brokers = {
+            server.node.id: Broker(
+                server.node.id, 1, 1, (("http", str(server.address)), ("kafka", self._kafka.address)), None, False
+            )
+            for server in self.servers
+        }
+        image = MetadataImage(
+            1, brokers, topics={_TOPIC_ID: Topic(_TOPIC_ID, COMMAND_TOPIC, (state,))},
+            topic_ids={COMMAND_TOPIC: _TOPIC_ID},
+        )  # fmt: skip
+        for server in self.servers:
+            if server.node.id in known_to:
+                server.node.image = image
+
+    def runs(self, number: int) -> bool:
+        """Whether the engine runs at this server, and only there."""
+        return [server.host is not None and server.host.running is not None for server in self.servers] == [
+            server.node.id == number for server in self.servers
+        ]
+
+    def __enter__(self) -> TwoEngines:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for server in self.servers:
+            server.parts.close()
+        self._kafka.stop()
