@@ -24,11 +24,12 @@ from .nexmark.measure import NexmarkOptions, nexmark_lines
 from .partitions import partition_lines
 from .pipelines import pipelines
 from .planning import planning_lines
+from .replication import ReplicationOptions, replication_lines
 from .report import Line, as_text, latency_line, rate_line
 from .serving import serving_lines
 
 PARTS: Final = ("duckdb", "latency", "spark")
-ON_DEMAND: Final = ("nexmark", "planning", "partitions", "kafka", "serving")
+ON_DEMAND: Final = ("nexmark", "planning", "partitions", "kafka", "serving", "replication")
 """The first takes many minutes, the others are not about the rows of queries."""
 _PARTITIONS_OPENED: Final = 10_000
 
@@ -41,6 +42,7 @@ class Options:
     seconds: float  # of each latency measurement
     parts: Sequence[str]
     partitions: int
+    trials: int
     seed: int
     nexmark: NexmarkOptions
 
@@ -58,6 +60,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.stdout.write(as_text(partition_lines(_PARTITIONS_OPENED)) + "\n")
     if "kafka" in options.parts:
         _print_kafka(options)
+    if "replication" in options.parts:
+        _print_replication(options)
     if "serving" in options.parts:
         with tempfile.TemporaryDirectory(prefix="millstream-bench-") as folder:
             sys.stdout.write(as_text(serving_lines(Path(folder), options.rounds, options.seconds / 2)) + "\n")
@@ -101,6 +105,16 @@ def _print_nexmark(options: NexmarkOptions) -> None:
     sys.stdout.write(
         f"Nexmark: {options.events:,} events, {options.partitions} partition(s), seed {options.seed}; rows of the "
         "sources; from the statement until all is committed, fsync and encoding included\n\n"
+    )
+    sys.stdout.write(as_text(lines) + "\n")
+
+
+def _print_replication(options: Options) -> None:
+    chosen = ReplicationOptions(min(options.rows, 500_000), options.rounds, options.seconds, options.trials)
+    lines = replication_lines(chosen)
+    sys.stdout.write(
+        f"three processes on this machine: median of {options.rounds}; ours sync what they acknowledge, Kafka's do not "
+        "unless a line says so\n\n"
     )
     sys.stdout.write(as_text(lines) + "\n")
 
@@ -176,6 +190,7 @@ def _options(arguments: Sequence[str] | None) -> Options:
     parser.add_argument("--only", action="append", choices=(*PARTS, *ON_DEMAND), help="this part only; may be repeated")
     parser.add_argument("--quick", action="store_true", help="one round over few rows, and no Spark unless asked for")
     parser.add_argument("--partitions", type=int, default=1, help="of the topics (default: 1)")
+    parser.add_argument("--trials", type=int, help="leaders killed by the part replication (default: 100; 2)")
     parser.add_argument("--seed", type=int, default=7)
     given = parser.parse_args(arguments)
     rows = given.rows or (100_000 if given.quick else 1_000_000)
@@ -186,6 +201,7 @@ def _options(arguments: Sequence[str] | None) -> Options:
         seconds=1.0 if given.quick else 10.0,
         parts=given.only or (PARTS[:2] if given.quick else PARTS),
         partitions=given.partitions,
+        trials=given.trials or (2 if given.quick else 100),
         seed=given.seed,
         nexmark=NexmarkOptions(
             events=given.events or (100_000 if given.quick else 2_000_000),

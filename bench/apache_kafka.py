@@ -21,7 +21,7 @@ AS_SHIPPED: Final = ("-Xmx1g", "-Xms1g", "-server", "-XX:+UseG1GC", "-XX:MaxGCPa
 _STARTS_WITHIN_S: Final = 60.0
 _STOPS_WITHIN_S: Final = 10.0
 
-__all__ = ["AS_SHIPPED", "QUICK_TO_START", "VERSION", "ApacheKafka", "Unavailable"]
+__all__ = ["AS_SHIPPED", "QUICK_TO_START", "VERSION", "ApacheKafka", "Unavailable", "classpath", "free_ports"]
 
 
 class ApacheKafka:
@@ -35,10 +35,10 @@ class ApacheKafka:
         self, folder: Path, *, java_options: Sequence[str] = QUICK_TO_START, settings: Mapping[str, str] | None = None
     ) -> None:
         """Raises `Unavailable` where Java or Maven Central is missing."""
-        self._classpath = ":".join(map(str, jars(f"org.apache.kafka:kafka_2.13:{VERSION}", _LOGGING)))
+        self._classpath = classpath()
         self._java_options = java_options
         self.cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode().replace("-", "_")
-        self.port, self._controller_port, self.side_port, self.side_advertised = _free_ports(4)
+        self.port, self._controller_port, self.side_port, self.side_advertised = free_ports(4)
         folder.mkdir(parents=True, exist_ok=True)
         configuration = folder / "server.properties"
         lines = {**self._settings(folder), **(settings or {})}
@@ -115,10 +115,16 @@ class ApacheKafka:
                 return
 
 
+def classpath() -> str:
+    """What Kafka's programs need. Raises `Unavailable`."""
+    return ":".join(map(str, jars(f"org.apache.kafka:kafka_2.13:{VERSION}", _LOGGING)))
+
+
 _LOGGING: Final = "org.slf4j:slf4j-simple:1.7.36"  # to standard error; without one Kafka does not say what is wrong
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
+    """Nobody listens at them now."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [each.getsockname()[1] for each in sockets]
     for each in sockets:
