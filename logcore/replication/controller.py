@@ -22,7 +22,7 @@ from .controller_messages import (
     ReserveProducerIds,
     Trouble,
 )
-from .controller_requests import REQUESTS
+from .controller_requests import MIN_ISR, REQUESTS, min_isr_of
 from .machine import BROKER, CONTROLLER, Asked, Committed, Effect, Input, NodeId, Persisted, Received, Reply, Send, Tick
 from .metadata_image import MetadataImage, fold
 from .metadata_records import PartitionState, ProducerIdsReserved, Together
@@ -179,7 +179,15 @@ class Controller:
         Where that puts all in sync that a reassignment is to leave, it ends: a leader alone has no ISR to ask for.
         """
         elects = with_any_leader if self.ahead.config(state.topic_id, UNCLEAN_ELECTION) == "true" else with_leader
-        return reassignment_done(elects(state, is_live), is_live)
+        return self.moved(elects(state, is_live), is_live)
+
+    def moved(self, state: PartitionState, is_live: IsLive) -> PartitionState:
+        """Ends a reassignment, where it has come to its end."""
+        return reassignment_done(state, is_live, self.min_isr_wanted(state.topic_id))
+
+    def min_isr_wanted(self, topic_id: str) -> int:
+        """The setting, also where a partition has fewer replicas."""
+        return min_isr_of(self.ahead.config(topic_id, MIN_ISR)) or 1
 
     def changes(self, rule: Callable[[PartitionState], PartitionState]) -> list[PartitionState]:
         """What the rule makes of all partitions, as records."""
@@ -242,7 +250,7 @@ class Controller:
             self._out.append(Send(asked.leader, refused, BROKER))
             return
         after = with_isr(state, [member.node for member in asked.in_sync])
-        record = changed(state, reassignment_done(after, self.is_live), settle=True)
+        record = changed(state, self.moved(after, self.is_live), settle=True)
         if record is not None:
             self.propose([record])
 

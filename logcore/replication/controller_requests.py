@@ -30,7 +30,6 @@ from .partition_rules import (
     changed,
     reassigned,
     reassignment_called_off,
-    reassignment_done,
     with_any_leader,
     with_isr,
     with_leader,
@@ -55,7 +54,7 @@ def _create_topic(controller: Controller, asked: CreateTopic) -> Answer:
     if not 0 < count <= _PARTITIONS_MAX:
         return Refused(Trouble.INVALID_PARTITIONS, f"a topic has 1 to {_PARTITIONS_MAX} partitions")
     topic_id = _new_topic_id(controller, asked.name)
-    min_isr = _min_isr(dict(asked.configs).get(MIN_ISR) or controller.ahead.config(ALL, MIN_ISR))
+    min_isr = min_isr_of(dict(asked.configs).get(MIN_ISR) or controller.ahead.config(ALL, MIN_ISR))
     if min_isr is None:
         return Refused(Trouble.INVALID_CONFIG, f"{MIN_ISR} is a whole number above 0")
     partitions = _new_partitions(controller, topic_id, 0, count, asked.replication_factor, asked.assignment, min_isr)
@@ -84,7 +83,8 @@ def _add_partitions(controller: Controller, asked: AddPartitions) -> Answer:
         return Refused(Trouble.INVALID_PARTITIONS, f'topic "{asked.name}" has {now} partitions, and can only get more')
     like = topic.partitions[0]
     factor = len(like.replicas) - len(like.adding)
-    added = _new_partitions(controller, topic.id, now, asked.partition_count - now, factor, (), like.min_isr)
+    min_isr = controller.min_isr_wanted(topic.id)
+    added = _new_partitions(controller, topic.id, now, asked.partition_count - now, factor, (), min_isr)
     return added if isinstance(added, Refused) else _done(controller.propose(added), topic.id)
 
 
@@ -124,7 +124,7 @@ def _change_config(controller: Controller, asked: ChangeConfig) -> Answer:
     topic = _topic(controller, asked.topic) if asked.topic is not None else None
     if asked.topic is not None and topic is None:
         return _unknown(asked.topic)
-    if asked.key == MIN_ISR and asked.value is not None and _min_isr(asked.value) is None:
+    if asked.key == MIN_ISR and asked.value is not None and min_isr_of(asked.value) is None:
         return Refused(Trouble.INVALID_CONFIG, f"{MIN_ISR} is a whole number above 0")
     record = ConfigChanged(topic.id if topic else ALL, asked.key, asked.value)
     after: list[PartitionState] = []
@@ -146,7 +146,7 @@ def _with_min_isr(controller: Controller, topic: Topic | None, value: str | None
         own = ahead.configs.get(state.topic_id, {}).get(MIN_ISR)
         above = ahead.configs.get(ALL, {}).get(MIN_ISR)
         wanted = (value or above) if topic is not None else (own or value)
-        state = state._replace(min_isr=min(_min_isr(wanted) or 1, len(state.replicas) - len(state.adding)))
+        state = state._replace(min_isr=min(min_isr_of(wanted) or 1, len(state.replicas) - len(state.adding)))
         return with_isr(state, state.isr)
 
     return controller.changes(rule)
@@ -164,7 +164,7 @@ def _reassign(controller: Controller, asked: Reassign) -> Answer:
         known = all(node in controller.ahead.brokers for node in asked.replicas)
         if not asked.replicas or not known or len(set(asked.replicas)) != len(asked.replicas):
             return Refused(Trouble.INVALID_REPLICA_ASSIGNMENT, "the replicas are some distinct brokers")
-        after = reassignment_done(reassigned(state, asked.replicas), controller.is_live)
+        after = controller.moved(reassigned(state, asked.replicas), controller.is_live)
     if after is None or not (after.isr or after.elr):
         return Refused(Trouble.INVALID_REPLICA_ASSIGNMENT, "nobody who has all records would be left")
     after = with_leader(after, controller.is_live)
@@ -250,8 +250,8 @@ def _done(index: int | None, topic_id: str | None = None) -> Answer:
     return Done(index, topic_id)
 
 
-def _min_isr(value: str | None) -> int | None:
-    """1 where nothing is said; None for what is no number above 0."""
+def min_isr_of(value: str | None) -> int | None:
+    """Of the setting: 1 where nothing is said; None for what is no number above 0."""
     if value is None:
         return 1
     return int(value) if value.isdecimal() and int(value) > 0 else None

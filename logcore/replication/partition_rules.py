@@ -102,8 +102,8 @@ def reassigned(state: PartitionState, target: tuple[NodeId, ...]) -> PartitionSt
     return state._replace(replicas=(*target, *removing), adding=adding, removing=removing)
 
 
-def reassignment_done(state: PartitionState, is_live: IsLive) -> PartitionState:
-    """The old replicas go, once all the others are in sync."""
+def reassignment_done(state: PartitionState, is_live: IsLive, min_isr: int) -> PartitionState:
+    """The old replicas go, once all the others are in sync. As many have to be in sync then as the setting says."""
     if not state.adding and not state.removing:
         return state
     target = tuple(node for node in state.replicas if node not in state.removing)
@@ -117,7 +117,7 @@ def reassignment_done(state: PartitionState, is_live: IsLive) -> PartitionState:
         elr=tuple(node for node in state.elr if node in target),
         adding=(),
         removing=(),
-        min_isr=min(state.min_isr, len(target)),
+        min_isr=min(min_isr, len(target)),
     )
     return with_leader(state, is_live)
 

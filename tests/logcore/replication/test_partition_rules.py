@@ -92,9 +92,17 @@ def test_a_leader_that_goes_gives_way_if_anybody_can_take_over() -> None:
 def test_a_reassignment_keeps_the_old_replicas_until_all_new_ones_are_in_sync() -> None:
     moving = reassigned(partition((1, 2, 3)), (NodeId(4), NodeId(1)))
     assert (moving.replicas, moving.adding, moving.removing) == ((4, 1, 2, 3), (4,), (2, 3))
-    assert reassignment_done(moving, up(1, 2, 3, 4)) == moving
-    done = reassignment_done(with_isr(moving, [NodeId(node) for node in (1, 2, 3, 4)]), up(1, 2, 3, 4))
+    assert reassignment_done(moving, up(1, 2, 3, 4), 2) == moving
+    done = reassignment_done(with_isr(moving, [NodeId(node) for node in (1, 2, 3, 4)]), up(1, 2, 3, 4), 2)
     assert (done.replicas, done.isr, done.leader, done.removing) == ((4, 1), (4, 1), 1, ())
+
+
+def test_a_partition_that_gets_more_replicas_again_needs_as_many_in_sync_as_the_setting_says() -> None:
+    alone = partition((1,))._replace(replicas=(NodeId(1),), min_isr=1)
+    moving = reassigned(alone, (NodeId(1), NodeId(2)))
+    done = reassignment_done(with_isr(moving, [NodeId(1), NodeId(2)]), up(1, 2), 2)
+    assert (done.replicas, done.min_isr) == ((1, 2), 2)
+    assert without(done, NodeId(2)).elr == (2,)
 
 
 def test_a_reassignment_is_called_off_unless_only_the_new_ones_have_everything() -> None:

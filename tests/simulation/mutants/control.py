@@ -68,9 +68,9 @@ def _same_partition_epoch(
     return changed and changed._replace(partition_epoch=before.partition_epoch)
 
 
-def _done_when_begun(state: PartitionState, is_live: IsLive) -> PartitionState:
+def _done_when_begun(state: PartitionState, is_live: IsLive, min_isr: int) -> PartitionState:
     target = tuple(node for node in state.replicas if node not in state.removing)
-    return _DONE(state._replace(isr=target), is_live)
+    return _DONE(state._replace(isr=target), is_live, min_isr)
 
 
 def _registered_unfenced(image: MetadataImage, index: int, record: BrokerRegistered) -> MetadataImage:
