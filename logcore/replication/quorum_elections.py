@@ -23,6 +23,8 @@ class Elections(QuorumState, ABC):
             self._delay_election()
             if self._may_stand():
                 self._ask_for_pre_votes()
+            else:
+                self.leader = None  # whoever has registrations to send asks all voters for the one that leads now
 
     def _may_stand(self) -> bool:
         """A voter; also one that is to leave, until that is committed: it may be the only one that knows of it."""

@@ -59,6 +59,17 @@ def another_cluster_is_not_heard() -> None:
     assert quorum_of(follower).term == term, "a node took the term of another cluster"
 
 
+def who_is_no_member_forgets_a_leader_that_is_silent() -> None:
+    """Else a node that is to be let in asks for ever one that leads no more."""
+    stranger = ByHand(3, others=1)[4]
+    stranger.tick(0)
+    stranger.receive(NodeId(1), Append("by hand", 1, 0, 0, (), 0))
+    assert stranger.leader == 1
+    for now_ms in range(0, 10_000, 100):
+        stranger.tick(now_ms)
+    assert stranger.leader is None
+
+
 def a_leader_counts_only_what_its_disk_has() -> None:
     """T-L8: what its memory and one follower have is no majority of three disks."""
     simulation, leader = _with_a_leader()
@@ -261,6 +272,7 @@ CASES: Final = [
     a_node_that_does_not_hear_the_leader_deposes_nobody,
     a_leader_that_hears_nobody_gives_up,
     another_cluster_is_not_heard,
+    who_is_no_member_forgets_a_leader_that_is_silent,
     a_leader_counts_only_what_its_disk_has,
     a_voter_that_is_to_leave_stands,
     an_exchanged_disk_does_not_count,
