@@ -43,6 +43,8 @@ _SET_ON_TOPIC: Final = 1
 _EARLIEST: Final = -2
 _BYTES_MAX: Final = 0x7FFFFFFF
 _OUT_OF_RANGE: Final = int(ErrorCode.offset_out_of_range)
+_FROM_ANOTHER_LEADER: Final = RETRIABLE | {int(ErrorCode.unknown_topic_or_partition)}
+"""A leader may not have heard of the topic yet; whether there is one, the metadata say when it is looked up again."""
 
 
 @dataclass(slots=True)
@@ -189,7 +191,7 @@ class RemoteLog:
             left_s = max(0.0, deadline - time.monotonic())
             for fetched in self._next(asked, min(left_s, _WAIT_S_MAX)):
                 where = fetched.partition
-                if self._router.clustered and fetched.error_code in RETRIABLE:
+                if self._router.clustered and fetched.error_code in _FROM_ANOTHER_LEADER:
                     self._router.doubt(where)
                     time.sleep(min(left_s, _PAUSE_S))
                     continue

@@ -46,7 +46,7 @@ class ServedNode:
 class Cluster:
     """State: which of the nodes run. Ports stay the same over restarts."""
 
-    def __init__(self, folder: Path, count: int = 3, *, session_ms: int = 900, secret: bytes = b"secret") -> None:
+    def __init__(self, folder: Path, count: int = 3, *, session_ms: int = 1500, secret: bytes = b"secret") -> None:
         members = {NodeId(number): Address("127.0.0.1", port) for number, port in enumerate(free_ports(count), 1)}
         self.settings = {
             node: ClusterSettings(folder / f"node{node}", node, members, secret=secret, session_ms=session_ms)
