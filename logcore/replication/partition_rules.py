@@ -14,11 +14,16 @@ IsLive = Callable[[NodeId], bool]
 
 
 def changed(before: PartitionState, after: PartitionState, *, settle: bool = False) -> PartitionState | None:
-    """`after` with its epochs; None where nothing changed, unless the change is to be settled by a new epoch."""
+    """`after` with its epochs; None where nothing changed, unless the change is to be settled by a new epoch.
+
+    A new leader epoch begins also where a replica goes: it drops its log, and if it comes back, what it had asked
+    before must not tell the leader that it has what it had (R6; Kafka raises the epoch there, too).
+    """
     if before == after and not settle:
         return None
+    begins = after.leader != before.leader or not set(before.replicas) <= set(after.replicas)
     return after._replace(
-        leader_epoch=before.leader_epoch + (after.leader != before.leader),
+        leader_epoch=before.leader_epoch + begins,
         partition_epoch=before.partition_epoch + 1,
     )
 

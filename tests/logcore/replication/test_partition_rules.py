@@ -120,3 +120,11 @@ def test_epochs_rise_with_every_change_and_the_leaders_with_every_leader() -> No
     assert settled is not None and (settled.partition_epoch, settled.leader_epoch) == (10, 4)
     moved = changed(before, without(before, NodeId(1)))
     assert moved is not None and (moved.partition_epoch, moved.leader_epoch) == (10, 5)
+
+
+def test_a_new_leader_epoch_begins_when_a_replica_goes_so_that_its_old_fetches_acknowledge_nothing() -> None:
+    before = partition((1, 2, 3))
+    fewer = changed(before, before._replace(replicas=(NodeId(1), NodeId(2)), isr=(NodeId(1), NodeId(2))))
+    assert fewer is not None and (fewer.leader, fewer.leader_epoch) == (before.leader, before.leader_epoch + 1)
+    more = changed(before, before._replace(replicas=(*before.replicas, NodeId(4)), adding=(NodeId(4),)))
+    assert more is not None and more.leader_epoch == before.leader_epoch
