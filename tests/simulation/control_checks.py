@@ -98,7 +98,7 @@ class ControlChecks:
         wrong = (
             now.partition_epoch != old.partition_epoch + 1
             or now.leader_epoch < old.leader_epoch
-            or (now.leader != old.leader) != (now.leader_epoch > old.leader_epoch)
+            or _begins_anew(old, now) != (now.leader_epoch > old.leader_epoch)
         )
         if wrong:
             raise InvariantViolated("I3", f"{partition} was {old} and is {now}")
@@ -150,3 +150,8 @@ class ControlChecks:
 
 def leaders_by_broker(image: MetadataImage) -> Counter[NodeId | None]:
     return Counter(state.leader for state in image.partitions())
+
+
+def _begins_anew(old: PartitionState, now: PartitionState) -> bool:
+    """Whether a new leader epoch has to begin: for another leader, and where a replica goes."""
+    return now.leader != old.leader or not set(old.replicas) <= set(now.replicas)
