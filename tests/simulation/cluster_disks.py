@@ -58,13 +58,13 @@ def exchange_disk(simulation: Simulation, fault: Fault) -> None:
     if active.quorum.log.voters_index > active.quorum.commit or not voters.disks or not all(voters.disks):
         return
     world.lost = host.id
+    world.operator.replace(host.id, host.disk_name)
     host.kill()
     host.disk.wipe()
     world.quorum_checks.forget(host.id)
     world.checks.forget(host.id)
     simulation.kernel.counters["disks exchanged"] += 1
     simulation.kernel.schedule(fault.lasts_ms * MILLISECOND, host.start)
-    world.operator.replace(host.id)
 
 
 def _may_lose(world: ClusterWorld, host: Host) -> bool:

@@ -81,10 +81,9 @@ class ClusterOperator:
     def replacing(self) -> bool:
         return self._replacement is not None
 
-    def replace(self, node: NodeId) -> None:
+    def replace(self, node: NodeId, lost_disk: str) -> None:
         """Begins to, and goes on until it is done, also after the healing."""
-        broker = self._world.image().brokers.get(node)
-        self._replacement = NodeReplacement(node, broker.epoch if broker else None, replicas=3)
+        self._replacement = NodeReplacement(node, lost_disk, replicas=3)
         self._replace_on()
 
     def _replace_on(self) -> None:

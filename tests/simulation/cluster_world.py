@@ -129,9 +129,8 @@ class ClusterWorld(World):
 
     def start(self, host: Host) -> Mapping[str, Running]:
         nodes = tuple(NodeId(node) for node in self.simulation.hosts)
-        disk = f"{host.id}-{host.disk.exchanged}"
         try:
-            files = QuorumFiles(host.disk, nodes, ImageCodec(), disk=disk)
+            files = QuorumFiles(host.disk, nodes, ImageCodec(), disk=host.disk_name)
         except QuorumDamaged as error:
             raise CannotStart(str(error)) from error
         self.quorum_checks.started(host.id, files.recovered)
@@ -140,7 +139,8 @@ class ClusterWorld(World):
         quorum.checks = self.quorum_checks
         controller = Controller(quorum)
         logs = SimReplicaLogs(host.disk, self.checks.copies_of(host.id), self.kernel.counters)
-        identity = Identity("simulated", host.id, logs.incarnation, (("kafka", f"node{host.id}:9092"),), disk=disk)
+        endpoints = (("kafka", f"node{host.id}:9092"),)
+        identity = Identity("simulated", host.id, logs.incarnation, endpoints, disk=host.disk_name)
         broker = Broker(identity, logs, coordinators=self._coordinators())
         return {CONTROLLER: Running(controller, files), BROKER: Running(broker, logs)}
 

@@ -110,7 +110,7 @@ class ControlWorld(World):
     def start(self, host: Host) -> Mapping[str, Running]:
         voters = tuple(NodeId(node) for node in list(self.simulation.hosts)[:3])
         try:
-            files = QuorumFiles(host.disk, voters, ImageCodec(), disk=f"{host.id}-{host.disk.exchanged}")
+            files = QuorumFiles(host.disk, voters, ImageCodec(), disk=host.disk_name)
         except QuorumDamaged as error:
             raise CannotStart(str(error)) from error
         self.checks.started(host.id, files.recovered)
@@ -131,9 +131,9 @@ class ControlWorld(World):
         """The next life of the node's broker."""
         incarnation = _next_incarnation(host)
         clean = incarnation == 1 or self.kernel.randoms.disk.random() >= self.drawn["unclean_start_share"]
-        racks, disk = self.drawn["racks"], f"{host.id}-{host.disk.exchanged}"
+        racks = self.drawn["racks"]
         rack = f"rack{host.id % racks}" if racks else None
-        broker = StandInBroker(host.id, CLUSTER, incarnation, clean=clean, rack=rack, disk=disk)
+        broker = StandInBroker(host.id, CLUSTER, incarnation, clean=clean, rack=rack, disk=host.disk_name)
         broker.farewells = self.drawn["farewells"] and not self.simulation.healing
         return broker
 

@@ -71,6 +71,11 @@ class Host:
         self._backlog: list[tuple[Callable[..., object], tuple[Any, ...]]] = []
         self._unsynced: dict[str, list[Any]] = {}  # operations per machine, while a sync of it is under way
 
+    @property
+    def disk_name(self) -> str:
+        """Another one after every exchange."""
+        return f"{self.id}-{self.disk.exchanged}"
+
     # Life
 
     def start(self) -> None:

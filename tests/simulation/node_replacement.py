@@ -17,17 +17,17 @@ from millstream.logcore.replication.replica_messages import PartitionId
 class NodeReplacement:
     """Asks for one step after the other, by what the metadata say: each may have to be asked for again."""
 
-    def __init__(self, node: NodeId, epoch: int | None, replicas: int) -> None:
-        """`epoch`: of the last life of the broker. `replicas`: how many a partition has when all is done."""
+    def __init__(self, node: NodeId, lost_disk: str, replicas: int) -> None:
+        """`lost_disk`: its name. `replicas`: how many a partition has when all is done."""
         self._node = node
-        self._epoch = epoch
+        self._lost_disk = lost_disk
         self._replicas = replicas
         self.done = False
 
     def next_request(self, active: Controller) -> Any:
         """None: there is something to be waited for."""
         broker = active.image.brokers.get(self._node)
-        if broker is not None and broker.epoch == self._epoch:
+        if broker is not None and broker.disk == self._lost_disk:
             return self._take_out(active)
         return self._let_in(active) if active.image.is_live(self._node) else None
 

@@ -133,7 +133,7 @@ class QuorumWorld(World):
     def start(self, host: Host) -> Mapping[str, Running]:
         first = tuple(NodeId(node) for node in list(self.simulation.hosts)[: self._options["voters"]])
         try:
-            files = QuorumFiles(host.disk, first, _Counted(), disk=f"{host.id}-{host.disk.exchanged}")
+            files = QuorumFiles(host.disk, first, _Counted(), disk=host.disk_name)
         except QuorumDamaged as error:
             raise CannotStart(str(error)) from error
         self.checks.started(host.id, files.recovered)
