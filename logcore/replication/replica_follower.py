@@ -97,6 +97,8 @@ class Follower:
         target = max(min(end_offset, own.end_offset), log.log_start_offset)
         if target < self._acknowledged:
             core.panic(f"told to truncate to {target}, but {self._acknowledged} was acknowledged in this leader epoch")
+        elif epoch == NO_EPOCH and log.log_start_offset == log.end_offset:
+            core.restart_at(max(end_offset, log.end_offset))  # of what was deleted here its last epoch is still known
         elif target >= log.end_offset:
             core.panic(f"told that the logs part, but epoch {own.epoch} ends at {own.end_offset} in both")
         else:

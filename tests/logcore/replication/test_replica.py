@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from millstream.logcore.records.batch import Producer
 from millstream.logcore.replication.machine import NodeId, Persisted, Received
 from millstream.logcore.replication.replica_messages import (
@@ -221,6 +223,25 @@ def test_three_leaders_in_turn_leave_one_log() -> None:
     assert trio.values(1) == trio.values(2) == trio.values(3) == [b"a", b"c"]
 
 
+def test_a_follower_that_still_knows_the_epoch_of_what_is_deleted_everywhere_begins_anew() -> None:
+    """A leader with none of the epochs of an empty log says that they part at its start; nothing is left to cut."""
+    trio = led_by_1()
+    trio.produce(1, b"a")
+    trio.settle()
+    trio.pass_time(1_000)
+    for node in (1, 2, 3):
+        log = trio.log(node)
+        log.move_start(log.end_offset)
+    trio.log(1).restart_at(1)  # as after a crash that kept the log's start only
+    assert (trio.log(1).epochs.last, trio.log(2).epochs.last) == (-1, 1)
+    trio.change(leader=NodeId(1))
+    trio.produce(1, b"b")
+    trio.settle()
+    trio.pass_time(1_000)
+    assert trio.panics == {}
+    assert trio.values(1)[-1:] == trio.values(2)[-1:] == trio.values(3)[-1:] == [b"b"]
+
+
 def test_a_copy_of_an_old_response_changes_nothing() -> None:
     """R9, T-L11: a truncation that was meant for an earlier fetch arrives once more."""
     trio = led_by_1()
@@ -360,6 +381,17 @@ def test_a_transaction_is_seen_when_its_marker_is_committed() -> None:
     trio.settle()
     assert trio.read(1, committed_only=True) == [b"a"]
     assert trio.read(2, committed_only=True) == [b"a"]
+
+
+@pytest.mark.parametrize("epochs_later", [0, 1])
+def test_what_is_no_part_of_the_open_transaction_of_its_producer_is_refused(epochs_later: int) -> None:
+    trio = led_by_1()
+    trio.produce(1, b"a", producer=Producer(7, 0, 0, transactional=True), verified=True)
+    beside = trio.produce(1, b"b", producer=Producer(7, epochs_later, 1 - epochs_later))
+    assert trio.replies[beside].problem is Problem.INVALID_TXN_STATE
+    trio.ask(1, EndMarker(7, 0, True, 0, 1))
+    trio.settle()
+    assert trio.read(1, committed_only=True) == [b"a"]
 
 
 def test_after_a_failed_sync_the_replica_does_nothing_any_more() -> None:

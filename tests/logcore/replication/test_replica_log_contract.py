@@ -130,6 +130,24 @@ def test_an_empty_log_may_begin_anew_anywhere(log: ReplicaLog) -> None:
     assert [offset for offset, _, _ in entries(log)] == [20]
 
 
+@pytest.mark.parametrize("offset", [2, 3])
+def test_a_log_of_which_all_is_deleted_may_begin_anew_where_it_ends_and_forgets_its_epochs(
+    log: ReplicaLog, reopen: Reopen, offset: int
+) -> None:
+    append(log, 1, 1, size=400)
+    log.publish(2, 2)
+    log.move_start(2)
+    make_durable(log)
+    for _ in range(2):
+        log.restart_at(offset)
+        assert (log.log_start_offset, log.end_offset, log.epochs.last) == (offset, offset, -1)
+    append(log, 5)
+    make_durable(log)
+    again = reopen()
+    assert [at for at, _, _ in entries(again)] == [offset]
+    assert again.epochs.starts == ((5, offset),)
+
+
 def test_the_start_moves_to_what_is_stable_at_most_and_never_back(log: ReplicaLog, reopen: Reopen) -> None:
     append(log, 1, 1, 2, 2, 3, size=400)
     log.publish(4, 3)
