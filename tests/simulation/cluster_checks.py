@@ -96,9 +96,9 @@ class ClusterChecks:
         read = asked.body
         replica = self._world.replica(host.id, asked.partition)
         for effect in effects:
-            if effect.__class__ is not Reply or replica is None:
+            if not isinstance(effect, Reply) or replica is None:
                 continue
-            own, response = replica.core.leader_epoch, effect.response  # type: ignore[union-attr]
+            own, response = replica.core.leader_epoch, effect.response
             if response.__class__ is ReadBatches and own != read.leader_epoch:
                 raise InvariantViolated("R6", f"node {host.id} of epoch {own} answers a read of {read.leader_epoch}")
             fenced = response.__class__ is Refused and response.problem is Problem.FENCED_LEADER_EPOCH

@@ -280,14 +280,14 @@ class ClusterWorld(World):
             self.quorum_checks.stepped(controller.quorum, effects)
             return
         for effect in effects:
-            if effect.__class__ is Send and effect.message.__class__ is AlterPartition:  # type: ignore[union-attr]
-                self.checks.proposes(effect.message)  # type: ignore[union-attr]
-        if given.__class__ is Committed:
+            if isinstance(effect, Send) and isinstance(effect.message, AlterPartition):
+                self.checks.proposes(effect.message)
+        if isinstance(given, Committed):
             broker = self.broker(host.id)
             assert broker is not None
             self.checks.learned(host, broker)
-        elif given.__class__ is Asked:
-            self.checks.answers(host, given.body, effects)  # type: ignore[union-attr]
+        elif isinstance(given, Asked):
+            self.checks.answers(host, given.body, effects)
 
     def healed(self) -> None:
         self.kernel.schedule(_STILL_BUSY_MS * MILLISECOND, self._stop_producers)

@@ -70,6 +70,7 @@ class Brokers:
         self.replies: dict[int, Any] = {}
         self.cut: set[int] = set()  # nodes that get and send nothing, and hear nothing of the controller
         self.held: Callable[[NodeId, Any], bool] = lambda sender, message: False
+        self.watched: Callable[[NodeId, Input], object] = lambda to, given: None  # is shown what arrives where
         self._settings = BrokerSettings(coordination=coordination or CoordinationSettings())
         self._makers = makers if makers is not None else default_makers()
         self._todo: deque[tuple[NodeId, Input]] = deque()
@@ -172,6 +173,7 @@ class Brokers:
             return
         while self._todo:
             to, now = self._todo[0]
+            self.watched(to, now)
             if to in self.brokers:
                 for effect in self.brokers[to].step(now):
                     self._carry_out(to, effect)

@@ -29,3 +29,8 @@ class Mutant:
                 target = import_module(owner) if isinstance(owner, str) else owner
                 stack.enter_context(patch.object(target, attribute, replacement))
             yield
+
+
+def cluster_mutant(name: str, rule: str, what: str, found_by: int | str, *patches: tuple[Any, str, Any]) -> Mutant:
+    """One that is run in the world of whole clusters."""
+    return Mutant(name, rule, what, patches, "cluster", found_by)

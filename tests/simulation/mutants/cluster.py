@@ -16,7 +16,7 @@ from millstream.logcore.replication.replica_core import ReplicaCore
 from millstream.logcore.replication.replica_follower import Follower
 from millstream.logcore.replication.replica_leader import Leader
 
-from .base import Mutant
+from .base import cluster_mutant
 
 
 def _yes(*_: Any) -> bool:
@@ -125,163 +125,159 @@ _CHECK: Final = ProducerStates.check
 _NOTE_FETCH: Final = InSyncReplicas.note_fetch
 
 
-def _mutant(name: str, rule: str, what: str, found_by: int | str, *patches: tuple[Any, str, Any]) -> Mutant:
-    return Mutant(name, rule, what, patches, "cluster", found_by)
-
-
 MUTANTS: Final = [
-    _mutant(
+    cluster_mutant(
         "named_not_numbered",
         "R20",
         "takes a topic that is made anew for the one that was deleted",
         0,
         ("millstream.logcore.replication.controller_requests", "_new_topic_id", _name_of_the_topic),
     ),
-    _mutant(
+    cluster_mutant(
         "no_min_isr", "R11", "raises the high watermark with too few in sync", 3, (Leader, "_enough_in_sync", _yes)
     ),
-    _mutant(
+    cluster_mutant(
         "no_max_isr",
         "R11, T-L5",
         "waits for the committed ISR only",
         20,
         (InSyncReplicas, "propose", _proposes_without_waiting),
     ),
-    _mutant(
+    cluster_mutant(
         "leader_alone",
         "R11",
         "acknowledges what is durable at the leader",
         0,
         (Leader, "_held_by_all", _counts_itself_only),
     ),
-    _mutant(
+    cluster_mutant(
         "refused_is_undone",
         "R12",
         "forgets a refused proposal whose copy is under way",
         "test_a_refused_proposal_still_counts_until_the_partition_epoch_moves",
         (InSyncReplicas, "refused", _forgets_what_was_refused),
     ),
-    _mutant(
+    cluster_mutant(
         "joins_at_hw",
         "R13, T-L10",
         "takes a follower in that lacks what earlier leaders have committed",
         "test_a_follower_joins_with_all_that_earlier_leaders_have_committed",
         (Leader, "_has_all_committed", _joins_at_the_high_watermark),
     ),
-    _mutant("joins_at_once", "R13", "takes any follower in", 5, (Leader, "_has_all_committed", _joins_at_once)),
-    _mutant(
+    cluster_mutant("joins_at_once", "R13", "takes any follower in", 5, (Leader, "_has_all_committed", _joins_at_once)),
+    cluster_mutant(
         "no_leader_epoch",
         "R6, T-L4",
         "answers fetches of any leader epoch",
         "test_fetches_of_another_epoch_are_refused",
         (replica_leader, "epoch_problem", _any_epoch),
     ),
-    _mutant(
+    cluster_mutant(
         "no_lease",
         "T-L4",
         "answers reads as a leader though the controller may have replaced it",
         "a_leader_that_is_cut_off_reads_out_nothing_old",
         (LeaderLease, "holds", _yes),
     ),
-    _mutant(
+    cluster_mutant(
         "lease_of_old_metadata",
         "T-L4",
         "goes on leading when it is live again and has not heard that it was replaced",
         "test_an_answer_counts_when_the_metadata_it_knew_of_are_known_here",
         (LeaderLease, "_is_known", _yes),
     ),
-    _mutant(
+    cluster_mutant(
         "no_correlation",
         "R9, T-L11",
         "takes responses to earlier fetches",
         "test_a_copy_of_an_old_response_changes_nothing",
         (Follower, "_is_current", _any_correlation),
     ),
-    _mutant(
+    cluster_mutant(
         "hw_truncation",
         "R10, T-L1, T-L2",
         "truncates to its high watermark when a new leader begins",
         1,
         (Replica, "_change", _truncates_to_the_high_watermark),
     ),
-    _mutant(
+    cluster_mutant(
         "no_divergence",
         "R10, T-L3",
         "sends what follows without asking where the logs part",
         1,
         (Leader, "_parted_at", _nothing),
     ),
-    _mutant(
+    cluster_mutant(
         "leader_record_unsynced",
         "T-L8",
         "counts what is in the leader's memory",
         1,
         (Leader, "_held_by_all", _counts_what_is_not_durable),
     ),
-    _mutant(
+    cluster_mutant(
         "follower_acks_unsynced",
         "T-L8",
         "acknowledges what is in the follower's memory",
         1,
         (ReplicaCore, "sync", _acknowledges_before_the_disk),
     ),
-    _mutant(
+    cluster_mutant(
         "failed_sync_goes_on",
         "R17, T-L9",
         "goes on after a failed sync",
         "test_after_a_failed_sync_the_replica_does_nothing_any_more",
         (ReplicaCore, "persisted", _tries_the_sync_again),
     ),
-    _mutant(
+    cluster_mutant(
         "no_sequences",
         "R18, T-L16",
         "stores what a producer sends again",
         0,
         (ProducerStates, "check", _knows_no_producer),
     ),
-    _mutant(
+    cluster_mutant(
         "overtaking_sequence",
         "T-L16, T-L22",
         "takes a producer's second batch before its first",
         0,
         (ProducerStates, "check", _takes_any_first_sequence),
     ),
-    _mutant(
+    cluster_mutant(
         "duplicate_acked_early",
         "R18",
         "answers before the record is committed",
         0,
         (Leader, "_answer_later", _answers_at_once),
     ),
-    _mutant(
+    cluster_mutant(
         "no_lso",
         "T-L19",
         "shows open transactions",
         0,
         (ReplicaCore, "last_stable_offset", property(_stable_is_committed)),
     ),
-    _mutant(
+    cluster_mutant(
         "lso_at_marker",
         "T-L19",
         "shows a transaction whose marker is not committed",
         "test_a_transaction_is_seen_when_its_marker_is_committed",
         (ReplicaCore, "_uncommitted_ends_from", _no_uncommitted_ends),
     ),
-    _mutant(
+    cluster_mutant(
         "no_fence_without_data",
         "R19, T-L17, T-L18",
         "writes no marker where nothing is open",
         "test_a_marker_fences_off_records_that_are_still_on_their_way",
         (Leader, "_has_marker", _marked_where_nothing_is_open),
     ),
-    _mutant(
+    cluster_mutant(
         "any_follower_life",
         "R8, T-L6",
         "believes fetches of a follower's earlier life",
         "test_a_fetch_of_an_earlier_life_acknowledges_nothing",
         (InSyncReplicas, "note_fetch", _believes_any_life),
     ),
-    _mutant(
+    cluster_mutant(
         "active_too_early",
         "R7, T-L11",
         "acts on metadata of before its registration",

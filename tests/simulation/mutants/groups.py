@@ -14,7 +14,7 @@ from millstream.logcore.replication.coordination import Coordinators
 from millstream.logcore.replication.group_commits import CommittedOffsets
 from millstream.logcore.replication.led_log import LedLog
 
-from .base import Mutant
+from .base import cluster_mutant
 
 
 def _at_once(self: LedLog, action: Callable[[], None]) -> None:
@@ -51,82 +51,78 @@ def _written_or_not(self: LedLog, changes: Sequence[KeyValue]) -> None:
         self._coordinators.appended(self.partition, self._replica)
 
 
-def _mutant(name: str, rule: str, what: str, found_by: int | str, *patches: tuple[Any, str, Any]) -> Mutant:
-    return Mutant(name, rule, what, patches, "cluster", found_by)
-
-
 MUTANTS: Final = [
-    _mutant(
+    cluster_mutant(
         "coordinator_answers_early",
         "R16, T-L21",
         "a coordinator answers before its record is committed",
         "test_a_commit_is_answered_when_another_replica_has_it",
         (LedLog, "once_committed", _at_once),
     ),
-    _mutant(
+    cluster_mutant(
         "coordinator_begins_early",
         "R16",
         "a coordinator begins before what it found in its log is committed",
         "test_a_new_coordinator_begins_when_what_it_found_is_committed",
         (Coordinators, "_is_settled", _yes),
     ),
-    _mutant(
+    cluster_mutant(
         "coordinator_outlives_its_epoch",
         "R6, T-L21",
         "a coordinator goes on when its leader epoch is over",
         "test_who_waits_is_refused_when_another_node_leads",
         (coordination, "_may_go_on", _yes),
     ),
-    _mutant(
+    cluster_mutant(
         "coordinator_forgets_failed_writes",
         "R17, T-L23",
         "a coordinator goes on when its record did not fit onto the disk",
         "test_a_coordinator_whose_disk_is_full_reads_its_log_again",
         (LedLog, "write", _written_or_not),
     ),
-    _mutant(
+    cluster_mutant(
         "deposed_coordinator_reads_out",
         "T-L4",
         "reads out offsets though another node may coordinate",
         "test_a_coordinator_that_was_replaced_without_noticing_reads_out_nothing_old",
         (LedLog, "prove", _nothing),
     ),
-    _mutant(
+    cluster_mutant(
         "old_generation_commits",
         "T-L21",
         "takes offsets of members of an old generation",
         "test_a_member_of_an_old_generation_commits_nothing",
         (AllGroups, "check_commit", _may_commit),
     ),
-    _mutant(
+    cluster_mutant(
         "sessions_end_with_the_coordinator",
         "T-L21",
         "takes all members for dead that a new coordinator has not heard yet",
         "test_members_do_not_notice_that_their_coordinator_died",
         (AllGroups, "begin", _nothing),
     ),
-    _mutant(
+    cluster_mutant(
         "assigns_what_is_read",
         "T-L21",
         "gives a partition to a member while another one still reads it",
         "test_a_partition_that_is_given_up_goes_on_after_a_fail_over_only_when_it_is_free",
         (consumer_groups._Group, "holders", _nobody),
     ),
-    _mutant(
+    cluster_mutant(
         "offsets_of_deleted_topics",
         "R20",
         "takes the offsets of a deleted topic for those of a new one of its name",
         "test_offsets_of_a_topic_that_was_deleted_are_not_those_of_a_new_one",
         (CommittedOffsets, "_is_of_now", _yes),
     ),
-    _mutant(
+    cluster_mutant(
         "offsets_applied_twice",
         "R19, T-L20",
         "sets offsets back when a transaction's end is heard again",
         "test_offsets_of_a_transaction_are_applied_once",
         (CommittedOffsets, "is_settled", _no),
     ),
-    _mutant(
+    cluster_mutant(
         "undecided_offsets_are_settled",
         "R19, T-L21",
         "shows offsets that an open transaction is about to change",

@@ -9,7 +9,7 @@ from millstream.logcore.replication.replica_follower import Follower
 from millstream.logcore.replication.replica_leader import Leader
 from millstream.logcore.replication.throttle import Allowance
 
-from .base import Mutant
+from .base import Mutant, cluster_mutant
 
 
 def _slows_everybody(self: Leader, node: NodeId) -> bool:
@@ -33,7 +33,7 @@ def _waits_for_the_dead(self: Allowance, partition: Any) -> bool:
 
 
 def _mutant(name: str, what: str, found_by: str, *patch: Any) -> Mutant:
-    return Mutant(name, "R11", what, (patch,), "cluster", found_by)
+    return cluster_mutant(name, "R11", what, found_by, patch)
 
 
 _PROPOSED: Final = "test_a_proposed_member_is_not_slowed_down_though_it_is_no_member_yet"

@@ -17,7 +17,7 @@ from millstream.logcore.replication.verification import Verification
 from millstream.logcore.transaction_records import Ended
 from millstream.logcore.transactions import Coordinator
 
-from .base import Mutant
+from .base import cluster_mutant
 
 
 def _never(*_: Any) -> bool:
@@ -83,96 +83,92 @@ _GOT: Final = ProducerIdPool.got
 _TAKE: Final = Verification.take
 
 
-def _mutant(name: str, rule: str, what: str, found_by: int | str, *patches: tuple[Any, str, Any]) -> Mutant:
-    return Mutant(name, rule, what, patches, "cluster", found_by)
-
-
 MUTANTS: Final = [
-    _mutant(
+    cluster_mutant(
         "verifies_out_of_touch",
         "T-L4, T-L18",
         "says that a transaction is open though another node may have ended it",
         "a_coordinator_that_may_have_been_replaced_does_not_say_that_a_transaction_is_open",
         (LedLog, "leads_for_certain", property(lambda log: True)),
     ),
-    _mutant(
+    cluster_mutant(
         "believes_a_clock_that_was_set",
         "T-L24",
         "forgets transactional ids when somebody sets the clock",
         "test_an_id_is_not_forgotten_because_somebody_set_the_clock",
         (TimeOfDay, "was_set", _never),
     ),
-    _mutant(
+    cluster_mutant(
         "marks_before_it_is_decided",
         "R19, T-L20",
         "sends markers before the decision is committed",
         "nothing_is_marked_before_the_decision_is_committed",
         (TransactionShard, "_carry_out", _ends_at_once),
     ),
-    _mutant(
+    cluster_mutant(
         "complete_before_markers",
         "T-L20",
         "takes a transaction for ended when it has asked for the markers",
         "a_new_coordinator_ends_what_was_decided_before",
         (TransactionEnds, "_ask", _asks_once),
     ),
-    _mutant(
+    cluster_mutant(
         "decided_and_forgotten",
         "T-L20",
         "does not go on with what the coordinator before has decided",
         "a_new_coordinator_ends_what_was_decided_before",
         (Coordinator, "unfinished", _none),
     ),
-    _mutant(
+    cluster_mutant(
         "aborted_and_forgotten",
         "T-L20, T-L18",
         "does not go on with what the coordinator before has given up",
         "a_new_coordinator_ends_what_was_aborted_before",
         (Coordinator, "given_up", _none),
     ),
-    _mutant(
+    cluster_mutant(
         "producer_epoch_stays",
         "R19, T-L17",
         "ends a transaction and lets the producer keep its epoch",
         0,
         (Coordinator, "_raised", _keeps_the_epoch),
     ),
-    _mutant(
+    cluster_mutant(
         "no_verification",
         "R19, T-L18",
         "takes a transaction's records without asking its coordinator",
         0,
         (Leader, "_produce", _believes_producers),
     ),
-    _mutant(
+    cluster_mutant(
         "joins_what_is_open",
         "R19, T-L17",
         "takes the next transaction's records into the last one",
         "test_the_next_transactions_first_batch_does_not_join_the_last_one_that_is_still_open_here",
         (Leader, "_is_open_here", _of_any_epoch),
     ),
-    _mutant(
+    cluster_mutant(
         "verified_for_ever",
         "R19, T-L18",
         "takes an answer of before a marker for true after it",
         "test_an_answer_of_before_a_marker_opens_nothing_after_it",
         (Verification, "ended", _nothing),
     ),
-    _mutant(
+    cluster_mutant(
         "overtakes_what_is_parked",
         "T-L16",
         "turns round what waited for a coordinator",
         "test_what_comes_behind_a_parked_batch_waits_with_it_and_stays_in_order",
         (Verification, "take", _in_any_order),
     ),
-    _mutant(
+    cluster_mutant(
         "any_marker_ends",
         "R19, T-L17",
         "writes a marker for each copy of the request",
         "test_a_late_copy_of_a_marker_ends_no_later_transaction_of_the_same_epoch",
         (ProducerStates, "has_ended", _never),
     ),
-    _mutant(
+    cluster_mutant(
         "zombies_are_heard",
         "R19, T-L17",
         "listens to any instance of a transactional id",
@@ -180,14 +176,14 @@ MUTANTS: Final = [
         (Coordinator, "_of", _of_any_producer),
         (TransactionShard, "_current", _of_anybody),
     ),
-    _mutant(
+    cluster_mutant(
         "open_for_ever",
         "T-L18",
         "never ends a transaction whose producer is gone",
         13,
         (TransactionShard, "_end_overdue", _nothing),
     ),
-    _mutant(
+    cluster_mutant(
         "copied_producer_ids",
         "R19",
         "takes a copy of a block of producer ids for another one",
