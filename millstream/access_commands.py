@@ -9,6 +9,7 @@ import typer
 from millstream.errors import ServerError
 
 from .command_errors import one_sentence_errors
+from .command_group import command_group
 
 
 class NoPassword(ServerError):
@@ -18,7 +19,7 @@ class NoPassword(ServerError):
 
 
 def access_app() -> typer.Typer:
-    app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Passwords and tokens for a server's users.")
+    app = command_group("Passwords and tokens for a server's users.")
 
     @app.command("password")
     def password() -> None:

@@ -12,6 +12,7 @@ import typer
 from millstream.errors import ServerError
 
 from .command_errors import one_sentence_errors
+from .command_group import command_group
 
 if TYPE_CHECKING:
     from millstream.server.client import HttpClient
@@ -33,16 +34,17 @@ class WrongClusterUsage(ServerError):
 
 
 def cluster_app() -> typer.Typer:
-    app = typer.Typer(
-        no_args_is_help=True, rich_markup_mode=None, help="A cluster: how it is, and moving replicas, leaders, nodes."
+    return command_group(
+        "A cluster: how it is, and moving replicas, leaders, nodes.",
+        {
+            "status": status,
+            "reassign": reassign,
+            "throttle": throttle,
+            "elect": elect,
+            "add-node": add_node,
+            "remove-node": remove_node,
+        },
     )
-    app.command("status")(status)
-    app.command("reassign")(reassign)
-    app.command("throttle")(throttle)
-    app.command("elect")(elect)
-    app.command("add-node")(add_node)
-    app.command("remove-node")(remove_node)
-    return app
 
 
 def status(

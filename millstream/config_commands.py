@@ -9,19 +9,21 @@ from typing import Annotated, Any
 import typer
 
 from .command_errors import one_sentence_errors
+from .command_group import command_group
 
 FileArgument = Annotated[Path | None, typer.Argument(envvar="MILLSTREAM_CONFIG", help="A TOML file.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="For programs.")]
 
 
 def config_app() -> typer.Typer:
-    app = typer.Typer(
-        no_args_is_help=True, rich_markup_mode=None, help="Configuration of a server: check, show, manual."
+    return command_group(
+        "Configuration of a server: check, show, manual.",
+        {
+            "check": check,
+            "show": show,
+            "reference": reference,
+        },
     )
-    app.command("check")(check)
-    app.command("show")(show)
-    app.command("reference")(reference)
-    return app
 
 
 def check(file: FileArgument = None, json: JsonOption = False) -> None:

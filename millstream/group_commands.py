@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from .command_group import command_group
+
 if TYPE_CHECKING:
     from millstream.logcore.remote import RemoteLog
 
@@ -19,7 +21,7 @@ DEFAULT_KAFKA = "127.0.0.1:9092"
 
 def group_app(remote_log: Callable[[str], AbstractContextManager[RemoteLog]]) -> typer.Typer:
     """In: `remote_log`: opens the log at an address, and says in one sentence what goes wrong with it."""
-    app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Consumer groups of a server: state and lag.")
+    app = command_group("Consumer groups of a server: state and lag.")
 
     @app.command("list")
     def list_groups(kafka: KafkaOption = DEFAULT_KAFKA) -> None:

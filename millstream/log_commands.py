@@ -10,6 +10,7 @@ import typer
 from millstream.errors import ServerError
 
 from .command_errors import one_sentence_errors
+from .command_group import command_group
 
 DataArgument = Annotated[Path, typer.Argument(help="The data directory of a log: the folder with topics.json.")]
 
@@ -21,7 +22,7 @@ class NoSuchFiles(ServerError):
 
 
 def log_app() -> typer.Typer:
-    app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="The files of a log: look into, and verify.")
+    app = command_group("The files of a log: look into, and verify.")
 
     @app.command("verify")
     def verify_files(

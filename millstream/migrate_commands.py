@@ -12,6 +12,7 @@ import typer
 from millstream.errors import ServerError
 
 from .command_errors import one_sentence_errors
+from .command_group import command_group
 
 if TYPE_CHECKING:
     from .migration_files import Project
@@ -30,19 +31,18 @@ class WrongMigrateUsage(ServerError):
 
 
 def migrate_app() -> typer.Typer:
-    app = typer.Typer(
-        no_args_is_help=True,
-        rich_markup_mode=None,
-        help="Migrations: what ksql-migrations does, and going on after a failure.",
+    return command_group(
+        "Migrations: what ksql-migrations does, and going on after a failure.",
+        {
+            "new-project": new_project_command,
+            "create": create_command,
+            "initialize-metadata": initialize_command,
+            "apply": apply_command,
+            "info": info_command,
+            "validate": validate_command,
+            "destroy-metadata": destroy_command,
+        },
     )
-    app.command("new-project")(new_project_command)
-    app.command("create")(create_command)
-    app.command("initialize-metadata")(initialize_command)
-    app.command("apply")(apply_command)
-    app.command("info")(info_command)
-    app.command("validate")(validate_command)
-    app.command("destroy-metadata")(destroy_command)
-    return app
 
 
 def new_project_command(folder: Path, server: Annotated[str, typer.Argument(metavar="URL")]) -> None:

@@ -10,6 +10,7 @@ import typer
 
 from millstream.errors import ServerError
 
+from .command_group import command_group
 from .group_commands import DEFAULT_KAFKA, KafkaOption
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ class WrongTopicUsage(ServerError):
 
 def topic_app(remote_log: Callable[[str], AbstractContextManager[RemoteLog]]) -> typer.Typer:
     """In: `remote_log`: opens the log at an address, and says in one sentence what goes wrong with it."""
-    app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Topics of a server, and their settings.")
+    app = command_group("Topics of a server, and their settings.")
 
     @app.command("list")
     def list_topics(kafka: KafkaOption = DEFAULT_KAFKA) -> None:
