@@ -15,7 +15,7 @@ from kio.schema.errors import ErrorCode
 from millstream.errors import LogError
 
 from ..errors import CorruptLog, LogClosed, NotNow
-from ..replication.broker import Broker, Identity, Leave
+from ..replication.broker import Broker, Leave
 from ..replication.controller import Controller
 from ..replication.controller_messages import Done, NotController, Refused
 from ..replication.coordinators import default_makers
@@ -29,6 +29,7 @@ from ..replication.node import NoAnswer, Node, NodeStopped, Running
 from ..replication.node_links import LinkTraffic, Peers
 from ..replication.quorum import Quorum
 from ..replication.quorum_files import QuorumDamaged, QuorumFiles
+from ..replication.registration import Identity
 from ..replication.replica import Replica
 from ..replication.replica_messages import ForPartition, PartitionId
 from .peers import PeerFollower

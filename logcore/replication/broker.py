@@ -13,28 +13,18 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from millstream.errors import LogError
 
-from .controller_messages import (
-    BrokerAccepted,
-    BrokerHeartbeat,
-    BrokerRefused,
-    HeartbeatAnswer,
-    ProducerIds,
-    RegisterBroker,
-    ReserveProducerIds,
-)
+from .controller_messages import BrokerAccepted, BrokerRefused, HeartbeatAnswer, ProducerIds
 from .coordination import CoordinationSettings, Coordinators
 from .coordination_messages import TRANSACTIONS_TOPIC, ForEveryShard, ForGroup, ForTransaction, place_of
 from .leader_lease import LeaderLease
 from .led_log import ShardMaker
 from .machine import (
-    CONTROLLER,
     Asked,
     Committed,
     Effect,
     Input,
     NodeId,
     Operation,
-    Panic,
     Persist,
     Persisted,
     Received,
@@ -44,9 +34,10 @@ from .machine import (
     Tick,
 )
 from .metadata_image import MetadataImage, fold
-from .metadata_records import ConfigChanged, Endpoints, PartitionState, Together, TopicDeleted
+from .metadata_records import ConfigChanged, PartitionState, Together, TopicDeleted
 from .operations_messages import DescribeReplicas
 from .producer_ids import ProducerIdPool
+from .registration import HeartbeatTimes, Identity, Registration
 from .replica import Replica, ReplicaSettings
 from .replica_figures import described
 from .replica_log import ReplicaLog
@@ -106,17 +97,6 @@ class ReplicaLogs(Protocol):
         ...
 
 
-class Identity(NamedTuple):
-    """Who a process is: `incarnation` counts the starts of the node, on its disk (R8); `disk` names that disk."""
-
-    cluster: str
-    node: NodeId
-    incarnation: int
-    endpoints: Endpoints
-    rack: str | None = None
-    disk: str = ""
-
-
 class _Persisting(NamedTuple):
     operation: Operation
     partition: PartitionId
@@ -127,12 +107,8 @@ class Leave(NamedTuple):
     """The process is about to end: what it leads is handed over. Answered when nothing is left to hand over."""
 
 
-class AskProducerIds(NamedTuple):
-    """Answered with `ProducerIds` that nobody else gets."""
-
-
 class Broker:
-    """State: the registration, the image of committed metadata, the replicas of this node.
+    """State: the node's standing, the image of committed metadata, the replicas of this node.
 
     The replicas' effects go out as its own: syncs are numbered anew, one sequence for all of them.
     """
@@ -148,9 +124,8 @@ class Broker:
         self.identity = identity
         self.settings = settings or BrokerSettings()
         self.image = MetadataImage()
-        self.epoch: int | None = None  # of the registration, once it is committed
-        self.fenced = True
-        self.lease = LeaderLease()
+        times = HeartbeatTimes(self.settings.register_ms, self.settings.heartbeat_ms)
+        self.registration = Registration(identity, times, self.emit)
         self.replicas: dict[PartitionId, Replica] = {}
         self.unopened: dict[PartitionId, str] = {}  # why the disk does not give the log
         self.throttle = Throttle()
@@ -158,12 +133,22 @@ class Broker:
         self.coordinators = Coordinators(self, coordinators or {}, self.settings.coordination)
         self._logs = logs
         self._now_ms = 0
-        self._speaks_at_ms = 0
-        self._beats = 0
-        self._leaving: RequestId | None = None
         self._next_operation = 0
         self._persisting: deque[_Persisting] = deque()
         self._out: list[Effect] = []
+
+    @property
+    def epoch(self) -> int | None:
+        """Of the registration, once it is committed."""
+        return self.registration.epoch
+
+    @property
+    def fenced(self) -> bool:
+        return self.registration.fenced
+
+    @property
+    def lease(self) -> LeaderLease:
+        return self.registration.lease
 
     @property
     def active(self) -> bool:
@@ -191,31 +176,18 @@ class Broker:
         self._now_ms = now_ms
         for partition in list(self.unopened):
             self._adopt_current(partition)
-        if now_ms >= self._speaks_at_ms:
-            if self.epoch is None:
-                self._register()
-            elif not self._fails_those_it_leads():
-                self._beat(self.epoch)
+        if self.registration.is_due(now_ms):
+            self._speak()
         for partition, replica in self.replicas.items():
             self._take(partition, replica.step(tick))
         self.coordinators.tick(now_ms, tick.wall_ms)
 
-    def _register(self) -> None:
-        who = self.identity
-        self._speaks_at_ms = self._now_ms + self.settings.register_ms
-        clean = self._logs.clean
-        self._say(RegisterBroker(who.cluster, who.node, who.incarnation, clean, who.endpoints, who.rack, who.disk))
-
-    def _beat(self, epoch: int) -> None:
-        """More often as long as nobody answers: the controller may be new, and the lease needs its answer."""
-        wait_ms = self.settings.heartbeat_ms
-        self._beats += 1
-        self._speaks_at_ms = self._now_ms + (wait_ms // 4 if self.lease.is_unanswered else wait_ms)
-        self.lease.sent(self._beats, self._now_ms)
-        who, leaving = self.identity, self._leaving is not None
-        self._say(BrokerHeartbeat(who.cluster, who.node, epoch, self._beats, self.image.index, leaving))
-        if self.producer_ids.asks:
-            self._say(ReserveProducerIds(who.cluster, who.node, epoch, self._beats, self.settings.producer_ids))
+    def _speak(self) -> None:
+        if self.epoch is None:
+            self.registration.register(clean=self._logs.clean)
+        elif not self._fails_those_it_leads():
+            wanted_ids = self.settings.producer_ids if self.producer_ids.asks else 0
+            self.registration.beat(self.epoch, self.image.index, wanted_ids=wanted_ids)
 
     def _fails_those_it_leads(self) -> bool:
         """Then it is silent, and after its session somebody else leads them. Where nobody else can, silence would only
@@ -228,47 +200,22 @@ class Broker:
         others = (node for node in (*state.isr, *state.elr) if node != own)
         return state.leader == own and any(map(self.image.is_live, others))
 
-    def _say(self, message: Any) -> None:
-        """To the controller of this node, which passes it on to the one that decides."""
-        self._out.append(Send(self.identity.node, message, CONTROLLER))
-
     def _accepted(self, accepted: BrokerAccepted) -> None:
-        if accepted.incarnation == self.identity.incarnation and self.epoch is None:
-            self.epoch = accepted.epoch
+        if self.registration.accepted(accepted):
             self._logs.registered()
-            self._speaks_at_ms = self._now_ms
             if self.active:
                 self._begin()
 
-    def _refused(self, refused: BrokerRefused) -> None:
-        if refused.incarnation == self.identity.incarnation:
-            self._out.append(Panic(f"the cluster does not take this node: {refused.reason}"))
-
-    def _heard(self, answer: HeartbeatAnswer) -> None:
-        if answer.epoch != self.epoch:
-            return
-        if not answer.known:
-            self._out.append(Panic("this registration is over: another process is this node, or the node was removed"))
-            return
-        self.fenced = answer.fenced
-        self.lease.answered(answer, self.image.index)
-        if self._leaving is not None and answer.fenced:
-            self._out.append(Reply(self._leaving, None))
-            self._leaving = None
-
     def _got_ids(self, ids: ProducerIds) -> None:
-        if ids.epoch != self.epoch:
-            return
-        of_somebody = self.producer_ids.got(ids)
-        if of_somebody is not None:
-            self._out.append(Reply(*of_somebody))
-        self._serve_ids()
+        if ids.epoch == self.epoch:
+            self.producer_ids.got(ids)
+            self._serve_ids()
 
     def _serve_ids(self) -> None:
         while (served := self.producer_ids.served()) is not None:
             self._out.append(Reply(served[0], ProducerGiven(served[1], 0)))
         if self.producer_ids.asks:
-            self._speaks_at_ms = self._now_ms
+            self.registration.hurry()
 
     # Metadata
 
@@ -364,9 +311,9 @@ class Broker:
             case BrokerAccepted():
                 self._accepted(message)
             case BrokerRefused():
-                self._refused(message)
+                self.registration.refused(message)
             case HeartbeatAnswer():
-                self._heard(message)
+                self.registration.heard(message, self.image.index)
             case ProducerIds():
                 self._got_ids(message)
             case _:
@@ -388,13 +335,9 @@ class Broker:
     def _ask(self, request: RequestId, body: Any) -> None:
         match body:
             case Leave():
-                self._leaving = request
-                self._speaks_at_ms = self._now_ms
+                self.registration.leave(request)
             case DescribeReplicas():
                 self._out.append(Reply(request, described(self.replicas, self.unopened)))
-            case AskProducerIds():
-                self.producer_ids.wait_for_block(request)
-                self._speaks_at_ms = self._now_ms
             case AskProducerId() if self.producer_ids.is_crowded:
                 text = "too many wait for producer ids, which the controller does not give now; ask again"
                 self._out.append(Reply(request, Refused(Problem.COORDINATOR_NOT_AVAILABLE, text)))
@@ -439,7 +382,7 @@ class Broker:
                     self._persisting.append(_Persisting(operation, partition, of_replica))
                     self._out.append(Persist(operation, change))
                 case Send(to, message) if to == ACTIVE_CONTROLLER:
-                    self._say(message)
+                    self.registration.say(message)
                 case Send(to, message) if to == COORDINATOR:
                     self._say_to_coordinator(message)
                 case _:

@@ -13,7 +13,7 @@ _WAITING_MAX: Final = 1_000
 
 
 class ProducerIdPool:
-    """State: the block that is being used up, and who waits for an id, or for a block of their own.
+    """State: the block that is being used up, and who waits for an id.
 
     Invariant: a block comes from an answer that was not taken before; answers may come twice, late, or never.
     """
@@ -22,13 +22,12 @@ class ProducerIdPool:
         self._next = 0
         self._end = 0
         self._last_number = 0  # of the answer that was taken last
-        self._wants_block: deque[RequestId] = deque()
         self._wants_id: deque[RequestId] = deque()
 
     @property
     def asks(self) -> bool:
         """Whether the controller is to be asked for a block: before somebody has to wait for it."""
-        return self._end - self._next < _LOW or bool(self._wants_block or self._wants_id)
+        return self._end - self._next < _LOW or bool(self._wants_id)
 
     @property
     def is_crowded(self) -> bool:
@@ -42,21 +41,14 @@ class ProducerIdPool:
         self._next += 1
         return self._next - 1
 
-    def wait_for_block(self, request: RequestId) -> None:
-        self._wants_block.append(request)
-
     def wait_for_id(self, request: RequestId) -> None:
         self._wants_id.append(request)
 
-    def got(self, block: ProducerIds) -> tuple[RequestId, ProducerIds] | None:
-        """Takes a block of this life, once. Gives whose it is, where somebody waits for a block of their own."""
-        if block.number <= self._last_number:
-            return None
-        self._last_number = block.number
-        if self._wants_block:
-            return self._wants_block.popleft(), block
-        self._next, self._end = block.first, block.first + block.count
-        return None
+    def got(self, block: ProducerIds) -> None:
+        """Takes a block of this life, once."""
+        if block.number > self._last_number:
+            self._last_number = block.number
+            self._next, self._end = block.first, block.first + block.count
 
     def served(self) -> tuple[RequestId, int] | None:
         """Who waits for an id, and the id; None where nobody does, or there is none."""

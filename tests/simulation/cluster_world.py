@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from millstream.logcore.replication.broker import Broker, Identity
+from millstream.logcore.replication.broker import Broker
 from millstream.logcore.replication.controller import Controller
 from millstream.logcore.replication.controller_messages import CreateTopic, Done
 from millstream.logcore.replication.coordination_messages import TRANSACTIONS_TOPIC
@@ -15,6 +15,7 @@ from millstream.logcore.replication.led_log import ShardMaker
 from millstream.logcore.replication.machine import BROKER, CONTROLLER, Asked, Committed, Effect, Input, NodeId, Send
 from millstream.logcore.replication.metadata_image import ImageCodec, MetadataImage
 from millstream.logcore.replication.quorum_files import QuorumDamaged, QuorumFiles
+from millstream.logcore.replication.registration import Identity
 from millstream.logcore.replication.replica import Replica
 from millstream.logcore.replication.replica_messages import (
     AlterPartition,

@@ -6,7 +6,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from millstream.logcore.replication.broker import Broker, BrokerSettings, Identity
+from millstream.logcore.replication.broker import Broker, BrokerSettings
 from millstream.logcore.replication.controller_messages import (
     BrokerAccepted,
     BrokerHeartbeat,
@@ -40,6 +40,7 @@ from millstream.logcore.replication.metadata_records import (
     TopicCreated,
     TopicDeleted,
 )
+from millstream.logcore.replication.registration import Identity
 from millstream.logcore.replication.replica_messages import AlterPartition, PartitionId
 from tests.simulation.cluster_logs import SimReplicaLogs
 from tests.simulation.disk import SimDisk

@@ -1,13 +1,14 @@
-"""What a broker tells the logs on its disk: settings of topics, and that the controller knows of lost records."""
+"""What a broker tells the logs on its disk: settings of topics, and that the controller knows of lost records; and how
+it leaves."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
 
-from millstream.logcore.replication.broker import Broker, Identity
-from millstream.logcore.replication.controller_messages import BrokerAccepted
-from millstream.logcore.replication.machine import Committed, NodeId, Received, Tick
+from millstream.logcore.replication.broker import Broker, Leave
+from millstream.logcore.replication.controller_messages import BrokerAccepted, BrokerHeartbeat, HeartbeatAnswer
+from millstream.logcore.replication.machine import Asked, Committed, NodeId, Received, Reply, RequestId, Send, Tick
 from millstream.logcore.replication.metadata_image import ALL
 from millstream.logcore.replication.metadata_records import (
     BrokerRegistered,
@@ -16,6 +17,7 @@ from millstream.logcore.replication.metadata_records import (
     Together,
     TopicCreated,
 )
+from millstream.logcore.replication.registration import Identity
 from millstream.logcore.replication.replica_messages import PartitionId
 from tests.simulation.cluster_logs import SimReplicaLogs
 from tests.simulation.disk import SimDisk
@@ -86,3 +88,15 @@ def test_settings_of_a_topic_reach_its_logs_before_they_are_opened_and_when_they
     assert logs.configured[-1] == ("t-id", "clicks", {"retention.ms": "5", "segment.bytes": "2048"})
     broker.step(Committed(4, (ConfigChanged("t-id", "segment.bytes", "4096"),)))
     assert logs.configured[-1][2]["segment.bytes"] == "4096"
+
+def test_everybody_who_asks_a_node_to_leave_is_answered() -> None:
+    logs = HeardLogs(SimDisk())
+    broker = a_broker(logs)
+    broker.step(Received(NODE, BrokerAccepted("c", logs.incarnation, 1)))
+    for request in (RequestId(1), RequestId(2)):
+        broker.step(Asked(request, Leave()))
+    beats = [effect.message for effect in broker.step(Tick(2_000)) if isinstance(effect, Send)]
+    assert [beat.leaving for beat in beats if isinstance(beat, BrokerHeartbeat)] == [True]
+    answer = HeartbeatAnswer("c", 1, 1, known=True, fenced=True, index=1, session_ms=3_000)
+    assert broker.step(Received(NODE, answer)) == [Reply(RequestId(1), None), Reply(RequestId(2), None)]
+    assert broker.step(Received(NODE, answer)) == []

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from millstream.errors import LogError
-from millstream.logcore.replication.broker import Broker, Identity
+from millstream.logcore.replication.broker import Broker
 from millstream.logcore.replication.controller_messages import BrokerAccepted, BrokerHeartbeat
 from millstream.logcore.replication.machine import Committed, Effect, NodeId, Received, Send, Tick
 from millstream.logcore.replication.metadata_records import (
@@ -17,6 +17,7 @@ from millstream.logcore.replication.metadata_records import (
     PartitionState,
     TopicCreated,
 )
+from millstream.logcore.replication.registration import Identity
 from millstream.logcore.replication.replica_messages import PartitionId
 from tests.simulation.cluster_logs import SimReplicaLogs
 from tests.simulation.disk import SimDisk
