@@ -26,6 +26,7 @@ from ..replication.machine import NodeId
 from ..replication.metadata_image import Broker
 from ..replication.nearest import nearest_replica
 from ..replication.node import NodeStopped
+from ..replication.partition_rules import to_come
 from ..replication.replica import Replica
 from ..replication.replica_leader import Leader
 from ..replication.replica_messages import (
@@ -83,7 +84,7 @@ class ClusterLayout:
             in_sync=state.isr,
             eligible=state.elr,
             offline=[node for node in state.replicas if not image.is_live(node)],
-            adding=state.adding,
+            adding=to_come(state),
             removing=state.removing,
         )
 

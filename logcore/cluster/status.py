@@ -14,7 +14,7 @@ from ..replication.machine import NodeId
 from ..replication.metadata_image import MetadataImage
 from ..replication.metadata_records import PartitionState
 from ..replication.operations_messages import LedPartition, QuorumDescription, QuorumHere, ReplicasDescribed
-from ..replication.partition_rules import lacks_replicas
+from ..replication.partition_rules import lacks_replicas, to_come
 from ..replication.quorum_messages import VotersChanged
 from ..replication.replica_messages import PartitionId
 from ..replication.throttle import throttled_rate
@@ -191,7 +191,7 @@ def _partition(topic: str, state: PartitionState, led: LedPartition | None) -> P
         in_sync=state.isr,
         eligible=state.elr,
         min_in_sync=state.min_isr,
-        adding=state.adding,
+        adding=to_come(state),
         removing=state.removing,
         under_replicated=lacks_replicas(state),
         unclean=state.unclean,

@@ -159,15 +159,13 @@ def _reassign(controller: Controller, asked: Reassign) -> Answer:
     if asked.replicas is None:
         if not state.adding and not state.removing:
             return Refused(Trouble.NO_REASSIGNMENT_IN_PROGRESS, "this partition is not being reassigned")
-        after = reassignment_called_off(state, controller.is_live)
+        after = reassignment_called_off(state)
     else:
         known = all(node in controller.ahead.brokers for node in asked.replicas)
         if not asked.replicas or not known or len(set(asked.replicas)) != len(asked.replicas):
             return Refused(Trouble.INVALID_REPLICA_ASSIGNMENT, "the replicas are some distinct brokers")
-        after = controller.moved(reassigned(state, asked.replicas), controller.is_live)
-    if after is None or not (after.isr or after.elr):
-        return Refused(Trouble.INVALID_REPLICA_ASSIGNMENT, "nobody who has all records would be left")
-    after = with_leader(after, controller.is_live)
+        after = reassigned(state, asked.replicas)
+    after = with_leader(controller.moved(after, controller.is_live), controller.is_live)
     record = changed(state, after)
     return _done(controller.propose([record] if record else []))
 

@@ -98,13 +98,22 @@ def lacks_replicas(state: PartitionState) -> bool:
 
 
 def reassigned(state: PartitionState, target: tuple[NodeId, ...]) -> PartitionState:
-    """Begins to move: the new replicas come first, the old ones go when all the new ones are in sync."""
+    """Begins to move: the new replicas come first, the old ones go when all the new ones are in sync.
+
+    What an earlier reassignment was to bring goes at once, unless it is in sync or eligible: it may have what the
+    others lack, so it goes with the old ones (and is both in `adding` and in `removing` until then).
+    """
     stay = _original(state)
-    adding = tuple(node for node in target if node not in stay)
-    removing = tuple(node for node in stay if node not in target)
-    dropped = {node for node in state.replicas if node not in stay and node not in adding}
-    state = _without_replicas(state, dropped)
+    members = {*state.isr, *state.elr}
+    leftover = tuple(node for node in state.adding if node not in target and node in members)
+    adding = (*(node for node in target if node not in stay), *leftover)
+    removing = (*(node for node in stay if node not in target), *leftover)
     return state._replace(replicas=(*target, *removing), adding=adding, removing=removing)
+
+
+def to_come(state: PartitionState) -> tuple[NodeId, ...]:
+    """The replicas that a reassignment brings, and means to keep."""
+    return tuple(node for node in state.adding if node not in state.removing)
 
 
 def reassignment_done(state: PartitionState, is_live: IsLive, min_isr: int) -> PartitionState:
@@ -127,30 +136,16 @@ def reassignment_done(state: PartitionState, is_live: IsLive, min_isr: int) -> P
     return with_leader(state, is_live)
 
 
-def reassignment_called_off(state: PartitionState, is_live: IsLive) -> PartitionState | None:
-    """Back to the replicas of before; None where none of them could lead."""
+def reassignment_called_off(state: PartitionState) -> PartitionState:
+    """Back to the replicas of before, those first that were to go."""
     stay = _original(state)
-    if not set(stay) & {*state.isr, *state.elr}:
-        return None
-    ordered = (*(node for node in state.removing), *(node for node in stay if node not in state.removing))
-    state = _without_replicas(state, set(state.adding))
-    return with_leader(state._replace(replicas=ordered, adding=(), removing=()), is_live)
+    gone_before = [node for node in stay if node in state.removing]
+    return reassigned(state, (*gone_before, *(node for node in stay if node not in state.removing)))
 
 
 def _original(state: PartitionState) -> tuple[NodeId, ...]:
     """The replicas without those that a reassignment brings."""
     return tuple(node for node in state.replicas if node not in state.adding)
-
-
-def _without_replicas(state: PartitionState, gone: set[NodeId]) -> PartitionState:
-    """Takes replicas out that a reassignment was to bring. Those in sync leave as others do: with the same care."""
-    if gone & set(state.isr):
-        state = with_isr(state, [node for node in state.isr if node not in gone])
-    return state._replace(
-        leader=None if state.leader in gone else state.leader,
-        replicas=tuple(node for node in state.replicas if node not in gone),
-        elr=tuple(node for node in state.elr if node not in gone),
-    )
 
 
 def _led_by(state: PartitionState, node: NodeId) -> PartitionState:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from millstream.logcore.replication.machine import NodeId
 from millstream.logcore.replication.metadata_records import PartitionState
 from millstream.logcore.replication.partition_rules import (
@@ -12,6 +14,7 @@ from millstream.logcore.replication.partition_rules import (
     reassigned,
     reassignment_called_off,
     reassignment_done,
+    to_come,
     with_any_leader,
     with_isr,
     with_leader,
@@ -105,12 +108,27 @@ def test_a_partition_that_gets_more_replicas_again_needs_as_many_in_sync_as_the_
     assert without(done, NodeId(2)).elr == (2,)
 
 
-def test_a_reassignment_is_called_off_unless_only_the_new_ones_have_everything() -> None:
+def test_a_reassignment_is_called_off_at_once_where_the_new_ones_have_nothing() -> None:
     moving = reassigned(partition((1, 2, 3)), (NodeId(4),))
-    back = reassignment_called_off(moving, up(1, 2, 3, 4))
-    assert back is not None and (set(back.replicas), back.adding, back.removing) == ({1, 2, 3}, (), ())
-    alone = moving._replace(isr=(NodeId(4),), leader=NodeId(4), min_isr=1)
-    assert reassignment_called_off(alone, up(1, 2, 3, 4)) is None
+    back = reassignment_called_off(moving)
+    assert (set(back.replicas), back.adding, back.removing) == ({1, 2, 3}, (), ())
+
+
+@pytest.mark.parametrize("members", [{"isr": (4,), "leader": 4}, {"isr": (1,), "elr": (4,), "leader": 1}])
+def test_a_new_replica_that_may_have_what_others_lack_goes_when_the_replicas_of_before_are_in_sync(
+    members: dict[str, Any],
+) -> None:
+    """R14: what is safe on two disks stays on two, whatever is called off, or begun anew, meanwhile."""
+    moving = reassigned(partition((1, 2, 3)), (NodeId(4),))._replace(**members)
+    for back in (reassignment_called_off(moving), reassigned(moving, (NodeId(1), NodeId(2), NodeId(3)))):
+        assert (back.replicas[-1], back.adding, back.removing) == (4, (4,), (4,))
+        assert (back.isr, back.elr, back.leader) == (moving.isr, moving.elr, moving.leader)
+        assert to_come(back) == ()
+        assert reassignment_done(back, up(1, 2, 3, 4), 2) == back
+        done = reassignment_done(with_isr(back, [NodeId(node) for node in (1, 2, 3, 4)]), up(1, 2, 3, 4), 2)
+        assert (set(done.replicas), done.adding, done.removing) == ({1, 2, 3}, (), ())
+        again = reassigned(back, (NodeId(1), NodeId(4)))
+        assert (again.adding, set(again.removing)) == ((4,), {2, 3})
 
 
 def test_epochs_rise_with_every_change_and_the_leaders_with_every_leader() -> None:
