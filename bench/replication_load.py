@@ -16,6 +16,8 @@ from typing import Any, Final
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from .producing import fast_producer, seconds_to_produce
+
 RECORD: Final = b"x" * 100
 _TIMEOUT_S: Final = 120.0
 _ADMIN_S: Final = 5.0
@@ -55,24 +57,8 @@ def produce_in_process(brokers: str, topic: str, partitions: int, count: int) ->
 
 
 def produce(brokers: str, topic: str, partitions: int, count: int) -> float:
-    room = {"queue.buffering.max.messages": 1_000_000, "queue.buffering.max.kbytes": 1 << 20}
-    producer = Producer({"bootstrap.servers": brokers, "acks": "all", "linger.ms": 5, **room, **_QUIET})
-    for number in range(partitions):
-        producer.produce(topic, RECORD, partition=number)
-    producer.flush(_TIMEOUT_S)
-    began = time.perf_counter()
-    for number in range(count):
-        while True:
-            try:
-                producer.produce(topic, RECORD, partition=number % partitions)
-                break
-            except BufferError:
-                producer.poll(0.01)
-        if number % 1024 == 0:
-            producer.poll(0)
-    if producer.flush(_TIMEOUT_S):
-        raise TimeoutError("not all records were acknowledged")
-    return time.perf_counter() - began
+    producer = fast_producer(brokers, {"acks": "all", "linger.ms": 5})
+    return seconds_to_produce(producer, topic, RECORD, count, partitions)
 
 
 def one_by_one(brokers: str, topic: str, seconds: float, rate: int) -> list[float]:

@@ -9,26 +9,26 @@ import json
 import sys
 import time
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-TIMEOUT_S: Final = 120.0
+from ..producing import TIMEOUT_S, fast_producer, seconds_to_produce
 
 
 def produce(address: str, topic: str, count: int, size: int) -> float:
     """All records, as fast as they go, acks=1, in batches as the library makes them."""
-    return _produced(_producer(address, {"acks": 1, "linger.ms": 5}), topic, count, size)
+    return _produced(fast_producer(address, {"acks": 1, "linger.ms": 5}), topic, count, size)
 
 
 def requests(address: str, topic: str, count: int, size: int) -> float:
     """Each record in a request of its own, acks=1, many under way."""
-    return _produced(_producer(address, {"acks": 1, "linger.ms": 0, "batch.num.messages": 1}), topic, count, size)
+    return _produced(fast_producer(address, {"acks": 1, "linger.ms": 0, "batch.num.messages": 1}), topic, count, size)
 
 
 def turns(address: str, topic: str, count: int, size: int) -> float:
     """Each record in a request of its own, acks=1, sent when the one before is acknowledged."""
-    producer = _producer(address, {"acks": 1, "linger.ms": 0})
+    producer = fast_producer(address, {"acks": 1, "linger.ms": 0})
     _warm_up(producer, topic, size)
     began = time.perf_counter()
     for _ in range(count):
@@ -39,7 +39,7 @@ def turns(address: str, topic: str, count: int, size: int) -> float:
 
 def paced(address: str, topic: str, count: int, size: int, rate: int = 200) -> list[float]:
     """So many records per second, acks=all: how long each took to be acknowledged."""
-    producer = _producer(address, {"acks": "all", "linger.ms": 0})
+    producer = fast_producer(address, {"acks": "all", "linger.ms": 0})
     _warm_up(producer, topic, size)
     taken: list[float] = []
     began = time.perf_counter()
@@ -76,32 +76,13 @@ def fetch(address: str, topic: str, count: int, size: int) -> float:
     return taken
 
 
-def _producer(address: str, settings: dict[str, Any]) -> Producer:
-    room = {"queue.buffering.max.messages": 1_000_000, "queue.buffering.max.kbytes": 1 << 20}
-    return Producer({"bootstrap.servers": address, "log_level": 3, **room, **settings})
-
-
 def _warm_up(producer: Producer, topic: str, size: int) -> None:
     producer.produce(topic, b"x" * size, partition=0)
     producer.flush(TIMEOUT_S)
 
 
 def _produced(producer: Producer, topic: str, count: int, size: int) -> float:
-    _warm_up(producer, topic, size)
-    value = b"x" * size
-    began = time.perf_counter()
-    for number in range(count):
-        while True:
-            try:
-                producer.produce(topic, value, partition=0)
-                break
-            except BufferError:
-                producer.poll(0.01)
-        if number % 1024 == 0:
-            producer.poll(0)
-    if producer.flush(TIMEOUT_S):
-        raise TimeoutError("not all records were acknowledged")
-    return time.perf_counter() - began
+    return seconds_to_produce(producer, topic, b"x" * size, count)
 
 
 WORK: Final[dict[str, Callable[[str, str, int, int], float | list[float]]]] = {
