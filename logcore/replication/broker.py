@@ -240,7 +240,7 @@ class Broker:
         if isinstance(record, PartitionState):
             self._adopt(record)
         elif isinstance(record, TopicDeleted):
-            for partition in [known for known in self.replicas if known.topic == record.topic_id]:
+            for partition in [known for known in (*self.replicas, *self.unopened) if known.topic == record.topic_id]:
                 self._drop(partition)
         elif isinstance(record, ConfigChanged):
             self._configure(sorted({partition.topic for partition in self.replicas}))

@@ -16,6 +16,7 @@ from millstream.logcore.replication.metadata_records import (
     BrokerUnfenced,
     PartitionState,
     TopicCreated,
+    TopicDeleted,
 )
 from millstream.logcore.replication.registration import Identity
 from millstream.logcore.replication.replica_messages import PartitionId
@@ -36,6 +37,14 @@ class FullDisk(SimReplicaLogs):
         raise OSError(28, "no space left on device")
 
 
+class TiredDisk(SimReplicaLogs):
+    """A log cannot be opened, though its file is there by then."""
+
+    def open(self, partition: PartitionId) -> SimReplicaLog:
+        super().open(partition)
+        raise OSError(5, "input/output error")
+
+
 def a_broker_that_leads_what_it_cannot_open(*others_in_sync: int) -> Broker:
     """Node 1, with node 2 up."""
     logs = FullDisk(SimDisk(), lambda *_: None, Counter())
@@ -48,6 +57,19 @@ def a_broker_that_leads_what_it_cannot_open(*others_in_sync: int) -> Broker:
     broker.step(Received(NodeId(1), BrokerAccepted("c", logs.incarnation, 1)))
     broker.step(Committed(1, (*lives, *unfenced, TopicCreated("t-id", "t"), state)))
     return broker
+
+
+def test_of_a_deleted_topic_nothing_stays_though_its_log_could_not_be_opened() -> None:
+    logs = TiredDisk(SimDisk(), lambda *_: None, Counter())
+    broker = Broker(Identity("c", NodeId(1), logs.incarnation, _ENDPOINTS), logs)
+    broker.step(Received(NodeId(1), BrokerAccepted("c", logs.incarnation, 1)))
+    alone = (NodeId(1),)
+    state = PartitionState("t-id", 0, NodeId(1), 0, 0, alone, alone, (), 1)
+    lives = BrokerRegistered(NodeId(1), logs.incarnation, True, _ENDPOINTS, None)
+    broker.step(Committed(1, (lives, TopicCreated("t-id", "t"), state)))
+    assert [*broker.unopened] == [*logs.stored()] == [PartitionId("t-id", 0)]
+    broker.step(Committed(4, (TopicDeleted("t-id"),)))
+    assert [*broker.unopened] == [*logs.stored()] == []
 
 
 def signs_of_life(broker: Broker, *, until_ms: int = 10_000) -> int:
