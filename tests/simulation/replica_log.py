@@ -18,7 +18,8 @@ from millstream.logcore.replication.replica_core import SyncLog
 from .disk import SimDisk, SimFile
 
 _NOW: Final = 0
-_POINT: Final = struct.Struct(">II")  # length and checksum of: what is safe of the file, the log's start, epochs
+_POINT: Final = struct.Struct(">II")  # length and checksum of: `_PLACES`, epochs
+_PLACES: Final = struct.Struct(">qqq")  # what is safe of the file, the log's start, the offset of the file's beginning
 _POINT_EVERY: Final = 8
 LOST: Final = ".lost"
 
@@ -42,7 +43,7 @@ class SimReplicaLog:
         self._point_file = disk.get(name + ".point") or disk.create(name + ".point")
         self._syncs = self._noted_start = 0
         disk.sync_folder()
-        self._start = 0
+        self._start = self._base = 0
         self._published = 0, 0
         self.stored: list[Stored] = []
         self.state = PartitionState()
@@ -88,7 +89,7 @@ class SimReplicaLog:
 
     def restart_at(self, offset: int) -> None:
         self._cut(0)
-        self._start = offset
+        self._start = self._base = offset
         self._note_point(0)
         self._fold([], offset)
 
@@ -128,7 +129,7 @@ class SimReplicaLog:
 
     def _note_point(self, position: int) -> None:
         self._noted_start = self._start
-        content = struct.pack(">qq", position, self._start) + json.dumps(self.epochs.starts).encode()
+        content = _PLACES.pack(position, self._start, self._base) + json.dumps(self.epochs.starts).encode()
         self._point_file.write(_POINT.pack(len(content), crc32c(content)) + content, 0)
         self._point_file.sync()
 
@@ -143,9 +144,8 @@ class SimReplicaLog:
         content = self._file.read()
         position = 0
         known = known_epochs_in(self._point_file)
+        self._base = self.state.end_offset = _base_in(self._point_file)
         while (batch := _batch_at(content, position)) is not None:
-            if not self.stored:
-                self.state.end_offset = batch.header.base_offset
             if batch.header.base_offset != self.state.end_offset or not self._has_its_epoch(batch, position, known):
                 break
             self._note(batch, position)
@@ -153,8 +153,8 @@ class SimReplicaLog:
         safe, start = self.recovery_point
         self._note_loss(lost=position < safe)
         if not self.stored:
-            self.state.end_offset = start
-        self._start = min(max(start, self.stored[0].batch.header.base_offset if self.stored else 0), self.end_offset)
+            self._base = self.state.end_offset = start
+        self._start = min(max(start, self._base), self.end_offset)
         self._forget_before_start()
         point = min(safe, position)
         # After a failed sync the system shows what the disk never got: what is not known to be safe is written again.
@@ -213,13 +213,23 @@ class SimReplicaLog:
 
 def recovery_point_in(file: SimFile) -> tuple[int, int]:
     """What the file beside a log says: the position below which all is safe, and the log's start."""
-    position, start = struct.unpack_from(">qq", _point_in(file) or bytes(16))
+    position, start, _ = _places_in(file)
     return position, start
 
 
 def known_epochs_in(file: SimFile) -> EpochCache:
     """Likewise where epochs began below that position."""
-    return EpochCache(json.loads(_point_in(file)[16:] or "[]"))
+    return EpochCache(json.loads(_point_in(file)[_PLACES.size :] or "[]"))
+
+
+def _base_in(file: SimFile) -> int:
+    """Likewise the offset of the log's first batch, which no checksum covers; real files have it as their name."""
+    return _places_in(file)[2]
+
+
+def _places_in(file: SimFile) -> tuple[int, int, int]:
+    position, start, base = _PLACES.unpack_from(_point_in(file) or bytes(_PLACES.size))
+    return position, start, base
 
 
 def _point_in(file: SimFile) -> bytes:
