@@ -20,6 +20,7 @@ from .configuration import Address, Configuration
 from .embedded import engine_on
 from .engine_host import ClusterNode, EngineHost, RunningEngine
 from .engine_log import EngineLog
+from .forwarded_clients import ForwardedClients
 from .http_app import http_app
 from .http_cluster_admin import cluster_routes
 from .http_context import HttpContext
@@ -66,7 +67,8 @@ def start_engine_on_cluster(
     parts.callback(starting.cut_off)
     tls = None if configuration.tls is None else configuration.tls.connecting()
     routes = cluster_routes(operations, context.workers, configuration.body_bytes_max)
-    listener.start(ClusterApp(node, host, local_app(node, context, users, routes), tls=tls))
+    clients = ForwardedClients(secret, node.id)
+    listener.start(ClusterApp(node, host, local_app(node, context, users, routes), clients, tls=tls))
     host.start()
     return host
 
@@ -133,18 +135,16 @@ def _open_engine(
     context.ready = True
 
     def end(*, settle: bool) -> None:
+        """All its steps, whatever becomes of one of them: what failed is raised behind them."""
         context.ready = False
-        if not settle:
-            log.close()  # nothing more is written, and whoever reads is told so
-            _wait_for(lambda: not len(context.open_queries))
         late = threading.Timer(_SETTLES_S, log.close)
         late.daemon = True
-        late.start()
-        context.open_queries.close()
-        context.close()
-        engine.close()
-        late.cancel()
-        log.close()
+        with contextlib.ExitStack() as steps:  # the last one comes first
+            for step in (log.close, late.cancel, engine.close, context.close, context.open_queries.close, late.start):
+                steps.callback(step)
+            if not settle:
+                log.close()  # nothing more is written, and whoever reads is told so
+                _wait_for(lambda: not len(context.open_queries))
 
     return RunningEngine(engine, app, lambda: end(settle=True), lambda: end(settle=False))
 

@@ -7,6 +7,7 @@ never sent on: of two nodes that each take the other for the engine's, the secon
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ssl
 from collections.abc import Sequence
 from typing import Final
@@ -20,7 +21,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from .access import Authenticator
 from .configuration import Address
+from .connection_places import PLACE
 from .engine_host import ClusterNode, EngineHost
+from .forwarded_clients import ForwardedClients
 from .forwarding import FORWARDED, NOT_HERE, Incoming, NotThere, forward
 from .http_context import Workers
 from .http_errors import NO_ENGINE, RequestRefused
@@ -35,9 +38,11 @@ _LOCAL: Final = frozenset(
 )
 _OF_THE_ENGINE: Final = frozenset({"/metrics", "/heartbeat", "/lag"})  # where it is here
 _LOOK_S: Final = 0.05
+_READ_S: Final = 10.0
 WAIT_S: Final = 10.0
 """How long a request waits for an engine."""
 _TRY_AGAIN_LATER: Final = 1013
+_POLICY_VIOLATION: Final = 1008
 _RETRY_AFTER_S: Final = 1
 _CAN_REFUSE: Final = "websocket.http.response"  # with an answer of HTTP, in the place of a socket
 
@@ -103,17 +108,24 @@ class ClusterApp:
         node: ClusterNode,
         host: EngineHost,
         local: ASGIApp,
+        clients: ForwardedClients,
         *,
         tls: ssl.SSLContext | None = None,
     ) -> None:
         self._node = node
         self._host = host
         self._local = local
+        self._clients = clients
         self._tls = tls
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
             await self._local(scope, receive, send)
+            return
+        try:
+            self._count(scope)
+        except RequestRefused as refusal:
+            await _turn_away(refusal, scope, receive, send)
             return
         running = self._host.running
         path = scope["path"]
@@ -124,6 +136,12 @@ class ClusterApp:
             await running.app(scope, receive, send)
         else:
             await self._when_there(scope, receive, send)
+
+    def _count(self, scope: Scope) -> None:
+        """As the connection of the client whose request it is. Raises `RequestRefused` where he has too many."""
+        client = self._clients.address_of(scope)
+        if client is not None:
+            scope["state"][PLACE].count_as(client)
 
     async def _when_there(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Waits for an engine, here or at another node."""
@@ -146,6 +164,8 @@ class ClusterApp:
                 if incoming.gone_on:
                     break
             await asyncio.sleep(_LOOK_S)
+        if forwarded:
+            await _read_what_comes(incoming)
         await _refuse(scope, receive, send)
 
     async def _elsewhere(self, scope: Scope, incoming: Incoming, send: Send) -> bool:
@@ -153,10 +173,11 @@ class ClusterApp:
         to = self._engine_address()
         if to is None:
             return False
+        said = self._clients.said_of(scope)
         if scope["type"] == "websocket":
-            await forward_socket(scope, incoming.receive, send, to, self._tls, self._node.id)
+            await forward_socket(scope, incoming.receive, send, to, self._tls, said)
         else:
-            await forward(scope, incoming, send, to, self._tls, self._node.id)
+            await forward(scope, incoming, send, to, self._tls, said)
         return True
 
     def _engine_address(self) -> Address | None:
@@ -167,6 +188,23 @@ class ClusterApp:
         broker = self._node.image.brokers.get(place)
         found = None if broker is None else broker.address("http")
         return None if found is None else Address.parse(found)
+
+
+async def _read_what_comes(incoming: Incoming) -> None:
+    """The node that passes it on sends the body right behind the headers. If the connection were closed before it is
+    there, TCP would reset it, and the answer would be lost with it."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_READ_S):
+            await incoming.begin()
+
+
+async def _turn_away(refusal: RequestRefused, scope: Scope, receive: Receive, send: Send) -> None:
+    if scope["type"] == "websocket":
+        await receive()
+        await send({"type": "websocket.close", "code": _POLICY_VIOLATION, "reason": refusal.message[:100]})
+        return
+    await _read_what_comes(Incoming(receive))
+    await error_response(refusal)(scope, receive, send)
 
 
 async def _refuse(scope: Scope, receive: Receive, send: Send) -> None:

@@ -116,7 +116,7 @@ class EngineHost:
             self._woken.clear()
         running, self._running = self._running, None
         if running is not None:
-            running.stop()
+            _end(running.stop)
 
     def _look(self) -> None:
         leads = self._node.serving and self.place == self._node.id
@@ -140,7 +140,7 @@ class EngineHost:
         running, self._running = self._running, None
         assert running is not None
         _log.info("engine ends here", node=self._node.id, leader=self.place)
-        running.leave()
+        _end(running.leave)
 
     def _lose(self) -> None:
         self._lost.set()
@@ -151,3 +151,11 @@ class EngineHost:
         topic_id = image.topic_ids.get(COMMAND_TOPIC)
         topic = None if topic_id is None else image.topics.get(topic_id)
         return topic.partitions[0] if topic is not None and topic.partitions else None
+
+
+def _end(end: Callable[[], None]) -> None:
+    """Once, whatever becomes of it: the engine answers nobody any more, and writes nothing without its lease."""
+    try:
+        end()
+    except Exception as error:
+        _log.error("engine did not end properly", error=str(error), exc_info=True)

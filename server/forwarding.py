@@ -22,6 +22,8 @@ from .row_formats import DELIMITED_TYPE, JSON_TYPE, KSQL_TYPE, MILLSTREAM_TYPE, 
 
 FORWARDED: Final = b"x-millstream-forwarded"
 """Names the node that a request came through: who gets it answers it, or says that it cannot."""
+CLIENT: Final = b"x-millstream-client"
+"""The address of who sent it to that node, and a proof: see `forwarded_clients.py`."""
 NOT_HERE: Final = b"x-millstream-no-engine"
 """Of an answer: nothing was done with the request."""
 
@@ -29,7 +31,7 @@ _CONNECT_S: Final = 3.0
 _READ_BYTES: Final = 64 * 1024
 _OF_THE_CONNECTION: Final = frozenset(
     b"connection keep-alive proxy-connection te trailer transfer-encoding upgrade http2-settings date".split()
-) | {b"content-length", FORWARDED}
+) | {b"content-length", FORWARDED, CLIENT}
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -78,9 +80,12 @@ class Incoming:
 
 
 async def forward(
-    scope: Scope, incoming: Incoming, send: Send, to: Address, tls: ssl.SSLContext | None, node: int
+    scope: Scope, incoming: Incoming, send: Send, to: Address, tls: ssl.SSLContext | None, said: Headers
 ) -> None:
-    """Answers the request by what the node at `to` answers. Raises `NotThere`; then nothing was sent to the client."""
+    """Answers the request by what the node at `to` answers. Raises `NotThere`; then nothing was sent to the client.
+
+    In: `said`: headers of our own, by which the other node knows who passes the request on.
+    """
     await incoming.begin()
     try:
         async with asyncio.timeout(_CONNECT_S):
@@ -88,7 +93,7 @@ async def forward(
     except (OSError, TimeoutError) as error:
         raise NotThere(str(error)) from error
     upstream = _Upstream(reader, writer)
-    asking = asyncio.create_task(upstream.ask(scope, incoming, node))
+    asking = asyncio.create_task(upstream.ask(scope, incoming, said))
     answering = asyncio.create_task(_pass_on(scope, upstream, incoming, send))
     try:
         await asyncio.wait({asking, answering}, return_when=asyncio.FIRST_COMPLETED)
@@ -112,26 +117,30 @@ class _Upstream:
         self.streamed = False
         self.last = b""
 
-    async def ask(self, scope: Scope, incoming: Incoming, node: int) -> None:
+    async def ask(self, scope: Scope, incoming: Incoming, said: Headers) -> None:
         """Sends the request; then waits for the client to go, which raises `ConnectionAbortedError`."""
         assert incoming.first is not None
         body = incoming.first.get("body", b"")
         length = (b"content-length", str(len(body)).encode()) if incoming.whole else (b"transfer-encoding", b"chunked")
-        headers = [*_end_to_end(scope["headers"]), (b"connection", b"close"), (FORWARDED, str(node).encode()), length]
+        headers = [*_end_to_end(scope["headers"]), (b"connection", b"close"), *said, length]
         target = scope["raw_path"] + (b"?" + scope["query_string"] if scope["query_string"] else b"")
-        await self._send(h11.Request(method=scope["method"], target=target, headers=headers))
-        if body:
-            await self._send(h11.Data(data=body))
-        async for part in incoming.rest():
-            if part:
-                await self._send(h11.Data(data=part))
-        await self._send(h11.EndOfMessage())
+        head = h11.Request(method=scope["method"], target=target, headers=headers)
+        first = [head, h11.Data(data=body)] if body else [head]
+        if incoming.whole:
+            await self._send(*first, h11.EndOfMessage())
+        else:
+            await self._send(*first)
+            async for part in incoming.rest():
+                if part:
+                    await self._send(h11.Data(data=part))
+            await self._send(h11.EndOfMessage())
         while (await incoming.receive())["type"] != "http.disconnect":
             pass
         raise ConnectionAbortedError("the client has gone")
 
-    async def _send(self, event: Any) -> None:
-        data = self._h11.send(event)
+    async def _send(self, *events: Any) -> None:
+        """At once: a node that refuses a request and has not got all of it resets the connection, answer and all."""
+        data = b"".join(self._h11.send(event) or b"" for event in events)
         if data:
             self._writer.write(data)
             await self._writer.drain()

@@ -7,12 +7,10 @@ line of HTTP/1.1 (RFC 9112 lets it be empty, old clients do not), the client's c
 from __future__ import annotations
 
 import asyncio
-import collections
 import contextlib
 import http
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final
 
@@ -29,6 +27,7 @@ from hypercorn.utils import wrap_app
 from starlette.types import ASGIApp
 
 from .access import CERTIFICATE
+from .connection_places import PLACE, ConnectionLimits, Place, Places
 from .http_errors import TOO_MANY_REQUESTS, RequestRefused, error_body
 from .http_statements import json_response
 
@@ -40,27 +39,18 @@ _RESETS_MAX: Final = 200  # of streams of one HTTP/2 connection, beyond half of 
 _RECEIVE_BYTES: Final = 1 << 16
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionLimits:
-    """How many connections may be open at a time."""
-
-    total: int = 1000
-    per_address: int = 500
-
-
 class Connections:
     """The open connections of one listener. Only for the event loop."""
 
     def __init__(self, app: ASGIApp, config: Config, limits: ConnectionLimits) -> None:
         self._app = wrap_app(app, config.wsgi_max_body_size, "asgi")  # pyright: ignore[reportArgumentType]
         self._config = config
-        self._limits = limits
+        self._places = Places(limits)
         self._context = WorkerContext(None)
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._by_address: collections.Counter[str] = collections.Counter()
 
     def __len__(self) -> int:
-        return self._by_address.total()
+        return len(self._places)
 
     async def serve(self, listening: socket.socket, stop: asyncio.Event) -> None:
         """Accepts connections until `stop`, then lets requests end for as long as the configuration says."""
@@ -84,20 +74,19 @@ class Connections:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         address = str((writer.get_extra_info("peername") or ("",))[0])
-        if len(self) >= self._limits.total or self._by_address[address] >= self._limits.per_address:
+        if not self._places.has_room(address):
             await _turn_away(writer)
             return
-        self._by_address[address] += 1
+        place = Place(self._places, address)
         try:
+            state = _state(writer, place)
             await Connection(
-                self._app, asyncio.get_running_loop(), self._config, self._context, _state(writer), reader, writer
+                self._app, asyncio.get_running_loop(), self._config, self._context, state, reader, writer
             ).run()
         except asyncio.CancelledError:
             pass  # the server ends, and this one was late: asyncio would report it as a mistake
         finally:
-            self._by_address[address] -= 1
-            if not self._by_address[address]:
-                del self._by_address[address]
+            place.leave()
 
 
 class Connection(TCPServer):
@@ -182,10 +171,10 @@ def _reason(status: int) -> bytes:
         return b"Unknown"
 
 
-def _state(writer: asyncio.StreamWriter) -> Any:
+def _state(writer: asyncio.StreamWriter, place: Place) -> Any:
     found = writer.get_extra_info("ssl_object")
     names = () if found is None else certificate_names(found.getpeercert() or {})
-    return {TRANSPORT: writer.transport, **({CERTIFICATE: names} if names else {})}
+    return {TRANSPORT: writer.transport, PLACE: place, **({CERTIFICATE: names} if names else {})}
 
 
 def certificate_names(certificate: Mapping[str, Any]) -> tuple[str, ...]:

@@ -15,7 +15,8 @@ from starlette.types import ASGIApp
 from millstream.errors import ServerError
 
 from .configuration import Address
-from .http_connections import ConnectionLimits, Connections
+from .connection_places import ConnectionLimits
+from .http_connections import Connections
 from .http_gate import HEADER_BYTES_MAX
 from .tls import TlsSettings
 

@@ -21,13 +21,13 @@ from .cluster_engine import start_engine_on_cluster
 from .cluster_metrics import ClusterMetrics
 from .cluster_service import start_node
 from .configuration import Address, Configuration, InvalidConfiguration
+from .connection_places import ConnectionLimits
 from .embedded import engine_on
 from .engine import Engine
 from .executors import check_executor, describe_executor
 from .followed_catalog import FollowedCatalog
 from .foreign_rows import ForeignRows, is_own_name
 from .http_app import http_app
-from .http_connections import ConnectionLimits
 from .http_context import HttpContext
 from .http_listener import HttpListener, cannot_listen
 from .kafka_listener import kafka_listener

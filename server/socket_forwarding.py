@@ -20,18 +20,18 @@ from wsproto.events import (
 from wsproto.utilities import ProtocolError
 
 from .configuration import Address
-from .forwarding import FORWARDED, NOT_HERE, NotThere
+from .forwarding import CLIENT, FORWARDED, NOT_HERE, Headers, NotThere
 
 _CONNECT_S: Final = 3.0
 _READ_BYTES: Final = 64 * 1024
 _WENT_AWAY: Final = 1012  # service restart
-_OF_THE_HANDSHAKE: Final = (b"host", b"connection", b"upgrade", FORWARDED)
+_OF_THE_HANDSHAKE: Final = (b"host", b"connection", b"upgrade", FORWARDED, CLIENT)
 
 
 async def forward_socket(
-    scope: Scope, receive: Receive, send: Send, to: Address, tls: ssl.SSLContext | None, node: int
+    scope: Scope, receive: Receive, send: Send, to: Address, tls: ssl.SSLContext | None, said: Headers
 ) -> None:
-    """Raises `NotThere`; then the client's socket is not accepted yet."""
+    """As `forward`. Raises `NotThere`; then the client's socket is not accepted yet."""
     try:
         async with asyncio.timeout(_CONNECT_S):
             reader, writer = await asyncio.open_connection(to.host, to.port, ssl=tls)
@@ -39,7 +39,7 @@ async def forward_socket(
         raise NotThere(str(error)) from error
     there = _Socket(reader, writer, send)
     try:
-        writer.write(there.protocol.send(_handshake(scope, to, node)))
+        writer.write(there.protocol.send(_handshake(scope, to, said)))
         leaving = asyncio.create_task(_until_gone(receive, there))
         try:
             await there.pass_on()
@@ -112,7 +112,7 @@ _ABNORMAL: Final = 1006
 _POLICY_VIOLATION: Final = 1008
 
 
-def _handshake(scope: Scope, to: Address, node: int) -> Request:
+def _handshake(scope: Scope, to: Address, said: Headers) -> Request:
     target = scope["raw_path"].decode("latin-1")
     if scope["query_string"]:
         target += "?" + scope["query_string"].decode("latin-1")
@@ -121,7 +121,7 @@ def _handshake(scope: Scope, to: Address, node: int) -> Request:
         for name, value in scope["headers"]
         if name.lower() not in _OF_THE_HANDSHAKE and not name.lower().startswith(b"sec-websocket")
     ]
-    return Request(host=str(to), target=target, extra_headers=[*kept, (FORWARDED, str(node).encode())])
+    return Request(host=str(to), target=target, extra_headers=[*kept, *said])
 
 
 async def _until_gone(receive: Receive, there: _Socket) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from pathlib import Path
 
 from millstream.logcore.client import TopicPartition
@@ -15,6 +16,7 @@ from millstream.logcore.server import LogServer
 from millstream.server.cluster_engine import start_engine_on_cluster
 from millstream.server.command_topic import COMMAND_TOPIC
 from millstream.server.configuration import Address, Configuration
+from millstream.server.connection_places import ConnectionLimits
 from millstream.server.engine_host import EngineHost
 from millstream.server.http_listener import HttpListener
 
@@ -35,11 +37,11 @@ class StandInNode:
 class Server:
     """One of them. State: its node's image."""
 
-    def __init__(self, number: int, folder: Path, kafka: LogServer) -> None:
+    def __init__(self, number: int, folder: Path, kafka: LogServer, limits: ConnectionLimits) -> None:
         self.node = StandInNode(number)
         self._folder = folder
         self._kafka = kafka
-        self._listener = HttpListener(_ANYWHERE)
+        self._listener = HttpListener(_ANYWHERE, limits=limits)
         self.address = self._listener.address
         self.parts = contextlib.ExitStack()
         self.host: EngineHost | None = None
@@ -61,32 +63,37 @@ class Server:
         )
 
 
-class TwoEngines:
-    """Servers 1 and 2. A context manager."""
+def image_led_by(number: int | None, brokers: Mapping[NodeId, Broker] | None = None) -> MetadataImage:
+    """Metadata in which this node leads the command topic."""
+    leader = None if number is None else NodeId(number)
+    state = PartitionState(_TOPIC_ID, 0, leader, 0, 0, (), (), (), 1)
+    topics = {_TOPIC_ID: Topic(_TOPIC_ID, COMMAND_TOPIC, (state,))}
+    return MetadataImage(1, brokers or {}, topics=topics, topic_ids={COMMAND_TOPIC: _TOPIC_ID})
 
-    def __init__(self, log: Log, folder: Path) -> None:
+
+class TwoEngines:
+    """Servers 1 and 2. A context manager. In: `limits`: of the connections of each."""
+
+    def __init__(self, log: Log, folder: Path, limits: ConnectionLimits | None = None) -> None:
         self._log = log
         self._kafka = LogServer(log, port=0, users=NoUsers())
         self._kafka.start()
-        self.servers = [Server(number, folder / str(number), self._kafka) for number in (1, 2)]
+        self.servers = [
+            Server(number, folder / str(number), self._kafka, limits or ConnectionLimits()) for number in (1, 2)
+        ]
         self.lead(None)
         for server in self.servers:
             server.start()
 
     def lead(self, number: int | None, *, known_to: tuple[int, ...] = (1, 2)) -> None:
         """Server `number` leads the command topic, as far as those know who are told."""
-        leader = None if number is None else NodeId(number)
-        state = PartitionState(_TOPIC_ID, 0, leader, 0, 0, (), (), (), 1)
         brokers = {
             server.node.id: Broker(
                 server.node.id, 1, 1, (("http", str(server.address)), ("kafka", self._kafka.address)), None, False
             )
             for server in self.servers
         }
-        image = MetadataImage(
-            1, brokers, topics={_TOPIC_ID: Topic(_TOPIC_ID, COMMAND_TOPIC, (state,))},
-            topic_ids={COMMAND_TOPIC: _TOPIC_ID},
-        )  # fmt: skip
+        image = image_led_by(number, brokers)
         for server in self.servers:
             if server.node.id in known_to:
                 server.node.image = image

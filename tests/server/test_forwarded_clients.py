@@ -1,0 +1,98 @@
+"""Requests that one node passes on to another: they count as their client's, and only nodes can say whose they are."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from running_server import eventually
+from two_engines import TwoEngines
+
+from millstream.logcore.log import Log, open_log
+from millstream.server.connection_places import ConnectionLimits, Place, Places
+from millstream.server.forwarded_clients import ForwardedClients
+from millstream.server.forwarding import CLIENT, FORWARDED, Headers
+from millstream.server.http_errors import RequestRefused
+
+STREAM = "CREATE STREAM s (k INT KEY, v INT) WITH (kafka_topic='s', value_format='JSON', partitions=1);"
+PUSH = {"sql": "SELECT k, v FROM s EMIT CHANGES;", "properties": {}}
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[Log]:
+    with open_log(tmp_path / "log", sync="never") as opened:
+        yield opened
+
+
+@pytest.fixture
+def cluster(log: Log, tmp_path: Path) -> Iterator[TwoEngines]:
+    with TwoEngines(log, tmp_path, ConnectionLimits(per_address=2)) as running:
+        running.lead(1)
+        eventually(lambda: running.runs(1), 60)
+        yield running
+
+
+class Pushes(contextlib.ExitStack):
+    """Push queries that go on until this ends."""
+
+    def begin(self, url: str, address: str, headers: dict[str, str] | None = None) -> int:
+        """The status. In: `address`: whose connection it is."""
+        transport = httpx.HTTPTransport(local_address=address)
+        client = self.enter_context(httpx.Client(transport=transport, timeout=30))
+        answer = self.enter_context(client.stream("POST", f"{url}/query-stream", json=PUSH, headers=headers))
+        return answer.status_code
+
+
+def test_clients_of_another_node_have_room_of_their_own_each(cluster: TwoEngines) -> None:
+    engine, other = (server.url for server in cluster.servers)
+    assert httpx.post(f"{engine}/ksql", json={"ksql": STREAM}, timeout=30).status_code == 200
+    with Pushes() as pushes:
+        through = [pushes.begin(other, f"127.0.0.{client}") for client in (5, 5, 6, 6, 7)]
+        assert through == [200] * 5
+        assert pushes.begin(engine, "127.0.0.5") == 429
+        assert pushes.begin(engine, "127.0.0.7") == 200
+        assert pushes.begin(other, "127.0.0.7") == 429, "two already, though one of them is at the other node"
+    with Pushes() as pushes:
+        eventually(lambda: pushes.begin(engine, "127.0.0.5") == 200)
+
+
+def test_who_is_no_node_is_counted_as_himself_whoever_he_says_he_is(cluster: TwoEngines) -> None:
+    engine = cluster.servers[0].url
+    assert httpx.post(f"{engine}/ksql", json={"ksql": STREAM}, timeout=30).status_code == 200
+    with Pushes() as pushes:
+        said = [{FORWARDED.decode(): "2", CLIENT.decode(): f"10.0.0.{n} {'0' * 64}"} for n in range(3)]
+        assert [pushes.begin(engine, "127.0.0.8", headers) for headers in said] == [200, 200, 429]
+
+
+def scope_of(headers: Headers, client: tuple[str, int] | None = None) -> Any:
+    return {"type": "http", "headers": headers, "client": client}
+
+
+def test_what_a_node_says_of_a_client_is_believed_where_the_secret_is_the_same() -> None:
+    said = ForwardedClients("secret", 2).said_of(scope_of([], ("10.0.0.1", 5)))
+    assert ForwardedClients("secret", 1).address_of(scope_of(said)) == "10.0.0.1"
+    assert ForwardedClients("another", 1).address_of(scope_of(said)) is None
+    for index, changed in ((0, b"3"), (1, said[1][1].replace(b"10.0.0.1", b"10.0.0.2")), (1, b""), (1, b"10.0.0.1")):
+        forged = list(said)
+        forged[index] = (said[index][0], changed)
+        assert ForwardedClients("secret", 1).address_of(scope_of(forged)) is None
+    assert ForwardedClients("secret", 1).address_of(scope_of([])) is None
+
+
+def test_a_connection_is_counted_once_wherever_it_is_counted() -> None:
+    places = Places(ConnectionLimits(total=3, per_address=1))
+    first, second = Place(places, "node"), Place(places, "a")
+    first.count_as("b")
+    first.count_as("b")
+    assert (len(places), places.has_room("node"), places.has_room("b")) == (2, True, False)
+    third = Place(places, "node")
+    with pytest.raises(RequestRefused, match="a has too many connections"):
+        third.count_as("a")
+    assert not places.has_room("somebody else")
+    for place in (first, second, third):
+        place.leave()
+    assert len(places) == 0
