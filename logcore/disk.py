@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -101,14 +102,24 @@ def sync_folder(path: Path) -> None:
         os.close(descriptor)
 
 
+def write_aside(path: Path, content: bytes, *, durable: bool) -> Path:
+    """A file with this content beside `path`, to take its place. Raises OSError; then it takes no room."""
+    temporary = path.with_name(path.name + ".new")
+    try:
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            if durable:
+                os.fsync(file.fileno())
+    except OSError:
+        with suppress(OSError):
+            temporary.unlink()
+        raise
+    return temporary
+
+
 def replace_file(path: Path, content: bytes, *, durable: bool) -> None:
     """Gives the file this content: after a crash it has the old content or the new one."""
-    temporary = path.with_name(path.name + ".new")
-    with temporary.open("wb") as file:
-        file.write(content)
-        file.flush()
-        if durable:
-            os.fsync(file.fileno())
-    temporary.replace(path)
+    write_aside(path, content, durable=durable).replace(path)
     if durable:
         sync_folder(path.parent)

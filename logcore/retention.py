@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from itertools import pairwise
 
+from .errors import LogFull
 from .partition_keeping import KeptPartition
 from .segment import Segment
 from .topic_settings import TopicSettings
@@ -18,7 +20,8 @@ def drop_expired(partition: KeptPartition, now_ms: int) -> bool:
     if not settings.deleting:
         return False
     if settings.retention_ms is not None:
-        partition.roll_if_old(settings.retention_ms)
+        with suppress(LogFull):  # what is before it can go all the same, and makes room
+            partition.roll_if_old(settings.retention_ms)
     segments = partition.segments()
     excess = partition.size_on_disk - settings.retention_bytes if settings.retention_bytes is not None else 0
     start = segments[0].base_offset

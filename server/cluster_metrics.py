@@ -49,6 +49,9 @@ class Replicas(Protocol):
 
     def log(self, partition: PartitionId, /) -> PartitionFiles | None: ...
 
+    @property
+    def without_room(self) -> int: ...
+
 
 class MeasuredNode(Protocol):
     """The node of a cluster that runs in this process."""
@@ -105,8 +108,12 @@ class ClusterMetrics(Collector):
         figures = {
             "leaders": ("Partitions that this node leads.", len(led)),
             "replicas": ("Replicas on this node.", sum(self._node.id in state.replicas for state in states)),
+            "replicas_without_room": (
+                "… that take no records, for the disk of this node is full.", self._node.logs.without_room,
+            ),
             "under_replicated_partitions": (
-                "… that this node leads, and of which not all replicas are in sync.", sum(map(lacks_replicas, led)),
+                "Partitions that this node leads, and of which not all replicas are in sync.",
+                sum(map(lacks_replicas, led)),
             ),
             "under_min_isr_partitions": (
                 "… that this node leads, and to which nothing can be written with acks=all.",

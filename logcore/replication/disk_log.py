@@ -16,23 +16,24 @@ from typing import NamedTuple
 
 from millstream.errors import LogError
 
-from ..checked_json import checked_json
 from ..cleaning_state import CleaningState
-from ..disk import LogFile, replace_file, sync_folder
+from ..disk import LogFile, sync_folder
 from ..epoch_cache import EpochCache
-from ..errors import write_error
+from ..errors import LogFull, write_error
 from ..failpoints import fp
 from ..partition_files import CHECKPOINT_BYTES, PartitionContext
 from ..partition_keeping import KeptPartition
 from ..partition_state import PartitionState
 from ..read_view import ReadableFile
 from ..records.batch import EncodedBatch
-from ..recovery import CHECKPOINT, Checkpoint, checkpoint_content, create_segment, read_checkpoint
+from ..recovery import CHECKPOINT, Checkpoint, create_segment, read_checkpoint
 from ..segment import Segment, file_name
 from ..topic_settings import TopicSettings
+from .disk_checkpoint import EARLIER, Noted, ReplicaCheckpoint
 from .disk_point import DurablePoint
 from .disk_reading import from_offset, read_batches
-from .disk_recovery import EARLIER, RESCAN, recover_replica
+from .disk_recovery import RESCAN, recover_replica
+from .disk_room import DiskRoom
 
 
 class _Unsynced(NamedTuple):
@@ -43,7 +44,8 @@ class _Unsynced(NamedTuple):
     end_offset: int
     log_start_offset: int
     bytes: int
-    checkpoint: bytes | None  # to be written once the rest is durable
+    names: bool  # there are new ones
+    checkpoint: Noted | None  # to be written once the rest is durable
 
 
 class DiskLog(KeptPartition):
@@ -53,16 +55,24 @@ class DiskLog(KeptPartition):
     durable because it was appended: `sync_all` is what makes it so. After a failed sync it takes no more (R17).
     """
 
-    def __init__(self, name: str, folder: Path, settings: TopicSettings, context: PartitionContext) -> None:
-        """Raises OSError."""
+    def __init__(
+        self,
+        name: str,
+        folder: Path,
+        settings: TopicSettings,
+        context: PartitionContext,
+        room: DiskRoom | None = None,
+    ) -> None:
+        """In: `room`: who tells people of a full disk. Raises OSError."""
         self._point = DurablePoint(folder)
         found = recover_replica(folder, context.files, context.now_ms(), self._point)
         super().__init__(name, folder, settings, context, found.recovered)
         self.clean = found.clean
         self._published_stable = self._high_watermark = self._log_start_offset
         self._rolled: list[Segment] = []
-        self._noted = (folder / CHECKPOINT).exists()
-        self._noted_start = self._log_start_offset
+        self._room = room or DiskRoom()
+        self._noted = ReplicaCheckpoint(folder, self._room, found.noted_segment, self._log_start_offset)
+        self._named = self._noted.exists
         self._unnoted_bytes = 0
 
     def accept_loss(self) -> None:
@@ -93,16 +103,25 @@ class DiskLog(KeptPartition):
         size = sum(batch.header.size for batch in batches)
         with self._lock:
             self.check_usable()
-            if not self._fits(size):
-                self._roll()
             first_offset = self._state.end_offset
             try:
-                self._store(batches)
-            except OSError as error:
-                self._active.take_back()
-                raise write_error(error, f"to {self.name}") from error
+                self._append(batches, size)
+            except LogFull as error:
+                self._room.records_refused(self._folder, self.name, size, error.message)
+                raise
+            self._room.records_taken(self._folder, size)
             self._unnoted_bytes += size
             self.traffic.note_appended(self._state.end_offset - first_offset, size)
+
+    def _append(self, batches: Sequence[EncodedBatch], size: int) -> None:
+        if not self._fits(size):
+            self._roll()
+        try:
+            self._point.reserve()
+            self._store(batches)
+        except OSError as error:
+            self._active.take_back()
+            raise write_error(error, f"to {self.name}") from error
 
     def read(self, offset: int, limit: int, max_bytes: int) -> Sequence[EncodedBatch]:
         """As `ReplicaLog` says; of one segment at a time. Raises `CorruptLog`, OSError: then the next start
@@ -149,13 +168,14 @@ class DiskLog(KeptPartition):
         last, position = self._place_of(offset)
         kept = [segment for segment in self._segments if segment.base_offset <= last.base_offset]
         gone = self._segments[len(kept) :]
-        state = self._state_at(last, position, self._checkpoint_below(offset))
+        older = self._checkpoint_below(offset)
+        state = self._state_at(last, position, older)
         if state.end_offset != offset:
             raise last.corrupt(position, f"the log ends at {state.end_offset} there, and should at {offset}")
         for segment in kept:
             if segment is last or segment in self._rolled:
                 segment.file.sync()
-        self._write_checkpoint(self._checkpoint_at(last, position, state), durable=True)
+        self._noted.replace(Noted.of(self._checkpoint_at(last, position, state)), older)
         self._point.note(offset, durably=True)
         fp("replica.before_truncate")
         for segment in reversed(gone):
@@ -199,7 +219,7 @@ class DiskLog(KeptPartition):
             fp("replica.restart_removed")
         sync_folder(self._folder)
         self._begin_with([first], state)
-        self._noted_start = self._high_watermark = self._published_stable = offset
+        self._high_watermark = self._published_stable = offset
 
     def _begin_with(self, segments: list[Segment], state: PartitionState) -> None:
         self._segments, self._state = segments, state
@@ -275,16 +295,16 @@ class DiskLog(KeptPartition):
             self.check_usable()
             unsynced = self._unsynced()
             self._syncing = True
-        failure: BaseException | None = None
+        failure, noted = None, False
         try:
-            self._make_durable(unsynced)
+            noted = self._make_durable(unsynced)
         except BaseException as error:
             failure = error
         with self._lock:
             self._syncing = False
             self._lock.notify_all()
             if failure is None:
-                self._note_durable(unsynced)
+                self._note_durable(unsynced, noted)
             else:
                 reason = failure if isinstance(failure, OSError) else OSError(str(failure))
                 self._fail(write_error(reason, f"to {self.name}"))
@@ -292,13 +312,17 @@ class DiskLog(KeptPartition):
             raise write_error(failure, f"to {self.name}") from failure
         if failure is not None:
             raise failure
-        self._remove_before(unsynced.log_start_offset)
+        removed = self._remove_before(min(unsynced.log_start_offset, self._noted.segment))
+        if removed and self._noted.owed:
+            self._noted.hurry()  # there is room now
+            self.sync_all()
 
     def mark_deleted(self) -> None:
         """Returns when no sync is under way any more."""
         with self._lock:
             self._wait_for_sync()
             super().mark_deleted()
+        self._room.forget(self._folder)
 
     @property
     def size_bytes(self) -> int:
@@ -314,51 +338,45 @@ class DiskLog(KeptPartition):
 
     def _unsynced(self) -> _Unsynced:
         rolled, self._rolled = self._rolled, []
-        moved = self._log_start_offset > self._noted_start
-        due = rolled or moved or not self._noted or self._unnoted_bytes >= CHECKPOINT_BYTES
-        content = checked_json(checkpoint_content(self._current_checkpoint())) if due else None
+        noted = Noted.of(self._current_checkpoint()) if self._is_checkpoint_due(rolled) else None
         start, end_offset = self._log_start_offset, self._state.end_offset
-        return _Unsynced(rolled, self._active.file, end_offset, start, self._unnoted_bytes, content)
+        names = bool(rolled) or not self._named
+        return _Unsynced(rolled, self._active.file, end_offset, start, self._unnoted_bytes, names, noted)
 
-    def _make_durable(self, unsynced: _Unsynced) -> None:
+    def _is_checkpoint_due(self, rolled: list[Segment]) -> bool:
+        noted = self._noted
+        if self._log_start_offset > noted.start_offset:
+            return True
+        due = rolled or not noted.exists or noted.owed or self._unnoted_bytes >= CHECKPOINT_BYTES
+        return bool(due) and not noted.rests
+
+    def _make_durable(self, unsynced: _Unsynced) -> bool:
+        """True where there is a new checkpoint, too. Raises OSError: then nothing is known of the log's end."""
         fp("replica.before_sync")
         began = time.perf_counter()
         for segment in unsynced.rolled:
             segment.file.sync()
         unsynced.active.sync()
         self.traffic.note_sync(time.perf_counter() - began)
-        if unsynced.checkpoint is not None:
-            fp("replica.before_checkpoint")
-            self._replace_checkpoint(unsynced.checkpoint, keep=unsynced.log_start_offset == self._noted_start)
+        if unsynced.names or unsynced.checkpoint is not None:
+            self._noted.sync_names()  # first: a checkpoint says that the segment is there, and the log itself
+        noted = unsynced.checkpoint is not None and self._noted.try_to_replace(unsynced.checkpoint, self.name)
         fp("replica.after_sync")
-        self._point.note(unsynced.end_offset)
+        if self._point.reserved:  # else nothing was appended since it was opened
+            self._point.note(unsynced.end_offset)
+        return noted
 
-    def _note_durable(self, unsynced: _Unsynced) -> None:
+    def _note_durable(self, unsynced: _Unsynced, noted: bool) -> None:
         self._durable_offset = max(self._durable_offset, unsynced.end_offset)
-        if unsynced.checkpoint is not None:
-            self._noted_start = unsynced.log_start_offset
+        self._named = True
+        if noted:
             self._unnoted_bytes -= unsynced.bytes
 
     def _write_checkpoint(self, checkpoint: Checkpoint, *, durable: bool) -> None:
-        self._replace_checkpoint(checked_json(checkpoint_content(checkpoint)), keep=False)
+        self._noted.replace(Noted.of(checkpoint))
 
-    def _replace_checkpoint(self, content: bytes, *, keep: bool) -> None:
-        """Durable on return. In: `keep`: the one before, as long as it is true: a truncation may need it, or a start
-        that finds this one damaged."""
-        sync_folder(self._folder)  # first: a checkpoint says that the segment is there, and the log itself
-        if not self._noted:
-            sync_folder(self._folder.parent)
-        path, earlier = self._folder / CHECKPOINT, self._folder / EARLIER
-        if keep and path.exists():
-            path.replace(earlier)
-        replace_file(path, content, durable=True)
-        if not keep:
-            earlier.unlink(missing_ok=True)
-            sync_folder(self._folder)
-        self._noted = True
-
-    def _remove_before(self, offset: int) -> None:
-        """Removes the segments that end there: the checkpoint says that they are not needed."""
+    def _remove_before(self, offset: int) -> bool:
+        """Removes the segments that end there, if any: the checkpoint says that they are not needed."""
         with self._lock:
             segments = self._segments
             gone = [old for old, following in pairwise(segments) if following.base_offset <= offset]
@@ -367,3 +385,4 @@ class DiskLog(KeptPartition):
             fp("retention.removed")
             with contextlib.suppress(OSError):
                 segment.remove()
+        return bool(gone)

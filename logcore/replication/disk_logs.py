@@ -24,6 +24,7 @@ from ..partition_files import PartitionContext
 from ..topic_settings import TopicSettings, settings_of
 from .disk_log import DiskLog
 from .disk_recovery import begin_log
+from .disk_room import DiskRoom
 from .node_directory import NodeDirectory
 from .replica_core import SyncLog
 from .replica_messages import PartitionId
@@ -63,6 +64,7 @@ class DiskLogs:
         self._directory = NodeDirectory(path, node, cluster)
         self.disk, self.incarnation = self._directory.disk, self._directory.incarnation
         self._folder = path / "replicas"
+        self.room = DiskRoom()
         self._open: dict[PartitionId, DiskLog] = {}
         self._unreadable: dict[PartitionId, str] = {}
         self._configured: dict[str, _Configured] = {}
@@ -143,7 +145,7 @@ class DiskLogs:
     def _opened(self, partition: PartitionId) -> DiskLog:
         configured = self._configured.get(partition.topic) or _Configured(partition.topic, settings_of({}))
         name = _name_of(partition, configured.name)
-        return DiskLog(name, self._path(partition), configured.settings, self._context)
+        return DiskLog(name, self._path(partition), configured.settings, self._context, self.room)
 
     def remove(self, partition: PartitionId) -> None:
         """Out of the way at once, so that half a log is never taken for one; then its files go."""
@@ -181,11 +183,16 @@ class DiskLogs:
         """The open log of the partition, for readers: they see what the machine has published."""
         return self._open.get(partition)
 
+    @property
+    def without_room(self) -> int:
+        """How many logs take no records, for the disk is full."""
+        return self.room.without
+
     def problems(self) -> list[str]:
-        """What is wrong: damage that was found, logs that cannot be opened, housekeeping that failed."""
+        """What is wrong: damage that was found, logs that cannot be opened or have no room, failed housekeeping."""
         damage = [f"{log.name} lacked {lost}" for log in list(self._open.values()) for lost in log.damage]
         kept = [problem.message for problem in self._housekeeper.problems.values()]
-        return [*self._unreadable.values(), *damage, *kept]
+        return [*self._unreadable.values(), *self.room.problems(), *damage, *kept]
 
     def start_housekeeping(self) -> None:
         """Retention and compaction, in a thread of its own: each replica does it by itself."""

@@ -18,10 +18,11 @@ _CONTENT: Final = struct.Struct(">qI")  # the offset, and the CRC32C of its eigh
 
 
 class DurablePoint:
-    """Of the log in one folder."""
+    """Of the log in one folder. State: `reserved`: the disk has room for it."""
 
     def __init__(self, folder: Path) -> None:
         self._path = f"{folder}/{POINT}"
+        self.reserved = False
 
     def read(self) -> int:
         """The offset; 0 where nothing is known, or nothing that can be believed. Raises OSError."""
@@ -32,8 +33,14 @@ class DurablePoint:
             return 0
         if len(content) != _CONTENT.size:
             return 0
+        self.reserved = True
         offset, checksum = _CONTENT.unpack(content)
         return offset if checksum == crc32c(content[:8]) else 0
+
+    def reserve(self) -> None:
+        """Takes the room that a note needs, so that a full disk refuses it here, and no sync. Raises OSError."""
+        if not self.reserved:
+            self.note(0)
 
     def note(self, offset: int, *, durably: bool = False) -> None:
         """Raises OSError."""
@@ -43,5 +50,6 @@ class DurablePoint:
             os.pwrite(descriptor, content + struct.pack(">I", crc32c(content)), 0)
             if durably:
                 os.fdatasync(descriptor)
+            self.reserved = True
         finally:
             os.close(descriptor)

@@ -25,9 +25,9 @@ from ..records.batch import BatchHeader
 from ..recovery import CHECKPOINT, Checkpoint, Recovered, create_segment, read_checkpoint
 from ..segment import Segment, offsets_of
 from ..segment_swap import finish_swap
+from .disk_checkpoint import EARLIER, drop_marks, marked_start
 from .disk_point import DurablePoint
 
-EARLIER: Final = "checkpoint-before.json"
 RESCAN: Final = "rescan"  # a file of this name: something was found damaged, so nothing is taken for read
 _ASIDE: Final = ".dropped"
 _COPY_BYTES: Final = 4 * 1024 * 1024
@@ -41,10 +41,12 @@ class _Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RecoveredReplica:
-    """Invariant: all that is in `recovered` is durable. `clean`: nothing is missing that was durable once."""
+    """Invariant: all that is in `recovered` is durable. `clean`: nothing is missing that was durable once.
+    `noted_segment`: the one that the checkpoint names which was used; 0 for none: all segments were read."""
 
     recovered: Recovered
     clean: bool
+    noted_segment: int
 
 
 def begin_log(folder: Path, files: OpenFiles) -> None:
@@ -68,9 +70,11 @@ class _Recovery:
         self._folder = folder
         self._files = files
         self._now_ms = now_ms
+        self._names = names
         self._rescan = RESCAN in names
         known = read_checkpoint(folder, CHECKPOINT) or read_checkpoint(folder, EARLIER)
         self._known = known
+        self._noted_start = max(known.log_start_offset if known else 0, marked_start(names))
         self._checkpoint_lost = known is None and (CHECKPOINT in names or EARLIER in names)
         self._segments = [Segment(folder, base_offset, files) for base_offset in offsets_of(names)]
         self._durable_offset = max(durable_offset, known.state.end_offset if known else 0)
@@ -94,7 +98,9 @@ class _Recovery:
         if changed:
             self._kept[-1].file.sync()
             sync_folder(self._folder)
-        return RecoveredReplica(self._recovered(exact=clean and not changed and self._is_exact()), clean)
+        recovered = self._recovered(exact=clean and not changed and self._is_exact())
+        drop_marks(self._folder, self._names, recovered.log_start_offset)
+        return RecoveredReplica(recovered, clean, self._checkpoint.segment if self._checkpoint else 0)
 
     # What counts
 
@@ -103,17 +109,17 @@ class _Recovery:
         segments = self._segments
         if known is None:
             return None
-        while len(segments) > 1 and segments[1].base_offset <= known.log_start_offset:
+        while len(segments) > 1 and segments[1].base_offset <= min(self._noted_start, known.segment):
             segments.pop(0).remove()  # a crash came before they were removed
         reached = any(each.base_offset == known.segment and each.size >= known.position for each in segments)
-        begins = bool(segments) and segments[0].base_offset <= known.log_start_offset
+        begins = bool(segments) and segments[0].base_offset <= self._noted_start
         return known if reached and begins and not self._rescan else None
 
     def _first_offset(self) -> int:
         """Where the log has to begin."""
-        start = self._known.log_start_offset if self._known else None
-        first = self._segments[0].base_offset if self._segments else start or 0
-        return first if start is None else min(first, start)
+        start = self._noted_start
+        first = self._segments[0].base_offset if self._segments else start
+        return min(first, start) if self._known or start else first
 
     def _take_all(self) -> int | None:
         """Reads what is behind the checkpoint; gives where the last segment that is kept is bad, if it is."""
@@ -213,9 +219,9 @@ class _Recovery:
 
     def _recovered(self, *, exact: bool) -> Recovered:
         known, state, last = self._known, self._state, self._kept[-1]
-        start = max(known.log_start_offset if known else 0, self._kept[0].base_offset)
-        start = min(start, state.end_offset)
+        start = min(max(self._noted_start, self._kept[0].base_offset), state.end_offset)
         state.epochs.start_at(start)
+        state.transactions.forget_before(start)
         damage: list[DamagedRange] = []
         if state.end_offset < self._durable_offset:
             reason = f"the log in {self._folder} is damaged; what was there is kept in files that end in {_ASIDE}"

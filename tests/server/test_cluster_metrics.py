@@ -21,6 +21,8 @@ from tests.logcore.cluster.hand_cluster import HandCluster
 
 
 class NoLogs:
+    without_room = 0
+
     def log(self, partition: PartitionId, /) -> PartitionFiles | None:
         return None
 
@@ -102,6 +104,14 @@ def test_a_throttle_is_told_by_every_node() -> None:
     Operations(cluster.port(), "test").throttle(5_000)
     cluster.pass_time(200)
     assert total(cluster, "replication_throttled_bytes_per_second") == 15_000
+
+
+def test_replicas_that_a_full_disk_refuses_are_counted() -> None:
+    measured = HandMeasured(HandCluster(), NodeId(1))
+    measured.logs.without_room = 2
+    registry = CollectorRegistry()
+    registry.register(ClusterMetrics(measured, 100))
+    assert registry.get_sample_value("millstream_replication_replicas_without_room") == 2
 
 
 def test_the_table_in_the_documentation_names_all_of_them() -> None:

@@ -1,0 +1,98 @@
+"""Which replicas of a node have no room on the disk, so that people see it: one warning when it begins, not one each.
+
+They need no help when there is room again: followers ask for what they lack until it fits, and checkpoints are tried
+again. A leader is known to have room when somebody writes to it again.
+"""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+_HINT: Final = (
+    "Free disk space, delete records or topics that are no longer needed, or move replicas to other nodes"
+    " (`millstream cluster reassign`); it goes on by itself when there is room."
+)
+_log = structlog.get_logger("millstream.logcore")
+
+
+class DiskRoom:
+    """State: the logs whose records were refused, with how many bytes have to fit until they are believed to have room
+    again (small batches may fit where large ones do not), and those whose checkpoints were; by folder, with what they
+    are called. Any thread may call any method."""
+
+    def __init__(self) -> None:
+        self._records: dict[Path, str] = {}
+        self._missing: dict[Path, int] = {}
+        self._checkpoints: dict[Path, str] = {}
+        self._lock = threading.Lock()
+
+    def records_refused(self, folder: Path, name: str, size: int, why: str) -> None:
+        """`size`: in bytes."""
+        with self._lock:
+            first = not self._records
+            self._records[folder] = name
+            self._missing[folder] = size
+        if first:
+            _log.warning(
+                "the disk is full: replicas of this node take no records, followers among them do not stay in sync",
+                folder=str(folder),
+                partition=name,
+                error=why,
+                hint=_HINT,
+            )
+
+    def records_taken(self, folder: Path, size: int) -> None:
+        if folder not in self._records:
+            return
+        with self._lock:
+            left = self._missing[folder] = self._missing.get(folder, 0) - size
+        if left <= 0:
+            self._records_fit(folder)
+
+    def _records_fit(self, folder: Path) -> None:
+        self._missing.pop(folder, None)
+        if folder in self._records:
+            self._leave(self._records, folder, "the disk is not too full for any replica's records any more")
+
+    def checkpoint_refused(self, folder: Path, name: str, why: str) -> None:
+        with self._lock:
+            first = not self._checkpoints
+            self._checkpoints[folder] = name
+        if first:
+            _log.warning(
+                "the disk is full: a checkpoint was not written, which makes the next start slower, and no more;"
+                " it is tried again",
+                folder=str(folder),
+                partition=name,
+                error=why,
+                hint=_HINT,
+            )
+
+    def checkpoint_written(self, folder: Path) -> None:
+        if folder in self._checkpoints:
+            self._leave(self._checkpoints, folder, "the disk is not too full for any checkpoint any more")
+
+    def forget(self, folder: Path) -> None:
+        """The log is gone, or closed."""
+        self._records_fit(folder)
+        self.checkpoint_written(folder)
+
+    @property
+    def without(self) -> int:
+        """How many replicas take no records, for want of room."""
+        return len(self._records)
+
+    def problems(self) -> list[str]:
+        """For people: one line per log whose records do not fit."""
+        with self._lock:
+            return [f"{name} takes no records: the disk has no room" for name in self._records.values()]
+
+    def _leave(self, refused: dict[Path, str], folder: Path, what: str) -> None:
+        with self._lock:
+            left = refused.pop(folder, None) is not None and not refused
+        if left:
+            _log.info(what, folder=str(folder.parent))
