@@ -1,6 +1,8 @@
 """One client's connection, as the server sees it: frames in, answers out in the order of the requests.
 
 Reading pauses while a client has too much under way or does not take its answers, so that nobody fills our memory.
+What has come whole is handled, as Apache Kafka has it, also when the client has closed behind it: who asks for no
+acknowledgement waits for nothing. Until then the connection counts as one of those that we hold.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from typing import Any, Final, NamedTuple, cast
 import structlog
 
 from ..records.batch import Buffer
+from .apis import Api
 from .frames import RequestHeader, read_request_header, write_response_frame
 from .peer import Peer
 from .receiving import FrameReceiver
@@ -52,7 +55,8 @@ class HangUp(Exception):
 
 
 class Connection(asyncio.BufferedProtocol):
-    """State: the frame that is being received, frames that wait, and answers under way.
+    """State: the frame that is being received, frames that wait, and answers under way; whether the client is gone, and
+    whether we gave it up ourselves: then nothing more is handled.
 
     A frame is received into a buffer of its own, which handlers may keep.
     """
@@ -70,7 +74,9 @@ class Connection(asyncio.BufferedProtocol):
         )
         self._writable = asyncio.Event()
         self._writable.set()
-        self._tasks: list[asyncio.Task[None]] = []
+        self._serving: asyncio.Task[None] | None = None
+        self._sending: asyncio.Task[None] | None = None
+        self._fetching = self._gone = self._given_up = False
 
     # Called by asyncio
 
@@ -86,12 +92,21 @@ class Connection(asyncio.BufferedProtocol):
             self._hang_up("too many connections")
             return
         self._connections.add(self)
-        self._tasks = [asyncio.create_task(self._run(part)) for part in (self._serve, self._send)]
+        self._serving, self._sending = (asyncio.create_task(self._run(part)) for part in (self._serve, self._send))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._connections.discard(self)
-        for task in self._tasks:
-            task.cancel()
+        self._gone = True
+        if self._serving is None or self._sending is None:
+            return
+        self._sending.cancel()
+        while not self._answers.empty():
+            self._answers.get_nowait()  # nobody wants them, and there is room for the next one
+        if self._fetching or self._given_up:
+            self._serving.cancel()
+        if self._fetching and not self._given_up:
+            self._serving = asyncio.create_task(self._run(self._serve))
+        self._frame_came.set()
+        self._serving.add_done_callback(lambda _: self._connections.discard(self))
 
     def pause_writing(self) -> None:
         self._writable.clear()
@@ -130,17 +145,21 @@ class Connection(asyncio.BufferedProtocol):
             self._hang_up(str(error))
         except Exception:
             _log.exception("kafka request failed", peer=str(self.peer))
-            self._transport.abort()
+            self._give_up()
 
     async def _serve(self) -> None:
-        while True:
-            message = await self._next_frame()
+        while (message := await self._next_frame()) is not None:
             await self._wait_while_muted()
             header, position = read_request_header(message)
             self.peer.client_id = header.client_id or ""
+            self._fetching = header.api == Api.FETCH
+            if self._fetching and self._gone:
+                continue  # it may wait long, and changes nothing
             answer = asyncio.ensure_future(await self._handle(Request(header, message, position, self.peer)))
+            self._fetching = False
             del message  # its memory is free once the handler lets go of it
-            await self._answers.put((header, answer))
+            if not self._gone:
+                await self._answers.put((header, answer))
 
     async def _wait_while_muted(self) -> None:
         if not self.peer.muted_until_s:
@@ -149,8 +168,11 @@ class Connection(asyncio.BufferedProtocol):
         if left_s > 0:
             await asyncio.sleep(left_s)
 
-    async def _next_frame(self) -> memoryview:
+    async def _next_frame(self) -> memoryview | None:
+        """None where the client is gone, and nothing is left."""
         while not self._frames:
+            if self._gone:
+                return None
             self._frame_came.clear()
             await self._frame_came.wait()
         message = self._frames.popleft()
@@ -188,10 +210,17 @@ class Connection(asyncio.BufferedProtocol):
 
     def _hang_up(self, reason: str) -> None:
         _log.warning("kafka connection closed", peer=str(self.peer), reason=reason)
+        self._give_up()
+
+    def _give_up(self) -> None:
+        self._given_up = True
         self._transport.abort()
 
     def close(self) -> None:
+        self._given_up = True
         self._transport.close()
+        if self._gone and self._serving is not None:
+            self._serving.cancel()
 
 
 def _names(certificate: Any) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterable
 
 import pytest
@@ -9,8 +10,14 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, ResourceType
 from kafka import KafkaConsumer
 
+from millstream.logcore import client
+from millstream.logcore.protocol import produce
+from millstream.logcore.protocol.apis import Api
+from millstream.logcore.protocol.frames import write_request_frame
+from millstream.logcore.records.codec import encode
 from millstream.logcore.replication.metadata_records import PartitionState
 
+from ..log_records import rows
 from .nodes import PATIENCE_S, Cluster, until
 
 
@@ -68,6 +75,19 @@ def test_what_was_acknowledged_is_there_once_after_its_leader_was_killed(cluster
     write(cluster, "orders", second, **{"enable.idempotence": True})
     assert cluster.leader_of("orders") != leader
     assert read(cluster, "orders", 1000) == first + second
+
+
+def test_what_came_before_its_client_closed_is_stored_though_nobody_waits_for_an_answer(
+    cluster: Cluster, admin: AdminClient
+) -> None:
+    create(admin, "orders")
+    kafka = cluster.running[cluster.leader_of("orders")].kafka
+    heavy = b"".join(encode(rows(*[b"x"] * 20))[0].buffers)  # checked in a thread: the connection ends meanwhile
+    data = [produce.ProduceData(client.TopicPartition("orders", 0), [heavy])]
+    body = produce.write_request(produce.ProduceRequest(None, 0, 1000, data), 9)
+    with socket.create_connection(("127.0.0.1", kafka.port)) as peer:
+        peer.sendall(b"".join(b"".join(write_request_frame(Api.PRODUCE, 9, number, body)) for number in range(40)))
+    until(lambda: kafka.log.partition("orders", 0).offsets().log_end_offset == 40 * 20 or None)
 
 
 def test_a_node_that_comes_back_catches_up_and_is_in_sync_again(cluster: Cluster, admin: AdminClient) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import socket
 import struct
@@ -13,10 +14,13 @@ import pytest
 
 from millstream.logcore.client import TopicPartition
 from millstream.logcore.log import Log
-from millstream.logcore.protocol import messages, produce
+from millstream.logcore.protocol import fetch, messages, produce
 from millstream.logcore.protocol.apis import KNOWN, Api
+from millstream.logcore.protocol.connection import Answer, Connection, Request
+from millstream.logcore.protocol.fetch import FetchPosition, FetchRequest
 from millstream.logcore.protocol.frames import FRAME_BYTES_MAX, write_request_frame
 from millstream.logcore.protocol.produce import ProduceData, ProduceRequest
+from millstream.logcore.records.batch import Buffer
 from millstream.logcore.records.codec import encode
 from millstream.logcore.remote import RemoteLog
 from millstream.logcore.server import ListenFailed, LogServer
@@ -187,6 +191,92 @@ def test_what_was_sent_is_stored_though_the_client_has_gone(log: Log, server: Lo
     while log.offsets("t", 0).log_end_offset < 40 and time.monotonic() < deadline:
         time.sleep(0.01)
     assert log.wait({TopicPartition("t", 0): 39}, 10)
+
+
+def test_whole_requests_are_handled_though_their_client_closed_behind_them(log: Log, server: LogServer) -> None:
+    heavy = batch_of(*[b"x"] * 20)  # written by a thread: others come, and the end of the connection, meanwhile
+    body = produce.write_request(ProduceRequest(None, 0, 1000, [ProduceData(TopicPartition("t", 0), [heavy])]), 9)
+    sent = b"".join(b"".join(write_request_frame(Api.PRODUCE, 9, number, body)) for number in range(40))
+    for _ in range(5):
+        with socket.create_connection(("127.0.0.1", server.port)) as peer:
+            peer.sendall(sent + sent[:50])
+    assert log.wait({TopicPartition("t", 0): 5 * 40 * 20 - 1}, 10)
+    assert log.offsets("t", 0).log_end_offset == 5 * 40 * 20
+
+
+class NoSocket(asyncio.Transport):
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def is_closing(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        pass
+
+
+class HeldConnection:
+    """A connection without a socket, whose requests are handled once `go` is set."""
+
+    def __init__(self) -> None:
+        self.go = asyncio.Event()
+        self.handled: list[int] = []
+        self.held: set[Connection] = set()
+        self.connection = Connection(self.handle, self.held, 10)
+        self.connection.connection_made(NoSocket())
+
+    async def handle(self, request: Request) -> Answer:
+        await self.go.wait()
+        self.handled.append(request.header.correlation_id)
+        done: asyncio.Future[list[Buffer] | None] = asyncio.get_running_loop().create_future()
+        done.set_result(None)
+        return done
+
+    async def receive(self, *frames: bytes) -> None:
+        sent = b"".join(frames)
+        self.connection.get_buffer(-1)[: len(sent)] = sent
+        self.connection.buffer_updated(len(sent))
+        await asyncio.sleep(0)
+
+
+def test_a_connection_counts_until_what_came_before_its_end_is_handled() -> None:
+    async def lose() -> HeldConnection:
+        held = HeldConnection()
+        await held.receive(*(frame(Api.API_VERSIONS, 0, correlation_id=number) for number in range(20)))
+        held.connection.connection_lost(None)
+        await asyncio.sleep(0)
+        assert held.held == {held.connection}, "what it holds in memory is bounded by the count of connections"
+        held.go.set()
+        while held.held:
+            await asyncio.sleep(0)
+        return held
+
+    assert asyncio.run(asyncio.wait_for(lose(), 10)).handled == list(range(20))
+
+
+def test_nothing_more_is_handled_of_a_connection_that_the_server_closes() -> None:
+    async def close() -> HeldConnection:
+        held = HeldConnection()
+        await held.receive(*(frame(Api.API_VERSIONS, 0, correlation_id=number) for number in range(3)))
+        held.connection.connection_lost(None)
+        held.connection.close()
+        held.go.set()
+        while held.held:
+            await asyncio.sleep(0)
+        return held
+
+    assert asyncio.run(asyncio.wait_for(close(), 10)).handled == []
+
+
+def test_a_fetch_waits_no_longer_when_its_client_is_gone_and_what_came_behind_it_is_handled(
+    log: Log, server: LogServer
+) -> None:
+    waiting = FetchRequest(300_000, 1, 1 << 20, "read_committed", [FetchPosition(TopicPartition("t", 1), 0, 1 << 20)])
+    data = [ProduceData(TopicPartition("t", 0), [batch_of(b"a")])]
+    with socket.create_connection(("127.0.0.1", server.port)) as peer:
+        peer.sendall(b"".join(write_request_frame(Api.FETCH, 11, 1, fetch.write_request(waiting, 11))))
+        send_produce(peer, ProduceRequest(None, 0, 1000, data))
+    assert log.wait({TopicPartition("t", 0): 0}, 10)
 
 
 def test_transactions_that_nobody_began_are_refused(log: Log, peer: socket.socket) -> None:
