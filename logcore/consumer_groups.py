@@ -50,6 +50,7 @@ class _Member:
     rebalance_timeout_ms: int
     deadline_ms: int
     topics: tuple[str, ...] = ()
+    named: frozenset[str] = frozenset()  # the same: there may be very many of them
     pattern: re.Pattern[str] | None = None
     epoch: int = 0
     previous_epoch: int = 0
@@ -60,8 +61,11 @@ class _Member:
     away: bool = False
     unsure: bool = False  # whether it was told of what it has: the coordinator was another one then
 
+    def name(self, topics: tuple[str, ...]) -> None:
+        self.topics, self.named = topics, frozenset(topics)
+
     def wants(self, topic: str) -> bool:
-        return topic in self.topics or (self.pattern is not None and bool(self.pattern.fullmatch(topic)))
+        return topic in self.named or (self.pattern is not None and bool(self.pattern.fullmatch(topic)))
 
 
 @dataclass(slots=True)
@@ -305,14 +309,16 @@ def _subscribe(member: _Member, beat: ConsumerHeartbeat) -> bool:
     if beat.pattern is not None:
         pattern = re.compile(beat.pattern) if beat.pattern else None
     changed = (topics, pattern) != (member.topics, member.pattern)
-    member.topics, member.pattern = topics, pattern
+    member.pattern = pattern
+    if topics != member.topics:
+        member.name(topics)
     return changed
 
 
 def _counts(group: _Group, partition_counts: Mapping[str, int]) -> dict[str, int]:
     """Of the topics that somebody reads."""
     patterns = any(member.pattern for member in group.members.values())
-    named = {topic for member in group.members.values() for topic in member.topics}
+    named = frozenset[str]().union(*(member.named for member in group.members.values()))
     candidates = partition_counts if patterns else named
     return {
         topic: partition_counts[topic]
@@ -404,7 +410,8 @@ def _take_in(group: _Group, member_id: str, value: GroupValue) -> None:
                 value.client_id,
                 value.client_host,
             )
-            member.topics, member.rebalance_timeout_ms = value.topics, value.rebalance_timeout_ms
+            member.name(value.topics)
+            member.rebalance_timeout_ms = value.rebalance_timeout_ms
             member.pattern = re.compile(value.pattern) if value.pattern else None
         case Target(places):
             group.target[member_id] = set(places)

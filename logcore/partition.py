@@ -78,7 +78,7 @@ class Partition(KeptPartition):
             self._make_room(sum(batch.header.size for batch in batches))
             if after is not None:
                 self._check_held(after)
-            repeated = self._state.producers.check(batches[0].header)
+            repeated = self._state.check(batches[0].header)
             if repeated is not None:
                 return Appended(repeated.base_offset, Mark(self._generation, repeated.last_offset + 1))
             if self.settings.append_time:

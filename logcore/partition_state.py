@@ -9,7 +9,8 @@ from typing import Any, Final, NamedTuple
 
 from .disk import LogFile
 from .epoch_cache import EpochCache
-from .producer_state import ProducerStates
+from .errors import InvalidTransactionState
+from .producer_state import ProducerStates, SequencedBatch
 from .records.batch import HEADER_SIZE, BatchHeader, checksum_of, read_header
 from .records.control import read_marker
 from .transaction_index import TransactionIndex
@@ -31,6 +32,20 @@ class PartitionState:
     def beginning_at(cls, offset: int) -> PartitionState:
         """Of a log whose batches below the offset are gone, and with them, perhaps, what producers they had."""
         return cls(offset, ProducerStates(complete=offset == 0))
+
+    def check(self, header: BatchHeader) -> SequencedBatch | None:
+        """Whether a producer's batch may be appended: the stored one that it repeats, or None where it is new.
+
+        Raises as `ProducerStates.check` does, and `InvalidTransactionState` for a batch beside the open transaction of
+        its producer: with a newer epoch it would keep out the marker that ends that.
+        """
+        repeated = self.producers.check(header)
+        if not header.transactional and self.transactions.open_of(header.producer_id) is not None:
+            raise InvalidTransactionState(
+                f"producer {header.producer_id} has a transaction open, and this is no part of it",
+                hint="End the transaction first, or use a producer of its own for records outside of transactions.",
+            )
+        return repeated
 
     def note(self, header: BatchHeader, batch: Callable[[], memoryview], now_ms: int) -> None:
         """Takes in the next batch; `batch` gives its bytes, which only control batches need."""

@@ -63,6 +63,11 @@ def written_ms(value: bytes) -> int:
     return int(json.loads(value).get("written_ms", 0))
 
 
+def bytes_of(part: Any) -> int:
+    """How much larger, about, an entry becomes by a part of it."""
+    return len(_json(part))
+
+
 def _key(transactional_id: str) -> bytes:
     return _TRANSACTION + transactional_id.encode()
 

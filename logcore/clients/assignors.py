@@ -69,10 +69,9 @@ def _move_one(assignment: Assignment, members: Mapping[str, Subscription]) -> bo
             if len(assignment[taker]) + 1 >= len(assignment[giver]):
                 break
             wanted = set(members[taker].topics)
-            for partition in reversed(assignment[giver]):
-                if partition.topic in wanted:
-                    assignment[giver].remove(partition)
-                    assignment[taker].append(partition)
+            for place in reversed(range(len(assignment[giver]))):
+                if assignment[giver][place].topic in wanted:
+                    assignment[taker].append(assignment[giver].pop(place))
                     return True
     return False
 

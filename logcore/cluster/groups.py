@@ -9,7 +9,7 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from ..client import TopicPartition
-from ..errors import NotNow
+from ..errors import LogClosed, NotNow
 from ..group_messages import (
     Answer,
     CheckCommit,
@@ -66,6 +66,8 @@ class ClusterGroups:
         self._node = node
 
     def ask(self, message: Message) -> Future[Reply]:
+        """The answer may never come: what a coordinator that is cut off has written is neither committed nor refused.
+        Raises `LogClosed`."""
         answer: Future[Reply] = Future()
         answer.set_running_or_notify_cancel()
         kind = _REPLIES[message.__class__]
@@ -94,7 +96,10 @@ class ClusterGroups:
         return self._ask(check.group, CommitOffsets(check, committed)).fault
 
     def check(self, check: CheckCommit) -> GroupFault:
-        return self.ask(check).result(_ANSWER_S).fault
+        try:
+            return self.ask(check).result(_ANSWER_S).fault
+        except TimeoutError:
+            return GroupFault.SHUTTING_DOWN
 
     def describe(self, group: str) -> GroupDescription:
         return self._ask(group, DescribeGroup())
@@ -131,7 +136,7 @@ class ClusterGroups:
         """Raises `NotNow`."""
         try:
             answer = self._node.ask(BROKER, body).result(_ANSWER_S)
-        except (NodeStopped, TimeoutError) as error:
+        except (LogClosed, NodeStopped, TimeoutError) as error:
             raise NotNow(ErrorCode.coordinator_not_available, "the coordinator does not answer") from error
         if isinstance(answer, Refused):
             raise refused(answer)

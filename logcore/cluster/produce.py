@@ -14,7 +14,7 @@ from kio.schema.errors import ErrorCode
 
 from millstream.errors import LogError
 
-from ..errors import NotNow
+from ..errors import InvalidRecords, NotNow, RecordsTooLarge
 from ..protocol import produce
 from ..protocol.access import check_writable
 from ..protocol.broker import Broker
@@ -24,6 +24,7 @@ from ..protocol.produce import ProduceData, ProduceRequest, ProduceResult
 from ..protocol.record_requests import checked_write, failed, is_light
 from ..records.batch import Buffer, EncodedBatch, stamp
 from ..replication.machine import BROKER
+from ..replication.node_codec import FRAME_BYTES_MAX
 from ..replication.replica_messages import ForPartition, PartitionId, Produced, Refused
 from ..replication.replica_messages import Produce as ProduceBatches
 from .layout import ClusterLayout
@@ -32,6 +33,7 @@ from .refusals import refused
 
 _WAIT_MS_MAX: Final = 5 * 60 * 1000
 _ALL: Final = -1
+_BATCH_BYTES_MAX: Final = FRAME_BYTES_MAX - 64 * 1024  # with what a frame says besides
 _TOLD_BYTES_MAX: Final = 8 * 1024 * 1024
 
 _Checked = tuple[PartitionId, list[EncodedBatch]] | ProduceResult
@@ -91,6 +93,7 @@ class ClusterProduce:
             partition = self._log.writable(*data.partition)
             self._layout.check_leads(data.partition)
             batches = checked_write(partition, asked.transactional_id, data, peer)
+            _check_replicable(data, batches)
             if partition.settings.append_time:
                 batches = [stamp(batch, self._log.node.now_ms()) for batch in batches]
             return self._log.id_of(data.partition), batches
@@ -130,6 +133,23 @@ class ClusterProduce:
             return self._log.partition(*data.partition).log_start_offset
         except LogError:
             return -1
+
+
+def _check_replicable(data: ProduceData, batches: Sequence[EncodedBatch]) -> None:
+    """Followers get a batch whole, in one frame; and the leader looks for who has sent it, and what before, once per
+    request (Kafka takes one batch per partition, too). Raises `RecordsTooLarge`, `InvalidRecords`."""
+    largest = max(batch.header.size for batch in batches)
+    if largest > _BATCH_BYTES_MAX:
+        raise RecordsTooLarge(
+            f"a record batch of {largest} bytes is too large for {data.partition.topic}-{data.partition.partition}:"
+            f" replicas can be sent {_BATCH_BYTES_MAX} bytes",
+            hint="Cut it into several batches.",
+        )
+    if len(batches) > 1 and any(batch.header.producer_id >= 0 for batch in batches):
+        raise InvalidRecords(
+            f"{len(batches)} batches of a producer in one request for the same partition",
+            hint="Batches that are numbered go one by one, each in a request of its own.",
+        )
 
 
 def _in_loop(asked: Future[Any]) -> asyncio.Future[Any]:

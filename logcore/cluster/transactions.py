@@ -9,7 +9,7 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from ..client import TopicPartition
-from ..errors import NotNow
+from ..errors import LogClosed, NotNow
 from ..group_messages import CheckCommit, GroupFault
 from ..replication.coordination_messages import TRANSACTIONS_TOPIC, ForEveryShard, ForTransaction, place_of
 from ..replication.machine import BROKER, NodeId
@@ -131,7 +131,8 @@ class ClusterTransactions:
     def _asked(self, body: Any, at: NodeId | None) -> Any:
         try:
             answer = self._node.ask(BROKER, body, at=at, timeout_s=_ANSWER_S).result(_ANSWER_S + 1)
-        except NodeStopped as error:  # librdkafka takes LEADER_NOT_AVAILABLE of a coordinator for the end of all
+        except (LogClosed, NodeStopped) as error:
+            # Not LEADER_NOT_AVAILABLE: of a coordinator, librdkafka takes that for the end of all.
             raise NotNow(ErrorCode.coordinator_not_available, "this node has ended") from error
         except (NoAnswer, TimeoutError) as error:
             raise NotNow(ErrorCode.coordinator_not_available, "the coordinator does not answer") from error

@@ -15,7 +15,7 @@ from ..client import TopicPartition
 from ..group_messages import ConsumerHeartbeat, GroupDescription, MemberDescription
 from ..subscriptions import decode_assignment, topics_of
 from .broker import Broker
-from .faults import code_of, message_of
+from .faults import code_of, message_of, sayable
 from .group_requests import code_of_fault
 from .messages import Fields
 from .peer import Peer
@@ -42,7 +42,10 @@ def consumer_group_heartbeat(broker: Broker, request: Any, peer: Peer) -> Fields
         request.server_assignor,
     )
     counts = {topic.name: topic.partition_count for topic in broker.log.topics().values()}
-    answer = broker.log.groups.beat(beat, counts)
+    try:
+        answer = broker.log.groups.beat(beat, counts)
+    except LogError as error:
+        return {"error_code": code_of(error), "error_message": message_of(error), "member_id": member_id or None}
     return {
         "error_code": code_of_fault(answer.fault),
         "member_id": answer.member_id or None,
@@ -94,7 +97,7 @@ def _described_or_not(broker: Broker, group: str) -> Fields:
 
 def _described(broker: Broker, group: GroupDescription) -> Fields:
     if group.kind != "consumer":
-        message = f'"{group.group}" is no group of this kind'
+        message = sayable(f'"{group.group}" is no group of this kind')
         return {
             "error_code": ErrorCode.group_id_not_found,
             "error_message": message,

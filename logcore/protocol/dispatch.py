@@ -136,6 +136,9 @@ _NAMING: Final = frozenset(
 )
 """Requests that are refused where they name what only Millstream may use."""
 
+_BYTES_MAX: Final = 16 * 1024 * 1024
+"""Of a request without records: what it asks for may have to fit, with more, into a record or a frame between nodes."""
+
 _BEFORE_LOGIN: Final = (Api.SASL_HANDSHAKE, Api.SASL_AUTHENTICATE)
 
 _WAITING_HANDLERS: Final[dict[Api, Callable[[Broker, Any, Peer], Awaitable[Fields]]]] = {
@@ -158,6 +161,8 @@ async def answer(broker: Broker, request: Request) -> Answer:
         raise HangUp("it has not shown who it is")
     if api in _NAMING and not request.peer.trusted and not await broker.knows_names():
         raise HangUp("it is not known yet which groups and transactional ids are Millstream's own")
+    if api is not Api.PRODUCE and len(request.message) > _BYTES_MAX:
+        raise HangUp(f"a {api.name.lower()} request of {len(request.message)} bytes")
     if version not in KNOWN[api]:
         raise HangUp(f"version {version} of {api.name.lower()} requests is not supported")
     match api:

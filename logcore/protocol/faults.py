@@ -49,6 +49,7 @@ _CODES: Final[dict[type[LogError], ErrorCode]] = {
     LogWriteFailed: ErrorCode.kafka_storage_error,
     CorruptLog: ErrorCode.corrupt_message,
 }
+_MESSAGE_CHARACTERS_MAX: Final = 1_000
 _NAMES: Final = {kind.code: kind for kind in (*_CODES, LogUnavailable)}
 
 _CLASSES: Final[dict[ErrorCode, type[LogError]]] = {
@@ -78,7 +79,12 @@ def code_of(error: LogError) -> ErrorCode:
 
 def message_of(error: LogError) -> str:
     """The error's text for a response. Our own code leads it: several of our errors share one of the protocol's."""
-    return error.message if isinstance(error, NotNow) else f"{error.code}: {error.message}"
+    return sayable(error.message if isinstance(error, NotNow) else f"{error.code}: {error.message}")
+
+
+def sayable(text: str) -> str:
+    """What of a text for people fits into a response: it may name what a client has sent, which fills a field alone."""
+    return text if len(text) <= _MESSAGE_CHARACTERS_MAX else f"{text[:_MESSAGE_CHARACTERS_MAX]} …"
 
 
 def error_of(code: int, message: str | None, what: str) -> LogError:

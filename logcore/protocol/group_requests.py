@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, TypeVar
 
 from kio.schema.errors import ErrorCode
 
@@ -15,6 +15,7 @@ from millstream.errors import LogError
 
 from ..client import TopicPartition
 from ..group_messages import (
+    Answer,
     GroupDescription,
     GroupFault,
     GroupState,
@@ -31,7 +32,7 @@ from ..group_messages import (
     Synced,
 )
 from .broker import Broker
-from .faults import code_of, message_of
+from .faults import code_of, message_of, sayable
 from .messages import Fields
 from .peer import Peer
 
@@ -40,6 +41,10 @@ _KNOWS_SKIPPING_FROM: Final = 9
 _BATCHED_LEAVING_FROM: Final = 3
 _NO_GROUP_FROM: Final = 6
 _REBALANCE_TIMEOUT_FROM: Final = 1
+_NAME_CHARACTERS_MAX: Final = 249  # of what an id begins with: fields have room for 32767 bytes
+_ANSWER_S: Final = 5.0  # for what waits for nobody but the coordinator
+_GRACE_S: Final = 5.0  # beyond what a member says that it waits for the others; clients give up about then
+_SYNC_S: Final = 300.0  # for the leader's assignment, which members take as long for as for a rebalance
 
 _Reply = TypeVar("_Reply", bound=Reply)
 
@@ -68,11 +73,12 @@ async def join_group(broker: Broker, request: Any, peer: Peer) -> Fields:
         rebalance_ms if rebalance_ms >= 0 else session_ms,
         request.protocol_type,
         tuple(Protocol(protocol.name, bytes(protocol.metadata)) for protocol in request.protocols),
-        f"{getattr(request, 'group_instance_id', None) or peer.client_id}-{uuid.uuid4()}",
+        _new_member_id(getattr(request, "group_instance_id", None) or peer.client_id),
         asks_twice=version >= _ASKS_TWICE_FROM,
         knows_skipping=version >= _KNOWS_SKIPPING_FROM,
     )
-    joined = await _asked(broker, join, Joined)
+    limit_s = max(session_ms, join.rebalance_timeout_ms) / 1000 + _GRACE_S
+    joined = await _asked(broker, join, Joined, limit_s)
     return {
         "error_code": code_of_fault(joined.fault),
         "generation_id": joined.generation,
@@ -86,6 +92,11 @@ async def join_group(broker: Broker, request: Any, peer: Peer) -> Fields:
             for member in joined.members
         ],
     }
+
+
+def _new_member_id(name: str) -> str:
+    """It begins with the name, as far as that leaves room: ids have to fit into answers and records."""
+    return f"{name[:_NAME_CHARACTERS_MAX]}-{uuid.uuid4()}"
 
 
 def _no_name(version: int) -> str | None:
@@ -106,7 +117,7 @@ async def sync_group(broker: Broker, request: Any, peer: Peer) -> Fields:
         getattr(request, "protocol_name", None),
         {entry.member_id: bytes(entry.assignment) for entry in request.assignments},
     )
-    synced = await _asked(broker, sync, Synced)
+    synced = await _asked(broker, sync, Synced, _SYNC_S)
     return {
         "error_code": code_of_fault(synced.fault),
         "protocol_type": synced.protocol_type,
@@ -115,8 +126,8 @@ async def sync_group(broker: Broker, request: Any, peer: Peer) -> Fields:
     }
 
 
-async def _asked(broker: Broker, message: Message, kind: type[_Reply]) -> _Reply:
-    """The answer may be given on any thread, and after our loop has ended."""
+async def _asked(broker: Broker, message: Message, kind: type[_Reply], limit_s: float) -> _Reply:
+    """The answer may be given on any thread, and after our loop has ended; or never, where a node is cut off."""
     loop = asyncio.get_running_loop()
     given: asyncio.Future[Reply] = loop.create_future()
     try:
@@ -130,8 +141,8 @@ async def _asked(broker: Broker, message: Message, kind: type[_Reply]) -> _Reply
 
     asked.add_done_callback(pass_on)
     try:
-        reply = await given
-    except LogError:
+        reply = await asyncio.wait_for(given, limit_s)
+    except (LogError, TimeoutError):
         return kind(GroupFault.SHUTTING_DOWN)
     assert isinstance(reply, kind)
     return reply
@@ -146,11 +157,21 @@ def _settle(given: asyncio.Future[Reply], error: BaseException | None, asked: An
         given.set_result(asked.result())
 
 
+def _answered(broker: Broker, message: Message, kind: type[_Reply]) -> _Reply:
+    """The same for what waits for no other member."""
+    try:
+        reply = broker.log.groups.ask(message).result(_ANSWER_S)
+    except (LogError, TimeoutError):
+        return kind(GroupFault.SHUTTING_DOWN)
+    assert isinstance(reply, kind)
+    return reply
+
+
 def heartbeat(broker: Broker, request: Any, peer: Peer) -> Fields:
     beat = Heartbeat(
         request.group_id, request.generation_id, request.member_id, getattr(request, "group_instance_id", None)
     )
-    return {"error_code": code_of_fault(broker.log.groups.ask(beat).result().fault)}
+    return {"error_code": code_of_fault(_answered(broker, beat, Answer).fault)}
 
 
 def leave_group(broker: Broker, request: Any, peer: Peer) -> Fields:
@@ -160,7 +181,7 @@ def leave_group(broker: Broker, request: Any, peer: Peer) -> Fields:
         if batched
         else (Leaving(request.member_id),)
     )
-    left = cast(Left, broker.log.groups.ask(Leave(request.group_id, members)).result())
+    left = _answered(broker, Leave(request.group_id, members), Left)
     faults = [fault for _, fault in left.members]
     single = faults[0] if faults and not batched else left.fault
     return {
@@ -202,7 +223,7 @@ def _described(description: GroupDescription, version: int) -> Fields:
     dead = description.state is GroupState.DEAD and version >= _NO_GROUP_FROM
     return {
         "error_code": ErrorCode.group_id_not_found if dead else ErrorCode.none,
-        "error_message": f'there is no group "{description.group}"' if dead else None,
+        "error_message": sayable(f'there is no group "{description.group}"') if dead else None,
         "group_id": description.group,
         "group_state": str(description.state),
         "protocol_type": description.protocol_type,

@@ -101,9 +101,12 @@ class ClientProducer:
             self.producer.send_offsets(group, offsets, metadata)
 
     def end(self, *, commit: bool) -> None:
-        """Asked twice, because an answer was lost, it ends once. To abort nothing is fine."""
+        """Asked twice, because an answer was lost, it ends once. To abort nothing is fine; to abort what is committed
+        raises `InvalidTransactionState`, as Apache Kafka's coordinator does."""
         with self._lock:
             self._used = self._clock()
+            if not commit and self._committed and not self._open:
+                raise InvalidTransactionState("the transaction is committed, and cannot be aborted any more")
             if not commit:
                 self._open, self._committed = False, False
                 self.producer.abort()
@@ -120,7 +123,7 @@ class ClientProducer:
         with self._lock:
             self._used = self._clock()
             if (producer_id, epoch) == (self.producer.producer_id, self.producer.epoch):
-                self._open = False
+                self._open, self._committed = False, False
             self.producer.end_and_raise((producer_id, epoch), commit=commit)
             return self.producer.producer_id, self.producer.epoch
 

@@ -204,6 +204,10 @@ def _producers_of(broker: Broker, peer: Peer, where: TopicPartition) -> Fields:
 
 
 def list_transactions(broker: Broker, request: Any, peer: Peer) -> Fields:
+    try:
+        described = broker.log.transactions()
+    except LogError as error:  # a coordinator is not ready, so nobody knows yet whether these are all
+        return {"error_code": code_of(error), "unknown_state_filters": [], "transaction_states": []}
     names = {str(name) for name in _STATE_NAMES.values()}
     producers = set(request.producer_id_filters)
     return {
@@ -215,7 +219,7 @@ def list_transactions(broker: Broker, request: Any, peer: Peer) -> Fields:
                 "producer_id": known.identity.producer_id,
                 "transaction_state": _STATE_NAMES[known.state],
             }
-            for known in broker.log.transactions()
+            for known in described
             if (not request.state_filters or _STATE_NAMES[known.state] in request.state_filters)
             and (not producers or known.identity.producer_id in producers)
             and peer.may("transaction", known.identity.transactional_id)
@@ -224,19 +228,22 @@ def list_transactions(broker: Broker, request: Any, peer: Peer) -> Fields:
 
 
 def describe_transactions(broker: Broker, request: Any, peer: Peer) -> Fields:
-    known = {found.identity.transactional_id: found for found in broker.log.transactions()}
+    try:
+        known = {found.identity.transactional_id: found for found in broker.log.transactions()}
+    except LogError as error:
+        return {"transaction_states": [_not_described(id, code_of(error)) for id in request.transactional_ids]}
     return {"transaction_states": [_transaction(broker, peer, id, known.get(id)) for id in request.transactional_ids]}
+
+
+def _not_described(transactional_id: str, error: ErrorCode) -> Fields:
+    return {"transactional_id": transactional_id, "error_code": error, "transaction_start_time": _NEVER}
 
 
 def _transaction(broker: Broker, peer: Peer, transactional_id: str, known: TransactionDescription | None) -> Fields:
     allowed = peer.may("transaction", transactional_id)
     if known is None or not allowed:
         refused = ErrorCode.transactional_id_authorization_failed
-        return {
-            "transactional_id": transactional_id,
-            "error_code": _why_unknown(broker, peer, transactional_id) if allowed else refused,
-            "transaction_start_time": _NEVER,
-        }
+        return _not_described(transactional_id, _why_unknown(broker, peer, transactional_id) if allowed else refused)
     partitions: dict[str, list[int]] = {}
     for topic, partition in known.partitions:
         partitions.setdefault(topic, []).append(partition)

@@ -22,6 +22,10 @@ PROOF: Final = KeyValue(b"MV", None)
 OUT_OF_TOUCH: Final = "this node is out of touch with the controller: another one may coordinate by now; ask again"
 
 
+_RECORD_BYTES: Final = 32  # at most, besides its key and its value
+_CHANGES_BYTES_MAX: Final = 60 * 1024 * 1024  # a batch goes to followers in one frame: see `node_codec.py`
+
+
 class Shard(Protocol):
     """The coordinator of the keys of one partition, as a state machine.
 
@@ -111,9 +115,12 @@ class LedLog:
         self._coordinators.emit(Send(to, message))
 
     def write(self, changes: Sequence[KeyValue]) -> None:
-        """Appends the changes, together and in order. Raises `ShardLost`."""
+        """Appends the changes, together and in order. Raises `ShardLost`, also where no follower could be sent them."""
         if not changes:
             return
+        size = sum(len(key) + len(value or b"") + _RECORD_BYTES for key, value in changes)
+        if size > _CHANGES_BYTES_MAX:
+            raise ShardLost(f"{len(changes)} changes of {size} bytes are too large to be replicated")
         stored = self._replica.append_own([encode_key_values(changes, self.wall_ms)])
         if isinstance(stored, Refused):
             raise ShardLost(stored.message)

@@ -69,18 +69,26 @@ class InvalidFrame(ValueError):
     """Bytes that no node of this version sends. The connection they came over is of no more use."""
 
 
+class FrameTooLarge(ValueError):
+    """A message that no node would take. Sent all the same, it would cost the connection, and all else that is said
+    over it."""
+
+
 class Frame(NamedTuple):
     machine: str  # that the message is for
     message: Any
 
 
 def encode_frame(frame: Frame) -> list[Buffer]:
-    """Raises TypeError for a message of a kind that nodes do not send."""
+    """Raises TypeError for a message of a kind that nodes do not send, `FrameTooLarge`."""
     batches: list[EncodedBatch] = []
     value = _plain(frame.message, batches)
     sizes = [batch.header.size for batch in batches]
     text = _ENCODER.encode([frame.machine, value, sizes]).encode()
-    lengths = _LENGTHS.pack(_LENGTH.size + len(text) + sum(sizes), len(text))
+    size = _LENGTH.size + len(text) + sum(sizes)
+    if size > FRAME_BYTES_MAX:
+        raise FrameTooLarge(f"a {frame.message.__class__.__name__} of {size} bytes; frames have {FRAME_BYTES_MAX}")
+    lengths = _LENGTHS.pack(size, len(text))
     return [lengths + text, *(buffer for batch in batches for buffer in batch.buffers)]
 
 

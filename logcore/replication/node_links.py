@@ -21,8 +21,9 @@ from typing import Any, Final, NamedTuple
 
 import structlog
 
+from .complaints import Complaints
 from .machine import NodeId
-from .node_codec import FRAME_BYTES_MAX, Frame, InvalidFrame, decode_frame, encode_frame
+from .node_codec import FRAME_BYTES_MAX, Frame, FrameTooLarge, InvalidFrame, decode_frame, encode_frame
 
 _log: Final = structlog.get_logger(__name__)
 _CHALLENGE_BYTES: Final = 32
@@ -80,6 +81,7 @@ class NodeLinks:
         self._queues: dict[NodeId, asyncio.Queue[Frame]] = {}
         self._tasks: dict[NodeId, asyncio.Task[None]] = {}
         self._shown: dict[NodeId, asyncio.Event] = {}  # set when the peer connects: it is worth trying then
+        self._complaints = Complaints()
         self._readers: dict[asyncio.Task[None], NodeId | None] = {}  # who sends, once that is known
 
     async def start(self) -> Address:
@@ -164,7 +166,7 @@ class NodeLinks:
                 frame = await queue.get()
                 try:
                     buffers = encode_frame(frame)
-                except TypeError as error:  # a mistake of ours; it must not cut the node off
+                except (TypeError, FrameTooLarge) as error:  # a mistake of ours; it must not cut the node off
                     _log.error("a message cannot be sent", node=node, machine=frame.machine, error=str(error))
                     continue
                 writer.writelines(buffers)
@@ -207,10 +209,17 @@ class NodeLinks:
         except (OSError, asyncio.IncompleteReadError, TimeoutError, asyncio.CancelledError):
             pass  # it went away and will be back, or this node stops
         except (InvalidFrame, ValueError) as error:
-            _log.warning("a connection between nodes was closed", reason=str(error))
+            self._complain(writer, error)
         finally:
             self._readers.pop(task, None)
             writer.close()
+
+    def _complain(self, writer: asyncio.StreamWriter, error: Exception) -> None:
+        """Anybody can knock at this port, as often as he likes: one line a minute for each address."""
+        address = str((writer.get_extra_info("peername") or ("?",))[0])
+        left_out = self._complaints.note(address, asyncio.get_running_loop().time())
+        if left_out is not None:
+            _log.warning("a connection between nodes was closed", reason=str(error), address=address, left_out=left_out)
 
     def _make_room(self) -> None:
         """Who does not show the secret must not keep out who does, nor use up what may be open at a time."""

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 from millstream.errors import LogError
 
 from ..epoch_cache import EpochEnd
-from ..errors import OutOfOrderSequence, ProducerFenced
+from ..errors import InvalidTransactionState, OutOfOrderSequence, ProducerFenced
 from ..records.batch import BatchHeader, EncodedBatch, place
 from ..records.control import encode_marker
 from .in_sync import InSyncReplicas
@@ -134,13 +134,13 @@ class Leader:
         if first.transactional and not asked.verified and self.verification.holds(first.producer_id):
             return self.verification.park(request, asked)
         try:
-            repeated = core.log.state.producers.check(first)
+            repeated = core.log.state.check(first)
         except ProducerFenced as error:
             return Refused(Problem.PRODUCER_FENCED, error.message)
         except OutOfOrderSequence as error:
             return Refused(Problem.OUT_OF_ORDER_SEQUENCE, error.message)
-        if not first.transactional and core.log.state.transactions.open_of(first.producer_id) is not None:
-            return Refused(Problem.INVALID_TXN_STATE, "the producer has a transaction open, and this is no part of it")
+        except InvalidTransactionState as error:
+            return Refused(Problem.INVALID_TXN_STATE, error.message)
         if repeated is not None:
             # It is stored, but it may not be committed yet.
             stored = Produced(repeated.base_offset, core.leader_epoch)

@@ -16,7 +16,7 @@ from ..client import TopicPartition
 from ..errors import InvalidTransactionState, ProducerFenced
 from ..group_messages import CommittedOffset
 from ..records.key_values import KeyValue
-from ..transaction_log import decode_entry, encode_entry, written_ms
+from ..transaction_log import bytes_of, decode_entry, encode_entry, written_ms
 from ..transaction_records import (
     UNWRITTEN,
     Entry,
@@ -73,6 +73,7 @@ class TransactionSettings:
     expire_ms: int = 7 * 24 * 60 * 60 * 1_000
     look_for_expired_ms: int = 60_000
     waiting_per_id: int = 20
+    bytes_max: int = 12 * 1024 * 1024  # of the record of a transaction
 
 
 class _Waiting(NamedTuple):
@@ -100,6 +101,7 @@ class TransactionShard:
         self._opened_ms: dict[str, int] = {}  # monotonic: when the transaction that is open began, or this shard
         self._due_ms = _NEVER_MS  # no open transaction times out before
         self._used_ms: dict[str, int] = {}  # time of day
+        self._bytes: dict[str, int] = {}  # of the record of each id
         self._time_of_day = TimeOfDay(log.now_ms, log.wall_ms)
         self._looks_at_ms = 0
 
@@ -109,7 +111,7 @@ class TransactionShard:
         for key, value in records:
             entry = decode_entry(key, value)
             self._core.apply(entry)
-            self._note_used(entry, written_ms(value) if value is not None else 0)
+            self._note_written(entry, KeyValue(key, value), written_ms(value) if value is not None else 0)
 
     def begin(self) -> None:
         """Goes on where the coordinator before was interrupted."""
@@ -123,15 +125,27 @@ class TransactionShard:
     def _write(self, entries: Sequence[Entry]) -> None:
         """Raises `ShardLost`."""
         now_ms = self._log.wall_ms
-        self._log.write([encode_entry(entry, now_ms) for entry in entries])
-        for entry in entries:
-            self._note_used(entry, now_ms)
+        records = [encode_entry(entry, now_ms) for entry in entries]
+        self._log.write(records)
+        for entry, record in zip(entries, records, strict=True):
+            self._note_written(entry, record, now_ms)
 
-    def _note_used(self, entry: Entry, at_ms: int) -> None:
+    def _note_written(self, entry: Entry, record: KeyValue, at_ms: int) -> None:
         if isinstance(entry, TransactionRecord):
             self._used_ms[entry.transactional_id] = at_ms
+            self._bytes[entry.transactional_id] = len(record.value or b"")
         elif isinstance(entry, Forgotten):
             self._used_ms.pop(entry.transactional_id, None)
+            self._bytes.pop(entry.transactional_id, None)
+
+    def _check_room(self, key: str, more: int) -> None:
+        """All of a transaction is one record, and goes to its groups in one message, several times as large. Where it
+        cannot be ended it must not grow to. Raises `InvalidTransactionState`."""
+        if self._bytes.get(key, 0) + more > self._settings.bytes_max:
+            raise InvalidTransactionState(
+                f'the transaction of "{key[:100]}" would take more than {self._settings.bytes_max} bytes',
+                hint="Commit more often, with offsets of fewer partitions.",
+            )
 
     # Requests
 
@@ -260,6 +274,7 @@ class TransactionShard:
         participants = tuple(
             Participant(TopicPartition(*partition), partition.topic, UNWRITTEN) for partition in partitions
         )
+        self._check_room(identity.transactional_id, bytes_of((partitions, groups)))
         ready = self._core.step(Include(identity, participants, groups))
         self._write(ready.append)
         standing = self._core.standing(identity.transactional_id)
@@ -338,6 +353,7 @@ class TransactionShard:
         standing = self._current(identity)
         if not asked.announces and standing.state is not TransactionState.ONGOING:
             raise InvalidTransactionState("no transaction is open", hint="Add the group to the transaction first.")
+        self._check_room(key, bytes_of([(asked.group, *row) for row in asked.offsets]))
         self._include(identity, (), (asked.group,))
         self._offsets.send(key, asked, standing.record.number + 1, answer)
 
@@ -352,6 +368,7 @@ class TransactionShard:
                 raise InvalidTransactionState("the transaction has ended")
             if not held:
                 return None
+            self._check_room(key, bytes_of([(asked.group, *row) for row in asked.offsets]))
             self._write(self._core.step(NoteOffsets(identity, asked.group, offsets)).append)
         except ProducerFenced as error:
             return Refused(Problem.PRODUCER_FENCED, error.message)

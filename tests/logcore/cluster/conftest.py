@@ -15,3 +15,10 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
     """Three nodes that are up and know each other."""
     with Cluster(tmp_path) as started:
         yield started
+
+
+@pytest.fixture
+def cluster_of_one(tmp_path: Path) -> Iterator[Cluster]:
+    """One node, for what happens within a node."""
+    with Cluster(tmp_path, 1) as started:
+        yield started

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import os
 import socket
-import sys
-import traceback
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
-import structlog
 
 from millstream.logcore.client import FetchedRows
 from millstream.logcore.errors import TopicExists
@@ -22,6 +18,7 @@ from millstream.logcore.remote import RemoteLog, trusted_address
 from millstream.logcore.server import LogServer
 
 from ..log_records import rows, values_of
+from ..unforeseen import unforeseen_failures
 from .hostile import Hostile
 
 _FRAMES_PER_CONNECTION = 20
@@ -30,19 +27,8 @@ _GROWTH_MAX = 400 * 1024 * 1024
 
 @pytest.fixture(autouse=True)
 def unexpected() -> Iterator[list[str]]:
-    """What failed in a way that nobody foresaw. Everything else that is logged is dropped: it would be much."""
-    before = structlog.get_config()
-    found: list[str] = []
-
-    def keep(_: Any, method: str, event: MutableMapping[str, Any]) -> Mapping[str, Any]:
-        if method in ("exception", "error"):
-            error = sys.exc_info()[1]
-            found.append("".join(traceback.format_exception(error)) if error else str(event))
-        raise structlog.DropEvent
-
-    structlog.configure(processors=[keep], cache_logger_on_first_use=False)
-    yield found
-    structlog.configure(**before)
+    with unforeseen_failures() as found:
+        yield found
 
 
 @pytest.fixture

@@ -61,9 +61,45 @@ def test_a_commit_that_is_asked_twice_happens_once(log: Log) -> None:
     producer.end(commit=True)
     producer.end(commit=True)
     assert log.offsets("t", 0).log_end_offset == 2
-    producer.end(commit=False)  # there is nothing to drop
+    assert values_of(log, "t") == [b"a"]
+
+
+def test_what_is_committed_cannot_be_aborted_any_more(log: Log) -> None:
+    producer = Producers(log).new("q", 1000)
+    producer.announce({WHERE})
+    producer.append(WHERE, encode(rows(b"a"), Producer(producer.producer.producer_id, 0, 0, True)))
+    producer.end(commit=True)
+    for _ in range(2):
+        with pytest.raises(InvalidTransactionState, match="is committed"):
+            producer.end(commit=False)
+    producer.end(commit=True)  # it is, still
+    producer.announce({WHERE})
+    producer.end(commit=False)
+    assert values_of(log, "t") == [b"a"]
+
+
+def test_an_abort_that_is_asked_twice_is_one_and_is_no_commit(log: Log) -> None:
+    producer = Producers(log).new("q", 1000)
+    producer.announce({WHERE})
+    producer.append(WHERE, encode(rows(b"a"), Producer(producer.producer.producer_id, 0, 0, True)))
+    for _ in range(2):
+        producer.end(commit=False)
     with pytest.raises(InvalidTransactionState):
         producer.end(commit=True)
+    assert values_of(log, "t") == []
+
+
+@pytest.mark.parametrize("epochs_later", [0, 1])
+def test_what_is_no_part_of_the_open_transaction_is_refused_and_leaves_it_to_end(log: Log, epochs_later: int) -> None:
+    """A newer epoch in the partition would keep the marker out, and readers behind the transaction for ever."""
+    producer = Producers(log).new("q", 1000)
+    id = producer.producer.producer_id
+    producer.announce({WHERE})
+    producer.append(WHERE, encode(rows(b"a"), Producer(id, 0, 0, True)))
+    (stranger,) = encode(rows(b"b"), Producer(id, epochs_later, 1 - epochs_later))
+    with pytest.raises(InvalidTransactionState, match="no part of it"):
+        log.append_batches("t", 0, b"".join(stranger.buffers))
+    producer.end(commit=True)
     assert values_of(log, "t") == [b"a"]
 
 

@@ -89,6 +89,7 @@ def test_settings_of_a_topic_reach_its_logs_before_they_are_opened_and_when_they
     broker.step(Committed(4, (ConfigChanged("t-id", "segment.bytes", "4096"),)))
     assert logs.configured[-1][2]["segment.bytes"] == "4096"
 
+
 def test_everybody_who_asks_a_node_to_leave_is_answered() -> None:
     logs = HeardLogs(SimDisk())
     broker = a_broker(logs)

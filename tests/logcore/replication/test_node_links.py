@@ -9,12 +9,15 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
+import pytest
 from certificates import make_certificates
+from structlog.testing import capture_logs
 
+from millstream.logcore.replication import node_codec
 from millstream.logcore.replication.machine import NodeId
 from millstream.logcore.replication.node_codec import Frame, encode_frame
 from millstream.logcore.replication.node_links import Address, NodeLinks, Peers
-from millstream.logcore.replication.replica_messages import FetchRequest
+from millstream.logcore.replication.replica_messages import FetchRequest, Problem, Refused
 from millstream.server.tls import ClusterTlsSettings
 from tests.logcore.replication.trio import PARTITION
 
@@ -59,6 +62,24 @@ def test_nodes_with_the_secret_talk_and_find_each_other_again() -> None:
         await two.stop()
 
     run(talk())
+
+
+def test_whoever_knocks_again_and_again_is_complained_of_once() -> None:
+    async def knock(known: dict[NodeId, Address]) -> None:
+        node = NodeLinks(Peers("c", TWO, b"secret", known), lambda sender, frame: None)
+        await node.start()
+        for _ in range(20):
+            reader, writer = await asyncio.open_connection(*known[TWO])
+            writer.write(b"GET / HTTP/1.1\n")
+            assert await reader.read() == b""
+            writer.close()
+        await node.stop()
+
+    known = addresses()
+    with capture_logs() as said:
+        run(knock(known))
+    warnings = [entry for entry in said if entry["log_level"] == "warning"]
+    assert [(entry["address"], entry["left_out"]) for entry in warnings] == [("127.0.0.1", 0)]
 
 
 def test_who_does_not_know_the_secret_says_and_hears_nothing() -> None:
@@ -257,3 +278,29 @@ def test_who_sends_hears_of_a_connection_that_broke() -> None:
         await one.stop()
 
     run(talk())
+
+
+def test_a_message_that_no_node_would_take_costs_nothing_but_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sent all the same, it would cost the connection, again and again: other nodes would take this one for lost."""
+    monkeypatch.setattr(node_codec, "FRAME_BYTES_MAX", 1_000)
+
+    async def talk() -> None:
+        known, arrived, lost = addresses(), list[tuple[NodeId, Frame]](), list[NodeId]()
+        one = NodeLinks(Peers("c", ONE, b"secret", known), lambda sender, frame: None, lost.append)
+        two = NodeLinks(Peers("c", TWO, b"secret", known), lambda sender, frame: arrived.append((sender, frame)))
+        await one.start()
+        await two.start()
+        await until_arrived(arrived, one, TWO)
+        arrived.clear()
+        lost.clear()
+        one.send(TWO, Frame("broker", Refused(Problem.STORAGE_ERROR, "x" * 1_000)))
+        await until_arrived(arrived, one, TWO)
+        assert {frame for _, frame in arrived} == {MESSAGE}
+        assert lost == []
+        await one.stop()
+        await two.stop()
+
+    with capture_logs() as said:
+        run(talk())
+    [error] = [entry for entry in said if entry["log_level"] == "error"]
+    assert error["error"].startswith("a Refused of 1")

@@ -591,3 +591,22 @@ def test_what_is_no_part_of_the_open_transaction_of_its_producer_is_refused(clus
     assert isinstance(cluster.end(who), ProducerGiven)
     cluster.pass_time(1_000)
     assert cluster.read(1) == [b"a"]
+
+
+def test_a_transaction_that_grows_too_large_to_be_ended_is_not_let_grow() -> None:
+    """Each end writes all of it once more, and goes to its groups in one message."""
+    cluster = Cluster(TransactionSettings(bytes_max=2_000))
+    who = cluster.init()
+    fine = OffsetRow("orders", 0, 7, "n" * 500)
+    assert cluster.transaction(SendOffsets(*who, "g", (fine,), announces=True)) == Included()
+    rows = tuple(OffsetRow("orders", number, 7, "n" * 500) for number in range(4))
+    for too_much in (
+        SendOffsets(*who, "g", rows, announces=True),
+        IncludeGroup(*who, "g" * 2_000),
+        IncludePartitions(*who, tuple(cluster.orders) * 100),
+    ):
+        refused = cluster.transaction(too_much)
+        assert isinstance(refused, Refused) and refused.problem is Problem.INVALID_TXN_STATE
+        assert refused.message.endswith("would take more than 2000 bytes")
+    assert isinstance(cluster.end(who), ProducerGiven)
+    assert _offsets(cluster) == {TopicPartition("orders", 0): 7}
