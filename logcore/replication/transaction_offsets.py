@@ -14,13 +14,14 @@ Answer = Callable[[Any], None]
 
 
 class _Holding(NamedTuple):
-    """`number`: the one that the transaction will end with."""
+    """`number`: the one that the transaction will end with. `asked_ms`: None until it is committed that the group takes
+    part in the transaction: what it holds before, nobody might ever settle."""
 
     asked: SendOffsets
     number: int
     answer: Answer
     until_ms: int
-    asked_ms: int
+    asked_ms: int | None = None
 
 
 class TransactionOffsets:
@@ -40,16 +41,16 @@ class TransactionOffsets:
 
     def send(self, key: str, asked: SendOffsets, number: int, answer: Answer) -> None:
         """The group is asked when everything that was written so far is committed."""
-        before = self._holding.get((key, asked.group))
+        where = key, asked.group
+        before = self._holding.get(where)
         if before is not None:
             before.answer(Refused(Problem.CONCURRENT_TRANSACTIONS, "other offsets were sent after these"))
-        now_ms = self._log.now_ms
-        holding = _Holding(asked, number, answer, now_ms + self._wait_ms, now_ms)
-        self._holding[key, asked.group] = holding
-        self._log.once_committed(lambda: self._ask(key, holding))
+        holding = self._holding[where] = _Holding(asked, number, answer, self._log.now_ms + self._wait_ms)
+        self._log.once_committed(lambda: self._ask(where) if self._holding.get(where) is holding else None)
 
-    def _ask(self, key: str, holding: _Holding) -> None:
-        asked = holding.asked
+    def _ask(self, where: tuple[str, str]) -> None:
+        holding = self._holding[where] = self._holding[where]._replace(asked_ms=self._log.now_ms)
+        key, asked = where[0], holding.asked
         found = coordinator_of_group(self._log, asked.group)
         if found is None:
             return
@@ -86,6 +87,5 @@ class TransactionOffsets:
                 del self._holding[where]
                 text = "the coordinator of the group does not answer; ask again"
                 holding.answer(Refused(Problem.COORDINATOR_NOT_AVAILABLE, text))
-            elif now_ms - holding.asked_ms >= self._again_ms:
-                self._holding[where] = holding = holding._replace(asked_ms=now_ms)
-                self._ask(where[0], holding)
+            elif holding.asked_ms is not None and now_ms - holding.asked_ms >= self._again_ms:
+                self._ask(where)

@@ -19,6 +19,7 @@ from millstream.logcore.replication.coordinators import default_makers
 from millstream.logcore.replication.group_requests import AskCommitted
 from millstream.logcore.replication.machine import Input, NodeId, Received
 from millstream.logcore.replication.replica_messages import (
+    FetchRequest,
     ForPartition,
     PartitionId,
     Problem,
@@ -443,6 +444,27 @@ def test_offsets_that_their_group_takes_too_late_are_refused_because_the_transac
     assert cluster.replies[request].problem is Problem.PRODUCER_FENCED
     assert not _offsets(cluster)
     assert cluster.committed().unsettled == frozenset()
+
+
+def test_a_group_is_not_asked_to_hold_offsets_before_it_is_committed_that_it_takes_part(cluster: Cluster) -> None:
+    """A coordinator whose record of that is lost with it would leave them unsettled for ever."""
+    who = cluster.init()
+    states = cluster.image.topic_ids[TRANSACTIONS_TOPIC]
+    cluster.held = lambda sender, message: isinstance(message, FetchRequest) and message.partition.topic == states
+    holds: list[HoldOffsets] = []
+
+    def note_holds(to: NodeId, given: Input) -> None:
+        if isinstance(given, Received) and isinstance(given.message, HoldOffsets):
+            holds.append(given.message)
+
+    cluster.watched = note_holds
+    rows = (OffsetRow("orders", 0, 7),)
+    cluster.ask(1, ForTransaction("tx", SendOffsets(who.producer_id, who.epoch, "g", rows, announces=True)))
+    cluster.pass_time(2_000)
+    assert not holds
+    cluster.held = lambda sender, message: False
+    cluster.pass_time(2_000)
+    assert holds and cluster.committed().unsettled == {TopicPartition("orders", 0)}
 
 
 def test_offsets_belong_to_an_open_transaction(cluster: Cluster) -> None:
