@@ -211,7 +211,7 @@ class ConsumerClient:
         node, epoch = self._world.believed(self.partition)
         if random.random() < 0.3:
             node = random.choice(list(self._world.simulation.hosts))
-        if random.random() < 0.01:
+        if random.random() < 0.01 and not self._world.quiet:
             self.offset = 0
         read = Read(self.offset, _READ_BYTES, self._committed_only, epoch if random.random() < 0.7 else -1)
         self._world.requests.send(self.partition, read, self._answered, node)
