@@ -98,17 +98,18 @@ def lacks_replicas(state: PartitionState) -> bool:
 
 
 def reassigned(state: PartitionState, target: tuple[NodeId, ...]) -> PartitionState:
-    """Begins to move: the new replicas come first, the old ones go when all the new ones are in sync.
-
-    What an earlier reassignment was to bring goes at once, unless it is in sync or eligible: it may have what the
-    others lack, so it goes with the old ones (and is both in `adding` and in `removing` until then).
-    """
-    stay = _original(state)
-    members = {*state.isr, *state.elr}
-    leftover = tuple(node for node in state.adding if node not in target and node in members)
+    """Begins to move: the new replicas come first, the old ones go when all the new ones are in sync."""
+    stay, leftover = _original(state), _leftover(state, target)
     adding = (*(node for node in target if node not in stay), *leftover)
     removing = (*(node for node in stay if node not in target), *leftover)
     return state._replace(replicas=(*target, *removing), adding=adding, removing=removing)
+
+
+def _leftover(state: PartitionState, target: tuple[NodeId, ...]) -> tuple[NodeId, ...]:
+    """What an earlier reassignment was to bring goes at once, unless it is in sync or eligible: it may have what the
+    others lack, so it goes with the old ones, and is both in `adding` and in `removing` until then (R14)."""
+    members = {*state.isr, *state.elr}
+    return tuple(node for node in state.adding if node not in target and node in members)
 
 
 def to_come(state: PartitionState) -> tuple[NodeId, ...]:

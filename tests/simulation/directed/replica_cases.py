@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from tests.logcore.replication.test_partition_rules import (
+    test_a_new_replica_that_may_have_what_others_lack_goes_when_the_replicas_of_before_are_in_sync,
+)
 from tests.logcore.replication.test_replica import (
     test_a_copy_of_an_old_response_changes_nothing,
     test_a_fetch_of_an_earlier_life_acknowledges_nothing,
@@ -15,7 +18,15 @@ from tests.logcore.replication.test_replica import (
     test_fetches_of_another_epoch_are_refused,
 )
 
+
+def a_reassignment_that_replaces_another_keeps_what_others_may_lack() -> None:
+    test_a_new_replica_that_may_have_what_others_lack_goes_when_the_replicas_of_before_are_in_sync(
+        {"isr": (1,), "elr": (4,), "leader": 1}
+    )
+
+
 CASES: Final = (
+    a_reassignment_that_replaces_another_keeps_what_others_may_lack,
     test_a_copy_of_an_old_response_changes_nothing,
     test_a_fetch_of_an_earlier_life_acknowledges_nothing,
     test_a_follower_joins_with_all_that_earlier_leaders_have_committed,

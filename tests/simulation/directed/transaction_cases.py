@@ -38,7 +38,13 @@ def a_coordinator_that_may_have_been_replaced_does_not_say_that_a_transaction_is
     case(of_shards.Cluster())
 
 
+def a_group_holds_nothing_before_it_is_committed_that_it_takes_part() -> None:
+    case = of_shards.test_a_group_is_not_asked_to_hold_offsets_before_it_is_committed_that_it_takes_part
+    case(of_shards.Cluster())
+
+
 CASES: Final = (
+    a_group_holds_nothing_before_it_is_committed_that_it_takes_part,
     nothing_is_marked_before_the_decision_is_committed,
     a_new_coordinator_ends_what_was_decided_before,
     a_new_coordinator_ends_what_was_aborted_before,

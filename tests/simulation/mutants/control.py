@@ -100,6 +100,10 @@ def _deaf_to_ends(self: BrokerRegistry, node: NodeId, leaves: Any) -> list[Parti
     return []
 
 
+def _nobody(state: PartitionState, target: Any) -> tuple[Any, ...]:
+    return ()
+
+
 _PROPOSE: Final = Controller.propose
 _WITH_LEADER: Final = partition_rules.with_leader
 _WITH_ISR: Final = partition_rules.with_isr
@@ -124,6 +128,14 @@ MUTANTS: Final = [
         ((Controller, "propose", _decides_on_what_is_committed),),
         "control",
         0,
+    ),
+    Mutant(
+        "drops_what_was_added",
+        "R14",
+        "drops a replica that is in sync at once, when another reassignment replaces the one that brought it",
+        ((partition_rules, "_leftover", _nobody),),
+        "control",
+        "a_reassignment_that_replaces_another_keeps_what_others_may_lack",
     ),
     Mutant(
         "stale_partition_epoch",

@@ -12,6 +12,7 @@ from millstream.logcore.replication.producer_ids import ProducerIdPool
 from millstream.logcore.replication.replica_leader import Leader
 from millstream.logcore.replication.time_of_day import TimeOfDay
 from millstream.logcore.replication.transaction_ends import TransactionEnds
+from millstream.logcore.replication.transaction_offsets import TransactionOffsets
 from millstream.logcore.replication.transaction_shard import TransactionShard
 from millstream.logcore.replication.verification import Verification
 from millstream.logcore.transaction_records import Ended
@@ -76,6 +77,12 @@ def _in_any_order(self: Verification, answer: Any) -> Any:
     return deque(reversed(parked)), refused
 
 
+def _asks_at_once_to_hold(self: TransactionOffsets, key: str, asked: Any, number: int, answer: Any) -> None:
+    _SEND(self, key, asked, number, answer)
+    self._ask((key, asked.group))
+
+
+_SEND: Final = TransactionOffsets.send
 _CARRY_OUT: Final = TransactionShard._carry_out
 _ASK: Final = TransactionEnds._ask
 _PRODUCE: Final = Leader._produce
@@ -104,6 +111,13 @@ MUTANTS: Final = [
         "sends markers before the decision is committed",
         "nothing_is_marked_before_the_decision_is_committed",
         (TransactionShard, "_carry_out", _ends_at_once),
+    ),
+    cluster_mutant(
+        "held_before_it_is_committed",
+        "R19, T-L20",
+        "has a group hold offsets before it is committed that the group takes part",
+        "a_group_holds_nothing_before_it_is_committed_that_it_takes_part",
+        (TransactionOffsets, "send", _asks_at_once_to_hold),
     ),
     cluster_mutant(
         "complete_before_markers",
