@@ -15,7 +15,7 @@ PYTHON ?= python3
 SPARK ?= auto
 MILLSTREAM_SHARED ?= ../shared
 ARGS ?=
-JOBS ?= 2
+JOBS ?= 3
 VENV := .venv
 RUN := $(VENV)/bin/python
 
