@@ -31,6 +31,8 @@ _REMEMBERED_MAX: Final = 1000
 
 CERTIFICATE: Final = "millstream.certificate"
 """In the state of a request's scope: the names of the client's certificate, where it showed one."""
+FORWARDED_CERTIFICATE: Final = "millstream.forwarded-certificate"
+"""Likewise, of a request that another node of the cluster passes on: those of the client that asked that node."""
 
 
 class RoleSettings(BaseModel):

@@ -19,7 +19,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from .access import Authenticator
+from .access import FORWARDED_CERTIFICATE, Authenticator
 from .configuration import Address
 from .connection_places import PLACE
 from .engine_host import ClusterNode, EngineHost
@@ -138,10 +138,12 @@ class ClusterApp:
             await self._when_there(scope, receive, send)
 
     def _count(self, scope: Scope) -> None:
-        """As the connection of the client whose request it is. Raises `RequestRefused` where he has too many."""
-        client = self._clients.address_of(scope)
+        """As the connection of the client whose request it is, who also is whom he showed the other node that he is.
+        Raises `RequestRefused` where he has too many."""
+        client = self._clients.client_of(scope)
         if client is not None:
-            scope["state"][PLACE].count_as(client)
+            scope["state"][PLACE].count_as(client.address)
+            scope["state"] = {**scope["state"], FORWARDED_CERTIFICATE: client.certificate}
 
     async def _when_there(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Waits for an engine, here or at another node."""

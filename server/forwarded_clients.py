@@ -1,19 +1,30 @@
 """Whose request it is that another node of the cluster passes on: that node says so, and shows that it is one of them.
 
 The proof is an HMAC with what only nodes know. Whoever can read what nodes send each other could use it again, to have
-a connection of his own counted as that client's: it opens nothing else. Where that matters, nodes speak TLS.
+a connection of his own counted as that client's. What the client's certificate says counts over TLS only, where nobody
+can read it.
 """
 
 from __future__ import annotations
 
 import hmac
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+from urllib.parse import quote, unquote
 
 from starlette.types import Scope
 
+from .access import CERTIFICATE
 from .forwarding import CLIENT, FORWARDED, Headers
 
 _PURPOSE: Final = b"client of a forwarded http request"
+
+
+class ForwardedClient(NamedTuple):
+    """`certificate`: the names in the one that it showed to the node, as `Authenticator.certified` takes them."""
+
+    address: str
+    certificate: tuple[str, ...]
 
 
 class ForwardedClients:
@@ -25,16 +36,23 @@ class ForwardedClients:
 
     def said_of(self, scope: Scope) -> Headers:
         """The headers that go along with a client's request."""
-        client = str((scope.get("client") or ("",))[0]).encode("latin-1", "replace")
-        return [(FORWARDED, self._node), (CLIENT, client + b" " + self._proof(self._node, client))]
+        address = str((scope.get("client") or ("",))[0]).encode("latin-1", "replace")
+        said = address + b" " + _names_said(scope.get("state", {}).get(CERTIFICATE, ()))
+        return [(FORWARDED, self._node), (CLIENT, said + b" " + self._proof(self._node, said))]
 
-    def address_of(self, scope: Scope) -> str | None:
-        """Of the client whose request a node passes on; None where it came by itself, or that is not shown."""
+    def client_of(self, scope: Scope) -> ForwardedClient | None:
+        """The client whose request a node passes on; None where it came by itself, or that is not shown."""
         headers = {name.lower(): value for name, value in scope["headers"]}
-        client, _, proof = headers.get(CLIENT, b"").rpartition(b" ")
-        if not client or not hmac.compare_digest(proof, self._proof(headers.get(FORWARDED, b""), client)):
+        said, _, proof = headers.get(CLIENT, b"").rpartition(b" ")
+        if not said or not hmac.compare_digest(proof, self._proof(headers.get(FORWARDED, b""), said)):
             return None
-        return client.decode("latin-1")
+        address, _, names = said.decode("latin-1").partition(" ")
+        secret = scope.get("scheme") in ("https", "wss")
+        return ForwardedClient(address, tuple(map(unquote, names.split(","))) if names and secret else ())
 
-    def _proof(self, node: bytes, client: bytes) -> bytes:
-        return hmac.new(self._key, node + b" " + client, "sha256").hexdigest().encode()
+    def _proof(self, node: bytes, said: bytes) -> bytes:
+        return hmac.new(self._key, node + b" " + said, "sha256").hexdigest().encode()
+
+
+def _names_said(names: Sequence[str]) -> bytes:
+    return ",".join(quote(name, safe="=") for name in names).encode()

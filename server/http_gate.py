@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from .access import CERTIFICATE, Authenticator, User
+from .access import CERTIFICATE, FORWARDED_CERTIFICATE, Authenticator, User
 from .forwarding import FORWARDED
 from .http_context import Workers, set_user
 from .http_errors import FORBIDDEN, HEADERS_TOO_LARGE, UNAUTHORIZED, RequestRefused
@@ -91,13 +91,12 @@ class Gate:
         headers = [value for name, value in scope["headers"] if name.lower() == b"authorization"]
         forwarded = any(name.lower() == FORWARDED for name, _ in scope["headers"])
         # The certificate of a connection between nodes is the node's, whoever asks through it.
-        certified = None if forwarded else authenticator.certified(scope.get("state", {}).get(CERTIFICATE, ()))
+        shown = scope.get("state", {}).get(FORWARDED_CERTIFICATE if forwarded else CERTIFICATE, ())
+        certified = authenticator.certified(shown)
         if certified is not None and not headers:
             return _with_role(certified)
         if len(headers) != 1:
             hint = "Send a header `authorization`: Basic with name and password, or Bearer with a token."
-            if forwarded:
-                hint += " A certificate counts only at the node of the cluster that runs the engine."
             raise RequestRefused(UNAUTHORIZED, "this server wants to know who asks", hint=hint)
         header = headers[0].decode("utf-8", "surrogateescape")
         found = authenticator.known(header)

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import ssl
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from certificates import make_certificates
 from running_server import eventually
-from two_engines import TwoEngines
+from two_engines import Access, TwoEngines
 
 from millstream.logcore.log import Log, open_log
+from millstream.server.access import CERTIFICATE, AccessSettings, Authenticator
 from millstream.server.connection_places import ConnectionLimits, Place, Places
 from millstream.server.forwarded_clients import ForwardedClients
 from millstream.server.forwarding import CLIENT, FORWARDED, Headers
 from millstream.server.http_errors import RequestRefused
+from millstream.server.tls import TlsSettings
 
 STREAM = "CREATE STREAM s (k INT KEY, v INT) WITH (kafka_topic='s', value_format='JSON', partitions=1);"
 PUSH = {"sql": "SELECT k, v FROM s EMIT CHANGES;", "properties": {}}
@@ -30,7 +34,7 @@ def log(tmp_path: Path) -> Iterator[Log]:
 
 @pytest.fixture
 def cluster(log: Log, tmp_path: Path) -> Iterator[TwoEngines]:
-    with TwoEngines(log, tmp_path, ConnectionLimits(per_address=2)) as running:
+    with TwoEngines(log, tmp_path, Access(ConnectionLimits(per_address=2))) as running:
         running.lead(1)
         eventually(lambda: running.runs(1), 60)
         yield running
@@ -74,13 +78,43 @@ def scope_of(headers: Headers, client: tuple[str, int] | None = None) -> Any:
 
 def test_what_a_node_says_of_a_client_is_believed_where_the_secret_is_the_same() -> None:
     said = ForwardedClients("secret", 2).said_of(scope_of([], ("10.0.0.1", 5)))
-    assert ForwardedClients("secret", 1).address_of(scope_of(said)) == "10.0.0.1"
-    assert ForwardedClients("another", 1).address_of(scope_of(said)) is None
+    assert ForwardedClients("secret", 1).client_of(scope_of(said)) == ("10.0.0.1", ())
+    assert ForwardedClients("another", 1).client_of(scope_of(said)) is None
     for index, changed in ((0, b"3"), (1, said[1][1].replace(b"10.0.0.1", b"10.0.0.2")), (1, b""), (1, b"10.0.0.1")):
         forged = list(said)
         forged[index] = (said[index][0], changed)
-        assert ForwardedClients("secret", 1).address_of(scope_of(forged)) is None
-    assert ForwardedClients("secret", 1).address_of(scope_of([])) is None
+        assert ForwardedClients("secret", 1).client_of(scope_of(forged)) is None
+    assert ForwardedClients("secret", 1).client_of(scope_of([])) is None
+
+
+def test_what_a_clients_certificate_says_goes_along_and_counts_over_tls() -> None:
+    names = ("CN=ana, of Example Ltd", "DNS:ana.example", "CN=Zoë")
+    scope = {**scope_of([], ("::1", 5)), "state": {CERTIFICATE: names}}
+    said = ForwardedClients("secret", 2).said_of(scope)
+    there = ForwardedClients("secret", 1)
+    assert there.client_of({**scope_of(said), "scheme": "https"}) == ("::1", names)
+    assert there.client_of({**scope_of(said), "scheme": "http"}) == ("::1", ())
+    forged = [said[0], (CLIENT, said[1][1].replace(b"ana", b"bob"))]
+    assert there.client_of({**scope_of(forged), "scheme": "https"}) is None
+
+
+def test_a_certificate_says_who_asks_at_every_node(log: Log, tmp_path: Path) -> None:
+    make_certificates(tmp_path, "ana")
+    files = {"certificate": tmp_path / "server.pem", "key": tmp_path / "server.key", "client_ca": tmp_path / "ca.pem"}
+    users = {"ana": {"certificates": ["CN=ana"], "roles": ["all"]}, "node": {"certificates": ["CN=localhost"]}}
+    known = AccessSettings.model_validate({"users": users, "roles": {"all": {"admin": True}}})
+    tls = TlsSettings.model_validate({**files, "client_certificates": "optional"})
+    with TwoEngines(log, tmp_path, Access(tls=tls, users=Authenticator(known))) as cluster:
+        cluster.lead(1)
+        eventually(lambda: cluster.runs(1), 60)
+        for server in cluster.servers:
+            context = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
+            with httpx.Client(verify=context, timeout=20) as stranger:
+                assert stranger.post(f"{server.url}/ksql", json={"ksql": "SHOW STREAMS;"}).status_code == 401
+            context.load_cert_chain(tmp_path / "ana.pem", tmp_path / "ana.key")
+            with httpx.Client(verify=context, timeout=20) as ana:
+                answer = ana.post(f"{server.url}/ksql", json={"ksql": "SHOW STREAMS;"})
+                assert answer.status_code == 200, answer.text
 
 
 def test_a_connection_is_counted_once_wherever_it_is_counted() -> None:

@@ -321,7 +321,7 @@ def test_the_certificate_of_a_node_that_passes_a_request_on_says_nothing(certifi
             passed_on = {"x-millstream-forwarded": "2"}
             assert node.post(url, json={"ksql": "SHOW STREAMS;"}).status_code == 200
             answer = node.post(url, json={"ksql": "SHOW STREAMS;"}, headers=passed_on)
-            assert (answer.status_code, "at the node of the cluster that runs" in answer.text) == (401, True)
+            assert answer.status_code == 401
             with_token = {**passed_on, "authorization": f"Bearer {TOKEN}"}
             assert node.post(url, json={"ksql": "SHOW STREAMS;"}, headers=with_token).status_code == 200
 

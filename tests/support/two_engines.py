@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from millstream.logcore.client import TopicPartition
 from millstream.logcore.log import Log
@@ -13,16 +14,26 @@ from millstream.logcore.replication.machine import NodeId
 from millstream.logcore.replication.metadata_image import Broker, MetadataImage, Topic
 from millstream.logcore.replication.metadata_records import PartitionState
 from millstream.logcore.server import LogServer
+from millstream.server.access import Authenticator
 from millstream.server.cluster_engine import start_engine_on_cluster
 from millstream.server.command_topic import COMMAND_TOPIC
 from millstream.server.configuration import Address, Configuration
 from millstream.server.connection_places import ConnectionLimits
 from millstream.server.engine_host import EngineHost
 from millstream.server.http_listener import HttpListener
+from millstream.server.tls import TlsSettings
 
 _TOPIC_ID = "00"
 _ANYWHERE = Address("127.0.0.1", 0)
 COMMANDS = TopicPartition(COMMAND_TOPIC, 0)
+
+
+class Access(NamedTuple):
+    """Who may connect to each of the servers, and how."""
+
+    limits: ConnectionLimits = ConnectionLimits()
+    tls: TlsSettings | None = None
+    users: Authenticator | None = None
 
 
 class StandInNode:
@@ -37,18 +48,19 @@ class StandInNode:
 class Server:
     """One of them. State: its node's image."""
 
-    def __init__(self, number: int, folder: Path, kafka: LogServer, limits: ConnectionLimits) -> None:
+    def __init__(self, number: int, folder: Path, kafka: LogServer, access: Access) -> None:
         self.node = StandInNode(number)
         self._folder = folder
         self._kafka = kafka
-        self._listener = HttpListener(_ANYWHERE, limits=limits)
+        self._access = access
+        self._listener = HttpListener(_ANYWHERE, limits=access.limits, tls=access.tls)
         self.address = self._listener.address
         self.parts = contextlib.ExitStack()
         self.host: EngineHost | None = None
 
     @property
     def url(self) -> str:
-        return f"http://{self.address}"
+        return f"{'http' if self._access.tls is None else 'https'}://{self.address}"
 
     def start(self) -> None:
         self.host = start_engine_on_cluster(
@@ -56,9 +68,9 @@ class Server:
             kafka_address=Address.parse(self._kafka.address),
             secret=self._kafka.log.secret,
             cluster_id="c",
-            configuration=Configuration(data=self._folder, executor="duckdb"),  # pyright: ignore[reportCallIssue]
+            configuration=Configuration(data=self._folder, executor="duckdb", tls=self._access.tls),  # pyright: ignore[reportCallIssue]
             listener=self._listener,
-            users=None,
+            users=self._access.users,
             parts=self.parts,
         )
 
@@ -72,15 +84,13 @@ def image_led_by(number: int | None, brokers: Mapping[NodeId, Broker] | None = N
 
 
 class TwoEngines:
-    """Servers 1 and 2. A context manager. In: `limits`: of the connections of each."""
+    """Servers 1 and 2. A context manager."""
 
-    def __init__(self, log: Log, folder: Path, limits: ConnectionLimits | None = None) -> None:
+    def __init__(self, log: Log, folder: Path, access: Access = Access()) -> None:  # noqa: B008 (a constant)
         self._log = log
         self._kafka = LogServer(log, port=0, users=NoUsers())
         self._kafka.start()
-        self.servers = [
-            Server(number, folder / str(number), self._kafka, limits or ConnectionLimits()) for number in (1, 2)
-        ]
+        self.servers = [Server(number, folder / str(number), self._kafka, access) for number in (1, 2)]
         self.lead(None)
         for server in self.servers:
             server.start()
