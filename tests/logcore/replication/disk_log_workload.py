@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from random import Random
 
+from millstream.logcore import failpoints
 from millstream.logcore.replication.disk_log import DiskLog
 
 from .replica_logs import Entry, entries, entry_of, open_disk_log, placed
@@ -114,3 +115,18 @@ class Workload:
             assert log.end_offset == (kept[-1][0] + 1 if kept else self.start_offset)
         self.written, self.durable = kept, len(kept)
         self.epoch = max(self.epoch, log.epochs.last)
+
+
+def reaches(workload: Workload, name: str, *, within: int) -> bool:
+    """Whether the failpoint ended one of three lives, at one of the first so many times that it was reached."""
+    hit = False
+    for _ in range(3):
+        failpoints.arm(f"{name}:{workload.random.randint(1, within)}:raise")
+        try:
+            for _ in range(60):
+                workload.step()
+        except failpoints.FailpointHit:
+            hit = True
+        failpoints.arm("")
+        workload.recover()
+    return hit

@@ -10,7 +10,7 @@ import pytest
 from millstream.logcore import failpoints
 from tests.logcore.soak import count_of
 
-from .disk_log_workload import Workload
+from .disk_log_workload import Workload, reaches
 from .power import Power, PowerCut
 
 FAILPOINTS = (
@@ -43,19 +43,7 @@ def test_a_process_that_dies_anywhere_loses_nothing_that_was_durable(memory_fold
 
 
 def killed_at(folder: Path, name: str, seed: int) -> bool:
-    random = Random(seed)
-    workload = Workload(folder, random)
-    hit = False
-    for _ in range(3):
-        failpoints.arm(f"{name}:{random.randint(1, 4)}:raise")
-        try:
-            for _ in range(60):
-                workload.step()
-        except failpoints.FailpointHit:
-            hit = True
-        failpoints.arm("")
-        workload.recover()
-    return hit
+    return reaches(Workload(folder, Random(seed)), name, within=4)
 
 
 def test_after_a_power_cut_what_was_durable_is_there(memory_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

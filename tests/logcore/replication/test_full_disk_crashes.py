@@ -12,7 +12,7 @@ from millstream.logcore import failpoints
 from millstream.logcore.recovery import read_checkpoint
 from millstream.logcore.replication.disk_checkpoint import EARLIER
 
-from .disk_log_workload import Workload
+from .disk_log_workload import Workload, reaches
 from .full_disk import FullDisk
 from .power import Power, PowerCut
 
@@ -71,19 +71,7 @@ class Filling(Workload):
 
 
 def filled_up_and(folder: Path, disk: FullDisk, name: str, seed: int) -> bool:
-    random = Random(seed)
-    workload = Filling(folder, random, disk)
-    hit = False
-    for _ in range(3):
-        failpoints.arm(f"{name}:{random.randint(1, 3)}:raise")
-        try:
-            for _ in range(60):
-                workload.step()
-        except failpoints.FailpointHit:
-            hit = True
-        failpoints.arm("")
-        workload.recover()
-    return hit
+    return reaches(Filling(folder, Random(seed), disk), name, within=3)
 
 
 @pytest.mark.usefixtures("fast_disk")
