@@ -48,7 +48,8 @@ class BrokerRegistry:
         controller = self._controller
         known = controller.ahead.brokers.get(asked.broker)
         if known is not None and (refused := self._refusal(asked, known)) is not None:
-            controller.emit(Send(asked.broker, BrokerRefused(asked.cluster, asked.incarnation, refused), BROKER))
+            answer = BrokerRefused(asked.cluster, asked.incarnation, refused, asked.disk)
+            controller.emit(Send(asked.broker, answer, BROKER))
             return
         epoch: int | None
         if known is not None and asked.incarnation == known.incarnation:
@@ -58,7 +59,7 @@ class BrokerRegistry:
         controller.admit(asked.broker)
         if epoch is not None:
             self._lives[asked.broker] = _Life(epoch, controller.now_ms)
-            accepted = BrokerAccepted(asked.cluster, asked.incarnation, epoch)
+            accepted = BrokerAccepted(asked.cluster, asked.incarnation, epoch, asked.disk)
             controller.once_committed(epoch, Send(asked.broker, accepted, BROKER))
 
     def _refusal(self, asked: RegisterBroker, known: Broker) -> str | None:

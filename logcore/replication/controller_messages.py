@@ -34,11 +34,15 @@ class RegisterBroker(NamedTuple):
 
 
 class BrokerAccepted(NamedTuple):
-    """The registration is committed; its index is the epoch, and below it no partition metadata counts (R7)."""
+    """The registration is committed; its index is the epoch, and below it no partition metadata counts (R7).
+
+    It is for the process that has asked, and for no later one: a new disk counts its starts from 1 again.
+    """
 
     cluster: str
     incarnation: int
     epoch: int
+    disk: str = ""
 
 
 class BrokerRefused(NamedTuple):
@@ -47,6 +51,7 @@ class BrokerRefused(NamedTuple):
     cluster: str
     incarnation: int
     reason: str
+    disk: str = ""
 
 
 class BrokerHeartbeat(NamedTuple):

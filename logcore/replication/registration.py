@@ -96,15 +96,19 @@ class Registration:
 
     def accepted(self, accepted: BrokerAccepted) -> bool:
         """Whether the life of this broker begins."""
-        if accepted.incarnation != self._identity.incarnation or self.epoch is not None:
+        if self.epoch is not None or not self._is_ours(accepted):
             return False
         self.epoch = accepted.epoch
         self.hurry()
         return True
 
     def refused(self, refused: BrokerRefused) -> None:
-        if refused.incarnation == self._identity.incarnation:
+        if self._is_ours(refused):
             self._emit(Panic(f"the cluster does not take this node: {refused.reason}"))
+
+    def _is_ours(self, answer: BrokerAccepted | BrokerRefused) -> bool:
+        who = self._identity
+        return (answer.incarnation, answer.disk) == (who.incarnation, who.disk)
 
     def heard(self, answer: HeartbeatAnswer, applied_index: int) -> None:
         """In: `applied_index`: how far this node knows the metadata."""

@@ -96,7 +96,7 @@ class StandInBroker:
 
     def _hear(self, sender: NodeId, message: Any) -> None:
         if isinstance(message, BrokerAccepted):
-            if message.incarnation == self.incarnation:
+            if (message.incarnation, message.disk) == (self.incarnation, self.disk):
                 self.epoch = message.epoch
         elif isinstance(message, HeartbeatAnswer):
             if message.epoch == self.epoch and not message.known:

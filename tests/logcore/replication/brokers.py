@@ -130,7 +130,10 @@ class Brokers:
                     record := BrokerRegistered(sender, message.incarnation, True, message.endpoints, None)
                 )
                 self.image = fold(self.image, len(self.records), record)
-                self._give(sender, Received(sender, BrokerAccepted("test", message.incarnation, len(self.records))))
+                self._give(
+                    sender,
+                    Received(sender, BrokerAccepted("test", message.incarnation, len(self.records), message.disk)),
+                )
                 for node in list(self.brokers):
                     self._give(node, Committed(len(self.records), (record,)))
             case BrokerHeartbeat(cluster, _, epoch, number):

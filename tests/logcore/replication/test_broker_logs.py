@@ -7,7 +7,12 @@ from collections import Counter
 from collections.abc import Mapping
 
 from millstream.logcore.replication.broker import Broker, Leave
-from millstream.logcore.replication.controller_messages import BrokerAccepted, BrokerHeartbeat, HeartbeatAnswer
+from millstream.logcore.replication.controller_messages import (
+    BrokerAccepted,
+    BrokerHeartbeat,
+    BrokerRefused,
+    HeartbeatAnswer,
+)
 from millstream.logcore.replication.machine import Asked, Committed, NodeId, Received, Reply, RequestId, Send, Tick
 from millstream.logcore.replication.metadata_image import ALL
 from millstream.logcore.replication.metadata_records import (
@@ -101,3 +106,14 @@ def test_everybody_who_asks_a_node_to_leave_is_answered() -> None:
     answer = HeartbeatAnswer("c", 1, 1, known=True, fenced=True, index=1, session_ms=3_000)
     assert broker.step(Received(NODE, answer)) == [Reply(RequestId(1), None), Reply(RequestId(2), None)]
     assert broker.step(Received(NODE, answer)) == []
+
+
+def test_an_answer_for_the_disk_of_before_is_not_taken_for_ones_own() -> None:
+    """R8: a node with a new disk counts its starts from 1 again, and late answers may still be on their way."""
+    logs = HeardLogs(SimDisk())
+    broker = Broker(Identity("c", NODE, logs.incarnation, (), disk="new"), logs)
+    broker.step(Received(NODE, BrokerAccepted("c", logs.incarnation, 1, "old")))
+    assert broker.step(Received(NODE, BrokerRefused("c", logs.incarnation, "it was exchanged", "old"))) == []
+    assert broker.epoch is None
+    broker.step(Received(NODE, BrokerAccepted("c", logs.incarnation, 5, "new")))
+    assert broker.epoch == 5
