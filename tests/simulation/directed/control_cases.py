@@ -18,6 +18,9 @@ from millstream.logcore.replication.coordination_messages import GROUPS_TOPIC
 from millstream.logcore.replication.machine import CONTROLLER, NodeId
 from millstream.logcore.replication.metadata_records import PartitionState
 from millstream.logcore.replication.replica_messages import PartitionId
+from tests.logcore.replication.test_broker_logs import (
+    test_an_answer_for_the_disk_of_before_is_not_taken_for_ones_own,
+)
 
 from ..control_world import CLUSTER, ControlWorld
 from ..options import Options
@@ -302,6 +305,7 @@ def _world(simulation: Simulation) -> ControlWorld:
 
 
 CASES: Final = [
+    test_an_answer_for_the_disk_of_before_is_not_taken_for_ones_own,
     an_old_sign_of_life_unfences_nobody,
     a_broker_that_is_behind_stays_fenced,
     who_lost_records_leads_nothing,

@@ -11,6 +11,7 @@ from millstream.logcore.replication.machine import Effect, NodeId
 from millstream.logcore.replication.metadata_image import MetadataImage
 from millstream.logcore.replication.metadata_records import BrokerRegistered, PartitionState, ProducerIdsReserved
 from millstream.logcore.replication.partition_rules import IsLive
+from millstream.logcore.replication.registration import Registration
 
 from .base import Mutant
 
@@ -104,6 +105,10 @@ def _nobody(state: PartitionState, target: Any) -> tuple[Any, ...]:
     return ()
 
 
+def _same_incarnation(self: Registration, answer: Any) -> bool:
+    return answer.incarnation == self._identity.incarnation
+
+
 _PROPOSE: Final = Controller.propose
 _WITH_LEADER: Final = partition_rules.with_leader
 _WITH_ISR: Final = partition_rules.with_isr
@@ -136,6 +141,14 @@ MUTANTS: Final = [
         ((partition_rules, "_leftover", _nobody),),
         "control",
         "a_reassignment_that_replaces_another_keeps_what_others_may_lack",
+    ),
+    Mutant(
+        "answers_of_another_disk",
+        "R8",
+        "takes an answer to the process of before, on another disk, for its own",
+        ((Registration, "_is_ours", _same_incarnation),),
+        "control",
+        "test_an_answer_for_the_disk_of_before_is_not_taken_for_ones_own",
     ),
     Mutant(
         "stale_partition_epoch",
