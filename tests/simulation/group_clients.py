@@ -69,6 +69,7 @@ class GroupTraffic:
         self.random = Random(f"{world.kernel.seed}/groups")  # no draw of others is shifted
         self._number = FIRST_GROUP_REQUEST
         self._asked: dict[int, _Asked] = {}
+        self._given_up: dict[int, _Asked] = {}  # what is answered after all is as true, though nobody waits for it
         self._interrupted: dict[str, int] = {}  # groups that rebalanced at this node when it stopped answering
         self._members: list[Member] = [
             kind(self, f"{kind.__name__}s", number)
@@ -126,7 +127,7 @@ class GroupTraffic:
 
     def replied(self, host: Host, number: int, response: Any) -> None:
         """A coordinator has answered: from now on it is true."""
-        asked = self._asked.get(number)
+        asked = self._asked.get(number) or self._given_up.pop(number, None)
         if asked is None:
             return
         self._check(host, asked, response)
@@ -139,6 +140,8 @@ class GroupTraffic:
         asked = self._asked.pop(number, None)
         if asked is None:
             return
+        if response is None:
+            self._given_up[number] = asked
         if response is None and isinstance(asked.body, Join | Sync):
             self._interrupted[asked.group] = asked.node
         asked.answered(response)
