@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-from collections.abc import Coroutine
+from collections.abc import AsyncGenerator, Coroutine
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from certificates import make_certificates
@@ -41,6 +42,28 @@ async def until_arrived(arrived: list[tuple[NodeId, Frame]], links: NodeLinks, t
     while not arrived:
         links.send(to, MESSAGE)
         await asyncio.sleep(0.02)
+
+
+class Pair(NamedTuple):
+    """ONE, with the nodes whose connections it has lost, and TWO, with what has come to it."""
+
+    one: NodeLinks
+    two: NodeLinks
+    arrived: list[tuple[NodeId, Frame]]
+    lost: list[NodeId]
+    known: dict[NodeId, Address]
+
+
+@asynccontextmanager
+async def two_nodes() -> AsyncGenerator[Pair]:
+    known, arrived, lost = addresses(), list[tuple[NodeId, Frame]](), list[NodeId]()
+    one = NodeLinks(Peers("c", ONE, b"secret", known), lambda sender, frame: None, lost.append)
+    two = NodeLinks(Peers("c", TWO, b"secret", known), lambda sender, frame: arrived.append((sender, frame)))
+    await one.start()
+    await two.start()
+    yield Pair(one, two, arrived, lost, known)
+    await one.stop()
+    await two.stop()
 
 
 def test_nodes_with_the_secret_talk_and_find_each_other_again() -> None:
@@ -155,19 +178,13 @@ def say(writer: asyncio.StreamWriter, fields: dict[str, Any]) -> None:
 
 def test_garbage_ends_its_connection_and_nothing_else() -> None:
     async def talk() -> None:
-        known, arrived = addresses(), list[tuple[NodeId, Frame]]()
-        one = NodeLinks(Peers("c", ONE, b"secret", known), lambda sender, frame: None)
-        two = NodeLinks(Peers("c", TWO, b"secret", known), lambda sender, frame: arrived.append((sender, frame)))
-        await one.start()
-        await two.start()
-        for garbage in (b"GET / HTTP/1.1\r\n\r\n", b"\x00" * 5_000, b"[]\n", b'{"from": 1}\n', b"{" * 2_000 + b"\n"):
-            reader, writer = await asyncio.open_connection(*known[TWO])
-            writer.write(garbage)
-            assert await reader.read() == b""
-            writer.close()
-        await until_arrived(arrived, one, TWO)
-        await one.stop()
-        await two.stop()
+        async with two_nodes() as nodes:
+            for garbage in (b"GET / HTTP/1.1\r\n\r\n", b"\0" * 5_000, b"[]\n", b'{"from": 1}\n', b"{" * 2_000 + b"\n"):
+                reader, writer = await asyncio.open_connection(*nodes.known[TWO])
+                writer.write(garbage)
+                assert await reader.read() == b""
+                writer.close()
+            await until_arrived(nodes.arrived, nodes.one, TWO)
 
     run(talk())
 
@@ -263,19 +280,14 @@ def test_nodes_with_certificates_of_one_authority_talk_and_strangers_do_not(tmp_
 
 def test_who_sends_hears_of_a_connection_that_broke() -> None:
     async def talk() -> None:
-        known, arrived, lost = addresses(), list[tuple[NodeId, Frame]](), list[NodeId]()
-        one = NodeLinks(Peers("c", ONE, b"secret", known), lambda sender, frame: None, lost.append)
-        two = NodeLinks(Peers("c", TWO, b"secret", known), lambda sender, frame: arrived.append((sender, frame)))
-        await one.start()
-        await two.start()
-        await until_arrived(arrived, one, TWO)
-        assert lost == []
-        await two.stop()
-        while not lost:
-            one.send(TWO, MESSAGE)
-            await asyncio.sleep(0.02)
-        assert set(lost) == {TWO}
-        await one.stop()
+        async with two_nodes() as nodes:
+            await until_arrived(nodes.arrived, nodes.one, TWO)
+            assert nodes.lost == []
+            await nodes.two.stop()
+            while not nodes.lost:
+                nodes.one.send(TWO, MESSAGE)
+                await asyncio.sleep(0.02)
+            assert set(nodes.lost) == {TWO}
 
     run(talk())
 
@@ -285,20 +297,14 @@ def test_a_message_that_no_node_would_take_costs_nothing_but_itself(monkeypatch:
     monkeypatch.setattr(node_codec, "FRAME_BYTES_MAX", 1_000)
 
     async def talk() -> None:
-        known, arrived, lost = addresses(), list[tuple[NodeId, Frame]](), list[NodeId]()
-        one = NodeLinks(Peers("c", ONE, b"secret", known), lambda sender, frame: None, lost.append)
-        two = NodeLinks(Peers("c", TWO, b"secret", known), lambda sender, frame: arrived.append((sender, frame)))
-        await one.start()
-        await two.start()
-        await until_arrived(arrived, one, TWO)
-        arrived.clear()
-        lost.clear()
-        one.send(TWO, Frame("broker", Refused(Problem.STORAGE_ERROR, "x" * 1_000)))
-        await until_arrived(arrived, one, TWO)
-        assert {frame for _, frame in arrived} == {MESSAGE}
-        assert lost == []
-        await one.stop()
-        await two.stop()
+        async with two_nodes() as nodes:
+            await until_arrived(nodes.arrived, nodes.one, TWO)
+            nodes.arrived.clear()
+            nodes.lost.clear()
+            nodes.one.send(TWO, Frame("broker", Refused(Problem.STORAGE_ERROR, "x" * 1_000)))
+            await until_arrived(nodes.arrived, nodes.one, TWO)
+            assert {frame for _, frame in nodes.arrived} == {MESSAGE}
+            assert nodes.lost == []
 
     with capture_logs() as said:
         run(talk())
