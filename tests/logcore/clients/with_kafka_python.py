@@ -91,8 +91,11 @@ class _Member:
             heartbeat_interval_ms=200,
             max_poll_interval_ms=20_000,
             reconnect_backoff_max_ms=500,
-            metadata_max_age_ms=1000,  # it may look before a new topic is known, and then would not for minutes
         )
+        # A leader that shares out a topic it has not seen gives nobody a partition, and may never look again.
+        deadline = time.monotonic() + TIMEOUT_S
+        while not self._consumer.partitions_for_topic(topic):
+            assert time.monotonic() < deadline, f"{topic} does not become known"
 
     def poll(self) -> list[Got]:
         return [_got(record) for records in self._consumer.poll(100).values() for record in records]
