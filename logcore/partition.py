@@ -15,11 +15,12 @@ from millstream.errors import LogError
 
 from .errors import LogWriteFailed, write_error
 from .failpoints import fp
+from .partition_checkpoint import PartitionCheckpoint
 from .partition_files import CHECKPOINT_BYTES, ActiveProducer, PartitionContext
 from .partition_keeping import KeptPartition, Snapshot
 from .records.batch import EncodedBatch, place, stamp
 from .records.control import MARKER_SIZE, encode_marker
-from .recovery import create_segment, read_checkpoint, recover
+from .recovery import Checkpoint, create_segment, read_checkpoint, recover
 from .segment import file_name
 from .topic_settings import TopicSettings
 
@@ -60,6 +61,7 @@ class Partition(KeptPartition):
     def __init__(self, name: str, folder: Path, settings: TopicSettings, context: PartitionContext) -> None:
         recovered = recover(folder, context.files, context.now_ms(), durable=context.durable)
         super().__init__(name, folder, settings, context, recovered)
+        self._noted = PartitionCheckpoint(folder, recovered.noted_segment, recovered.log_start_offset)
         if recovered.scanned and context.durable and not context.found_durable:
             self._active.file.sync()
         self._markers: list[_Marker] = []  # not durable yet, in order
@@ -177,6 +179,34 @@ class Partition(KeptPartition):
         self._segments = [*self._segments, segment]
         self._durable_size = 0
         self._checkpoint()
+
+    def drop_before(self, offset: int) -> int:
+        with self._lock:
+            self.check_usable()
+            self.sync_all()
+            self._log_start_offset = max(self._log_start_offset, min(offset, self.last_stable_offset))
+            self._state.transactions.forget_before(self._log_start_offset)
+            noted = self._note_start()
+            fp("retention.noted")
+            removed = self._remove_before(min(self._log_start_offset, self._noted.segment))
+            if removed and not noted and self._checkpoint(durable=self._sync_needed):  # there is room now
+                self._remove_before(self._log_start_offset)
+            return self._log_start_offset
+
+    def _note_start(self) -> bool:
+        """Durable on return; False where there is no room for a checkpoint, so that only the log's start is.
+
+        Raises `LogError`."""
+        if self._checkpoint(durable=self._sync_needed):
+            return True
+        try:
+            self._noted.mark_start(self._log_start_offset, durable=self._sync_needed)
+        except OSError as error:
+            raise write_error(error, f"where {self.name} begins") from error
+        return False
+
+    def _write_checkpoint(self, checkpoint: Checkpoint, *, durable: bool) -> None:
+        self._noted.replace(checkpoint, durable=durable)
 
     # Durability
 

@@ -21,7 +21,7 @@ from .errors import LogClosed, LogWriteFailed, RecordsTooLarge, UnknownTopic
 from .open_files import OpenFiles
 from .partition_state import PartitionState
 from .records.batch import BatchHeader, EncodedBatch
-from .recovery import Checkpoint, Recovered, replay, write_checkpoint
+from .recovery import Checkpoint, Recovered, replay
 from .segment import Segment
 from .topic_settings import TopicSettings
 from .traffic import Traffic
@@ -255,6 +255,6 @@ class PartitionFiles(ABC):
         self._checkpointed_size = self._durable_size
         return True
 
+    @abstractmethod
     def _write_checkpoint(self, checkpoint: Checkpoint, *, durable: bool) -> None:
         """Raises OSError."""
-        write_checkpoint(self._folder, checkpoint, durable=durable)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -42,26 +43,23 @@ class KeptPartition(ReadablePartition):
                 self._roll()
             return self._active.base_offset
 
+    @abstractmethod
     def drop_before(self, offset: int) -> int:
         """Removes the segments that end at or before `offset`, and lets the log start there; returns where it does.
 
         What belongs to an open transaction stays. Raises `LogError`.
         """
+
+    def _remove_before(self, offset: int) -> bool:
+        """Removes the segments that end there, if any. In: what a start needs of them is durable elsewhere."""
         with self._lock:
-            self.check_usable()
-            self.sync_all()
-            self._log_start_offset = max(self._log_start_offset, min(offset, self.last_stable_offset))
-            self._state.transactions.forget_before(self._log_start_offset)
-            if not self._checkpoint(durable=self._sync_needed):
-                return self._log_start_offset
-            fp("retention.noted")
             segments = self._segments
-            gone = [old for old, following in pairwise(segments) if following.base_offset <= self._log_start_offset]
+            gone = [old for old, following in pairwise(segments) if following.base_offset <= offset]
             self._segments = segments[len(gone) :]
-            for segment in gone:
-                _remove(segment)
-                fp("retention.removed")
-            return self._log_start_offset
+        for segment in gone:
+            fp("retention.removed")
+            _remove(segment)
+        return bool(gone)
 
     # Housekeeping
 

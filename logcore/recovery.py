@@ -25,6 +25,7 @@ from .partition_state import PartitionState, scan
 from .records.batch import HEADER_SIZE, BatchHeader, read_header
 from .segment import Segment, file_name, offsets_of
 from .segment_swap import finish_swap
+from .start_mark import drop_marks, marked_start
 
 CHECKPOINT: Final = "checkpoint.json"
 _log = structlog.get_logger("millstream.logcore")
@@ -50,7 +51,7 @@ class Checkpoint:
 @dataclass(slots=True)
 class Recovered:
     """Invariant: `segments` is not empty, is in order, and holds exactly the batches that `state` covers, but for those
-    in `damage`."""
+    in `damage`. `noted_segment`: the one that the checkpoint names which was used; 0 for none: all were read."""
 
     segments: list[Segment]
     state: PartitionState
@@ -60,6 +61,7 @@ class Recovered:
     cleaning: CleaningState
     began_ms: int | None
     damage: list[DamagedRange]
+    noted_segment: int
 
 
 def checkpoint_content(checkpoint: Checkpoint) -> Any:
@@ -123,14 +125,17 @@ def recover(folder: Path, files: OpenFiles, now_ms: int, *, durable: bool) -> Re
         names = os.listdir(folder)
     checkpoint = read_checkpoint(folder) if CHECKPOINT in names else None
     segments = [Segment(folder, base_offset, files) for base_offset in offsets_of(names)]
+    marked = marked_start(names)
     if checkpoint is not None:
-        segments = _without_deleted(segments, checkpoint.log_start_offset)
+        segments = _without_deleted(segments, min(max(checkpoint.log_start_offset, marked), checkpoint.segment))
     if checkpoint is not None and not checkpoint.synced and not _reaches(segments, checkpoint):
         checkpoint = None
     if checkpoint is None and not segments:
         path = folder / file_name(0)
         raise CorruptLog(f"{path} is missing", hint="Restore it from a backup, or delete the topic.")
-    return _Recovery(folder, files, checkpoint, segments, now_ms, durable=durable).run()
+    recovered = _Recovery(folder, files, checkpoint, segments, now_ms, marked, durable=durable).run()
+    drop_marks(folder, names, recovered.log_start_offset)
+    return recovered
 
 
 class _Recovery:
@@ -143,14 +148,17 @@ class _Recovery:
         checkpoint: Checkpoint | None,
         segments: list[Segment],
         now_ms: int,
+        marked_start: int,
         *,
         durable: bool,
     ) -> None:
+        """In: `marked_start`: where the log begins, if the checkpoint does not say more."""
         self._now_ms = now_ms
         self._folder = folder
         self._files = files
         self._checkpoint = checkpoint
         self._segments = segments
+        self._marked_start = marked_start
         self._durable = durable
         self._state = checkpoint.state if checkpoint else PartitionState.beginning_at(segments[0].base_offset)
         self._damage: list[DamagedRange] = []
@@ -173,18 +181,28 @@ class _Recovery:
         return Recovered(
             segments,
             self._state,
-            checkpoint.log_start_offset if checkpoint else segments[0].base_offset,
+            self._start(segments[0].base_offset),
             self._scanned,
             self._is_exact(),
             checkpoint.cleaning if checkpoint else CleaningState(),
             checkpoint.began_ms if checkpoint and checkpoint.segment == segments[-1].base_offset else None,
             self._damage,
+            checkpoint.segment if checkpoint else 0,
         )
+
+    def _start(self, first_offset: int) -> int:
+        noted = self._checkpoint.log_start_offset if self._checkpoint else first_offset
+        if self._marked_start <= noted:
+            return noted
+        start = min(self._marked_start, self._state.end_offset)
+        self._state.transactions.forget_before(start)
+        return start
 
     def _is_exact(self) -> bool:
         checkpoint = self._checkpoint
-        changed = self._scanned or self._cut or bool(self._damage)
-        return checkpoint is not None and checkpoint.synced >= self._durable and not changed
+        if checkpoint is None or checkpoint.log_start_offset < self._marked_start:
+            return False
+        return checkpoint.synced >= self._durable and not (self._scanned or self._cut or self._damage)
 
     def _check_present(self, checkpoint: Checkpoint) -> None:
         """What the checkpoint covers is taken for read, and the rest of its segment is next."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -20,6 +21,7 @@ from .records.envelope import decode_columns
 from .recovery import CHECKPOINT, read_checkpoint
 from .segment import Segment, base_offsets
 from .segment_index import load_index
+from .start_mark import marked_start
 
 _COMPRESSIONS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 
@@ -122,8 +124,10 @@ def _verify_partition(folder: Path, verified: Verified) -> Iterator[Finding]:
     for name in ("*.damaged-at-*", "*.dropped-from-*"):
         for path in sorted(folder.glob(name)):
             yield Finding(path, "was set aside when the log was opened")
-    if checkpoint is not None and segments and segments[0].base_offset > checkpoint.log_start_offset:
-        yield Finding(folder, f"offsets {checkpoint.log_start_offset}..{segments[0].base_offset - 1} are missing")
+    if checkpoint is not None and segments:
+        start = max(checkpoint.log_start_offset, marked_start(os.listdir(folder)))
+        if segments[0].base_offset > start:
+            yield Finding(folder, f"offsets {start}..{segments[0].base_offset - 1} are missing")
     ends: list[int] = []
     for segment in segments:
         verified.segments += 1

@@ -9,8 +9,6 @@ names stay until a newer one is written: what producers did in them is nowhere e
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -19,10 +17,10 @@ from ..disk import sync_folder, write_aside
 from ..errors import FULL
 from ..failpoints import fp
 from ..recovery import CHECKPOINT, Checkpoint, checkpoint_content, read_checkpoint
+from ..start_mark import StartMark
 from .disk_room import DiskRoom
 
 EARLIER: Final = "checkpoint-before.json"
-_BEGINS: Final = "begins-at-"
 _TRY_AGAIN_S: Final = 5.0
 
 
@@ -51,8 +49,7 @@ class ReplicaCheckpoint:
         self.exists = (folder / CHECKPOINT).exists()
         self._folder = folder
         self._room = room
-        self._mark = _mark_at(folder, start_offset)
-        self._marked = self._mark.exists()
+        self._mark = StartMark(folder, start_offset)
         self._again_s: float | None = None
 
     @property
@@ -82,7 +79,7 @@ class ReplicaCheckpoint:
         In: what it names is durable, and so are the names; `name`: of the log, for people. Raises OSError.
         """
         moved = noted.log_start_offset > self.start_offset
-        keep = not moved and not self._marked
+        keep = not moved and self._mark.offset is None
         try:
             self._put(noted, keep=keep)
         except OSError as error:
@@ -112,7 +109,7 @@ class ReplicaCheckpoint:
         self._settle(noted, keep=False)
 
     def _says_start(self, checkpoint: Checkpoint) -> bool:
-        return self._marked or checkpoint.log_start_offset >= self.start_offset
+        return self._mark.offset is not None or checkpoint.log_start_offset >= self.start_offset
 
     def _go_back_to(self, older: Checkpoint) -> None:
         path = self._folder / CHECKPOINT
@@ -136,43 +133,14 @@ class ReplicaCheckpoint:
         sync_folder(self._folder)
         if not keep:
             (self._folder / EARLIER).unlink(missing_ok=True)
-            self._mark.unlink(missing_ok=True)
+            self._mark.remove()
             sync_folder(self._folder)
-        self.exists, self._marked, self._again_s = True, False, None
+        self.exists, self._again_s = True, None
         self.start_offset, self.segment = noted.log_start_offset, noted.segment
         self._room.checkpoint_written(self._folder)
 
     def _mark_start(self, offset: int) -> None:
-        """The new name is durable before the old one goes."""
-        old, self._mark = self._mark, _mark_at(self._folder, offset)
-        self._mark.touch()
-        self._marked = True
-        sync_folder(self._folder)
-        fp("replica.start_marked")
+        self._mark.move(offset, durable=True)
         self.start_offset = offset
-        old.unlink(missing_ok=True)
         if (self._folder / CHECKPOINT).exists():
             (self._folder / EARLIER).unlink(missing_ok=True)  # it may name a segment that goes now
-
-
-def marked_start(names: Iterable[str]) -> int:
-    """Where files of these names say that the log begins; 0 where they do not."""
-    return max((int(name.removeprefix(_BEGINS)) for name in names if _is_mark(name)), default=0)
-
-
-def drop_marks(folder: Path, names: Iterable[str], start_offset: int) -> None:
-    """Of starts that the log does not have. Raises OSError."""
-    wrong = [name for name in names if _is_mark(name) and folder / name != _mark_at(folder, start_offset)]
-    for name in wrong:
-        with suppress(FileNotFoundError):
-            (folder / name).unlink()
-    if wrong:
-        sync_folder(folder)
-
-
-def _is_mark(name: str) -> bool:
-    return name.startswith(_BEGINS) and name.removeprefix(_BEGINS).isdecimal()
-
-
-def _mark_at(folder: Path, offset: int) -> Path:
-    return folder / f"{_BEGINS}{offset:020d}"

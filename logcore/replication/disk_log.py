@@ -10,7 +10,6 @@ import contextlib
 import time
 from bisect import bisect_right
 from collections.abc import Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -71,7 +70,7 @@ class DiskLog(KeptPartition):
         self._published_stable = self._high_watermark = self._log_start_offset
         self._rolled: list[Segment] = []
         self._room = room or DiskRoom()
-        self._noted = ReplicaCheckpoint(folder, self._room, found.noted_segment, self._log_start_offset)
+        self._noted = ReplicaCheckpoint(folder, self._room, found.recovered.noted_segment, self._log_start_offset)
         self._named = self._noted.exists
         self._unnoted_bytes = 0
 
@@ -374,15 +373,3 @@ class DiskLog(KeptPartition):
 
     def _write_checkpoint(self, checkpoint: Checkpoint, *, durable: bool) -> None:
         self._noted.replace(Noted.of(checkpoint))
-
-    def _remove_before(self, offset: int) -> bool:
-        """Removes the segments that end there, if any: the checkpoint says that they are not needed."""
-        with self._lock:
-            segments = self._segments
-            gone = [old for old, following in pairwise(segments) if following.base_offset <= offset]
-            self._segments = segments[len(gone) :]
-        for segment in gone:
-            fp("retention.removed")
-            with contextlib.suppress(OSError):
-                segment.remove()
-        return bool(gone)

@@ -25,7 +25,8 @@ from ..records.batch import BatchHeader
 from ..recovery import CHECKPOINT, Checkpoint, Recovered, create_segment, read_checkpoint
 from ..segment import Segment, offsets_of
 from ..segment_swap import finish_swap
-from .disk_checkpoint import EARLIER, drop_marks, marked_start
+from ..start_mark import drop_marks, marked_start
+from .disk_checkpoint import EARLIER
 from .disk_point import DurablePoint
 
 RESCAN: Final = "rescan"  # a file of this name: something was found damaged, so nothing is taken for read
@@ -41,12 +42,10 @@ class _Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RecoveredReplica:
-    """Invariant: all that is in `recovered` is durable. `clean`: nothing is missing that was durable once.
-    `noted_segment`: the one that the checkpoint names which was used; 0 for none: all segments were read."""
+    """Invariant: all that is in `recovered` is durable. `clean`: nothing is missing that was durable once."""
 
     recovered: Recovered
     clean: bool
-    noted_segment: int
 
 
 def begin_log(folder: Path, files: OpenFiles) -> None:
@@ -100,7 +99,7 @@ class _Recovery:
             sync_folder(self._folder)
         recovered = self._recovered(exact=clean and not changed and self._is_exact())
         drop_marks(self._folder, self._names, recovered.log_start_offset)
-        return RecoveredReplica(recovered, clean, self._checkpoint.segment if self._checkpoint else 0)
+        return RecoveredReplica(recovered, clean)
 
     # What counts
 
@@ -235,6 +234,7 @@ class _Recovery:
             cleaning=known.cleaning if known and not damage else CleaningState(),
             began_ms=known.began_ms if known and known.segment == last.base_offset else None,
             damage=damage,
+            noted_segment=self._checkpoint.segment if self._checkpoint else 0,
         )
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
+from contextlib import suppress
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -12,7 +15,8 @@ from millstream.logcore import failpoints
 from millstream.logcore.errors import LogFull, LogWriteFailed
 from millstream.logcore.log import Log, open_log
 
-from .log_records import rows, values_of
+from .log_records import rows, segment_files, values_of
+from .replication.full_disk import FullDisk
 
 WRITE_UNTIL_FULL = """
 import resource, sys
@@ -88,3 +92,82 @@ def test_a_refused_new_segment_refuses_the_append(log: Log, folder: Path) -> Non
     log.close()
     with open_log(folder) as reopened:
         assert len(values_of(reopened, "s")) == written + 1
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> FullDisk:
+    return FullDisk(monkeypatch)
+
+
+def filled(folder: Path, disk: FullDisk, **settings: str) -> Log:
+    """A log whose disk ran full when the topic `s` had some segments behind its last checkpoint."""
+    log = open_log(folder)
+    log.create_topic("s", 1, {"segment.bytes": "1024", **settings})
+    for number in count():
+        disk.full = number >= 40
+        try:
+            log.append("s", 0, rows(b"%0200d" % number))
+        except LogFull:
+            return log
+    raise AssertionError("it never is full")
+
+
+def after_a_crash(folder: Path, disk: FullDisk) -> Log:
+    """Of another process, with what was there."""
+    disk.full = False
+    copy = folder.with_name("copy")
+    shutil.copytree(folder, copy)
+    return open_log(copy)
+
+
+def test_retention_makes_room_on_a_full_disk(folder: Path, disk: FullDisk) -> None:
+    log = filled(folder, disk, **{"retention.bytes": "3000"})
+    segments = len(segment_files(folder, "s"))
+    log.keep_house()
+    start = log.offsets("s", 0).log_start_offset
+    assert start > 20
+    assert len(segment_files(folder, "s")) < segments / 2
+    with after_a_crash(folder, disk) as again:
+        assert again.offsets("s", 0).log_start_offset == start
+        end = again.offsets("s", 0).log_end_offset
+        assert end >= 40
+        assert values_of(again, "s", 0, start) == [b"%0200d" % number for number in range(start, end)]
+        assert again.append("s", 0, rows(b"more")) == end
+
+
+def test_records_deleted_on_a_full_disk_do_not_come_back(folder: Path, disk: FullDisk) -> None:
+    log = filled(folder, disk)
+    assert log.delete_records("s", 0, 9) == 9
+    assert log.delete_records("s", 0, 11) == 11
+    with after_a_crash(folder, disk) as again:
+        assert again.offsets("s", 0).log_start_offset == 11
+        assert again.delete_records("s", 0, 12) == 12
+    assert not list(folder.with_name("copy").rglob("begins-at-*")), "the checkpoint says it again"
+
+
+@pytest.mark.parametrize("point", ["start.marked", "retention.noted", "retention.removed"])
+@pytest.mark.parametrize("nth", [1, 2])
+def test_a_crash_while_records_go_on_a_full_disk_loses_no_others(
+    folder: Path, disk: FullDisk, point: str, nth: int
+) -> None:
+    log = filled(folder, disk)
+    end = log.offsets("s", 0).log_end_offset
+    failpoints.arm(f"{point}:{nth}:raise")
+    asked = 0
+    with suppress(failpoints.FailpointHit):
+        for asked in (8, 12):
+            log.delete_records("s", 0, asked)
+        raise AssertionError(f"{point} was not reached {nth} times")
+    with after_a_crash(folder, disk) as again:
+        start = again.offsets("s", 0).log_start_offset
+        assert start == asked
+        assert values_of(again, "s", 0, start) == [b"%0200d" % number for number in range(start, end)]
+
+
+def test_records_that_cannot_be_deleted_for_good_are_an_error(
+    folder: Path, disk: FullDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = filled(folder, disk)
+    monkeypatch.setattr(Path, "touch", lambda path: disk.room())
+    with pytest.raises(LogFull, match=r'no room to write where partition 0 of topic "s" begins'):
+        log.delete_records("s", 0, 9)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from millstream.logcore import disk
 from millstream.logcore.disk import LogFile
 from millstream.logcore.records.batch import Buffer
 from millstream.logcore.replication import disk_checkpoint
@@ -20,7 +21,7 @@ class FullDisk:
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.full = False
         write, pwrite, allocate = LogFile.write, os.pwrite, os.posix_fallocate
-        aside = disk_checkpoint.write_aside
+        aside = disk.write_aside
 
         def write_within(file: LogFile, buffers: Sequence[Buffer], position: int) -> int:
             if position + sum(map(len, buffers)) > file.size():
@@ -34,7 +35,8 @@ class FullDisk:
 
         patch.setattr(LogFile, "write", write_within)
         patch.setattr(os, "pwrite", pwrite_within)
-        patch.setattr(disk_checkpoint, "write_aside", lambda *given, **more: self.room() or aside(*given, **more))
+        for module in (disk, disk_checkpoint):
+            patch.setattr(module, "write_aside", lambda *given, **more: self.room() or aside(*given, **more))
         patch.setattr(os, "posix_fallocate", lambda *given: self.room() or allocate(*given))
         patch.setattr(disk_checkpoint, "_TRY_AGAIN_S", 0.0)
 

@@ -75,7 +75,7 @@ def filled_up_and(folder: Path, disk: FullDisk, name: str, seed: int) -> bool:
 
 
 @pytest.mark.usefixtures("fast_disk")
-@pytest.mark.parametrize("name", ["replica.start_marked", "replica.before_checkpoint", "retention.removed"])
+@pytest.mark.parametrize("name", ["start.marked", "replica.before_checkpoint", "retention.removed"])
 def test_a_process_that_dies_on_a_disk_that_fills_up_loses_nothing(
     memory_folder: Path, disk: FullDisk, name: str
 ) -> None:
