@@ -82,7 +82,7 @@ class Engine:
         self._lock = threading.RLock()
         self.schemas = SchemaStore(log)
         self._appender = Appender(log)
-        self._store = CatalogStore(log, executor)
+        self._store = CatalogStore(log, executor, self._lock)
         self._store.recover()
 
     @property
@@ -164,6 +164,7 @@ class Engine:
 
     def close(self) -> None:
         """Stops all queries; the next engine on this log goes on with them."""
+        self._store.close()
         self.executor.close()
         self._materializations.close()
         self._constants.close()

@@ -38,6 +38,7 @@ PROPERTY: Final = "millstream.executor"
 JAVA_MAJOR_MIN: Final = 17  # what PySpark 4.3 needs
 _SPARK: Final = "millstream.executor.spark.executor"
 _BOOTSTRAP: Final = "millstream.spark.bootstrap.servers"
+_NOT_STARTED: Final = "it could not be started yet, and that is tried again: the log of the server says why"
 
 
 class NoSpark(ServerError):
@@ -158,7 +159,12 @@ class RoutingExecutor:
         with self._guard:
             self._by_query[query.id] = executor
         log.info("query starts", query_id=query.id, executor=name)
-        executor.start(query)
+        try:
+            executor.start(query)
+        except BaseException:
+            with self._guard:
+                self._by_query.pop(query.id, None)
+            raise
 
     def _check_code(self, plan: PhysicalPlan) -> None:
         """Raises `PythonFunctionsOff` for a query with users' code, where that was allowed once and is no more."""
@@ -191,13 +197,16 @@ class RoutingExecutor:
             executor.drop(query_id)
 
     def status(self, query_id: str) -> QueryStatus:
+        """Of one that is nowhere: it is in the catalog, and its start failed; who ordered that tries again."""
         reason = self._refused.get(query_id)
-        if reason is not None:
-            return QueryStatus(query_id, "ERROR", error=reason)
-        return self._of(query_id).status(query_id)
+        executor = self._by_query.get(query_id)
+        if reason is not None or executor is None:
+            return QueryStatus(query_id, "ERROR", error=reason or _NOT_STARTED)
+        return executor.status(query_id)
 
     def figures(self, query_id: str) -> QueryFigures | None:
-        return None if query_id in self._refused else self._of(query_id).figures(query_id)
+        executor = self._by_query.get(query_id)
+        return None if query_id in self._refused or executor is None else executor.figures(query_id)
 
     def close(self) -> None:
         with self._guard:

@@ -1,0 +1,89 @@
+"""What accepted statements are still to do, for a disk was full or no broker was there: it is tried until it works."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Final
+
+import structlog
+
+from millstream.errors import MillstreamError, ServerError
+
+from .commands import Command
+
+_AGAIN_S: Final = 2.0
+_AGAIN_MAX_S: Final = 60.0
+_log = structlog.get_logger("millstream.server")
+
+
+class EffectsDelayed(ServerError):
+    """The statement is accepted, and what it asks for is not done yet."""
+
+    code = "EFFECTS_DELAYED"
+
+
+class OwedEffects:
+    """State: commands that are written and not carried out, oldest first, and a thread while there are some.
+
+    In: `carry_out(command)` does what there is left to do, as often as it is called; `lock`: held while it does, and by
+    who calls `try_all` and `owe`.
+    """
+
+    def __init__(self, carry_out: Callable[[Command], None], lock: AbstractContextManager[object]) -> None:
+        self._carry_out = carry_out
+        self._lock = lock
+        self._owed: dict[int, Command] = {}  # by offset
+        self._closed = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    @property
+    def first_offset(self) -> int | None:
+        """Of the oldest; None where nothing is owed."""
+        return min(self._owed, default=None)
+
+    def owe(self, offset: int, command: Command, error: Exception) -> EffectsDelayed:
+        """Gives what whoever sent the statement is to be told."""
+        foreseen = isinstance(error, MillstreamError)
+        reason = error.message if foreseen else f"{type(error).__name__}: {error}"
+        what = "a statement is accepted and not carried out yet"
+        _log.error(what, offset=offset, error=reason, exc_info=None if foreseen else error)
+        self._owed[offset] = command
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="millstream-owed-effects", daemon=True)
+            self._thread.start()
+        return EffectsDelayed(
+            f"the statement is accepted, but not done yet: {reason}",
+            hint="Do not send it again: it is tried until it works, also after a restart of the server.",
+        )
+
+    def try_all(self) -> None:
+        """What fails stays owed."""
+        for offset, command in sorted(self._owed.items()):
+            try:
+                self._carry_out(command)
+            except Exception as error:
+                _log.warning("a statement is still not carried out", offset=offset, error=str(error))
+            else:
+                del self._owed[offset]
+                _log.info("a statement is carried out", offset=offset)
+
+    def close(self) -> None:
+        """Returns when nothing is tried any more: the next start does what is left. In: the lock is not held."""
+        self._closed.set()
+        thread = self._thread
+        if thread is not None:
+            thread.join()
+
+    def _run(self) -> None:
+        wait_s = _AGAIN_S
+        while not self._closed.wait(wait_s):
+            wait_s = min(2 * wait_s, _AGAIN_MAX_S)
+            with self._lock:
+                if self._closed.is_set():
+                    return
+                self.try_all()
+                if not self._owed:
+                    self._thread = None
+                    return

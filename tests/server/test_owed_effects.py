@@ -1,0 +1,126 @@
+"""Statements that are accepted and cannot be carried out at once: they are, later, and only what is still wanted."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from millstream.logcore.client import FetchedRows
+from millstream.logcore.errors import LogFull
+from millstream.logcore.log import Log
+from millstream.server import owed_effects
+from millstream.server.embedded import EmbeddedEngine, open_engine
+from millstream.server.entities import Queries
+from millstream.server.owed_effects import EffectsDelayed
+from millstream.server.session import Session
+
+PROPERTIES = {"auto.offset.reset": "earliest", "millstream.executor": "duckdb"}
+STREAM = "CREATE STREAM s (id INT KEY, v INT) WITH (kafka_topic='s', value_format='JSON', partitions=1);"
+COPY = "CREATE STREAM c AS SELECT id, v FROM s WHERE v > 0;"
+QUERY = "CSAS_C_1"
+
+
+class Disk:
+    """There is no room for the topic C while it is `full`."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.full = False
+        create = Log.create_topic
+
+        def create_topic(log: Log, name: str, partitions: int, config: Mapping[str, str] | None = None) -> object:
+            if self.full and name == "C":
+                raise LogFull(f"no room to write topic {name}")
+            return create(log, name, partitions, config)
+
+        patch.setattr(Log, "create_topic", create_topic)
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
+    monkeypatch.setattr(owed_effects, "_AGAIN_S", 0.01)
+    return Disk(monkeypatch)
+
+
+@pytest.fixture
+def engine(tmp_path: Path, disk: Disk) -> Iterator[EmbeddedEngine]:
+    """The statement that began its query was accepted when the disk was full."""
+    with opened(tmp_path) as engine:
+        engine.execute(STREAM, Session())
+        disk.full = True
+        with pytest.raises(EffectsDelayed, match="accepted, but not done yet: no room to write topic C") as caught:
+            engine.execute(COPY, Session())
+        assert "Do not send it again" in (caught.value.hint or "")
+        yield engine
+
+
+def opened(folder: Path) -> EmbeddedEngine:
+    return open_engine(folder, PROPERTIES, sync="never")
+
+
+def states(engine: EmbeddedEngine) -> dict[str, str]:
+    (shown,) = engine.execute("SHOW QUERIES;", Session())
+    assert isinstance(shown, Queries)
+    return {query.id: query.state for query in shown.queries}
+
+
+def eventually(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.01)
+
+
+def values(engine: EmbeddedEngine, topic: str) -> list[bytes]:
+    runs = engine.log.fetch(topic, 0, 0).runs
+    return [value for run in runs if isinstance(run, FetchedRows) for value in run.table["value"].to_pylist()]
+
+
+def test_a_query_starts_when_there_is_room_for_its_topic(engine: EmbeddedEngine, disk: Disk) -> None:
+    assert states(engine) == {QUERY: "ERROR"}
+    assert "could not be started yet" in str(engine.executor.status(QUERY).error)
+    assert "C" not in engine.log.topics()
+    disk.full = False
+    eventually(lambda: states(engine) == {QUERY: "RUNNING"})
+    engine.execute("INSERT INTO s (id, v) VALUES (1, 7);", Session())
+    eventually(lambda: values(engine, "C") == [b'{"V":7}'])
+
+
+def test_a_query_that_is_dropped_before_it_could_start_leaves_nothing(engine: EmbeddedEngine, disk: Disk) -> None:
+    engine.execute("DROP STREAM c;", Session())
+    disk.full = False
+    engine.execute("CREATE STREAM d WITH (kafka_topic='d') AS SELECT id, v FROM s;", Session())
+    assert states(engine) == {"CSAS_D_3": "RUNNING"}
+    assert "C" not in engine.log.topics()
+
+
+def test_a_query_that_is_paused_before_it_could_start_starts_paused(engine: EmbeddedEngine, disk: Disk) -> None:
+    with pytest.raises(EffectsDelayed):
+        engine.execute(f"PAUSE {QUERY};", Session())
+    disk.full = False
+    eventually(lambda: states(engine) == {QUERY: "PAUSED"})
+
+
+@pytest.mark.parametrize("still_full", [True, False])
+def test_what_is_owed_is_done_after_a_restart(
+    engine: EmbeddedEngine, disk: Disk, tmp_path: Path, still_full: bool
+) -> None:
+    engine.execute("CREATE TYPE later AS INT;", Session())
+    engine.close()
+    disk.full = still_full
+    with opened(tmp_path) as again:
+        if still_full:
+            assert "C" not in again.log.topics()
+            disk.full = False
+        eventually(lambda: states(again) == {QUERY: "RUNNING"} and "C" in again.log.topics())
+
+
+def test_a_topic_that_is_made_anew_is_not_deleted_by_an_older_statement(engine: EmbeddedEngine, tmp_path: Path) -> None:
+    """The next start looks again at all statements from the first on that was not carried out."""
+    made = STREAM.replace("STREAM s", "STREAM t").replace("'s'", "'t'")
+    engine.execute(f"{made} DROP STREAM t DELETE TOPIC; {made} INSERT INTO t (id, v) VALUES (1, 7);", Session())
+    engine.close()
+    with opened(tmp_path) as again:
+        assert values(again, "t") == [b'{"V":7}']
