@@ -110,7 +110,7 @@ def offset_commit(broker: Broker, request: Any, peer: Peer) -> Fields:
         request.member_id,
         getattr(request, "group_instance_id", None),
     )
-    offsets, refused = _split(broker, peer, request)
+    offsets, refused = committable(broker, peer, request)
     try:
         error = code_of_fault(broker.log.groups.commit(check, offsets, metadata_in(request)))
     except LogError as failure:
@@ -118,10 +118,10 @@ def offset_commit(broker: Broker, request: Any, peer: Peer) -> Fields:
     return each_partition(request, error, refused)
 
 
-def _split(
+def committable(
     broker: Broker, peer: Peer, request: Any
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, ErrorCode]]:
-    """What can be committed, and what is wrong with the rest."""
+    """What can be committed of what the request names, and what is wrong with the rest."""
     notes = metadata_in(request)
     good: dict[TopicPartition, int] = {}
     refused: dict[TopicPartition, ErrorCode] = {}

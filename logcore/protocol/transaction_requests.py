@@ -14,12 +14,12 @@ from ..client import Topic, TopicPartition
 from ..group_messages import CheckCommit
 from ..transaction_records import Identity, TransactionState
 from ..transactions import TransactionDescription
-from .access import check_readable
+from .access import check_readable, check_writable
 from .broker import Broker
 from .faults import code_of
 from .group_requests import code_of_fault
 from .messages import Fields
-from .offset_requests import each_partition, metadata_in, offsets_in
+from .offset_requests import committable, each_partition, metadata_in
 from .peer import Peer
 from .producers import TIMEOUT_MS_MAX
 
@@ -40,7 +40,7 @@ def init_producer_id(broker: Broker, request: Any, peer: Peer) -> Fields:
     timeout_ms = round(request.transaction_timeout.total_seconds() * 1000)
     if request.transactional_id == "":
         return _no_producer(ErrorCode.invalid_request)
-    if request.transactional_id is not None and broker.refuses(peer, request.transactional_id, "transaction"):
+    if request.transactional_id is not None and _is_others(broker, peer, request.transactional_id):
         return _no_producer(ErrorCode.transactional_id_authorization_failed)
     try:
         if request.transactional_id is None:
@@ -69,23 +69,19 @@ def add_partitions_to_txn(broker: Broker, request: Any, peer: Peer) -> Fields:
         TopicPartition(topic.name, partition) for topic in request.v3_and_below_topics for partition in topic.partitions
     ]
     topics = broker.log.topics()
-    unknown = {partition for partition in asked if not _exists(topics.get(partition.topic), partition)}
-    error = ErrorCode.operation_not_attempted if unknown else ErrorCode.none
-    if not unknown:
-        error = _code(
-            lambda: broker.transactions.add_partitions(
-                Identity(
-                    request.v3_and_below_transactional_id,
-                    request.v3_and_below_producer_id,
-                    request.v3_and_below_producer_epoch,
-                ),
-                frozenset(asked),
-            )
-        )
+    who = Identity(
+        request.v3_and_below_transactional_id, request.v3_and_below_producer_id, request.v3_and_below_producer_epoch
+    )
+    refused = {where: code for where in asked if (code := _why_not(topics.get(where.topic), where, peer)) is not None}
+    if _is_others(broker, peer, who.transactional_id):
+        refused, error = {}, ErrorCode.transactional_id_authorization_failed
+    elif refused:
+        error = ErrorCode.operation_not_attempted
+    else:
+        error = _code(lambda: broker.transactions.add_partitions(who, frozenset(asked)))
 
     def result(where: TopicPartition) -> Fields:
-        code = ErrorCode.unknown_topic_or_partition if where in unknown else error
-        return {"partition_index": where.partition, "partition_error_code": code}
+        return {"partition_index": where.partition, "partition_error_code": refused.get(where, error)}
 
     return {
         "results_by_topic_v3_and_below": [
@@ -98,11 +94,26 @@ def add_partitions_to_txn(broker: Broker, request: Any, peer: Peer) -> Fields:
     }
 
 
-def _exists(topic: Topic | None, partition: TopicPartition) -> bool:
-    return topic is not None and 0 <= partition.partition < topic.partition_count
+def _is_others(broker: Broker, peer: Peer, transactional_id: str) -> bool:
+    """Each request asks for the right again: producer ids and epochs are small numbers, which anybody can guess."""
+    return broker.refuses(peer, transactional_id, "transaction")
+
+
+def _why_not(topic: Topic | None, where: TopicPartition, peer: Peer) -> ErrorCode | None:
+    """Why a client cannot write to this partition in a transaction."""
+    try:
+        check_writable(peer, where.topic)
+    except LogError as error:
+        return code_of(error)
+    known = topic is not None and 0 <= where.partition < topic.partition_count
+    return None if known else ErrorCode.unknown_topic_or_partition
 
 
 def add_offsets_to_txn(broker: Broker, request: Any, peer: Peer) -> Fields:
+    if _is_others(broker, peer, request.transactional_id):
+        return {"error_code": ErrorCode.transactional_id_authorization_failed}
+    if broker.refuses(peer, request.group_id):
+        return {"error_code": ErrorCode.group_authorization_failed}
     return {"error_code": _code(lambda: broker.transactions.add_offsets(_who(request), request.group_id))}
 
 
@@ -114,23 +125,28 @@ def txn_offset_commit(broker: Broker, request: Any, peer: Peer) -> Fields:
         getattr(request, "group_instance_id", None),
         transactional=True,
     )
+    if _is_others(broker, peer, request.transactional_id):
+        return each_partition(request, ErrorCode.transactional_id_authorization_failed)
     if broker.refuses(peer, request.group_id):
         return each_partition(request, ErrorCode.group_authorization_failed)
+    offsets, refused = committable(broker, peer, request)
+    if refused and not offsets:
+        return each_partition(request, ErrorCode.none, refused)
+    announces = request.__version__ >= _RAISES_FROM
     try:
         fault = broker.transactions.commit_offsets(
-            _who(request),
-            check,
-            offsets_in(request),
-            metadata_in(request),
-            announces=request.__version__ >= _RAISES_FROM,
+            _who(request), check, offsets, metadata_in(request), announces=announces
         )
     except LogError as error:
-        return each_partition(request, code_of(error))
-    return each_partition(request, code_of_fault(fault))
+        return each_partition(request, code_of(error), refused)
+    return each_partition(request, code_of_fault(fault), refused)
 
 
 def end_txn(broker: Broker, request: Any, peer: Peer) -> Fields:
     """Newer clients go on with another epoch."""
+    if _is_others(broker, peer, request.transactional_id):
+        refused = ErrorCode.transactional_id_authorization_failed
+        return _no_producer(refused) if request.__version__ >= _RAISES_FROM else {"error_code": refused}
     if request.__version__ < _RAISES_FROM:
         return {"error_code": _code(lambda: broker.transactions.end(_who(request), commit=request.committed))}
     try:

@@ -8,7 +8,7 @@ import struct
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from certificates import make_certificates
@@ -16,7 +16,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from millstream.logcore.log import Log
-from millstream.logcore.protocol.channel import AuthenticationFailed
+from millstream.logcore.protocol.apis import Api
+from millstream.logcore.protocol.channel import Address, AuthenticationFailed, Channels
+from millstream.logcore.protocol.sasl import Credentials
 from millstream.logcore.remote import RemoteLog, trusted_address
 from millstream.server.access import hash_password, hash_token
 from millstream.server.configuration import InvalidConfiguration, load_configuration
@@ -139,6 +141,38 @@ def test_transactions_need_a_right_on_their_id(login: Settings) -> None:
     with pytest.raises(KafkaException) as refused:
         Producer(login("ana", "sesame", transactional_id="other")).init_transactions(10)
     assert refused.value.args[0].code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+
+
+def test_who_guesses_a_producer_id_does_nothing_to_its_transaction(
+    login: Settings, service: Service, folder: Path
+) -> None:
+    producer = Producer(login("ana", "sesame", transactional_id="import-guessed"))
+    producer.init_transactions(10)
+    producer.begin_transaction()
+    producer.produce("orders", b"guessed")
+    producer.flush(10)
+    log = cast(Log, service.engine.log)
+    (known,) = [found.identity for found in log.transactions() if found.identity.transactional_id == "import-guessed"]
+    who = {"transactional_id": "import-guessed", "producer_id": known.producer_id, "producer_epoch": known.epoch}
+    old = {f"v3_and_below_{name}": value for name, value in who.items()}
+    partition = {"partition_index": 0, "committed_offset": 1, "committed_metadata": None}
+    offsets = [{"name": "orders", "partitions": [partition]}]
+    topics = [{"name": "orders", "partitions": [0]}]
+    tls = ssl.create_default_context(cafile=str(folder / "ca.pem"))
+    host, port = str(service.kafka_address).split(":")
+    ben = Channels(Address(host, int(port)), Credentials("ben", "a-token"), tls)
+    added = ben.ask(Api.ADD_PARTITIONS_TO_TXN, {**old, "v3_and_below_topics": topics})
+    committed = ben.ask(Api.TXN_OFFSET_COMMIT, {**who, "group_id": "report-1", "topics": offsets})
+    answers = [
+        ben.ask(Api.END_TXN, {**who, "committed": False}).error_code,
+        ben.ask(Api.ADD_OFFSETS_TO_TXN, {**who, "group_id": "report-1"}).error_code,
+        added.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code,
+        committed.topics[0].partitions[0].error_code,
+    ]
+    ben.close()
+    assert [answer.name for answer in answers] == ["transactional_id_authorization_failed"] * 4
+    producer.commit_transaction(10)
+    assert values_of(log, "orders")[-1] == b"guessed"
 
 
 def test_administrators_see_and_do_everything_but_what_is_millstreams(login: Settings) -> None:

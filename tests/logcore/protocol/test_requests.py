@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -126,6 +127,26 @@ def test_a_commit_is_refused_for_what_there_is_not_or_is_too_much(log: Log, chan
     answer = channels.ask(Api.OFFSET_COMMIT, {"group_id": "g", "topics": [{"name": "t", "partitions": entries}]})
     assert codes(answer.topics[0].partitions) == ["offset_metadata_too_large", "none", "unknown_topic_or_partition"]
     assert log.committed_offsets("g") == {T1: 1} and log.groups.committed("g")[T1].metadata == "fine"
+
+
+def test_a_transaction_commits_no_offsets_of_what_there_is_not(log: Log, channels: Channels) -> None:
+    asked = {"transactional_id": "tx", "transaction_timeout": timedelta(seconds=10)}
+    started = channels.ask(Api.INIT_PRODUCER_ID, {**asked, "producer_id": -1, "producer_epoch": -1})
+    who = {
+        "transactional_id": "tx", "producer_id": started.producer_id, "producer_epoch": started.producer_epoch,
+        "group_id": "g",
+    }  # fmt: skip
+    entries = [
+        {"partition_index": 0, "committed_offset": 1, "committed_metadata": "x" * 5000},
+        {"partition_index": 1, "committed_offset": 1, "committed_metadata": "fine"},
+        {"partition_index": 9, "committed_offset": 1, "committed_metadata": None},
+    ]
+    for some, expected in ((entries, ["offset_metadata_too_large", "none", "unknown_topic_or_partition"]),
+                           (entries[2:], ["unknown_topic_or_partition"])):  # fmt: skip
+        answer = channels.ask(Api.TXN_OFFSET_COMMIT, {**who, "topics": [{"name": "t", "partitions": some}]})
+        assert codes(answer.topics[0].partitions) == expected
+    channels.ask(Api.END_TXN, {name: value for name, value in who.items() if name != "group_id"} | {"committed": True})
+    assert log.committed_offsets("g") == {T1: 1}
 
 
 def test_a_fetch_that_goes_on_with_a_session_is_told_that_there_is_none(server: LogServer) -> None:
