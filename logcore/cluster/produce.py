@@ -21,7 +21,7 @@ from ..protocol.broker import Broker
 from ..protocol.connection import Answer, Request
 from ..protocol.peer import Peer
 from ..protocol.produce import ProduceData, ProduceRequest, ProduceResult
-from ..protocol.record_requests import checked_write, failed, is_light
+from ..protocol.record_requests import answered, checked_write, failed, is_light, refused_transaction
 from ..records.batch import Buffer, EncodedBatch, stamp
 from ..replication.machine import BROKER
 from ..replication.node_codec import FRAME_BYTES_MAX
@@ -54,6 +54,8 @@ class ClusterProduce:
         version = request.header.version
         asked = produce.read_request(request.message, request.position, version)
         throttle_ms = broker.throttle(request.peer, produced=len(request.message))
+        if (unlawful := refused_transaction(broker, asked, request.peer)) is not None:
+            return answered(produce.write_response(unlawful, version, throttle_ms) if asked.acks else None)
         if all(is_light(data.records) for data in asked.data):
             checked = [self._checked(asked, data, request.peer) for data in asked.data]
         else:

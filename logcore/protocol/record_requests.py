@@ -62,6 +62,8 @@ async def answer_produce(local: LocalTransactions, broker: Broker, request: Requ
     def write(results: list[ProduceResult]) -> list[Buffer] | None:
         return produce.write_response(results, version, throttle_ms) if asked.acks else None
 
+    if (refused := refused_transaction(broker, asked, request.peer)) is not None:
+        return answered(write(refused))
     at_once = _written_at_once(local, asked, request.peer)
     if at_once is not None:
         return _synced(broker, at_once, write)
@@ -70,6 +72,14 @@ async def answer_produce(local: LocalTransactions, broker: Broker, request: Requ
     answer = broker.keep(finish(broker, writing, write))
     await asyncio.shield(writing)  # if the client goes away meanwhile, what it sent is written and synced all the same
     return answer
+
+
+def refused_transaction(broker: Broker, asked: ProduceRequest, peer: Peer) -> list[ProduceResult] | None:
+    """The results where the client may not use the transactional id; None where it may."""
+    if asked.transactional_id is None or not broker.refuses(peer, asked.transactional_id, "transaction"):
+        return None
+    code = ErrorCode.transactional_id_authorization_failed
+    return [ProduceResult(data.partition, code) for data in asked.data]
 
 
 _Writing = asyncio.Future[list[_Written]]
@@ -103,10 +113,9 @@ def is_light(records: Sequence[Buffer]) -> bool:
 
 
 def _synced(broker: Broker, written: _Written, write: _Write) -> Answer:
-    answer: asyncio.Future[list[Buffer] | None] = asyncio.get_running_loop().create_future()
     if written.partition is None or written.mark is None or not written.partition.waits_for_disk:
-        answer.set_result(write([written.result]))
-        return answer
+        return answered(write([written.result]))
+    answer: asyncio.Future[list[Buffer] | None] = asyncio.get_running_loop().create_future()
 
     def settle(synced: asyncio.Future[Outcome]) -> None:
         failure = synced.exception()
@@ -118,6 +127,13 @@ def _synced(broker: Broker, written: _Written, write: _Write) -> Answer:
             answer.set_exception(failure)
 
     broker.syncs.durable(written.partition, written.mark).add_done_callback(settle)
+    return answer
+
+
+def answered(body: list[Buffer] | None) -> Answer:
+    """One that waits for nothing."""
+    answer: asyncio.Future[list[Buffer] | None] = asyncio.get_running_loop().create_future()
+    answer.set_result(body)
     return answer
 
 

@@ -14,11 +14,16 @@ import pytest
 from certificates import make_certificates
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from kio.schema.errors import ErrorCode
 
+from millstream.logcore import client as log_client
 from millstream.logcore.log import Log
+from millstream.logcore.protocol import produce
 from millstream.logcore.protocol.apis import Api
-from millstream.logcore.protocol.channel import Address, AuthenticationFailed, Channels
+from millstream.logcore.protocol.channel import Address, AuthenticationFailed, Channel, Channels
+from millstream.logcore.protocol.produce import ProduceData, ProduceRequest
 from millstream.logcore.protocol.sasl import Credentials
+from millstream.logcore.records.codec import encode
 from millstream.logcore.remote import RemoteLog, trusted_address
 from millstream.server.access import hash_password, hash_token
 from millstream.server.configuration import InvalidConfiguration, load_configuration
@@ -27,6 +32,7 @@ from millstream.server.service import Service
 
 from ..logcore.log_records import rows, values_of
 
+ORDERS, NOWHERE = log_client.TopicPartition("orders", 0), log_client.TopicPartition("orders", 9)
 ROLES: dict[str, Any] = {
     "writer": {"insert": ["orders*"], "transaction": ["import-*"]},
     "reader": {"read": ["orders*"], "group": ["report-*"]},
@@ -143,6 +149,22 @@ def test_transactions_need_a_right_on_their_id(login: Settings) -> None:
     assert refused.value.args[0].code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
+def address_of(service: Service) -> Address:
+    host, port = str(service.kafka_address).split(":")
+    return Address(host, int(port))
+
+
+def test_records_of_a_transaction_need_the_right_too(service: Service, folder: Path) -> None:
+    tls = ssl.create_default_context(cafile=str(folder / "ca.pem"))
+    ana = Channel(address_of(service), Credentials("ana", "sesame"), tls)
+    (batch,) = encode(rows(b"x"))
+    sent = ProduceRequest("other", -1, 1000, [ProduceData(partition, batch.buffers) for partition in (ORDERS, NOWHERE)])
+    response = ana.ask(Api.PRODUCE, lambda version: produce.write_request(sent, version))
+    ana.close()
+    results = produce.read_response(response.message, response.position, response.version)
+    assert [result.error_code for result in results] == [ErrorCode.transactional_id_authorization_failed] * 2
+
+
 def test_who_guesses_a_producer_id_does_nothing_to_its_transaction(
     login: Settings, service: Service, folder: Path
 ) -> None:
@@ -159,8 +181,7 @@ def test_who_guesses_a_producer_id_does_nothing_to_its_transaction(
     offsets = [{"name": "orders", "partitions": [partition]}]
     topics = [{"name": "orders", "partitions": [0]}]
     tls = ssl.create_default_context(cafile=str(folder / "ca.pem"))
-    host, port = str(service.kafka_address).split(":")
-    ben = Channels(Address(host, int(port)), Credentials("ben", "a-token"), tls)
+    ben = Channels(address_of(service), Credentials("ben", "a-token"), tls)
     added = ben.ask(Api.ADD_PARTITIONS_TO_TXN, {**old, "v3_and_below_topics": topics})
     committed = ben.ask(Api.TXN_OFFSET_COMMIT, {**who, "group_id": "report-1", "topics": offsets})
     answers = [
