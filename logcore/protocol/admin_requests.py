@@ -11,7 +11,7 @@ from kio.schema.errors import ErrorCode
 from millstream.errors import LogError
 
 from ..client import Topic, TopicPartition
-from .access import check_administrator, check_visible, may_see
+from .access import check_administrator, may_see
 from .broker import Broker
 from .config_requests import BROKER_RESOURCE, TOPIC_RESOURCE
 from .faults import code_of, message_of
@@ -138,16 +138,18 @@ def list_config_resources(broker: Broker, request: Any, peer: Peer) -> Fields:
 
 
 def elect_leaders(broker: Broker, request: Any, peer: Peer) -> Fields:
-    """No list of partitions asks for all, and is told only of those that change."""
+    """No list of partitions asks for all, and is told only of those that change. An election may cost records."""
+    try:
+        check_administrator(peer)
+    except LogError as error:
+        return {"error_code": code_of(error), "replica_election_results": []}
     unclean = getattr(request, "election_type", 0) == _UNCLEAN
     everything = request.topic_partitions is None
     asked = _everywhere(broker, peer) if everything else _by_topic(request.topic_partitions)
 
     def results(topic: str, numbers: Iterable[int]) -> list[Fields]:
         outcomes = {
-            number: _changed(
-                peer, topic, lambda n=number: broker.layout.elect(TopicPartition(topic, n), unclean=unclean)
-            )
+            number: _changed(lambda n=number: broker.layout.elect(TopicPartition(topic, n), unclean=unclean))
             for number in numbers
         }
         return [
@@ -175,9 +177,8 @@ def _everywhere(broker: Broker, peer: Peer) -> list[tuple[str, Iterable[int]]]:
     return [(name, range(topic.partition_count)) for name, topic in topics.items() if may_see(peer, name)]
 
 
-def _changed(peer: Peer, topic: str, change: Callable[[], None]) -> Fields:
+def _changed(change: Callable[[], None]) -> Fields:
     try:
-        check_visible(peer, topic)
         change()
     except LogError as error:
         return {"error_code": code_of(error), "error_message": message_of(error)}
@@ -185,9 +186,14 @@ def _changed(peer: Peer, topic: str, change: Callable[[], None]) -> Fields:
 
 
 def alter_partition_reassignments(broker: Broker, request: Any, peer: Peer) -> Fields:
+    try:
+        check_administrator(peer)
+    except LogError as error:
+        return {"error_code": code_of(error), "error_message": message_of(error), "responses": []}
+
     def altered(topic: str, asked: Any) -> Fields:
         where = TopicPartition(topic, asked.partition_index)
-        outcome = _changed(peer, topic, lambda: broker.layout.reassign(where, asked.replicas))
+        outcome = _changed(lambda: broker.layout.reassign(where, asked.replicas))
         return {"partition_index": asked.partition_index, **outcome}
 
     return {

@@ -168,6 +168,8 @@ def _answered(broker: Broker, message: Message, kind: type[_Reply]) -> _Reply:
 
 
 def heartbeat(broker: Broker, request: Any, peer: Peer) -> Fields:
+    if broker.refuses(peer, request.group_id):
+        return {"error_code": ErrorCode.group_authorization_failed}
     beat = Heartbeat(
         request.group_id, request.generation_id, request.member_id, getattr(request, "group_instance_id", None)
     )
@@ -175,6 +177,8 @@ def heartbeat(broker: Broker, request: Any, peer: Peer) -> Fields:
 
 
 def leave_group(broker: Broker, request: Any, peer: Peer) -> Fields:
+    if broker.refuses(peer, request.group_id):
+        return {"error_code": ErrorCode.group_authorization_failed, "members": []}
     batched = request.__version__ >= _BATCHED_LEAVING_FROM
     members = (
         tuple(Leaving(member.member_id, member.group_instance_id) for member in request.members)

@@ -7,6 +7,7 @@ import ssl
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, cast
 
@@ -165,8 +166,60 @@ def test_records_of_a_transaction_need_the_right_too(service: Service, folder: P
     assert [result.error_code for result in results] == [ErrorCode.transactional_id_authorization_failed] * 2
 
 
+@pytest.fixture
+def channels(service: Service, folder: Path) -> Iterator[Callable[[str, str], Channels]]:
+    """For requests as no library sends them."""
+    opened: list[Channels] = []
+
+    def open_as(name: str, password: str) -> Channels:
+        tls = ssl.create_default_context(cafile=str(folder / "ca.pem"))
+        opened.append(Channels(address_of(service), Credentials(name, password), tls))
+        return opened[-1]
+
+    yield open_as
+    for each in opened:
+        each.close()
+
+
+def test_only_administrators_move_and_elect(channels: Callable[[str, str], Channels]) -> None:
+    """An election may cost records."""
+    topics = [{"topic": "orders", "partitions": [0]}]
+    election = {"election_type": 1, "topic_partitions": topics, "timeout": timedelta(seconds=1)}
+    moves = {
+        "timeout": timedelta(seconds=1),
+        "topics": [{"name": "orders", "partitions": [{"partition_index": 0, "replicas": [1]}]}],
+    }
+    answers = {
+        name: [
+            asking.ask(api, fields).error_code.name
+            for api, fields in ((Api.ELECT_LEADERS, election), (Api.ALTER_PARTITION_REASSIGNMENTS, moves))
+        ]
+        for name, asking in (("ana", channels("ana", "sesame")), ("root", channels("root", "toor")))
+    }
+    assert answers == {"ana": ["cluster_authorization_failed"] * 2, "root": ["none"] * 2}
+
+
+def test_nobody_makes_a_member_of_a_group_of_others_leave(
+    login: Settings, service: Service, channels: Callable[[str, str], Channels]
+) -> None:
+    """The name of a static member is enough for that."""
+    ben = login("ben", "open", "SCRAM-SHA-256", group_id="report-2", group_instance_id="one")
+    member = Consumer(ben)
+    member.subscribe(["orders"])
+    while not member.assignment():
+        member.poll(0.1)
+    ana = channels("ana", "sesame")
+    members = [{"member_id": "", "group_instance_id": "one"}]
+    left = ana.ask(Api.LEAVE_GROUP, {"group_id": "report-2", "members": members})
+    beat = {"group_id": "report-2", "generation_id": 1, "member_id": "x", "group_instance_id": "one"}
+    beaten = ana.ask(Api.HEARTBEAT, beat)
+    assert (left.error_code.name, beaten.error_code.name) == ("group_authorization_failed",) * 2
+    assert len(cast(Log, service.engine.log).groups.describe("report-2").members) == 1
+    member.close()
+
+
 def test_who_guesses_a_producer_id_does_nothing_to_its_transaction(
-    login: Settings, service: Service, folder: Path
+    login: Settings, service: Service, channels: Callable[[str, str], Channels]
 ) -> None:
     producer = Producer(login("ana", "sesame", transactional_id="import-guessed"))
     producer.init_transactions(10)
@@ -180,8 +233,7 @@ def test_who_guesses_a_producer_id_does_nothing_to_its_transaction(
     partition = {"partition_index": 0, "committed_offset": 1, "committed_metadata": None}
     offsets = [{"name": "orders", "partitions": [partition]}]
     topics = [{"name": "orders", "partitions": [0]}]
-    tls = ssl.create_default_context(cafile=str(folder / "ca.pem"))
-    ben = Channels(address_of(service), Credentials("ben", "a-token"), tls)
+    ben = channels("ben", "a-token")
     added = ben.ask(Api.ADD_PARTITIONS_TO_TXN, {**old, "v3_and_below_topics": topics})
     committed = ben.ask(Api.TXN_OFFSET_COMMIT, {**who, "group_id": "report-1", "topics": offsets})
     answers = [
@@ -190,7 +242,6 @@ def test_who_guesses_a_producer_id_does_nothing_to_its_transaction(
         added.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code,
         committed.topics[0].partitions[0].error_code,
     ]
-    ben.close()
     assert [answer.name for answer in answers] == ["transactional_id_authorization_failed"] * 4
     producer.commit_transaction(10)
     assert values_of(log, "orders")[-1] == b"guessed"
