@@ -61,6 +61,7 @@ class LogServer:
         transcoder: Transcoder | None = None,
         quotas: Quotas = UNLIMITED,
         fetch_sessions: int = SLOTS,
+        idle_ms: int = 600_000,
         creates_topics: bool = False,
         users: Users | None = None,
         tls: ssl.SSLContext | None = None,
@@ -76,6 +77,7 @@ class LogServer:
         """Whether that is known yet: until it is, other clients that name some wait."""
         self._quotas = quotas
         self._fetch_sessions = fetch_sessions
+        self._idle_ms = idle_ms
         self._creates_topics = creates_topics
         self._users, self._tls = users, tls
         self._thread: threading.Thread | None = None
@@ -147,6 +149,7 @@ class LogServer:
             self._users,
             self._creates_topics,
             lambda: self.knows_names(),
+            self._idle_ms,
         )
 
     async def _serve(self) -> None:
@@ -164,7 +167,8 @@ class LogServer:
             self._port = server.sockets[0].getsockname()[1]
             self._started.set()
             _logger.info("kafka listener started", address=self.address)
-            overdue = asyncio.create_task(_end_overdue(broker, connections))
+            every_s = min(_OVERDUE_EVERY_S, self._idle_ms / 4000)
+            overdue = asyncio.create_task(_end_overdue(broker, connections, every_s))
             await self._stop.wait()
             overdue.cancel()
             server.close()
@@ -175,13 +179,15 @@ class LogServer:
             await broker.close()
 
 
-async def _end_overdue(broker: Broker, connections: set[Connection]) -> None:
-    """Transactions whose producers are gone would keep readers waiting. Who does not log in has no place here."""
+async def _end_overdue(broker: Broker, connections: set[Connection], every_s: float) -> None:
+    """Transactions whose producers are gone would keep readers waiting. Who does not log in has no place here, nor who
+    is not there any more: a client whose network went away never says so."""
     while True:
-        await asyncio.sleep(_OVERDUE_EVERY_S)
-        before_s = time.monotonic() - _LOGIN_S
-        for connection in [found for found in connections if found.peer.since_s < before_s]:
-            if not broker.lets_in(connection.peer):
+        await asyncio.sleep(every_s)
+        now_s = time.monotonic()
+        for connection in list(connections):
+            late = connection.peer.since_s < now_s - _LOGIN_S and not broker.lets_in(connection.peer)
+            if late or connection.is_idle_since(now_s - broker.settings.idle_ms / 1000):
                 connection.close()
         try:
             await broker.blocking(broker.transactions.end_overdue)

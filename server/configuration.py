@@ -143,6 +143,8 @@ class Configuration(BaseSettings):
     """Whether a topic that a Kafka client asks for is created, with one partition, where there is none."""
     kafka_fetch_sessions: int = Field(default=1000, ge=0)
     """How many consumers are told only what is new (Kafka's max.incremental.fetch.session.cache.slots)."""
+    kafka_connections_max_idle_ms: int = Field(default=600_000, ge=1000)
+    """A Kafka client's connection on which nothing happens for so long is closed (Kafka's connections.max.idle.ms)."""
     offsets_retention_minutes: int = Field(default=7 * 24 * 60, ge=1)
     """For how long offsets are kept that a group committed which has no members any more."""
     transactional_id_expiration_ms: int = Field(default=7 * 24 * 60 * 60 * 1000, ge=1000)

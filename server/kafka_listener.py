@@ -20,6 +20,7 @@ def kafka_listener(log: Log | Serving, configuration: Configuration, authenticat
         configuration.kafka.port,
         quotas=Quotas(configuration.kafka_produce_bytes, configuration.kafka_fetch_bytes),
         fetch_sessions=configuration.kafka_fetch_sessions,
+        idle_ms=configuration.kafka_connections_max_idle_ms,
         creates_topics=configuration.kafka_auto_create_topics,
         users=None if access is None or authenticator is None else KafkaUsers(access, authenticator),
         tls=None if tls is None else tls.context(),

@@ -34,6 +34,7 @@ class BrokerSettings:
     """`is_reserved`: groups and transactional ids that only trusted clients may use. `fetch_sessions`: at most so many.
     `users`: who may log in, and then everybody has to; None: nobody has to. `creates_topics`: a topic that a client
     asks for is made where there is none, as Kafka does it. `knows_names`: whether it is known yet what `is_reserved`.
+    `idle_ms`: a connection on which nothing happens for so long is closed, as by Kafka.
     """
 
     transcoder: Callable[[], Transcoder | None] = lambda: None
@@ -43,6 +44,7 @@ class BrokerSettings:
     users: Users | None = None
     creates_topics: bool = False
     knows_names: Callable[[], bool] = lambda: True
+    idle_ms: int = 600_000
 
 
 class Serving(NamedTuple):

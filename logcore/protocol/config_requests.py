@@ -79,7 +79,8 @@ def _broker_entries(broker: Broker) -> Iterable[Fields]:
     expiry = broker.log.expiry
     values: dict[str, object] = {
         "broker.id": broker.layout.node,
-        "auto.create.topics.enable": "false",
+        "auto.create.topics.enable": str(broker.settings.creates_topics).lower(),
+        "connections.max.idle.ms": broker.settings.idle_ms,
         "delete.topic.enable": "true",
         "num.partitions": 1,
         "default.replication.factor": broker.layout.default_replication(),

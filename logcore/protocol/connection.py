@@ -8,6 +8,7 @@ acknowledgement waits for nothing. Until then the connection counts as one of th
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, NamedTuple, cast
@@ -55,8 +56,8 @@ class HangUp(Exception):
 
 
 class Connection(asyncio.BufferedProtocol):
-    """State: the frame that is being received, frames that wait, and answers under way; whether the client is gone, and
-    whether we gave it up ourselves: then nothing more is handled.
+    """State: the frame that is being received, frames that wait, and answers under way; when something was last heard
+    or said; whether the client is gone, and whether we gave it up ourselves: then nothing more is handled.
 
     A frame is received into a buffer of its own, which handlers may keep.
     """
@@ -77,6 +78,8 @@ class Connection(asyncio.BufferedProtocol):
         self._serving: asyncio.Task[None] | None = None
         self._sending: asyncio.Task[None] | None = None
         self._fetching = self._gone = self._given_up = False
+        self._under_way = 0  # requests that were begun, and are not answered
+        self._used_s = time.monotonic()
 
     # Called by asyncio
 
@@ -118,6 +121,7 @@ class Connection(asyncio.BufferedProtocol):
         return self._receiver.room()
 
     def buffer_updated(self, nbytes: int) -> None:
+        self._used_s = time.monotonic()
         try:
             frames = self._receiver.take(nbytes)
         except MalformedMessage as error:
@@ -135,6 +139,10 @@ class Connection(asyncio.BufferedProtocol):
             len(self._frames) > 1 and self._waiting_bytes > _WAITING_BYTES_MAX
         )
 
+    def is_idle_since(self, before_s: float) -> bool:
+        """Whether nothing has come since then, by the monotonic clock, and nobody waits for an answer."""
+        return self._used_s < before_s and not self._under_way and not self._frames
+
     # Our tasks
 
     async def _run(self, part: Callable[[], Awaitable[None]]) -> None:
@@ -149,6 +157,7 @@ class Connection(asyncio.BufferedProtocol):
 
     async def _serve(self) -> None:
         while (message := await self._next_frame()) is not None:
+            self._under_way += 1
             await self._wait_while_muted()
             header, position = read_request_header(message)
             self.peer.client_id = header.client_id or ""
@@ -193,6 +202,8 @@ class Connection(asyncio.BufferedProtocol):
             body = answer.result() if answer.done() else await asyncio.shield(answer)
             if body is not None:
                 ready += write_response_frame(header, body)
+            self._under_way -= 1
+            self._used_s = time.monotonic()
 
     async def _flush(self, ready: list[Buffer]) -> None:
         buffers = _joined(ready)
@@ -204,6 +215,7 @@ class Connection(asyncio.BufferedProtocol):
         """In pieces: what the socket does not take at once, asyncio copies."""
         for start in range(0, len(buffer), _PIECE_BYTES):
             await self._writable.wait()
+            self._used_s = time.monotonic()
             if self._transport.is_closing():
                 return  # nobody reads it any more
             self._transport.write(buffer[start : start + _PIECE_BYTES])

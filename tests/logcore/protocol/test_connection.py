@@ -307,3 +307,19 @@ def test_a_server_can_be_stopped_while_a_client_waits(log: Log) -> None:
         answer(peer)
     assert hangs_up(peer)
     peer.close()
+
+
+def test_a_connection_on_which_nothing_happens_is_closed(log: Log) -> None:
+    """Not while its client waits for an answer."""
+    wanted = FetchRequest(1_000, 1, 1 << 20, "read_committed", [FetchPosition(TopicPartition("t", 0), 0, 1 << 20)])
+    body = fetch.write_request(wanted, 11)
+    with LogServer(log, port=0, idle_ms=300) as server:
+        address = ("127.0.0.1", server.port)
+        with socket.create_connection(address, timeout=10) as waiting, socket.create_connection(address) as idle:
+            idle.settimeout(10)
+            waiting.sendall(b"".join(write_request_frame(Api.FETCH, 11, 1, body)))
+            began = time.monotonic()
+            assert hangs_up(idle)
+            assert answer(waiting)
+            assert time.monotonic() - began > 0.9
+            assert hangs_up(waiting)
