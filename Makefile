@@ -1,7 +1,7 @@
 # Every target makes its own environment in .venv: `make demo` works right after `git clone`.
 #
 #   make demo          a look at what Millstream does
-#   make test          all tests but the soak tests      (make test ARGS="-k window"; JOBS=4 for more processes)
+#   make test          all tests but the soak tests      (make test ARGS="-k window"; JOBS=6 for more processes)
 #   make lint          ruff, import contracts, pyright
 #   make format        let ruff rewrite the files
 #   make bench         the benchmarks                    (ARGS=…)
@@ -15,7 +15,7 @@ PYTHON ?= python3
 SPARK ?= auto
 MILLSTREAM_SHARED ?= ../shared
 ARGS ?=
-JOBS ?= 3
+JOBS ?= 4
 VENV := .venv
 RUN := $(VENV)/bin/python
 

@@ -5,7 +5,6 @@ once, so that push queries and streams of inserts work through any node. HTTP by
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import ssl
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
@@ -102,7 +101,7 @@ async def forward(
     finally:
         asking.cancel()
         answering.cancel()
-        await _settle(asking, answering)
+        await settle(asking, answering)
         writer.close()
 
 
@@ -222,10 +221,9 @@ def _end_to_end(headers: Iterable[tuple[bytes, bytes]], also: tuple[bytes, ...] 
     return [(name, value) for name, value in headers if name.lower() in also or name.lower() not in _OF_THE_CONNECTION]
 
 
-async def _settle(*tasks: asyncio.Task[None]) -> None:
-    for task in tasks:
-        with contextlib.suppress(BaseException):
-            await task
+async def settle(*tasks: asyncio.Task[None]) -> None:
+    """Returns when they have ended, however they did."""
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _nothing() -> Message:

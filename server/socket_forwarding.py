@@ -20,7 +20,7 @@ from wsproto.events import (
 from wsproto.utilities import ProtocolError
 
 from .configuration import Address
-from .forwarding import CLIENT, FORWARDED, NOT_HERE, Headers, NotThere
+from .forwarding import CLIENT, FORWARDED, NOT_HERE, Headers, NotThere, settle
 
 _CONNECT_S: Final = 3.0
 _READ_BYTES: Final = 64 * 1024
@@ -45,8 +45,7 @@ async def forward_socket(
             await there.pass_on()
         finally:
             leaving.cancel()
-            with contextlib.suppress(BaseException):
-                await leaving
+            await settle(leaving)
     finally:
         writer.close()
 

@@ -27,6 +27,7 @@ from ..replication.controller_messages import (
 )
 from ..replication.machine import BROKER, CONTROLLER, NodeId
 from ..replication.metadata_image import MetadataImage
+from ..replication.node import NoAnswer, NodeStopped
 from ..replication.operations_messages import (
     DescribeQuorum,
     DescribeQuorumHere,
@@ -116,7 +117,7 @@ class Operations:
         for node, future in asked.items():
             try:
                 answer = future.result(max(0.0, deadline - time.monotonic()))
-            except Exception:  # it went away, or is slow
+            except (NoAnswer, NodeStopped, TimeoutError):
                 continue
             if isinstance(answer, ReplicasDescribed):
                 found[node] = answer

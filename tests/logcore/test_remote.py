@@ -49,7 +49,7 @@ from millstream.logcore.server import LogServer
 from .log_records import columnar, records_of, rows, segment_files, values_of
 
 WHERE = TopicPartition("t", 0)
-SOURCE = TopicPartition("src", 0)
+SOURCE = TopicPartition("t", 1)
 
 
 @pytest.fixture
