@@ -1,7 +1,8 @@
 """The command topic: the log of commands from which every server builds the same catalog.
 
 One partition, one record per command, never compacted. How far this server carried the commands' effects out (topics
-created, queries' state deleted) is the committed offset of the group `APPLIED_GROUP`.
+created, queries' state deleted) is the committed offset of the group `APPLIED_GROUP`; that of `OWED_GROUP` is the first
+command of which something failed that is still to be done.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ from .commands import Command
 COMMAND_TOPIC = "_millstream-command"
 COMMAND_CONFIG = {"retention.ms": "-1"}
 APPLIED_GROUP = "_millstream-command-applied"
+OWED_GROUP = "_millstream-command-owed"
 
 _PARTITION = TopicPartition(COMMAND_TOPIC, 0)
+_NOTHING = 2**62  # as an offset: none is so high
 _SCHEMA = pa.schema([("timestamp", pa.int64()), ("key", pa.binary()), ("value", pa.binary())])
 
 
@@ -38,11 +41,20 @@ class CommandTopic:
 
     @property
     def applied_offset(self) -> int:
-        """Up to here the effects of the commands were carried out."""
+        """Up to here the effects of the commands were carried out, or tried and noted as owed."""
         return self._log.committed_offsets(APPLIED_GROUP).get(_PARTITION, 0)
+
+    @property
+    def owed_offset(self) -> int | None:
+        """The first that was tried and not carried out; None where none is."""
+        owed = self._log.committed_offsets(OWED_GROUP).get(_PARTITION, _NOTHING)
+        return None if owed == _NOTHING else owed
 
     def mark_applied(self, next_offset: int) -> None:
         self._log.commit_offsets(APPLIED_GROUP, {_PARTITION: next_offset})
+
+    def mark_owed(self, offset: int | None) -> None:
+        self._log.commit_offsets(OWED_GROUP, {_PARTITION: _NOTHING if offset is None else offset})
 
     def append(self, command: Command) -> int:
         """Writes the command and returns its offset, once it is durable."""

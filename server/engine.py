@@ -83,7 +83,12 @@ class Engine:
         self.schemas = SchemaStore(log)
         self._appender = Appender(log)
         self._store = CatalogStore(log, executor, self._lock)
-        self._store.recover()
+        try:
+            with self._lock:
+                self._store.recover()
+        except BaseException:
+            self._store.close()
+            raise
 
     @property
     def catalog(self) -> Catalog:

@@ -19,7 +19,6 @@ import structlog
 from millstream.errors import ServerError, StatementError, Unsupported
 
 from ..executor.duckdb_executor import DuckDBExecutor
-from ..executor.errors import UnknownQuery
 from ..executor.executor import Executor, QueryStatus
 from ..executor.figures import QueryFigures
 from ..executor.idle import IDLE_MS, idle_ms_of
@@ -180,12 +179,15 @@ class RoutingExecutor:
             found.stop(query_id)
 
     def pause(self, query_id: str) -> None:
-        if query_id not in self._refused:
-            self._of(query_id).pause(query_id)
+        """One that does not run starts as the catalog says, whenever it does."""
+        executor = self._by_query.get(query_id)
+        if executor is not None:
+            executor.pause(query_id)
 
     def resume(self, query_id: str) -> None:
-        if query_id not in self._refused:
-            self._of(query_id).resume(query_id)
+        executor = self._by_query.get(query_id)
+        if executor is not None:
+            executor.resume(query_id)
 
     def drop(self, query_id: str) -> None:
         """Also of a query that was never started here, as after a crash."""
@@ -214,12 +216,6 @@ class RoutingExecutor:
             self._by_query.clear()
         for executor in executors:
             executor.close()
-
-    def _of(self, query_id: str) -> Executor:
-        found = self._by_query.get(query_id)
-        if found is None:
-            raise UnknownQuery(f"query {query_id} does not run here", hint="SHOW QUERIES lists the queries.")
-        return found
 
     def _executor(self, name: ExecutorKind) -> Executor:
         with self._guard:

@@ -25,16 +25,19 @@ class EffectsDelayed(ServerError):
 
 
 class OwedEffects:
-    """State: commands that are written and not carried out, oldest first, and a thread while there are some.
+    """State: commands that are written and not carried out, by offset, and a thread while there are some.
 
     In: `carry_out(command)` does what there is left to do, as often as it is called; `lock`: held while it does, and by
-    who calls `try_all` and `owe`.
+    who calls anything but `close`. `done()` is called when something was paid.
     """
 
-    def __init__(self, carry_out: Callable[[Command], None], lock: AbstractContextManager[object]) -> None:
+    def __init__(
+        self, carry_out: Callable[[Command], None], done: Callable[[], None], lock: AbstractContextManager[object]
+    ) -> None:
         self._carry_out = carry_out
+        self._done = done
         self._lock = lock
-        self._owed: dict[int, Command] = {}  # by offset
+        self._owed: dict[int, Command] = {}
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -42,6 +45,10 @@ class OwedEffects:
     def first_offset(self) -> int | None:
         """Of the oldest; None where nothing is owed."""
         return min(self._owed, default=None)
+
+    @property
+    def commands(self) -> list[Command]:
+        return [command for _, command in sorted(self._owed.items())]
 
     def owe(self, offset: int, command: Command, error: Exception) -> EffectsDelayed:
         """Gives what whoever sent the statement is to be told."""
@@ -55,22 +62,23 @@ class OwedEffects:
             self._thread.start()
         return EffectsDelayed(
             f"the statement is accepted, but not done yet: {reason}",
-            hint="Do not send it again: it is tried until it works, also after a restart of the server.",
+            hint="Do not send it again: it is tried until it works.",
         )
 
-    def try_all(self) -> None:
-        """What fails stays owed."""
+    def pay(self) -> None:
+        """Up to the first that fails: where there is no room, or no broker, the others would only wait for it, too."""
         for offset, command in sorted(self._owed.items()):
             try:
                 self._carry_out(command)
             except Exception as error:
                 _log.warning("a statement is still not carried out", offset=offset, error=str(error))
-            else:
-                del self._owed[offset]
-                _log.info("a statement is carried out", offset=offset)
+                return
+            del self._owed[offset]
+            _log.info("a statement is carried out", offset=offset)
+            self._done()
 
     def close(self) -> None:
-        """Returns when nothing is tried any more: the next start does what is left. In: the lock is not held."""
+        """Returns when nothing is tried any more. In: the lock is not held."""
         self._closed.set()
         thread = self._thread
         if thread is not None:
@@ -83,7 +91,7 @@ class OwedEffects:
             with self._lock:
                 if self._closed.is_set():
                     return
-                self.try_all()
+                self.pay()
                 if not self._owed:
                     self._thread = None
                     return

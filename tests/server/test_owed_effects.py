@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from millstream.logcore.client import FetchedRows
-from millstream.logcore.errors import LogFull
+from millstream.logcore.errors import LogFull, TopicExists
 from millstream.logcore.log import Log
 from millstream.server import owed_effects
+from millstream.server.command_topic import CommandTopic
 from millstream.server.embedded import EmbeddedEngine, open_engine
 from millstream.server.entities import Queries
 from millstream.server.owed_effects import EffectsDelayed
@@ -24,11 +25,17 @@ QUERY = "CSAS_C_1"
 
 
 class Disk:
-    """There is no room for the topic C while it is `full`."""
+    """There is no room for the topic C while it is `full`, and topics stay that are to `stay`."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.full = False
-        create = Log.create_topic
+        self.stay: set[str] = set()
+        create, delete = Log.create_topic, Log.delete_topic
+
+        def delete_topic(log: Log, name: str) -> None:
+            if name in self.stay:
+                raise LogFull(f"no room to delete {name}")
+            delete(log, name)
 
         def create_topic(log: Log, name: str, partitions: int, config: Mapping[str, str] | None = None) -> object:
             if self.full and name == "C":
@@ -36,6 +43,7 @@ class Disk:
             return create(log, name, partitions, config)
 
         patch.setattr(Log, "create_topic", create_topic)
+        patch.setattr(Log, "delete_topic", delete_topic)
 
 
 @pytest.fixture
@@ -97,8 +105,7 @@ def test_a_query_that_is_dropped_before_it_could_start_leaves_nothing(engine: Em
 
 
 def test_a_query_that_is_paused_before_it_could_start_starts_paused(engine: EmbeddedEngine, disk: Disk) -> None:
-    with pytest.raises(EffectsDelayed):
-        engine.execute(f"PAUSE {QUERY};", Session())
+    engine.execute(f"PAUSE {QUERY};", Session())
     disk.full = False
     eventually(lambda: states(engine) == {QUERY: "PAUSED"})
 
@@ -124,3 +131,61 @@ def test_a_topic_that_is_made_anew_is_not_deleted_by_an_older_statement(engine: 
     engine.close()
     with opened(tmp_path) as again:
         assert values(again, "t") == [b'{"V":7}']
+
+
+MADE = STREAM.replace("STREAM s", "STREAM t").replace("'s'", "'t'")
+
+
+def test_a_topic_that_somebody_made_is_not_deleted_by_a_statement_that_was_done(
+    engine: EmbeddedEngine, tmp_path: Path
+) -> None:
+    engine.execute(f"{MADE} DROP STREAM t DELETE TOPIC;", Session())
+    engine.log.create_topic("t", 1)
+    engine.close()
+    with opened(tmp_path) as again:
+        assert "t" in again.log.topics()
+
+
+def test_a_crash_behind_a_pause_keeps_no_engine_from_starting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened(tmp_path) as engine:
+        engine.execute(f"{STREAM} {COPY}", Session())
+        monkeypatch.setattr(CommandTopic, "mark_applied", lambda topic, offset: None)
+        engine.execute(f"PAUSE {QUERY};", Session())
+    with opened(tmp_path) as again:
+        assert states(again) == {QUERY: "PAUSED"}
+
+
+def test_a_stream_has_its_topic_also_if_its_query_ends_before_it_starts(engine: EmbeddedEngine, disk: Disk) -> None:
+    engine.execute(f"TERMINATE {QUERY};", Session())
+    disk.full = False
+    eventually(lambda: "C" in engine.log.topics())
+    assert states(engine) == {}
+
+
+def test_a_query_that_replaces_another_late_takes_its_place(tmp_path: Path, disk: Disk) -> None:
+    with opened(tmp_path) as engine:
+        engine.execute(f"{STREAM} {COPY}", Session())
+        engine.log.delete_topic("C")
+        disk.full = True
+        other = COPY.replace("CREATE", "CREATE OR REPLACE").replace("v > 0", "v > 5")
+        with pytest.raises(EffectsDelayed):
+            engine.execute(other, Session())
+        disk.full = False
+        eventually(lambda: "C" in engine.log.topics())
+        engine.execute("INSERT INTO s (id, v) VALUES (1, 3); INSERT INTO s (id, v) VALUES (1, 9);", Session())
+        eventually(lambda: b'{"V":9}' in values(engine, "C"))
+        assert values(engine, "C") == [b'{"V":9}']
+
+
+def test_no_stream_is_made_on_a_topic_that_is_still_to_be_deleted(tmp_path: Path, disk: Disk) -> None:
+    with opened(tmp_path) as engine:
+        engine.execute(f"{STREAM} INSERT INTO s (id, v) VALUES (1, 7);", Session())
+        disk.stay = {"s"}
+        with pytest.raises(EffectsDelayed):
+            engine.execute("DROP STREAM s DELETE TOPIC;", Session())
+        with pytest.raises(TopicExists, match="still to be deleted, as DROP S DELETE TOPIC asked for"):
+            engine.execute(STREAM, Session())
+        disk.stay = set()
+        eventually(lambda: "s" not in engine.log.topics())
+        engine.execute(STREAM, Session())
+        assert values(engine, "s") == []
