@@ -183,7 +183,7 @@ class Partition(KeptPartition):
     def drop_before(self, offset: int) -> int:
         with self._lock:
             self.check_usable()
-            self.sync_all()
+            self._sync_everything()
             self._log_start_offset = max(self._log_start_offset, min(offset, self.last_stable_offset))
             self._state.transactions.forget_before(self._log_start_offset)
             noted = self._note_start()
@@ -206,7 +206,9 @@ class Partition(KeptPartition):
         return False
 
     def _write_checkpoint(self, checkpoint: Checkpoint, *, durable: bool) -> None:
-        self._noted.replace(checkpoint, durable=durable)
+        """One that is written in passing may be torn by a power cut; not where it alone says that records are gone."""
+        says_start = checkpoint.log_start_offset > self._segments[0].base_offset
+        self._noted.replace(checkpoint, durable=durable or (self._sync_needed and says_start))
 
     # Durability
 

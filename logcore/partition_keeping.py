@@ -50,6 +50,13 @@ class KeptPartition(ReadablePartition):
         What belongs to an open transaction stays. Raises `LogError`.
         """
 
+    def _sync_everything(self) -> None:
+        """In: the lock is held. While a sync waits for another one, others may append: it is done when nothing is left
+        over. Raises `LogError`."""
+        self.sync_all()
+        while self._state.end_offset != self._durable_offset:
+            self.sync_all()
+
     def _remove_before(self, offset: int) -> bool:
         """Removes the segments that end there, if any. In: what a start needs of them is durable elsewhere."""
         with self._lock:
@@ -91,7 +98,7 @@ class KeptPartition(ReadablePartition):
         """
         with self._lock:
             self.check_usable()
-            self.sync_all()
+            self._sync_everything()
             first = self._segments.index(old[0]) if old[0] in self._segments else -1
             if first < 0 or list(self._segments[first : first + len(old)]) != list(old):
                 return False
@@ -131,7 +138,7 @@ class KeptPartition(ReadablePartition):
             if self._deleted or self._closed or self._failure is not None:
                 return
             try:
-                self.sync_all()
+                self._sync_everything()
                 self._trim()
                 if not self._checkpointed:
                     self._checkpoint(durable=self._sync_needed)

@@ -25,7 +25,7 @@ from .partition_state import PartitionState, scan
 from .records.batch import HEADER_SIZE, BatchHeader, read_header
 from .segment import Segment, file_name, offsets_of
 from .segment_swap import finish_swap
-from .start_mark import drop_marks, marked_start
+from .start_mark import StartMark, drop_marks, marked_start
 
 CHECKPOINT: Final = "checkpoint.json"
 _log = structlog.get_logger("millstream.logcore")
@@ -134,6 +134,8 @@ def recover(folder: Path, files: OpenFiles, now_ms: int, *, durable: bool) -> Re
         path = folder / file_name(0)
         raise CorruptLog(f"{path} is missing", hint="Restore it from a backup, or delete the topic.")
     recovered = _Recovery(folder, files, checkpoint, segments, now_ms, marked, durable=durable).run()
+    if marked and recovered.log_start_offset < marked:
+        StartMark(folder, 0).move(recovered.log_start_offset, durable=durable)  # the log ends before the mark
     drop_marks(folder, names, recovered.log_start_offset)
     return recovered
 

@@ -14,6 +14,8 @@ import pytest
 from millstream.logcore import failpoints
 from millstream.logcore.errors import LogFull, LogWriteFailed
 from millstream.logcore.log import Log, open_log
+from millstream.logcore.partition_checkpoint import PartitionCheckpoint
+from millstream.logcore.recovery import Checkpoint
 
 from .log_records import rows, segment_files, values_of
 from .replication.full_disk import FullDisk
@@ -171,3 +173,46 @@ def test_records_that_cannot_be_deleted_for_good_are_an_error(
     monkeypatch.setattr(Path, "touch", lambda path: disk.room())
     with pytest.raises(LogFull, match=r'no room to write where partition 0 of topic "s" begins'):
         log.delete_records("s", 0, 9)
+
+
+def test_a_log_that_ends_before_its_mark_begins_there_from_then_on(folder: Path, disk: FullDisk) -> None:
+    """A power cut may take what was never synced, and leave the mark."""
+    log = open_log(folder, sync="never")
+    log.create_topic("s", 1, {"segment.bytes": "100000"})
+    for number in range(20):
+        log.append("s", 0, rows(b"%0200d" % number))
+    log.delete_records("s", 0, 2)
+    disk.full = True
+    assert log.delete_records("s", 0, 18) == 18
+    disk.full = False
+    first, second = folder.with_name("first"), folder.with_name("second")
+    shutil.copytree(folder, first)
+    (segment,) = (first / "s-0").glob("*.log")
+    with segment.open("r+b") as file:
+        file.truncate(segment.stat().st_size * 3 // 4)
+    opened = open_log(first, sync="never")
+    start = opened.offsets("s", 0).log_start_offset
+    shutil.copytree(first, second)
+    opened.close()
+    with open_log(second, sync="never") as again:
+        assert again.offsets("s", 0).log_start_offset == start > 2
+
+
+def test_a_checkpoint_that_alone_says_what_is_deleted_is_durable(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[bool] = []
+    replace = PartitionCheckpoint.replace
+
+    def spied(noted: PartitionCheckpoint, checkpoint: Checkpoint, *, durable: bool) -> None:
+        written.append(durable)
+        replace(noted, checkpoint, durable=durable)
+
+    monkeypatch.setattr(PartitionCheckpoint, "replace", spied)
+    log.create_topic("s", 1, {"segment.bytes": "5000"})
+    for number in range(40):
+        log.append("s", 0, rows(b"%0200d" % number))
+    assert written and not any(written), "they save time only"
+    written.clear()
+    start = log.delete_records("s", 0, log.offsets("s", 0).log_end_offset - 1)
+    for number in range(40):
+        log.append("s", 0, rows(b"%0200d" % number))
+    assert len(written) > 2 and all(written), f"records before {start} would come back"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -329,3 +330,26 @@ def test_compressed_batches_stay_compressed_when_records_are_taken_out(log: Log)
     log.append("t", 0, keyed(b"end", b"x" * 2000))
     log.keep_house()
     assert records_of(log, "t")[:4] == [(1, b"w"), (3, b"w"), (5, b"w"), (7, b"w")]
+
+
+def test_records_are_deleted_while_others_write(folder: Path) -> None:
+    """A checkpoint is written of what is durable, and while a sync waits for its turn others append."""
+    stop = threading.Event()
+    with open_log(folder) as log:
+        log.create_topic("busy", 1, {"segment.bytes": "4096"})
+
+        def write() -> None:
+            while not stop.is_set():
+                log.append("busy", 0, rows(b"x" * 200))
+
+        writers = [threading.Thread(target=write) for _ in range(6)]
+        for writer in writers:
+            writer.start()
+        try:
+            for _ in range(300):
+                log.delete_records("busy", 0, max(0, log.offsets("busy", 0).high_watermark - 5))
+        finally:
+            stop.set()
+            for writer in writers:
+                writer.join()
+        assert log.offsets("busy", 0).log_start_offset > 0
