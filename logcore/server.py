@@ -188,7 +188,7 @@ async def _end_overdue(broker: Broker, connections: set[Connection], every_s: fl
         for connection in list(connections):
             late = connection.peer.since_s < now_s - _LOGIN_S and not broker.lets_in(connection.peer)
             if late or connection.is_idle_since(now_s - broker.settings.idle_ms / 1000):
-                connection.close()
+                connection.give_up()
         try:
             await broker.blocking(broker.transactions.end_overdue)
         except LogError as error:

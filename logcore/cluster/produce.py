@@ -54,7 +54,7 @@ class ClusterProduce:
         version = request.header.version
         asked = produce.read_request(request.message, request.position, version)
         throttle_ms = broker.throttle(request.peer, produced=len(request.message))
-        if (unlawful := refused_transaction(broker, asked, request.peer)) is not None:
+        if (unlawful := await refused_transaction(broker, asked, request.peer)) is not None:
             return answered(produce.write_response(unlawful, version, throttle_ms) if asked.acks else None)
         if all(is_light(data.records) for data in asked.data):
             checked = [self._checked(asked, data, request.peer) for data in asked.data]

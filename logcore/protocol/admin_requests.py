@@ -142,7 +142,7 @@ def elect_leaders(broker: Broker, request: Any, peer: Peer) -> Fields:
     try:
         check_administrator(peer)
     except LogError as error:
-        return {"error_code": code_of(error), "replica_election_results": []}
+        return _no_election(request, code_of(error))
     unclean = getattr(request, "election_type", 0) == _UNCLEAN
     everything = request.topic_partitions is None
     asked = _everywhere(broker, peer) if everything else _by_topic(request.topic_partitions)
@@ -162,6 +162,18 @@ def elect_leaders(broker: Broker, request: Any, peer: Peer) -> Fields:
     return {
         "error_code": ErrorCode.none,
         "replica_election_results": [each for each in found if each["partition_result"]],
+    }
+
+
+def _no_election(request: Any, code: ErrorCode) -> Fields:
+    """Old clients look at the partitions only."""
+    asked = [] if request.topic_partitions is None else _by_topic(request.topic_partitions)
+    return {
+        "error_code": code,
+        "replica_election_results": [
+            {"topic": topic, "partition_result": [{"partition_id": number, "error_code": code} for number in numbers]}
+            for topic, numbers in asked
+        ],
     }
 
 

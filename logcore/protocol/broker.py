@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 from ..topic_rules import belongs_to_millstream
-from .connection import Answer, Request
+from .connection import Answer, HangUp, Request
 from .fetch_sessions import SLOTS, FetchSessions
 from .frames import CLIENT_ID
 from .layout import Layout
@@ -100,12 +100,14 @@ class Broker:
                     return
                 await asyncio.sleep(_LOOK_S)
 
-    async def knows_names(self) -> bool:
-        """Waits for it, up to a while. To refuse a name meanwhile would end clients: they ask again only elsewhere."""
+    async def wait_for_names(self, peer: Peer) -> None:
+        """Returns when it is known which groups and transactional ids are Millstream's own: to refuse one before that
+        would end clients for good. Raises `HangUp` after a while; they ask again."""
         deadline_s = self._loop.time() + _READY_S
-        while not (known := self.settings.knows_names()) and self._loop.time() < deadline_s:
+        while not peer.trusted and not self.settings.knows_names():
+            if self._loop.time() >= deadline_s:
+                raise HangUp("it is not known yet which groups and transactional ids are Millstream's own")
             await asyncio.sleep(_LOOK_S)
-        return known
 
     def lets_in(self, peer: Peer) -> bool:
         """Whether it has shown who it is, where there are users; a certificate says that without being asked."""

@@ -140,8 +140,10 @@ class Connection(asyncio.BufferedProtocol):
         )
 
     def is_idle_since(self, before_s: float) -> bool:
-        """Whether nothing has come since then, by the monotonic clock, and nobody waits for an answer."""
-        return self._used_s < before_s and not self._under_way and not self._frames
+        """Whether nothing has come or gone since then, by the monotonic clock, though nobody waits for an answer, or it
+        does not take what there is."""
+        waits = self._writable.is_set() and (self._under_way or self._frames)
+        return self._used_s < before_s and not waits
 
     # Our tasks
 
@@ -153,7 +155,7 @@ class Connection(asyncio.BufferedProtocol):
             self._hang_up(str(error))
         except Exception:
             _log.exception("kafka request failed", peer=str(self.peer))
-            self._give_up()
+            self.give_up()
 
     async def _serve(self) -> None:
         while (message := await self._next_frame()) is not None:
@@ -222,9 +224,10 @@ class Connection(asyncio.BufferedProtocol):
 
     def _hang_up(self, reason: str) -> None:
         _log.warning("kafka connection closed", peer=str(self.peer), reason=reason)
-        self._give_up()
+        self.give_up()
 
-    def _give_up(self) -> None:
+    def give_up(self) -> None:
+        """Ends it at once, whatever is unsent."""
         self._given_up = True
         self._transport.abort()
 

@@ -14,6 +14,7 @@ from millstream.errors import LogError
 from ..client import TopicPartition
 from ..group_messages import ConsumerHeartbeat, GroupDescription, MemberDescription
 from ..subscriptions import decode_assignment, topics_of
+from .access import may_see
 from .broker import Broker
 from .faults import code_of, message_of, sayable
 from .group_requests import code_of_fault
@@ -26,6 +27,8 @@ def consumer_group_heartbeat(broker: Broker, request: Any, peer: Peer) -> Fields
     """A member says what it reads, and is told what it should read."""
     if broker.refuses(peer, request.group_id):
         return {"error_code": ErrorCode.group_authorization_failed, "member_id": request.member_id or None}
+    if not all(may_see(peer, name) for name in request.subscribed_topic_names or ()):
+        return {"error_code": ErrorCode.topic_authorization_failed, "member_id": request.member_id or None}
     member_id = request.member_id or (str(uuid.uuid4()) if request.member_epoch == 0 else "")
     owned = None if request.topic_partitions is None else _places(broker, request.topic_partitions)
     beat = ConsumerHeartbeat(

@@ -131,10 +131,13 @@ _NAMING: Final = frozenset(
         Api.DELETE_GROUPS,
         Api.CONSUMER_GROUP_HEARTBEAT,
         Api.INIT_PRODUCER_ID,
+        Api.ADD_PARTITIONS_TO_TXN,
+        Api.ADD_OFFSETS_TO_TXN,
         Api.TXN_OFFSET_COMMIT,
+        Api.END_TXN,
     }
 )
-"""Requests that are refused where they name what only Millstream may use."""
+"""Requests that are refused where they name what only Millstream may use. A Produce may be one, too."""
 
 _BYTES_MAX: Final = 16 * 1024 * 1024
 """Of a request without records: what it asks for may have to fit, with more, into a record or a frame between nodes."""
@@ -159,8 +162,8 @@ async def answer(broker: Broker, request: Request) -> Answer:
     await broker.ready()
     if request.peer.refused or not (api in _BEFORE_LOGIN or broker.lets_in(request.peer)):
         raise HangUp("it has not shown who it is")
-    if api in _NAMING and not request.peer.trusted and not await broker.knows_names():
-        raise HangUp("it is not known yet which groups and transactional ids are Millstream's own")
+    if api in _NAMING:
+        await broker.wait_for_names(request.peer)
     if api is not Api.PRODUCE and len(request.message) > _BYTES_MAX:
         raise HangUp(f"a {api.name.lower()} request of {len(request.message)} bytes")
     if version not in KNOWN[api]:

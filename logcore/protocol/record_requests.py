@@ -62,7 +62,7 @@ async def answer_produce(local: LocalTransactions, broker: Broker, request: Requ
     def write(results: list[ProduceResult]) -> list[Buffer] | None:
         return produce.write_response(results, version, throttle_ms) if asked.acks else None
 
-    if (refused := refused_transaction(broker, asked, request.peer)) is not None:
+    if (refused := await refused_transaction(broker, asked, request.peer)) is not None:
         return answered(write(refused))
     at_once = _written_at_once(local, asked, request.peer)
     if at_once is not None:
@@ -74,9 +74,12 @@ async def answer_produce(local: LocalTransactions, broker: Broker, request: Requ
     return answer
 
 
-def refused_transaction(broker: Broker, asked: ProduceRequest, peer: Peer) -> list[ProduceResult] | None:
+async def refused_transaction(broker: Broker, asked: ProduceRequest, peer: Peer) -> list[ProduceResult] | None:
     """The results where the client may not use the transactional id; None where it may."""
-    if asked.transactional_id is None or not broker.refuses(peer, asked.transactional_id, "transaction"):
+    if asked.transactional_id is None:
+        return None
+    await broker.wait_for_names(peer)
+    if not broker.refuses(peer, asked.transactional_id, "transaction"):
         return None
     code = ErrorCode.transactional_id_authorization_failed
     return [ProduceResult(data.partition, code) for data in asked.data]

@@ -24,6 +24,8 @@ from millstream.server.embedded import EmbeddedEngine, engine_on
 from millstream.server.foreign_rows import ForeignRows, is_own_name
 from millstream.server.session import Session
 
+from ..logcore.log_records import rows
+
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[EmbeddedEngine]:
@@ -176,6 +178,28 @@ def test_who_names_a_group_waits_until_it_is_known_whose_it_is(engine: EmbeddedE
             ours.commit_offsets("ours", {Place("s", 0): 0})
             threading.Timer(0.3, known.set).start()
             stranger.commit_offsets("mine", {Place("s", 0): 0})
+            assert known.is_set()
+
+
+@pytest.mark.parametrize("request_of", ["records", "offsets", "the end"])
+def test_transactions_go_on_while_it_is_not_known_whose_ids_they_have(engine: EmbeddedEngine, request_of: str) -> None:
+    assert isinstance(engine.log, Log)
+    engine.log.create_topic("s", 1)
+    known = threading.Event()
+    known.set()
+    with LogServer(engine.log, port=0) as server:
+        server.is_reserved, server.knows_names = lambda name: not known.is_set(), known.is_set
+        with RemoteLog(server.address) as stranger:
+            producer = stranger.transactional_producer("mine")
+            producer.begin()
+            producer.append("s", 0, rows(b"a"))
+            known.clear()
+            threading.Timer(0.3, known.set).start()
+            if request_of == "records":
+                producer.append("s", 0, rows(b"b"))
+            elif request_of == "offsets":
+                producer.send_offsets("g", {Place("s", 0): 1})
+            producer.commit()
             assert known.is_set()
 
 

@@ -8,6 +8,7 @@ import socket
 import struct
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from millstream.logcore.client import TopicPartition
 from millstream.logcore.log import Log
 from millstream.logcore.protocol import fetch, messages, produce
 from millstream.logcore.protocol.apis import KNOWN, Api
-from millstream.logcore.protocol.connection import Answer, Connection, Request
+from millstream.logcore.protocol.connection import IN_FLIGHT_MAX, Answer, Connection, Request
 from millstream.logcore.protocol.fetch import FetchPosition, FetchRequest
 from millstream.logcore.protocol.frames import FRAME_BYTES_MAX, write_request_frame
 from millstream.logcore.protocol.produce import ProduceData, ProduceRequest
@@ -323,3 +324,22 @@ def test_a_connection_on_which_nothing_happens_is_closed(log: Log) -> None:
             assert answer(waiting)
             assert time.monotonic() - began > 0.9
             assert hangs_up(waiting)
+
+
+def test_a_client_that_does_not_take_its_answers_is_idle_too(log: Log) -> None:
+    for _ in range(20):
+        log.append("t", 0, rows(b"x" * 900_000))
+    wanted = FetchRequest(0, 1, 1 << 26, "read_committed", [FetchPosition(TopicPartition("t", 0), 0, 1 << 26)])
+    body = fetch.write_request(wanted, 11)
+    with LogServer(log, port=0, idle_ms=300) as server, socket.socket() as peer:
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        peer.connect(("127.0.0.1", server.port))
+        for number in range(IN_FLIGHT_MAX + 4):
+            peer.sendall(b"".join(write_request_frame(Api.FETCH, 11, number, body)))
+        peer.settimeout(10)
+        time.sleep(2)
+        received = 0
+        with suppress(ConnectionResetError):
+            while part := peer.recv(1 << 20):
+                received += len(part)
+        assert received < 18_000_000, "not even the first answer"
