@@ -14,20 +14,23 @@ from pathlib import Path
 import pytest
 import spark_crash_workload
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]  # Spark starts four times
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]  # Spark starts up to four times
 
 START_S = 280
 KILLS = (
     # A run begins with a transaction per bucket, of which there are 3; a batch has one per bucket, then the offsets'.
-    "txn.before_prepare:4:kill9",  # S4: the first bucket's transaction is open
     "txn.committed:5:kill9",  # S5: two buckets have committed the batch, the third has not
     "txn.after_prepare:8:kill9",  # S5, S6: a bucket was finished while the run began; all of the next batch is done
 )
+FIRST = "txn.before_prepare:4:kill9"  # S4: the first bucket's transaction is open; each start takes half a minute
 
 
-def test_a_chain_of_kills_and_torn_checkpoints_loses_and_repeats_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills", [KILLS, pytest.param((FIRST, *KILLS), marks=pytest.mark.soak)])
+def test_a_chain_of_kills_and_torn_checkpoints_loses_and_repeats_nothing(
+    tmp_path: Path, kills: tuple[str, ...]
+) -> None:
     spark_crash_workload.prepare(tmp_path)
-    for failpoints in KILLS:
+    for failpoints in kills:
         assert _run(tmp_path, failpoints) == -signal.SIGKILL, f"{failpoints} was not hit"
         _tear(tmp_path / "queries")
     assert _run(tmp_path) == 0
