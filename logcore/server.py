@@ -15,7 +15,7 @@ import structlog
 from millstream.errors import LogError
 
 from .log import Log
-from .protocol.broker import Broker, BrokerSettings, Serving
+from .protocol.broker import IDLE_MS, Broker, BrokerSettings, Serving
 from .protocol.connection import Connection
 from .protocol.dispatch import answer
 from .protocol.fetch_sessions import SLOTS
@@ -61,7 +61,7 @@ class LogServer:
         transcoder: Transcoder | None = None,
         quotas: Quotas = UNLIMITED,
         fetch_sessions: int = SLOTS,
-        idle_ms: int = 600_000,
+        idle_ms: int = IDLE_MS,
         creates_topics: bool = False,
         users: Users | None = None,
         tls: ssl.SSLContext | None = None,
@@ -167,7 +167,7 @@ class LogServer:
             self._port = server.sockets[0].getsockname()[1]
             self._started.set()
             _logger.info("kafka listener started", address=self.address)
-            every_s = min(_OVERDUE_EVERY_S, self._idle_ms / 4000)
+            every_s = min(_OVERDUE_EVERY_S, self._idle_ms / 1000 / 4)
             overdue = asyncio.create_task(_end_overdue(broker, connections, every_s))
             await self._stop.wait()
             overdue.cancel()

@@ -44,7 +44,7 @@ class CatalogStore:
         self._commands = CommandTopic(log)
         self._owed = OwedEffects(self._carry_out_late, self._mark_applied, lock)
         self.catalog = Catalog()
-        self.last_offset = -1  # of the last command that is in the catalog; -1 is none
+        self.last_offset = -1  # of the last command that is done, or owed; -1 is none
         self._owed_offset: int | None = None  # as it was marked last
 
     @property
@@ -84,16 +84,18 @@ class CatalogStore:
         offset = self._commands.append(command)
         before = self.catalog
         self.catalog = apply_command(before, command)
-        self.last_offset = offset
+        delayed: Exception | None = None
         try:
             self._carry_out(command, before)
         except LogClosed:
             raise
         except Exception as error:
             delayed = self._owed.owe(offset, command, error)
-            self._mark_applied()
-            raise delayed from error
+            delayed.__cause__ = error
+        self.last_offset = offset
         self._mark_applied()
+        if delayed is not None:
+            raise delayed
         return offset
 
     def close(self) -> None:

@@ -88,6 +88,7 @@ class Engine:
                 self._store.recover()
         except BaseException:
             self._store.close()
+            executor.close()
             raise
 
     @property

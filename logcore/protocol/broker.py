@@ -28,6 +28,9 @@ _LOOK_S: Final = 0.02
 
 _Result = TypeVar("_Result")
 
+IDLE_MS: Final = 600_000
+"""As Kafka's connections.max.idle.ms."""
+
 
 @dataclass(frozen=True, slots=True)
 class BrokerSettings:
@@ -44,7 +47,7 @@ class BrokerSettings:
     users: Users | None = None
     creates_topics: bool = False
     knows_names: Callable[[], bool] = lambda: True
-    idle_ms: int = 600_000
+    idle_ms: int = IDLE_MS
 
 
 class Serving(NamedTuple):

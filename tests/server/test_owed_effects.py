@@ -189,3 +189,19 @@ def test_no_stream_is_made_on_a_topic_that_is_still_to_be_deleted(tmp_path: Path
         eventually(lambda: "s" not in engine.log.topics())
         engine.execute(STREAM, Session())
         assert values(engine, "s") == []
+
+
+def test_a_statement_has_its_number_when_it_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients wait for the number, and then use what the statement made."""
+    numbers: list[int] = []
+    create = Log.create_topic
+
+    def create_topic(log: Log, name: str, partitions: int, config: Mapping[str, str] | None = None) -> object:
+        numbers.append(engine.command_number)
+        return create(log, name, partitions, config)
+
+    with opened(tmp_path) as engine:
+        engine.execute("CREATE TYPE t AS INT;", Session())
+        monkeypatch.setattr(Log, "create_topic", create_topic)
+        engine.execute(STREAM, Session())
+        assert (numbers, engine.command_number) == ([0], 1)
