@@ -15,6 +15,7 @@ from typing import Final
 from .client import TopicPartition
 from .clients.assignors import balanced_assignment
 from .group_messages import (
+    SESSION_MS,
     CheckCommit,
     ConsumerBeat,
     ConsumerHeartbeat,
@@ -26,8 +27,6 @@ from .group_messages import (
 from .group_records import Current, Epoch, GroupKey, GroupRecord, GroupValue, Kind, MemberRecord, ReadTopics, Target
 from .subscriptions import CONSUMER, Subscription, encode_assignment, encode_subscription
 
-SESSION_MS: Final = 15_000
-HEARTBEAT_MS: Final = 1_000
 ASSIGNOR: Final = "uniform"
 LEAVES: Final = -1
 LEAVES_FOR_A_WHILE: Final = -2  # a static member that comes back
@@ -49,6 +48,7 @@ class _Member:
     client_host: str
     rebalance_timeout_ms: int
     deadline_ms: int
+    session_ms: int = SESSION_MS
     topics: tuple[str, ...] = ()
     named: frozenset[str] = frozenset()  # the same: there may be very many of them
     pattern: re.Pattern[str] | None = None
@@ -159,7 +159,8 @@ class ConsumerGroups:
             return ConsumerBeat(fault, beat.member_id)
         group = group or self._groups.setdefault(beat.group, _Group())
         member = _joined(group, beat, now_ms) if beat.epoch == _JOINS else group.members[beat.member_id]
-        member.deadline_ms = now_ms + SESSION_MS
+        member.session_ms = beat.session_ms
+        member.deadline_ms = now_ms + member.session_ms
         changed = beat.epoch == _JOINS
         if beat.topics is not None or beat.pattern is not None:
             changed |= _subscribe(member, beat)
@@ -174,7 +175,7 @@ class ConsumerGroups:
         if group is None or member is None:
             return ConsumerBeat(GroupFault.UNKNOWN_MEMBER, beat.member_id)
         if beat.epoch == LEAVES_FOR_A_WHILE and member.instance_id is not None:
-            member.away, member.deadline_ms = True, now_ms + SESSION_MS
+            member.away, member.deadline_ms = True, now_ms + member.session_ms
             self._note(beat.group, group, [member.member_id])
         else:
             self._remove(beat.group, group, [member.member_id])
@@ -352,7 +353,7 @@ def _reconcile(group: _Group, member: _Member, owned: frozenset[TopicPartition] 
     lost = member.assigned - wanted
     if lost and member.told is not None:
         member.assigned -= lost
-        member.revoking, member.revoke_until_ms = lost, now_ms + max(member.rebalance_timeout_ms, SESSION_MS)
+        member.revoking, member.revoke_until_ms = lost, now_ms + max(member.rebalance_timeout_ms, member.session_ms)
         return
     member.assigned -= lost  # it was never told of these
     if member.epoch != group.epoch:
@@ -368,7 +369,7 @@ def _answer(member: _Member, beat: ConsumerHeartbeat) -> ConsumerBeat:
     stale |= member.unsure
     member.told, member.unsure = assigned, False
     return ConsumerBeat(
-        GroupFault.NONE, member.member_id, member.epoch, HEARTBEAT_MS, tuple(sorted(assigned)) if stale else None
+        GroupFault.NONE, member.member_id, member.epoch, beat.heartbeat_ms, tuple(sorted(assigned)) if stale else None
     )
 
 

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Mapping
+from typing import Final
 
 from millstream.errors import LogError
+
+_SHOWN_MAX: Final = 3
 
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """What an operating system says when there is no room: disk, quota, or the limit of a file's size."""
@@ -27,6 +31,12 @@ class InvalidTopic(LogError):
     code = "INVALID_TOPIC"
 
 
+class InvalidSetting(InvalidTopic):
+    """A setting that does not exist, or a value that it cannot have."""
+
+    code = "INVALID_SETTING"
+
+
 class InvalidReplicationFactor(InvalidTopic):
     """More replicas than there are nodes, or none."""
 
@@ -37,6 +47,18 @@ class InvalidRecords(LogError):
     """Records that do not have the shape that an append takes, or are too large for one batch."""
 
     code = "INVALID_RECORDS"
+
+
+class RejectedRecords(InvalidRecords):
+    """Single records of a batch that the topic does not take. `reasons`: by their number in the batch, from 0."""
+
+    code = "REJECTED_RECORDS"
+
+    def __init__(self, reasons: Mapping[int, str]) -> None:
+        shown = ", ".join(f"record {number}: {reason}" for number, reason in list(reasons.items())[:_SHOWN_MAX])
+        more = f", and {len(reasons) - _SHOWN_MAX} more" if len(reasons) > _SHOWN_MAX else ""
+        super().__init__(f"{len(reasons)} records are rejected, and their batch with them: {shown}{more}")
+        self.reasons = reasons
 
 
 class RecordsTooLarge(LogError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from .client import TopicPartition
 
@@ -54,6 +54,11 @@ class GroupFault(StrEnum):
     SHUTTING_DOWN = "coordinator_not_available"
     LOADING = "coordinator_load_in_progress"
     NOT_COORDINATOR = "not_coordinator"
+
+
+SESSION_MS: Final = 15_000
+HEARTBEAT_MS: Final = 1_000
+"""Of members of groups whose coordinator assigns, where nothing else is set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +155,8 @@ class ConsumerHeartbeat:
     pattern: str | None
     owned: frozenset[TopicPartition] | None
     assignor: str | None = None
+    session_ms: int = SESSION_MS  # what is set for the group: silent for so long, a member is out
+    heartbeat_ms: int = HEARTBEAT_MS  # and how often it is to say that it lives
 
 
 @dataclass(frozen=True, slots=True)

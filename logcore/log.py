@@ -6,7 +6,7 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, Literal
@@ -41,6 +41,7 @@ from .group_coordinator import GroupCoordinator
 from .group_offsets import TOPIC as OFFSETS_TOPIC
 from .group_offsets import GroupOffsets
 from .housekeeping import Housekeeper, Kept
+from .log_settings import Changes
 from .open_files import OpenFiles
 from .partition import Partition, PartitionContext
 from .producer import LocalTransactionalProducer
@@ -48,6 +49,7 @@ from .reader import read
 from .records.batch import HEADER_SIZE, EncodedBatch, checksum_of, read_header
 from .records.codec import encode
 from .secret import secret_of
+from .settings_file import SettingsFile
 from .state_log import StateLog
 from .timestamps import first_at_or_after
 from .topic_rules import check_topic
@@ -96,6 +98,7 @@ class Log:
     def _open(self) -> None:
         if self._durable and self._directory.topics and not self._directory.was_closed:
             os.sync()  # what partitions find when they are opened has to be durable: all at once takes less
+        self._settings = SettingsFile(self._directory.path, durable=self._durable)
         for stored in self._directory.topics.values():
             self._partitions[stored.topic.name] = [None] * stored.topic.partition_count
         for name in RESERVED:
@@ -220,6 +223,22 @@ class Log:
         if stored is None:
             raise _unknown(topic)
         return stored.id
+
+    # Settings of what is no topic
+
+    def settings(self, resource: str) -> Mapping[str, str]:
+        return self._settings.of(resource)
+
+    def resources(self, prefix: str) -> Iterable[str]:
+        """Those that have settings."""
+        return self._settings.resources(prefix)
+
+    def change_settings(self, resource: str, changes: Changes) -> None:
+        """Durable on return. Raises `LogError`."""
+        self._check_open()
+        self._settings.change(resource, changes)
+
+    # Partitions
 
     def partition(self, topic: str, partition: int) -> Partition:
         """Raises `UnknownTopic`, or `CorruptLog` where it is damaged."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, Literal
 
-from .errors import InvalidTopic
+from .errors import InvalidSetting
 
 NEVER_MS: Final = (1 << 63) - 1
 _INTEGER: Final = re.compile(r"-?\d{1,19}")
@@ -35,7 +35,9 @@ class Setting:
     heeded: bool = True
 
 
-def _integer(low: int, high: int = NEVER_MS) -> Callable[[str], str | None]:
+def whole_number(low: int, high: int = NEVER_MS) -> Callable[[str], str | None]:
+    """What is wrong with a text that should be such a number."""
+
     def problem(text: str) -> str | None:
         if _INTEGER.fullmatch(text) and low <= int(text) <= high:
             return None
@@ -74,51 +76,53 @@ SETTINGS: Final[Mapping[str, Setting]] = {
                 "delete drops old segments, compact keeps the latest record of each key.", _cleanup),
         Setting("retention.ms", "long", str(7 * _DAY_MS),
                 "A segment is dropped when it is so old, by its records and by when it was written; -1: never.",
-                _integer(-1)),
+                whole_number(-1)),
         Setting("retention.bytes", "long", "-1", "The oldest segments of a larger partition are dropped; -1: never.",
-                _integer(-1)),
+                whole_number(-1)),
         Setting("segment.bytes", "int", str(128 * 1024 * 1024), "The size at which a new segment begins.",
-                _integer(_SEGMENT_BYTES_MIN, (1 << 31) - 1)),
-        Setting("segment.ms", "long", str(7 * _DAY_MS), "The age at which a new segment begins.", _integer(1)),
+                whole_number(_SEGMENT_BYTES_MIN, (1 << 31) - 1)),
+        Setting("segment.ms", "long", str(7 * _DAY_MS), "The age at which a new segment begins.", whole_number(1)),
         Setting("max.message.bytes", "int", "1048588",
-                "The largest record batch that a client may send; columnar batches are not bound by it.", _integer(0)),
+                "The largest record batch that a client may send; columnar batches are not bound by it.",
+                whole_number(0)),
         Setting("message.timestamp.type", "string", "CreateTime",
                 "Whose time a record has: its producer's, or that of the append.",
                 _one_of("CreateTime", "LogAppendTime")),
         Setting("delete.retention.ms", "long", str(_DAY_MS),
-                "So long compaction keeps a tombstone after it has removed what the tombstone deletes.", _integer(0)),
+                "So long compaction keeps a tombstone after it has removed what the tombstone deletes.",
+                whole_number(0)),
         Setting("min.cleanable.dirty.ratio", "double", "0.5",
                 "The share of bytes not compacted yet at which compaction begins.", _share),
-        Setting("min.compaction.lag.ms", "long", "0", "Younger records are not compacted.", _integer(0)),
+        Setting("min.compaction.lag.ms", "long", "0", "Younger records are not compacted.", whole_number(0)),
         Setting("max.compaction.lag.ms", "long", str(NEVER_MS), "Older records are compacted, whatever their share.",
-                _integer(1)),
+                whole_number(1)),
         Setting("arrow.passthrough", "boolean", "false",
                 "Kafka clients get columnar batches as they are stored, not as rows.", _boolean),
         Setting("millstream.value.format", "string", "JSON",
                 "The format in which Kafka clients get the values of columnar batches.", _one_of("JSON", "DELIMITED")),
         Setting("compression.type", "string", "producer", "Records are stored as they are sent.",
                 _one_of(*_COMPRESSIONS), heeded=False),
-        Setting("compression.gzip.level", "int", "-1", "", _integer(-1), heeded=False),
-        Setting("compression.lz4.level", "int", "9", "", _integer(-1), heeded=False),
-        Setting("compression.zstd.level", "int", "3", "", _integer(-200000), heeded=False),
-        Setting("file.delete.delay.ms", "long", "60000", "", _integer(0), heeded=False),
-        Setting("flush.messages", "long", str(NEVER_MS), "Every append is synced.", _integer(1), heeded=False),
-        Setting("flush.ms", "long", str(NEVER_MS), "Every append is synced.", _integer(0), heeded=False),
+        Setting("compression.gzip.level", "int", "-1", "", whole_number(-1), heeded=False),
+        Setting("compression.lz4.level", "int", "9", "", whole_number(-1), heeded=False),
+        Setting("compression.zstd.level", "int", "3", "", whole_number(-200000), heeded=False),
+        Setting("file.delete.delay.ms", "long", "60000", "", whole_number(0), heeded=False),
+        Setting("flush.messages", "long", str(NEVER_MS), "Every append is synced.", whole_number(1), heeded=False),
+        Setting("flush.ms", "long", str(NEVER_MS), "Every append is synced.", whole_number(0), heeded=False),
         Setting("follower.replication.throttled.replicas", "list", "", "", _anything, heeded=False),
         Setting("leader.replication.throttled.replicas", "list", "", "", _anything, heeded=False),
-        Setting("index.interval.bytes", "int", "4096", "", _integer(0), heeded=False),
-        Setting("local.retention.bytes", "long", "-2", "", _integer(-2), heeded=False),
-        Setting("local.retention.ms", "long", "-2", "", _integer(-2), heeded=False),
+        Setting("index.interval.bytes", "int", "4096", "", whole_number(0), heeded=False),
+        Setting("local.retention.bytes", "long", "-2", "", whole_number(-2), heeded=False),
+        Setting("local.retention.ms", "long", "-2", "", whole_number(-2), heeded=False),
         Setting("message.downconversion.enable", "boolean", "true", "", _boolean, heeded=False),
         Setting("message.format.version", "string", "3.0-IV1", "", _anything, heeded=False),
-        Setting("message.timestamp.after.max.ms", "long", str(NEVER_MS), "", _integer(0), heeded=False),
-        Setting("message.timestamp.before.max.ms", "long", str(NEVER_MS), "", _integer(0), heeded=False),
-        Setting("message.timestamp.difference.max.ms", "long", str(NEVER_MS), "", _integer(0), heeded=False),
-        Setting("min.insync.replicas", "int", "1", "There is one copy of each record.", _integer(1), heeded=False),
+        Setting("message.timestamp.after.max.ms", "long", str(NEVER_MS), "", whole_number(0), heeded=False),
+        Setting("message.timestamp.before.max.ms", "long", str(NEVER_MS), "", whole_number(0), heeded=False),
+        Setting("message.timestamp.difference.max.ms", "long", str(NEVER_MS), "", whole_number(0), heeded=False),
+        Setting("min.insync.replicas", "int", "1", "There is one copy of each record.", whole_number(1), heeded=False),
         Setting("preallocate", "boolean", "false", "", _boolean, heeded=False),
         Setting("remote.storage.enable", "boolean", "false", "", _boolean, heeded=False),
-        Setting("segment.index.bytes", "int", "10485760", "", _integer(4), heeded=False),
-        Setting("segment.jitter.ms", "long", "0", "", _integer(0), heeded=False),
+        Setting("segment.index.bytes", "int", "10485760", "", whole_number(4), heeded=False),
+        Setting("segment.jitter.ms", "long", "0", "", whole_number(0), heeded=False),
         Setting("unclean.leader.election.enable", "boolean", "false", "", _boolean, heeded=False),
     )
 }  # fmt: skip
@@ -143,17 +147,17 @@ class TopicSettings:
 
 
 def check_config(topic: str, config: Mapping[str, str]) -> None:
-    """Raises `InvalidTopic` for a property that there is not, or a value that it cannot have."""
+    """Raises `InvalidSetting` for a property that there is not, or a value that it cannot have."""
     for name, value in config.items():
         setting = SETTINGS.get(name)
         if setting is None:
-            raise InvalidTopic(
+            raise InvalidSetting(
                 f'topic "{topic}" cannot have the property "{name}": there is none of that name',
                 hint="The properties of a topic are Kafka's, as retention.ms or cleanup.policy.",
             )
         problem = setting.problem(value)
         if problem is not None:
-            raise InvalidTopic(f'{name} of topic "{topic}" cannot be "{value}"', hint=problem)
+            raise InvalidSetting(f'{name} of topic "{topic}" cannot be "{value}"', hint=problem)
 
 
 def settings_of(config: Mapping[str, str]) -> TopicSettings:

@@ -4,7 +4,7 @@ partitions that have a replica here."""
 from __future__ import annotations
 
 import hmac
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from kio.schema.errors import ErrorCode
@@ -12,7 +12,8 @@ from kio.schema.errors import ErrorCode
 from ..client import Topic, TopicPartition
 from ..errors import InvalidTopic, NotNow, UnknownTopic
 from ..expiry import Expiry
-from ..replication.controller_messages import ChangeConfig, DeleteTopic
+from ..log_settings import Changes
+from ..replication.controller_messages import ChangeConfig, ChangeSettings, DeleteTopic
 from ..replication.coordination_messages import GROUPS_TOPIC, TRANSACTIONS_TOPIC
 from ..replication.disk_log import DiskLog
 from ..replication.metadata_image import MetadataImage
@@ -94,11 +95,22 @@ class ClusterLog:
             if config.get(key) != topic.config.get(key):
                 check_done(self.node.decide(ChangeConfig(name, key, config.get(key))))
 
+    # Settings of what is no topic
+
+    def settings(self, resource: str) -> Mapping[str, str]:
+        return self.node.image.configs.get(resource, {})
+
+    def resources(self, prefix: str) -> Iterable[str]:
+        return [resource for resource in self.node.image.configs if resource.startswith(prefix)]
+
+    def change_settings(self, resource: str, changes: Changes) -> None:
+        check_done(self.node.decide(ChangeSettings(resource, tuple(sorted(changes.items())))))
+
+    # Partitions
+
     def check_own(self, name: str) -> None:
         if name in INTERNAL:
             raise InvalidTopic(f'topic "{name}" belongs to the log and cannot be changed or deleted')
-
-    # Partitions
 
     def partition(self, topic: str, partition: int) -> DiskLog:
         """Raises `UnknownTopic`, and `NotNow` where there is no replica here."""

@@ -6,7 +6,7 @@ from typing import Final
 
 from millstream.errors import LogError
 
-from ..errors import InvalidReplicationFactor, InvalidTopic, NotNow, TopicExists, UnknownTopic
+from ..errors import InvalidReplicationFactor, InvalidSetting, NotNow, TopicExists, UnknownTopic
 from ..replication import controller_messages, replica_messages
 from ..replication.controller_messages import Done, Trouble
 
@@ -14,7 +14,7 @@ _ERRORS: Final[dict[Trouble, type[LogError]]] = {
     Trouble.UNKNOWN_TOPIC_OR_PARTITION: UnknownTopic,
     Trouble.TOPIC_EXISTS: TopicExists,
     Trouble.INVALID_REPLICATION_FACTOR: InvalidReplicationFactor,
-    Trouble.INVALID_CONFIG: InvalidTopic,
+    Trouble.INVALID_CONFIG: InvalidSetting,
 }
 
 

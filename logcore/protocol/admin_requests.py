@@ -11,9 +11,10 @@ from kio.schema.errors import ErrorCode
 from millstream.errors import LogError
 
 from ..client import Topic, TopicPartition
+from ..log_settings import GROUP
 from .access import check_administrator, may_see
 from .broker import Broker
-from .config_requests import BROKER_RESOURCE, TOPIC_RESOURCE
+from .config_requests import Resource
 from .faults import code_of, message_of
 from .messages import Fields
 from .peer import Peer
@@ -120,16 +121,21 @@ def _described(broker: Broker, peer: Peer, name: str, topic: Topic | None, numbe
 
 
 def list_config_resources(broker: Broker, request: Any, peer: Peer) -> Fields:
-    """Topics and the node; the oldest version asks for something that there is not."""
-    kinds = set(getattr(request, "resource_types", (0,))) or {TOPIC_RESOURCE, BROKER_RESOURCE}
+    """Topics, nodes, and groups that have settings; the oldest version asks for something that there is not."""
+    kinds = set(getattr(request, "resource_types", (0,))) or set(Resource)
     found: list[Fields] = []
-    if TOPIC_RESOURCE in kinds:
+    if Resource.TOPIC in kinds:
         names = [name for name in broker.log.topics() if may_see(peer, name)]
-        found += [{"resource_name": name, "resource_type": TOPIC_RESOURCE} for name in names]
-    if BROKER_RESOURCE in kinds:
+        found += [{"resource_name": name, "resource_type": Resource.TOPIC} for name in names]
+    if Resource.BROKER in kinds:
         found += [
-            {"resource_name": str(each.node), "resource_type": BROKER_RESOURCE}
+            {"resource_name": str(each.node), "resource_type": Resource.BROKER}
             for each in broker.layout.nodes(peer.local)
+        ]
+    if Resource.GROUP in kinds:
+        groups = [resource.removeprefix(GROUP) for resource in broker.log.resources(GROUP)]
+        found += [
+            {"resource_name": name, "resource_type": Resource.GROUP} for name in groups if peer.may("group", name)
         ]
     return {"error_code": ErrorCode.none, "config_resources": found}
 

@@ -1,32 +1,37 @@
-"""Answers about the configuration of topics: what is set, and changing it."""
+"""Answers about settings: of topics, brokers and groups, and changing them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from enum import IntEnum
+from typing import Any
 
 from kio.schema.errors import ErrorCode
 
 from millstream.errors import LogError
 
-from ..client import Topic
-from ..errors import InvalidTopic
+from ..errors import InvalidTopic, UnknownTopic
+from ..expiry import DEFAULT as USUAL_EXPIRY
 from ..groups import SESSION_TIMEOUT_MS_MAX, SESSION_TIMEOUT_MS_MIN
-from ..topic_settings import SETTINGS, Kind
-from .access import check_administrable, may_see
-from .broker import Broker
+from ..log_settings import ALL_BROKERS, ALL_TOPICS, of_broker, of_group
+from ..topic_settings import SETTINGS
+from .access import NotAllowed, check_administrable, check_administrator, may_see
+from .broker import IDLE_MS, Broker
 from .faults import code_of, message_of
+from .fetch_sessions import SLOTS
 from .messages import Fields
+from .other_settings import OF_BROKERS, OF_GROUPS, check_changes
 from .peer import Peer
 from .producers import TIMEOUT_MS_MAX
+from .setting_origins import Origin, described, fixed, unknown, without_synonyms
 
-TOPIC_RESOURCE: Final = 2
-BROKER_RESOURCE: Final = 4
-_STATIC: Final = 4
-_SET_ON_TOPIC: Final = 1
-_DEFAULT: Final = 5
-_TYPES: Final[Mapping[Kind, int]] = {"boolean": 1, "string": 2, "int": 3, "long": 5, "double": 6, "list": 7}
-_STRING_TYPE: Final = 2
+
+class Resource(IntEnum):
+    """What has settings. The numbers are the protocol's."""
+
+    TOPIC = 2
+    BROKER = 4
+    GROUP = 32
 
 
 class InvalidConfigChange(InvalidTopic):
@@ -35,80 +40,130 @@ class InvalidConfigChange(InvalidTopic):
     code = "INVALID_CONFIG_CHANGE"
 
 
+class InvalidResource(LogError):
+    """A name that is no broker's, or a kind of resource that has no settings here."""
+
+    code = "INVALID_RESOURCE"
+
+
+class GroupNotAllowed(NotAllowed):
+    """A client wants something of a group that it has no right to."""
+
+    code = "GROUP_NOT_ALLOWED"
+
+
+# What is set
+
+
 def describe_configs(broker: Broker, request: Any, peer: Peer) -> Fields:
-    """Of topics: every setting, with its default where it is not set."""
-    topics = broker.log.topics()
+    """Every setting, with its default where it is not set."""
     documented = getattr(request, "include_documentation", False)
-    return {
-        "results": [
-            _configs_of(broker, topics.get(asked.resource_name), asked, peer, documented) for asked in request.resources
-        ]
-    }
-
-
-def _configs_of(broker: Broker, topic: Topic | None, asked: Any, peer: Peer, documented: bool) -> Fields:
-    result = {"resource_type": asked.resource_type, "resource_name": asked.resource_name}
-    wanted = asked.configuration_keys
-    if asked.resource_type != TOPIC_RESOURCE:
-        entries = _broker_entries(broker) if asked.resource_type == BROKER_RESOURCE else ()
+    results: list[Fields] = []
+    for asked in request.resources:
+        result = {"resource_type": asked.resource_type, "resource_name": asked.resource_name}
+        try:
+            entries = _entries_of(broker, asked, peer, documented)
+        except LogError as error:
+            code, message = _code_of(error), message_of(error)
+            results.append({**result, "error_code": code, "error_message": message, "configs": []})
+            continue
+        wanted = asked.configuration_keys
         chosen = [entry for entry in entries if wanted is None or entry["name"] in wanted]
-        return {**result, "error_code": ErrorCode.none, "configs": chosen}
-    if not may_see(peer, asked.resource_name):
-        return {**result, "error_code": ErrorCode.topic_authorization_failed, "configs": []}
+        configs = chosen if request.include_synonyms else without_synonyms(chosen)
+        results.append({**result, "error_code": ErrorCode.none, "configs": configs})
+    return {"results": results}
+
+
+def _entries_of(broker: Broker, asked: Any, peer: Peer, documented: bool) -> Iterable[Fields]:
+    """Raises `LogError`."""
+    name = asked.resource_name
+    match asked.resource_type:
+        case Resource.TOPIC:
+            return _of_topic(broker, name, peer, documented)
+        case Resource.BROKER:
+            return _of_broker(broker, _number(broker, name), documented)
+        case Resource.GROUP:
+            _check_group(broker, peer, name)
+            return _of_group(broker, name, documented)
+        case kind:
+            raise InvalidResource(f"resources of kind {kind} have no settings here")
+
+
+def _of_topic(broker: Broker, name: str, peer: Peer, documented: bool) -> Iterable[Fields]:
+    if not may_see(peer, name):
+        raise NotAllowed(f'there is no right on topic "{name}"')
+    topic = broker.log.topics().get(name)
     if topic is None:
-        return {**result, "error_code": ErrorCode.unknown_topic_or_partition, "configs": []}
-    entries = [entry for entry in _entries(topic, documented) if wanted is None or entry["name"] in wanted]
-    return {**result, "error_code": ErrorCode.none, "configs": entries}
-
-
-def _entries(topic: Topic, documented: bool) -> Iterable[Fields]:
+        raise UnknownTopic(f'topic "{name}" does not exist')
+    all_topics = broker.log.settings(ALL_TOPICS)
     for setting in SETTINGS.values():
-        is_set = setting.name in topic.config
-        yield {
-            "name": setting.name,
-            "value": topic.config.get(setting.name, setting.default),
-            "config_source": _SET_ON_TOPIC if is_set else _DEFAULT,
-            "config_type": _TYPES[setting.kind],
-            "documentation": setting.doc if documented else None,
-        }
-    yield from config_entries({name: value for name, value in topic.config.items() if name not in SETTINGS})
+        given = ((Origin.TOPIC, topic.config.get(setting.name)), (Origin.ALL_BROKERS, all_topics.get(setting.name)))
+        yield described(setting, given, documented=documented)
+    yield from (unknown(key, value) for key, value in topic.config.items() if key not in SETTINGS)
 
 
-def _broker_entries(broker: Broker) -> Iterable[Fields]:
-    """Settings that Kafka has, too, as far as they are what they are there."""
+def _number(broker: Broker, name: str) -> int | None:
+    """None where all brokers are meant. Raises `InvalidResource`."""
+    if name == "":
+        return None
+    known = [each.node for each in broker.layout.nodes(("", 0))]
+    if not name.isdecimal() or int(name) not in known:
+        raise InvalidResource(f'"{name}" is no broker: there are {", ".join(map(str, sorted(known)))}')
+    return int(name)
+
+
+def _of_broker(broker: Broker, node: int | None, documented: bool) -> Iterable[Fields]:
+    """What was set, as in Kafka; of one broker also what its configuration says, as far as Kafka has that, too."""
+    everywhere = broker.log.settings(ALL_BROKERS)
+    own = {} if node is None else broker.log.settings(of_broker(node))
+    for setting in OF_BROKERS.values():
+        given = ((Origin.BROKER, own.get(setting.name)), (Origin.ALL_BROKERS, everywhere.get(setting.name)))
+        if any(value is not None for _, value in given):
+            yield described(setting, given, documented=documented)
+    if node is not None:
+        yield from (fixed(name, value, usual) for name, (value, usual) in _configured(broker, node).items())
+
+
+def _configured(broker: Broker, node: int) -> Mapping[str, tuple[object, object | None]]:
+    """What the configuration says, and what holds where it says nothing; None where that depends."""
     expiry = broker.log.expiry
-    values: dict[str, object] = {
-        "broker.id": broker.layout.node,
-        "auto.create.topics.enable": str(broker.settings.creates_topics).lower(),
-        "connections.max.idle.ms": broker.settings.idle_ms,
-        "delete.topic.enable": "true",
-        "num.partitions": 1,
-        "default.replication.factor": broker.layout.default_replication(),
-        "group.min.session.timeout.ms": SESSION_TIMEOUT_MS_MIN,
-        "group.max.session.timeout.ms": SESSION_TIMEOUT_MS_MAX,
-        "offsets.retention.minutes": expiry.offsets_ms // 60_000,
-        "transaction.max.timeout.ms": TIMEOUT_MS_MAX,
-        "transactional.id.expiration.ms": expiry.transactional_ids_ms,
-        "producer.id.expiration.ms": expiry.producer_ids_ms,
-        "max.incremental.fetch.session.cache.slots": broker.settings.fetch_sessions,
+    return {
+        "broker.id": (node, None),
+        "auto.create.topics.enable": (str(broker.settings.creates_topics).lower(), "true"),
+        "connections.max.idle.ms": (broker.settings.idle_ms, IDLE_MS),
+        "delete.topic.enable": ("true", "true"),
+        "num.partitions": (1, 1),
+        "default.replication.factor": (broker.layout.default_replication(), None),
+        "group.min.session.timeout.ms": (SESSION_TIMEOUT_MS_MIN, SESSION_TIMEOUT_MS_MIN),
+        "group.max.session.timeout.ms": (SESSION_TIMEOUT_MS_MAX, SESSION_TIMEOUT_MS_MAX),
+        "offsets.retention.minutes": (expiry.offsets_ms // 60_000, USUAL_EXPIRY.offsets_ms // 60_000),
+        "transaction.max.timeout.ms": (TIMEOUT_MS_MAX, TIMEOUT_MS_MAX),
+        "transactional.id.expiration.ms": (expiry.transactional_ids_ms, USUAL_EXPIRY.transactional_ids_ms),
+        "producer.id.expiration.ms": (expiry.producer_ids_ms, USUAL_EXPIRY.producer_ids_ms),
+        "max.incremental.fetch.session.cache.slots": (broker.settings.fetch_sessions, SLOTS),
     }
-    return [
-        {
-            "name": name,
-            "value": str(value),
-            "read_only": True,
-            "config_source": _STATIC,
-            "config_type": _STRING_TYPE if isinstance(value, str) else _TYPES["long"],
-        }
-        for name, value in values.items()
-    ]
+
+
+def _of_group(broker: Broker, name: str, documented: bool) -> Iterable[Fields]:
+    settings = broker.log.settings(of_group(name))
+    for setting in OF_GROUPS.values():
+        yield described(setting, [(Origin.GROUP, settings.get(setting.name))], documented=documented)
+
+
+def _check_group(broker: Broker, peer: Peer, name: str) -> None:
+    """Raises `GroupNotAllowed`, `InvalidResource`."""
+    if broker.refuses(peer, name):
+        raise GroupNotAllowed(f'there is no right "group" on group "{name}"')
+    if not name:
+        raise InvalidResource("a group has a name")
 
 
 def config_entries(config: Mapping[str, str]) -> Iterable[Fields]:
-    return [
-        {"name": name, "value": value, "config_source": _SET_ON_TOPIC, "config_type": _STRING_TYPE}
-        for name, value in config.items()
-    ]
+    """Of a new topic."""
+    return [unknown(name, value) for name, value in config.items()]
+
+
+# Changing it
 
 
 def alter_configs(broker: Broker, request: Any, peer: Peer) -> Fields:
@@ -158,14 +213,46 @@ def _alter(broker: Broker, request: Any, peer: Peer, change: _Change) -> Fields:
 def _altered(broker: Broker, asked: Any, peer: Peer, change: _Change, only_check: bool) -> Fields:
     result: Fields = {"resource_type": asked.resource_type, "resource_name": asked.resource_name}
     try:
-        if asked.resource_type != TOPIC_RESOURCE:
-            raise InvalidConfigChange("only topics have settings that can be changed here")
-        check_administrable(peer, asked.resource_name)
-        topic = broker.log.topics().get(asked.resource_name)
-        if topic is None:
-            return {**result, "error_code": ErrorCode.unknown_topic_or_partition, "error_message": None}
-        broker.log.alter_topic(topic.name, change(asked, topic.config), only_check=only_check)
+        _change(broker, asked, peer, change, only_check=only_check)
     except LogError as error:
-        code = ErrorCode.invalid_config if isinstance(error, InvalidTopic) else code_of(error)
-        return {**result, "error_code": code, "error_message": message_of(error)}
+        return {**result, "error_code": _code_of(error), "error_message": message_of(error)}
     return {**result, "error_code": ErrorCode.none, "error_message": None}
+
+
+def _code_of(error: LogError) -> ErrorCode:
+    match error:
+        case InvalidResource():
+            return ErrorCode.invalid_request
+        case GroupNotAllowed():
+            return ErrorCode.group_authorization_failed
+        case InvalidTopic():
+            return ErrorCode.invalid_config
+        case _:
+            return code_of(error)
+
+
+def _change(broker: Broker, asked: Any, peer: Peer, change: _Change, *, only_check: bool) -> None:
+    """Raises `LogError`."""
+    name = asked.resource_name
+    match asked.resource_type:
+        case Resource.TOPIC:
+            check_administrable(peer, name)
+            topic = broker.log.topics().get(name)
+            if topic is None:
+                raise UnknownTopic(f'topic "{name}" does not exist')
+            broker.log.alter_topic(name, change(asked, topic.config), only_check=only_check)
+            return
+        case Resource.BROKER:
+            check_administrator(peer)
+            known, resource = OF_BROKERS, of_broker(_number(broker, name))
+        case Resource.GROUP:
+            _check_group(broker, peer, name)
+            known, resource = OF_GROUPS, of_group(name)
+        case kind:
+            raise InvalidResource(f"resources of kind {kind} have no settings that can be changed here")
+    before = {key: value for key, value in broker.log.settings(resource).items() if key in known}
+    after = change(asked, before)
+    changes = {key: after.get(key) for key in sorted({*before, *after}) if before.get(key) != after.get(key)}
+    check_changes(known, before, changes)
+    if not only_check:
+        broker.log.change_settings(resource, changes)

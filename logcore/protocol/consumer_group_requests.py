@@ -13,12 +13,14 @@ from millstream.errors import LogError
 
 from ..client import TopicPartition
 from ..group_messages import ConsumerHeartbeat, GroupDescription, MemberDescription
+from ..log_settings import of_group
 from ..subscriptions import decode_assignment, topics_of
 from .access import may_see
 from .broker import Broker
 from .faults import code_of, message_of, sayable
 from .group_requests import code_of_fault
 from .messages import Fields
+from .other_settings import HEARTBEAT_MS, OF_GROUPS, SESSION_MS, value_of
 from .peer import Peer
 from .topic_requests import topic_uuid
 
@@ -43,6 +45,7 @@ def consumer_group_heartbeat(broker: Broker, request: Any, peer: Peer) -> Fields
         getattr(request, "subscribed_topic_regex", None),
         owned,
         request.server_assignor,
+        *_times(broker, request.group_id),
     )
     counts = {topic.name: topic.partition_count for topic in broker.log.topics().values()}
     try:
@@ -56,6 +59,11 @@ def consumer_group_heartbeat(broker: Broker, request: Any, peer: Peer) -> Fields
         "heartbeat_interval": timedelta(milliseconds=answer.heartbeat_ms),
         "assignment": None if answer.assignment is None else {"topic_partitions": _by_id(broker, answer.assignment)},
     }
+
+
+def _times(broker: Broker, group: str) -> tuple[int, int]:
+    settings = broker.log.settings(of_group(group))
+    return value_of(OF_GROUPS, settings, SESSION_MS), value_of(OF_GROUPS, settings, HEARTBEAT_MS)
 
 
 def _places(broker: Broker, owned: Any) -> frozenset[TopicPartition]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..errors import InvalidRecords
+import pyarrow.compute as pc
+
+from ..errors import InvalidRecords, RejectedRecords
 from ..records.batch import COMPRESSION, HEADER_SIZE, BatchHeader, EncodedBatch, checksum_of, read_header
 from ..records.codec import check_rows, decode_rows, stored_batch
 from ..records.envelope import checked_columns
@@ -37,14 +39,16 @@ def checked_batches(records: memoryview) -> list[EncodedBatch]:
 
 
 def check_keys(batches: list[EncodedBatch]) -> None:
-    """For topics that keep the last record of a key. In: what `checked_batches` gave. Raises `InvalidRecords`."""
+    """For topics that keep the last record of a key. In: what `checked_batches` gave. Raises `RejectedRecords`."""
     for encoded in batches:
         header, batch = encoded.header._replace(base_offset=0), memoryview(encoded.buffers[0])
         if header.columnar:
             continue  # what its keys are is in its schema
         stored = stored_batch(header, batch, _size_max(batch))
-        if decode_rows([stored], 0).column("key").null_count:
-            raise InvalidRecords("a record without a key, for a topic that is compacted")
+        keys = decode_rows([stored], 0).column("key")
+        if keys.null_count:
+            keyless = pc.indices_nonzero(keys.is_null()).to_pylist()
+            raise RejectedRecords(dict.fromkeys(keyless, "a record without a key, for a topic that is compacted"))
 
 
 def _header_at(records: memoryview, position: int) -> BatchHeader:

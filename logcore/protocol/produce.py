@@ -41,6 +41,8 @@ class ProduceResult(NamedTuple):
     base_offset: int = -1
     log_start_offset: int = -1
     error_message: str | None = None
+    record_errors: Sequence[tuple[int, str | None]] = ()
+    """The records that are to blame, by their number in the batch (KIP-467)."""
 
 
 _Entry = TypeVar("_Entry", ProduceData, ProduceResult)
@@ -105,7 +107,11 @@ def _write_result(writer: Writer, result: ProduceResult, version: int) -> None:
     if version >= _LOG_START_FROM:
         writer.int64(result.log_start_offset)
     if version >= _RECORD_ERRORS_FROM:
-        writer.count(0)  # errors of single records
+        writer.count(len(result.record_errors))
+        for number, message in result.record_errors:
+            writer.int32(number)
+            writer.nullable_string(message)
+            writer.tags()
         writer.nullable_string(result.error_message)
     writer.tags()
 
@@ -124,15 +130,15 @@ def _read_result(reader: Reader, topic: str, version: int) -> ProduceResult:
     partition, error_code, base_offset = reader.int32(), reader.int16(), reader.int64()
     reader.int64()  # log append time
     log_start_offset = reader.int64() if version >= _LOG_START_FROM else -1
-    message = None
+    message, record_errors = None, list[tuple[int, str | None]]()
     if version >= _RECORD_ERRORS_FROM:
         for _ in range(reader.count(5)):
-            reader.int32()
-            reader.nullable_string()
+            record_errors.append((reader.int32(), reader.nullable_string()))
             reader.tags()
         message = reader.nullable_string()
     reader.tags()
-    return ProduceResult(TopicPartition(topic, partition), error_code, base_offset, log_start_offset, message)
+    where = TopicPartition(topic, partition)
+    return ProduceResult(where, error_code, base_offset, log_start_offset, message, record_errors)
 
 
 def _by_topic(entries: Sequence[_Entry]) -> dict[str, list[_Entry]]:

@@ -15,7 +15,7 @@ from kio.schema.errors import ErrorCode
 from millstream.errors import LogError
 
 from ..client import Offsets
-from ..errors import InvalidTransactionState, OffsetOutOfRange
+from ..errors import InvalidTransactionState, OffsetOutOfRange, RejectedRecords
 from ..partition import Mark, Partition
 from ..partition_files import PartitionFiles
 from ..records.batch import COLUMNAR, COMPRESSION, HEADER_SIZE, Buffer, EncodedBatch, read_header
@@ -213,7 +213,10 @@ def _append(partition: Partition, batches: list[EncodedBatch]) -> tuple[int, Mar
 
 
 def failed(data: ProduceData, error: LogError) -> ProduceResult:
-    return ProduceResult(data.partition, code_of(error), error_message=message_of(error))
+    reasons = error.reasons if isinstance(error, RejectedRecords) else {}
+    return ProduceResult(
+        data.partition, code_of(error), error_message=message_of(error), record_errors=list(reasons.items())
+    )
 
 
 async def answer_fetch(broker: Broker, request: Request) -> list[Buffer]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Protocol
@@ -19,6 +19,7 @@ from ..group_messages import (
     Message,
     Reply,
 )
+from ..log_settings import Changes
 from ..partition_keeping import KeptPartition
 from ..transaction_records import Identity
 from ..transactions import TransactionDescription
@@ -79,6 +80,18 @@ class ServedLog(Protocol):
     def delete_topic(self, name: str) -> None: ...
 
     def alter_topic(self, name: str, config: Mapping[str, str], *, only_check: bool = False) -> None: ...
+
+    def settings(self, resource: str) -> Mapping[str, str]:
+        """Of what is no topic: see `log_settings.py`."""
+        ...
+
+    def resources(self, prefix: str) -> Iterable[str]:
+        """Those that have settings."""
+        ...
+
+    def change_settings(self, resource: str, changes: Changes) -> None:
+        """All at once; durable on return."""
+        ...
 
     def partition(self, topic: str, partition: int) -> KeptPartition:
         """The one whose files are here."""

@@ -126,6 +126,13 @@ class ChangeConfig(NamedTuple):
     value: str | None
 
 
+class ChangeSettings(NamedTuple):
+    """Of a broker, a group, a client or a user (`log_settings.py`), all at once; None takes a setting back."""
+
+    resource: str
+    changes: tuple[tuple[str, str | None], ...]
+
+
 class Reassign(NamedTuple):
     """The partition moves to these replicas, the first one preferred; None calls a reassignment off."""
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from ..log_settings import ALL_BROKERS
 from .controller_description import quorum_described
 from .controller_messages import (
     AddNode,
     AddPartitions,
     ChangeConfig,
+    ChangeSettings,
     ChangeVoters,
     CreateTopic,
     DeleteTopic,
@@ -36,7 +38,7 @@ from .partition_rules import (
     with_preferred_leader,
 )
 from .placement import Placement, new_partition
-from .throttle import ALL_BROKERS, THROTTLED_RATE
+from .throttle import THROTTLED_RATE
 
 if TYPE_CHECKING:
     from .controller import Controller
@@ -134,6 +136,12 @@ def _change_config(controller: Controller, asked: ChangeConfig) -> Answer:
     if index is not None:
         controller.propose(controller.elections())  # where an unclean election is allowed from now on
     return _done(index)
+
+
+def _change_settings(controller: Controller, asked: ChangeSettings) -> Answer:
+    if ":" not in asked.resource:
+        return Refused(Trouble.INVALID_REQUEST, f'"{asked.resource}" names no broker, group, client or user')
+    return _done(controller.propose([ConfigChanged(asked.resource, key, value) for key, value in asked.changes]))
 
 
 def _with_min_isr(controller: Controller, topic: Topic | None, value: str | None) -> list[PartitionState]:
@@ -260,6 +268,7 @@ REQUESTS: Final[dict[type, Callable[[Controller, Any], Answer]]] = {
     AddPartitions: _add_partitions,
     DeleteTopic: _delete_topic,
     ChangeConfig: _change_config,
+    ChangeSettings: _change_settings,
     Reassign: _reassign,
     ElectLeader: _elect,
     AddNode: _add_node,

@@ -14,7 +14,6 @@ from kio.schema.errors import ErrorCode
 
 from ..all_groups import AllGroups
 from ..client import TopicPartition
-from ..consumer_groups import SESSION_MS
 from ..expiry import Expiry
 from ..group_expiry import expired, subscribed
 from ..group_messages import (
@@ -170,7 +169,7 @@ class GroupShard:
     def _beat(self, request: RequestId, beat: ConsumerHeartbeat) -> None:
         answer = self._groups.beat(beat, self._partition_counts(), self._log.now_ms)
         self._write_groups()
-        self._due_ms = min(self._due_ms, self._log.now_ms + SESSION_MS)
+        self._due_ms = min(self._due_ms, self._log.now_ms + beat.session_ms)
         self._log.reply(request, answer)
 
     def _partition_counts(self) -> dict[str, int]:

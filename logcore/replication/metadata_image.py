@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any, Final, NamedTuple
 
+from ..log_settings import ALL_TOPICS, with_changes
 from .machine import NodeId
 from .metadata_codec import tuples
 from .metadata_records import (
@@ -27,7 +28,7 @@ from .metadata_records import (
 from .quorum_messages import LeaderStarted, VotersChanged
 from .replica_messages import PartitionId
 
-ALL: Final = ""  # the resource of settings that hold where nothing more particular is said
+ALL: Final = ALL_TOPICS  # the resource of settings that hold where nothing more particular is said
 
 
 class Broker(NamedTuple):
@@ -180,10 +181,7 @@ def _partitions(image: MetadataImage, records: Iterable[PartitionState]) -> Meta
 
 
 def _config(image: MetadataImage, index: int, record: ConfigChanged) -> MetadataImage:
-    settings = {key: value for key, value in image.configs.get(record.resource, {}).items() if key != record.key}
-    if record.value is not None:
-        settings[record.key] = record.value
-    return replace(image, configs={**image.configs, record.resource: settings})
+    return replace(image, configs=with_changes(image.configs, record.resource, {record.key: record.value}))
 
 
 def _producer_ids(image: MetadataImage, index: int, record: ProducerIdsReserved) -> MetadataImage:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from ..log_settings import ALL_BROKERS
 from .metadata_image import MetadataImage
 from .replica_messages import PartitionId
 
-ALL_BROKERS: Final = "broker:"  # the resource of settings that every node follows
 THROTTLED_RATE: Final = "replication.throttled.rate"  # bytes per second
 
 _FORGOTTEN_MS: Final = 1_000  # who has waited and does not ask any more: its partition went, or it is in sync

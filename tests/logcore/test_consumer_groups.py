@@ -6,8 +6,16 @@ import random
 from dataclasses import dataclass, field
 
 from millstream.logcore.client import TopicPartition
-from millstream.logcore.consumer_groups import HEARTBEAT_MS, LEAVES, LEAVES_FOR_A_WHILE, SESSION_MS, ConsumerGroups
-from millstream.logcore.group_messages import CheckCommit, ConsumerBeat, ConsumerHeartbeat, GroupFault, GroupState
+from millstream.logcore.consumer_groups import LEAVES, LEAVES_FOR_A_WHILE, ConsumerGroups
+from millstream.logcore.group_messages import (
+    HEARTBEAT_MS,
+    SESSION_MS,
+    CheckCommit,
+    ConsumerBeat,
+    ConsumerHeartbeat,
+    GroupFault,
+    GroupState,
+)
 from millstream.logcore.subscriptions import decode_assignment
 
 REBALANCE_MS = 30_000

@@ -11,6 +11,8 @@ from bench.apache_kafka import ApacheKafka, Unavailable
 from millstream.logcore.log import Log, open_log
 from millstream.logcore.server import LogServer
 
+from ..cluster.nodes import Cluster
+from .asking import Asking
 from .brokers import Broker, KafkaBroker, MillstreamBroker
 from .outside import create_topic, unique
 
@@ -65,3 +67,24 @@ def topic(address: str) -> str:
 @pytest.fixture
 def group() -> str:
     return unique("g")
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """One of ours, with one node: what needs several is tested in `tests/logcore/cluster`."""
+    with Cluster(tmp_path_factory.mktemp("cluster"), 1) as started:
+        yield started
+
+
+@pytest.fixture(params=["one node", "cluster", pytest.param("kafka", marks=pytest.mark.timeout(240))])
+def asking(request: pytest.FixtureRequest) -> Iterator[Asking]:
+    """Requests by hand, of all three who serve."""
+    match request.param:
+        case "kafka":
+            opened = Asking(request.getfixturevalue("kafka").address, 1)
+        case "cluster":
+            opened = Asking(request.getfixturevalue("cluster").bootstrap, 1)
+        case _:
+            opened = Asking(request.getfixturevalue("millstream").address, 0)
+    yield opened
+    opened.close()

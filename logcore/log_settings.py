@@ -1,0 +1,66 @@
+"""Settings of what is no topic: nodes, groups, clients and users, each a resource with a name made here.
+
+A single node keeps them in a file of its log (`settings_file.py`), a cluster in its metadata, under the same names.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Final
+
+ALL_TOPICS: Final = ""
+ALL_BROKERS: Final = "broker:"
+GROUP: Final = "group:"
+CLIENT: Final = "client:"
+USER: Final = "user:"
+
+Changes = Mapping[str, str | None]
+"""What is set; None takes a setting back."""
+
+ClientEntity = Mapping[str, str | None]
+"""Whom a quota is for: `user` and `client-id`, one or both; None stands for all that have no quota of their own."""
+
+
+def of_broker(node: int | None) -> str:
+    """None: of all brokers that do not say otherwise."""
+    return ALL_BROKERS if node is None else f"{ALL_BROKERS}{node}"
+
+
+def of_group(name: str) -> str:
+    return f"{GROUP}{name}"
+
+
+def of_client(entity: ClientEntity) -> str:
+    """
+    >>> of_client({"user": "ana", "client-id": None})
+    'client:{"client-id":null,"user":"ana"}'
+    """
+    return CLIENT + json.dumps(dict(entity), sort_keys=True, separators=(",", ":"))
+
+
+def client_of(resource: str) -> ClientEntity:
+    """
+    >>> client_of(of_client({"client-id": "importer"}))
+    {'client-id': 'importer'}
+    """
+    return json.loads(resource.removeprefix(CLIENT))
+
+
+def of_user(name: str) -> str:
+    return f"{USER}{name}"
+
+
+def with_changes(
+    known: Mapping[str, Mapping[str, str]], resource: str, changes: Changes
+) -> Mapping[str, Mapping[str, str]]:
+    """A resource without settings is not kept.
+
+    >>> with_changes({"group:g": {"a": "1"}}, "group:g", {"a": None, "b": "2"})
+    {'group:g': {'b': '2'}}
+    >>> with_changes({"group:g": {"a": "1"}}, "group:g", {"a": None})
+    {}
+    """
+    settings = {name: value for name, value in {**known.get(resource, {}), **changes}.items() if value is not None}
+    others = {name: kept for name, kept in known.items() if name != resource}
+    return {**others, resource: settings} if settings else others

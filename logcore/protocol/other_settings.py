@@ -1,0 +1,71 @@
+"""Settings that Kafka's clients may change of what is no topic: of brokers and of groups, with what they may be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from .. import group_messages
+from ..errors import InvalidSetting
+from ..log_settings import Changes
+from ..topic_settings import NEVER_MS, Setting, whole_number
+
+SESSION_MS: Final = "consumer.session.timeout.ms"
+HEARTBEAT_MS: Final = "consumer.heartbeat.interval.ms"
+LEADER_RATE: Final = "leader.replication.throttled.rate"
+FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
+
+_UNLIMITED: Final = str(NEVER_MS)
+
+
+def _by_name(*settings: Setting) -> Mapping[str, Setting]:
+    return {setting.name: setting for setting in settings}
+
+
+OF_BROKERS: Final = _by_name(
+    Setting(LEADER_RATE, "long", _UNLIMITED,
+            "Bytes per second that a leader sends to replicas that catch up, of those that their topic names in"
+            " leader.replication.throttled.replicas.", whole_number(0)),
+    Setting(FOLLOWER_RATE, "long", _UNLIMITED,
+            "Bytes per second that replicas fetch while they catch up, of those that their topic names in"
+            " follower.replication.throttled.replicas.", whole_number(0)),
+    Setting("replica.alter.log.dirs.io.max.bytes.per.second", "long", _UNLIMITED, "There is one folder.",
+            whole_number(0), heeded=False),
+)  # fmt: skip
+
+OF_GROUPS: Final = _by_name(
+    Setting(SESSION_MS, "int", str(group_messages.SESSION_MS),
+            "A member of a group whose coordinator assigns, and that is silent for so long, is out.",
+            whole_number(1_000, 1_800_000)),
+    Setting(HEARTBEAT_MS, "int", str(group_messages.HEARTBEAT_MS), "How often such a member says that it lives.",
+            whole_number(100, 10_000)),
+)  # fmt: skip
+
+
+def check_changes(known: Mapping[str, Setting], settings: Mapping[str, str], changes: Changes) -> None:
+    """In: `settings`: what is set before. Raises `InvalidSetting`."""
+    for name, value in changes.items():
+        setting = known.get(name)
+        if setting is None:
+            names = ", ".join(sorted(known))
+            raise InvalidSetting(f'there is no setting "{name}" that can be changed here', hint=f"There are {names}.")
+        problem = None if value is None else setting.problem(value)
+        if problem is not None:
+            raise InvalidSetting(f'{name} cannot be "{value}"', hint=problem)
+    if known is OF_GROUPS:
+        _check_times({**settings, **changes})
+
+
+def _check_times(settings: Changes) -> None:
+    heartbeat_ms, session_ms = (
+        int(settings.get(name) or OF_GROUPS[name].default) for name in (HEARTBEAT_MS, SESSION_MS)
+    )
+    if heartbeat_ms >= session_ms:
+        raise InvalidSetting(
+            f"{HEARTBEAT_MS} is {heartbeat_ms}, and has to be below {SESSION_MS}, which is {session_ms}"
+        )
+
+
+def value_of(known: Mapping[str, Setting], settings: Mapping[str, str], name: str) -> int:
+    """What is set, or the default."""
+    return int(settings.get(name, known[name].default))

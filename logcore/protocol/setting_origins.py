@@ -1,0 +1,116 @@
+"""Where the value of a setting comes from, and what would be its value otherwise: what Kafka calls synonyms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import IntEnum
+from typing import Final
+
+from ..topic_settings import Kind, Setting
+from .messages import Fields
+
+
+class Origin(IntEnum):
+    """The numbers are the protocol's."""
+
+    TOPIC = 1
+    BROKER = 2
+    ALL_BROKERS = 3
+    CONFIGURATION = 4
+    DEFAULT = 5
+    GROUP = 8
+
+
+_TYPES: Final[Mapping[Kind, int]] = {"boolean": 1, "string": 2, "int": 3, "long": 5, "double": 6, "list": 7}
+
+_AT_BROKERS: Final[Mapping[str, str]] = {
+    "cleanup.policy": "log.cleanup.policy",
+    "consumer.heartbeat.interval.ms": "group.consumer.heartbeat.interval.ms",
+    "consumer.session.timeout.ms": "group.consumer.session.timeout.ms",
+    "compression.gzip.level": "compression.gzip.level",
+    "compression.lz4.level": "compression.lz4.level",
+    "compression.type": "compression.type",
+    "compression.zstd.level": "compression.zstd.level",
+    "delete.retention.ms": "log.cleaner.delete.retention.ms",
+    "file.delete.delay.ms": "log.segment.delete.delay.ms",
+    "flush.messages": "log.flush.interval.messages",
+    "flush.ms": "log.flush.interval.ms",
+    "index.interval.bytes": "log.index.interval.bytes",
+    "local.retention.bytes": "log.local.retention.bytes",
+    "local.retention.ms": "log.local.retention.ms",
+    "max.compaction.lag.ms": "log.cleaner.max.compaction.lag.ms",
+    "max.message.bytes": "message.max.bytes",
+    "message.timestamp.after.max.ms": "log.message.timestamp.after.max.ms",
+    "message.timestamp.before.max.ms": "log.message.timestamp.before.max.ms",
+    "message.timestamp.type": "log.message.timestamp.type",
+    "min.cleanable.dirty.ratio": "log.cleaner.min.cleanable.ratio",
+    "min.compaction.lag.ms": "log.cleaner.min.compaction.lag.ms",
+    "min.insync.replicas": "min.insync.replicas",
+    "preallocate": "log.preallocate",
+    "retention.bytes": "log.retention.bytes",
+    "retention.ms": "log.retention.ms",
+    "segment.bytes": "log.segment.bytes",
+    "segment.index.bytes": "log.index.size.max.bytes",
+    "segment.jitter.ms": "log.roll.jitter.ms",
+    "segment.ms": "log.roll.ms",
+    "unclean.leader.election.enable": "unclean.leader.election.enable",
+}
+"""A setting of a topic or a group, and what brokers call theirs that holds where it is not set."""
+
+
+def described(setting: Setting, given: Iterable[tuple[Origin, str | None]], *, documented: bool) -> Fields:
+    """In: `given`: what is set, the nearest first; None where nothing is."""
+    found = [(origin, value) for origin, value in given if value is not None]
+    origin, value = found[0] if found else (Origin.DEFAULT, setting.default)
+    return {
+        "name": setting.name,
+        "value": value,
+        "config_source": origin,
+        "config_type": _TYPES[setting.kind],
+        "documentation": setting.doc if documented else None,
+        "synonyms": [*(_synonym(setting.name, origin, value) for origin, value in found), *_default_of(setting)],
+    }
+
+
+def unknown(name: str, value: str) -> Fields:
+    """Of a topic: one that an older version took."""
+    origin = Origin.TOPIC
+    synonyms = [_synonym(name, origin, value)]
+    return {
+        "name": name,
+        "value": value,
+        "config_source": origin,
+        "config_type": _TYPES["string"],
+        "synonyms": synonyms,
+    }
+
+
+def fixed(name: str, value: object, default: object | None) -> Fields:
+    """One that only the server's configuration can change."""
+    text = str(value)
+    origin = Origin.DEFAULT if value == default else Origin.CONFIGURATION
+    own = [] if origin is Origin.DEFAULT else [{"name": name, "value": text, "source": origin}]
+    usual = [] if default is None else [{"name": name, "value": str(default), "source": Origin.DEFAULT}]
+    return {
+        "name": name,
+        "value": text,
+        "read_only": True,
+        "config_source": origin,
+        "config_type": _TYPES["string" if isinstance(value, str) else "long"],
+        "synonyms": [*own, *usual],
+    }
+
+
+def without_synonyms(entries: Iterable[Fields]) -> list[Fields]:
+    return [{**entry, "synonyms": []} for entry in entries]
+
+
+def _synonym(name: str, origin: Origin, value: str) -> Fields:
+    shown = name if origin in (Origin.TOPIC, Origin.GROUP) else _AT_BROKERS.get(name, name)
+    return {"name": shown, "value": value, "source": origin}
+
+
+def _default_of(setting: Setting) -> Iterable[Fields]:
+    """Kafka has none where a setting is a topic's alone."""
+    if setting.name in _AT_BROKERS:
+        yield _synonym(setting.name, Origin.DEFAULT, setting.default)
