@@ -8,14 +8,14 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Protocol
+from typing import Final, Protocol
 
 import structlog
 
 from millstream.errors import LogError
 
 from .client import TopicPartition
-from .errors import UnknownTopic
+from .errors import LogClosed, UnknownTopic
 from .failpoints import fp
 from .group_offsets import GroupOffsets
 from .partition import Mark, Partition
@@ -33,8 +33,12 @@ from .transaction_steps import (
     Outcome,
     Ready,
     Unprepared,
+    Wrote,
 )
 from .transactions import Coordinator, TransactionDescription
+
+_COMPLETES: Final = (Wrote, Finished, Aborted, Unprepared)
+"""What completes something that was allowed to begin."""
 
 _log = structlog.get_logger("millstream.logcore")
 
@@ -75,6 +79,7 @@ class TransactionCoordinator:
         self._used_ms: dict[str, int] = {}  # by transactional id: when something about it was written last
         self._held: weakref.WeakValueDictionary[str, object] = weakref.WeakValueDictionary()
         self._lock = threading.Lock()
+        self._refuses = False
         self._ids_lock = threading.Lock()
         self._id_locks: defaultdict[str, threading.RLock] = defaultdict(threading.RLock)
         self._pool = ThreadPoolExecutor(8, thread_name_prefix="millstream-log-sync")
@@ -117,7 +122,7 @@ class TransactionCoordinator:
         }
         for transaction in transactions:
             if (transaction.producer_id, transaction.first_offset) not in decided:
-                partition.end_transaction(*transaction, committed=False, timestamp_ms=self._now_ms())
+                partition.abort_orphan(transaction, self._now_ms())
 
     def lock_of(self, transactional_id: str) -> threading.RLock:
         with self._lock:
@@ -125,6 +130,8 @@ class TransactionCoordinator:
 
     def step(self, message: Message) -> Ready:
         with self._lock:
+            if self._refuses and not isinstance(message, _COMPLETES):
+                raise LogClosed("the log is closing, and no transaction begins, goes on or ends any more")
             return self._core.step(message)
 
     def new_producer(self, transactional_id: str) -> Identity:
@@ -241,8 +248,18 @@ class TransactionCoordinator:
         with self._lock:
             return self._core.forget(transactional_id)
 
+    def refuse(self) -> None:
+        """From now on every request of a producer is refused. Returns when those under way are done, so that what
+        `close` writes about transactions stays true. The caller holds no lock that they might need."""
+        with self._lock:
+            self._refuses = True
+            locks = list(self._id_locks.values())
+        for lock in locks:
+            with lock:
+                pass
+
     def close(self) -> None:
-        """Leaves nothing for recovery to do, if the disk lets it."""
+        """Leaves nothing for recovery to do, if the disk lets it. In: `refuse` has returned."""
         try:
             self._complete_all()
             self._note_closed()

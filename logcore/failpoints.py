@@ -75,6 +75,11 @@ def arm(text: str) -> None:
     _armed.update(armed)
 
 
+def hits(name: str) -> int:
+    """How often an armed failpoint was reached."""
+    return _armed[name].hits
+
+
 def fp(name: str) -> None:
     """A place where a test may make this process die or fail."""
     point = _armed.get(name)

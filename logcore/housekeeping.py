@@ -36,6 +36,13 @@ class Kept(NamedTuple):
     compacted: int
 
 
+class Target(NamedTuple):
+    """A partition to look after. `open` gives None where there is nothing to do; it may raise `LogError`."""
+
+    name: str
+    open: Callable[[], KeptPartition | None]
+
+
 class _Stopped(Exception):
     """The log closes while a partition is compacted."""
 
@@ -45,7 +52,7 @@ class Housekeeper:
 
     def __init__(
         self,
-        partitions: Callable[[], Iterable[KeptPartition]],
+        partitions: Callable[[], Iterable[Target]],
         now_ms: Callable[[], int],
         expire_ids: Callable[[], object],
         *,
@@ -77,24 +84,42 @@ class Housekeeper:
         return dict(self._problems)
 
     def round(self, *, pause: Callable[[], None] = lambda: None) -> Kept:
-        """Does now what there is to do. What cannot be done is among the `problems`, and in the process's log."""
-        dropped = compacted = 0
+        """Does now what there is to do, whatever becomes of one partition: what the log or the disk refused is among
+        the `problems`, and in the process's log. Raises what nobody foresaw, once all partitions had their turn."""
+        kept = Kept(0, 0)
+        unforeseen: list[Exception] = []
         with self._turn:
-            for partition in self._partitions():
-                if partition.is_idle:
-                    continue
+            for target in self._partitions():
                 try:
-                    dropped += drop_expired(partition, self._now_ms())
-                    partition.expire_producers(self._producer_expiry_ms)
-                    compacted += self._compact(partition, pause)
-                    self._problems.pop(partition.name, None)
-                except (LogError, OSError) as error:
-                    self._note(partition, error)
+                    kept = self._keep(target, kept, pause)
+                except _Stopped:
+                    raise
+                except Exception as error:
+                    self._note(target.name, error)
+                    unforeseen.append(error)
                 pause()
             try:
                 self._expire_ids()
             except LogError as error:
                 _log.error("transactional ids not expired", error=error.message)
+        if unforeseen:
+            raise unforeseen[0]
+        return kept
+
+    def _keep(self, target: Target, kept: Kept, pause: Callable[[], None]) -> Kept:
+        partition: KeptPartition | None = None
+        dropped, compacted = kept
+        try:
+            partition = target.open()
+            if partition is None or partition.is_idle:
+                return kept
+            dropped += drop_expired(partition, self._now_ms())
+            partition.expire_producers(self._producer_expiry_ms)
+            compacted += self._compact(partition, pause)
+            self._problems.pop(target.name, None)
+        except (LogError, OSError) as error:
+            if partition is None or not partition.is_idle:  # not closed or deleted meanwhile
+                self._note(target.name, error)
         return Kept(dropped, compacted)
 
     def _compact(self, partition: KeptPartition, pause: Callable[[], None]) -> bool:
@@ -108,14 +133,12 @@ class Housekeeper:
             _log.info("compacted", partition=partition.name, before=done.bytes_before, after=done.bytes_after)
         return done is not None
 
-    def _note(self, partition: KeptPartition, error: LogError | OSError) -> None:
-        if partition.is_idle:
-            return  # closed or deleted meanwhile
-        message = error.message if isinstance(error, LogError) else str(error)
-        known = self._problems.get(partition.name)
+    def _note(self, name: str, error: Exception) -> None:
+        message = error.message if isinstance(error, LogError) else str(error) or type(error).__name__
+        known = self._problems.get(name)
         if known is None or known.message != message:
-            _log.error("housekeeping failed", partition=partition.name, error=message)
-        self._problems[partition.name] = Problem(partition.name, message)
+            _log.error("housekeeping failed", partition=name, error=message)
+        self._problems[name] = Problem(name, message)
 
     def _run(self) -> None:
         while not self._stop.wait(self._interval_s):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Final, Literal
 
@@ -37,10 +37,11 @@ from .errors import (
     write_error,
 )
 from .expiry import DEFAULT, Expiry
+from .failpoints import fp
 from .group_coordinator import GroupCoordinator
 from .group_offsets import TOPIC as OFFSETS_TOPIC
 from .group_offsets import GroupOffsets
-from .housekeeping import Housekeeper, Kept
+from .housekeeping import Housekeeper, Kept, Target
 from .log_settings import Changes
 from .open_files import OpenFiles
 from .partition import Partition, PartitionContext
@@ -127,7 +128,7 @@ class Log:
     def _open_partition(self, topic: Topic, partition: int) -> Partition | CorruptLog:
         try:
             opened = Partition(
-                f'partition {partition} of topic "{topic.name}"',
+                _name_of(topic.name, partition),
                 self._directory.folder(topic.name, partition),
                 settings_of(topic.config),
                 self._context,
@@ -261,6 +262,7 @@ class Log:
 
     def _opened(self, topic: str, partition: int) -> Partition | CorruptLog:
         with self._topics_lock:
+            self._check_open()  # it may have been closed while this waited
             stored = self._directory.topics.get(topic)
             if stored is None:
                 raise _unknown(topic)
@@ -270,12 +272,18 @@ class Log:
                 found = partitions[partition] = self._open_partition(stored.topic, partition)
             return found
 
-    def _all_partitions(self) -> Iterator[Partition]:
+    def _all_partitions(self) -> Iterator[Target]:
         """Those that housekeeping looks after; they are opened for it. The log's own compact themselves."""
         for name, topic in self.topics().items():
-            for partition in range(topic.partition_count if name not in RESERVED else 0):
-                with contextlib.suppress(UnknownTopic, CorruptLog, LogClosed):
-                    yield self.partition(name, partition)
+            for number in range(topic.partition_count if name not in RESERVED else 0):
+                yield Target(_name_of(name, number), partial(self._for_housekeeping, name, number))
+
+    def _for_housekeeping(self, topic: str, partition: int) -> Partition | None:
+        """None where it is gone, or damaged, which `problems` says anyway."""
+        try:
+            return self.partition(topic, partition)
+        except (UnknownTopic, CorruptLog, LogClosed):
+            return None
 
     def _expire_unused(self) -> None:
         self._coordinator.expire(self._expiry.transactional_ids_ms)
@@ -474,25 +482,33 @@ class Log:
         """
         self._housekeeper.stop()  # before the lock is taken: their threads may be about to open a partition
         self._groups.close()
+        fp("log.close")
+        self._coordinator.refuse()  # before the lock, too: a commit under way may open a partition
         with self._topics_lock:
             if self._closed:
                 return
-            failure: LogError | None = None
+            self._closed = True
             try:
-                self._coordinator.close()
-                for partition in self.usable_partitions():
-                    try:
-                        partition.close()
-                    except LogError as error:
-                        failure = failure or error
+                failure = self._close_partitions()
                 if self._durable and failure is None and self._all_durable():
                     self._directory.mark_closed()
             finally:
-                self._closed = True
                 self._directory.close()
         self._wake()
         if failure is not None:
             raise failure
+
+    def _close_partitions(self) -> LogError | None:
+        """What the first one that failed has raised."""
+        failure: LogError | None = None
+        self._coordinator.close()
+        fp("log.closed_noted")
+        for partition in self.usable_partitions():
+            try:
+                partition.close()
+            except LogError as error:
+                failure = failure or error
+        return failure
 
     def _all_durable(self) -> bool:
         return all(
@@ -561,6 +577,10 @@ def _checked_batches(data: memoryview) -> list[EncodedBatch]:
         batches.append(EncodedBatch([batch], header))
         position += header.size
     return batches
+
+
+def _name_of(topic: str, partition: int) -> str:
+    return f'partition {partition} of topic "{topic}"'
 
 
 def _unknown(topic: str) -> UnknownTopic:

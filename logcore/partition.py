@@ -23,6 +23,7 @@ from .records.control import MARKER_SIZE, encode_marker
 from .recovery import Checkpoint, create_segment, read_checkpoint, recover
 from .segment import file_name
 from .topic_settings import TopicSettings
+from .transaction_index import OpenTransaction
 
 __all__ = ["ActiveProducer", "Appended", "Mark", "Partition", "PartitionContext", "Snapshot"]
 
@@ -118,6 +119,14 @@ class Partition(KeptPartition):
             marker = _Marker(self._state.end_offset, producer_id, epoch, committed, timestamp_ms)
             self._write_marker(marker)
             return Mark(self._generation, self._state.end_offset)
+
+    def abort_orphan(self, transaction: OpenTransaction, timestamp_ms: int) -> None:
+        """Aborts an open transaction that no coordinator knows. The marker carries the newest epoch that its producer
+        has here: with an older one it would be refused, and the transaction would stay open forever."""
+        producer_id, epoch, first_offset = transaction
+        with self._lock:
+            newest = max(epoch, self._state.producers.epoch_of(producer_id))
+            self.end_transaction(producer_id, newest, first_offset, committed=False, timestamp_ms=timestamp_ms)
 
     def _write_marker(self, marker: _Marker) -> None:
         batch = encode_marker(

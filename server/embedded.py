@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 from ..executor.push_query import PushQuery
 from ..logcore.client import LogClient
@@ -14,6 +14,8 @@ from ..sql.functions.user_functions import PROPERTY as PYTHON_FUNCTIONS
 from .engine import Engine
 from .executors import RoutingExecutor
 from .properties import checked_properties
+
+_Engine = TypeVar("_Engine", bound=Engine)
 
 
 class EmbeddedEngine(Engine):
@@ -35,7 +37,7 @@ def open_engine(
     checked = {PYTHON_FUNCTIONS: "true", FULL_SQL: "true", **checked_properties(properties or {})}
     log = open_log(data_directory / "log", sync=sync)
     try:
-        return engine_on(log, data_directory, checked)
+        return _engine_on(EmbeddedEngine, log, data_directory, checked, None)
     except BaseException:
         log.close()
         raise
@@ -43,10 +45,21 @@ def open_engine(
 
 def engine_on(
     log: LogClient, data_directory: Path, properties: Mapping[str, object], kafka_address: str | None = None
-) -> EmbeddedEngine:
-    """An engine on an open log, which it owns from now on; queries keep their state below `data_directory`.
+) -> Engine:
+    """An engine on an open log, which whoever opened it closes: after the engine, and after the listeners that serve
+    the log. Queries keep their state below `data_directory`.
 
     In: `kafka_address`: HOST:PORT where other processes reach this log.
     """
+    return _engine_on(Engine, log, data_directory, properties, kafka_address)
+
+
+def _engine_on(
+    kind: type[_Engine],
+    log: LogClient,
+    data_directory: Path,
+    properties: Mapping[str, object],
+    kafka_address: str | None,
+) -> _Engine:
     executor = RoutingExecutor(log, data_directory / "state", checked_properties(properties), kafka_address)
-    return EmbeddedEngine(log, executor, lambda planned, settings: PushQuery(planned.plan, log, settings), properties)
+    return kind(log, executor, lambda planned, settings: PushQuery(planned.plan, log, settings), properties)

@@ -52,7 +52,8 @@ _CODES: Final[dict[type[LogError], ErrorCode]] = {
     CorruptLog: ErrorCode.corrupt_message,
 }
 _MESSAGE_CHARACTERS_MAX: Final = 1_000
-_NAMES: Final = {kind.code: kind for kind in (*_CODES, LogUnavailable)}
+_NAMES: Final = {kind.code: kind for kind in (*_CODES, LogUnavailable) if kind is not LogClosed}
+"""A log that the server has closed is not the client's own: there may be another server soon."""
 
 _CLASSES: Final[dict[ErrorCode, type[LogError]]] = {
     **{code: kind for kind, code in _CODES.items()},
@@ -76,6 +77,11 @@ def code_of(error: LogError) -> ErrorCode:
         if kind in _CODES:
             return _CODES[kind]
     return ErrorCode.unknown_server_error
+
+
+def coordinator_code_of(error: LogError) -> ErrorCode:
+    """`code_of` for what a client asks a coordinator: it comes again where there is none any more."""
+    return ErrorCode.coordinator_not_available if isinstance(error, LogClosed) else code_of(error)
 
 
 def message_of(error: LogError) -> str:

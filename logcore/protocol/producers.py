@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager, nullcontext
 from typing import Final
 
 import structlog
@@ -16,7 +17,7 @@ import structlog
 from millstream.errors import LogError
 
 from ..client import TopicPartition
-from ..errors import InvalidTransactionState, ProducerFenced
+from ..errors import InvalidTransactionState, LogClosed, ProducerFenced
 from ..log import Log
 from ..partition import Appended
 from ..producer import LocalTransactionalProducer
@@ -108,23 +109,34 @@ class ClientProducer:
             if not commit and self._committed and not self._open:
                 raise InvalidTransactionState("the transaction is committed, and cannot be aborted any more")
             if not commit:
-                self._open, self._committed = False, False
-                self.producer.abort()
+                with self._ended():
+                    self.producer.abort()
             elif self._open:
-                self._open, self._committed = False, False
-                self.producer.commit()
+                with self._ended():
+                    self.producer.commit()
                 self._committed = True
             elif not self._committed:
                 raise InvalidTransactionState("no transaction is open")
+
+    @contextmanager
+    def _ended(self) -> Generator[None]:
+        """Ends the transaction, also by a failure; but what a log refuses that is closing, has changed nothing."""
+        was = self._open, self._committed
+        self._open, self._committed = False, False
+        try:
+            yield
+        except LogClosed:
+            self._open, self._committed = was
+            raise
 
     def end_and_raise(self, producer_id: int, epoch: int, *, commit: bool) -> tuple[int, int]:
         """Ends the transaction, and gives the id and the epoch that the producer goes on with. Nothing that was sent
         before, and comes later, is taken for a part of the next one. Asked twice, it ends once."""
         with self._lock:
             self._used = self._clock()
-            if (producer_id, epoch) == (self.producer.producer_id, self.producer.epoch):
-                self._open, self._committed = False, False
-            self.producer.end_and_raise((producer_id, epoch), commit=commit)
+            current = (producer_id, epoch) == (self.producer.producer_id, self.producer.epoch)
+            with self._ended() if current else nullcontext():
+                self.producer.end_and_raise((producer_id, epoch), commit=commit)
             return self.producer.producer_id, self.producer.epoch
 
 

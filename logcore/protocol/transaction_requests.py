@@ -16,7 +16,7 @@ from ..transaction_records import Identity, TransactionState
 from ..transactions import TransactionDescription
 from .access import check_readable, check_writable
 from .broker import Broker
-from .faults import code_of
+from .faults import code_of, coordinator_code_of
 from .group_requests import code_of_fault
 from .messages import Fields
 from .offset_requests import committable, each_partition, metadata_in
@@ -52,7 +52,7 @@ def init_producer_id(broker: Broker, request: Any, peer: Peer) -> Fields:
         known = (known_id, request.producer_epoch) if known_id >= 0 else None
         new = broker.transactions.start(request.transactional_id, timeout_ms, known)
     except LogError as error:
-        code = code_of(error)
+        code = coordinator_code_of(error)
         if code is ErrorCode.invalid_producer_epoch and request.__version__ >= _KNOWS_FENCED_FROM:
             code = ErrorCode.producer_fenced
         return _no_producer(code)
@@ -138,7 +138,7 @@ def txn_offset_commit(broker: Broker, request: Any, peer: Peer) -> Fields:
             _who(request), check, offsets, metadata_in(request), announces=announces
         )
     except LogError as error:
-        return each_partition(request, code_of(error), refused)
+        return each_partition(request, coordinator_code_of(error), refused)
     return each_partition(request, code_of_fault(fault), refused)
 
 
@@ -152,7 +152,7 @@ def end_txn(broker: Broker, request: Any, peer: Peer) -> Fields:
     try:
         raised = broker.transactions.end_and_raise(_who(request), commit=request.committed)
     except LogError as error:
-        return _no_producer(code_of(error))
+        return _no_producer(coordinator_code_of(error))
     return {"error_code": ErrorCode.none, "producer_id": raised.producer_id, "producer_epoch": raised.epoch}
 
 
@@ -174,7 +174,7 @@ def _code(act: Callable[[], None]) -> ErrorCode:
     try:
         act()
     except LogError as error:
-        return code_of(error)
+        return coordinator_code_of(error)
     return ErrorCode.none
 
 

@@ -18,7 +18,7 @@ from millstream.errors import LogError
 from ..disk import sync_folder
 from ..errors import write_error
 from ..expiry import DEFAULT, Expiry
-from ..housekeeping import Housekeeper
+from ..housekeeping import Housekeeper, Target
 from ..open_files import OpenFiles
 from ..partition_files import PartitionContext
 from ..topic_settings import TopicSettings, settings_of
@@ -80,9 +80,10 @@ class DiskLogs:
         except OSError as error:
             self._directory.close()
             raise write_error(error, f"to the data directory {path}") from error
-        self._housekeeper = Housekeeper(
-            lambda: list(self._open.values()), now_ms, lambda: None, producer_expiry_ms=expiry.producer_ids_ms
-        )
+        self._housekeeper = Housekeeper(self._targets, now_ms, lambda: None, producer_expiry_ms=expiry.producer_ids_ms)
+
+    def _targets(self) -> list[Target]:
+        return [Target(log.name, lambda log=log: log) for log in list(self._open.values())]
 
     def _recover(self) -> None:
         found = list(self.stored())

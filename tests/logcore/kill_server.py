@@ -1,10 +1,12 @@
 """A program that tests kill: a log that other processes write to over TCP.
 
-Run with a folder and a port. It prints a line once clients can connect, and ends by being killed.
+Run with a folder and a port. It prints a line once clients can connect, and ends by being killed. On SIGTERM it closes
+the log while clients still use it, which is the hardest way.
 """
 
 from __future__ import annotations
 
+import signal
 import sys
 import threading
 
@@ -19,10 +21,13 @@ def run(folder: str, port: int) -> None:
     log = open_log(folder)
     if log.topic(TOPIC) is None:
         log.create_topic(TOPIC, PARTITIONS, {"segment.bytes": "100000"})
+    terminated = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: terminated.set())
     LogServer(log, port=port).start()
     sys.stdout.write("can connect\n")
     sys.stdout.flush()
-    threading.Event().wait()
+    terminated.wait()
+    log.close()
 
 
 if __name__ == "__main__":

@@ -43,6 +43,11 @@ class Killable:
         self.process.kill()
         self.process.join()
 
+    def terminate(self) -> int:
+        """SIGTERM; the exit code once it is gone."""
+        self.process.terminate()
+        return self.wait()
+
     def wait(self) -> int:
         """The exit code: below zero the signal that has ended it."""
         self.process.join()

@@ -14,12 +14,15 @@ from millstream.logcore.client import FetchedColumns, FetchedRows, RowRecords, T
 from millstream.logcore.errors import (
     CorruptLog,
     InvalidTopic,
+    LogFull,
     OffsetOutOfRange,
     OutOfOrderSequence,
     ProducerFenced,
     RecordsTooLarge,
 )
+from millstream.logcore.housekeeping import Housekeeper, Target
 from millstream.logcore.log import Log, open_log
+from millstream.logcore.partition_keeping import KeptPartition
 from millstream.logcore.records.batch import Producer
 from millstream.logcore.records.codec import encode
 from millstream.logcore.timestamps import first_at_or_after, latest_timestamp
@@ -353,3 +356,30 @@ def test_records_are_deleted_while_others_write(folder: Path) -> None:
             for writer in writers:
                 writer.join()
         assert log.offsets("busy", 0).log_start_offset > 0
+
+
+def test_housekeeping_goes_on_past_a_partition_that_cannot_be_opened_or_kept(log: Log, clock: Clock) -> None:
+    log.create_topic("t", 1, {"segment.bytes": "1024", "retention.ms": "1000"})
+    for _ in range(5):
+        log.append("t", 0, rows(b"x" * 1000, timestamp=0))
+    clock.now_s += HOUR_S
+
+    def fails_to_open() -> KeptPartition:
+        raise LogFull("no space left")
+
+    def is_broken() -> KeptPartition:
+        raise RuntimeError("a bug")
+
+    targets = [
+        Target("full", fails_to_open),
+        Target("broken", is_broken),
+        Target("good", lambda: log.partition("t", 0)),
+    ]
+    keeper = Housekeeper(lambda: targets, lambda: int(clock.now_s * 1000), lambda: None, producer_expiry_ms=1)
+    with pytest.raises(RuntimeError):
+        keeper.round()
+    assert len(log.partition("t", 0).segments()) == 1
+    assert {name: problem.message for name, problem in keeper.problems.items()} == {
+        "full": "no space left",
+        "broken": "a bug",
+    }

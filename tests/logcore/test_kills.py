@@ -1,4 +1,5 @@
-"""A server that is killed again and again while eight producers write to it: what they were told is what is there."""
+"""A server that is killed, or told to end, again and again while eight producers write to it: what they were told is
+what is there."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import importlib.util
 import random
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,7 @@ POINTS = (
     "txn.marker",
     "txn.committed",
 )
+CLOSING_POINTS = ("log.close", "log.closed_noted")
 pytestmark = pytest.mark.usefixtures("only_processes_die")
 
 
@@ -52,15 +54,50 @@ def test_whoever_writes_while_the_server_is_killed_often_finds_what_was_acknowle
     kill_again_and_again(memory_folder, kills=count_of("KILLS", 100), seed=count_of("SEED", 2))
 
 
+@pytest.mark.timeout(180)  # four kinds of clients, each of which finds its way back three times
+def test_whoever_writes_while_the_server_ends_finds_what_was_acknowledged(memory_folder: Path) -> None:
+    terminate_again_and_again(memory_folder, times=3, seed=1)
+
+
+@pytest.mark.soak
+def test_whoever_writes_while_the_server_ends_often_finds_what_was_acknowledged(memory_folder: Path) -> None:
+    terminate_again_and_again(memory_folder, times=count_of("KILLS", 100), seed=count_of("SEED", 2))
+
+
 def kill_again_and_again(folder: Path, kills: int, seed: int) -> None:
+    def end(server: killable.Killable, chance: random.Random) -> None:
+        server.process.join(chance.uniform(0.05, 1.0))
+        server.kill()
+
+    end_again_and_again(folder, kills, random.Random(seed), end, random_point)
+
+
+def terminate_again_and_again(folder: Path, times: int, seed: int) -> None:
+    """The log closes slowly while the listener serves on."""
+
+    def end(server: killable.Killable, chance: random.Random) -> None:
+        time.sleep(chance.uniform(0.2, 1.0))
+        assert server.terminate() == 0, server.errors()
+
+    def point(chance: random.Random) -> str:
+        return f"{chance.choice(CLOSING_POINTS)}:1:sleep({chance.randint(20, 300)})"
+
+    end_again_and_again(folder, times, random.Random(seed), end, point)
+
+
+def end_again_and_again(
+    folder: Path,
+    times: int,
+    chance: random.Random,
+    end: Callable[[killable.Killable, random.Random], None],
+    random_point: Callable[[random.Random], str],
+) -> None:
     """Raises AssertionError where something is missing, there twice, out of order, or visible though aborted."""
-    chance = random.Random(seed)
     port = free_port(chance)
     server = started(folder, port, random_point(chance))
     producers = eight_producers(folder, f"127.0.0.1:{port}")
-    for _ in range(kills):
-        server.process.join(chance.uniform(0.05, 1.0))
-        server.kill()
+    for _ in range(times):
+        end(server, chance)
         server = started(folder, port, random_point(chance))
     server.kill()
     server = started(folder, port)

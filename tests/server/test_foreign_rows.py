@@ -20,7 +20,8 @@ from millstream.logcore.log import Log, open_log
 from millstream.logcore.murmur2 import partition_of
 from millstream.logcore.remote import RemoteLog, trusted_address
 from millstream.logcore.server import LogServer
-from millstream.server.embedded import EmbeddedEngine, engine_on
+from millstream.server.embedded import engine_on
+from millstream.server.engine import Engine
 from millstream.server.foreign_rows import ForeignRows, is_own_name
 from millstream.server.session import Session
 
@@ -28,20 +29,22 @@ from ..logcore.log_records import rows
 
 
 @pytest.fixture
-def engine(tmp_path: Path) -> Iterator[EmbeddedEngine]:
-    log = open_log(tmp_path / "log", sync="never")
-    with engine_on(log, tmp_path, {"millstream.executor": "duckdb"}) as running:
+def engine(tmp_path: Path) -> Iterator[Engine]:
+    with (
+        open_log(tmp_path / "log", sync="never") as log,
+        engine_on(log, tmp_path, {"millstream.executor": "duckdb"}) as running,
+    ):
         yield running
 
 
 @pytest.fixture
-def address(engine: EmbeddedEngine) -> Iterator[str]:
+def address(engine: Engine) -> Iterator[str]:
     assert isinstance(engine.log, Log)
     with LogServer(engine.log, port=0, transcoder=ForeignRows(lambda: engine.catalog)) as server:
         yield server.address
 
 
-def run(engine: EmbeddedEngine, text: str) -> None:
+def run(engine: Engine, text: str) -> None:
     engine.execute(text, Session())
 
 
@@ -73,9 +76,7 @@ def read(address: str, topic: str, partition: int = 0, offset: int = 0) -> list[
         consumer.close()
 
 
-def test_rows_of_a_columnar_topic_have_keys_values_times_and_their_own_offsets(
-    engine: EmbeddedEngine, address: str
-) -> None:
+def test_rows_of_a_columnar_topic_have_keys_values_times_and_their_own_offsets(engine: Engine, address: str) -> None:
     run(
         engine,
         "CREATE STREAM s (id STRING KEY, n INT, word STRING)"
@@ -93,7 +94,7 @@ def test_rows_of_a_columnar_topic_have_keys_values_times_and_their_own_offsets(
         assert [row[0] for row in found] == list(range(len(found)))
 
 
-def test_a_client_may_begin_in_the_middle_of_a_columnar_batch(engine: EmbeddedEngine, address: str) -> None:
+def test_a_client_may_begin_in_the_middle_of_a_columnar_batch(engine: Engine, address: str) -> None:
     run(engine, "CREATE STREAM s (n INT) WITH (kafka_topic='s', value_format='ARROW', partitions=1);")
     source = engine.catalog.sources["S"]
     count = 120_000  # more than one answer has
@@ -105,7 +106,7 @@ def test_a_client_may_begin_in_the_middle_of_a_columnar_batch(engine: EmbeddedEn
     assert [json.loads(row[2] or b"") for row in found[:2]] == [{"N": 700}, {"N": 701}]
 
 
-def test_tombstones_and_windows_of_tables_are_shown_as_they_are(engine: EmbeddedEngine, address: str) -> None:
+def test_tombstones_and_windows_of_tables_are_shown_as_they_are(engine: Engine, address: str) -> None:
     run(
         engine,
         "CREATE TABLE t (id INT PRIMARY KEY, n INT) WITH (kafka_topic='t', value_format='ARROW', key_format='KAFKA',"
@@ -116,7 +117,7 @@ def test_tombstones_and_windows_of_tables_are_shown_as_they_are(engine: Embedded
     assert (key, json.loads(value or b"")) == ((7).to_bytes(4, "big"), {"N": 1})
 
 
-def test_a_topic_without_a_stream_is_shown_as_objects(engine: EmbeddedEngine, address: str) -> None:
+def test_a_topic_without_a_stream_is_shown_as_objects(engine: Engine, address: str) -> None:
     run(
         engine,
         "CREATE STREAM s (id STRING KEY, n INT) WITH (kafka_topic='s', value_format='ARROW', partitions=1);"
@@ -127,7 +128,7 @@ def test_a_topic_without_a_stream_is_shown_as_objects(engine: EmbeddedEngine, ad
     assert (key, json.loads(value or b"")) == (None, {"ID": "a", "N": 1})
 
 
-def test_the_topic_says_in_what_format_or_that_columns_pass_through(engine: EmbeddedEngine, address: str) -> None:
+def test_the_topic_says_in_what_format_or_that_columns_pass_through(engine: Engine, address: str) -> None:
     run(
         engine,
         "CREATE STREAM s (n INT, word STRING) WITH (kafka_topic='s', value_format='ARROW', partitions=1);"
@@ -142,7 +143,7 @@ def test_the_topic_says_in_what_format_or_that_columns_pass_through(engine: Embe
     assert value is not None and b"word" in value.lower()
 
 
-def test_what_a_query_is_named_by_is_not_for_others_to_use(engine: EmbeddedEngine, tmp_path: Path) -> None:
+def test_what_a_query_is_named_by_is_not_for_others_to_use(engine: Engine, tmp_path: Path) -> None:
     run(
         engine,
         "CREATE STREAM s (n INT) WITH (kafka_topic='s', value_format='JSON', partitions=1);"
@@ -167,7 +168,7 @@ def test_what_a_query_is_named_by_is_not_for_others_to_use(engine: EmbeddedEngin
             ours.commit_offsets(query, offsets)
 
 
-def test_who_names_a_group_waits_until_it_is_known_whose_it_is(engine: EmbeddedEngine) -> None:
+def test_who_names_a_group_waits_until_it_is_known_whose_it_is(engine: Engine) -> None:
     """As on a node of a cluster that has just started. A refusal would end a client for good."""
     assert isinstance(engine.log, Log)
     engine.log.create_topic("s", 1)
@@ -182,7 +183,7 @@ def test_who_names_a_group_waits_until_it_is_known_whose_it_is(engine: EmbeddedE
 
 
 @pytest.mark.parametrize("request_of", ["records", "offsets", "the end"])
-def test_transactions_go_on_while_it_is_not_known_whose_ids_they_have(engine: EmbeddedEngine, request_of: str) -> None:
+def test_transactions_go_on_while_it_is_not_known_whose_ids_they_have(engine: Engine, request_of: str) -> None:
     assert isinstance(engine.log, Log)
     engine.log.create_topic("s", 1)
     known = threading.Event()
@@ -203,6 +204,6 @@ def test_transactions_go_on_while_it_is_not_known_whose_ids_they_have(engine: Em
             assert known.is_set()
 
 
-def test_a_topic_is_named_to_the_transcoder(engine: EmbeddedEngine) -> None:
+def test_a_topic_is_named_to_the_transcoder(engine: Engine) -> None:
     table = ForeignRows(lambda: engine.catalog)(Topic("nobody", 1), pa.record_batch({"x": [1]}), 9)
     assert table.to_pylist() == [{"timestamp": 9, "key": None, "value": b'{"x":1}'}]

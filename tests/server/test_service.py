@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import signal
 import socket
+import threading
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 from running_server import ServerProcess, eventually, millstream, service_in
 
+from millstream.logcore import failpoints
 from millstream.server.client import connect
 
 FREE = ("--http", "127.0.0.1:0", "--kafka", "127.0.0.1:0", "--executor", "duckdb")
@@ -51,6 +53,20 @@ def test_a_restart_keeps_the_catalog_and_goes_on_with_the_queries(tmp_path: Path
         rows = client.query("SELECT * FROM s EMIT CHANGES;")  # an open push query does not keep the server
         assert server.stop(signal.SIGINT) == 0
         assert list(rows) == []
+
+
+def test_nobody_reaches_the_log_any_more_when_it_closes(tmp_path: Path) -> None:
+    service = service_in(tmp_path)
+    service.start()
+    address = (service.kafka_address.host, service.kafka_address.port)
+    failpoints.arm("log.close:1:sleep(300)")
+    stopping = threading.Thread(target=service.stop)
+    stopping.start()
+    eventually(lambda: failpoints.hits("log.close"))
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(address)
+    stopping.join()
+    failpoints.arm("")
 
 
 def test_a_port_in_use_is_one_sentence(tmp_path: Path, taken_port: int) -> None:

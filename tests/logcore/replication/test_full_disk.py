@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from millstream.logcore import failpoints
 from millstream.logcore.errors import LogFull
-from millstream.logcore.housekeeping import Housekeeper
+from millstream.logcore.housekeeping import Housekeeper, Target
 from millstream.logcore.records.batch import Producer
 from millstream.logcore.replication.disk_log import DiskLog
 from millstream.logcore.replication.disk_logs import DiskLogs
@@ -128,7 +128,7 @@ def test_a_log_is_cut_on_a_full_disk_where_a_checkpoint_is_old_enough(tmp_path: 
     assert again.clean and entries(again) == entries(log)
 
 
-# Room is made
+# Target is made
 
 
 def test_deleting_records_makes_room_on_a_full_disk(tmp_path: Path, disk: FullDisk) -> None:
@@ -145,7 +145,7 @@ def test_deleting_records_makes_room_on_a_full_disk(tmp_path: Path, disk: FullDi
 def test_retention_goes_on_on_a_full_disk(tmp_path: Path, disk: FullDisk) -> None:
     log = filled(tmp_path / "log", retention_bytes=2000)
     disk.full = True
-    keeper = Housekeeper(lambda: [log], lambda: 0, lambda: None, producer_expiry_ms=1)
+    keeper = Housekeeper(lambda: [Target(log.name, lambda: log)], lambda: 0, lambda: None, producer_expiry_ms=1)
     assert keeper.round().dropped == 1
     assert not keeper.problems and log.usable
     assert log.size_on_disk < 4000
