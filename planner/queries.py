@@ -28,10 +28,9 @@ from .scope import Scope, ScopeSource
 from .sources import check_name_is_free, check_timestamp_column, default_formats, wraps_single_values
 from .timestamps import rowtime_expression
 from .topic_config import topic_config
+from .topic_names import topic_of_statement
 from .typed import to_sql
 from .with_properties import format_specs, read_properties
-
-_PREFIX = "ksql.output.topic.name.prefix"
 
 
 @within_depth
@@ -121,7 +120,7 @@ def _create_as(statement: CreateAsSelect, context: PlanningContext) -> PlannedQu
     _check_has_value(schema, value_format, statement)
     check_timestamp_column(properties.timestamp_column, properties.timestamp_format, schema)
     check_given_schemas(properties, key_format, value_format, schema, context.registry)
-    topic = properties.topic or context.properties.get(_PREFIX, "") + statement.name
+    topic = topic_of_statement(statement, context.properties)
     existing = context.topics.get(topic)
     if existing is not None and properties.partition_count not in (None, existing):
         raise InvalidProperty(

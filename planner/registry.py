@@ -59,6 +59,16 @@ def subject_of(topic: str, part: Literal["key", "value"]) -> str:
     return f"{topic}-{part}"
 
 
+def topic_of(subject: str) -> str:
+    """The topic whose records a subject is about; a subject that is named otherwise stands for itself.
+
+    >>> topic_of("clicks-value"), topic_of("clicks-key"), topic_of("com.example.Click")
+    ('clicks', 'clicks', 'com.example.Click')
+    """
+    topic, separator, part = subject.rpartition("-")
+    return topic if separator and topic and part in ("key", "value") else subject
+
+
 def canonical(kind: SchemaKind, text: str) -> str:
     """A text that is equal for schemas that differ in white space only. Raises `InvalidSchema` for broken JSON."""
     if kind == "PROTOBUF":

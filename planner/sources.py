@@ -19,6 +19,7 @@ from .record_schemas import SchemaTarget, with_schemas
 from .schema import PSEUDO, Column, Schema
 from .scope import resolve_type
 from .topic_config import topic_config
+from .topic_names import topic_of_statement
 from .with_properties import SourceProperties, format_specs, read_properties
 
 _HEADERS_TYPE = Array(Struct((Field("KEY", STRING), Field("VALUE", BYTES))))
@@ -46,7 +47,7 @@ def plan_create_source(statement: CreateSource, context: PlanningContext) -> Pla
             hint="Write them in parentheses after the name.",
         )
     _check_timestamp(properties, schema)
-    topic_name = properties.topic or statement.name
+    topic_name = topic_of_statement(statement, context.properties)
     existing = context.topics.get(topic_name)
     new_topic = None
     if existing is None:
@@ -169,13 +170,14 @@ def _with_inferred(
     wrap = properties.wrap_single_value
     wraps = wraps_single_values(context) if wrap is None else wrap
     columns = {role: tuple(column for column in written if column.role == role) for role in ("KEY", "VALUE", "HEADERS")}
+    topic = topic_of_statement(statement, context.properties)
     for role, name, schema, wrapped in (
         ("KEY", properties.key_format, properties.key_schema, False),
         ("VALUE", properties.value_format, properties.value_schema, wraps),
     ):
         part = "key" if role == "KEY" else "value"
         name = name or (defaults[part].name if part in defaults else "NONE")
-        asked = Inference(part, properties.topic or statement.name, name, schema, wrapped)
+        asked = Inference(part, topic, name, schema, wrapped)
         if columns[role]:
             refuse_schema_id(asked, statement.span)
         else:

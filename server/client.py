@@ -357,7 +357,7 @@ class LocalClient:
 
     def _print(self, text: str) -> Rows:
         statements: list[Any] = self._engine.parse(text, self._session)
-        feed = self._engine.print_topic(statements[0])
+        feed = self._engine.print_topic(statements[0], self._session)
         lines = (Row((line,)) for line in feed)
         return Rows("PRINT", None, ("LINE",), ("STRING",), lines, feed.close, lambda: None)
 

@@ -14,7 +14,7 @@ from typing import Self
 
 import pyarrow as pa
 
-from millstream.errors import InvalidStatement, StatementError
+from millstream.errors import InvalidStatement, MillstreamError, StatementError
 
 from ..executor.executor import Executor
 from ..executor.keyed_rows import TooManyKeys
@@ -46,8 +46,10 @@ from .properties import checked_properties
 from .pull_lookups import Lookup
 from .queries import OpenFeed, QueryResult, run_query
 from .request import Request
+from .rights import on_source
 from .schema_store import SchemaStore
 from .session import Session
+from .statement_rights import Surroundings, check_statement
 
 _LOCKLESS = AssertTopic | AssertSchema | AssertValues | Explain | ShowGraph | ShowLineage
 
@@ -118,7 +120,7 @@ class Engine:
         """
         entities: list[Entity] = [] if answers is None else answers
         for statement in self._statements(text, session):
-            with self._turn(statement), _about(text):
+            with self._turn(statement), self._about(text, session):
                 entities += handle(statement, self._request(session))
         return entities
 
@@ -127,7 +129,9 @@ class Engine:
         text = statement if isinstance(statement, str) else statement.text
         parsed = self._one_query(statement, session) if isinstance(statement, str) else statement
         catalog = self.catalog
-        with _about(text):  # no lock: the catalog is a value, and what others change meanwhile does not matter
+        with self._about(
+            text, session
+        ):  # no lock: the catalog is a value, and what others change meanwhile does not matter
             result = run_query(parsed, self._request(session), open_feed or self._open_feed)
         if result.planned_pull is not None and statement is text and self.catalog is catalog:
             self._materializations.lookups.learn(text, parsed, result.planned_pull, catalog, session)
@@ -139,8 +143,8 @@ class Engine:
         rights say."""
         catalog = self.catalog
         found = self._materializations.lookups.find(text, catalog, session)
-        if found is not None and session.permit is not None:
-            session.permit(found.statement, catalog)
+        if found is not None:
+            self._check(found.statement, session)
         return found
 
     def update_lookup(self, lookup: Lookup) -> bool:
@@ -156,13 +160,21 @@ class Engine:
         """Appends the rows to a stream or table, all or none, and returns how many. How columns are matched with those
         of the source says `rows_for`. Raises `StatementError`."""
         request = self._request(session)
-        source = request.catalog.source(name, None)
-        self._appender.append(source, *rows_for(source, rows, request.now_ms()))
+        self.check_insert(name, session)
+        with self._about(name, session):
+            source = request.catalog.source(name, None)
+            self._appender.append(source, *rows_for(source, rows, request.now_ms()))
         return rows.num_rows
 
-    def print_topic(self, statement: PrintTopic) -> PrintFeed:
+    def check_insert(self, name: str, session: Session) -> None:
+        """Raises `NotPermitted` where the session's user may not write to this stream or table."""
+        session.rights.require(on_source("insert", name, self.catalog))
+
+    def print_topic(self, statement: PrintTopic, session: Session | None = None) -> PrintFeed:
         """PRINT: lines of text. Raises where the topic does not exist."""
-        return PrintFeed(statement, self.log, self.catalog, self.schemas.schema)
+        session = session or Session()
+        with self._about(statement.text, session):
+            return PrintFeed(statement, self.log, session.rights.visible(self.catalog), self.schemas.schema)
 
     def parse(self, text: str, session: Session) -> list[Statement]:
         """The statements of `text` with the session's variables put in."""
@@ -202,9 +214,14 @@ class Engine:
     def _statements(self, text: str, session: Session) -> Iterator[Statement]:
         """Every statement of anybody comes through here: what its user may not run is refused."""
         for statement in self._parsed(text, session):
-            if session.permit is not None:
-                session.permit(statement, self.catalog)
+            self._check(statement, session)
             yield statement
+
+    def _check(self, statement: Statement, session: Session) -> None:
+        if not session.rights.everything:
+            settings = session.settings(self.properties)
+            around = Surroundings(self.catalog, settings, self.log.topics, lambda: self.schemas.registry)
+            check_statement(session.rights, statement, around)
 
     def _parsed(self, text: str, session: Session) -> Iterator[Statement]:
         """Without variables the whole text is parsed before anything runs. With them each statement is parsed when
@@ -219,6 +236,21 @@ class Engine:
         settings = session.settings(self.properties)
         return settings.get("ksql.variable.substitution.enable", "true") == "true"
 
+    @contextlib.contextmanager
+    def _about(self, text: str, session: Session) -> Generator[None]:
+        """Errors from here know the text that their spans point into, and name nothing that their reader may not
+        see."""
+        try:
+            yield
+        except MillstreamError as error:
+            if isinstance(error, StatementError):
+                if error.text is None:
+                    error.text = text
+                error.message = with_names(error.message)
+                error.args = (error.message,)
+            session.rights.discreet(error, text, self.catalog, self.log.topics)
+            raise
+
     def _one_query(self, text: str, session: Session) -> Query:
         statements = self.parse(text, session)
         if len(statements) != 1:
@@ -229,16 +261,3 @@ class Engine:
                 f"{type(only).__name__} is not a query.", text=text, hint="SELECT is one; send others to /ksql."
             )
         return only
-
-
-@contextlib.contextmanager
-def _about(text: str) -> Generator[None]:
-    """Errors from here know the text that their spans point into."""
-    try:
-        yield
-    except StatementError as error:
-        if error.text is None:
-            error.text = text
-        error.message = with_names(error.message)
-        error.args = (error.message,)
-        raise

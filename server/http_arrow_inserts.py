@@ -9,10 +9,9 @@ from starlette.responses import Response
 
 from .arrow_body import read_table
 from .client_tables import ARROW_TYPE
-from .http_context import HttpContext, user_of
+from .http_context import HttpContext, rights_of
 from .http_requests import read_bytes
 from .http_statements import error_response, json_response
-from .rights import require
 from .session import Session
 
 
@@ -23,8 +22,9 @@ def insert_route(context: HttpContext) -> Callable[[Request], Awaitable[Response
         try:
             body = await read_bytes(request, ARROW_TYPE, context.body_bytes_max)
             name = request.path_params["name"]
-            require(user_of(request.scope), "insert", name)
-            count = await context.workers.run(lambda: context.engine.insert(name, read_table(body), Session()))
+            session = Session(rights=rights_of(request.scope))
+            context.engine.check_insert(name, session)  # before what a stranger sends is read
+            count = await context.workers.run(lambda: context.engine.insert(name, read_table(body), session))
             return json_response({"rows": count}, 200)
         except Exception as error:
             return error_response(error)

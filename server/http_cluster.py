@@ -17,11 +17,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from .entities import CommandState, CurrentStatus
-from .http_context import HttpContext, user_of
+from .http_context import HttpContext, rights_of
 from .http_errors import BAD_REQUEST, RequestRefused
 from .http_requests import read_object
 from .http_statements import error_response, json_response
-from .rights import ANYTHING, permit_of, require
 from .session import Session
 
 _PORT_MAX: Final = 65535
@@ -80,10 +79,10 @@ class ClusterRoutes:
     async def terminate(self, request: Request) -> Response:
         """POST {deleteTopicList}: ends all queries, drops all sources, deletes their topics as far as the list says."""
         try:
-            require(user_of(request.scope), "admin", ANYTHING)
+            rights_of(request.scope).require_administrator()
             body = await read_object(request, self._context.body_bytes_max)
             patterns = _patterns(body.get("deleteTopicList"))
-            session = Session(permit=permit_of(user_of(request.scope)))
+            session = Session(rights=rights_of(request.scope))
             await self._context.workers.run(lambda: self._terminate(patterns, session))
             done = CurrentStatus(
                 statement_text="TERMINATE CLUSTER",

@@ -17,11 +17,10 @@ from ..logcore.cluster.moves import Move, bytes_of
 from ..logcore.cluster.operations import NoController, OperationRefused, Operations
 from ..logcore.cluster.status import ClusterStatus
 from ..logcore.replication.machine import NodeId
-from .http_context import Workers, user_of
+from .http_context import Workers, rights_of
 from .http_errors import BAD_REQUEST, BAD_STATEMENT, NOT_READY, RequestRefused
 from .http_requests import read_object
 from .http_statements import error_response, json_response
-from .rights import ANYTHING, require
 
 _MOVES_MAX: Final = 10_000
 
@@ -45,7 +44,7 @@ def cluster_routes(operations: Operations | None, workers: Workers, body_bytes_m
     def write(act: Act) -> Callable[[Request], Awaitable[Response]]:
         async def route(request: Request) -> Response:
             try:
-                require(user_of(request.scope), "admin", ANYTHING)
+                rights_of(request.scope).require_administrator()
                 body = await read_object(request, body_bytes_max)
                 found = _of_a_cluster(operations)
                 return json_response(await workers.run(lambda: act(found, body)), 200)

@@ -19,6 +19,7 @@ from .http_metrics import Metrics
 from .properties import PROPERTIES, number_of
 from .queries import PUSH_ROWS, PUSH_SECONDS
 from .query_limits import PullGate
+from .rights import Rights
 from .row_stream import RowStream
 from .shared_feeds import SharedFeeds
 from .shared_stream import SharedStream
@@ -194,9 +195,9 @@ class HttpContext:
         self.shared_feeds.join(_THREAD_ENDS_S)
 
 
-def user_of(scope: MutableMapping[str, Any]) -> User | None:
-    """Who asks; None where everybody may do everything."""
-    return scope.get(_USER)
+def rights_of(scope: MutableMapping[str, Any]) -> Rights:
+    """Of who asks."""
+    return Rights(scope.get(_USER))
 
 
 def set_user(scope: MutableMapping[str, Any], user: User) -> None:

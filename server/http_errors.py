@@ -17,6 +17,7 @@ from .entities import Entity
 from .handlers.assertions import AssertionFailed
 from .print_topic import UnknownTopicPrinted
 from .queries import PushLimitExceeded
+from .rights import NotPermitted
 
 _log = structlog.get_logger("millstream.server")
 
@@ -68,6 +69,8 @@ def error_code_of(error: BaseException) -> int:
     match error:
         case RequestRefused():
             return error.error_code
+        case NotPermitted():
+            return FORBIDDEN
         case AssertionFailed():
             return ASSERTION_FAILED
         case LogClosed():

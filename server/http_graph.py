@@ -8,11 +8,10 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from .http_context import HttpContext, user_of
+from .http_context import HttpContext, rights_of
 from .http_errors import BAD_REQUEST, RequestRefused
 from .http_statements import error_response, json_response
 from .insight_entities import GraphShown
-from .rights import permit_of
 from .session import Session
 
 _MEDIA_TYPES: Final = {
@@ -32,7 +31,7 @@ def graph_route(context: HttpContext) -> Callable[[Request], Awaitable[Response]
             form = request.query_params.get("format", "text").lower()
             if form not in _MEDIA_TYPES:
                 raise RequestRefused(BAD_REQUEST, f'there is no format "{form}"', hint="text, dot, svg and json are.")
-            session = Session(dict(_AS_WRITTEN), permit=permit_of(user_of(request.scope)))
+            session = Session(dict(_AS_WRITTEN), rights=rights_of(request.scope))
             text = _statement(request.query_params.get("of"), form)
             (shown,) = await context.workers.run(lambda: context.engine.execute(text, session))
         except Exception as error:

@@ -18,12 +18,11 @@ from starlette.types import Receive, Scope, Send
 
 from millstream.errors import MillstreamError, StatementError
 
-from .http_context import HttpContext, user_of
+from .http_context import HttpContext, rights_of
 from .http_errors import BAD_REQUEST, BAD_STATEMENT, TIMEOUT, TOO_LARGE, RequestRefused, error_code_of, message_of
 from .http_requests import BODY_SECONDS_MAX, refuse_foreign, set_properties
 from .http_statements import error_response
 from .json_rows import JsonRows, column_name
-from .rights import require
 from .row_formats import DELIMITED_TYPE, JSON_TYPE
 from .session import Session
 
@@ -69,13 +68,13 @@ class InsertsRoute:
         if asked is None or not isinstance(asked.get("target"), str):
             hint = 'Begin with a line such as {"target": "CLICKS"}.'
             raise RequestRefused(BAD_REQUEST, 'the first line is no JSON object with "target"', hint=hint)
-        session = Session()
+        session = Session(rights=rights_of(scope))
         set_properties(asked, session, self._context.engine.properties)
         name = column_name(asked["target"])
+        self._context.engine.check_insert(name, session)
         source = self._context.engine.catalog.sources.get(name)
         if source is None:
             raise RequestRefused(BAD_STATEMENT, f"Cannot insert values into an unknown stream/table: `{name}`")
-        require(user_of(scope), "insert", name)
         return _Target(self._context, name, JsonRows(source), session)
 
     async def _answer(self, target: _Target, lines: _Lines, answers: _Acknowledgements) -> None:

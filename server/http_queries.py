@@ -23,7 +23,7 @@ from ..sql.tokens import tokenize
 from .arrow_rows import arrow_stream
 from .client_tables import ARROW_TYPE
 from .http_connections import TRANSPORT
-from .http_context import HttpContext, user_of
+from .http_context import HttpContext, rights_of
 from .http_lookups import LookedUp
 from .http_requests import StatementRequest, awaited_command, read_object, statement_request
 from .http_statements import error_response
@@ -90,7 +90,7 @@ class QueryRoute:
         text: str | None = None
         try:
             body = await read_object(request, self._context.body_bytes_max)
-            asked = statement_request(body, user_of(scope), self._context.engine.properties)
+            asked = statement_request(body, rights_of(scope), self._context.engine.properties)
             await self._context.await_command(awaited_command(body))
             text = asked.text
             accept = request.headers.get("accept", "*/*")
@@ -196,7 +196,7 @@ def _start_print(context: HttpContext, asked: StatementRequest, media_type: str)
     if len(statements) != 1 or not isinstance(statements[0], PrintTopic):
         found = len(statements)
         raise InvalidStatement(f"Expected exactly one KSQL statement; found {found} instead", text=asked.text)
-    feed = context.engine.print_topic(statements[0])
+    feed = context.engine.print_topic(statements[0], asked.session)
     query_id = f"print_{statements[0].topic}_{uuid.uuid4().hex}"
 
     def open_lines() -> RowStream:

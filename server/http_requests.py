@@ -12,7 +12,6 @@ from starlette.requests import ClientDisconnect, HTTPConnection, Request
 
 from millstream.errors import StatementError
 
-from .access import User
 from .denied_properties import refuse_denied
 from .http_errors import (
     BAD_REQUEST,
@@ -23,7 +22,7 @@ from .http_errors import (
     RequestRefused,
 )
 from .properties import settable_property, text_of
-from .rights import permit_of
+from .rights import Rights
 from .session import Session
 
 BODY_SECONDS_MAX: Final = 30.0
@@ -64,14 +63,14 @@ async def read_bytes(request: Request, content_type: str, body_bytes_max: int) -
 
 
 def statement_request(
-    body: Mapping[str, Any], user: User | None, server_properties: Mapping[str, str]
+    body: Mapping[str, Any], rights: Rights, server_properties: Mapping[str, str]
 ) -> StatementRequest:
-    """Reads `ksql` or `sql`, `streamsProperties` or `properties`, `sessionVariables`. In: `user`: who asks; None where
-    everybody may do everything. Raises `RequestRefused`."""
+    """Reads `ksql` or `sql`, `streamsProperties` or `properties`, `sessionVariables`. In: `rights`: of who asks. Raises
+    `RequestRefused`."""
     text = body.get("ksql", body.get("sql"))
     if not isinstance(text, str):
         raise RequestRefused(BAD_REQUEST, 'the body has no text under "ksql" (or "sql")')
-    session = Session(permit=permit_of(user))
+    session = Session(rights=rights)
     set_properties(body, session, server_properties)
     for name, value in _scalars(body, "sessionVariables").items():
         session.define(name, text_of(value))

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from ..sql.splitting import split_tokens
 from ..sql.tokens import ROWS_STATEMENTS, token_span, tokenize
 from .entities import Entity
-from .http_context import HttpContext, user_of
+from .http_context import HttpContext, rights_of
 from .http_errors import BAD_REQUEST, BAD_STATEMENT, USE_QUERY, RequestRefused, error_body, error_code_of, statement_at
 from .http_requests import StatementRequest, awaited_command, read_object, statement_request
 from .row_formats import JSON_TYPE, KSQL_TYPE
@@ -30,7 +30,7 @@ class StatementRoutes:
         media_type = KSQL_TYPE if KSQL_TYPE in request.headers.get("accept", "") else JSON_TYPE
         try:
             body = await read_object(request, self._context.body_bytes_max)
-            asked = statement_request(body, user_of(request.scope), self._context.engine.properties)
+            asked = statement_request(body, rights_of(request.scope), self._context.engine.properties)
             text = asked.text
             refused = rows_statement(text)
             if refused is not None:

@@ -14,7 +14,7 @@ import structlog
 from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket
 
-from .http_context import HttpContext, user_of
+from .http_context import HttpContext, rights_of
 from .http_errors import BAD_REQUEST, COMMAND_TIMEOUT, RequestRefused, error_code_of, message_of
 from .http_queries import Encoding, StartedRows, start_rows
 from .http_requests import StatementRequest, awaited_command, refuse_foreign, statement_request
@@ -76,7 +76,7 @@ class SocketRoute:
         if not isinstance(body, dict):
             hint = 'Send one such as {"ksql": "SELECT …;"}.'
             raise RequestRefused(BAD_REQUEST, 'the parameter "request" is not a JSON object', hint=hint)
-        asked: StatementRequest = statement_request(body, user_of(socket.scope), self._context.engine.properties)
+        asked: StatementRequest = statement_request(body, rights_of(socket.scope), self._context.engine.properties)
         await self._context.await_command(awaited_command(body))
         format = Encoding(JSON_TYPE, lambda result: encoded(result, SocketRows()))
         return await self._context.workers.run(lambda: start_rows(self._context, asked, format))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from millstream.errors import Span
@@ -11,12 +11,14 @@ from ..executor.executor import Executor
 from ..logcore.client import LogClient
 from ..planner.catalog import Catalog, PersistentQuery
 from ..planner.planning import PlanningContext
+from ..planner.registry import Version, topic_of
 from ..planner.user_functions import S, bound
 from ..sql.functions.user_functions import PROPERTY as PYTHON_FUNCTIONS
 from .appending import Appender
 from .catalog_store import CatalogStore
 from .constants import ConstantEvaluator
 from .materializations import Materializations
+from .rights import Need
 from .schema_store import SchemaStore
 from .session import Session
 
@@ -41,6 +43,11 @@ class Request:
         return self.store.catalog
 
     @property
+    def visible(self) -> Catalog:
+        """What of it the user may read."""
+        return self.session.rights.visible(self.store.catalog)
+
+    @property
     def settings(self) -> dict[str, str]:
         """The properties that hold for this statement."""
         return self.session.settings(self.server_properties)
@@ -54,6 +61,12 @@ class Request:
         """The statement with the calls of users' functions fixed to their versions of now. Raises
         `PythonFunctionsOff`."""
         return bound(statement, self.catalog.functions, allowed=self.code_allowed)
+
+    def register(self, versions: Sequence[Version]) -> None:
+        """Writes schemas of topics to the registry. Raises `NotPermitted` where the user may not write records to
+        one of the topics either."""
+        self.session.rights.require(Need("insert", topic_of(version.subject)) for version in versions)
+        self.schemas.append(versions)
 
     def query(self, query_id: str, span: Span | None) -> PersistentQuery:
         """The persistent query of this id, in whatever case it is written. Raises `InvalidStatement`."""

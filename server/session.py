@@ -1,26 +1,25 @@
-"""A session: what one user has SET and DEFINEd. Who the user is lives in the HTTP server."""
+"""A session: what one user has SET and DEFINEd, and may do. How they showed who they are, the HTTP server knows."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ..planner.catalog import Catalog
-from ..sql.ast import Statement
+from .rights import Rights
 
 
 @dataclass(slots=True)
 class Session:
     """`properties` by canonical name (see `properties.py`), `variables` by name in upper case: case does not matter.
 
-    `asserted`: up to which offset ASSERT VALUES has gone through a partition of a source's topic. `permit`: raises for
-    statements that its user may not run; None where everybody may run everything.
+    `asserted`: up to which offset ASSERT VALUES has gone through a partition of a source's topic. `rights`: of its
+    user; everything where nobody says otherwise.
     """
 
     properties: dict[str, str] = field(default_factory=dict)
     variables: dict[str, str] = field(default_factory=dict)
     asserted: dict[tuple[str, int], int] = field(default_factory=dict)  # ASSERT VALUES: by source and partition
-    permit: Callable[[Statement, Catalog], None] | None = None
+    rights: Rights = field(default_factory=Rights)
 
     def settings(self, server: Mapping[str, str]) -> dict[str, str]:
         """What holds for a statement: the session's over the server's."""

@@ -33,7 +33,7 @@ def alter_source(statement: AlterSource, request: Request) -> list[Entity]:
             span=statement.span,
         )
     altered, versions = with_new_schemas(replace(source, schema=schema), request.schemas.registry)
-    request.schemas.append(versions)
+    request.register(versions)
     offset = request.store.submit(PutSource(source=altered, statement=statement.text))
     return [
         CurrentStatus(

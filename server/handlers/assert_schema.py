@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 
-from ...planner.registry import Registry
 from ...sql.ast import AssertSchema
 from ..entities import AssertedSchema, Entity
 from ..request import Request
@@ -17,7 +16,7 @@ def assert_schema(statement: AssertSchema, request: Request) -> list[Entity]:
     """ASSERT [NOT EXISTS] SCHEMA [SUBJECT name] [ID number] [TIMEOUT …]. Raises `AssertionFailed`."""
     timeout_ms = TIMEOUT_MS if statement.timeout_ms is None else statement.timeout_ms
     deadline = time.monotonic() + timeout_ms / 1000
-    while (problem := _problem(statement, request.schemas.registry)) is not None:
+    while (problem := _problem(statement, request)) is not None:
         if time.monotonic() >= deadline:
             raise AssertionFailed(problem, span=statement.span)
         time.sleep(_PAUSE_S)
@@ -25,11 +24,14 @@ def assert_schema(statement: AssertSchema, request: Request) -> list[Entity]:
     return [AssertedSchema(statement_text=statement.text, subject=subject, id=schema_id, exists=statement.exists)]
 
 
-def _problem(statement: AssertSchema, registry: Registry) -> str | None:
+def _problem(statement: AssertSchema, request: Request) -> str | None:
     subject, schema_id = statement.subject, statement.schema_id
     found = any(
-        not version.deleted and subject in (None, version.subject) and schema_id in (None, version.id)
-        for version in registry.versions.values()
+        not version.deleted
+        and request.session.rights.sees_subject(version.subject)
+        and subject in (None, version.subject)
+        and schema_id in (None, version.id)
+        for version in request.schemas.registry.versions.values()
     )
     if found == statement.exists:
         return None

@@ -36,7 +36,7 @@ def create_source(statement: CreateSource, request: Request) -> list[Entity]:
     command = PutSource(
         source=source, topic=planned.topic, statement=statement.text, properties=dict(request.session.properties)
     )
-    request.schemas.append(planned.schemas)
+    request.register(planned.schemas)
     offset = request.store.submit(command)
     return [
         CurrentStatus(
@@ -105,7 +105,7 @@ def _start(
     chosen_executor(planned.plan)  # refuses one that there is not, before anything is written
     _refuse_one_too_many(query, request)
     check_start(request.log, planned.plan, planned.plan.properties)
-    request.schemas.append(planned.schemas)
+    request.register(planned.schemas)
     return StartQuery(
         query=query, sink=sink, topic=planned.topic, statement=text, properties=dict(request.session.properties)
     )

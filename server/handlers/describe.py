@@ -38,11 +38,12 @@ def describe(statement: Describe, request: Request) -> list[Entity]:
         case "STREAMS" | "TABLES":
             sources = sources_of_kind(statement.what.removesuffix("S"), request)
             extended = statement.extended
-            found = [describe_source(s, request.catalog, request.executor, extended=extended) for s in sources]
+            found = [describe_source(s, request.visible, request.executor, extended=extended) for s in sources]
             return [SourcesDescribed(statement_text=text, source_descriptions=found)]
         case "SOURCE":
-            source = request.catalog.source(statement.name or "", statement.span)
-            found_one = describe_source(source, request.catalog, request.executor, extended=statement.extended)
+            visible = request.visible
+            source = visible.source(statement.name or "", statement.span)
+            found_one = describe_source(source, visible, request.executor, extended=statement.extended)
             return [SourceDescribed(statement_text=text, source_description=found_one)]
         case "FUNCTION":
             return [_function(statement, request)]

@@ -56,7 +56,7 @@ def show_lineage(statement: ShowLineage, request: Request) -> list[Entity]:
             span=statement.span,
             hint=did_you_mean(statement.column, names),
         )
-    lineage = CatalogLineage(request.catalog)
+    lineage = CatalogLineage(request.visible)
     lines = [
         InfluenceLine(
             output=str(edge.output),
@@ -92,7 +92,7 @@ def show_graph(statement: ShowGraph, request: Request) -> list[Entity]:
 
 
 def _graph(statement: ShowGraph, request: Request) -> Graph:
-    catalog, of = request.catalog, statement.of
+    catalog, of = request.visible, statement.of
     for written in () if of is None else (of, of.upper()):
         if written in catalog.queries:
             return plan_graph(catalog.queries[written].plan, _notes(catalog.queries[written], request))

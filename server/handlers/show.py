@@ -57,14 +57,14 @@ def show(statement: Show, request: Request) -> list[Entity]:
 
 def sources_of_kind(kind: str, request: Request) -> list[SourceInfo]:
     """The streams or the tables, by name."""
-    return sorted((s for s in request.catalog.sources.values() if s.kind == kind), key=lambda source: source.name)
+    return sorted((s for s in request.visible.sources.values() if s.kind == kind), key=lambda source: source.name)
 
 
 def _sources(statement: Show, request: Request) -> Entity:
     kind = "STREAM" if statement.what == "STREAMS" else "TABLE"
     sources = sources_of_kind(kind, request)
     if statement.extended:
-        found = [describe_source(source, request.catalog, request.executor, extended=True) for source in sources]
+        found = [describe_source(source, request.visible, request.executor, extended=True) for source in sources]
         return SourcesDescribed(statement_text=statement.text, source_descriptions=found)
     lines = [source_line(source) for source in sources]
     if kind == "STREAM":
@@ -74,12 +74,13 @@ def _sources(statement: Show, request: Request) -> Entity:
 
 def _topics(statement: Show, request: Request) -> Entity:
     topics = sorted(request.log.topics().values(), key=lambda topic: topic.name)
-    shown = [topic for topic in topics if statement.all_topics or not topic.name.startswith("_")]
+    seen = [topic for topic in topics if request.session.rights.sees_topic(topic.name)]
+    shown = [topic for topic in seen if statement.all_topics or not topic.name.startswith("_")]
     if not statement.extended:
         lines = [TopicLine(topic.name, [1] * topic.partition_count) for topic in shown]
         return Topics(statement_text=statement.text, topics=lines)
     readers = {topic.name: 0 for topic in shown}
-    for query in request.catalog.queries.values():
+    for query in request.visible.queries.values():
         for name in {source.topic for source in query.plan.sources()} & set(readers):
             readers[name] += 1
     extended = [
@@ -90,11 +91,11 @@ def _topics(statement: Show, request: Request) -> Entity:
 
 
 def _queries(statement: Show, request: Request) -> Entity:
-    queries = sorted(request.catalog.queries.values(), key=lambda query: query.id)
+    queries = sorted(request.visible.queries.values(), key=lambda query: query.id)
     if statement.extended:
-        found = [describe_query(query, request.catalog, request.executor) for query in queries]
+        found = [describe_query(query, request.visible, request.executor) for query in queries]
         return QueriesDescribed(statement_text=statement.text, query_descriptions=found)
-    lines = [query_line(query, request.catalog, request.executor) for query in queries]
+    lines = [query_line(query, request.visible, request.executor) for query in queries]
     return Queries(statement_text=statement.text, queries=lines)
 
 
