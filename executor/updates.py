@@ -13,10 +13,11 @@ _LARGEST = 2**62
 def settle(rows: pa.Table) -> pa.Table:
     """The rows of a table's change stream that become records, in their order.
 
-    A row at weight -1 whose key has a +1 row under the same `_seq` vanishes; any other -1 row stays, as a tombstone.
+    Changes are in order: a -1 takes back the row that the key has at this moment. So a -1 vanishes where a +1 of its
+    key follows under the same `_seq`, which replaces it; any other -1 is a tombstone. A +1 before it does not count: an
+    input record may give a key several rows and take the last one back.
     """
-    weights = rows["_weight"].to_numpy()
-    minus = weights < 0
+    minus = rows["_weight"].to_numpy() < 0
     if not minus.any():
         return rows
     identities = _identities(rows)
@@ -24,8 +25,17 @@ def settle(rows: pa.Table) -> pa.Table:
     replaced[:-1] = minus[:-1] & ~minus[1:] & (identities[:-1] == identities[1:])
     open_ = minus & ~replaced
     if open_.any():
-        replaced[open_] = np.isin(identities[open_], identities[~minus])
+        replaced |= open_ & _followed(identities, ~minus)
     return rows.filter(pa.array(~replaced)) if replaced.any() else rows
+
+
+def _followed(identities: npt.NDArray[np.int64], plus: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """Whether one of the `plus` rows with the same identity comes after the row."""
+    _, groups = np.unique(identities, return_inverse=True)
+    last = np.full(int(groups.max()) + 1, -1, np.int64)
+    found = np.flatnonzero(plus)
+    last[groups[found]] = found  # of several, the last one stays
+    return np.arange(len(groups)) < last[groups]
 
 
 def _identities(rows: pa.Table) -> npt.NDArray[np.int64]:

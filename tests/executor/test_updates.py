@@ -34,6 +34,14 @@ def test_a_null_key_pairs_with_itself() -> None:
     assert _settled((0, None, -1), (0, None, 1)) == [(0, None, 1)]
 
 
+def test_a_row_that_an_input_record_brings_and_takes_back_is_deleted() -> None:
+    assert _settled((0, "a", -1), (0, "a", 1), (0, "a", -1)) == [(0, "a", 1), (0, "a", -1)]
+
+
+def test_a_row_that_comes_back_is_not_deleted() -> None:
+    assert _settled((0, "a", -1), (0, "b", -1), (0, "a", 1)) == [(0, "b", -1), (0, "a", 1)]
+
+
 @given(
     st.lists(
         st.tuples(st.integers(0, 4), st.sampled_from(["a", "b", None]), st.sampled_from([-1, 1])),
@@ -43,6 +51,5 @@ def test_a_null_key_pairs_with_itself() -> None:
 )
 def test_exactly_the_retractions_without_a_successor_stay(rows: list[tuple[int, str | None, int]]) -> None:
     rows = sorted(rows, key=lambda row: row[0])
-    plus = {(sequence, key) for sequence, key, weight in rows if weight > 0}
-    expected = [row for row in rows if row[2] > 0 or (row[0], row[1]) not in plus]
+    expected = [row for i, row in enumerate(rows) if row[2] > 0 or (row[0], row[1], 1) not in rows[i + 1 :]]
     assert _settled(*rows) == expected
