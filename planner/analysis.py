@@ -288,7 +288,7 @@ def _grouped(
         scope=scope,
     )
     state_format = relation.sources[0][1].value_format.name
-    retracting = plan.kind == "TABLE" and (relation.beyond or plan.key_window is not None)
+    as_batch = relation.beyond or target == "SUBQUERY" or plan.key_window is not None
     result, resolve = aggregate(
         keyed,
         grouping,
@@ -296,7 +296,7 @@ def _grouped(
         [item.expression for item in items],
         state_format,
         as_standard=relation.beyond,
-        forgets_empty=retracting and bool(query.group_by),
+        forgets_empty=plan.kind == "TABLE" and as_batch and bool(query.group_by),
         lossy=context.properties.get(LOSSY, "false") == "true",
     )
     columns = tuple(
