@@ -89,7 +89,7 @@ class KeyedRows:
         for row, (key, gone) in enumerate(zip(rows["k0"].to_pylist(), rows["_null"].to_pylist(), strict=True)):
             if gone:
                 places.pop(key, None)
-            elif key is not None:
+            else:
                 places[key] = base | row
         if len(batches) > _BATCHES_MAX or self._row_count > 2 * len(places) + _DEAD_ROWS_MAX:
             self._leave_out_dead()

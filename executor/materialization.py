@@ -147,11 +147,8 @@ class Materialization:
             keys += ["_ws", "_we"]
         same = " AND ".join(f"s.{key} IS NOT DISTINCT FROM b.{key}" for key in keys) or "true"
         partition = f"PARTITION BY {', '.join(keys)} " if keys else ""
-        known = " OR ".join(f"{key} IS NOT NULL" for key in keys if key.startswith("k")) or "true"
         last = f"row_number() OVER ({partition}ORDER BY _seq DESC) = 1"
-        self._connection.execute(
-            f"CREATE OR REPLACE TEMP TABLE latest AS SELECT * FROM batch WHERE {known} QUALIFY {last}"
-        )
+        self._connection.execute(f"CREATE OR REPLACE TEMP TABLE latest AS SELECT * FROM batch QUALIFY {last}")
         self._connection.execute(f"DELETE FROM {RELATION} AS s USING latest AS b WHERE {same}")
         self._connection.execute(f"INSERT INTO {RELATION} SELECT {self._selected()} FROM latest WHERE NOT _null")
 

@@ -46,7 +46,7 @@ from ..sql.functions.udf import failures_of
 from .batch import ChangeBatch
 from .figures import Meter, Meters
 from .operators.aggregate import Aggregator, Emit
-from .operators.columns import batch_schema, conform, ints, key_names, with_columns
+from .operators.columns import batch_schema, conform, ints, with_columns
 from .operators.expiring_aggregate import ExpiringAggregator
 from .operators.expiry import Expiry
 from .operators.foreign_key_join import ForeignKeyJoiner
@@ -57,7 +57,7 @@ from .operators.stateless import Partitioner, Stateless, StatelessStep
 from .operators.stream_stream_join import StreamStreamJoiner
 from .operators.stream_table_join import StreamTableJoiner
 from .operators.stream_time import SourceTime
-from .operators.table_source import TableSource, without_null_keys
+from .operators.table_source import TableSource
 from .operators.table_table_join import TableTableJoiner
 from .operators.union import united
 from .record_error import RecordError, of_functions
@@ -277,16 +277,6 @@ class _UnionNode:
         return out
 
 
-class _NullKeyFilter:
-    """Rows of a table without a key; before they move stream time or state."""
-
-    def __init__(self, schema: Schema) -> None:
-        self._names = key_names(schema)
-
-    def process(self, batch: ChangeBatch) -> ChangeBatch:
-        return replace(batch, rows=without_null_keys(batch.rows, self._names))
-
-
 def _as_changes(rows: pa.Table) -> pa.Table:
     """A tombstone of a table takes the row away: weight -1."""
     gone = rows.column("_null")
@@ -342,8 +332,6 @@ class _Builder:
     def _source(self, step: Source) -> _Node:
         window = ("_ws", "_we") if step.key_window is not None else ()
         operators: list[_Operator] = []
-        if step.kind == "TABLE":
-            operators.append(_NullKeyFilter(step.schema))
         extra = (*window, *self._pseudo)
         if step.id in self._timed:
             source_time = SourceTime(self._connection, f"{step.id}.stream_time")

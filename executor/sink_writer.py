@@ -63,22 +63,25 @@ class SinkWriter:
         rows, failed = changes.rows, np.empty(0, np.int64)
         if rows.num_rows and self._timestamps is not None:
             rows, failed = self._timestamps.apply(rows)
-        errors = [self._timestamp_error(*batch.origin(number)) for number in failed.tolist()]
+        errors = self._errors(f"the timestamp of a row for {self._sink.name} is NULL or negative", failed, batch)
         if self._sink.kind == "TABLE":
             rows = settle(rows)
         if not rows.num_rows:
             return Output(errors=errors)
-        null_rows = self._null_rows(rows)
         if self._value_encoder is None and self._sink.partition_count == 1:  # then nobody needs keys as bytes
-            records = self._columnar(rows, null_rows, [(0, None)])
+            records = self._columnar(rows, self._null_rows(rows), [(0, None)])
             return Output(records, rows.num_rows, _cause_count(rows, failed), errors)
-        starts, ends = self._window(rows)
-        keys = self._key_encoder.encode(
-            [_array(rows, f"k{i}") for i in range(len(self._sink.schema.key))],
-            null_rows=self._null_keys(rows.num_rows),
-            window_start=starts,
-            window_end=ends,
-        )
+        keys = self._keys(rows)
+        if self._must_have_keys and keys.null_count:
+            rows, keys, unnamed = _without_null_keys(rows, keys)
+            failed = np.union1d(failed, unnamed)
+            errors += self._errors(
+                f"the key of a row for {self._sink.name} is NULL, which the key format "
+                f"{self._sink.key_format.name} cannot write; JSON can: WITH (KEY_FORMAT='JSON')",
+                unnamed,
+                batch,
+            )
+        null_rows = self._null_rows(rows)
         partitions = sink_partitions(keys, _array(rows, "_part"), self._sink.partition_count, self._sink.key_window)
         if self._value_encoder is None:
             records = self._columnar(rows, null_rows, split_by_partition(partitions))
@@ -90,16 +93,31 @@ class SinkWriter:
             ]
         return Output(records, rows.num_rows, _cause_count(rows, failed), errors)
 
-    def _timestamp_error(self, topic: str, partition: int, offset: int) -> RecordError:
-        message = f"the timestamp of a row for {self._sink.name} is NULL or negative"
-        return RecordError(kind="compute", message=message, topic=topic, partition=partition, offset=offset)
+    @staticmethod
+    def _errors(message: str, failed: npt.NDArray[np.int64], batch: ReadBatch) -> list[RecordError]:
+        """One for each of the input records with these numbers."""
+        return [RecordError("compute", message, *batch.origin(number)) for number in failed.tolist()]
+
+    @property
+    def _must_have_keys(self) -> bool:
+        return self._sink.kind == "TABLE" and len(self._sink.schema.key) > 0
+
+    def _keys(self, rows: pa.Table) -> pa.Array:
+        starts, ends = self._window(rows)
+        return self._key_encoder.encode(
+            [_array(rows, f"k{i}") for i in range(len(self._sink.schema.key))],
+            null_rows=self._null_keys(rows.num_rows),
+            window_start=starts,
+            window_end=ends,
+        )
 
     def _null_keys(self, count: int) -> pa.BooleanArray | None:
-        """Which keys are null; None where the columns say it: a key is null when all of them are."""
+        """Which keys are null; None where the columns say it: a stream's key is null when all of them are. A table's
+        never is: its row of NULLs is a row like any other."""
         columns = len(self._sink.schema.key)
         if columns == 0:
             return pa.nulls(count, pa.bool_()).fill_null(True)
-        if columns > 1 and self._sink.computed_key:
+        if self._sink.kind == "TABLE" or (columns > 1 and self._sink.computed_key):
             return pa.nulls(count, pa.bool_()).fill_null(False)
         return None
 
@@ -173,6 +191,14 @@ class _Timestamps:
         if usable.all():
             return rows, np.empty(0, np.int64)
         return rows.filter(pa.array(usable)), np.unique(rows["_seq"].to_numpy()[~usable])
+
+
+def _without_null_keys(rows: pa.Table, keys: pa.Array) -> tuple[pa.Table, pa.Array, npt.NDArray[np.int64]]:
+    """The rows that have a key, their keys, and which input records the others come from (each once)."""
+    known = keys.is_valid()
+    appears = rows["_weight"].to_numpy() > 0
+    unnamed = rows["_seq"].to_numpy()[appears & ~np.asarray(known)]
+    return rows.filter(known), keys.filter(known), np.unique(unnamed)
 
 
 def _cause_count(rows: pa.Table, failed: npt.NDArray[np.int64]) -> int:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..planner.physical import Source, SqlExpression
+from ..planner.physical import FormatSpec, Source, SqlExpression
 from ..planner.schema import Column
 from ..sql.functions.catalog import register_udfs
 from .columnar import ARROW, split_columnar
@@ -27,6 +27,7 @@ from .record_error import RecordError
 Offsets = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
+_NO_KEY = FormatSpec("NONE")
 HEADER_TYPE = pa.list_(pa.struct([("KEY", pa.string()), ("VALUE", pa.binary())]))
 
 
@@ -46,7 +47,8 @@ class Records:
 
 @dataclass(frozen=True, slots=True)
 class DecodedRecords:
-    """One row per record, also for those that failed (`ok` false; their columns are NULL).
+    """One row per record, also for those that are left out (`ok` false): those that failed, whose columns are NULL, and
+    a table's records without key, which are about no row.
 
     `table`: k0…, v0…, `_null`, and `_ws`, `_we` where windowed. `times`: rowtimes, -1 where it failed.
     """
@@ -90,11 +92,12 @@ class SourceDecoder:
         return self._source.columns is None or self._source.schema.physical_name(column) in self._source.columns
 
     def _decoder_of_key(self) -> Decoder | None:
+        """Without key columns nothing is asked of the keys' bytes, whatever the format is."""
         source = self._source
         if source.key_format.name == ARROW:
             return None
         return decoder(
-            source.key_format,
+            source.key_format if source.schema.key else _NO_KEY,
             source.schema.key,
             needed=self._key_needed,
             window=source.key_window,
@@ -125,7 +128,10 @@ class SourceDecoder:
             ok[[failure.row for failure in failures]] = False
         errors = _errors_of(self._source.topic, records, failed)
         times = _int64s(rows["timestamp"])
-        return self._with_times(records, pa.table(names), times, ok, errors)
+        decoded = self._with_times(records, pa.table(names), times, ok, errors)
+        if self._source.kind == "TABLE" and rows["key"].null_count:
+            decoded.ok[rows["key"].is_null().to_numpy()] = False
+        return decoded
 
     def _decode_columns(self, records: Records, batch: pa.RecordBatch) -> DecodedRecords:
         key_columns = self._source.schema.key

@@ -35,6 +35,8 @@ FORMATS: dict[str, FormatRules] = {
         FormatRules("ARROW", True, False, "Whole batches as Arrow columns, for topics that Millstream reads."),
     )
 }  # fmt: skip
+_WITHOUT_NULL = ("DELIMITED", "PROTOBUF", "PROTOBUF_NOSR")  # NULL is read back as an empty text or 0, or these as NULL
+_WITHOUT_BARE_NULL = ("KAFKA", "AVRO")  # a single column that is NULL is written as no bytes at all
 _TEXT_KEYS = {
     "JSON": "JSON only supports MAP types with STRING keys",
     "JSON_SR": "JSON only supports MAP types with STRING keys",
@@ -71,8 +73,10 @@ def check_columns(name: str, columns: Sequence[Column], part: str) -> None:
         )
 
 
-def can_hold(name: str, columns: Sequence[Column]) -> bool:
-    """Whether the format can hold a key of these columns."""
+def can_hold(name: str, columns: Sequence[Column], *, may_be_null: bool = False) -> bool:
+    """Whether the format can hold a key of these columns; one that `may_be_null` needs bytes for NULL."""
+    if may_be_null and (name in _WITHOUT_NULL or (len(columns) == 1 and name in _WITHOUT_BARE_NULL)):
+        return False
     return _refusal(name, columns, "Key") is None
 
 

@@ -51,6 +51,11 @@ class LogicalPlan:
         """Whether rows of one key may lie in several tasks."""
         return False
 
+    @property
+    def key_may_be_null(self) -> bool:
+        """Whether a table's row may have a key of NULLs. Groups and the rows of declared tables have none."""
+        return False
+
 
 @dataclass(frozen=True, slots=True)
 class Scan(LogicalPlan):
@@ -94,6 +99,10 @@ class _Unary(LogicalPlan):
     @property
     def scattered(self) -> bool:
         return self.input.scattered
+
+    @property
+    def key_may_be_null(self) -> bool:
+        return self.input.key_may_be_null
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,6 +250,10 @@ class Over(_Unary):
         return "TABLE"
 
     @property
+    def key_may_be_null(self) -> bool:
+        return True
+
+    @property
     def key_window(self) -> KeyWindow | None:
         return None
 
@@ -333,6 +346,10 @@ class RowJoin(_Join):
 
     @property
     def scattered(self) -> bool:
+        return True
+
+    @property
+    def key_may_be_null(self) -> bool:
         return True
 
 

@@ -112,7 +112,7 @@ def _create_as(statement: CreateAsSelect, context: PlanningContext) -> PlannedQu
         raise InvalidStatement("Key format specified for stream without key columns.", span=statement.span)
     key_format, value_format, key_features, value_features = format_specs(
         properties,
-        _inherited(analyzed.relation, schema, context),
+        _inherited(analyzed.relation, plan, context),
         schema.key,
         schema.value,
         wraps_single_values(context),
@@ -173,16 +173,17 @@ def _check_has_value(schema: Schema, value_format: FormatSpec, statement: Create
         )
 
 
-def _inherited(relation: Relation, schema: Schema, context: PlanningContext) -> dict[str, FormatSpec]:
+def _inherited(relation: Relation, plan: LogicalPlan, context: PlanningContext) -> dict[str, FormatSpec]:
     """The formats of the first source; a new key under the format NONE gets the default key format. What ksqlDB cannot
-    say may have a key that no source could have: then JSON holds it."""
-    first = relation.sources[0][1]
+    say may have a key that no source could have, several columns or NULL: then JSON holds it."""
+    first, schema = relation.sources[0][1], plan.schema
     key = first.key_format
     if schema.key and key.name == "NONE":
         key = default_formats(context)["key"]
     if not schema.key and key.name != "NONE":
         key = replace(key, name="NONE") if first.schema.key else key
-    if relation.beyond and not can_hold(key.name, schema.key):
+    may_be_null = plan.kind == "TABLE" and plan.key_may_be_null
+    if relation.beyond and not can_hold(key.name, schema.key, may_be_null=may_be_null):
         key = FormatSpec("JSON", wrap_single=False)
     return {"key": key, "value": first.value_format}
 

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ...planner.schema import Column
@@ -47,7 +48,7 @@ class JsonObject:
 
 
 class BareValue:
-    """The JSON value of the only column; NULL is no value at all, as in ksqlDB."""
+    """The JSON value of the only column; NULL is no value at all, as in ksqlDB (but see `TextEncoder`)."""
 
     json = True
 
@@ -78,7 +79,10 @@ class DelimitedLine:
 
 
 class TextEncoder:
-    """`columns` without headers columns, which no format holds; `numbers` are their places in what `encode` gets."""
+    """`columns` without headers columns, which no format holds; `numbers` are their places in what `encode` gets.
+
+    A key that the caller says is there (`null_rows`) is written also where it is NULL: as the text null.
+    """
 
     def __init__(self, layout: RecordLayout, columns: Sequence[Column], numbers: Sequence[int]) -> None:
         self._layout = layout
@@ -103,7 +107,12 @@ class TextEncoder:
             present &= 1 - null_rows.fill_null(False).to_numpy(zero_copy_only=False).astype(np.uint8)
         elif self._is_key:
             present &= np.maximum.reduce([valid_flags(array) for array in arrays])
-        if count < SMALL_BATCH:
+        if self._is_key and null_rows is not None:
+            return _with_nulls_as_text(self._texts(arrays, present), present)
+        return self._texts(arrays, present)
+
+    def _texts(self, arrays: list[pa.Array], present: NDArray[np.uint8]) -> pa.BinaryArray:
+        if len(present) < SMALL_BATCH:
             return self._by_rows(arrays, present)
         texts = [
             to_text(column.type, array, json=self._layout.json)
@@ -128,6 +137,13 @@ class TextEncoder:
                 text = self._layout.join_row(texts)
             rows.append(None if text is None else text.encode())
         return pa.array(rows, pa.binary())
+
+
+def _with_nulls_as_text(rows: pa.BinaryArray, present: NDArray[np.uint8]) -> pa.BinaryArray:
+    if rows.null_count == 0:
+        return rows
+    unwritten = rows.is_null().to_numpy(zero_copy_only=False) & (present != 0)
+    return pc.if_else(pa.array(unwritten), pa.scalar(b"null"), rows)
 
 
 def _row_count(columns: Sequence[pa.Array], null_rows: pa.BooleanArray | None) -> int:

@@ -73,6 +73,13 @@ def is_null(table: pa.Table, names: Sequence[str]) -> list[Bools]:
     return [table.column(name).is_null().to_numpy() for name in names]
 
 
+def without_null_keys(rows: pa.Table, names: Sequence[str]) -> pa.Table:
+    """The rows without those whose key is NULL as a whole: in a join it is equal to nothing."""
+    if not names or not all(rows.column(name).null_count for name in names):
+        return rows
+    return rows.filter(pa.array(~np.logical_and.reduce(is_null(rows, names))))
+
+
 def codes(column: pa.Array) -> tuple[Ints, int]:
     """Equal values get equal numbers from 0, in the order in which they first come; NULL is a value. And how many."""
     try:

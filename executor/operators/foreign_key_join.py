@@ -7,7 +7,7 @@ task (-1) and comes into another (+1).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import duckdb
 import numpy as np
@@ -30,6 +30,7 @@ from .columns import (
     orders,
     take,
     value_names,
+    without_null_keys,
 )
 
 _FOREIGN = ("_part", "k0")
@@ -93,6 +94,7 @@ class ForeignKeyJoiner:
         self._output_schema = batch_schema(step.schema)
 
     def process(self, left: ChangeBatch, right: ChangeBatch) -> ChangeBatch:
+        right = replace(right, rows=without_null_keys(right.rows, _FOREIGN[1:]))
         sides = (left.rows, right.rows)
         keys = pa.concat_tables([conform(rows.select(_FOREIGN), self._right.key_schema) for rows in sides])
         if not len(keys):

@@ -19,7 +19,6 @@ from .columns import (
     flat,
     group,
     ints,
-    is_null,
     key_names,
     last_of_group,
     number_within,
@@ -28,13 +27,6 @@ from .columns import (
     value_names,
     with_columns,
 )
-
-
-def without_null_keys(rows: pa.Table, names: Sequence[str]) -> pa.Table:
-    """Rows whose key is NULL as a whole belong to no row of a table, and are left out."""
-    if not names or not all(rows.column(name).null_count for name in names):
-        return rows
-    return rows.filter(pa.array(~np.logical_and.reduce(is_null(rows, names))))
 
 
 class TableSource:

@@ -31,6 +31,7 @@ from .columns import (
     number_within,
     take,
     value_names,
+    without_null_keys,
 )
 
 _NONE = -1
@@ -61,7 +62,7 @@ class _Events:
 
 
 class TableTableJoiner:
-    """In: changes of two tables, with one `_seq` over both, and equal keys in equal tasks.
+    """In: changes of two tables, with one `_seq` over both, and equal keys in equal tasks. A NULL key joins nothing.
     Out: changes of the result. Without `emit_old` a deletion also follows where a side's row goes that was not there
     while the other side has its row, as in Kafka Streams.
     State: the row of each key, per side.
@@ -82,7 +83,8 @@ class TableTableJoiner:
         self._output_schema = batch_schema(step.schema, WINDOW if windowed else ())
 
     def process(self, left: ChangeBatch, right: ChangeBatch) -> ChangeBatch:
-        sides = (left.rows, right.rows)
+        names = key_names(self._step.left_schema)
+        sides = (without_null_keys(left.rows, names), without_null_keys(right.rows, names))
         key_schema = self._stores[0].key_schema
         keys = pa.concat_tables([conform(rows.select(self._keys), key_schema) for rows in sides])
         if not len(keys):

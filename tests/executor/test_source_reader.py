@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from hand_plans import ARROW, INPUT, rows, stream_source
+from hand_plans import ARROW, INPUT, JSON, rows, stream_source
 
 from millstream.executor.columnar import columnar_batch
 from millstream.executor.source_reader import ReadBatch, SourceReader
@@ -208,3 +208,20 @@ def test_where_a_batch_ends_does_not_change_the_order(client: LogClient, max_byt
 
     assert sequence(max_bytes) == sequence(1 << 30)
     assert len(sequence(max_bytes)) == 100
+
+
+def test_a_tables_record_without_key_is_about_no_row(client: LogClient) -> None:
+    client.append("input", 0, rows([(None, value(1), 10), ("a", value(2), 20), ("null", value(3), 30)]))
+    table = replace(stream_source(), kind="TABLE", key_format=JSON)
+    batch = read(reader_of(client, table))
+    assert batch.inputs["s0"].rows["v0"].to_pylist() == [3]
+    assert batch.inputs["s0"].rows["k0"].to_pylist() == [None]
+    assert [error.offset for error in batch.errors] == [1]
+
+
+def test_keys_are_not_decoded_where_no_key_column_is_declared(client: LogClient) -> None:
+    client.append("input", 0, rows([("no JSON", value(1), 10), (None, value(2), 20)]))
+    source = replace(stream_source(), schema=Schema(INPUT.value), key_format=JSON)
+    batch = read(reader_of(client, source))
+    assert batch.inputs["s0"].rows["v0"].to_pylist() == [1, 2]
+    assert not batch.errors

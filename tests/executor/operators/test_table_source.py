@@ -16,14 +16,16 @@ def changes(rows: list[dict[str, Any]], ends: list[int], **options: Any) -> list
 
 
 def test_an_update_takes_the_old_row_back_and_a_tombstone_takes_it_away() -> None:
+    """Also of the row whose key is NULL."""
     rows = [
         {"k0": "a"},
         {"k0": "a", "v0": "x", "v1": 1, "ts": 1},
         {"k0": "b", "v0": "y", "v1": 2, "ts": 2},
         {"k0": "a", "v0": "z", "v1": 3, "ts": 3},
         {"k0": "a", "ts": 4},
-        {"k0": None, "v0": "lost", "v1": 0},
+        {"k0": None, "v0": "kept", "v1": 0, "ts": 5},
         {"k0": "a", "v0": "new", "v1": 5, "ts": 6},
+        {"k0": None, "ts": 7},
     ]
     expected = [
         ("a", "x", 1, 1, 1),
@@ -31,14 +33,16 @@ def test_an_update_takes_the_old_row_back_and_a_tombstone_takes_it_away() -> Non
         ("a", "x", 1, -1, 3),
         ("a", "z", 3, 1, 3),
         ("a", "z", 3, -1, 4),
+        (None, "kept", 0, 1, 5),
         ("a", "new", 5, 1, 6),
+        (None, "kept", 0, -1, 7),
     ]
     for ends in ([], [3], [1, 2, 3, 4, 5, 6]):
         assert changes(rows, ends) == expected
 
 
 def test_without_a_store_a_tombstone_is_a_deletion_without_values() -> None:
-    rows = [{"k0": "a", "v0": "x", "v1": 1}, {"k0": "a"}, {"k0": None, "v0": "lost"}]
+    rows = [{"k0": "a", "v0": "x", "v1": 1}, {"k0": "a"}]
     assert changes(rows, [], materialized=False) == [("a", "x", 1, 1, 0), ("a", None, None, -1, 0)]
 
 
