@@ -28,9 +28,11 @@ class RekeyPartitioner:
         self._encoders: dict[str, Encoder] = {}
 
     def __call__(self, step: Rekey, rows: pa.Table) -> Partitions:
-        """Rows whose key is NULL go to partition 0."""
+        """Rows whose key is NULL go to partition 0; rows of a step without key columns stay spread as they are."""
         if step.partition_count == 1:
             return np.zeros(rows.num_rows, np.int32)
+        if not step.schema.key:
+            return (rows["_part"].to_numpy() % step.partition_count).astype(np.int32)
         known = self._encoders.get(step.id)
         if known is None:
             known = self._encoders[step.id] = encoder(byte_format(step.key_format), step.schema.key)

@@ -86,7 +86,7 @@ class Stateless:
         partitions = np.zeros(len(rows), dtype=np.int32)
         if step.partition_count > 1 and self._partitioner is not None and len(rows):
             partitions = np.asarray(self._partitioner(step, rows), dtype=np.int32)
-            if not step.drop_null_key:
+            if step.key and not step.drop_null_key:
                 without_key = np.logical_and.reduce(is_null(rows, key_names(step.schema)))
                 partitions = np.where(without_key, np.int32(0), partitions)
         return with_columns(rows, {"_part": pa.array(partitions)})

@@ -148,3 +148,35 @@ def test_a_record_counts_once_however_many_of_its_rows_have_no_timestamp(client:
     metrics = runtime.metrics
     assert (metrics.rows_in, metrics.rows_used, metrics.rows_failed, metrics.rows_dropped) == (3, 1, 2, 0)
     assert [value["T"] for _, value in written(client)[0]] == [1, 5]
+
+
+@pytest.mark.parametrize("partitions", [1, 2, 6])
+def test_a_stream_without_key_keeps_its_rows_over_any_number_of_partitions(client: LogClient, partitions: int) -> None:
+    client.create_topic("s", partitions)
+    for partition in range(partitions):
+        client.append("s", partition, rows([(f"k{partition}", {"V": partition}, 1), (None, {"V": 10 + partition}, 2)]))
+    runtime = run_query(
+        client,
+        SOURCE.format("STRING", "JSON", partitions) + "CREATE STREAM o AS SELECT v FROM s PARTITION BY NULL;",
+    )
+    assert runtime.metrics.rows_failed == 0
+    expected = [[(None, {"V": partition}), (None, {"V": 10 + partition})] for partition in range(partitions)]
+    assert written(client) == expected
+
+
+@pytest.mark.parametrize("partitions", [1, 2, 6])
+def test_a_join_can_be_followed_by_partition_by_null(client: LogClient, partitions: int) -> None:
+    for topic in ("s", "t"):
+        client.create_topic(topic, partitions)
+        for partition in range(partitions):
+            client.append(topic, partition, rows([(f"k{partition}", {"V": partition}, 1)]))
+    table = SOURCE.format("STRING PRIMARY", "JSON", partitions).replace("STREAM s", "TABLE t").replace("'s'", "'t'")
+    run_query(
+        client,
+        SOURCE.format("STRING", "JSON", partitions)
+        + table
+        + "CREATE STREAM o AS SELECT s.v AS v, t.v AS w FROM s LEFT JOIN t ON s.k = t.k PARTITION BY NULL;",
+    )
+    records = [record for partition in written(client) for record in partition]
+    assert [key for key, _ in records] == [None] * partitions
+    assert sorted(value["V"] for _, value in records) == list(range(partitions))
