@@ -44,6 +44,26 @@ class QueryStatus:
     lag: Mapping[TopicPartition, int] = field(default_factory=dict)
     error: str | None = None
 
+    @property
+    def shown_state(self) -> QueryState:
+        """The state for people and alarms: a query that had to leave out every record it read is in ERROR, although it
+        goes on and reads the next one."""
+        return "ERROR" if self.state == "RUNNING" and self._fails_always else self.state
+
+    @property
+    def trouble(self) -> str | None:
+        """The error, or what makes a running query useless."""
+        if self.error is not None or not self._fails_always:
+            return self.error
+        return (
+            f"all {self.metrics.rows_failed} records that the query has read failed and were left out: PRINT "
+            "'default_ksql_processing_log' FROM BEGINNING; shows why, EXPLAIN ANALYZE the last one"
+        )
+
+    @property
+    def _fails_always(self) -> bool:
+        return 0 < self.metrics.rows_in == self.metrics.rows_failed
+
 
 class Executor(Protocol):
     """Runs persistent queries. Methods may be called from any thread."""

@@ -47,7 +47,7 @@ def source_line(source: SourceInfo) -> SourceLine:
 
 
 def query_line(query: PersistentQuery, catalog: Catalog, executor: Executor) -> QueryLine:
-    state = executor.status(query.id).state
+    state = executor.status(query.id).shown_state
     sink = catalog.sources.get(query.sink)
     return QueryLine(
         query_string=f"{query.statement};",
@@ -98,8 +98,8 @@ def describe_query(query: PersistentQuery, catalog: Catalog, executor: Executor)
         execution_plan=explain(query.plan),
         overridden_properties=dict(query.plan.properties),
         query_type="PERSISTENT",
-        state=status.state,
-        query_errors=[] if status.error is None else [status.error],
+        state=status.shown_state,
+        query_errors=[] if status.trouble is None else [status.trouble],
         metrics=_metrics(status),
         consumer_group_id=query.id,
     )
@@ -131,7 +131,7 @@ def _statistics(writers: tuple[PersistentQuery, ...], executor: Executor) -> str
 
 
 def _errors(writers: tuple[PersistentQuery, ...], executor: Executor) -> str:
-    found = [(query.id, executor.status(query.id).error) for query in writers]
+    found = [(query.id, executor.status(query.id).trouble) for query in writers]
     return "\n".join(f"{query_id}: {error}" for query_id, error in found if error is not None)
 
 

@@ -109,7 +109,7 @@ def _query_metrics(statuses: list[QueryStatus]) -> Iterator[Metric]:
     )
     for status in statuses:
         for state in _STATES:
-            states.add_metric([status.query_id, state], float(status.state == state))
+            states.add_metric([status.query_id, state], float(status.shown_state == state))
         for at, lag in status.lag.items():
             lags.add_metric([status.query_id, at.topic, str(at.partition)], lag)
     yield from (states, lags)

@@ -30,7 +30,7 @@ def explain_stall(statement: Explain, query: PersistentQuery, request: Request) 
     return QueryStall(
         statement_text=statement.text,
         query_id=query.id,
-        state=status.state,
+        state=status.shown_state,
         stalled=any(cause.blocks for cause in causes),
         causes=[CauseLine(each.code, each.message, each.hint, each.blocks, dict(each.figures)) for each in causes],
     )
@@ -118,6 +118,6 @@ def _notes(query: PersistentQuery, request: Request) -> dict[str, str]:
 
 def _state(query_id: str, request: Request) -> str:
     try:
-        return request.executor.status(query_id).state
+        return request.executor.status(query_id).shown_state
     except UnknownQuery:
         return ""
