@@ -156,10 +156,21 @@ def _schema(statement: CreateSource, properties: SourceProperties, context: Plan
             span=statement.span,
             hint="Write them in parentheses after the name, or use a format whose schemas the schema registry has.",
         )
-    all_headers = [column for column in columns if column.role == "HEADERS" and column.header_key is None]
-    if len(all_headers) > 1:
-        raise InvalidStatement("Schema already contains a HEADERS column.", span=statement.span)
+    _refuse_repeated_headers(columns, statement.span)
     return Schema(columns)
+
+
+def _refuse_repeated_headers(columns: tuple[Column, ...], span: Span | None) -> None:
+    """Raises for a second column of the same header, and for any behind the one that holds them all."""
+    seen: set[str | None] = set()
+    for column in columns:
+        if column.role != "HEADERS":
+            continue
+        if None in seen:
+            raise InvalidStatement("Schema already contains a HEADERS column.", span=span)
+        if column.header_key in seen:
+            raise InvalidStatement(f"Schema already contains a HEADER('{column.header_key}') column.", span=span)
+        seen.add(column.header_key)
 
 
 def _with_inferred(
