@@ -186,8 +186,11 @@ class Pipeline:
         return [changes for store in self.stores.values() for changes in store.take_changes()]
 
     def restore(self, store_id: str, rows: pa.Table) -> None:
-        """Apply recorded changes of a store."""
-        self.stores[store_id].restore(rows)
+        """Apply recorded changes of a store. A plan that CREATE OR REPLACE replaced may have had one more: they say
+        nothing now."""
+        store = self.stores.get(store_id)
+        if store is not None:
+            store.restore(rows)
 
 
 @dataclass(slots=True)

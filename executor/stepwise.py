@@ -32,7 +32,7 @@ from .inspection import inspected
 from .journal import Entry, JournaledLog
 from .partitioning import sink_partitions
 from .pipeline import Pipeline
-from .query_log import start_positions
+from .query_log import forget_offsets, offset_group, start_positions
 from .record_error import left_out
 from .recovery import emit_of
 from .sink_writer import Output, SinkWriter
@@ -52,10 +52,20 @@ class Computed:
 
 
 class StepwisePlan:
-    """One plan, and how far it has read. It begins where `auto.offset.reset` says."""
+    """One plan, and how far it has read. It begins where it has stopped, at first where `auto.offset.reset` says.
 
-    def __init__(self, plan: PhysicalPlan, log: JournaledLog, properties: Mapping[str, str]) -> None:
+    In: `state`: the rows of its stores, as `kept_state` of the plan that it replaces gave them.
+    """
+
+    def __init__(
+        self,
+        plan: PhysicalPlan,
+        log: JournaledLog,
+        properties: Mapping[str, str],
+        state: Mapping[str, pa.Table] | None = None,
+    ) -> None:
         self.plan = plan
+        self._state = dict(state or {})
         self._log = log
         self._settings = {**properties, **plan.properties}
         self._begin = start_positions(cast(LogClient, log), plan, self._settings)
@@ -79,6 +89,16 @@ class StepwisePlan:
             if batch is not None:
                 self._silent_ms = 0
                 yield self._compute(batch)
+
+    def kept_state(self) -> dict[str, pa.Table]:
+        """The rows of its stores; what it was given and has not opened counts."""
+        if self._pipeline is None:
+            return self._state
+        return {name: store.rows() for name, store in self._pipeline.stores.items()}
+
+    def commit_positions(self) -> None:
+        """Notes in the log how far it has read, for the query of this id that comes next."""
+        self._log.commit_offsets(offset_group(self.plan.query_id), self._positions)
 
     def close(self) -> None:
         if self._connection is not None:
@@ -154,6 +174,9 @@ class StepwisePlan:
             meters=self._meters,
         )
         lock(connection)
+        for store_id, rows in self._state.items():
+            alive = pa.array(np.zeros(len(rows), np.bool_))
+            pipeline.restore(store_id, rows.append_column("_deleted", alive))
         self._connection, self._pipeline = connection, pipeline
         return pipeline, connection
 
@@ -161,13 +184,19 @@ class StepwisePlan:
 class StepwiseQuery:
     """A persistent query: a plan whose rows go to its sink."""
 
-    def __init__(self, query: PersistentQuery, log: JournaledLog, properties: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        query: PersistentQuery,
+        log: JournaledLog,
+        properties: Mapping[str, str],
+        state: Mapping[str, pa.Table] | None = None,
+    ) -> None:
         assert isinstance(query.plan.root, Sink)
         self.paused = query.paused
         self.metrics = QueryMetrics()
         self._sink = query.plan.root
         self._log = log
-        self._plan = StepwisePlan(query.plan, log, properties)
+        self._plan = StepwisePlan(query.plan, log, properties, state)
         self._writer: SinkWriter | None = None
 
     def figures(self) -> QueryFigures:
@@ -185,6 +214,13 @@ class StepwiseQuery:
         computed = self._plan.idle(elapsed_ms)
         if computed is not None:
             self._write(computed)
+
+    def stop(self) -> dict[str, pa.Table]:
+        """Ends it so that a query of the same id goes on where it was; gives its state."""
+        state = self._plan.kept_state()
+        self._plan.commit_positions()
+        self.close()
+        return state
 
     def close(self) -> None:
         self._plan.close()
@@ -254,6 +290,7 @@ class StepwiseExecutor:
         self._log = log
         self._properties = dict(properties)
         self._queries: dict[str, StepwiseQuery] = {}
+        self._states: dict[str, dict[str, pa.Table]] = {}  # of stopped queries, by id
 
     def drain(self) -> None:
         """Runs every query until no input is left, in the order in which they were created. Raises `QueryError`."""
@@ -276,15 +313,18 @@ class StepwiseExecutor:
 
     def start(self, query: PersistentQuery) -> None:
         if query.id not in self._queries:
-            self._queries[query.id] = StepwiseQuery(query, self._log, self._properties)
+            state = self._states.pop(query.id, None)
+            self._queries[query.id] = StepwiseQuery(query, self._log, self._properties, state)
 
     def stop(self, query_id: str) -> None:
         found = self._queries.pop(query_id, None)
         if found is not None:
-            found.close()
+            self._states[query_id] = found.stop()
 
     def drop(self, query_id: str) -> None:
         self.stop(query_id)
+        self._states.pop(query_id, None)
+        forget_offsets(cast(LogClient, self._log), query_id)
 
     def pause(self, query_id: str) -> None:
         self._query(query_id).paused = True

@@ -401,6 +401,7 @@ _ACCEPTED = (
     "topology.optimization",
     "ksql.access.validator.enable",
     "ksql.advertised.listener",
+    "ksql.create.or.replace.enabled",
     "ksql.extension.dir",
     "ksql.fail.on.production.error",
     "ksql.headers.columns.enabled",

@@ -13,6 +13,8 @@ from ..planner.physical import (
     Expire,
     ForeignKeyJoin,
     FormatSpec,
+    KeyWindow,
+    Over,
     PhysicalPlan,
     RowJoin,
     Source,
@@ -38,15 +40,27 @@ _NOTHING = Step("")
 def refuse_other_schema(old: SourceInfo, new: SourceInfo, span: Span | None) -> None:
     """Raises unless everything that reads `old` can go on reading `new`: columns may only be appended."""
     for attribute, name in _KEPT:
-        if _comparable(getattr(old, attribute)) != _comparable(getattr(new, attribute)):
-            raise _not_upgradeable(old, f"its {name} would change", span)
-    if old.schema.key != new.schema.key:
-        raise _not_upgradeable(old, f"its key would change: {_text(old.schema.key)} to {_text(new.schema.key)}", span)
-    before, after = old.schema.value, new.schema.value
-    if after[: len(before)] != before:
-        lost = [column for column in before if column not in after]
-        reason = f"columns would be missing or changed: {_text(lost)}" if lost else "its columns would change places"
-        raise _not_upgradeable(old, reason, span)
+        before, after = _comparable(getattr(old, attribute)), _comparable(getattr(new, attribute))
+        if before != after:
+            raise _not_upgradeable(old, _change(old, name, _shown(before), _shown(after)), span)
+    problem = _column_problem(old.schema, new.schema)
+    if problem is not None:
+        change = _change(old, "schema", str(old.schema), str(new.schema))
+        raise _not_upgradeable(old, f"{change} ({problem})", span)
+
+
+def _column_problem(old: Schema, new: Schema) -> str | None:
+    """In ksqlDB's words, which people search for: what the new schema has not where the old one has it."""
+    if old.key != new.key:
+        gone = _not_in_place(old.key, new.key) or list(old.key)
+        changed = f"The following key columns are changed, missing or reordered: [{_text(gone)}]"
+        return f"Key columns must be identical. {changed}"
+    gone = _not_in_place(old.value, new.value)
+    return f"The following columns are changed, missing or reordered: [{_text(gone)}]" if gone else None
+
+
+def _not_in_place(before: tuple[Column, ...], after: tuple[Column, ...]) -> list[Column]:
+    return [column for index, column in enumerate(before) if after[index : index + 1] != (column,)]
 
 
 def refuse_other_state(old: PersistentQuery, new: PhysicalPlan, span: Span | None) -> None:
@@ -54,8 +68,19 @@ def refuse_other_state(old: PersistentQuery, new: PhysicalPlan, span: Span | Non
     topics = {source.topic for source in old.plan.sources()} ^ {source.topic for source in new.sources()}
     if topics:
         raise _not_replaceable(old, f"it would read other topics ({', '.join(sorted(topics))})", span)
-    if _stateful_steps(old.plan) != _stateful_steps(new):
+    if not _state_fits(_stateful_steps(old.plan), _stateful_steps(new)):
         raise _not_replaceable(old, "its grouping, aggregates, windows or joins would change", span)
+
+
+def _state_fits(before: list[Step], after: list[Step]) -> bool:
+    """A filter over a table needs the table's old rows, and nothing else of a copied table does: with the filter that
+    state comes and goes. The query does not know the rows that it read while it kept none, as in ksqlDB."""
+    if before == after:
+        return True
+    if not all(isinstance(step, Source) for step in (*before, *after)):
+        return False
+    kept = {step.id: step for step in before}
+    return all(kept.get(step.id, step) == step for step in after)
 
 
 def _stateful_steps(plan: PhysicalPlan) -> list[Step]:
@@ -63,7 +88,7 @@ def _stateful_steps(plan: PhysicalPlan) -> list[Step]:
     bare: list[Step] = []
     for step in walk(plan.root):
         match step:
-            case Aggregate():
+            case Aggregate() | Over():
                 bare.append(replace(step, input=_NOTHING))
             case StreamTableJoin() | StreamStreamJoin() | TableTableJoin() | ForeignKeyJoin() | RowJoin():
                 bare.append(replace(step, left=_NOTHING, right=_NOTHING))
@@ -86,9 +111,21 @@ def _text(columns: tuple[Column, ...] | list[Column]) -> str:
     return ", ".join(map(str, columns)) or "none"
 
 
+def _change(old: SourceInfo, what: str, before: str, after: str) -> str:
+    return f"DataSource '`{old.name}`' has {what} = {before} which is not upgradeable to {after}."
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, FormatSpec):
+        return f"{value.name} (delimiter '{value.delimiter}', {'wrapped' if value.wrap_single else 'unwrapped'})"
+    if isinstance(value, KeyWindow):
+        return value.kind if value.size_ms is None else f"{value.kind} of {value.size_ms} ms"
+    return "none" if value is None else str(value)
+
+
 def _not_upgradeable(old: SourceInfo, reason: str, span: Span | None) -> InvalidStatement:
     return InvalidStatement(
-        f"Cannot replace {old.kind.lower()} '{old.name}': {reason}.",
+        f"Cannot replace {old.kind.lower()} '{old.name}': {reason}",
         span=span,
         hint="A replacement may append value columns; for anything else drop it and create it anew.",
     )

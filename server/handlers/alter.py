@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from millstream.errors import InvalidStatement
+from millstream.errors import InvalidStatement, UnknownSource, did_you_mean
 
-from ...planner.catalog import SourceInfo
+from ...planner.catalog import Catalog, SourceInfo
 from ...planner.formats import check_columns
 from ...planner.record_schemas import with_new_schemas
 from ...planner.schema import PSEUDO, Column, Schema
@@ -20,7 +20,7 @@ from .create import command_id
 
 def alter_source(statement: AlterSource, request: Request) -> list[Entity]:
     """ALTER STREAM|TABLE name ADD COLUMN …: value columns at the end, of sources without a query of their own."""
-    source = request.catalog.source(statement.name, statement.span)
+    source = _source_of(statement, request.catalog)
     _refuse(statement, source)
     schema = source.schema
     for definition in statement.columns:
@@ -45,6 +45,17 @@ def alter_source(statement: AlterSource, request: Request) -> list[Entity]:
     ]
 
 
+def _source_of(statement: AlterSource, catalog: Catalog) -> SourceInfo:
+    found = catalog.sources.get(statement.name)
+    if found is None:
+        raise UnknownSource(
+            f"Source {statement.name} does not exist.",
+            span=statement.span,
+            hint=did_you_mean(statement.name, catalog.sources),
+        )
+    return found
+
+
 def _refuse(statement: AlterSource, source: SourceInfo) -> None:
     kind = source.kind.lower()
     if source.kind != statement.kind:
@@ -59,7 +70,7 @@ def _refuse(statement: AlterSource, source: SourceInfo) -> None:
         )
     if source.created_by is not None:
         raise InvalidStatement(
-            f"ALTER command is not supported for CREATE ... AS statements: {source.name} is one.",
+            f"ALTER command is not supported for CREATE ... AS statements. {source.name} is one.",
             span=statement.span,
             hint=f"Use CREATE OR REPLACE {source.kind} {source.name} AS SELECT with one more column.",
         )

@@ -73,8 +73,16 @@ def _refuse(statement: DropStatement, source: SourceInfo, catalog: Catalog) -> N
         )
     if statement.delete_topic and source.read_only:
         raise InvalidStatement(f"Cannot delete topic for read-only source: {source.name}", span=statement.span)
-    readers = sorted(query.id for query in catalog.readers_of(source.name) if query.id != source.created_by)
-    writers = sorted(query.id for query in catalog.writers_of(source.name) if query.id != source.created_by)
+    _refuse_inserting_queries(statement, source, catalog)
+    _refuse_dependent_sources(statement, source, catalog)
+    if statement.delete_topic:
+        _refuse_used_topic(statement, source, catalog)
+
+
+def _refuse_inserting_queries(statement: DropStatement, source: SourceInfo, catalog: Catalog) -> None:
+    """Raises while INSERT INTO reads or writes the source."""
+    readers = sorted(query.id for query in catalog.readers_of(source.name) if query.kind == "INSERT")
+    writers = sorted(query.id for query in catalog.writers_of(source.name) if query.kind == "INSERT")
     if readers or writers:
         raise InvalidStatement(
             f"Cannot drop {source.name}.\n"
@@ -83,8 +91,19 @@ def _refuse(statement: DropStatement, source: SourceInfo, catalog: Catalog) -> N
             f"You need to terminate them before dropping {source.name}.",
             span=statement.span,
         )
-    if statement.delete_topic:
-        _refuse_used_topic(statement, source, catalog)
+
+
+def _refuse_dependent_sources(statement: DropStatement, source: SourceInfo, catalog: Catalog) -> None:
+    """Raises while a CREATE … AS query reads the source: what it writes has to go first."""
+    queries = [query for query in catalog.readers_of(source.name) if query.id != source.created_by]
+    readers = sorted({query.sink for query in queries})
+    if readers:
+        raise InvalidStatement(
+            f"Cannot drop {source.name}.\n"
+            f"The following streams and/or tables read from this source: [{', '.join(readers)}].\n"
+            f"You need to drop them before dropping {source.name}.",
+            span=statement.span,
+        )
 
 
 def _refuse_used_topic(statement: DropStatement, source: SourceInfo, catalog: Catalog) -> None:

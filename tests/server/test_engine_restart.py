@@ -86,3 +86,34 @@ def test_a_topic_that_cannot_be_leaves_nothing_behind_and_the_engine_starts_agai
         engine.execute("SHOW QUERIES;", Session())
     with open_engine(tmp_path, EARLIEST, sync="never") as engine:
         assert dict(engine.catalog.queries) == dict(before.queries)
+
+
+REPLACED = """
+CREATE TABLE t (id INT PRIMARY KEY, v INT) WITH (kafka_topic='t', value_format='JSON', partitions=1);
+CREATE TABLE few AS SELECT * FROM t;
+"""
+
+
+def _replace(engine: EmbeddedEngine, condition: str, *values: int) -> None:
+    session = Session()
+    engine.execute(f"CREATE OR REPLACE TABLE few AS SELECT * FROM t {condition};", session)
+    for value in values:
+        engine.execute(f"INSERT INTO t (id, v) VALUES (1, {value});", session)
+
+
+def test_the_filter_of_a_copied_table_comes_changes_and_goes_also_over_restarts(tmp_path: Path) -> None:
+    with open_engine(tmp_path, EARLIEST, sync="never") as engine:
+        engine.execute(REPLACED + "INSERT INTO t (id, v) VALUES (1, 50);", Session())
+        assert _wait_for(engine, "FEW", 1) == [b'{"V":50}']
+        _replace(engine, "WHERE v < 10", 5, 60)
+        assert _wait_for(engine, "FEW", 3)[1:] == [b'{"V":5}', None]
+    with open_engine(tmp_path, EARLIEST, sync="never") as engine:
+        _replace(engine, "WHERE v > 10", 70, 7)
+        assert _wait_for(engine, "FEW", 5)[3:] == [b'{"V":70}', None]
+        _replace(engine, "", 8)
+        assert _wait_for(engine, "FEW", 6)[5:] == [b'{"V":8}']
+    with open_engine(tmp_path, EARLIEST, sync="never") as engine:
+        engine.execute("INSERT INTO t (id, v) VALUES (1, 9);", Session())
+        assert _wait_for(engine, "FEW", 7)[6:] == [b'{"V":9}']
+        _replace(engine, "WHERE v < 10", 6, 11)
+        assert _wait_for(engine, "FEW", 9)[7:] == [b'{"V":6}', None]
