@@ -12,13 +12,13 @@ from .rights import Rights
 class Session:
     """`properties` by canonical name (see `properties.py`), `variables` by name in upper case: case does not matter.
 
-    `asserted`: up to which offset ASSERT VALUES has gone through a partition of a source's topic. `rights`: of its
+    `asserted`: up to which offset ASSERT VALUES has gone through a partition of a topic. `rights`: of its
     user; everything where nobody says otherwise.
     """
 
     properties: dict[str, str] = field(default_factory=dict)
     variables: dict[str, str] = field(default_factory=dict)
-    asserted: dict[tuple[str, int], int] = field(default_factory=dict)  # ASSERT VALUES: by source and partition
+    asserted: dict[tuple[str, int], int] = field(default_factory=dict)  # ASSERT VALUES: by topic and partition
     rights: Rights = field(default_factory=Rights)
 
     def settings(self, server: Mapping[str, str]) -> dict[str, str]:

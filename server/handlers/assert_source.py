@@ -21,8 +21,7 @@ def assert_source(statement: AssertSource, request: Request) -> list[Entity]:
     if problem is not None:
         what, expected, actual = problem
         raise AssertionFailed(
-            f"Expected {what} does not match actual for {source.kind.lower()} {source.name}. "
-            f"Expected: {expected}. Actual: {actual}.",
+            f"Expected {what} does not match actual for source {source.name}. Expected: {expected}. Actual: {actual}.",
             span=statement.span,
         )
     return [AssertedSource(statement_text=statement.text, source_name=source.name)]
@@ -54,4 +53,10 @@ def _differences(statement: AssertSource, source: SourceInfo, request: Request) 
         if expected is not None and expected != actual:
             yield what, expected, actual
     if given.wrap_single_value is not None and given.wrap_single_value != source.value_format.wrap_single:
-        yield "wrapping of a single value", given.wrap_single_value, source.value_format.wrap_single
+        expected, actual = _wrapping(given.wrap_single_value), _wrapping(source.value_format.wrap_single)
+        yield "value serde features", expected, actual
+
+
+def _wrapping(wrapped: bool) -> str:
+    """ksqlDB's name for how a single value column is written."""
+    return "WRAP_SINGLES" if wrapped else "UNWRAP_SINGLES"

@@ -34,9 +34,9 @@ class _Drains(Protocol):
 def assert_values(statement: AssertValues, request: Request) -> list[Entity]:
     """ASSERT VALUES source (columns) VALUES (…), ASSERT NULL VALUES source (key) KEY (…).
 
-    The session goes through each partition of the source's topic once: an assertion takes the first record that none
-    before it took, of the partition where that record fits. Columns that are not named may have any value. It waits a
-    second for the record. Raises `AssertionFailed`.
+    The session goes through each partition of the topic once, whichever source names it: an assertion takes the first
+    record that none before it took, of the partition where that record fits. Columns that are not named may have any
+    value. It waits a second for the record. Raises `AssertionFailed`.
     """
     source = request.catalog.source(statement.source, statement.span)
     planned = plan_asserted_values(statement, request.planning_context())
@@ -51,14 +51,11 @@ def assert_values(statement: AssertValues, request: Request) -> list[Entity]:
         found = _next_records(source, request)
         for partition, (record, next_offset) in found.items():
             if _fits(record, wanted, tombstone=statement.tombstone):
-                request.session.asserted[source.name, partition] = next_offset
+                request.session.asserted[source.topic, partition] = next_offset
                 return [AssertedValues(statement_text=statement.text, source_name=source.name)]
         if time.monotonic() >= deadline:
-            raise AssertionFailed(
-                f"Expected record does not match actual. Expected: {_text(source, wanted, statement.tombstone)}. "
-                f"{_actual(source, found, wanted)}",
-                span=statement.span,
-            )
+            expected = _text(source, wanted, statement.tombstone)
+            raise AssertionFailed(_difference(source, expected, found, wanted), span=statement.span)
         time.sleep(_PAUSE_S)
 
 
@@ -69,7 +66,7 @@ def _next_records(source: SourceInfo, request: Request) -> dict[int, tuple[Recor
     for partition in range(source.partition_count):
         at = TopicPartition(source.topic, partition)
         bounds = request.log.offsets(*at)
-        begin = request.session.asserted.get((source.name, partition), bounds.log_start_offset)
+        begin = request.session.asserted.get((source.topic, partition), bounds.log_start_offset)
         record = _record_from(at, begin, bounds.last_stable_offset, step, request)
         if record is not None:
             found[partition] = record
@@ -92,13 +89,15 @@ def _fits(record: Record, wanted: Mapping[str, Any], *, tombstone: bool) -> bool
     return record["_null"] == tombstone and all(record.get(name) == value for name, value in wanted.items())
 
 
-def _actual(source: SourceInfo, found: Mapping[int, tuple[Record, int]], wanted: Mapping[str, Any]) -> str:
+def _difference(
+    source: SourceInfo, expected: str, found: Mapping[int, tuple[Record, int]], wanted: Mapping[str, Any]
+) -> str:
     if not found:
-        return "There are no more records."
+        return f"Expected another record, but all records have already been read. Expected: {expected}."
     shown = (
         _text(source, {name: record.get(name) for name in wanted}, record["_null"]) for record, _ in found.values()
     )
-    return f"Actual: {' or '.join(shown)}"
+    return f"Expected record does not match actual. Expected: {expected}. Actual: {' or '.join(shown)}"
 
 
 def _text(source: SourceInfo, values: Mapping[str, Any], tombstone: bool) -> str:

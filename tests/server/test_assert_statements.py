@@ -31,7 +31,7 @@ def test_assertions_go_through_the_records_one_after_the_other(sandbox: Sandbox)
         "ASSERT VALUES per_minute (user, ROWTIME, n) VALUES ('ada', 70000, 1);"
     )
     assert [answer["@type"] for answer in answers] == ["assert_values", "assert_values"]
-    with pytest.raises(MillstreamError, match="There are no more records"):
+    with pytest.raises(MillstreamError, match="all records have already been read"):
         sandbox.execute("ASSERT VALUES per_minute (user) VALUES ('ada');")
 
 
