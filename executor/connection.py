@@ -13,11 +13,13 @@ import shutil
 import tempfile
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import duckdb
 
+from ..sql.functions.bounds import Bounds
+from ..sql.functions.udf import failures_of
 from .memory_shares import MemoryShares, shares_of
 
 MEMORY = ":memory:"
@@ -29,13 +31,14 @@ _SPILL = "millstream-spill-"
 class EngineSettings:
     """How much of the machine one DuckDB instance may use. None leaves it to DuckDB.
 
-    `shares`: what a limit is taken from where there is no `memory_limit`.
+    `shares`: what a limit is taken from where there is no `memory_limit`. `bounds`: of functions that run there.
     """
 
     memory_limit: str | None = None  # DuckDB's notation: 512MB, 2GB
     threads: int | None = None
     temp_directory: str | None = None  # where large operators spill
     shares: MemoryShares | None = None
+    bounds: Bounds = field(default_factory=Bounds)
 
     @staticmethod
     def of(properties: Mapping[str, str]) -> EngineSettings:
@@ -48,6 +51,7 @@ class EngineSettings:
             threads=int(threads) if threads else min(THREADS_MAX, os.cpu_count() or 1),
             temp_directory=properties.get("millstream.duckdb.temp.directory"),
             shares=shares,
+            bounds=Bounds.of(properties),
         )
 
 
@@ -82,6 +86,7 @@ def open_connection(path: str = MEMORY, settings: EngineSettings | None = None) 
         raise
     if share is not None and settings.shares is not None:
         settings.shares.belongs_to(connection, share)
+    failures_of(connection).bounds = settings.bounds
     connection.execute("SET TimeZone = 'UTC'")
     # DuckDB 2.0 computes what occurs twice in an expression once, in front of it, and so outside of its TRY.
     connection.execute("SET disabled_optimizers = 'common_subexpressions'")

@@ -141,6 +141,7 @@ class Pipeline:
         assert self._sources.issuperset(inputs), f"not sources of the plan: {set(inputs) - self._sources}"
         with collecting(self._failures):
             result = self._root.evaluate(inputs)
+        self._failures.check()
         for meter, operator in self._late:
             meter.late_rows, operator.late_rows = meter.late_rows + operator.late_rows, 0
         if not self._write_behind:
@@ -178,7 +179,8 @@ class Pipeline:
             store.settle()
 
     def take_failures(self) -> list[RecordError]:
-        """Where users' functions failed since the last call; the rows had NULL there."""
+        """Where users' functions failed since the last call, and where functions met their bounds; the rows had NULL
+        there."""
         return of_functions(self._failures.take())
 
     def take_changes(self) -> list[StoreChanges]:

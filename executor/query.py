@@ -23,6 +23,7 @@ import structlog
 from ..logcore.client import LogClient, TopicPartition
 from ..logcore.failpoints import fp
 from ..planner.physical import PhysicalPlan, Sink
+from ..sql.functions.bounds import CallTooLarge
 from . import processing_log
 from .changelog import changelog_records
 from .executor import QueryMetrics
@@ -42,7 +43,7 @@ log = structlog.get_logger()
 MAX_BATCH_BYTES = 16 * 1024 * 1024
 READ_AHEAD_RECORDS = 2_000  # smaller batches are done sooner than another thread is woken
 
-DATA_ERRORS = (duckdb.DataError, duckdb.InvalidInputException, ArithmeticError, ValueError)
+DATA_ERRORS = (duckdb.DataError, duckdb.InvalidInputException, ArithmeticError, ValueError, CallTooLarge)
 """What a single record can cause; pyarrow's `ArrowInvalid` is a ValueError."""
 
 SIZE_ERRORS = (MemoryError, duckdb.OutOfMemoryException, pa.ArrowCapacityError)

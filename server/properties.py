@@ -158,6 +158,29 @@ _QUERIES = (
     ),
     Property("millstream.query.pull.max.rows", "INTEGER", "10000000", "How many rows its answer may have.", minimum=1),
     Property(
+        "millstream.query.pull.max.bytes",
+        "INTEGER",
+        "1073741824",
+        "How many bytes its answer may have in memory.",
+        minimum=1,
+    ),
+    Property(
+        "millstream.value.max.bytes",
+        "INTEGER",
+        "16777216",
+        "How large a value may be that a function makes. A persistent query writes the row to the processing log and "
+        "has NULL there; a pull query ends with an error.",
+        minimum=1,
+    ),
+    Property(
+        "millstream.functions.max.seconds",
+        "DOUBLE",
+        "5",
+        "How long a function may compute for one row, users' functions in Python included. What becomes of the row, "
+        "millstream.value.max.bytes says.",
+        minimum=0,
+    ),
+    Property(
         "millstream.query.pull.max.memory",
         "STRING",
         "",

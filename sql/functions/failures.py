@@ -1,4 +1,5 @@
-"""What users' functions could not compute: noted where it happens, taken by whoever runs the query.
+"""What functions could not compute: noted where it happens, taken by whoever runs the query. These are the rows for
+which a user's function failed, and those for which any function would have cost more than it may (`bounds.py`).
 
 DuckDB calls functions from threads of its own, so there is no way up for an error but this: each call runs under the
 `Failures` of its query, known to the thread.
@@ -10,6 +11,8 @@ import contextlib
 import threading
 from collections.abc import Generator
 from dataclasses import dataclass, field
+
+from .bounds import BoundExceeded, Bounds, CallTooLarge, bounded_by
 
 KEPT_MAX = 100  # of a function that fails for every row, the first ones tell all there is to know
 
@@ -24,10 +27,17 @@ class Failure:
 
 @dataclass(slots=True)
 class Failures:
-    """Filled from any thread. `left_out`: how many more there were than it keeps."""
+    """Filled from any thread. `left_out`: how many more there were than it keeps.
+
+    `bounds`: what the functions of the query keep to; `exceeded`: the first time that one would have gone beyond;
+    `too_large`: that the rows were too many for the memory.
+    """
 
     kept: list[Failure] = field(default_factory=list)
     left_out: int = 0
+    bounds: Bounds = field(default_factory=Bounds)
+    exceeded: BoundExceeded | None = None
+    too_large: CallTooLarge | None = None
     _guard: threading.Lock = field(default_factory=threading.Lock)
 
     def add(self, failure: Failure) -> None:
@@ -36,6 +46,13 @@ class Failures:
                 self.kept.append(failure)
             else:
                 self.left_out += 1
+
+    def check(self) -> None:
+        """Raises `CallTooLarge` where something is NULL only because rows were computed together. To be called by who
+        can compute fewer of them, or has to give up."""
+        too_large, self.too_large = self.too_large, None
+        if too_large is not None:
+            raise too_large
 
     def take(self) -> list[Failure]:
         """All since the last call; the last one says how many were left out."""
@@ -55,11 +72,12 @@ _current = _Current()
 
 @contextlib.contextmanager
 def collecting(failures: Failures) -> Generator[None]:
-    """What fails in this thread meanwhile is noted there."""
+    """What fails in this thread meanwhile is noted there, and its bounds hold."""
     before = _current.failures
     _current.failures = failures
     try:
-        yield
+        with bounded_by(failures.bounds):
+            yield
     finally:
         _current.failures = before
 
@@ -68,3 +86,14 @@ def note(message: str, arguments: str) -> None:
     """Notes a failure, if somebody collects them."""
     if _current.failures is not None:
         _current.failures.add(Failure(message, arguments))
+
+
+def note_exceeded(error: BoundExceeded, function: str, arguments: str) -> None:
+    """Notes a row for which a function would have gone beyond its bounds, if somebody collects them."""
+    if _current.failures is None:
+        return
+    if isinstance(error, CallTooLarge):
+        _current.failures.too_large = error
+    else:
+        _current.failures.exceeded = _current.failures.exceeded or error
+        _current.failures.add(Failure(f"function {function} failed: {error.message}", arguments))

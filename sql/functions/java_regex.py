@@ -1,4 +1,5 @@
-"""Java's regular expressions in Python's `re`: the pattern and the replacement text translated.
+"""Java's regular expressions in the spelling of Python's `re`: the pattern and the replacement text translated.
+`matching.py` matches them.
 
 Most is spelled alike. Different are: named groups, `\\Q…\\E`, `\\p{…}`, `\\h`, `\\R`, `\\z`, class intersections
 and nested classes, flags in the middle, what a dot leaves out, and `$1` in replacements. Classes are ASCII's, as in
@@ -12,6 +13,9 @@ import sys
 import unicodedata
 from collections.abc import Callable
 from functools import lru_cache
+
+from .bounds import FUNCTION_SECONDS, BoundExceeded
+from .matching import AT_END, Match, Pattern
 
 _POSIX = {
     "Lower": "a-z", "Upper": "A-Z", "ASCII": r"\x00-\x7f", "Alpha": "a-zA-Z", "Digit": "0-9", "Alnum": "a-zA-Z0-9",
@@ -32,21 +36,36 @@ _SETS = {
     "v": r"\n\x0b\f\r\x85\u2028\u2029",
 }  # fmt: skip
 _CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "a": "\a", "e": "\x1b"}
+_COUNTS = re.compile(r"\d+(,\d*)?\}")
+_PATTERN_MAX = 10_000  # characters: translating and compiling take time that nothing stops
 _DOT = r"[^\n\r\x85\u2028\u2029]"
 
 
 @lru_cache(maxsize=1024)
-def compile_pattern(pattern: str) -> re.Pattern[str]:
-    """The Python pattern that matches what `pattern` matches in Java. Raises `re.error` where there is none."""
-    return re.compile(_Translation(pattern).translate(), re.ASCII)
+def compile_pattern(pattern: str) -> Pattern:
+    """What matches what `pattern` matches in Java. Raises `re.error` where there is no such pattern, and
+    `BoundExceeded` for one that is too long."""
+    if len(pattern) > _PATTERN_MAX:
+        raise BoundExceeded(
+            f"a pattern of {len(pattern):,} characters; {_PATTERN_MAX:,} are the most", FUNCTION_SECONDS
+        )
+    translation = _Translation(pattern)
+    text = translation.translate()
+    re.compile(text, re.ASCII)  # it is what says that a pattern is wrong
+    return Pattern(
+        text,
+        linear=translation.linear,
+        ignores_case=translation.ignores_case,
+        whole_unicode=translation.whole_unicode,
+    )
 
 
 @lru_cache(maxsize=1024)
-def replacement(pattern: str, text: str) -> Callable[[re.Match[str]], str]:
+def replacement(pattern: str, text: str) -> Callable[[Match], str]:
     """What `text`, a Java replacement, makes of a match: `$1`, `${name}`, and a backslash before a plain sign."""
     parts = list(_replacement_parts(text, compile_pattern(pattern).groups))
 
-    def expand(match: re.Match[str]) -> str:
+    def expand(match: Match) -> str:
         return "".join(part[0] if isinstance(part, tuple) else match[part] or "" for part in parts)
 
     return expand
@@ -79,12 +98,51 @@ def _replacement_parts(text: str, groups: int) -> list[tuple[str] | int | str]:
     return parts
 
 
+class _LeastWidth:
+    """Whether one of the alternatives of a group may match without a character. In doubt it may."""
+
+    def __init__(self) -> None:
+        self._consuming: list[
+            bool
+        ] = []  # of the alternative that is read, whether each part takes a character at least
+        self._some_empty = False
+
+    @property
+    def may_be_empty(self) -> bool:
+        return self._some_empty or not any(self._consuming)
+
+    def add(self, consumes: bool) -> None:
+        self._consuming.append(consumes)
+
+    def add_sign(self, sign: str) -> None:
+        """A character that stands for itself, an anchor, or a quantifier, which is about the part before it."""
+        if sign in "*?+":
+            self.repeat(at_least_once=sign == "+")
+        else:
+            self.add(sign not in "^$")
+
+    def repeat(self, *, at_least_once: bool) -> None:
+        if not at_least_once:
+            self._consuming[-1:] = [False]
+
+    def next_alternative(self) -> None:
+        self._some_empty = self.may_be_empty
+        self._consuming = []
+
+
 class _Translation:
-    """One walk over a pattern. `flags` are those in force; what opens in a group ends with it."""
+    """One walk over a pattern. `flags` are those in force; what opens in a group ends with it.
+
+    `linear`: no group that may match nothing is repeated: what such a group holds in the end, RE2 says differently.
+    """
 
     def __init__(self, pattern: str) -> None:
         self.pattern = pattern
         self.at = 0
+        self.linear = True
+        self.may_be_empty = False  # what `_alternatives` read last can match the empty text
+        self.ignores_case = False
+        self.whole_unicode = False
 
     def translate(self) -> str:
         body = self._alternatives(frozenset())
@@ -109,32 +167,54 @@ class _Translation:
         """Up to the closing parenthesis of the group, or the end."""
         out: list[str] = []
         opened: list[str] = []  # flag groups that last to the end of each alternative
+        width = _LeastWidth()
         while self.at < len(self.pattern) and self.pattern[self.at] != ")":
             sign = self._take()
             if sign == "(":
                 text, flags, opens = self._group(flags)
                 out.append(text)
                 opened += [text] * opens
+                width.add(not self.may_be_empty and not opens)
+                self.linear = self.linear and not (self.may_be_empty and self._is_repeated())
             elif sign == "|":
                 out.append(")" * len(opened) + "|" + "".join(opened))
+                width.next_alternative()
             elif sign == "[":
                 out.append(self._class())
+                width.add(True)
             elif sign == "\\":
+                width.add(self.pattern[self.at : self.at + 1] not in tuple("bBAzZQk123456789"))
                 out.append(self._escape())
             elif sign == ".":
                 out.append("." if "s" in flags else r"[^\n]" if "d" in flags else _DOT)
+                width.add(True)
             elif sign == "$" and "m" not in flags:
-                out.append(r"(?=(?:\r\n|[\n\r\x85\u2028\u2029])?\Z)")
+                out.append(AT_END)
+                width.add(False)
             elif sign == "#" and "x" in flags:
                 while self.at < len(self.pattern) and self._take() != "\n":
                     pass
             elif sign.isspace() and "x" in flags:
                 continue
-            elif sign == "{" and not re.match(r"\d+(,\d*)?\}", self.pattern[self.at :]):
-                raise re.error("illegal repetition")
+            elif sign == "{":
+                out.append(sign + self._counts())
+                width.repeat(at_least_once=out[-1][1] != "0")
             else:
                 out.append(sign)
+                width.add_sign(sign)
+        self.may_be_empty = width.may_be_empty
         return "".join(out) + ")" * len(opened)
+
+    def _counts(self) -> str:
+        """After `{`, up to the closing brace."""
+        counts = _COUNTS.match(self.pattern, self.at)
+        if counts is None:
+            raise re.error("illegal repetition")
+        self.at = counts.end()
+        return counts[0]
+
+    def _is_repeated(self) -> bool:
+        return self.pattern[self.at : self.at + 1] in ("*", "+", "{")
 
     def _group(self, flags: frozenset[str]) -> tuple[str, frozenset[str], int]:
         """After `(`: its text, the flags from here on, and how many groups it leaves open."""
@@ -158,10 +238,12 @@ class _Translation:
             raise re.error("unknown group")
         self.at = match.end()
         inner = (flags | set(match[1])) - set(match[2] or "")
+        self.ignores_case = self.ignores_case or "i" in inner
         on = "".join(flag for flag in "im" if flag in match[1]) + ("s" if "s" in match[1] else "")
         off = "".join(flag for flag in "ims" if flag in (match[2] or ""))
         if "U" in match[1] or ("u" in match[1] and "i" in inner):
             on += "u"
+            self.whole_unicode = True
         head = f"(?{on}{'-' + off if off else ''}:" if on or off else "(?:"
         if match[3] == ")":
             return head, inner, 1
@@ -182,7 +264,7 @@ class _Translation:
         if sign == "z":
             return r"\Z"
         if sign == "Z":
-            return r"(?=(?:\r\n|[\n\r\x85\u2028\u2029])?\Z)"
+            return AT_END
         if sign == "R":
             return r"(?>\r\n|[\n\x0b\f\r\x85\u2028\u2029])"
         if sign == "k":
@@ -258,7 +340,7 @@ class _Translation:
         if sign in "dwshv":
             return _SETS[sign]
         if sign in "DWS":
-            return "\\" + sign
+            return _complement(_SETS[sign.lower()])
         if sign in "HV":
             raise re.error(f"\\{sign} cannot stand in a class here")
         if sign == "Q":
@@ -275,7 +357,7 @@ def _one_of(members: list[str], nested: list[str]) -> str:
     return options[0] if len(options) == 1 else f"(?:{'|'.join(options)})" if options else ""
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=128)
 def _property_set(name: str) -> str:
     """The inside of a class with the characters of a Unicode category, a script or a POSIX class."""
     if name in _POSIX:
@@ -288,6 +370,7 @@ def _property_set(name: str) -> str:
     return _ranges(lambda c: unicodedata.category(c).startswith(category))
 
 
+@lru_cache(maxsize=128)
 def _complement(inside: str) -> str:
     pattern = re.compile(f"[{inside}]")
     return _ranges(lambda c: pattern.match(c) is None)

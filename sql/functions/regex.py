@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from functools import partial
 
 from .function import Function, scalar
 from .java_regex import compile_pattern, replacement
+from .matching import Pattern
 from .udf import by_row
 
 regex_function = partial(scalar, category="REGULAR EXPRESSION")
@@ -33,7 +33,7 @@ def regex_replace(text: str, pattern: str, new: str) -> str:
 @by_row
 def regex_split(text: str, pattern: str) -> list[str]:
     compiled = compile_pattern(pattern)
-    if compiled.fullmatch("") is not None:
+    if compiled.matches_nothing:
         return _split_by_empty(compiled, text)
     parts: list[str] = []
     at = 0
@@ -43,7 +43,7 @@ def regex_split(text: str, pattern: str) -> list[str]:
     return [*parts, text[at:]]
 
 
-def _split_by_empty(pattern: re.Pattern[str], text: str) -> list[str]:
+def _split_by_empty(pattern: Pattern, text: str) -> list[str]:
     """By a pattern that matches the empty text: no empty part at the start, and none at the end."""
     parts: list[str] = []
     at = 0

@@ -25,7 +25,8 @@ from duckdb import func as duckdb_func
 from sqlglot import exp
 
 from ..types import DATE, NULL, STRING, TIME, TIMESTAMP, Array, Field, Map, SqlType, Struct
-from .failures import Failures, collecting
+from .bounds import BoundExceeded, begin_call, current_bounds
+from .failures import Failures, collecting, note_exceeded
 from .signature import parse_type
 
 PREFIX = "ms$"
@@ -93,6 +94,7 @@ class Udf:
         return f"{PREFIX}{self.function.name}${types}->{_type_text(self.returns)}"
 
     def __call__(self, *columns: pa.ChunkedArray | pa.Array) -> pa.Array:
+        begin_call()
         arrays = [c.combine_chunks() if isinstance(c, pa.ChunkedArray) else c for c in columns]
         if self.function.columns is not None:
             return self.function.columns(self.parameters, self.returns)(*arrays)
@@ -100,7 +102,7 @@ class Udf:
         row = self.function.row(self.parameters, self.returns)
         values = [_values(array, type_) for array, type_ in zip(arrays, self.parameters, strict=True)]
         nulls = self.function.nulls or not any(array.null_count for array in arrays)
-        return _column(_rows(row, values, nulls=nulls), self.returns)
+        return _column(_rows(row, values, self.function.name, nulls=nulls), self.returns)
 
     def call(self, arguments: Sequence[exp.Expression]) -> exp.Expression:
         """The call as a DuckDB expression."""
@@ -221,28 +223,48 @@ def _values(array: pa.Array, type_: SqlType) -> list[Any]:
     return array.to_pylist()
 
 
-def _rows(function: Row, columns: list[list[Any]], *, nulls: bool) -> list[Any]:
-    """The results of all rows; `nulls` where no row needs to be looked at for NULLs.
+def _rows(function: Row, columns: list[list[Any]], name: str, *, nulls: bool) -> list[Any]:
+    """The results of all rows; `nulls` where no row needs to be looked at for NULLs. A row that raises gives NULL.
 
-    First without a net, which is much faster; where a row fails, each on its own.
+    `list.extend` keeps what it has when the function raises, and the iterators stand behind the row that failed.
     """
-    try:
-        if nulls:
-            return list(map(function, *columns))
-        if len(columns) == 1:
-            return [None if value is None else function(value) for value in columns[0]]
-    except Exception:  # the rows below find out which one
-        pass
-    return [_row(function, row, nulls=nulls) for row in zip(*columns, strict=True)]
+    called = _unless_over(function if nulls else _only_whole(function))
+    rows = [iter(column) for column in columns]
+    results: list[Any] = []
+    count = len(columns[0])
+    while len(results) < count:
+        try:
+            results.extend(map(called, *rows))
+        except BoundExceeded as error:
+            note_exceeded(error, name, _shown(column[len(results)] for column in columns))
+        except Exception:
+            pass  # whatever is wrong with a row: its result is NULL
+        if len(results) < count:
+            results.append(None)
+    return results
 
 
-def _row(function: Row, row: tuple[Any, ...], *, nulls: bool) -> Any:
-    if not nulls and any(value is None for value in row):
-        return None
-    try:
-        return function(*row)
-    except Exception:  # whatever is wrong with a row: its result is NULL
-        return None
+def _only_whole(function: Row) -> Row:
+    return lambda *values: None if None in values else function(*values)
+
+
+def _unless_over(function: Row) -> Row:
+    """Nothing is computed any more for a query whose time is over; who runs it finds out and says so."""
+    bounds = current_bounds()
+    if bounds.ends_at is None:
+        return function
+    return lambda *values: None if bounds.over else function(*values)
+
+
+_SHOWN_MAX = 200
+
+
+def _shown(values: Iterable[Any]) -> str:
+    """The arguments of a row as text; what made it too large or too slow is often long itself."""
+    texts = (
+        repr(v[:_SHOWN_MAX]) + "…" if isinstance(v, str | bytes) and len(v) > _SHOWN_MAX else repr(v) for v in values
+    )
+    return f"({', '.join(texts)[: 5 * _SHOWN_MAX]})"
 
 
 def _column(values: list[Any], type_: SqlType) -> pa.Array:
