@@ -15,7 +15,7 @@ from ..planner.physical import Source, SqlExpression
 from ..sql.functions.catalog import register_udfs
 from .batch import ChangeBatch
 from .connection import EngineSettings, lock, open_connection
-from .pull_limits import PullLimits
+from .pull_limits import Deadline, PullLimits
 from .source_reader import ReadBatch, SourceReader, empty_rows
 
 MAX_BATCH_BYTES = 16 * 1024 * 1024
@@ -54,32 +54,44 @@ class Materialization:
         }
         self._reader = self._reader_behind_contained()
 
-    def catch_up(self) -> None:
-        """Takes in everything that is committed at the moment of the call. After an error the next call goes on."""
-        with self._guard:
+    def catch_up(self, deadline: Deadline | None = None) -> None:
+        """Takes in everything that is committed at the moment of the call. After an error the next call goes on.
+        Raises `PullLimitExceeded` once the deadline has passed."""
+        with self._held(deadline):
             ends = {at: self._client.offsets(*at).last_stable_offset for at in self._reader.fetch_positions}
             while any(self._reader.fetch_positions[at] < end for at, end in ends.items()):
+                if deadline is not None:
+                    deadline.check()
                 batch = self._reader.read(MAX_BATCH_BYTES, ends)
                 if batch is not None:
                     self._take_in(batch)
 
-    def query(self, sql: str, udfs: Sequence[str] = (), limits: PullLimits | None = None) -> pa.Table:
+    def query(
+        self,
+        sql: str,
+        udfs: Sequence[str] = (),
+        limits: PullLimits | None = None,
+        deadline: Deadline | None = None,
+    ) -> pa.Table:
         """The answer to generated SQL over `source`. Raises `PullLimitExceeded`, and `duckdb.Error` for a failing
         expression."""
-        with self._guard:
+        with self._held(deadline):
             new = [name for name in udfs if name not in self._registered]
             if new:
                 register_udfs(self._connection, new)
                 self._registered.update(new)
             limits = limits or PullLimits()
-            with limits.watch(self._connection):
+            with limits.watch(self._connection, deadline):
                 return limits.fetch(self._connection, sql)
 
-    def rows(self) -> pa.Table:
+    def rows(self, deadline: Deadline | None = None) -> pa.Table:
         """All rows in the order of their times, the columns of the relation."""
-        with self._guard:
+        with self._held(deadline):
             sql = f"SELECT * FROM {RELATION} ORDER BY _ts, _rowpartition, _offset"
             return self._connection.sql(sql).to_arrow_table()
+
+    def _held(self, deadline: Deadline | None) -> contextlib.AbstractContextManager[object]:
+        return self._guard if deadline is None else deadline.holding(self._guard)
 
     def interrupt(self) -> None:
         """Ends a query that runs in another thread; it raises `duckdb.InterruptException` there."""

@@ -6,18 +6,25 @@ import contextlib
 import threading
 import time
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
 
 import duckdb
 import pyarrow as pa
 
 from millstream.errors import QueryError
 
+from ..sql.functions.bounds import Bounds, CallTooLarge
+from ..sql.functions.udf import failures_of
+
 MAX_SECONDS = "millstream.query.pull.max.seconds"
 MAX_ROWS = "millstream.query.pull.max.rows"
 MAX_MEMORY = "millstream.query.pull.max.memory"
 
-_FETCHED_ROWS = 100_000
+MAX_BYTES = "millstream.query.pull.max.bytes"
+
+_FETCHED_ROWS = 10_000
+_LOCK_S = 0.1
 
 
 class PullLimitExceeded(QueryError):
@@ -28,11 +35,14 @@ class PullLimitExceeded(QueryError):
 
 @dataclass(frozen=True, slots=True)
 class PullLimits:
-    """`memory`: in DuckDB's notation, empty is DuckDB's own limit; what does not fit goes to disk where it can."""
+    """`memory`: in DuckDB's notation, empty is DuckDB's own limit; what does not fit goes to disk where it can.
+    `bytes`: of the answer. `functions`: what each of them may cost for a row."""
 
     seconds: float = 60.0
     rows: int = 10_000_000
     memory: str = ""
+    bytes: int = 1024 * 1024 * 1024
+    functions: Bounds = field(default_factory=Bounds)
 
     @staticmethod
     def of(properties: Mapping[str, str]) -> PullLimits:
@@ -41,53 +51,122 @@ class PullLimits:
             float(properties.get(MAX_SECONDS, usual.seconds)),
             int(properties.get(MAX_ROWS, usual.rows)),
             properties.get(MAX_MEMORY, usual.memory),
+            int(properties.get(MAX_BYTES, usual.bytes)),
+            Bounds.of(properties),
         )
 
+    def begin(self) -> Deadline:
+        """The deadline of a query that begins now, for the client that this context serves."""
+        return Deadline(time.monotonic() + self.seconds, self, _client.get())
+
     @contextlib.contextmanager
-    def watch(self, connection: duckdb.DuckDBPyConnection) -> Generator[Deadline]:
-        """Interrupts what runs on the connection when the time is over. Raises `PullLimitExceeded` then, and where the
-        memory does not suffice."""
-        deadline = Deadline(time.monotonic() + self.seconds)
+    def watch(self, connection: duckdb.DuckDBPyConnection, deadline: Deadline | None = None) -> Generator[Deadline]:
+        """Interrupts what runs on the connection when the time is over or the client is gone; functions in Python end
+        then too. Raises `PullLimitExceeded`, also where the memory does not suffice, or a value would be too large."""
+        deadline = deadline or self.begin()
+        failures = failures_of(connection)
+        failures.take()
+        failures.exceeded = failures.too_large = None
+        failures.bounds = replace(self.functions, ends_at=deadline.at)
         try:
             with _WATCHDOG.watching(connection, deadline):
                 yield deadline
-        except (duckdb.OutOfMemoryException, MemoryError) as error:
+            failures.check()
+        except (duckdb.OutOfMemoryException, MemoryError, CallTooLarge) as error:
             raise PullLimitExceeded(
                 "the pull query needs more memory than it may take",
                 hint=f"Narrow it with WHERE, or raise {MAX_MEMORY}.",
             ) from error
         except (duckdb.Error, pa.ArrowException, OSError, RuntimeError):  # an interrupt, as who read the rows says it
-            deadline.check(self)
+            deadline.check()
             raise
+        finally:
+            failures.bounds.ends_at = None
+        deadline.check()
+        if failures.exceeded is not None:
+            error = failures.exceeded
+            raise PullLimitExceeded(error.message, hint=f"Raise {error.setting}, or leave such rows out with WHERE.")
 
     def fetch(self, connection: duckdb.DuckDBPyConnection, sql: str) -> pa.Table:
-        """The rows of a SELECT. Raises `PullLimitExceeded` where there are too many."""
+        """The rows of a SELECT. Raises `PullLimitExceeded` where there are too many, or they are too large."""
         batches: list[pa.RecordBatch] = []
-        count = 0
+        count = size = 0
         with connection.sql(sql).to_arrow_reader(_FETCHED_ROWS) as reader:  # closed, or nothing else runs there
             for batch in reader:
                 batches.append(batch)
                 count += batch.num_rows
+                size += batch.nbytes
                 if count > self.rows:
                     raise PullLimitExceeded(
                         f"the answer has more than {self.rows} rows", hint=f"Use WHERE or LIMIT, or raise {MAX_ROWS}."
                     )
+                if size > self.bytes:
+                    raise PullLimitExceeded(
+                        f"the answer has more than {self.bytes:,} bytes",
+                        hint=f"Use WHERE or LIMIT, select fewer columns, or raise {MAX_BYTES}.",
+                    )
             return pa.Table.from_batches(batches, reader.schema)
+
+
+class Client:
+    """Who waits for an answer. May leave in any thread."""
+
+    def __init__(self) -> None:
+        self.is_gone = False
+
+    def leave(self) -> None:
+        self.is_gone = True
+
+
+_client: ContextVar[Client | None] = ContextVar("client", default=None)
+
+
+@contextlib.contextmanager
+def serving(client: Client) -> Generator[None]:
+    """Pull queries that begin meanwhile in this context end when the client is gone."""
+    token = _client.set(client)
+    try:
+        yield
+    finally:
+        _client.reset(token)
 
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """When a query has to be done, on the monotonic clock."""
+    """When a query has to be done, on the monotonic clock; at once where its client is gone."""
 
     at: float
+    limits: PullLimits
+    client: Client | None = None
 
-    def check(self, limits: PullLimits) -> None:
+    @property
+    def left_s(self) -> float:
+        """Not below 0."""
+        return 0.0 if self._is_abandoned else max(0.0, self.at - time.monotonic())
+
+    def check(self) -> None:
         """Raises `PullLimitExceeded` once it has passed."""
-        if time.monotonic() >= self.at:
+        if self._is_abandoned:
+            raise PullLimitExceeded("the client has gone away, so the pull query was ended")
+        if self.left_s == 0:
             raise PullLimitExceeded(
-                f"the pull query took longer than {limits.seconds:g} seconds",
+                f"the pull query took longer than {self.limits.seconds:g} seconds",
                 hint=f"Narrow it with WHERE, make a table of it with CREATE TABLE AS SELECT, or raise {MAX_SECONDS}.",
             )
+
+    @contextlib.contextmanager
+    def holding(self, lock: threading.Lock) -> Generator[None]:
+        """The lock, held for the block. Raises `PullLimitExceeded` where others have it until the deadline."""
+        while not lock.acquire(timeout=min(self.left_s, _LOCK_S)):
+            self.check()
+        try:
+            yield
+        finally:
+            lock.release()
+
+    @property
+    def _is_abandoned(self) -> bool:
+        return self.client is not None and self.client.is_gone
 
 
 class _Watchdog:
@@ -129,9 +208,9 @@ class _Watchdog:
                     return
 
     def _interrupt_late(self) -> None:
-        now = time.monotonic()
         for connection, deadline in self._watched.values():
-            if now >= deadline.at:
+            if deadline.left_s == 0:
+                failures_of(connection).bounds.ends_at = deadline.at - deadline.limits.seconds  # the past
                 connection.interrupt()
 
 

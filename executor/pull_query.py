@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import duckdb
 import numpy as np
@@ -43,16 +44,16 @@ class PullQuery:
         self._limits = limits
         settings = EngineSettings.of(properties)
         if limits.memory:
-            settings = EngineSettings(limits.memory, settings.threads, settings.temp_directory)
+            settings = replace(settings, memory_limit=limits.memory, shares=None)
         self._connection = open_connection(settings=settings)
         partitioner = RekeyPartitioner()
         self._pipeline = Pipeline(self._plan, self._connection, partitioner=partitioner, emit="last", write_behind=True)
         lock(self._connection)
         self._answer = Answer(self._connection, self._pipeline.output_schema, keyed=planned.table)
 
-    def answer(self, tables: TableRows) -> pa.Table:
+    def answer(self, tables: TableRows, deadline: Deadline | None = None) -> pa.Table:
         """The rows of `planned.sql`. To be called once. Raises `PullLimitExceeded`, `duckdb.Error`."""
-        with contextlib.closing(self._connection), self._limits.watch(self._connection) as deadline:
+        with contextlib.closing(self._connection), self._limits.watch(self._connection, deadline) as deadline:
             for source in self._plan.sources():
                 if source.kind == "TABLE":
                     self._take_table(source, tables(source), deadline)
@@ -94,7 +95,7 @@ class PullQuery:
                 return
 
     def _process(self, inputs: Mapping[str, ChangeBatch], deadline: Deadline) -> None:
-        deadline.check(self._limits)
+        deadline.check()
         self._connection.execute("BEGIN")
         try:
             rows = self._pipeline.process(inputs).rows

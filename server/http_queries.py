@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -18,6 +18,7 @@ from starlette.types import Receive, Scope, Send
 
 from millstream.errors import InvalidStatement, MillstreamError
 
+from ..executor.pull_limits import Client, serving
 from ..sql.ast import PrintTopic
 from ..sql.tokens import tokenize
 from .arrow_rows import arrow_stream
@@ -99,7 +100,9 @@ class QueryRoute:
                 await answer(scope, receive, send)
                 return
             format = self._encoding(accept)
-            rows = await self._context.workers.run(lambda: start_rows(self._context, asked, format))
+            client = Client()
+            async with leaving(client, receive):
+                rows = await self._context.workers.run(lambda: start_rows(self._context, asked, format, client))
             stream = rows.open()
             admitted = contextlib.ExitStack()
             try:
@@ -172,8 +175,31 @@ def query_stream_route(context: HttpContext) -> QueryRoute:
     return QueryRoute(context, DELIMITED_TYPE)
 
 
-def start_rows(context: HttpContext, asked: StatementRequest, format: Encoding) -> StartedRows:
-    """SELECT or PRINT. Raises before any row. Takes a while: not for the event loop."""
+@contextlib.asynccontextmanager
+async def leaving(client: Client, receive: Receive) -> AsyncGenerator[None]:
+    """Tells the query of a client that has gone away. For when its request was read to the end."""
+
+    async def watch() -> None:
+        await _disconnected(receive)
+        client.leave()
+
+    watching = asyncio.create_task(watch())
+    try:
+        yield
+    finally:
+        watching.cancel()
+
+
+def start_rows(
+    context: HttpContext, asked: StatementRequest, format: Encoding, client: Client | None = None
+) -> StartedRows:
+    """SELECT or PRINT. Raises before any row. Takes a while: not for the event loop. A pull query is computed here, as
+    long as the client does not leave."""
+    with serving(client or Client()):
+        return _start_rows(context, asked, format)
+
+
+def _start_rows(context: HttpContext, asked: StatementRequest, format: Encoding) -> StartedRows:
     first = tokenize(asked.text, limit=1)
     if first and first[0].type == "PRINT":
         return _start_print(context, asked, format.media_type)

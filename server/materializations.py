@@ -9,6 +9,7 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 
 from ..executor.materialization import Materialization
+from ..executor.pull_limits import Deadline
 from ..logcore.client import LogClient
 from ..planner.catalog import Catalog, SourceInfo
 from ..planner.physical import SqlExpression
@@ -57,14 +58,16 @@ class Materializations:
         catalog: Catalog,
         settings: Mapping[str, str],
         timestamp: SqlExpression | None = None,
+        deadline: Deadline | None = None,
     ) -> Generator[Materialization]:
-        """The materialization, caught up with the topic; it stays open for the block, whoever drops the source.
+        """The materialization, caught up with the topic; it stays open for the block, whoever drops the source. Raises
+        `PullLimitExceeded` once the deadline has passed.
 
         In: `catalog` and `settings` are those of the statement; `timestamp`: the source's TIMESTAMP column.
         """
         entry = self._taken(source, catalog, settings, timestamp)
         try:
-            entry.materialization.catch_up()
+            entry.materialization.catch_up(deadline)
             yield entry.materialization
         finally:
             with self._guard:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from ..executor.materialization import record_count
-from ..executor.pull_limits import PullLimits
+from ..executor.pull_limits import Deadline, PullLimits
 from ..executor.pull_query import PullQuery
 from ..planner.physical import Source
 from ..planner.planning import PlannedBatch, PlannedPull
@@ -19,22 +19,24 @@ def answer(planned: PlannedPull | PlannedBatch, request: Request) -> pa.Table:
     """The rows, in their order; the first columns are those of `planned.schema`. Raises `PullLimitExceeded`."""
     settings = request.settings
     limits = PullLimits.of(settings)
+    deadline = limits.begin()
     if isinstance(planned, PlannedBatch):
-        return _run_once(planned, request, limits)
+        return _run_once(planned, request, deadline)
     kept = request.materializations
     if planned.batch is not None:
         topic = planned.source_info.topic
         if record_count(request.log, topic) > number_of(settings, STREAM_ROWS):
             kept.forget(planned.source_info.name)  # it was shorter once
-            return _run_once(planned.batch, request, limits)
-    with kept.using(planned.source_info, request.catalog, settings, planned.timestamp) as found:
-        return found.query(planned.sql, planned.udfs, limits)
+            return _run_once(planned.batch, request, deadline)
+    with kept.using(planned.source_info, request.catalog, settings, planned.timestamp, deadline) as found:
+        return found.query(planned.sql, planned.udfs, limits, deadline)
 
 
-def _run_once(planned: PlannedBatch, request: Request, limits: PullLimits) -> pa.Table:
+def _run_once(planned: PlannedBatch, request: Request, deadline: Deadline) -> pa.Table:
     def table_rows(source: Source) -> pa.Table:
         info = request.catalog.source(source.name)
-        with request.materializations.using(info, request.catalog, request.settings, source.timestamp) as found:
-            return found.rows()
+        kept = request.materializations
+        with kept.using(info, request.catalog, request.settings, source.timestamp, deadline) as found:
+            return found.rows(deadline)
 
-    return PullQuery(planned, request.log, request.settings, limits).answer(table_rows)
+    return PullQuery(planned, request.log, request.settings, deadline.limits).answer(table_rows, deadline)
