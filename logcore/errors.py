@@ -21,6 +21,18 @@ class UnknownTopic(LogError):
     code = "UNKNOWN_TOPIC"
 
 
+class UnknownTopicId(UnknownTopic):
+    """No topic has this id: it was deleted, and one of the same name is another topic."""
+
+    code = "UNKNOWN_TOPIC_ID"
+
+
+class InconsistentTopicId(UnknownTopicId):
+    """The topic that had this id has gone, and another one has its name."""
+
+    code = "INCONSISTENT_TOPIC_ID"
+
+
 class TopicExists(LogError):
     code = "TOPIC_EXISTS"
 

@@ -52,6 +52,7 @@ from .records.codec import encode
 from .secret import secret_of
 from .settings_file import SettingsFile
 from .state_log import StateLog
+from .stored_topic_ids import StoredTopicIds
 from .timestamps import first_at_or_after
 from .topic_rules import check_topic
 from .topic_settings import check_config, settings_of
@@ -105,8 +106,9 @@ class Log:
         for name in RESERVED:
             if name not in self._directory.topics:
                 self._open_partitions(self._directory.create(Topic(name, 1, {})))
+        self._topic_ids = StoredTopicIds(self._directory)
         self._group_offsets = GroupOffsets(StateLog(self.partition(OFFSETS_TOPIC, 0), self._now_ms))
-        self._groups = GroupCoordinator(self._group_offsets, self._now_ms, topic_ids=_TopicIds(self._directory))
+        self._groups = GroupCoordinator(self._group_offsets, self._now_ms, topic_ids=self._topic_ids)
         transactions = StateLog(self.partition(TRANSACTIONS_TOPIC, 0), self._now_ms)
         self._coordinator = TransactionCoordinator(self, transactions, self._group_offsets, self._now_ms)
         self._settle = self._coordinator.settle
@@ -224,6 +226,10 @@ class Log:
         if stored is None:
             raise _unknown(topic)
         return stored.id
+
+    def topic_name(self, id: bytes) -> str | None:
+        """Of the topic that has this id now."""
+        return self._topic_ids.name_of(id)
 
     # Settings of what is no topic
 
@@ -530,21 +536,6 @@ class Log:
 
     def _now_ms(self) -> int:
         return int(self._clock() * 1000)
-
-
-class _TopicIds:
-    """The ids of topics, as records about groups have them."""
-
-    def __init__(self, directory: DataDirectory) -> None:
-        self._directory = directory
-
-    def id_of(self, name: str) -> bytes | None:
-        stored = self._directory.topics.get(name)
-        return None if stored is None else bytes.fromhex(stored.id)
-
-    def name_of(self, id: bytes) -> str | None:
-        wanted = id.hex()
-        return next((name for name, stored in list(self._directory.topics.items()) if stored.id == wanted), None)
 
 
 def open_log(

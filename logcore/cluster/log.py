@@ -31,7 +31,7 @@ _NOT_LEADER = ErrorCode.not_leader_or_follower
 
 
 class ClusterLog:
-    """`ServedLog`. State: the topics of the image that was asked for last."""
+    """`ServedLog`. State: the topics and ids of the image that was asked for last."""
 
     def __init__(self, node: ClusterNode) -> None:
         self.node = node
@@ -40,6 +40,7 @@ class ClusterLog:
         self._listeners: tuple[Callable[[], None], ...] = ()
         node.advanced = self._advanced
         self._topics: tuple[object, object, dict[str, Topic]] = (None, None, {})
+        self._names: tuple[object, dict[bytes, str]] = (None, {})
 
     @property
     def id(self) -> str:
@@ -77,6 +78,14 @@ class ClusterLog:
         if id is None:
             raise UnknownTopic(f'topic "{topic}" does not exist')
         return id_bytes(id).hex()
+
+    def topic_name(self, id: bytes) -> str | None:
+        topic_ids = self.node.image.topic_ids
+        seen, names = self._names
+        if topic_ids is not seen:
+            names = {id_bytes(topic_id): name for name, topic_id in topic_ids.items()}
+            self._names = topic_ids, names
+        return names.get(id)
 
     def delete_topic(self, name: str) -> None:
         self.check_own(name)

@@ -21,7 +21,15 @@ from ..protocol.broker import Broker
 from ..protocol.connection import Answer, Request
 from ..protocol.peer import Peer
 from ..protocol.produce import ProduceData, ProduceRequest, ProduceResult
-from ..protocol.record_requests import answered, checked_write, failed, is_light, refused_transaction
+from ..protocol.record_requests import (
+    answered,
+    check_same_topic,
+    checked_write,
+    failed,
+    is_light,
+    named,
+    refused_transaction,
+)
 from ..records.batch import Buffer, EncodedBatch, stamp
 from ..replication.machine import BROKER
 from ..replication.node_codec import FRAME_BYTES_MAX
@@ -52,10 +60,11 @@ class ClusterProduce:
         """Returns when the replicas have been asked; the answer comes when they have answered, or after the client's
         timeout: then nothing is promised."""
         version = request.header.version
-        asked = produce.read_request(request.message, request.position, version)
+        asked = named(broker.log, produce.read_request(request.message, request.position, version))
         throttle_ms = broker.throttle(request.peer, produced=len(request.message))
         if (unlawful := await refused_transaction(broker, asked, request.peer)) is not None:
-            return answered(produce.write_response(unlawful, version, throttle_ms) if asked.acks else None)
+            body = produce.write_response(unlawful, version, throttle_ms, asked.topic_ids) if asked.acks else None
+            return answered(body)
         if all(is_light(data.records) for data in asked.data):
             checked = [self._checked(asked, data, request.peer) for data in asked.data]
         else:
@@ -73,7 +82,7 @@ class ClusterProduce:
         if waiting:
             await asyncio.wait(waiting, timeout=min(max(asked.timeout_ms, 0), _WAIT_MS_MAX) / 1000)
         results = [self._result(*entry) for entry in stored]
-        return produce.write_response(results, version, throttle_ms)
+        return produce.write_response(results, version, throttle_ms, asked.topic_ids)
 
     async def _told(self, size: int) -> None:
         """The client waits for nothing; where the node does not keep up its connection does: batches would pile up."""
@@ -91,6 +100,7 @@ class ClusterProduce:
         try:
             if asked.acks not in (_ALL, 0, 1):
                 raise NotNow(ErrorCode.invalid_required_acks, f"acks is 0, 1 or -1 (all), and not {asked.acks}")
+            check_same_topic(self._log, data.partition.topic, data.topic_id)
             check_writable(peer, data.partition.topic)
             partition = self._log.writable(*data.partition)
             self._layout.check_leads(data.partition)
@@ -98,7 +108,9 @@ class ClusterProduce:
             _check_replicable(data, batches)
             if partition.settings.append_time:
                 batches = [stamp(batch, self._log.node.now_ms()) for batch in batches]
-            return self._log.id_of(data.partition), batches
+            id = self._log.id_of(data.partition)
+            check_same_topic(self._log, data.partition.topic, data.topic_id)
+            return id, batches
         except LogError as error:
             return failed(data, error)
 

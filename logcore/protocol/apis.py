@@ -76,8 +76,8 @@ class Versions:
 _NEVER: Final = 1000
 
 KNOWN: Final = {
-    Api.PRODUCE: Versions(3, 12, flexible=9),  # from 13 on, topics go by id
-    Api.FETCH: Versions(4, 12, flexible=12),  # from 13 on, topics go by id
+    Api.PRODUCE: Versions(3, 13, flexible=9),  # from 13 on, topics go by id
+    Api.FETCH: Versions(4, 18, flexible=12),  # from 13 on, topics go by id
     Api.LIST_OFFSETS: Versions(1, 10, flexible=6),
     Api.METADATA: Versions(0, 13, flexible=9),
     Api.OFFSET_COMMIT: Versions(2, 9, flexible=8),  # from 10 on, topics go by id
@@ -129,6 +129,9 @@ KNOWN: Final = {
 
 ADVERTISED_FROM: Final = {Api.PRODUCE: 0}
 """librdkafka before 2.6 takes a broker without Produce v0 for one that cannot compress, and sends batches plain."""
+
+NAMING_TOPICS: Final = {Api.PRODUCE: 12, Api.FETCH: 12}
+"""The newest versions in which topics have names: those that our own clients send."""
 
 FEATURES: Final = {"group.version": 1, "transaction.version": 2}
 """What Kafka's clients have to be told beside the versions: groups that the coordinator assigns to (KIP-848), and

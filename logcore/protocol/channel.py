@@ -16,7 +16,7 @@ from millstream.errors import LogError
 from ..errors import LogClosed, LogUnavailable
 from ..records.batch import Buffer
 from . import messages
-from .apis import KNOWN, Api
+from .apis import KNOWN, NAMING_TOPICS, Api
 from .frames import FRAME_BYTES_MAX, LENGTH, frame_length, read_response_header, write_request_frame
 from .messages import Fields
 from .sasl import PLAIN, USER, Credentials, encode_plain
@@ -102,7 +102,7 @@ class Channel:
         for api, known in KNOWN.items():
             entry = served.get(api)
             if entry is not None and entry.max_version >= known.oldest and entry.min_version <= known.newest:
-                versions[api] = min(known.newest, entry.max_version)
+                versions[api] = min(known.newest, entry.max_version, NAMING_TOPICS.get(api, known.newest))
         return versions
 
     def _authenticate(self, login: Credentials) -> None:

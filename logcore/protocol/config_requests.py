@@ -62,7 +62,7 @@ def describe_configs(broker: Broker, request: Any, peer: Peer) -> Fields:
     for asked in request.resources:
         result = {"resource_type": asked.resource_type, "resource_name": asked.resource_name}
         try:
-            entries = _entries_of(broker, asked, peer, documented)
+            entries = list(_entries_of(broker, asked, peer, documented))
         except LogError as error:
             code, message = _code_of(error), message_of(error)
             results.append({**result, "error_code": code, "error_message": message, "configs": []})

@@ -10,6 +10,7 @@ from millstream.errors import LogError
 
 from ..errors import (
     CorruptLog,
+    InconsistentTopicId,
     InvalidRecords,
     InvalidReplicationFactor,
     InvalidSetting,
@@ -26,6 +27,7 @@ from ..errors import (
     RecordsTooLarge,
     TopicExists,
     UnknownTopic,
+    UnknownTopicId,
 )
 from .access import NotAllowed, OnlyForAdministrators
 from .incoming import CorruptRecords
@@ -33,6 +35,8 @@ from .retries import RETRIABLE
 
 _CODES: Final[dict[type[LogError], ErrorCode]] = {
     CorruptRecords: ErrorCode.corrupt_message,
+    InconsistentTopicId: ErrorCode.inconsistent_topic_id,
+    UnknownTopicId: ErrorCode.unknown_topic_id,
     UnknownTopic: ErrorCode.unknown_topic_or_partition,
     TopicExists: ErrorCode.topic_already_exists,
     InvalidReplicationFactor: ErrorCode.invalid_replication_factor,

@@ -16,20 +16,36 @@ _SESSION_FROM = 7
 _LEADER_EPOCH_FROM = 9
 _RACK_FROM = 11
 _LAST_EPOCH_FROM = 12
+_IDS_FROM = 13
+_REPLICA_TAGGED_FROM = 15
 
 _CONSUMER = -1  # where a follower gives its node id
 NO_SESSION = 0
 _FINAL_EPOCH = -1  # asks for a fetch without a session
 
 
+PartitionKey = tuple[str | bytes, int]
+"""How the client names a partition: by its topic's name, or by its id."""
+
+
+def key_of(partition: TopicPartition, topic_id: bytes) -> PartitionKey:
+    return topic_id or partition.topic, partition.partition
+
+
 @dataclass(frozen=True, slots=True)
 class FetchPosition:
-    """`bytes_max` bounds what comes, but for the first batch; 0 asks for the offsets and no records."""
+    """`bytes_max` bounds what comes, but for the first batch; 0 asks for the offsets and no records. `topic_id`: where
+    the client names the topic by it; then `partition` has no name until somebody has looked it up."""
 
     partition: TopicPartition
     offset: int
     bytes_max: int
     leader_epoch: int = -1  # that the client knows; -1 for none
+    topic_id: bytes = b""
+
+    @property
+    def key(self) -> PartitionKey:
+        return key_of(self.partition, self.topic_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +63,9 @@ class FetchRequest:
     positions: Sequence[FetchPosition]
     session_id: int = NO_SESSION
     session_epoch: int = _FINAL_EPOCH
-    forgotten: Sequence[TopicPartition] = ()
+    forgotten: Sequence[PartitionKey] = ()
     rack: str = ""
+    by_id: bool = False
 
 
 class AbortedTransaction(NamedTuple):
@@ -73,6 +90,11 @@ class FetchedPartition:
     aborted: Sequence[AbortedTransaction] = ()
     records: Sequence[Buffer] = ()
     preferred_replica: int = -1
+    topic_id: bytes = b""
+
+    @property
+    def key(self) -> PartitionKey:
+        return key_of(self.partition, self.topic_id)
 
     @property
     def size(self) -> int:
@@ -81,7 +103,8 @@ class FetchedPartition:
 
 def read_request(message: memoryview, position: int, version: int) -> FetchRequest:
     reader = Reader(message, position, flexible=version >= KNOWN[Api.FETCH].flexible)
-    reader.int32()  # replica id
+    if version < _REPLICA_TAGGED_FROM:
+        reader.int32()  # replica id
     wait_ms_max, bytes_min, bytes_max = reader.int32(), reader.int32(), reader.int32()
     isolation: Isolation = "read_committed" if reader.int8() == 1 else "read_uncommitted"
     session_id, session_epoch = NO_SESSION, _FINAL_EPOCH
@@ -89,26 +112,35 @@ def read_request(message: memoryview, position: int, version: int) -> FetchReque
         session_id, session_epoch = reader.int32(), reader.int32()
     positions: list[FetchPosition] = []
     for _ in range(reader.count(2)):
-        topic = reader.string()
-        positions += [_read_position(reader, topic, version) for _ in range(reader.count(16))]
+        topic, id = ("", reader.uuid()) if version >= _IDS_FROM else (reader.string(), b"")
+        positions += [_read_position(reader, topic, id, version) for _ in range(reader.count(16))]
         reader.tags()
-    forgotten = _read_forgotten(reader) if version >= _SESSION_FROM else ()
+    forgotten = _read_forgotten(reader, version) if version >= _SESSION_FROM else ()
     rack = reader.string() if version >= _RACK_FROM else ""
     return FetchRequest(
-        wait_ms_max, bytes_min, bytes_max, isolation, positions, session_id, session_epoch, forgotten, rack
+        wait_ms_max,
+        bytes_min,
+        bytes_max,
+        isolation,
+        positions,
+        session_id,
+        session_epoch,
+        forgotten,
+        rack,
+        by_id=version >= _IDS_FROM,
     )
 
 
-def _read_forgotten(reader: Reader) -> tuple[TopicPartition, ...]:
-    forgotten: list[TopicPartition] = []
+def _read_forgotten(reader: Reader, version: int) -> tuple[PartitionKey, ...]:
+    forgotten: list[PartitionKey] = []
     for _ in range(reader.count(2)):
-        topic = reader.string()
-        forgotten += [TopicPartition(topic, reader.int32()) for _ in range(reader.count(4))]
+        topic = reader.uuid() if version >= _IDS_FROM else reader.string()
+        forgotten += [(topic, reader.int32()) for _ in range(reader.count(4))]
         reader.tags()
     return tuple(forgotten)
 
 
-def _read_position(reader: Reader, topic: str, version: int) -> FetchPosition:
+def _read_position(reader: Reader, topic: str, topic_id: bytes, version: int) -> FetchPosition:
     partition = reader.int32()
     leader_epoch = reader.int32() if version >= _LEADER_EPOCH_FROM else -1
     offset = reader.int64()
@@ -118,7 +150,7 @@ def _read_position(reader: Reader, topic: str, version: int) -> FetchPosition:
         reader.int64()
     bytes_max = reader.int32()
     reader.tags()
-    return FetchPosition(TopicPartition(topic, partition), offset, bytes_max, leader_epoch)
+    return FetchPosition(TopicPartition(topic, partition), offset, bytes_max, leader_epoch, topic_id)
 
 
 def write_request(request: FetchRequest, version: int) -> list[Buffer]:
@@ -132,7 +164,7 @@ def write_request(request: FetchRequest, version: int) -> list[Buffer]:
     by_topic = _by_topic(request.positions)
     writer.count(len(by_topic))
     for topic, positions in by_topic.items():
-        writer.string(topic)
+        _write_topic(writer, topic)
         writer.count(len(positions))
         for position in positions:
             _write_position(writer, position, version)
@@ -145,10 +177,10 @@ def write_request(request: FetchRequest, version: int) -> list[Buffer]:
     return writer.buffers()
 
 
-def _write_forgotten(writer: Writer, forgotten: Sequence[TopicPartition]) -> None:
+def _write_forgotten(writer: Writer, forgotten: Sequence[PartitionKey]) -> None:
     writer.count(len(forgotten))
     for topic, partition in forgotten:
-        writer.string(topic)
+        _write_topic(writer, topic)
         writer.count(1)
         writer.int32(partition)
         writer.tags()
@@ -183,7 +215,7 @@ def write_response(
     by_topic = _by_topic(fetched)
     writer.count(len(by_topic))
     for topic, entries in by_topic.items():
-        writer.string(topic)
+        _write_topic(writer, topic)
         writer.count(len(entries))
         for entry in entries:
             _write_fetched(writer, entry, version)
@@ -252,9 +284,16 @@ def _read_fetched(reader: Reader, topic: str, version: int) -> FetchedPartition:
 _Entry = TypeVar("_Entry", FetchPosition, FetchedPartition)
 
 
-def _by_topic(entries: Sequence[_Entry]) -> dict[str, list[_Entry]]:
-    """In their order: a client that fetches from many partitions counts on it."""
-    grouped: dict[str, list[_Entry]] = {}
+def _by_topic(entries: Sequence[_Entry]) -> dict[str | bytes, list[_Entry]]:
+    """In their order: a client that fetches from many partitions counts on it. By id where the client does so."""
+    grouped: dict[str | bytes, list[_Entry]] = {}
     for entry in entries:
-        grouped.setdefault(entry.partition.topic, []).append(entry)
+        grouped.setdefault(entry.key[0], []).append(entry)
     return grouped
+
+
+def _write_topic(writer: Writer, topic: str | bytes) -> None:
+    if isinstance(topic, bytes):
+        writer.uuid(topic)
+    else:
+        writer.string(topic)

@@ -15,8 +15,7 @@ from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from ..client import TopicPartition
-from .fetch import NO_SESSION, FetchedPartition, FetchPosition, FetchRequest
+from .fetch import NO_SESSION, FetchedPartition, FetchPosition, FetchRequest, PartitionKey
 
 SLOTS: Final = 1000
 IDLE_S: Final = 120.0
@@ -52,7 +51,8 @@ class _Session:
     id: int
     epoch: int
     used_s: float
-    entries: dict[TopicPartition, _Entry] = field(default_factory=dict)
+    by_id: bool
+    entries: dict[PartitionKey, _Entry] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +98,8 @@ class FetchSessions:
             return Turn(error=ErrorCode.fetch_session_id_not_found)
         if session.epoch != asked.session_epoch:
             return Turn(error=ErrorCode.invalid_fetch_session_epoch)
+        if session.by_id != asked.by_id:
+            return Turn(error=ErrorCode.fetch_session_topic_id_error)
         self._change(session, asked)
         session.epoch, session.used_s = _after(session.epoch), now_s
         self._sessions.move_to_end(session.id)
@@ -109,13 +111,13 @@ class FetchSessions:
 
     def _begun(self, asked: FetchRequest, now_s: float) -> _Session | None:
         """None where there is no place for it, or nothing to remember."""
-        entries = {position.partition: _Entry(position) for position in asked.positions}
+        entries = {position.key: _Entry(position) for position in asked.positions}
         if not entries or self._entries + len(entries) > _ENTRIES_MAX or not self._has_slot(now_s):
             return None
         id = self._new_id()
         while id in self._sessions:
             id = self._new_id()
-        session = self._sessions[id] = _Session(id, _after(FIRST_EPOCH), now_s, entries)
+        session = self._sessions[id] = _Session(id, _after(FIRST_EPOCH), now_s, asked.by_id, entries)
         self._entries += len(entries)
         return session
 
@@ -131,9 +133,9 @@ class FetchSessions:
     def _change(self, session: _Session, asked: FetchRequest) -> None:
         before = len(session.entries)
         for position in asked.positions:
-            known = session.entries.get(position.partition)
+            known = session.entries.get(position.key)
             if known is None:
-                session.entries[position.partition] = _Entry(position)
+                session.entries[position.key] = _Entry(position)
             else:
                 known.position = position
         for partition in asked.forgotten:
@@ -148,7 +150,7 @@ class FetchSessions:
 
 def _note(session: _Session, fetched: FetchedPartition) -> bool:
     """Whether there is something new about the partition. One that gave records has to wait for the others."""
-    entry = session.entries.get(fetched.partition)
+    entry = session.entries.get(fetched.key)
     if entry is None:  # another request of the session has forgotten it meanwhile
         return True
     told = _Told(fetched.high_watermark, fetched.last_stable_offset, fetched.log_start_offset)
@@ -158,7 +160,7 @@ def _note(session: _Session, fetched: FetchedPartition) -> bool:
     is_news = bool(fetched.size) or told != entry.told
     entry.told = told
     if fetched.size:
-        session.entries[fetched.partition] = session.entries.pop(fetched.partition)
+        session.entries[fetched.key] = session.entries.pop(fetched.key)
     return is_news
 
 

@@ -13,13 +13,18 @@ from .wire import Reader, Writer
 _RECORD_ERRORS_FROM = 8
 _ANNOUNCES_FROM = 12
 _LOG_START_FROM = 5
+_IDS_FROM = 13
 
 
 class ProduceData(NamedTuple):
-    """What is to be appended to one partition: whole record batches, one behind the other."""
+    """What is to be appended to one partition: whole record batches, one behind the other.
+
+    `topic_id`: where the client names the topic by it; then `partition` has no name until somebody has looked it up.
+    """
 
     partition: TopicPartition
     records: Sequence[Buffer]
+    topic_id: bytes = b""
 
 
 class ProduceRequest(NamedTuple):
@@ -31,6 +36,10 @@ class ProduceRequest(NamedTuple):
     timeout_ms: int
     data: Sequence[ProduceData]
     announces: bool = False
+
+    @property
+    def topic_ids(self) -> list[bytes]:
+        return [each.topic_id for each in self.data]
 
 
 class ProduceResult(NamedTuple):
@@ -54,11 +63,11 @@ def read_request(message: memoryview, position: int, version: int) -> ProduceReq
     acks, timeout_ms = reader.int16(), reader.int32()
     data: list[ProduceData] = []
     for _ in range(reader.count(2)):
-        topic = reader.string()
+        topic, id = ("", reader.uuid()) if version >= _IDS_FROM else (reader.string(), b"")
         for _ in range(reader.count(5)):
             partition = reader.int32()
             records = reader.nullable_bytes()
-            data.append(ProduceData(TopicPartition(topic, partition), [] if records is None else [records]))
+            data.append(ProduceData(TopicPartition(topic, partition), [] if records is None else [records], id))
             reader.tags()
         reader.tags()
     reader.tags()
@@ -84,12 +93,18 @@ def write_request(request: ProduceRequest, version: int) -> list[Buffer]:
     return writer.buffers()
 
 
-def write_response(results: Sequence[ProduceResult], version: int, throttle_ms: int = 0) -> list[Buffer]:
+def write_response(
+    results: Sequence[ProduceResult], version: int, throttle_ms: int = 0, ids: Sequence[bytes] = ()
+) -> list[Buffer]:
+    """`ids`: of each result's topic, where the client has named it by its id."""
     writer = Writer(flexible=version >= KNOWN[Api.PRODUCE].flexible)
-    by_topic = _by_topic(results)
+    by_topic = _by_id(results, ids) if version >= _IDS_FROM else _by_topic(results)
     writer.count(len(by_topic))
     for topic, entries in by_topic.items():
-        writer.string(topic)
+        if isinstance(topic, bytes):
+            writer.uuid(topic)
+        else:
+            writer.string(topic)
         writer.count(len(entries))
         for entry in entries:
             _write_result(writer, entry, version)
@@ -139,6 +154,13 @@ def _read_result(reader: Reader, topic: str, version: int) -> ProduceResult:
     reader.tags()
     where = TopicPartition(topic, partition)
     return ProduceResult(where, error_code, base_offset, log_start_offset, message, record_errors)
+
+
+def _by_id(results: Sequence[ProduceResult], ids: Sequence[bytes]) -> dict[bytes, list[ProduceResult]]:
+    grouped: dict[bytes, list[ProduceResult]] = {}
+    for result, id in zip(results, ids, strict=True):
+        grouped.setdefault(id, []).append(result)
+    return grouped
 
 
 def _by_topic(entries: Sequence[_Entry]) -> dict[str, list[_Entry]]:

@@ -15,7 +15,14 @@ from kio.schema.errors import ErrorCode
 from millstream.errors import LogError
 
 from ..client import Offsets
-from ..errors import InvalidTransactionState, OffsetOutOfRange, RejectedRecords
+from ..errors import (
+    InconsistentTopicId,
+    InvalidTransactionState,
+    OffsetOutOfRange,
+    RejectedRecords,
+    UnknownTopic,
+    UnknownTopicId,
+)
 from ..partition import Mark, Partition
 from ..partition_files import PartitionFiles
 from ..records.batch import COLUMNAR, COMPRESSION, HEADER_SIZE, Buffer, EncodedBatch, read_header
@@ -30,6 +37,7 @@ from .layout import NOBODY
 from .local_transactions import LocalTransactions
 from .peer import Peer
 from .produce import ProduceData, ProduceRequest, ProduceResult
+from .served_log import ServedLog
 from .stored import StoredBytes, read_stored
 from .syncing import Outcome
 
@@ -56,11 +64,11 @@ async def answer_produce(local: LocalTransactions, broker: Broker, request: Requ
     answered at once: their commit makes them durable.
     """
     version = request.header.version
-    asked = produce.read_request(request.message, request.position, version)
+    asked = named(broker.log, produce.read_request(request.message, request.position, version))
     throttle_ms = broker.throttle(request.peer, produced=len(request.message))
 
     def write(results: list[ProduceResult]) -> list[Buffer] | None:
-        return produce.write_response(results, version, throttle_ms) if asked.acks else None
+        return produce.write_response(results, version, throttle_ms, asked.topic_ids) if asked.acks else None
 
     if (refused := await refused_transaction(broker, asked, request.peer)) is not None:
         return answered(write(refused))
@@ -72,6 +80,27 @@ async def answer_produce(local: LocalTransactions, broker: Broker, request: Requ
     answer = broker.keep(finish(broker, writing, write))
     await asyncio.shield(writing)  # if the client goes away meanwhile, what it sent is written and synced all the same
     return answer
+
+
+def named(log: ServedLog, asked: ProduceRequest) -> ProduceRequest:
+    """With the names of topics that go by their ids; of those that there are not it stays empty."""
+    if not any(asked.topic_ids):
+        return asked
+    names = {id: log.topic_name(id) or "" for id in set(asked.topic_ids)}
+    data = [each._replace(partition=each.partition._replace(topic=names[each.topic_id])) for each in asked.data]
+    return asked._replace(data=data)
+
+
+def check_same_topic(log: ServedLog, topic: str, topic_id: bytes) -> None:
+    """To be asked when its partition was found: the one that has this name now is the one that the client means, where
+    it has said an id. Raises `UnknownTopic`."""
+    if not topic_id or (topic and log.topic_name(topic_id) == topic):
+        return
+    if topic and log.topic(topic) is None:
+        raise UnknownTopic(f'topic "{topic}" does not exist any more')
+    if topic:
+        raise InconsistentTopicId(f'topic "{topic}" has another id than {topic_id.hex()}: it was deleted and made anew')
+    raise UnknownTopicId(f"no topic has the id {topic_id.hex()}")
 
 
 async def refused_transaction(broker: Broker, asked: ProduceRequest, peer: Peer) -> list[ProduceResult] | None:
@@ -176,8 +205,10 @@ def _write(
     local: LocalTransactions, transactional_id: str | None, data: ProduceData, peer: Peer, *, announces: bool = False
 ) -> _Written:
     try:
+        check_same_topic(local.log, data.partition.topic, data.topic_id)
         check_writable(peer, data.partition.topic)
         partition = local.log.writable(*data.partition)
+        check_same_topic(local.log, data.partition.topic, data.topic_id)
         batches = checked_write(partition, transactional_id, data, peer)
         if transactional_id is None:
             first_offset, mark = _append(partition, batches)
@@ -223,6 +254,8 @@ async def answer_fetch(broker: Broker, request: Request) -> list[Buffer]:
     """Waits until there is as much as the client wants, or for as long as it wants."""
     version = request.header.version
     asked = fetch.read_request(request.message, request.position, version)
+    if asked.by_id:  # a session remembers the names
+        asked = replace(asked, positions=[_named_position(broker.log, each) for each in asked.positions])
     turn = broker.sessions.turn(asked, time.monotonic())
     if turn.error is not ErrorCode.none:
         return fetch.write_response([], version, int(turn.error))
@@ -265,18 +298,30 @@ def _read_all(broker: Broker, asked: FetchRequest, peer: Peer) -> list[FetchedPa
         bytes_max = min(position.bytes_max, left - taken)
         if taken and bytes_max <= 0:
             position = replace(position, bytes_max=0)
-        entry = _read(broker, asked, position, max(bytes_max, 0), peer)
+        entry = _read(broker, asked, _named_position(broker.log, position), max(bytes_max, 0), peer)
+        if position.topic_id:
+            entry = replace(entry, topic_id=position.topic_id)
         taken += entry.size
         fetched.append(entry)
     return fetched
+
+
+def _named_position(log: ServedLog, position: FetchPosition) -> FetchPosition:
+    """With the name of a topic that goes by its id; without one where there has been no such topic."""
+    if position.partition.topic:
+        return position
+    name = log.topic_name(position.topic_id)
+    return position if name is None else replace(position, partition=position.partition._replace(topic=name))
 
 
 def _read(broker: Broker, asked: FetchRequest, position: FetchPosition, bytes_max: int, peer: Peer) -> FetchedPartition:
     committed_only = asked.isolation == "read_committed"
     error_code, stored = 0, StoredBytes([], [])
     records: Sequence[Buffer] = ()
+    topic, id = position.partition.topic, position.topic_id
     try:
-        check_readable(peer, position.partition.topic)
+        check_same_topic(broker.log, topic, id)
+        check_readable(peer, topic)
         near = broker.layout.check_reads(position.partition, position.leader_epoch, position.offset, asked.rack)
         partition = broker.log.partition(*position.partition)
         offsets = partition.offsets()
@@ -287,13 +332,14 @@ def _read(broker: Broker, asked: FetchRequest, position: FetchPosition, bytes_ma
             offsets = view.offsets
             if position.bytes_max:
                 stored = read_stored(view, position.offset, bytes_max, committed_only=committed_only)
-                rows = broker.row_view(peer, position.partition.topic)
+                rows = broker.row_view(peer, topic)
                 records = stored.records if rows is None else rows.of(stored.records, position.offset)
                 if stored.records:
                     partition.traffic.note_sent(stored.end_offset - position.offset, sum(map(len, records)))
         except OffsetOutOfRange as error:
             error_code = code_of(error)  # with the offsets that there are
         broker.layout.check_reads(position.partition, position.leader_epoch, position.offset, asked.rack)
+        check_same_topic(broker.log, topic, id)
     except LogError as error:
         return FetchedPartition(position.partition, code_of(error))
     return FetchedPartition(position.partition, error_code, *_told(offsets), stored.aborted, records)

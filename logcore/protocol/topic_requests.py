@@ -190,7 +190,7 @@ def delete_topics(broker: Broker, request: Any, peer: Peer) -> Fields:
 
 
 def _name_of(broker: Broker, id: uuid.UUID | None) -> str | None:
-    return next((name for name in broker.log.topics() if topic_uuid(broker, name) == id), None)
+    return None if id is None else broker.log.topic_name(id.bytes)
 
 
 def create_partitions(broker: Broker, request: Any, peer: Peer) -> Fields:

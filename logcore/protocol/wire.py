@@ -82,6 +82,9 @@ class Reader:
             raise MalformedMessage(f"a length of {length}")
         return length
 
+    def uuid(self) -> bytes:
+        return bytes(self.take(16))
+
     def nullable_string(self) -> str | None:
         length = self._length(INT16)
         if length > _STRING_BYTES_MAX:
@@ -159,6 +162,9 @@ class Writer:
             self._current.append(value & 0x7F | 0x80)
             value >>= 7
         self._current.append(value)
+
+    def uuid(self, id: bytes) -> None:
+        self._current += id
 
     def nullable_string(self, text: str | None) -> None:
         encoded = None if text is None else text.encode()

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
 from millstream.logcore.client import TopicPartition
-from millstream.logcore.protocol import produce
+from millstream.logcore.protocol import messages, produce
 from millstream.logcore.protocol.apis import Api
 from millstream.logcore.protocol.channel import Address, Channels
+from millstream.logcore.protocol.frames import read_response_header, write_request_frame
 from millstream.logcore.protocol.produce import ProduceData, ProduceRequest, ProduceResult
 from millstream.logcore.records.codec import encode
 
@@ -45,6 +47,16 @@ class Asking:
     def ask(self, api: Api, fields: Mapping[str, Any]) -> Any:
         return self._channels.ask(api, fields)
 
+    def ask_in(self, api: Api, version: int, fields: Mapping[str, Any]) -> Any:
+        """In a version that our own clients do not send."""
+        host, _, port = self.address.rpartition(":")
+        with socket.create_connection((host, int(port)), TIMEOUT_S) as connection, connection.makefile("rb") as answers:
+            body: list[Any] = [messages.write_request(api, version, fields)]
+            connection.sendall(b"".join(map(bytes, write_request_frame(api, version, 1, body))))
+            answer = memoryview(answers.read(int.from_bytes(answers.read(4), "big")))
+        _, position = read_response_header(api, version, answer)
+        return messages.read_response(api, version, answer, position)
+
     def close(self) -> None:
         self._channels.close()
 
@@ -60,6 +72,11 @@ class Asking:
         asked = {"name": name, "num_partitions": partitions, "replication_factor": 1, "configs": configs}
         (made,) = self.ask(Api.CREATE_TOPICS, {"topics": [asked], "timeout": timedelta(seconds=TIMEOUT_S)}).topics
         return made
+
+    def delete_topic(self, name: str) -> None:
+        asked = {"topics": [{"name": name, "topic_id": None}], "timeout": timedelta(seconds=TIMEOUT_S)}
+        (answer,) = self.ask(Api.DELETE_TOPICS, asked).responses
+        assert answer.error_code == 0, answer
 
     def topic_id(self, name: str) -> Any:
         (found,) = self.ask(Api.METADATA, {"topics": [{"name": name}]}).topics

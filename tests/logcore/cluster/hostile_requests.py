@@ -20,7 +20,7 @@ import crc32c
 
 from millstream.logcore.client import TopicPartition
 from millstream.logcore.protocol import messages, produce
-from millstream.logcore.protocol.apis import KNOWN, Api
+from millstream.logcore.protocol.apis import KNOWN, NAMING_TOPICS, Api
 from millstream.logcore.protocol.frames import read_response_header, write_request_frame
 from millstream.logcore.protocol.messages import Fields
 from millstream.logcore.protocol.produce import ProduceData, ProduceRequest
@@ -147,7 +147,11 @@ class HostileRequests(Hostile):
             self._member = self._newest([each for each in self._members if (each.group == "kip") == kip], self._member)
         if api is not Api.INIT_PRODUCER_ID and self.random.random() < 0.9:
             self._producer = self._newest(list(self._producers), self._producer)
-        return self._produce(version) if api is Api.PRODUCE else super()._body(api, version)
+        return (
+            self._produce(version)
+            if api is Api.PRODUCE and version <= NAMING_TOPICS[api]
+            else super()._body(api, version)
+        )
 
     def _newest(self, known: Sequence[_Known], otherwise: _Known) -> _Known:
         """Mostly."""

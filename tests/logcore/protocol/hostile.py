@@ -19,7 +19,7 @@ from kio.serial import entity_writer
 
 from millstream.logcore.client import TopicPartition
 from millstream.logcore.protocol import fetch, messages, produce
-from millstream.logcore.protocol.apis import KNOWN, Api
+from millstream.logcore.protocol.apis import KNOWN, NAMING_TOPICS, Api
 from millstream.logcore.protocol.fetch import FetchPosition, FetchRequest
 from millstream.logcore.protocol.frames import write_request_frame
 from millstream.logcore.protocol.produce import ProduceData, ProduceRequest
@@ -61,13 +61,13 @@ class Hostile:
 
     def _body(self, api: Api, version: int) -> bytes:
         match api:
-            case Api.PRODUCE:
+            case Api.PRODUCE if version <= NAMING_TOPICS[api]:
                 where = TopicPartition(self.random.choice(NAMES), self.random.choice([0, 0, 1, -1]))
                 transactional_id = self.random.choice([None, None, None, "tx"])
                 acks = self.random.choice([0, 1, -1, 9])
                 request = ProduceRequest(transactional_id, acks, 100, [ProduceData(where, [self._records()])])
                 return b"".join(produce.write_request(request, version))
-            case Api.FETCH:
+            case Api.FETCH if version <= NAMING_TOPICS[api]:
                 where = TopicPartition(self.random.choice(NAMES), self.random.choice([0, 0, 1, -1]))
                 position = FetchPosition(where, self.random.choice(NUMBERS), self.random.choice(NUMBERS))
                 wait = self.random.choice([0, 1, -5])

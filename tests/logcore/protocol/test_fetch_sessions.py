@@ -14,7 +14,7 @@ from millstream.logcore.log import Log
 from millstream.logcore.protocol import fetch
 from millstream.logcore.protocol.apis import Api
 from millstream.logcore.protocol.channel import Address, Channels
-from millstream.logcore.protocol.fetch import FetchedPartition, FetchPosition, FetchRequest
+from millstream.logcore.protocol.fetch import FetchedPartition, FetchPosition, FetchRequest, PartitionKey
 from millstream.logcore.protocol.fetch_sessions import IDLE_S, FetchSessions
 from millstream.logcore.server import LogServer
 
@@ -33,7 +33,7 @@ class Client:
     versions: list[int] = field(default_factory=list)
 
     def fetch(
-        self, *changed: tuple[TopicPartition, int], forgotten: tuple[TopicPartition, ...] = (), bytes_max: int = 1 << 20
+        self, *changed: tuple[TopicPartition, int], forgotten: tuple[PartitionKey, ...] = (), bytes_max: int = 1 << 20
     ) -> Any:
         request = FetchRequest(
             0, 1, bytes_max, "read_uncommitted", [FetchPosition(where, offset, 1 << 20) for where, offset in changed],
@@ -68,7 +68,7 @@ def test_after_the_first_answer_only_what_is_new_is_told(log: Log, client: Clien
 
 def test_what_a_session_forgets_is_not_fetched_any_more(log: Log, client: Client) -> None:
     client.fetch((T0, 0), (T1, 0))
-    assert client.fetch(forgotten=(T0,)) == (ErrorCode.none, {})
+    assert client.fetch(forgotten=((T0.topic, T0.partition),)) == (ErrorCode.none, {})
     log.append("t", 0, rows(b"a"))
     log.append("t", 1, rows(b"b"))
     assert client.fetch() == (ErrorCode.none, {T1: (1, True)})
