@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from ..logcore.client import LogClient, TopicPartition
 from ..planner.catalog import SourceInfo
+from .left_out import LeftOut
 from .materialization import source_step
 from .source_reader import ReadBatch, SourceReader
 
@@ -36,6 +37,7 @@ class KeyedRows:
     def __init__(self, source: SourceInfo, client: LogClient) -> None:
         self._client = client
         self._source = source_step(source)
+        self._left_out = LeftOut(client, f"pull_{source.name}")
         self._guard = threading.Lock()
         # The batches, and the number of the batch and the row of each key. Read without the guard: a batch is there
         # before a key is in it, and both are replaced together.
@@ -78,6 +80,7 @@ class KeyedRows:
         return tuple(batch.column(name)[row].as_py() for name in columns)
 
     def _take_in(self, batch: ReadBatch) -> None:
+        self._left_out.note(batch.errors)
         rows = batch.inputs[self._source.id].rows
         if not rows.num_rows:
             return

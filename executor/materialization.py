@@ -15,6 +15,7 @@ from ..planner.physical import Source, SqlExpression
 from ..sql.functions.catalog import register_udfs
 from .batch import ChangeBatch
 from .connection import EngineSettings, lock, open_connection
+from .left_out import LeftOut
 from .pull_limits import Deadline, PullLimits
 from .source_reader import ReadBatch, SourceReader, empty_rows
 
@@ -28,6 +29,7 @@ class Materialization:
 
     Columns: `k0`…, `v0`…, `_ts`, `_ws`, `_we`, `_rowpartition`, `_offset`. Methods may be called from any thread.
     In: `timestamp`: the source's TIMESTAMP column as an expression over the row's columns, where it has one.
+    `query_id`: who asks first; what cannot be read is traced under this name. `left_out`: how many records that is.
     """
 
     def __init__(
@@ -37,8 +39,10 @@ class Materialization:
         properties: Mapping[str, str] | None = None,
         *,
         timestamp: SqlExpression | None = None,
+        query_id: str = "",
     ) -> None:
         self._client = client
+        self._left_out = LeftOut(client, query_id or f"pull_{source.name}")
         self._source = source_step(source, timestamp)
         self._guard = threading.Lock()
         self._connection = open_connection(settings=EngineSettings.of(properties or {}))
@@ -65,6 +69,10 @@ class Materialization:
                 batch = self._reader.read(MAX_BATCH_BYTES, ends)
                 if batch is not None:
                     self._take_in(batch)
+
+    @property
+    def left_out(self) -> int:
+        return self._left_out.count
 
     def query(
         self,
@@ -121,6 +129,7 @@ class Materialization:
             self._reader = self._reader_behind_contained()
             raise
         self._contained = batch.positions
+        self._left_out.note(batch.errors)
 
     def _apply(self, changes: ChangeBatch) -> None:
         if not changes.rows.num_rows:

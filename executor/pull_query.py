@@ -19,6 +19,7 @@ from ..planner.physical import Source
 from ..planner.planning import PlannedBatch
 from .batch import ChangeBatch
 from .connection import EngineSettings, lock, open_connection
+from .left_out import LeftOut
 from .partitioning import RekeyPartitioner
 from .pipeline import Pipeline
 from .pull_answer import Answer
@@ -33,7 +34,8 @@ TableRows = Callable[[Source], pa.Table]
 
 
 class PullQuery:
-    """Runs a plan once over what its sources hold when `answer` is called."""
+    """Runs a plan once over what its sources hold when `answer` is called. `left_out`: the records that it could not
+    use, those of tables apart: whoever keeps their rows knows of them."""
 
     def __init__(
         self, planned: PlannedBatch, client: LogClient, properties: Mapping[str, str], limits: PullLimits
@@ -42,6 +44,7 @@ class PullQuery:
         self._plan = planned.plan
         self._client = client
         self._limits = limits
+        self.left_out = LeftOut(client, planned.plan.query_id)
         settings = EngineSettings.of(properties)
         if limits.memory:
             settings = replace(settings, memory_limit=limits.memory, shares=None)
@@ -90,6 +93,7 @@ class PullQuery:
         while True:
             batch = reader.read(MAX_BATCH_BYTES, ends)
             if batch is not None:
+                self.left_out.note(batch.errors)
                 yield batch.inputs
             elif all(reader.fetch_positions[at] >= end for at, end in ends.items()):
                 return
@@ -100,11 +104,13 @@ class PullQuery:
         try:
             rows = self._pipeline.process(inputs).rows
             self._pipeline.take_changes()
+            failures = self._pipeline.take_failures()
         except BaseException:
             with contextlib.suppress(duckdb.Error):
                 self._connection.execute("ROLLBACK")
             raise
         self._connection.execute("COMMIT")
+        self.left_out.note(failures)
         self._answer.add(rows)
 
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 from ..logcore.client import LogClient, TopicPartition
 from ..planner.physical import PhysicalPlan
 from .connection import EngineSettings, lock, open_connection
+from .left_out import LeftOut
 from .partitioning import RekeyPartitioner
 from .pipeline import Pipeline
 from .record_error import RecordError
@@ -28,10 +29,11 @@ ERRORS_KEPT = 100
 @dataclass(frozen=True, slots=True)
 class Progress:
     """How far a push query is: `lag` counts the records that are readable and not yet read; `stream_time_ms` is the
-    largest rowtime so far, None before the first record."""
+    largest rowtime so far, None before the first record. `left_out`: records that it could not use."""
 
     lag: int
     stream_time_ms: int | None
+    left_out: int = 0
 
 
 class PushQuery:
@@ -63,6 +65,7 @@ class PushQuery:
         positions = first_offsets(plan, client, settings) if begin is None else begin
         self._reader = SourceReader(client, plan.sources(), positions, time_order=time_order)
         self.errors: deque[RecordError] = deque(maxlen=ERRORS_KEPT)  # the last records that were left out
+        self._left_out = LeftOut(client, plan.query_id)
 
     def poll(self, timeout_s: float = 0.0, ends: Mapping[TopicPartition, int] | None = None) -> pa.Table | None:
         """The next rows, or None if there are none within the time. An empty table means: input came, but no rows.
@@ -89,7 +92,12 @@ class PushQuery:
         """How far it is. From any thread."""
         positions = self._reader.fetch_positions
         lag = sum(max(0, self._client.offsets(*at).last_stable_offset - offset) for at, offset in positions.items())
-        return Progress(lag, self._stream_time_ms)
+        return Progress(lag, self._stream_time_ms, self.left_out)
+
+    @property
+    def left_out(self) -> int:
+        """How many records it could not use so far."""
+        return self._left_out.count
 
     @property
     def finished(self) -> bool:
@@ -120,7 +128,6 @@ class PushQuery:
             self._connection.close()
 
     def _rows(self, batch: ReadBatch) -> pa.Table:
-        self.errors += batch.errors
         times = [time for changes in batch.inputs.values() for time in changes.stream_time_ms.values()]
         known = [] if self._stream_time_ms is None else [self._stream_time_ms]
         self._stream_time_ms = max(known + times, default=None)
@@ -128,13 +135,15 @@ class PushQuery:
         try:
             rows = settle(self._pipeline.process(batch.inputs).rows)
             self._pipeline.take_changes()
-            self.errors += self._pipeline.take_failures()
+            errors = [*batch.errors, *self._pipeline.take_failures()]
         except BaseException:
             with contextlib.suppress(Exception):
                 self._connection.execute("ROLLBACK")
             self._closed = True
             raise
         self._connection.execute("COMMIT")
+        self.errors += errors
+        self._left_out.note(errors)
         if self._left is not None:
             rows = rows.slice(0, self._left)
             self._left -= rows.num_rows

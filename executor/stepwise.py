@@ -30,6 +30,7 @@ from .figures import Meters, QueryFigures
 from .idle import idle_ms_of
 from .inspection import inspected
 from .journal import Entry, JournaledLog
+from .left_out import LeftOut
 from .partitioning import sink_partitions
 from .pipeline import Pipeline
 from .query_log import forget_offsets, offset_group, start_positions
@@ -273,9 +274,15 @@ class StepwiseFeed:
 
     def __init__(self, planned: PlannedPush, log: JournaledLog, properties: Mapping[str, str]) -> None:
         self._plan = StepwisePlan(planned.plan, log, properties)
+        self._left_out = LeftOut(cast(LogClient, log), planned.plan.query_id)
+
+    @property
+    def left_out(self) -> int:
+        return self._left_out.count
 
     def __iter__(self) -> Iterator[pa.Table]:
         for computed in self._plan.advance():
+            self._left_out.note(computed.batch.errors)
             if computed.changes.rows.num_rows:
                 yield settle(computed.changes.rows)
 

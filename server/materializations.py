@@ -59,13 +59,15 @@ class Materializations:
         settings: Mapping[str, str],
         timestamp: SqlExpression | None = None,
         deadline: Deadline | None = None,
+        query_id: str = "",
     ) -> Generator[Materialization]:
         """The materialization, caught up with the topic; it stays open for the block, whoever drops the source. Raises
         `PullLimitExceeded` once the deadline has passed.
 
-        In: `catalog` and `settings` are those of the statement; `timestamp`: the source's TIMESTAMP column.
+        In: `catalog` and `settings` are those of the statement; `timestamp`: the source's TIMESTAMP column; `query_id`:
+        who asks.
         """
-        entry = self._taken(source, catalog, settings, timestamp)
+        entry = self._taken(source, catalog, settings, timestamp, query_id)
         try:
             entry.materialization.catch_up(deadline)
             yield entry.materialization
@@ -95,13 +97,18 @@ class Materializations:
                 self._drop(name)
 
     def _taken(
-        self, source: SourceInfo, catalog: Catalog, settings: Mapping[str, str], timestamp: SqlExpression | None
+        self,
+        source: SourceInfo,
+        catalog: Catalog,
+        settings: Mapping[str, str],
+        timestamp: SqlExpression | None,
+        query_id: str,
     ) -> _Entry:
         with self._guard:
             self._forget_dropped(catalog)
             entry = self._by_name.get(source.name)
             if entry is None:
-                made = Materialization(source, self._log, settings, timestamp=timestamp)
+                made = Materialization(source, self._log, settings, timestamp=timestamp, query_id=query_id)
                 entry = self._by_name[source.name] = _Entry(source, made, number_of(settings, IDLE_SECONDS))
                 self._start_sweeper()
             entry.users += 1

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from millstream.errors import QueryError, UnknownSource, did_you_mean
 
+from ..executor.left_out import remark
 from ..executor.push_query import Progress
 from ..executor.start_offsets import OFFSET_RESET, START_OFFSETS, check_start
 from ..planner.physical import (
@@ -32,7 +33,7 @@ from ..planner.pull import plan_pull
 from ..planner.queries import plan_push
 from ..planner.schema import Schema
 from ..sql.ast import Join, Query, Relation, SourceName
-from .pull_answers import answer
+from .pull_answers import PullAnswer, answer
 from .pull_limits import refuse_disabled
 from .request import Request
 from .row_values import converter
@@ -86,6 +87,14 @@ class MeasuredFeed(Protocol):
     """A feed that knows how far it is."""
 
     def progress(self) -> Progress: ...
+
+
+@runtime_checkable
+class ThinnedFeed(Protocol):
+    """A feed that knows how many records it had to leave out so far."""
+
+    @property
+    def left_out(self) -> int: ...
 
 
 OpenFeed = Callable[[PlannedPush, Mapping[str, str]], ChangeFeed]
@@ -185,7 +194,7 @@ def run_query(statement: Query, request: Request, open_feed: OpenFeed) -> QueryR
     if statement.emit is None:
         planned = plan_pull(statement, context)
         refuse_disabled(statement, planned, request.settings)
-        return _pull(statement, planned, query_id, answer(planned, request))
+        return _pull(statement, planned, query_id, answer(planned, request, query_id))
     push = plan_push(statement, context)
     check_start(request.log, push.plan, request.settings)
     feed = open_feed(push, request.settings)
@@ -203,15 +212,15 @@ def _check_sources(relation: Relation, known: Collection[str]) -> None:
         )
 
 
-def _pull(statement: Query, planned: PlannedPull | PlannedBatch, query_id: str, rows: pa.Table) -> QueryResult:
+def _pull(statement: Query, planned: PlannedPull | PlannedBatch, query_id: str, found: PullAnswer) -> QueryResult:
     is_table = planned.table if isinstance(planned, PlannedBatch) else planned.source_info.kind == "TABLE"
 
     def last_words(count: int) -> str | None:
-        if is_table:
-            return None
-        return "Limit Reached" if statement.limit is not None and count >= statement.limit else "Query Completed"
+        limited = statement.limit is not None and count >= statement.limit
+        end = None if is_table else "Limit Reached" if limited else "Query Completed"
+        return _with_remark(end, found.left_out)
 
-    batch = QueryBatch(rows.columns[: len(planned.schema.columns)])
+    batch = QueryBatch(found.rows.columns[: len(planned.schema.columns)])
     result = QueryResult("PULL", query_id, planned.schema, [batch], lambda: None, last_words)
     result.planned_pull = planned if isinstance(planned, PlannedPull) else None
     return result
@@ -238,7 +247,8 @@ def _push(planned: PlannedPush, query_id: str, feed: ChangeFeed, *, keyed_only: 
                 return
 
     def last_words(count: int) -> str | None:
-        return "Limit Reached" if planned.limit is not None and count >= planned.limit else None
+        end = "Limit Reached" if planned.limit is not None and count >= planned.limit else None
+        return _with_remark(end, feed.left_out if isinstance(feed, ThinnedFeed) else 0)
 
     key = planned.key if is_table else None
     progress = feed.progress if isinstance(feed, MeasuredFeed) else lambda: None
@@ -247,6 +257,12 @@ def _push(planned: PlannedPush, query_id: str, feed: ChangeFeed, *, keyed_only: 
     )
     result.shape, result.feed, result.keyed_only = shape, feed, keyed_only
     return result
+
+
+def _with_remark(end: str | None, left_out: int) -> str | None:
+    """The final message, with what the client has to know besides."""
+    told = remark(left_out)
+    return ". ".join(part for part in (end, told) if part is not None) or None
 
 
 def _with_key(rows: pa.Table) -> pa.Table:

@@ -125,7 +125,8 @@ def progress_line(result: QueryResult) -> bytes:
     progress = result.progress()
     if progress is None:
         return b""
-    return _json({"progress": {"lag": progress.lag, "streamTimeMs": progress.stream_time_ms}}) + b"\n"
+    members = {"lag": progress.lag, "streamTimeMs": progress.stream_time_ms, "leftOut": progress.left_out}
+    return _json({"progress": members}) + b"\n"
 
 
 class NdJson:

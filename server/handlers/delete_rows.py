@@ -16,7 +16,7 @@ def delete_rows(statement: DeleteRows, request: Request) -> list[Entity]:
     the look and the tombstone goes, too."""
     planned = plan_deletion(statement, request.planning_context())
     source = request.catalog.source(statement.target, statement.span)
-    rows = answer(planned, request)
+    rows = answer(planned, request).rows
     if rows.num_rows:
         now = pa.array([request.now_ms()] * rows.num_rows, pa.int64())
         keys = {
