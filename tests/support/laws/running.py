@@ -6,12 +6,12 @@ import json
 import shutil
 import struct
 import tempfile
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, Protocol
 from unittest import mock
 
 from planning import Planner
@@ -24,6 +24,7 @@ from millstream.planner.physical import PhysicalPlan, Sink
 
 from .case import Case
 from .reference import normal
+from .sources import SourceSpec
 
 PROPERTIES = {
     "auto.offset.reset": "earliest",
@@ -50,6 +51,7 @@ class World:
     client: LogClient
     directory: Path
     plans: list[PhysicalPlan]
+    planner: Planner
 
     def runtime(
         self, plan: PhysicalPlan, state: Path | None = None, properties: Mapping[str, str] | None = None
@@ -78,8 +80,18 @@ class World:
         return sum(entry["logger"].startswith(f"processing.{plan.query_id}.") for entry in entries)
 
 
+class Runnable(Protocol):
+    """What can be run: `Case` and `ShapeCase`."""
+
+    @property
+    def text(self) -> str: ...
+
+    @property
+    def sources(self) -> Sequence[SourceSpec]: ...
+
+
 @contextmanager
-def world(case: Case, rng: Random) -> Generator[World]:
+def world(case: Runnable, rng: Random) -> Generator[World]:
     parent = _IN_MEMORY if _IN_MEMORY.is_dir() else None
     directory = Path(tempfile.mkdtemp(prefix="millstream-law-", dir=parent))
     client = open_log(directory / "log", sync="never")
@@ -93,7 +105,7 @@ def world(case: Case, rng: Random) -> Generator[World]:
         for source in case.sources:
             for partition, records in source.batches(rng):
                 client.append(source.topic, partition, records)
-        yield World(client, directory, plans)
+        yield World(client, directory, plans, planner)
     finally:
         client.close()
         shutil.rmtree(directory, ignore_errors=True)

@@ -112,6 +112,12 @@ def random_source(
     value_format = rng.choice(formats)
     cols = random_columns(rng, value_format)
     spec = SourceSpec(name, kind, keys, cols, key_format, value_format, partitions or rng.choice((1, 1, 2, 3)), ())
+    return with_records(rng, spec, size, sorted_times=sorted_times, null_values=null_values)
+
+
+def with_records(
+    rng: Random, spec: SourceSpec, size: int, *, sorted_times: bool = False, null_values: bool = True
+) -> SourceSpec:
     return replace(spec, records=tuple(_records(rng, spec, size, sorted_times, null_values)))
 
 
