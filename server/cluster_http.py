@@ -25,12 +25,13 @@ from .connection_places import PLACE
 from .engine_host import ClusterNode, EngineHost
 from .forwarded_clients import ForwardedClients
 from .forwarding import FORWARDED, NOT_HERE, Incoming, NotThere, forward
-from .http_context import Workers
+from .http_context import Workers, rights_of
 from .http_errors import NO_ENGINE, RequestRefused
 from .http_gate import Gate
 from .http_metrics import Metrics
 from .http_pages import metrics_response
 from .http_statements import error_response, json_response
+from .rights import NotPermitted
 from .socket_forwarding import forward_socket
 
 _LOCAL: Final = frozenset(
@@ -79,12 +80,14 @@ def local_app(
         return json_response({}, 200 if node.serving else 503)
 
     async def metrics(request: Request) -> Response:
-        del request
-        return await metrics_response(context.workers, context.metrics)
+        return await metrics_response(context.workers, context.metrics, rights_of(request.scope))
 
     async def told(request: Request) -> Response:
         """What ksqlDB's servers tell each other: our nodes know it from the cluster's metadata."""
-        del request
+        try:
+            rights_of(request.scope).require_administrator()
+        except NotPermitted as error:
+            return error_response(error)
         return json_response({"isOk": True}, 200)
 
     app = Starlette(

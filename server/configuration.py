@@ -176,6 +176,12 @@ class Configuration(BaseSettings):
                 f"passwords would travel in plain text to {self.kafka}: set [kafka_tls], or access.plain_text = true "
                 "where something before the server ends TLS"
             )
+        registry = self.schema_registry
+        if self.access is not None and registry is not None and not (registry.is_local or self.access.plain_text):
+            raise ValueError(
+                f"passwords would travel in plain text to the schema registry at {registry}, which speaks no TLS: give "
+                "it an address of this machine, or set access.plain_text = true where something before it ends TLS"
+            )
         return self
 
     @model_validator(mode="after")

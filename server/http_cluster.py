@@ -21,6 +21,7 @@ from .http_context import HttpContext, rights_of
 from .http_errors import BAD_REQUEST, RequestRefused
 from .http_requests import read_object
 from .http_statements import error_response, json_response
+from .rights import Rights
 from .session import Session
 
 _PORT_MAX: Final = 65535
@@ -48,6 +49,7 @@ class ClusterRoutes:
     async def heartbeat(self, request: Request) -> Response:
         """POST {hostInfo: {host, port}, timestamp}."""
         try:
+            rights_of(request.scope).require_administrator()
             body = await read_object(request, self._context.body_bytes_max)
             _whole_number(body, "timestamp")
             self._host(body, "hostInfo").heard_ms = _now_ms()
@@ -58,6 +60,7 @@ class ClusterRoutes:
     async def lag(self, request: Request) -> Response:
         """POST {ksqlHost: {host, port}, hostStoreLags: {…}}."""
         try:
+            rights_of(request.scope).require_administrator()
             body = await read_object(request, self._context.body_bytes_max)
             if not isinstance(body.get("hostStoreLags"), dict):
                 raise RequestRefused(BAD_REQUEST, 'the body has no object under "hostStoreLags"')
@@ -69,8 +72,9 @@ class ClusterRoutes:
     async def cluster_status(self, request: Request) -> Response:
         try:
             server = request.scope.get("server") or ("localhost", 0)
-            own = await self._context.workers.run(self._own_status)
-            known = {name: _host_status(host) for name, host in self._hosts.items()}
+            rights = rights_of(request.scope)
+            own = await self._context.workers.run(lambda: self._own_status(rights))
+            known = {name: _host_status(host, rights) for name, host in self._hosts.items()}
             nodes = {name: _node_status(alive) for name, alive in self._other_nodes().items()}
             return json_response({"clusterStatus": {f"{server[0]}:{server[1]}": own, **nodes, **known}}, 200)
         except Exception as error:
@@ -106,11 +110,11 @@ class ClusterRoutes:
             for topic in doomed & engine.log.topics().keys():
                 engine.log.delete_topic(topic)
 
-    def _own_status(self) -> dict[str, Any]:
+    def _own_status(self, rights: Rights) -> dict[str, Any]:
         engine = self._context.engine
         queries: dict[str, Any] = {}
         lags: dict[str, Any] = {}
-        for query_id in engine.catalog.queries:
+        for query_id in rights.visible(engine.catalog).queries:
             status = engine.executor.status(query_id)
             places = [{"topic": at.topic, "partition": at.partition} for at in sorted(status.positions)]
             queries[query_id] = {
@@ -158,12 +162,13 @@ def _node_status(alive: bool) -> dict[str, Any]:
     }
 
 
-def _host_status(host: _Host) -> dict[str, Any]:
+def _host_status(host: _Host, rights: Rights) -> dict[str, Any]:
+    """What another server tells of its queries names them: it is for administrators."""
     return {
         "hostAlive": _now_ms() - host.heard_ms <= _ALIVE_MS,
         "lastStatusUpdateMs": host.heard_ms,
         "activeStandbyPerQuery": {},
-        "hostStoreLags": host.lags,
+        "hostStoreLags": host.lags if rights.everything else {},
     }
 
 

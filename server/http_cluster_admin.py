@@ -6,7 +6,7 @@ A server that is one node refuses all of it, and says how a cluster is started.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, Final
 
 from starlette.requests import Request
@@ -21,6 +21,7 @@ from .http_context import Workers, rights_of
 from .http_errors import BAD_REQUEST, BAD_STATEMENT, NOT_READY, RequestRefused
 from .http_requests import read_object
 from .http_statements import error_response, json_response
+from .rights import Rights
 
 _MOVES_MAX: Final = 10_000
 
@@ -30,12 +31,11 @@ Act = Callable[[Operations, Mapping[str, Any]], dict[str, Any]]
 def cluster_routes(operations: Operations | None, workers: Workers, body_bytes_max: int) -> list[Route]:
     """In: `operations`: None where this server is one node."""
 
-    def read(answer: Callable[[Operations], dict[str, Any]]) -> Callable[[Request], Awaitable[Response]]:
+    def read(answer: Callable[[Operations, Rights], dict[str, Any]]) -> Callable[[Request], Awaitable[Response]]:
         async def route(request: Request) -> Response:
-            del request
             try:
-                found = _of_a_cluster(operations)
-                return json_response(await workers.run(lambda: answer(found)), 200)
+                found, rights = _of_a_cluster(operations), rights_of(request.scope)
+                return json_response(await workers.run(lambda: answer(found, rights)), 200)
             except Exception as error:
                 return error_response(_told(error))
 
@@ -54,7 +54,7 @@ def cluster_routes(operations: Operations | None, workers: Workers, body_bytes_m
         return route
 
     return [
-        Route("/cluster", read(lambda operations: status_json(operations.status()))),
+        Route("/cluster", read(lambda operations, rights: status_json(_seen(operations.status(), rights)))),
         Route("/cluster/plan", write(_plan), methods=["POST"]),
         Route("/cluster/reassign", write(_reassign), methods=["POST"]),
         Route("/cluster/cancel", write(_cancel), methods=["POST"]),
@@ -85,6 +85,11 @@ def _told(error: Exception) -> Exception:
 
 
 # What is answered
+
+
+def _seen(status: ClusterStatus, rights: Rights) -> ClusterStatus:
+    partitions = tuple(each for each in status.partitions if rights.everything or rights.sees_topic(each.topic))
+    return replace(status, partitions=partitions)
 
 
 def status_json(status: ClusterStatus) -> dict[str, Any]:

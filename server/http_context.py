@@ -82,18 +82,23 @@ class OpenQueries:
     def __init__(self, push_queries_max: int) -> None:
         self._most = {"PUSH": push_queries_max, "PULL": PULL_QUERIES_MAX}
         self._guard = threading.Lock()
-        self._open: dict[str, tuple[Literal["PUSH", "PULL"], RowStream | SharedStream]] = {}
+        self._open: dict[
+            str, tuple[Literal["PUSH", "PULL"], RowStream | SharedStream, str | None]
+        ] = {}  # with whose it is
         self._ending: list[RowStream | SharedStream] = []  # whose clients have gone, and whose threads may not yet
         self._closed = False
 
-    def add(self, query_id: str, kind: Literal["PUSH", "PULL"], stream: RowStream | SharedStream) -> None:
-        """Raises `RequestRefused` where there are too many of the kind."""
+    def add(
+        self, query_id: str, kind: Literal["PUSH", "PULL"], stream: RowStream | SharedStream, owner: str | None = None
+    ) -> None:
+        """In: `owner`: the user's name, where there are users. Raises `RequestRefused` where there are too many of the
+        kind."""
         with self._guard:
             if self._closed:
                 raise RequestRefused(SHUTTING_DOWN, "the server is shutting down")
-            if sum(1 for other, _ in self._open.values() if other == kind) >= self._most[kind]:
+            if sum(1 for other, *_ in self._open.values() if other == kind) >= self._most[kind]:
                 raise self._too_many(kind)
-            self._open[query_id] = (kind, stream)
+            self._open[query_id] = (kind, stream, owner)
 
     def remove(self, query_id: str) -> None:
         with self._guard:
@@ -102,26 +107,27 @@ class OpenQueries:
             if found is not None:
                 self._ending.append(found[1])
 
-    def close_one(self, query_id: str) -> bool:
-        """False where no such query is open."""
+    def close_one(self, query_id: str, rights: Rights) -> bool:
+        """False where no such query is open, or it is somebody else's."""
         with self._guard:
             found = self._open.get(query_id)
-        if found is not None:
-            found[1].close()
-        return found is not None
+        if found is None or not rights.is_own(found[2]):
+            return False
+        found[1].close()
+        return True
 
     def close(self) -> None:
         """Ends all of them and lets no other one begin."""
         with self._guard:
             self._closed = True
-            streams = [stream for _, stream in self._open.values()]
+            streams = [stream for _, stream, _ in self._open.values()]
         for stream in streams:
             stream.close()
 
     def join(self) -> None:
         """Waits until the threads of all that were closed have ended."""
         with self._guard:
-            streams = [*self._ending, *(stream for _, stream in self._open.values())]
+            streams = [*self._ending, *(stream for _, stream, _ in self._open.values())]
         for stream in streams:
             stream.join(_THREAD_ENDS_S)
 
@@ -130,7 +136,7 @@ class OpenQueries:
 
     def count(self, kind: Literal["PUSH", "PULL"]) -> int:
         with self._guard:
-            return sum(1 for other, _ in self._open.values() if other == kind)
+            return sum(1 for other, *_ in self._open.values() if other == kind)
 
     def _too_many(self, kind: Literal["PUSH", "PULL"]) -> RequestRefused:
         if kind == "PULL":

@@ -6,7 +6,7 @@ import asyncio
 import re
 import time
 import uuid
-from collections.abc import MutableMapping
+from collections.abc import Collection, MutableMapping
 from typing import Any, Final, Protocol
 
 import structlog
@@ -41,9 +41,17 @@ class GateContext(Protocol):
 
 
 class Gate:
-    """An ASGI application around another one. In: `authenticator`: None where everybody may do everything."""
+    """An ASGI application around another one. In: `authenticator`: None where everybody may do everything;
+    `open_paths`: what nobody needs to log in for."""
 
-    def __init__(self, app: ASGIApp, context: GateContext, authenticator: Authenticator | None) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        context: GateContext,
+        authenticator: Authenticator | None,
+        open_paths: Collection[str] = OPEN_PATHS,
+    ) -> None:
+        self._open_paths = open_paths
         self._app = app
         self._context = context
         self._authenticator = authenticator
@@ -74,7 +82,7 @@ class Gate:
     async def _admitted(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             _check_headers(scope)
-            if self._authenticator is not None and scope["path"] not in OPEN_PATHS:
+            if self._authenticator is not None and scope["path"] not in self._open_paths:
                 set_user(scope, await self._user(scope, self._authenticator))
         except RequestRefused as refusal:
             if scope["type"] == "websocket":

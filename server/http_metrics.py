@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final, Literal
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -13,7 +13,9 @@ from prometheus_client.registry import Collector
 from millstream.errors import MillstreamError
 
 from ..executor.executor import QueryMetrics, QueryStatus
+from ..planner.catalog import Catalog
 from .engine import Engine
+from .rights import EVERYTHING, Rights
 
 _METHODS: Final = frozenset({"GET", "POST", "HEAD", "OPTIONS"})
 _STATES: Final = ("RUNNING", "PAUSED", "ERROR", "STOPPED")
@@ -42,6 +44,7 @@ class Metrics:
         """In: `engine` and what goes on with it: where there is one here. `log_metrics`: where the log is in this
         process."""
         self._registry = CollectorRegistry()
+        self._engine = engine
         self._requests = Counter(
             "millstream_http_requests", "Requests.", ("route", "method", "status"), registry=self._registry
         )
@@ -62,9 +65,44 @@ class Metrics:
         self._requests.labels(route, known, str(status)).inc()
         self._seconds.labels(route).observe(seconds)
 
-    def text(self) -> bytes:
-        """As Prometheus reads it."""
-        return generate_latest(self._registry)
+    def text(self, rights: Rights = EVERYTHING) -> bytes:
+        """As Prometheus reads it, as far as the user may."""
+        return generate_latest(_Shown(self._registry, rights, self._engine))  # pyright: ignore[reportArgumentType]
+
+
+_OF_NOBODY: Final = frozenset({
+    "route", "method", "status", "le", "kind", "state", "partition", "follower", "node", "peer",
+})  # fmt: skip
+"""Labels that name no stream, query, topic or group: their series are for everybody. With a label that is not known
+here a series is the administrators'."""
+
+
+class _Shown:
+    """A registry without the series that a user may not see."""
+
+    def __init__(self, registry: CollectorRegistry, rights: Rights, engine: Engine | None) -> None:
+        self._registry = registry
+        self._rights = rights
+        self._engine = engine
+
+    def collect(self) -> Iterator[Metric]:
+        if self._rights.everything:
+            yield from self._registry.collect()
+            return
+        catalog = Catalog() if self._engine is None else self._rights.visible(self._engine.catalog)
+        seen: Mapping[str, Callable[[str], bool]] = {
+            "topic": self._rights.sees_topic,
+            "group": lambda group: self._rights.may("group", group),
+            "query": lambda query: query in catalog.queries,
+        }
+        for metric in self._registry.collect():
+            shown = Metric(metric.name, metric.documentation, metric.type, metric.unit)
+            shown.samples = [
+                sample
+                for sample in metric.samples
+                if all(name in _OF_NOBODY or (name in seen and seen[name](of)) for name, of in sample.labels.items())
+            ]
+            yield shown
 
 
 class _EngineCollector(Collector):

@@ -11,12 +11,13 @@ from starlette.responses import RedirectResponse, Response
 
 from millstream.errors import InvalidProperty, LogError
 
-from .http_context import HttpContext, Workers
+from .http_context import HttpContext, Workers, rights_of
 from .http_errors import BAD_REQUEST, NOT_FOUND, RequestRefused
 from .http_metrics import Metrics
 from .http_openapi import openapi_document
 from .http_statements import error_response, json_response
 from .properties import find_property
+from .rights import Rights
 
 VERSION = importlib.metadata.version("millstream")
 
@@ -66,8 +67,7 @@ class Pages:
 
     async def metrics(self, request: Request) -> Response:
         """/metrics, as Prometheus asks for it."""
-        del request
-        return await metrics_response(self._context.workers, self._context.metrics)
+        return await metrics_response(self._context.workers, self._context.metrics, rights_of(request.scope))
 
     async def openapi(self, request: Request) -> Response:
         del request
@@ -93,20 +93,20 @@ class Pages:
 
     async def statuses(self, request: Request) -> Response:
         """/status: the commands that made what is there."""
-        del request
-        known = {name: found["status"] for name, found in self._commands().items()}
+        known = {name: found["status"] for name, found in self._commands(request).items()}
         return json_response({"commandStatuses": known}, 200)
 
     async def status(self, request: Request) -> Response:
         """/status/{type}/{entity}/{action}."""
         name = request.path_params["command"]
-        found = self._commands().get(name) or self._commands().get(_quoted(name))
+        commands = self._commands(request)
+        found = commands.get(name) or commands.get(_quoted(name))
         if found is None:
             return error_response(RequestRefused(NOT_FOUND, f"Command {name} not found"))
         return json_response(found, 200)
 
-    def _commands(self) -> dict[str, dict[str, Any]]:
-        catalog = self._context.engine.catalog
+    def _commands(self, request: Request) -> dict[str, dict[str, Any]]:
+        catalog = rights_of(request.scope).visible(self._context.engine.catalog)
         commands: dict[str, dict[str, Any]] = {}
         for source in catalog.sources.values():
             status = {"status": "SUCCESS", "message": f"{source.kind.capitalize()} created", "queryId": None}
@@ -127,10 +127,10 @@ class Pages:
         return True
 
 
-async def metrics_response(workers: Workers, metrics: Metrics) -> Response:
+async def metrics_response(workers: Workers, metrics: Metrics, rights: Rights) -> Response:
     """What Prometheus reads."""
     try:
-        text = await workers.run(metrics.text)
+        text = await workers.run(lambda: metrics.text(rights))
     except Exception as error:
         return error_response(error)
     return Response(text, headers={"content-type": CONTENT_TYPE_PLAIN_0_0_4})

@@ -111,7 +111,7 @@ class QueryRoute:
                 if isinstance(stream, SharedStream):
                     stream.write_through = _connection(scope)
                     await self._context.workers.run(stream.begin)
-                self._context.open_queries.add(rows.query_id, rows.kind, stream)
+                self._context.open_queries.add(rows.query_id, rows.kind, stream, asked.session.rights.name)
             except BaseException:
                 admitted.close()
                 stream.close()

@@ -77,8 +77,8 @@ PATHS: Final = (
           ("promote-node", "Makes a learner a voter: {node}."),
           ("remove-node", "Takes a stopped node without replicas out: {node}."),
       )),
-    PathDoc("/heartbeat", "post", "A server tells that it lives.", "Ok", "Heartbeat", needs="nothing", tag="cluster"),
-    PathDoc("/lag", "post", "A server tells how far its state is behind.", "Ok", "Lag", needs="nothing", tag="cluster"),
+    PathDoc("/heartbeat", "post", "A server tells that it lives.", "Ok", "Heartbeat", needs="admin", tag="cluster"),
+    PathDoc("/lag", "post", "A server tells how far its state is behind.", "Ok", "Lag", needs="admin", tag="cluster"),
     PathDoc("/ksql/terminate", "post", "Ends all queries and drops all streams and tables.", "Entities", "Terminate",
             needs="admin", tag="cluster"),
 )  # fmt: skip

@@ -42,13 +42,13 @@ class StatementRoutes:
             return error_response(error, text, done)
 
     async def close_query(self, request: Request) -> Response:
-        """/close-query: ends a push query of any client."""
+        """/close-query: ends a push query, of the user's own."""
         try:
             body = await read_object(request, self._context.body_bytes_max)
             query_id = body.get("queryId")
             if not isinstance(query_id, str):
                 raise RequestRefused(BAD_REQUEST, 'the body has no text under "queryId"')
-            if not self._context.open_queries.close_one(query_id):
+            if not self._context.open_queries.close_one(query_id, rights_of(request.scope)):
                 raise RequestRefused(BAD_STATEMENT, f"No query with id {query_id}")
             return json_response({}, 200)
         except Exception as error:

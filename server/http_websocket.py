@@ -51,7 +51,7 @@ class SocketRoute:
             rows = await self._started(socket)
             stream = rows.open()
             try:
-                self._context.open_queries.add(rows.query_id, rows.kind, stream)
+                self._context.open_queries.add(rows.query_id, rows.kind, stream, rights_of(scope).name)
             except BaseException:
                 stream.close()
                 raise

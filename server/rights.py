@@ -77,6 +77,15 @@ class Rights:
         assert self.user is not None
         return NotPermitted(f"there is no query {query_id} that {self.user.name} has the rights for")
 
+    @property
+    def name(self) -> str | None:
+        """Of the user."""
+        return None if self.user is None else self.user.name
+
+    def is_own(self, owner: str | None) -> bool:
+        """Whether something that belongs to the user of this name may be ended."""
+        return self.everything or self.name == owner
+
     # What is seen
 
     def sees_topic(self, topic: str) -> bool:
@@ -142,6 +151,8 @@ class Rights:
         hidden = {*(catalog.sources.keys() - shown.sources.keys()), *(catalog.queries.keys() - shown.queries.keys())}
         return hidden | {topic for topic in topics if not self.sees_topic(topic)}
 
+
+EVERYTHING: Final = Rights()
 
 _WORD: Final = re.compile(r"[\w.-]*\w")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from typing import Any, Final, cast
+from typing import Any, Final, Literal, cast
 
 import orjson
 from starlette.applications import Starlette
@@ -26,9 +26,11 @@ from ..executor.formats.record_codec import codec_of
 from ..planner import json_schemas
 from ..planner.compatibility import incompatibilities
 from ..planner.physical import FormatSpec
-from ..planner.registry import GLOBAL, KINDS, LEVELS, Reference, Registry, SchemaKind, Version, canonical
-from .http_errors import RequestRefused
+from ..planner.registry import GLOBAL, KINDS, LEVELS, Reference, Registry, SchemaKind, Version, canonical, topic_of
+from .http_context import rights_of
+from .http_errors import RequestRefused, error_code_of
 from .http_requests import read_object
+from .rights import EVERYTHING, Need, NotPermitted, Rights
 from .schema_store import SchemaStore
 
 BODY_BYTES_MAX: Final = 8 * 1024 * 1024
@@ -69,66 +71,100 @@ class RegistryRefusal(ServerError):
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A request, its body read."""
+    """A request, its body read. `rights`: of who asks."""
 
     path: dict[str, str]
     query: dict[str, str]
     body: dict[str, Any]
+    rights: Rights = EVERYTHING
 
     def flag(self, name: str) -> bool:
         return self.query.get(name, "false").lower() == "true"
+
+
+Asks = Literal["nothing", "subject", "insert", "ddl", "admin", "seen"]
+"""Of a route: what its user needs. `subject`: to see it (`Rights.sees_subject`); `insert`, `ddl`: that right on the
+subject's topic, or `admin` where the path names no subject. `seen`: nothing, and the answer is of subjects that are
+seen."""
 
 
 def schema_registry_app(store: SchemaStore, lock: contextlib.AbstractContextManager[Any]) -> ASGIApp:
     """`lock`: held by whoever else registers schemas, while it does (the engine's)."""
     pages = _Pages(store)
 
-    def route(path: str, method: str, answer: Answer) -> Route:
-        return Route(path, _endpoint(answer, lock), methods=[method])
+    def route(path: str, method: str, answer: Answer, asks: Asks) -> Route:
+        return Route(path, _endpoint(answer, lock, asks), methods=[method], name=asks)
 
     routes = [
-        route("/", "GET", lambda asked: {}),
-        route("/subjects", "GET", pages.subjects),
-        route("/subjects/{subject}", "POST", pages.look_up),
-        route("/subjects/{subject}", "DELETE", pages.delete_subject),
-        route("/subjects/{subject}/versions", "GET", pages.versions),
-        route("/subjects/{subject}/versions", "POST", pages.register),
-        route("/subjects/{subject}/versions/{version}", "GET", pages.version),
-        route("/subjects/{subject}/versions/{version}", "DELETE", pages.delete_version),
-        route("/subjects/{subject}/versions/{version}/schema", "GET", pages.version_text),
-        route("/subjects/{subject}/versions/{version}/referencedby", "GET", pages.referenced_by),
-        route("/schemas", "GET", pages.schemas),
-        route("/schemas/types", "GET", lambda asked: ["JSON", "PROTOBUF", "AVRO"]),
-        route("/schemas/ids/{id}", "GET", pages.schema),
-        route("/schemas/ids/{id}/schema", "GET", pages.schema_text),
-        route("/schemas/ids/{id}/subjects", "GET", pages.schema_subjects),
-        route("/schemas/ids/{id}/versions", "GET", pages.schema_versions),
-        route("/compatibility/subjects/{subject}/versions", "POST", pages.compatibility),
-        route("/compatibility/subjects/{subject}/versions/{version}", "POST", pages.compatibility),
-        route("/config", "GET", pages.level),
-        route("/config", "PUT", pages.set_level),
-        route("/config", "DELETE", pages.forget_level),
-        route("/config/{subject}", "GET", pages.level),
-        route("/config/{subject}", "PUT", pages.set_level),
-        route("/config/{subject}", "DELETE", pages.forget_level),
-        route("/mode", "GET", lambda asked: {"mode": "READWRITE"}),
-        route("/mode/{subject}", "GET", lambda asked: {"mode": "READWRITE"}),
+        route("/", "GET", lambda asked: {}, "nothing"),
+        route("/subjects", "GET", pages.subjects, "seen"),
+        route("/subjects/{subject}", "POST", pages.look_up, "subject"),
+        route("/subjects/{subject}", "DELETE", pages.delete_subject, "ddl"),
+        route("/subjects/{subject}/versions", "GET", pages.versions, "subject"),
+        route("/subjects/{subject}/versions", "POST", pages.register, "insert"),
+        route("/subjects/{subject}/versions/{version}", "GET", pages.version, "subject"),
+        route("/subjects/{subject}/versions/{version}", "DELETE", pages.delete_version, "ddl"),
+        route("/subjects/{subject}/versions/{version}/schema", "GET", pages.version_text, "subject"),
+        route("/subjects/{subject}/versions/{version}/referencedby", "GET", pages.referenced_by, "subject"),
+        route("/schemas", "GET", pages.schemas, "seen"),
+        route("/schemas/types", "GET", lambda asked: ["JSON", "PROTOBUF", "AVRO"], "nothing"),
+        route("/schemas/ids/{id}", "GET", pages.schema, "seen"),
+        route("/schemas/ids/{id}/schema", "GET", pages.schema_text, "seen"),
+        route("/schemas/ids/{id}/subjects", "GET", pages.schema_subjects, "seen"),
+        route("/schemas/ids/{id}/versions", "GET", pages.schema_versions, "seen"),
+        route("/compatibility/subjects/{subject}/versions", "POST", pages.compatibility, "subject"),
+        route("/compatibility/subjects/{subject}/versions/{version}", "POST", pages.compatibility, "subject"),
+        route("/config", "GET", pages.level, "nothing"),
+        route("/config", "PUT", pages.set_level, "ddl"),
+        route("/config", "DELETE", pages.forget_level, "ddl"),
+        route("/config/{subject}", "GET", pages.level, "subject"),
+        route("/config/{subject}", "PUT", pages.set_level, "ddl"),
+        route("/config/{subject}", "DELETE", pages.forget_level, "ddl"),
+        route("/mode", "GET", lambda asked: {"mode": "READWRITE"}, "nothing"),
+        route("/mode/{subject}", "GET", lambda asked: {"mode": "READWRITE"}, "nothing"),
     ]
     return Starlette(routes=routes, exception_handlers={HTTPException: _no_route})
 
 
-def _endpoint(answer: Answer, lock: contextlib.AbstractContextManager[Any]) -> Callable[[Request], Awaitable[Response]]:
+def _check_rights(asked: _Asked, asks: Asks) -> None:
+    """Raises `NotPermitted`."""
+    subject, rights = asked.path.get("subject"), asked.rights
+    if asks in ("nothing", "seen"):
+        return
+    if subject is None or asks == "admin":
+        rights.require_administrator()
+    elif asks == "subject" or asks == "insert":
+        _check_seen(rights, subject, alone=asks == "insert")
+    else:
+        rights.require([Need("ddl", topic_of(subject), f"subject {subject}")])
+    for reference in asked.body.get("references") or ():
+        if isinstance(reference, dict):
+            _check_seen(rights, str(reference.get("subject")))
+
+
+def _check_seen(rights: Rights, subject: str, *, alone: bool = False) -> None:
+    """In: `alone`: only who may write records may register their schema."""
+    if alone or not rights.sees_subject(subject):
+        rights.require([Need("insert" if alone else "read", topic_of(subject), f"subject {subject}")])
+
+
+def _endpoint(
+    answer: Answer, lock: contextlib.AbstractContextManager[Any], asks: Asks
+) -> Callable[[Request], Awaitable[Response]]:
     def locked(asked: _Asked) -> Any:
+        _check_rights(asked, asks)
         with lock:
             return answer(asked)
 
     async def endpoint(request: Request) -> Response:
         try:
             body = await read_object(request, BODY_BYTES_MAX) if request.method in ("POST", "PUT") else {}
-            asked = _Asked(cast("dict[str, str]", request.path_params), dict(request.query_params), body)
+            asked = _Asked(
+                cast("dict[str, str]", request.path_params), dict(request.query_params), body, rights_of(request.scope)
+            )
             return _json(await run_in_threadpool(locked, asked))
-        except RequestRefused as error:
-            return _error(error.error_code, error.message)
+        except (RequestRefused, NotPermitted) as error:
+            return _error(error_code_of(error), error.message)
         except RegistryRefusal as error:
             return _error(error.number, error.message)
         except StatementError as error:
@@ -164,7 +200,7 @@ class _Pages:
 
     def subjects(self, asked: _Asked) -> list[str]:
         prefix = asked.query.get("subjectPrefix", "")
-        found = self._registry.subjects(deleted=asked.flag("deleted"))
+        found = filter(asked.rights.sees_subject, self._registry.subjects(deleted=asked.flag("deleted")))
         return sorted(subject for subject in found if subject.startswith(prefix))
 
     def versions(self, asked: _Asked) -> list[int]:
@@ -178,7 +214,7 @@ class _Pages:
 
     def referenced_by(self, asked: _Asked) -> list[int]:
         found = self._referring(self._version(asked))
-        return sorted({version.id for version in found})
+        return sorted({version.id for version in found if asked.rights.sees_subject(version.subject)})
 
     def look_up(self, asked: _Asked) -> dict[str, Any]:
         subject = asked.path["subject"]
@@ -291,7 +327,7 @@ class _Pages:
         found = [
             version
             for subject in sorted(registry.subjects(deleted=asked.flag("deleted")))
-            if subject.startswith(prefix)
+            if subject.startswith(prefix) and asked.rights.sees_subject(subject)
             for version in registry.of_subject(subject, deleted=asked.flag("deleted"))
             if not asked.flag("latestOnly") or version == registry.latest(subject)
         ]
@@ -316,7 +352,8 @@ class _Pages:
 
     def _with_id(self, asked: _Asked) -> list[Version]:
         wanted = asked.path["id"]
-        found = [v for v in self._registry.versions.values() if wanted.isdecimal() and v.id == int(wanted)]
+        of_id = [v for v in self._registry.versions.values() if wanted.isdecimal() and v.id == int(wanted)]
+        found = [version for version in of_id if asked.rights.sees_subject(version.subject)]
         if not found:
             raise RegistryRefusal(SCHEMA_NOT_FOUND, f"Schema {wanted} not found")
         return found

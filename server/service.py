@@ -29,6 +29,7 @@ from .followed_catalog import FollowedCatalog
 from .foreign_rows import ForeignRows, is_own_name
 from .http_app import http_app
 from .http_context import HttpContext
+from .http_gate import Gate
 from .http_listener import HttpListener, cannot_listen
 from .kafka_listener import kafka_listener
 from .log_metrics import LogMetrics
@@ -127,7 +128,7 @@ class Service:
             self._start_alone(listener, users, registry, parts)
         addresses = {"http": self._http, "kafka": self._kafka, "schema registry": self._schema_registry}
         for what, address in addresses.items():
-            is_open = what == "schema registry" or self.configuration.access is None
+            is_open = self.configuration.access is None
             if address is not None and not address.is_local and is_open:
                 _log.warning("anybody who reaches this address may do anything", listener=what, address=str(address))
 
@@ -188,7 +189,7 @@ class Service:
         context.ready = True
         if registry is not None:
             parts.callback(registry.stop)
-            registry.start(schema_registry_app(engine.schemas, engine.lock))
+            registry.start(Gate(schema_registry_app(engine.schemas, engine.lock), context, users, open_paths=()))
 
     def _address_for_workers(self, log: Log, parts: contextlib.ExitStack) -> str:
         """Where Spark's processes reach the log; they know its secret, but speak no TLS."""
