@@ -106,24 +106,55 @@ class Unsupported(StatementError):
 
 
 class SqlSyntaxError(StatementError):
-    """As text it begins like ksqlDB's, whose clients look for it: `line 1:8: Syntax Error`."""
+    """As text it has ksqlDB's lines first, whose clients look for them: `line 1:8: Syntax Error`, what ksqlDB says is
+    missing (`as_ksqldb`), and the statement. What people read is `render`.
+    """
 
     code = "SYNTAX"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        span: Span | None = None,
+        hint: str | None = None,
+        text: str | None = None,
+        as_ksqldb: str | None = None,
+    ) -> None:
+        super().__init__(message, span=span, hint=hint, text=text)
+        self.as_ksqldb = as_ksqldb
 
     def __str__(self) -> str:
         at = self.line_and_column
         place = "" if at is None else f"line {at[0]}:{at[1]}: "
-        return f"{place}Syntax Error\n{self.message}"
+        statement = "" if self.text is None else f"Statement: {self.text}"
+        return "\n".join(line for line in (f"{place}Syntax Error", self.as_ksqldb, statement, self.message) if line)
+
+
+class InvalidNumber(StatementError):
+    """A number that no type holds. As text it begins with its place, as in ksqlDB."""
+
+    code = "INVALID_NUMBER"
+
+    def __str__(self) -> str:
+        at = self.line_and_column
+        return f"Failed to prepare statement: {'' if at is None else f'line {at[0]}:{at[1]}: '}{self.message}"
 
 
 class UnknownName(StatementError):
-    """A column or source that there is not. As text it begins with its place, as in ksqlDB: `Line: 1, Col: 8: `."""
+    """A name with no meaning in its place. As text it begins with that place, as in ksqlDB: `Line: 1, Col: 8: `."""
 
     code = "UNKNOWN_NAME"
 
     def __str__(self) -> str:
         at = self.line_and_column
         return self.message if at is None else f"Line: {at[0]}, Col: {at[1]}: {self.message}"
+
+
+class WrongKeyWord(UnknownName):
+    """KEY in a table, or PRIMARY KEY in a stream."""
+
+    code = "WRONG_KEY_WORD"
 
 
 class UnknownColumn(UnknownName):

@@ -27,6 +27,7 @@ from .conversions import coerced
 from .expressions import compile_expression
 from .formats import check_columns
 from .logical import Aggregate, Call, Filter, LogicalPlan
+from .naming import joined
 from .over import Columns, Resolve
 from .physical import WindowSpec
 from .schema import PSEUDO, Column
@@ -76,8 +77,8 @@ def aggregate(
     `InvalidStatement` for what is neither grouped nor aggregated.
     """
     builder = _Builder(rows, grouping, query.window is not None, as_standard=as_standard)
-    left_over = [node for node in selected if builder.collect(node, windows=True)]
-    having_is_open = query.having is not None and builder.collect(query.having, windows=False)
+    left_over = [node for node in selected if builder.ungrouped(node, windows=True)]
+    open_in_having = [] if query.having is None else builder.ungrouped(query.having, windows=False)
     if not builder.calls:
         raise InvalidStatement(
             "GROUP BY requires aggregate functions in either the SELECT or HAVING clause.",
@@ -88,14 +89,17 @@ def aggregate(
         _check_known(left_over, grouping.scope)
         listed = ", ".join(print_expression(node) for node in left_over)
         raise InvalidStatement(
-            f"Non-aggregate SELECT expression(s) not part of GROUP BY: {listed}",
+            f"Non-aggregate SELECT expression(s) not part of GROUP BY: {listed}\n"
+            "Either add the column(s) to the GROUP BY or remove them from the SELECT.",
             span=span_of(left_over[0]) or query.span,
             hint="Add it to GROUP BY, or aggregate it.",
         )
-    if query.having is not None and having_is_open:
+    if open_in_having:
         raise InvalidStatement(
-            f"Non-aggregate HAVING expression not part of GROUP BY: {print_expression(query.having)}",
-            span=span_of(query.having),
+            "Non-aggregate HAVING expression not part of GROUP BY: "
+            f"{', '.join(dict.fromkeys(map(print_expression, open_in_having)))}\n"
+            "Consider switching the HAVING clause to a WHERE clause before the GROUP BY.",
+            span=span_of(open_in_having[0]),
             hint="HAVING does not know the names that SELECT gives: write the aggregate, as in HAVING COUNT(*) > 3.",
         )
     present = builder.present() if forgets_empty else None
@@ -157,10 +161,10 @@ def _check_table_support(rows: LogicalPlan, calls: Sequence[Call]) -> None:
     functions = [AGGREGATES[call.function] for call in calls]
     refused = list(dict.fromkeys(function.name for function in functions if not function.supports_undo))
     if rows.kind == "TABLE" and not all(function.takes_back for function in functions):
-        joined = refused[0] if len(refused) == 1 else f"{', '.join(refused[:-1])} and {refused[-1]}"
         plural = "s" if len(refused) > 1 else ""
         raise InvalidStatement(
-            f"The aggregation function{plural} {joined} cannot be applied to a table source, only to a stream source."
+            f"The aggregation function{plural} {joined(refused)} cannot be applied to a table source, only to a stream "
+            "source."
         )
 
 
@@ -235,11 +239,10 @@ class _Builder:
         self._table = rows.kind == "TABLE"
         self._as_standard = as_standard
 
-    def collect(self, node: exp.Expression, *, windows: bool) -> bool:
-        """Registers the calls in `node`; True where a column in it is neither grouped nor aggregated."""
-        return any(
-            isinstance(n, exp.Column) and not n.name.startswith("#") for n in self._rewritten(node, windows).walk()
-        )
+    def ungrouped(self, node: exp.Expression, *, windows: bool) -> list[exp.Column]:
+        """Registers the calls in `node`. Gives the columns in it that are neither grouped nor aggregated."""
+        found = self._rewritten(node, windows).find_all(exp.Column)
+        return [column_ for column_ in found if not column_.name.startswith("#")]
 
     def present(self) -> Typed:
         """Whether a group has rows."""
@@ -267,10 +270,7 @@ class _Builder:
             return
         if isinstance(node, exp.Column) and node.name in _BOUNDS and self._windowed and not node.table:
             if not windows:
-                raise InvalidStatement(
-                    f"Window bounds column {node.name} can only be used in the SELECT clause of windowed aggregations",
-                    span=span_of(node),
-                )
+                raise _misplaced_bound(node)
             node.replace(_reference("#" + node.name, written=node.name))
             return
         key = self._key_of(node)
@@ -291,7 +291,7 @@ class _Builder:
     def _result_of(self, node: exp.Anonymous) -> exp.Expression:
         """The column of a call; where there was no value NULL in place of a sum's or average's 0, if that is wanted or
         there is a FILTER."""
-        result = _reference("#" + self._register(node).name, written=print_expression(node))
+        result = _reference("#" + self._register(node).name, written=self._grouping.scope.in_plan(node))
         if node.name not in _ZERO_OF_NOTHING or not (self._as_standard or node.args.get("filter")):
             return result
         counting = node.copy()
@@ -333,6 +333,8 @@ class _Builder:
         constant = set(function.constant_positions(len(written)))
         constants = tuple(_constant(argument, node) for i, argument in enumerate(written) if i in constant)
         scope = self._grouping.scope
+        if self._windowed:
+            _check_bounds(written)
         arguments = [compile_expression(argument, scope) for i, argument in enumerate(written) if i not in constant]
         signature = function.resolve([argument.type for argument in arguments], constants, span_of(node))
         arguments = [coerced(a, t) for a, t in zip(arguments, signature.parameter_types, strict=True)]
@@ -361,6 +363,22 @@ class _Builder:
             columns |= {f"#{name}": (name, PSEUDO[name][1]) for name in _BOUNDS}
         columns |= {"ROWTIME": ("ROWTIME", BIGINT), **more}
         return replace(self._grouping.scope, sources=(ScopeSource("", columns),))
+
+
+def _check_bounds(arguments: Sequence[exp.Expression]) -> None:
+    """A window's bounds are known where its result is, not where rows are folded."""
+    for argument in arguments:
+        bound = next((c for c in argument.find_all(exp.Column) if c.name in _BOUNDS and not c.table), None)
+        if bound is not None:
+            raise _misplaced_bound(bound)
+
+
+def _misplaced_bound(bound: exp.Column) -> InvalidStatement:
+    return InvalidStatement(
+        f"Window bounds column {bound.name} can only be used in the SELECT clause of windowed aggregations and can not "
+        "be passed to aggregate functions.\nSee https://github.com/confluentinc/ksql/issues/4397",
+        span=span_of(bound),
+    )
 
 
 def _parts_of_window(node: exp.Window) -> list[exp.Expression]:

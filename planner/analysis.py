@@ -26,7 +26,7 @@ from .over import Columns, Resolve, contains_over, first_of_equals, window_ident
 from .planning import PlanningContext
 from .projection import Key, KeyColumn, project
 from .rank_bounds import fixed_columns
-from .relation import Analyzed, Relation, Target
+from .relation import BOUNDS, Analyzed, Relation, Target
 from .relations import relation_of
 from .scope import Scope, ScopeSource
 from .select_items import Item, expand, explode, table_calls
@@ -137,6 +137,9 @@ def _check_kafka_values(query: Query, relation: Relation) -> None:
 
 
 def _predicate(node: exp.Expression, scope: Scope, clause: str) -> Typed:
+    if clause == "WHERE":
+        for bound in [c for c in node.find_all(exp.Column) if c.name in BOUNDS]:
+            scope.within(clause).resolve(bound)
     if clause == "WHERE" and (found := contains_aggregate(node)):
         raise InvalidStatement(f"{clause} cannot hold aggregates such as {found}; use HAVING", span=span_of(node))
     return _boolean(node, compile_expression(node, scope.within(clause)), clause)
@@ -206,7 +209,7 @@ def _partitioned(query: Query, plan: LogicalPlan, scope: Scope, relation: Relati
     key = tuple(Named(f"#key{i}", _null_in_null_rows(typed)) for i, (_, typed) in enumerate(written))
     moved = Repartition(with_key_as_value(plan), key)
     columns = tuple(
-        KeyColumn(named.name, print_expression(node), column(named.name, named.expression.type))
+        KeyColumn(named.name, print_expression(scope.qualified(node)), column(named.name, named.expression.type))
         for named, (node, _) in zip(key, written, strict=True)
     )
     originals = [(typed, named) for named, (_, typed) in zip(key, written, strict=True)]

@@ -18,6 +18,7 @@ from ..sql.printing import print_expression
 from ..sql.types import BIGINT, BOOLEAN, DATE, NULL, STRING, TIME, TIMESTAMP, Array, Map, SqlType, Struct
 from .conversions import coerced, false_for_null, grouped
 from .limits import count_step
+from .scope import Scope
 from .typed import Typed
 
 _COMPARISONS: dict[type[exp.Expression], str] = {
@@ -34,9 +35,9 @@ _TIME_COLUMNS = ("ROWTIME", "WINDOWSTART", "WINDOWEND")
 _Side = tuple[exp.Expression, Typed]  # as it is written, for messages, and what it means
 
 
-def comparison(node: exp.Expression, left: Typed, right: Typed, clause: str) -> Typed:
+def comparison(node: exp.Expression, left: Typed, right: Typed, scope: Scope) -> Typed:
     """One of `=`, `<`, IS DISTINCT FROM and the like. Raises `TypeMismatch` where ksqlDB does not compare them."""
-    left, right = _comparable(node, (node.this, left), (node.expression, right), clause)
+    left, right = _comparable(node, (node.this, left), (node.expression, right), scope)
     total = left.total and right.total
     tree = type(node)(this=grouped(left.tree), expression=grouped(right.tree))
     if isinstance(node, exp.NullSafeEQ | exp.NullSafeNEQ):
@@ -44,11 +45,11 @@ def comparison(node: exp.Expression, left: Typed, right: Typed, clause: str) -> 
     return Typed(false_for_null(tree), BOOLEAN, total)
 
 
-def between(node: exp.Between, value: Typed, low: Typed, high: Typed, clause: str) -> Typed:
+def between(node: exp.Between, value: Typed, low: Typed, high: Typed, scope: Scope) -> Typed:
     """`value BETWEEN low AND high`; each border is compared with the value by its own type."""
     again = Typed(value.tree.copy(), value.type, value.total)
-    value, low = _comparable(node, (node.this, value), (node.args["low"], low), clause)
-    value2, high = _comparable(node, (node.this, again), (node.args["high"], high), clause)
+    value, low = _comparable(node, (node.this, value), (node.args["low"], low), scope)
+    value2, high = _comparable(node, (node.this, again), (node.args["high"], high), scope)
     tree = exp.and_(
         exp.GTE(this=grouped(value.tree), expression=grouped(low.tree)),
         exp.LTE(this=grouped(value2.tree), expression=grouped(high.tree)),
@@ -77,7 +78,11 @@ def like(node: exp.Expression, value: Typed, pattern: Typed, escape: exp.Express
     """`value LIKE pattern`, perhaps with the character that takes its meaning from `%` and `_`."""
     for side in (value, pattern):
         if side.type not in (STRING, NULL):
-            raise TypeMismatch(f"LIKE takes STRINGs, not {side.type}", span=span_of(node))
+            raise TypeMismatch(
+                "Like condition must be between strings. "
+                f"The column type for Like condition must be VARCHAR. The column type is {side.type}",
+                span=span_of(node),
+            )
     tree: exp.Expression = exp.Like(this=grouped(value.tree), expression=grouped(pattern.tree))
     if escape is not None:
         if not (isinstance(escape, exp.Literal) and len(escape.this) == 1):
@@ -86,10 +91,10 @@ def like(node: exp.Expression, value: Typed, pattern: Typed, escape: exp.Express
     return Typed(false_for_null(tree), BOOLEAN, escape is None and value.total)
 
 
-def _comparable(node: exp.Expression, one: _Side, other: _Side, clause: str) -> tuple[Typed, Typed]:
+def _comparable(node: exp.Expression, one: _Side, other: _Side, scope: Scope) -> tuple[Typed, Typed]:
     """Both sides brought to one type; raises `TypeMismatch` where ksqlDB does not compare them."""
     (a, left), (b, right) = one, other
-    where = "" if clause == "SELECT" else f"Error in {clause} expression: "
+    where = "" if scope.clause == "SELECT" else f"Error in {scope.clause} expression: "
     if NULL in (left.type, right.type) and not isinstance(node, exp.NullSafeEQ | exp.NullSafeNEQ):
         raise InvalidStatement(
             f"{where}Comparison with NULL not supported: {left.type} {_SIGNS.get(type(node), 'BETWEEN')} {right.type}\n"
@@ -108,7 +113,7 @@ def _comparable(node: exp.Expression, one: _Side, other: _Side, clause: str) -> 
     if not comparable:
         operator = _COMPARISONS.get(type(node), "EQUAL")
         raise TypeMismatch(
-            f"{where}Cannot compare {print_expression(a)} ({left.type}) to {print_expression(b)} ({right.type}) "
+            f"{where}Cannot compare {scope.in_plan(a)} ({left.type}) to {scope.in_plan(b)} ({right.type}) "
             f"with {operator}.\nStatement: {print_expression(node)}",
             span=span_of(node),
             hint=f"Make one like the other: CAST({print_expression(b)} AS {left.type}).",

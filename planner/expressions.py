@@ -77,7 +77,7 @@ def compile_expression(node: exp.Expression, scope: Scope) -> Typed:
             return _concatenation(node, scope)
         case exp.EQ() | exp.NEQ() | exp.LT() | exp.LTE() | exp.GT() | exp.GTE() | exp.NullSafeEQ() | exp.NullSafeNEQ():
             left, right = _compile_all((node.this, node.expression), scope)
-            return comparison(node, left, right, scope.clause)
+            return comparison(node, left, right, scope)
         case exp.And() | exp.Or():
             return _connective(node, scope)
         case exp.Not():
@@ -88,7 +88,7 @@ def compile_expression(node: exp.Expression, scope: Scope) -> Typed:
             return Typed(exp.Is(this=grouped(operand.tree), expression=exp.Null()), BOOLEAN, operand.total)
         case exp.Between():
             value, low, high = _compile_all((node.this, node.args["low"], node.args["high"]), scope)
-            return between(node, value, low, high, scope.clause)
+            return between(node, value, low, high, scope)
         case exp.In() if not node.args.get("query"):
             value, *options = _compile_all((node.this, *node.expressions), scope)
             return is_in(node, value, options)

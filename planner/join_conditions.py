@@ -25,6 +25,7 @@ class JoinCondition:
     left_written: str
     right_written: str
     flipped: bool
+    left_alias: str
     span: Span | None
     node: exp.Expression
 
@@ -57,8 +58,10 @@ def join_condition(join: ast.Join, left: Scope, right: Scope) -> JoinCondition:
             hint="Join on one equality, or several with AND between them.",
         )
     if not isinstance(whole, exp.EQ):
+        compared = isinstance(whole, exp.Predicate) and isinstance(whole, exp.Binary)
+        only = "Only equality join criteria is supported. " if compared else ""
         raise InvalidStatement(
-            f"Unsupported join expression: {print_expression(join.on)}.",
+            f"{only}Unsupported join expression: {print_expression(join.on)}.",
             span=span_of(join.on),
             hint="Join with one equality.",
         )
@@ -66,10 +69,10 @@ def join_condition(join: ast.Join, left: Scope, right: Scope) -> JoinCondition:
     sides = [compile_expression(node, both) for node in nodes]
     owners = [_owner(side, node, whole, both) for side, node in zip(sides, nodes, strict=True)]
     flipped = _flipped(owners, right.sources[0].alias, whole)
-    written = [_qualified(node, both) for node in nodes]
+    written = [print_expression(both.qualified(node)) for node in nodes]
     if flipped:
-        sides, written = sides[::-1], written[::-1]
-    return JoinCondition(sides[0], sides[1], written[0], written[1], flipped, span_of(whole), whole)
+        sides, written, owners = sides[::-1], written[::-1], owners[::-1]
+    return JoinCondition(sides[0], sides[1], written[0], written[1], flipped, owners[0], span_of(whole), whole)
 
 
 def split_conditions(join: ast.Join, left: Scope, right: Scope) -> tuple[list[JoinCondition], list[exp.Expression]]:
@@ -108,11 +111,12 @@ def _equality(node: exp.Expression, both: Scope, left: Scope, right: Scope) -> J
     read = [_sides_read(side, left, right) for side in sides]
     if read not in ([{"left"}, {"right"}], [{"right"}, {"left"}]):
         return None
-    written = [_qualified(each, both) for each in nodes]
+    written = [print_expression(both.qualified(each)) for each in nodes]
     flipped = read[0] == {"right"}
     if flipped:
         sides, written = sides[::-1], written[::-1]
-    return JoinCondition(sides[0], sides[1], written[0], written[1], flipped, span_of(node), node)
+    owner = next(s.alias for s in left.sources if sides[0].columns().intersection(c for c, _ in s.columns.values()))
+    return JoinCondition(sides[0], sides[1], written[0], written[1], flipped, owner, span_of(node), node)
 
 
 def _sides_read(side: Typed, left: Scope, right: Scope) -> set[str]:
@@ -138,15 +142,31 @@ def _owner(side: Typed, node: exp.Expression, whole: exp.Expression, scope: Scop
     return found[0]
 
 
+def check_sides(on: exp.Expression) -> None:
+    """Raises `InvalidStatement` where both sides of the equality name the same source: of all joins of a query, before
+    any of them is planned."""
+    whole = unwrapped(on)
+    if isinstance(whole, exp.EQ):
+        left, right = (
+            {column.table for column in side.find_all(exp.Column)} for side in (whole.this, whole.expression)
+        )
+        if left == right and len(left) == 1 and "" not in left:
+            raise _same_source(left.pop(), whole)
+
+
+def _same_source(alias: str, whole: exp.Expression) -> InvalidStatement:
+    return InvalidStatement(
+        "Each side of the join must reference exactly one source and not the same source. "
+        f"Left side references `{alias}` and right references `{alias}`",
+        span=span_of(whole),
+    )
+
+
 def _flipped(owners: list[str], joined: str, whole: exp.Expression) -> bool:
     """Whether the joined source stands on the left of the equality."""
     left, right = owners
     if left == right:
-        raise InvalidStatement(
-            "Each side of the join must reference exactly one source and not the same source. "
-            f"Left side references `{left}` and right references `{right}`",
-            span=span_of(whole),
-        )
+        raise _same_source(left, whole)
     if joined not in owners:
         raise InvalidStatement(
             f"A join criteria is expected to reference the source (`{joined}`) in the FROM clause, instead the right "
@@ -154,13 +174,3 @@ def _flipped(owners: list[str], joined: str, whole: exp.Expression) -> bool:
             span=span_of(whole),
         )
     return left == joined
-
-
-def _qualified(node: exp.Expression, scope: Scope) -> str:
-    """The expression as text, each column with its source in front."""
-    root = exp.Paren(this=node.copy())
-    for column in list(root.find_all(exp.Column)):
-        having = [source.alias for source in scope.sources if column.name in source.columns]
-        if not column.table and having:
-            column.set("table", exp.Identifier(this=having[0], quoted=True))
-    return print_expression(unwrapped(root.this))

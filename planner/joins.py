@@ -68,7 +68,7 @@ def _on_one(
     if kinds == ("TABLE", "STREAM"):
         raise InvalidStatement(
             "Invalid join order: table-stream joins are not supported; only stream-table joins. "
-            f"Got {_described(join, left, right)}.",
+            f"Got {_described(join, left, right, joining.condition())}.",
             span=join.span,
             hint="Name the stream first.",
         )
@@ -81,8 +81,8 @@ def _on_one(
             return joining.tables()
 
 
-def _described(join: ast.Join, left: Relation, right: Relation) -> str:
-    return f"{left.sources[-1][1].name} {_SPOKEN[join.kind]} {right.sources[0][1].name}"
+def _described(join: ast.Join, left: Relation, right: Relation, condition: JoinCondition) -> str:
+    return f"{dict(left.sources)[condition.left_alias].name} {_SPOKEN[join.kind]} {right.sources[0][1].name}"
 
 
 class _Joining:
@@ -133,7 +133,7 @@ class _Joining:
             name = "full-outer" if join.kind == "FULL" else "right-outer"
             raise InvalidStatement(
                 f"Invalid join type: {name} join not supported for stream-table join. "
-                f"Got {_described(join, self._left, self._right)}.",
+                f"Got {_described(join, self._left, self._right, self.condition())}.",
                 span=join.span,
             )
         if join.within is not None:
@@ -178,7 +178,14 @@ class _Joining:
     def _by_foreign_key(self, condition: JoinCondition) -> Relation:
         """The left rows go to the task of the row that they name; the result has the left table's key again."""
         join, left, right = self._join, self._left, self._right
-        if join.kind not in ("INNER", "LEFT"):
+        if join.kind == "FULL":
+            raise InvalidStatement(
+                "Invalid join type: full-outer join not supported for foreign-key table-table join. "
+                f"Got {_described(join, left, right, condition)}.",
+                span=join.span,
+                hint="Use an INNER or LEFT join.",
+            )
+        if join.kind == "RIGHT":
             raise InvalidStatement(
                 f"{join.kind} OUTER JOIN on a foreign key is not supported",
                 span=join.span,
@@ -191,7 +198,13 @@ class _Joining:
                 span=condition.span,
                 hint="Join by the foreign key first, or in a query of its own.",
             )
-        self._check_windows(moves=True)
+        self._check_windows(moves=False)
+        if right.plan.key_window is not None:
+            raise InvalidStatement(
+                "Foreign-key table-table joins are not supported on windowed tables.",
+                span=join.span,
+                hint="Join on the keys of both tables, or make the windows columns in a subquery.",
+            )
         target = _reproducible(right.partitioning)
         theirs = (
             right.plan

@@ -1,8 +1,18 @@
-"""How columns without an alias are called: KSQL_COL_0, KSQL_COL_1, …, and fields of structs after the field."""
+"""How columns without an alias are called: KSQL_COL_0, KSQL_COL_1, …, and fields of structs after the field; lists of
+names in messages."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+
+
+def joined(names: Sequence[str], word: str = "and") -> str:
+    """The names as people list them.
+
+    >>> joined(["A"]), joined(["A", "B", "C"]), joined(["A", "B"], "or")
+    ('A', 'A, B and C', 'A or B')
+    """
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} {word} {names[-1]}"
 
 
 class AliasGenerator:

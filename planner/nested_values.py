@@ -57,7 +57,7 @@ def array_of(node: exp.Array, items: Sequence[Typed]) -> Typed:
             "(see https://github.com/confluentinc/ksql/issues/4239).",
             span=span_of(node),
         )
-    element = _element_type(items, node.expressions, "ARRAY", node)
+    element = _element_type(items, node.expressions, "ARRAY", "an array with all NULL elements", node)
     trees = [coerced(item, element).tree for item in items]
     return Typed(function_call("list_value", *trees), Array(element), all(item.total for item in items))
 
@@ -65,9 +65,13 @@ def array_of(node: exp.Array, items: Sequence[Typed]) -> Typed:
 def map_of(node: exp.Map, keys: Sequence[Typed], values: Sequence[Typed]) -> Typed:
     """`MAP(key := value, …)`: keys and values as their common types."""
     if not keys:
-        raise InvalidStatement("Map constructor cannot be empty. Please supply at least one entry.", span=span_of(node))
-    key = _element_type(keys, node.args["keys"].expressions, "map keys", node)
-    value = _element_type(values, node.args["values"].expressions, "map values", node)
+        raise InvalidStatement(
+            "Map constructor cannot be empty. Please supply at least one key value pair "
+            "(see https://github.com/confluentinc/ksql/issues/4239).",
+            span=span_of(node),
+        )
+    key = _element_type(keys, node.args["keys"].expressions, "map keys", "a map with all NULL keys", node)
+    value = _element_type(values, node.args["values"].expressions, "map values", "a map with all NULL values", node)
     tree = function_call(
         "map",
         function_call("list_value", *(_map_key(coerced(item, key)) for item in keys)),
@@ -90,11 +94,14 @@ def struct_of(node: exp.Struct, values: Sequence[Typed]) -> Typed:
 
 
 def _element_type(
-    items: Sequence[Typed], written: Sequence[exp.Expression], what: str, node: exp.Expression
+    items: Sequence[Typed], written: Sequence[exp.Expression], what: str, untyped: str, node: exp.Expression
 ) -> SqlType:
+    """The type of all `items`. `what` and `untyped` name the expression and its fault in errors."""
     if all(item.type == NULL for item in items):
         raise InvalidStatement(
-            f"Cannot construct {what.lower()} with all NULL elements", span=span_of(node), hint="Cast one to a type."
+            f"Cannot construct {untyped} (see https://github.com/confluentinc/ksql/issues/4239).",
+            span=span_of(node),
+            hint="Cast one NULL to a type, as in CAST(NULL AS STRING).",
         )
     try:
         return coercion.common_type([item.type for item in items], written)

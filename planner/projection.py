@@ -11,6 +11,7 @@ from ..sql.ast import Query
 from ..sql.types import NULL
 from .logical import LogicalPlan, Named, Project
 from .loose_keys import hidden_keys, loose_keys
+from .naming import joined
 from .over import Resolve
 from .planning import PlanningContext
 from .relation import JoinKey, Relation, Target
@@ -90,12 +91,9 @@ def _split(
             values.append(Named(item.name, expression))
         else:
             taken[position].append(item)
-    for found in taken.values():
+    for position, found in taken.items():
         if len(found) > 1:
-            listed = " and ".join(f"`{item.name}`" for item in found)
-            raise InvalidStatement(
-                f"The projection contains a key column more than once: {listed}.", span=found[1].span
-            )
+            raise _selected_twice(key, key.columns[position], found)
     missing = [column_ for i, column_ in enumerate(key.columns) if not taken[i]]
     chosen = {i: items[0].name for i, items in taken.items() if items}
     if target == "SUBQUERY":
@@ -115,14 +113,27 @@ def _split(
     if missing:
         listed = [c.written for c in (missing if key.what != "key column" else key.columns)]
         what = key.what + ("s" if len(listed) > 1 else "")
-        joined = listed[0] if len(listed) == 1 else f"{', '.join(listed[:-1])} and {listed[-1]}"
         raise InvalidStatement(
-            f"The query used to build `{target_name}` must include the {what} {joined} in its projection "
+            f"Key{'s' if len(listed) > 1 else ''} missing from projection (ie, SELECT).\n"
+            f"The query used to build `{target_name}` must include the {what} {joined(listed)} in its projection "
             f"(eg, SELECT {', '.join(listed)}...).",
             span=query.span,
             hint="Select it too; or give the rows another key with PARTITION BY, a table with GROUP BY.",
         )
     return tuple(Named(taken[i][0].name, c.typed) for i, c in enumerate(key.columns)), tuple(values)
+
+
+def _selected_twice(key: Key, column_: KeyColumn, found: Sequence[Item]) -> InvalidStatement:
+    names = sorted(item.name for item in found)
+    if key.what == "key column":
+        again = f"(`{column_.name}`) more than once, aliased as: {joined(names)}"
+    else:
+        again = f"more than once: {joined([f'`{name}`' for name in names])}"
+    return InvalidStatement(
+        f"The projection contains a key column {again}.\nEach key column must only be in the projection once.",
+        span=found[1].span,
+        hint="AS_VALUE copies a key column into the value: SELECT id, AS_VALUE(id) AS copy.",
+    )
 
 
 def _position(expression: Typed, key: Key, selected: set[str | None]) -> int | None:

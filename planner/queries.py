@@ -235,6 +235,12 @@ def _insert_into(statement: InsertInto, context: PlanningContext) -> PlannedQuer
         raise InvalidStatement(
             f"INSERT INTO can only be used to insert into a stream. {target.name} is a table.", span=statement.span
         )
+    if any(column.role == "HEADERS" for column in target.schema):
+        raise InvalidStatement(
+            f"Cannot insert into {target.name} because it has header columns",
+            span=statement.span,
+            hint="Declare a second stream over the same topic, without the header columns, and insert into that.",
+        )
     analyzed = analyze(statement.query, context, target="INSERT", target_name=target.name)
     plan = optimize(analyzed.plan)
     if plan.kind != "STREAM":
@@ -255,7 +261,7 @@ def _fitted(plan: LogicalPlan, target: SourceInfo, statement: InsertInto) -> Log
     if not fits or plan.key_window != target.key_window:
         raise InvalidStatement(
             "Incompatible schema between results and sink.\n"
-            f"Result schema is [{', '.join(map(str, result))}]\nSink schema is [{', '.join(map(str, wanted))}]",
+            f"Result schema is {', '.join(map(str, result))}\nSink schema is {', '.join(map(str, wanted))}",
             span=statement.span,
         )
     if [c.type for c in result] == [c.type for c in wanted]:

@@ -13,6 +13,7 @@ from millstream.errors import Span, UnknownSource, did_you_mean
 from ..sql.ast import Query, unwrapped
 from .catalog import SourceInfo
 from .logical import LogicalPlan
+from .naming import joined
 from .physical import FormatSpec
 from .schema import PSEUDO
 from .scope import Scope
@@ -56,15 +57,16 @@ class JoinKey:
                 f"Missing column{plural}: {', '.join(names)}."
             )
         listed = [written for _, written in self.viable]
-        joined = listed[0] if len(listed) == 1 else f"{', '.join(listed[:-1])} or {listed[-1]}"
+        see = " See https://cnfl.io/2LV7ouS." if self.synthetic else ""
         message = (
+            f"Key missing from projection (ie, SELECT).{see}\n"
             f"The query used to build `{target}` must include the join expression{'s' if len(listed) > 1 else ''} "
-            f"{joined} in its projection (eg, SELECT {listed[0]}...)."
+            f"{joined(listed, 'or')} in its projection (eg, SELECT {listed[0]}...)."
         )
         if self.synthetic:
             message += (
                 f"\n{listed[0]} was added as a synthetic key column because the join criteria did not match any source "
-                "column."
+                "column. This expression must be included in the projection and may be aliased."
             )
         return message
 

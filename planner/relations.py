@@ -9,6 +9,7 @@ from millstream.errors import InvalidStatement
 from ..sql import ast
 from ..sql.ast import FromItem, Query, SourceName
 from .catalog import SourceInfo
+from .join_conditions import check_sides
 from .joins import join_relations
 from .logical import Named, Project, Scan
 from .origin import Origin, Plan, place_of
@@ -27,6 +28,7 @@ def relation_of(query: Query, context: PlanningContext, plan: Plan) -> Relation:
     `Unsupported`."""
     if isinstance(query.source, ast.Join):
         _check_names(query.source)
+        _check_sides(query.source)
         return _joined(query.source, context, plan)
     return _single(query.source, context, plan)
 
@@ -81,6 +83,12 @@ def _joined(join: ast.Join, context: PlanningContext, plan: Plan) -> Relation:
     else:
         left = _side(join.left, context, plan)
     return join_relations(join, left, _side(join.right, context, plan), context)
+
+
+def _check_sides(join: ast.Join) -> None:
+    if isinstance(join.left, ast.Join):
+        _check_sides(join.left)
+    check_sides(join.on)
 
 
 def _check_names(join: ast.Join) -> None:

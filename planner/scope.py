@@ -13,6 +13,7 @@ from millstream.errors import InvalidStatement, Span, UnknownColumn, UnknownType
 from ..sql.ast import span_of
 from ..sql.build_types import TYPE_NAMES
 from ..sql.foreign_names import type_hint
+from ..sql.printing import print_expression
 from ..sql.types import Array, Field, Map, NamedType, SqlType, Struct
 from .typed import Typed, column
 
@@ -67,6 +68,8 @@ class Scope:
                     span=span_of(node),
                 )
             why = ""
+            if node.name in ("WINDOWSTART", "WINDOWEND") and self.clause == "WHERE":
+                why = f" Error in WHERE expression: Unknown column {node.name}."
             if self.clause == "PARTITION BY":
                 why = f" '{written}' must be a column in the source schema since PARTITION BY is applied on the input."
             raise UnknownColumn(
@@ -75,6 +78,26 @@ class Scope:
                 hint=did_you_mean(node.name, names) or _text_hint(node.name),
             )
         return column(*found[0].columns[node.name])
+
+    def qualified(self, node: exp.Expression) -> exp.Expression:
+        """A copy in which every column names its source."""
+        return node.transform(self._with_source)
+
+    def _with_source(self, node: exp.Expression) -> exp.Expression:
+        if not isinstance(node, exp.Column) or node.table:
+            return node
+        having = [source.alias for source in self.sources if source.alias and node.name in source.columns]
+        return exp.column(node.this.copy(), table=exp.to_identifier(having[0], quoted=True)) if having else node
+
+    def in_plan(self, node: exp.Expression) -> str:
+        """The expression as text, with columns by their names in the plan: `I1_BAR` for `i1.bar` of a join."""
+        return print_expression(node.transform(self._by_plan_name))
+
+    def _by_plan_name(self, node: exp.Expression) -> exp.Expression:
+        if not isinstance(node, exp.Column) or "written" in node.meta:
+            return node
+        having = [s for s in self.sources if node.table in ("", s.alias) and node.name in s.columns]
+        return exp.column(exp.to_identifier(having[0].columns[node.name][0], quoted=True)) if having else node
 
     def within(self, clause: str) -> Scope:
         return replace(self, clause=clause)

@@ -152,7 +152,7 @@ def _schema(statement: CreateSource, properties: SourceProperties, context: Plan
         )
     if not columns:
         raise InvalidStatement(
-            "The statement does not define any columns.",
+            "No columns supplied. The statement does not define any columns.",
             span=statement.span,
             hint="Write them in parentheses after the name, or use a format whose schemas the schema registry has.",
         )

@@ -94,7 +94,8 @@ class ExpressionRules(CallRules, TypeRules):
         sign, operand = children
         if sign.type == "PLUS":
             return operand
-        operand.meta.pop("too_large", None)  # 9223372036854775808 is a BIGINT with its minus only
+        if isinstance(operand, exp.Literal) and operand.this.lstrip("0") == str(BIGINT_MAX + 1):
+            operand.meta.pop("fault", None)  # a BIGINT with its minus only
         return _node(exp.Neg, children, this=operand)
 
     def at_time_zone(self, children: list[Any]) -> exp.Expression:
@@ -218,24 +219,21 @@ def _cast(children: list[Any], expression: exp.Expression, to: Part) -> exp.Expr
 
 
 def _number(token: Token) -> exp.Expression:
-    """A number that its type can hold. Digits are counted before anything converts them: a million are no number."""
+    """A number; `meta["fault"]` says what `nesting.check_number` refuses, once it is known whether a minus precedes.
+
+    Digits are counted before anything converts them: a million are no number.
+    """
     text, span = str(token), token_span(token)
     node = at(exp.Literal.number(text), span)
     digits = text.lstrip("0")
     match token.type:
         case "INTEGER_LITERAL":
             if len(digits) > 19 or int(digits or "0") > BIGINT_MAX:
-                if digits != str(BIGINT_MAX + 1):
-                    raise SqlSyntaxError("the number is too large for a BIGINT", span=span, hint=_hint_for(digits))
-                node.meta["too_large"] = True
+                node.meta["fault"] = "Invalid numeric literal"
         case "DECIMAL_LITERAL":
             if len(digits.replace(".", "")) > PRECISION_MAX:
                 raise SqlSyntaxError(f"a DECIMAL has at most {PRECISION_MAX} digits", span=span)
         case _:
             if len(text) > 400 or math.isinf(float(text)):
-                raise SqlSyntaxError("the number is too large for a DOUBLE", span=span)
+                node.meta["fault"] = "Number overflows DOUBLE"
     return node
-
-
-def _hint_for(digits: str) -> str | None:
-    return f"Write {digits}.0 for a DECIMAL." if len(digits) < PRECISION_MAX else None

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from lark import Token
 from sqlglot import exp
 
-from millstream.errors import Span, SqlSyntaxError, did_you_mean
+from millstream.errors import InvalidStatement, Span, SqlSyntaxError, did_you_mean
 
 from . import ast
 from .build_expressions import BIGINT_MAX, ExpressionRules
@@ -151,6 +151,12 @@ class QueryRules(RelationRules, SubqueryRules, ExpressionRules):
     qualify_clause = where_clause
 
     def group_by(self, children: list[Any]) -> Part | None:
+        if children and not children[2].value:
+            raise InvalidStatement(
+                f"{children[0].type} BY requires at least one expression",
+                span=span_of_all(children),
+                hint="Name at least one column.",
+            )
         return Part(children[2].value, span_of_all(children)) if children else None
 
     partition_by = group_by
@@ -159,14 +165,30 @@ class QueryRules(RelationRules, SubqueryRules, ExpressionRules):
         expressions = items(children)
         span = span_of_all(children)
         if not expressions:
-            raise SqlSyntaxError("an empty list of expressions", span=span, hint="Name at least one column.")
+            return Part((), span)
         return Part(tuple(_without_parentheses(expression) for expression in expressions), span)
 
     def emit_clause(self, children: list[Any]) -> Part | None:
         return Part(children[1].type, span_of_all(children)) if children else None
 
     def limit_clause(self, children: list[Any]) -> Part | None:
-        return Part(self.whole_number(children[1]), span_of_all(children)) if children else None
+        """LIMIT and OFFSET; what is no count is refused here, with ksqlDB's words."""
+        if not children:
+            return None
+        what, *sign, count = children
+        span = span_of_all(children)
+        if count.type != "INTEGER_LITERAL":
+            raise InvalidStatement(
+                f"Failed to prepare statement: Value must be integer for command: {what.type}", span=span
+            )
+        if sign:
+            raise InvalidStatement(
+                f"Pull queries don't support negative integers in the {what.type} clause. "
+                "See https://cnfl.io/queries for more info.",
+                span=span,
+                hint="No query does: count the rows from 0.",
+            )
+        return Part(self.whole_number(count), span)
 
     interval_clause = limit_clause
     offset_clause = limit_clause

@@ -6,11 +6,12 @@ from typing import Any, Literal
 
 from lark import Token
 
-from millstream.errors import SqlSyntaxError
+from millstream.errors import InvalidStatement, SqlSyntaxError, WrongKeyWord
 
 from . import ast
 from .build_functions import FunctionRules
 from .build_queries import statement_text
+from .nesting import check_number
 from .parts import Part, has, items, span_of_all, span_of_piece, string_value, token_types
 from .tokens import token_span
 
@@ -139,6 +140,7 @@ class StatementRules(FunctionRules):
     def constant(self, children: list[Any]) -> Part:
         """A value of WITH: a string, number, boolean or NULL as Python value."""
         literal = self.literal([children[-1]])
+        check_number(literal)
         token: Token = children[-1]
         value: ast.Value
         match token.type:
@@ -360,8 +362,10 @@ def _source_properties(clause: Part | None) -> ast.Properties:
 def _check_counts(columns: Part | None, values: Part) -> None:
     """Refuse VALUES that do not match the columns that were named."""
     if columns is not None and len(columns.value) != len(values.value):
-        message = f"{len(columns.value)} columns, but {len(values.value)} values"
-        raise SqlSyntaxError(message, span=values.span, hint="Give each named column one value.")
+        message = f"Expected number columns and values to match: {len(columns.value)}, {len(values.value)}"
+        raise InvalidStatement(
+            f"Failed to prepare statement: {message}", span=values.span, hint="Give each named column one value."
+        )
 
 
 def _check_key_words(columns: tuple[ast.ColumnDefinition, ...], kind: Literal["STREAM", "TABLE"]) -> None:
@@ -369,7 +373,8 @@ def _check_key_words(columns: tuple[ast.ColumnDefinition, ...], kind: Literal["S
     for column in columns:
         if column.role == "KEY" and column.primary != (kind == "TABLE"):
             wrong, right = ("KEY", "PRIMARY KEY") if kind == "TABLE" else ("PRIMARY KEY", "KEY")
-            message = f'column "{column.name}" of a {kind.lower()} cannot be {wrong}'
-            raise SqlSyntaxError(
-                message, span=column.span, hint=f"The key columns of a {kind.lower()} are marked {right}."
+            raise WrongKeyWord(
+                f"Column `{column.name}` is a '{wrong}' column: please use '{right}' for {kind.lower()}s.",
+                span=column.span,
+                hint="A table has one row for each key, a stream any number.",
             )

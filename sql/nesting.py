@@ -7,9 +7,10 @@ from typing import Any
 
 from sqlglot import exp
 
-from millstream.errors import Span, SqlSyntaxError
+from millstream.errors import InvalidNumber, Span, SqlSyntaxError
 
 from .ast import Node
+from .build_types import PRECISION_MAX
 from .parts import Part
 from .types import SqlType
 
@@ -19,6 +20,7 @@ CHAIN_MAX = 1_000
 STACK_MAX = DEPTH_MAX * 25
 """States on the parser's stack: one level of nesting takes fewer than 25. Above it nobody needs to read on."""
 
+_SHOWN_MAX = 400
 _CHAINS = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod)
 
 
@@ -35,7 +37,7 @@ def check_nesting(root: Any) -> None:
         if chain >= CHAIN_MAX:
             raise SqlSyntaxError(f"more than {CHAIN_MAX} operands in a row", span=_span(node))
         if isinstance(node, exp.Expression):
-            _check_number(node)
+            check_number(node)
             for name, child in node.args.items():
                 along = name == "this" and isinstance(child, _CHAINS) and _continues_chain(node)
                 children: list[Any] = child if isinstance(child, list) else [child]
@@ -54,9 +56,16 @@ def _continues_chain(node: exp.Expression) -> bool:
     return isinstance(node, _CHAINS) and not isinstance(node.expression, exp.Interval)
 
 
-def _check_number(node: exp.Expression) -> None:
-    if node.meta.get("too_large"):
-        raise SqlSyntaxError("the number is too large for a BIGINT", span=_span(node))
+def check_number(node: exp.Expression) -> None:
+    """Raises `InvalidNumber` for a literal that no type holds, with its minus."""
+    literal = node.this if isinstance(node, exp.Neg) else node
+    fault = literal.meta.get("fault") if isinstance(literal, exp.Literal) else None
+    if fault is not None:
+        sign = "-" if literal is not node else ""
+        digits = literal.this.lstrip("0")
+        hint = f"Write {digits}.0 for a DECIMAL." if digits.isdigit() and len(digits) < PRECISION_MAX else None
+        shown = literal.this if len(literal.this) <= _SHOWN_MAX else f"{literal.this[: _SHOWN_MAX - 1]}…"
+        raise InvalidNumber(f"{fault}: {sign}{shown}", span=_span(node), hint=hint)
 
 
 def _span(node: Any) -> Span | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from lark import Lark, Token, UnexpectedToken
 
-from millstream.errors import Span, SqlSyntaxError
+from millstream.errors import Span, SqlSyntaxError, StatementError
 
 from .ast import Expression, Statement
 from .automaton import ContextualLexer
@@ -28,14 +28,14 @@ __all__ = [
     "substitute_variables",
 ]  # fmt: skip
 
-_BIGINT_MIN_DIGITS = "9223372036854775808"
+_BIGINT_DIGITS = 19  # of 9223372036854775807
 
 
 def parse(text: str, types: Mapping[str, SqlType] | None = None) -> list[Statement]:
     """The statements of the text, separated by `;`; the last one may go without.
 
     In: `types` are the custom types by name; a name that is not among them becomes a NamedType.
-    Raises: SqlSyntaxError, with span and `text`.
+    Raises: StatementError (SqlSyntaxError for most mistakes), with span and `text`.
     """
     return _run(text, "statement", types)
 
@@ -98,7 +98,7 @@ def _run(text: str, start: str, types: Mapping[str, SqlType] | None) -> list[Any
         if len(tokens) > TOKENS_MAX:
             raise SqlSyntaxError(f"more than {TOKENS_MAX} words and signs", span=token_span(tokens[TOKENS_MAX]))
         return [_parse_tokens(group, start, text) for group in split_tokens(tokens)]
-    except SqlSyntaxError as error:
+    except StatementError as error:
         error.text = printable(text)
         raise
     finally:
@@ -112,6 +112,10 @@ def _parse_tokens(tokens: list[Token], start: str, text: str) -> Any:
     except UnexpectedToken as error:
         end = token_span(tokens[-1]).end
         raise explain_unexpected(error.state.parse_conf, tokens, Span(end, min(end + 1, max(len(text), end)))) from None
-    if len(tokens) > DEPTH_MAX or _BIGINT_MIN_DIGITS in text:
+    if len(tokens) > DEPTH_MAX or any(map(_may_overflow, tokens)):
         check_nesting(result)
     return result
+
+
+def _may_overflow(token: Token) -> bool:
+    return token.type == "FLOAT_LITERAL" or (token.type == "INTEGER_LITERAL" and len(token) >= _BIGINT_DIGITS)

@@ -42,6 +42,13 @@ _KINDS = {
     "$END": "the end of the statement",
 }
 _SHOWN_MAX = 8
+_KSQLDB_SHOWN_MAX = 3
+_KSQLDB_VALUES = {
+    "STRING_LITERAL": "STRING",
+    "INTEGER_LITERAL": "INTEGER_VALUE",
+    "DECIMAL_LITERAL": "DECIMAL_VALUE",
+    "FLOAT_LITERAL": "FLOATING_POINT_VALUE",
+}
 _NEVER_MEANT_AS_NAME = frozenset("AS FALSE FROM HAVING NULL TRUE WHERE".split())
 
 
@@ -57,12 +64,14 @@ def explain_unexpected(table: ParseConf[int], tokens: Sequence[Token], end: Span
     if misspelled is not None:
         token, keyword = misspelled
         message = f'unexpected "{token}"; expected {keyword}'
-        return SqlSyntaxError(message, span=token_span(token), hint=f'Did you mean "{keyword}"?')
+        hint = f'Did you mean "{keyword}"?'
+        return SqlSyntaxError(message, span=token_span(token), hint=hint, as_ksqldb=_as_ksqldb(failure))
     token = failure.token
     shown = "end of the statement" if token is None else _shown(token)
     message = f"unexpected {shown}; expected {_expected(failure.before.expected())}"
     hint = foreign or hint_by_example(failure) or _hint_by_repair(failure)
-    return SqlSyntaxError(message, span=end if token is None else token_span(token), hint=hint)
+    span = end if token is None else token_span(token)
+    return SqlSyntaxError(message, span=span, hint=hint, as_ksqldb=_as_ksqldb(failure))
 
 
 def _shown(token: Token) -> str:
@@ -89,6 +98,22 @@ def _expected(kinds: set[str]) -> str:
     if len(parts) > _SHOWN_MAX:
         return ", ".join(parts[:_SHOWN_MAX]) + ", …"
     return parts[0] if len(parts) == 1 else ", ".join(parts[:-1]) + " or " + parts[-1]
+
+
+def _as_ksqldb(failure: Failure) -> str | None:
+    """The line under `Syntax Error` in ksqlDB: the sign that is missing, or what could stand here, if little could."""
+    if failure.token is None:
+        return None
+    if _goes_on(failure, ["RPAR"], skip=0):
+        return f"missing ')' at '{failure.token}'"
+    kinds = failure.before.expected()
+    if not 0 < len(kinds) <= _KSQLDB_SHOWN_MAX or "NAME" in kinds:
+        return None
+    signs = sorted(f"'{SIGNS[kind]}'" for kind in kinds & SIGNS.keys())
+    words = sorted(f"'{kind}'" for kind in kinds if is_keyword_type(kind))
+    values = sorted(_KSQLDB_VALUES[kind] for kind in kinds & _KSQLDB_VALUES.keys())
+    listed = ", ".join([*signs, *words, *values])
+    return f"Expecting {{{listed}}}" if len(kinds) > 1 else f"Expecting {listed}"
 
 
 # ------------------------------------------------------------------ repairs

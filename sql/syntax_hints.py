@@ -155,8 +155,6 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "LIMIT takes a whole number.": (
         "SELECT a FROM s LIMIT a",
         "SELECT a FROM s LIMIT 'a'",
-        "SELECT a FROM s LIMIT 1.5",
-        "SELECT a FROM s LIMIT -1",
     ),
     "EMIT takes CHANGES (every change) or FINAL (each window once, when it closes).": (
         "SELECT a FROM s WHERE a = 1 EMIT",

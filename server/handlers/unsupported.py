@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from millstream.errors import InvalidStatement, Unsupported
+from millstream.errors import InvalidStatement, SqlSyntaxError, Unsupported
 
 from ...sql.ast import (
     AlterSystem,
@@ -39,10 +39,11 @@ def alter_system(statement: AlterSystem, request: Request) -> list[Entity]:
 def run_script(statement: RunScript, request: Request) -> list[Entity]:
     """RUN SCRIPT: the file is on the client's machine."""
     del request
-    raise InvalidStatement(
-        "Unknown statement 'RUN': RUN SCRIPT is a command of the shell, which reads the file and sends what it says",
+    raise SqlSyntaxError(
+        "RUN SCRIPT is a command of the shell, which reads the file and sends its statements",
         span=statement.span,
         hint="Send the statements of the file.",
+        as_ksqldb="Unknown statement 'RUN'",
     )
 
 

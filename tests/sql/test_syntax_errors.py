@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from millstream.errors import SqlSyntaxError
+from millstream.errors import StatementError
 from millstream.sql.parser import parse
 from millstream.sql.syntax_hints import EXAMPLES, _hints
 
 SNIPPETS = [(snippet, hint) for hint, snippets in EXAMPLES.items() for snippet in snippets]
 
 
-def failure(text: str) -> SqlSyntaxError:
-    with pytest.raises(SqlSyntaxError) as caught:
+def failure(text: str) -> StatementError:
+    with pytest.raises(StatementError) as caught:
         parse(text)
     return caught.value
 
@@ -99,12 +99,12 @@ error: a HOPPING window needs its ADVANCE BY
     |                 ^^^^^^^^^^^^^^^^^^^^^^^^^^^
 hint: Write HOPPING (SIZE 1 MINUTE, ADVANCE BY 10 SECONDS).""",
     "CREATE STREAM s (a INT PRIMARY KEY);": """\
-error: column "A" of a stream cannot be PRIMARY KEY
+error: Column `A` is a 'PRIMARY KEY' column: please use 'KEY' for streams.
   1 | CREATE STREAM s (a INT PRIMARY KEY);
     |                  ^^^^^^^^^^^^^^^^^
-hint: The key columns of a stream are marked KEY.""",
+hint: A table has one row for each key, a stream any number.""",
     "INSERT INTO s (a, b) VALUES (1);": """\
-error: 2 columns, but 1 values
+error: Failed to prepare statement: Expected number columns and values to match: 2, 1
   1 | INSERT INTO s (a, b) VALUES (1);
     |                             ^^^
 hint: Give each named column one value.""",
@@ -119,6 +119,31 @@ hint: Give it a value with DEFINE x = '…';""",
 @pytest.mark.parametrize("text", GOLDEN)
 def test_the_error_says_what_is_wrong_and_what_to_do(text: str) -> None:
     assert failure(text).render() == GOLDEN[text]
+
+
+KSQLDB_WORDS = {
+    "CREATE STREAM s (a INT (KEY));": "line 1:25: Syntax Error\nExpecting {'STRING', INTEGER_VALUE}\nStatement: CREATE",
+    "SELECT COUNT(*) FROM s GROUP BY a, (b, c);": "line 1:38: Syntax Error\nmissing ')' at ','",
+    "SELECT 9300000000000000000 FROM s;": "statement: line 1:8: Invalid numeric literal: 9300000000000000000",
+    "SELECT -9300000000000000000 FROM s;": "Invalid numeric literal: -9300000000000000000",
+    "SELECT 2E308 FROM s;": "Failed to prepare statement: line 1:8: Number overflows DOUBLE: 2E308",
+    "SELECT 1 - -2E308 FROM s;": "Number overflows DOUBLE: -2E308",
+    "CREATE STREAM s (a INT) WITH (partitions=9300000000000000000);": "Invalid numeric literal: 9300000000000000000",
+    "SELECT a FROM s PARTITION BY ();": "PARTITION BY requires at least one expression",
+    "SELECT a FROM s GROUP BY ();": "GROUP BY requires at least one expression",
+    "SELECT a FROM s LIMIT 1.5;": "Failed to prepare statement: Value must be integer for command: LIMIT",
+    "SELECT a FROM s LIMIT -1;": "Pull queries don't support negative integers in the LIMIT clause.",
+    "CREATE TABLE t (a INT KEY, b INT);": "Line: 1, Col: 17: Column `A` is a 'KEY' column: please use 'PRIMARY KEY'",
+}
+
+
+@pytest.mark.parametrize("text", KSQLDB_WORDS)
+def test_the_text_of_an_error_has_the_words_that_ksqldbs_users_search_for(text: str) -> None:
+    assert KSQLDB_WORDS[text] in str(failure(text))
+
+
+def test_the_smallest_bigint_is_a_number() -> None:
+    assert parse("SELECT -9223372036854775808 FROM s;")
 
 
 @pytest.mark.parametrize(

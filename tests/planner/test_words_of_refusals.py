@@ -1,0 +1,95 @@
+"""What is refused, with the words that ksqlDB's users search for; where ours say more, theirs are among them."""
+
+from __future__ import annotations
+
+import pytest
+from planning import Planner
+
+from millstream.errors import StatementError
+
+SOURCES = """
+CREATE STREAM clicks (id INT KEY, url STRING, size INT) WITH (topic_properties);
+CREATE STREAM views (id INT KEY, url STRING, size INT, tags MAP<STRING, INT>) WITH (topic_properties);
+CREATE STREAM traced (id INT KEY, url STRING, trace BYTES HEADER('trace')) WITH (topic_properties);
+CREATE TABLE pages (url STRING PRIMARY KEY, owner INT) WITH (topic_properties);
+CREATE TABLE users (id INT PRIMARY KEY, page STRING) WITH (topic_properties);
+CREATE TABLE hours (id STRING PRIMARY KEY, n INT) WITH (hourly, topic_properties);
+CREATE TABLE days (id STRING PRIMARY KEY, n STRING) WITH (hourly, topic_properties);
+"""
+REFUSED = {
+    "CREATE STREAM o AS SELECT MAP() AS m, url FROM clicks;": "at least one key value pair",
+    "CREATE STREAM o AS SELECT MAP('a' := NULL) AS m FROM clicks;": "Cannot construct a map with all NULL values",
+    "CREATE STREAM o AS SELECT MAP(NULL := 1) AS m FROM clicks;": "Cannot construct a map with all NULL keys",
+    "CREATE STREAM o AS SELECT ARRAY[NULL] AS a FROM clicks;": "Cannot construct an array with all NULL elements",
+    "CREATE STREAM o AS SELECT id, id AS again, url FROM clicks;": (
+        "contains a key column (`ID`) more than once, aliased as: AGAIN and ID"
+    ),
+    "CREATE TABLE o AS SELECT url, url AS again, COUNT(*) FROM clicks GROUP BY url;": (
+        "The projection contains a key column more than once: `AGAIN` and `URL`."
+    ),
+    "CREATE STREAM o AS SELECT url FROM clicks PARTITION BY LEN(url);": (
+        "must include the partitioning expression LEN(CLICKS.URL) in its projection (eg, SELECT LEN(CLICKS.URL)...)."
+    ),
+    "CREATE STREAM o AS SELECT c.url FROM clicks c JOIN views v WITHIN 1 HOUR ON LEN(c.url) = LEN(v.url);": (
+        "Key missing from projection (ie, SELECT). See https://cnfl.io/2LV7ouS.\n"
+        "The query used to build `O` must include the join expression ROWKEY"
+    ),
+    "CREATE STREAM o AS SELECT c.id, c.url FROM clicks c JOIN views v WITHIN 1 DAY ON c.id = v.id "
+    "WHERE c.url > v.size;": (
+        "Error in WHERE expression: Cannot compare C_URL (STRING) to V_SIZE (INTEGER) with GREATER_THAN."
+    ),
+    "CREATE STREAM o AS SELECT * FROM clicks c JOIN views v WITHIN 1 HOUR ON c.id > v.id;": (
+        "Only equality join criteria is supported."
+    ),
+    "CREATE STREAM o AS SELECT * FROM clicks c JOIN pages p ON c.size = p.owner JOIN users u ON c.id = c.id;": (
+        "Each side of the join must reference exactly one source and not the same source."
+    ),
+    "CREATE TABLE o AS SELECT * FROM users u JOIN pages p ON u.page = p.url JOIN clicks c ON u.id = c.id;": (
+        "only stream-table joins. Got USERS [INNER] JOIN CLICKS."
+    ),
+    "CREATE TABLE o AS SELECT * FROM users u FULL JOIN pages p ON u.page = p.url;": (
+        "full-outer join not supported for foreign-key table-table join. Got USERS [FULL] OUTER JOIN PAGES."
+    ),
+    "CREATE TABLE o AS SELECT * FROM days d JOIN hours h ON d.n = h.id;": (
+        "Foreign-key table-table joins are not supported on windowed tables."
+    ),
+    "CREATE TABLE o AS SELECT url, size + COUNT(*) FROM clicks GROUP BY url;": (
+        "Either add the column(s) to the GROUP BY or remove them from the SELECT."
+    ),
+    "CREATE TABLE o AS SELECT url, COUNT(*) FROM clicks GROUP BY url HAVING size + 1 > 2;": (
+        "Non-aggregate HAVING expression not part of GROUP BY: SIZE\nConsider switching the HAVING clause to a WHERE"
+    ),
+    "CREATE TABLE o AS SELECT url, COUNT(*) FROM clicks WINDOW TUMBLING (SIZE 1 HOUR) WHERE windowstart > 1 "
+    "GROUP BY url;": "Error in WHERE expression: Unknown column WINDOWSTART.",
+    "CREATE TABLE o AS SELECT url, COUNT(*) FROM clicks WINDOW TUMBLING (SIZE 1 HOUR) WHERE MAX(windowend) > 1 "
+    "GROUP BY url;": "Error in WHERE expression: Unknown column WINDOWEND.",
+    "CREATE TABLE o AS SELECT url, COUNT(*) FROM clicks WINDOW TUMBLING (SIZE 1 HOUR) GROUP BY url "
+    "HAVING MIN(windowstart) > 1;": (
+        "Window bounds column WINDOWSTART can only be used in the SELECT clause of windowed aggregations"
+    ),
+    "CREATE STREAM o AS SELECT * FROM clicks WHERE size LIKE '1%';": (
+        "The column type for Like condition must be VARCHAR. The column type is INTEGER"
+    ),
+    "INSERT INTO views SELECT id, url, size FROM clicks;": (
+        "Result schema is `ID` INTEGER KEY, `URL` STRING, `SIZE` INTEGER\nSink schema is `ID` INTEGER KEY, "
+    ),
+    "INSERT INTO traced SELECT id, url FROM clicks;": "Cannot insert into TRACED because it has header columns",
+}
+
+
+@pytest.mark.parametrize("statement", REFUSED)
+def test_the_refusal_has_ksqldbs_words(statement: str) -> None:
+    planner = Planner()
+    for number, source in enumerate(SOURCES.strip().splitlines()):
+        topic = f"kafka_topic='t{number}', value_format='JSON', partitions=1"
+        list(
+            planner.plans(
+                source.replace("topic_properties", topic).replace(
+                    "hourly", "window_type='TUMBLING', window_size='1 HOUR'"
+                )
+            )
+        )
+    with pytest.raises(StatementError) as refused:
+        list(planner.plans(statement))
+    refused.value.text = statement
+    assert REFUSED[statement] in str(refused.value)
