@@ -7,7 +7,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from ..logcore.client import TopicPartition
-from ..planner.physical import Aggregate, PhysicalPlan, WindowSpec, walk
+from ..planner.physical import PhysicalPlan
+from ..planner.specs import WindowSpec
+from ..planner.steps.step import Step
 from .figures import Meter, Meters, OpenWindows, OperatorFigures, PartitionTimes, QueryFigures
 from .pipeline import Pipeline
 from .window_times import window_ends
@@ -64,10 +66,10 @@ def _holds_rows_of(store: str, steps: tuple[str, ...]) -> bool:
 def _open_windows(plan: PhysicalPlan, pipeline: Pipeline) -> tuple[OpenWindows, ...]:
     """Of the aggregates that give windows once they close."""
     return tuple(
-        OpenWindows(step.id, part, rows, _close_ms(step.window, first), _stream_times(step, pipeline).get(part))
-        for step in walk(plan.root)
-        if isinstance(step, Aggregate) and step.window is not None and step.emit == "FINAL"
-        for part, rows, first in pipeline.stores[step.id].by_task("_we" if step.window.kind == "SESSION" else "_ws")
+        OpenWindows(step.id, part, rows, _close_ms(window, first), _stream_times(step, pipeline).get(part))
+        for step in plan.steps()
+        if step.final and (window := step.grouping_window) is not None
+        for part, rows, first in pipeline.stores[step.id].by_task("_we" if window.kind == "SESSION" else "_ws")
     )
 
 
@@ -78,7 +80,7 @@ def _close_ms(window: WindowSpec, first: int) -> int:
     return int(window_ends(np.array([first]), window.size_ms, window.timezone)[0]) + window.grace_ms
 
 
-def _stream_times(step: Aggregate, pipeline: Pipeline) -> dict[int, int]:
+def _stream_times(step: Step, pipeline: Pipeline) -> dict[int, int]:
     store = pipeline.stores.get(f"{step.id}.stream_time")
     if store is None:
         return {}

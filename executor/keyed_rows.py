@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from ..logcore.client import LogClient, TopicPartition
-from ..planner.catalog import SourceInfo
+from ..planner.source_info import SourceInfo
 from .left_out import LeftOut
 from .materialization import source_step
 from .source_reader import ReadBatch, SourceReader

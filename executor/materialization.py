@@ -10,8 +10,9 @@ import duckdb
 import pyarrow as pa
 
 from ..logcore.client import LogClient, TopicPartition
-from ..planner.catalog import SourceInfo
-from ..planner.physical import Source, SqlExpression
+from ..planner.source_info import SourceInfo
+from ..planner.specs import SqlExpression
+from ..planner.steps.source import Source
 from ..sql.functions.catalog import register_udfs
 from .batch import ChangeBatch
 from .connection import EngineSettings, lock, open_connection

@@ -8,7 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..logcore.murmur2 import partitions_of
-from ..planner.physical import FormatSpec, KeyWindow, Rekey
+from ..planner.specs import FormatSpec, KeyWindow
+from ..planner.steps.repartition import Rekey
 from .columnar import ARROW
 from .formats.codec import Encoder
 from .formats.registry import encoder

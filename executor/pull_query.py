@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from ..logcore.client import LogClient, TopicPartition
-from ..planner.physical import Source
 from ..planner.planning import PlannedBatch
+from ..planner.steps.source import Source
 from .batch import ChangeBatch
 from .connection import EngineSettings, lock, open_connection
 from .left_out import LeftOut

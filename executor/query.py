@@ -22,7 +22,8 @@ import structlog
 
 from ..logcore.client import LogClient, TopicPartition
 from ..logcore.failpoints import fp
-from ..planner.physical import PhysicalPlan, Sink
+from ..planner.physical import PhysicalPlan
+from ..planner.steps.sink import Sink
 from ..sql.functions.bounds import CallTooLarge
 from . import processing_log
 from .changelog import changelog_records

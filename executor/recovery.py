@@ -19,10 +19,10 @@ from ..logcore.errors import TopicExists
 from ..logcore.failpoints import fp
 from ..planner.physical import PhysicalPlan
 from . import processing_log
+from .building import Emit
 from .changelog import replay
 from .connection import EngineSettings, lock
 from .figures import Meters
-from .operators.aggregate import Emit
 from .partitioning import RekeyPartitioner
 from .pipeline import Pipeline
 from .query_log import STATE_CONFIG, changelog_topic, start_positions

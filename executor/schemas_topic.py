@@ -10,8 +10,8 @@ import threading
 from typing import Final
 
 from ..logcore.client import FetchedRows, LogClient
-from ..planner.physical import RecordSchema
 from ..planner.registry import InvalidSchema, Registry, apply_record
+from ..planner.specs import RecordSchema
 
 SCHEMAS_TOPIC: Final = "_schemas"
 

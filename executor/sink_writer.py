@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..logcore.client import ColumnarRecords, RowRecords
-from ..planner.physical import Sink
+from ..planner.steps.sink import Sink
 from ..sql.functions.catalog import register_udfs
 from .batch import ChangeBatch
 from .columnar import ARROW, columnar_batch

@@ -13,8 +13,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..planner.physical import FormatSpec, Source, SqlExpression
 from ..planner.schema import Column
+from ..planner.specs import FormatSpec, SqlExpression
+from ..planner.steps.source import Source
 from ..sql.functions.catalog import register_udfs
 from .columnar import ARROW, split_columnar
 from .connection import lock, open_connection

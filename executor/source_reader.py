@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ..logcore.client import LogClient, TopicPartition
-from ..planner.physical import Source
+from ..planner.steps.source import Source
 from .batch import ChangeBatch
 from .record_error import RecordError
 from .time_order import Times, ranks, ready_counts

@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 from millstream.errors import InvalidProperty
 
 from ..logcore.client import FetchedRows, LogClient, Offsets, TopicPartition
-from ..planner.physical import PhysicalPlan, Source
+from ..planner.physical import PhysicalPlan
+from ..planner.steps.source import Source
 from ..sql.property_values import Reset, parse_reset, parse_start_offsets
 from .columnar import split_columnar
 

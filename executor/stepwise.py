@@ -18,8 +18,10 @@ import pyarrow as pa
 
 from ..logcore.client import LogClient, RowRecords, TopicPartition
 from ..planner.catalog import PersistentQuery
-from ..planner.physical import PhysicalPlan, Rekey, Sink
+from ..planner.physical import PhysicalPlan
 from ..planner.planning import PlannedPush
+from ..planner.steps.repartition import Rekey
+from ..planner.steps.sink import Sink
 from . import processing_log
 from .batch import ChangeBatch
 from .columnar import ARROW

@@ -2,47 +2,23 @@
 
 from __future__ import annotations
 
-from ..planner.physical import (
-    Aggregate,
-    Expire,
-    Join,
-    Over,
-    PhysicalPlan,
-    Rekey,
-    Sink,
-    Source,
-    Step,
-    inputs_of,
-    walk,
-)
-
-
-def task_count(step: Step) -> int:
-    """How many different `_part` the step's output can have: the partitions of its source or of its last Rekey."""
-    match step:
-        case Source() | Rekey():
-            return step.partition_count
-        case _:
-            return max(task_count(child) for child in inputs_of(step))
+from ..planner.physical import PhysicalPlan
+from ..planner.steps.sink import Sink
+from ..planner.steps.source import Source
 
 
 def changelog_partition_count(plan: PhysicalPlan) -> int:
     """Enough partitions for the tasks of every step; state of task n goes to partition n."""
-    return max(task_count(step) for step in walk(plan.root))
+    return max(step.task_count for step in plan.steps())
 
 
 def is_stateful(plan: PhysicalPlan) -> bool:
-    return any(
-        isinstance(step, Aggregate | Over | Join | Expire)
-        or (isinstance(step, Source) and (step.materialized or step.ttl_ms is not None))
-        for step in walk(plan.root)
-    )
+    return any(step.stateful for step in plan.steps())
 
 
 def needs_time_order(plan: PhysicalPlan) -> bool:
     """Whether rows of different source partitions can meet, so that their order by time matters."""
-    steps = walk(plan.root)
-    if len(plan.sources()) > 1 or any(isinstance(step, Rekey) for step in steps):
+    if len(plan.sources()) > 1 or any(step.rekeys for step in plan.steps()):
         return True
     if not isinstance(plan.root, Sink):
         return True

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ..logcore.client import FetchedRows, LogClient, TopicPartition
-from ..planner.physical import Source
+from ..planner.steps.source import Source
 from .record_error import RecordError
 from .schemas_topic import SchemasTopic
 from .source_decoder import DecodedRecords, Records, SourceDecoder

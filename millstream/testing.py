@@ -32,10 +32,10 @@ from millstream.executor.spark.sandbox import SparkSandboxExecutor
 from millstream.executor.stepwise import StepwiseExecutor
 from millstream.logcore.client import HEADERS, LogClient, RowRecords, TopicPartition
 from millstream.logcore.log import open_log
-from millstream.planner.catalog import SourceInfo
-from millstream.planner.physical import FormatSpec
 from millstream.planner.planning import PlannedPush
 from millstream.planner.registry import FORMAT_KINDS, Reference, Registry, SchemaKind, subject_of
+from millstream.planner.source_info import SourceInfo
+from millstream.planner.specs import FormatSpec
 from millstream.server.engine import Engine
 from millstream.server.properties import lenient_properties
 from millstream.server.queries import ChangeFeed, QueryResult

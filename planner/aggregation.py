@@ -26,12 +26,14 @@ from .aggregate_calls import aggregate_filter, is_distinct
 from .conversions import coerced
 from .expressions import compile_expression
 from .formats import check_columns
-from .logical import Aggregate, Call, Filter, LogicalPlan
+from .logical import LogicalPlan
 from .naming import joined
 from .over import Columns, Resolve
-from .physical import WindowSpec
 from .schema import PSEUDO, Column
 from .scope import Scope, ScopeSource
+from .specs import WindowSpec
+from .steps.aggregate import Call, LogicalAggregate
+from .steps.filter import LogicalFilter
 from .typed import Typed, column
 
 LOSSY = "millstream.emit.final.lossy"
@@ -106,7 +108,7 @@ def aggregate(
     _check_table_support(rows, builder.calls)
     _check_session_support(query, builder.calls)
     _check_state(builder.intermediates, state_format, query)
-    result: LogicalPlan = Aggregate(
+    result: LogicalPlan = LogicalAggregate(
         rows,
         tuple(builder.calls),
         None if query.window is None else _window_spec(query.window, final=query.emit == "FINAL", lossy=lossy),
@@ -114,9 +116,9 @@ def aggregate(
         emit_old=query.having is not None,
     )
     if query.having is not None:
-        result = Filter(result, _having(query.having, builder))
+        result = LogicalFilter(result, _having(query.having, builder))
     if present is not None:
-        result = Filter(result, present)
+        result = LogicalFilter(result, present)
     return result, builder.compile
 
 

@@ -21,15 +21,18 @@ from .aggregate_calls import has_clauses
 from .aggregation import LOSSY, Grouping, aggregate, contains_aggregate
 from .expressions import compile_expression
 from .limits import check_clauses, check_columns, check_reads
-from .logical import Filter, LogicalPlan, Named, Project, Repartition
+from .logical import LogicalPlan, Named
 from .over import Columns, Resolve, contains_over, first_of_equals, window_identity, windowed, with_aliases
 from .planning import PlanningContext
 from .projection import Key, KeyColumn, project
-from .rank_bounds import fixed_columns
 from .relation import BOUNDS, Analyzed, Relation, Target
 from .relations import relation_of
+from .rules.rank_bounds import fixed_columns
 from .scope import Scope, ScopeSource
 from .select_items import Item, expand, explode, table_calls
+from .steps.filter import LogicalFilter
+from .steps.project import LogicalProject
+from .steps.repartition import Repartition
 from .subqueries import with_ctes
 from .typed import Typed, column
 from .value_queries import without_value_queries
@@ -55,8 +58,8 @@ def analyze(query: Query, context: PlanningContext, *, target: Target, target_na
     _check_clauses(query, plan, target)
     _check_kafka_values(query, relation)
     if query.where is not None:
-        plan = Filter(plan, _predicate(query.where, scope, "WHERE"))
-    fixed = fixed_columns(plan.predicate) if isinstance(plan, Filter) and relation.beyond else frozenset[str]()
+        plan = LogicalFilter(plan, _predicate(query.where, scope, "WHERE"))
+    fixed = fixed_columns(plan.predicate) if isinstance(plan, LogicalFilter) and relation.beyond else frozenset[str]()
     items = expand(query, relation, target)
     check_columns(items, query)
     grouped = bool(query.group_by) or any(contains_aggregate(item.expression) for item in items)
@@ -172,7 +175,7 @@ def _windowed(
     fixed: frozenset[str] = frozenset()
     for node in result.expressions[len(items) :]:
         predicate = _boolean(node, resolve(node), "QUALIFY")
-        plan, fixed = Filter(plan, predicate), fixed_columns(predicate)
+        plan, fixed = LogicalFilter(plan, predicate), fixed_columns(predicate)
     candidates = [
         tuple(KeyColumn(part.name, part.written, part.typed) for part in parts if part.name not in fixed)
         for parts in result.keys
@@ -248,7 +251,7 @@ def with_key_as_value(plan: LogicalPlan) -> LogicalPlan:
     """The same rows, with the key columns also as value columns, so that a new key does not lose them."""
     values = (*plan.schema.value, *plan.schema.key)
     key = tuple(Named(f"#old{i}", column(c.name, c.type)) for i, c in enumerate(plan.schema.key))
-    return Project(plan, tuple(Named(c.name, column(c.name, c.type)) for c in values), key)
+    return LogicalProject(plan, tuple(Named(c.name, column(c.name, c.type)) for c in values), key)
 
 
 def _group_by_hint(listed: Sequence[Item]) -> str | None:

@@ -15,36 +15,10 @@ from millstream.errors import InvalidStatement, Span, UnknownSource, did_you_mea
 
 from ..sql.functions.user_functions import UserFunction
 from ..sql.types import SqlType
-from .physical import FormatSpec, KeyWindow, PhysicalPlan
-from .schema import Schema
+from .physical import PhysicalPlan
+from .source_info import SourceInfo
 
 _T = TypeVar("_T")
-
-
-@dataclass(frozen=True, slots=True)
-class SourceInfo:
-    """A stream or table.
-
-    `timestamp_column`, `timestamp_format`: the WITH properties. `created_by`: the id of the query that CREATE … AS
-    started. `read_only`: CREATE SOURCE. `partition_count`: of its topic.
-    """
-
-    name: str
-    kind: Literal["STREAM", "TABLE"]
-    topic: str
-    schema: Schema
-    key_format: FormatSpec
-    value_format: FormatSpec
-    key_window: KeyWindow | None = None
-    timestamp_column: str | None = None
-    timestamp_format: str | None = None
-    partition_count: int = 1
-    read_only: bool = False
-    created_by: str | None = None
-    statement: str = ""
-    key_features: tuple[str, ...] = ()  # WRAP_SINGLES / UNWRAP_SINGLES, as set by WITH
-    value_features: tuple[str, ...] = ()
-    ttl_ms: int | None = None  # of a table: rows that are not updated for so long are deleted
 
 
 @dataclass(frozen=True, slots=True)

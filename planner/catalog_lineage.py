@@ -6,9 +6,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .catalog import Catalog, PersistentQuery, SourceInfo
-from .lineage import Field, Influence, Kind, QueryLineage, Subtype, stronger, trace
-from .physical import Sink
+from .catalog import Catalog, PersistentQuery
+from .lineage import QueryLineage, trace
+from .lineage_rows import Directness, Field, Influence, Subtype, stronger
+from .source_info import SourceInfo
+from .steps.sink import Sink
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +22,7 @@ class LineageEdge:
 
     output: Field
     input: Field
-    kind: Kind
+    kind: Directness
     subtype: Subtype
     description: str
     query_id: str | None
@@ -32,7 +34,7 @@ class LineageEdge:
 class _Way:
     """The strongest word for a way from a column back to the one asked for."""
 
-    kind: Kind
+    kind: Directness
     subtype: Subtype
     description: str
 
@@ -78,7 +80,7 @@ class CatalogLineage:
 
     def roots(self, source: SourceInfo, column: str) -> list[Influence]:
         """The columns that no query writes and that the column comes from, however far; DIRECT ones first."""
-        found: dict[tuple[Field, Kind, Subtype], Influence] = {}
+        found: dict[tuple[Field, Directness, Subtype], Influence] = {}
         waiting = [(Field(source.name, column), _Way("DIRECT", "IDENTITY", ""))]
         seen = {(waiting[0][0], waiting[0][1].kind)}
         while waiting:

@@ -9,10 +9,10 @@ from sqlglot import exp
 from millstream.errors import InvalidStatement, UnknownSource, did_you_mean
 
 from ..sql.ast import DeleteRows, Query, SelectColumn, SourceName
-from .catalog import SourceInfo
 from .full_sql import FULL_SQL
 from .planning import PlannedBatch, PlannedPull, PlanningContext
 from .pull import plan_pull
+from .source_info import SourceInfo
 
 
 def plan_deletion(statement: DeleteRows, context: PlanningContext) -> PlannedPull | PlannedBatch:

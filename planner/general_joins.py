@@ -1,7 +1,7 @@
 """Joins on several columns, and joins of rows that no key of either side tells: what ksqlDB does not have.
 
 Several equalities are one key of several columns; for the rest see `joins.py`. Where that is neither a key of a table
-nor a join of two streams, the rows of both sides are kept by it, and every change of either gives changes (RowJoin).
+nor a join of two streams, the rows of both sides are kept by it, and every change of either gives changes.
 """
 
 from __future__ import annotations
@@ -19,22 +19,18 @@ from ..sql.printing import print_expression
 from ..sql.types import BOOLEAN
 from .expressions import compile_expression
 from .join_conditions import JoinCondition
-from .logical import (
-    Filter,
-    LogicalPlan,
-    Named,
-    Project,
-    RowJoin,
-    StreamStreamJoin,
-    StreamTableJoin,
-    TableTableJoin,
-)
+from .logical import LogicalPlan, Named
 from .moving import moved_under, partitions_of, same_columns, with_null_keys
 from .origin import keeps_place
-from .physical import UNBOUNDED_MS
 from .planning import PlanningContext
 from .relation import Partitioning, Relation
 from .scope import Scope
+from .steps.filter import LogicalFilter
+from .steps.project import LogicalProject
+from .steps.row_join import LogicalRowJoin
+from .steps.stream_stream_join import UNBOUNDED_MS, LogicalStreamStreamJoin
+from .steps.stream_table_join import LogicalStreamTableJoin
+from .steps.table_table_join import LogicalTableTableJoin
 from .typed import column
 
 
@@ -110,7 +106,7 @@ def filtered(relation: Relation, join: ast.Join, conditions: Sequence[exp.Expres
             raise TypeMismatch(
                 f"ON takes conditions, and {print_expression(node)} is a {predicate.type}", span=span_of(node)
             )
-        plan = Filter(plan, predicate)
+        plan = LogicalFilter(plan, predicate)
     return replace(relation, plan=plan)
 
 
@@ -125,7 +121,7 @@ def _streams(
     target = Partitioning(partitions_of(left))
     mine = moved_under(left, [c.left for c in conditions], names, target)
     theirs = moved_under(right, [c.right for c in conditions], names, target)
-    plan = StreamStreamJoin(mine, theirs, join.kind, before_ms, after_ms, grace_ms)
+    plan = LogicalStreamStreamJoin(mine, theirs, join.kind, before_ms, after_ms, grace_ms)
     identity = (*left.identity, *right.identity) if left.identity and right.identity else ()
     return _joined(plan, left, right, context, _equals(join, names, conditions), identity)
 
@@ -143,7 +139,7 @@ def _stream_with_table(
     mine = moved_under(left, [c.left for c in ordered], names, target)
     own = [c.name for c in right.plan.schema.key]
     theirs = moved_under(right, [c.right for c in ordered], own, target)
-    plan = StreamTableJoin(mine, theirs, "LEFT" if join.kind == "LEFT" else "INNER")
+    plan = LogicalStreamTableJoin(mine, theirs, "LEFT" if join.kind == "LEFT" else "INNER")
     return _joined(plan, left, right, context, _equals(join, names, ordered), left.identity)
 
 
@@ -154,7 +150,7 @@ def _tables(
     target = Partitioning(partitions_of(left))
     mine = moved_under(left, [c.left for c in conditions], names, target)
     theirs = moved_under(right, [c.right for c in conditions], names, target)
-    plan = TableTableJoin(mine, theirs, join.kind)
+    plan = LogicalTableTableJoin(mine, theirs, join.kind)
     return _joined(plan, left, right, context, _equals(join, names, conditions), tuple(names))
 
 
@@ -220,10 +216,10 @@ def row_join(
     theirs = moved_under(right, [c.right for c in conditions], names, target)
     if join.kind == "LEFT":
         mine = with_null_keys(mine)
-    plan = RowJoin(mine, theirs, join.kind, left.identity, right.identity)
+    plan = LogicalRowJoin(mine, theirs, join.kind, left.identity, right.identity)
     key = _pair_key(left, right, conditions)
     columns = {c.name: c for c in plan.schema.value}
-    keyed = Project(
+    keyed = LogicalProject(
         plan,
         same_columns(c for c in plan.schema.value if c.name not in key),
         tuple(Named(name, column(name, columns[name].type)) for name in key),

@@ -9,9 +9,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from .catalog import Catalog, PersistentQuery, SourceInfo
-from .explain import describe_readably
-from .physical import PhysicalPlan, inputs_of, walk
+from .catalog import Catalog, PersistentQuery
+from .physical import PhysicalPlan
+from .source_info import SourceInfo
+from .steps.step import walk
 
 NodeKind = Literal["STREAM", "TABLE", "QUERY", "STEP"]
 
@@ -106,10 +107,10 @@ def plan_graph(plan: PhysicalPlan, notes: Mapping[str, str] | None = None) -> Gr
     steps = walk(plan.root)
     nodes: list[Node] = []
     for step in steps:
-        title, _, rest = describe_readably(step).partition(" ")
+        title, _, rest = step.describe_readably().partition(" ")
         lines = [rest, *((notes or {}).get(step.id, "").splitlines())]
         nodes.append(Node(step.id, "STEP", title, tuple(visible(line) for line in lines if line)))
-    edges = [Edge(child.id, step.id) for step in steps for child in inputs_of(step)]
+    edges = [Edge(child.id, step.id) for step in steps for child in step.inputs]
     return Graph(tuple(nodes), tuple(edges))
 
 
@@ -120,19 +121,8 @@ def _source_node(source: SourceInfo) -> Node:
 
 
 def _query_node(query: PersistentQuery, state: str) -> Node:
-    kinds = [type(step).__name__ for step in walk(query.plan.root)]
-    what = [word for word, names in _WORDS if any(kind in names for kind in kinds)]
+    what = list(dict.fromkeys(step.word for step in query.plan.steps() if step.word))
     return Node(_query_id(query.id), "QUERY", visible(query.id), (", ".join(what),) if what else (), state)
-
-
-_WORDS = (
-    ("filter", {"Filter"}),
-    ("join", {"StreamTableJoin", "StreamStreamJoin", "TableTableJoin", "ForeignKeyJoin", "RowJoin"}),
-    ("aggregate", {"Aggregate"}),
-    ("window functions", {"Over"}),
-    ("union", {"Union"}),
-    ("explode", {"Explode"}),
-)
 
 
 def _source_id(name: str) -> str:

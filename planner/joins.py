@@ -13,21 +13,18 @@ from ..sql import ast
 from ..sql.ast import unwrapped
 from .general_joins import composite_join, filtered, row_join, times_of
 from .join_conditions import JoinCondition, join_condition, split_conditions
-from .logical import (
-    ForeignKeyJoin,
-    LogicalPlan,
-    Named,
-    Project,
-    StreamStreamJoin,
-    StreamTableJoin,
-    TableTableJoin,
-)
+from .logical import LogicalPlan, Named
 from .moving import moved, moved_under, partitions_of, same_columns
 from .origin import keeps_place
-from .physical import FormatSpec, JoinKind
 from .planning import PlanningContext
 from .relation import JoinKey, Partitioning, Relation
 from .scope import Scope, ScopeSource
+from .specs import FormatSpec, JoinKind
+from .steps.foreign_key_join import LogicalForeignKeyJoin
+from .steps.project import LogicalProject
+from .steps.stream_stream_join import LogicalStreamStreamJoin
+from .steps.stream_table_join import LogicalStreamTableJoin
+from .steps.table_table_join import LogicalTableTableJoin
 from .typed import Typed, column
 
 _SPOKEN: dict[JoinKind, str] = {
@@ -124,7 +121,7 @@ class _Joining:
         before_ms, after_ms, grace_ms = times_of(self._join)
         key = self._result_key(condition)
         left, right, partitioning = self._brought_together(condition, key)
-        plan = StreamStreamJoin(left, right, self._join.kind, before_ms, after_ms, grace_ms)
+        plan = LogicalStreamStreamJoin(left, right, self._join.kind, before_ms, after_ms, grace_ms)
         return self._relation(plan, condition, key, partitioning)
 
     def stream_with_table(self) -> Relation:
@@ -150,8 +147,10 @@ class _Joining:
         key = self._result_key(condition)
         left, right, partitioning = self._brought_together(condition, key)
         if right.schema.key[0].name == left.schema.key[0].name:
-            right = Project(right, same_columns(right.schema.value), _renamed(right, f"#{self._right.sources[0][0]}"))
-        plan = StreamTableJoin(left, right, "LEFT" if join.kind == "LEFT" else "INNER")
+            right = LogicalProject(
+                right, same_columns(right.schema.value), _renamed(right, f"#{self._right.sources[0][0]}")
+            )
+        plan = LogicalStreamTableJoin(left, right, "LEFT" if join.kind == "LEFT" else "INNER")
         return self._relation(plan, condition, key, partitioning)
 
     def tables(self) -> Relation:
@@ -170,7 +169,7 @@ class _Joining:
             return self._by_foreign_key(condition)
         key = self._result_key(condition)
         left, right, partitioning = self._brought_together(condition, key)
-        plan = TableTableJoin(left, right, self._join.kind)
+        plan = LogicalTableTableJoin(left, right, self._join.kind)
         return self._relation(plan, condition, key, partitioning)
 
     # -------------------------------------------------------------- foreign keys
@@ -216,14 +215,14 @@ class _Joining:
         name = "#foreign"
         copies = same_columns((*theirs.schema.value, *theirs.schema.key))
         left_key = tuple(c.name for c in left.plan.schema.key)
-        plan = ForeignKeyJoin(
-            Project(mine, same_columns(mine.schema.value), _renamed(mine, name)),
-            Project(theirs, copies, _renamed(theirs, name)),
+        plan = LogicalForeignKeyJoin(
+            LogicalProject(mine, same_columns(mine.schema.value), _renamed(mine, name)),
+            LogicalProject(theirs, copies, _renamed(theirs, name)),
             join.kind,
             left_key,
         )
         values = same_columns(c for c in plan.schema.value if c.name not in left_key)
-        keyed = Project(plan, values, same_columns(left.plan.schema.key))
+        keyed = LogicalProject(plan, values, same_columns(left.plan.schema.key))
         assert left.join_key is not None
         alias = next(alias for alias, _ in left.sources)
         key = JoinKey(left.join_key.viable, foreign=alias)
@@ -411,7 +410,9 @@ def _keyed(relation: Relation, name: str) -> LogicalPlan:
     (key,) = plan.schema.key
     if key.name == name:
         return plan
-    return Project(plan, same_columns(c for c in (*plan.schema.value, key) if c.name != name), _renamed(plan, name))
+    return LogicalProject(
+        plan, same_columns(c for c in (*plan.schema.value, key) if c.name != name), _renamed(plan, name)
+    )
 
 
 def _moved_under(relation: Relation, by: Typed, name: str, target: Partitioning) -> LogicalPlan:

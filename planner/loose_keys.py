@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from .logical import Kind, Named
+from .logical import Named
+from .specs import Kind
 from .subqueries import hidden
 from .typed import Typed
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from .logical import Named, Project, Repartition
+from .logical import Named
 from .relation import Partitioning, Relation
 from .schema import Column
+from .steps.project import LogicalProject
+from .steps.repartition import Repartition
 from .typed import Typed, column
 
 
@@ -30,7 +32,7 @@ def moved(
     plan = relation.plan
     old = tuple(Named(f"#old{i}", column(c.name, c.type)) for i, c in enumerate(plan.schema.key))
     return Repartition(
-        Project(plan, same_columns((*plan.schema.value, *plan.schema.key)), old),
+        LogicalProject(plan, same_columns((*plan.schema.value, *plan.schema.key)), old),
         tuple(Named(name, typed) for name, typed in zip(names, by, strict=True)),
         drop_null_key,
         target.partition_count,
@@ -39,14 +41,14 @@ def moved(
     )
 
 
-def moved_under(relation: Relation, by: Sequence[Typed], names: Sequence[str], target: Partitioning) -> Project:
+def moved_under(relation: Relation, by: Sequence[Typed], names: Sequence[str], target: Partitioning) -> LogicalProject:
     """The rows moved by expressions, as keys `names`; values of those names are the keys then."""
     rows = moved(relation, by, target, names=[f"#join{i}" for i in range(len(by))])
     key = tuple(Named(name, column(c.name, c.type)) for name, c in zip(names, rows.schema.key, strict=True))
-    return Project(rows, same_columns(c for c in rows.schema.value if c.name not in names), key)
+    return LogicalProject(rows, same_columns(c for c in rows.schema.value if c.name not in names), key)
 
 
-def with_null_keys(rows: Project) -> Project:
+def with_null_keys(rows: LogicalProject) -> LogicalProject:
     """The moved rows, with those whose new key is NULL."""
     assert isinstance(rows.input, Repartition)
     return replace(rows, input=replace(rows.input, drop_null_key=False))

@@ -6,10 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..sql.ast import Query
-from .catalog import SourceInfo
-from .logical import Filter, LogicalPlan, Project, Repartition, Scan
+from .logical import LogicalPlan
 from .planning import PlanningContext
 from .relation import BOUNDS, Analyzed, Partitioning
+from .source_info import SourceInfo
+from .steps.filter import LogicalFilter
+from .steps.project import LogicalProject
+from .steps.repartition import Repartition
+from .steps.source import Scan
 
 _PLACE = ("ROWPARTITION", "ROWOFFSET")
 
@@ -43,15 +47,15 @@ def place_of(plan: LogicalPlan) -> tuple[str, ...]:
 
 def keeps_place(plan: LogicalPlan) -> bool:
     """Whether each row comes from one record of a topic, and no other row does."""
-    while isinstance(plan, Filter | Project | Repartition):
+    while isinstance(plan, LogicalFilter | LogicalProject | Repartition):
         plan = plan.input
     return isinstance(plan, Scan)
 
 
 def lies_as_read(plan: LogicalPlan) -> Partitioning | None:
     """How the rows lie, if nothing has moved them since they were read."""
-    while isinstance(plan, Filter | Project):
-        if isinstance(plan, Project) and len(plan.schema.key) != len(plan.input.schema.key):
+    while isinstance(plan, LogicalFilter | LogicalProject):
+        if isinstance(plan, LogicalProject) and len(plan.schema.key) != len(plan.input.schema.key):
             return None
         plan = plan.input
     return Partitioning(plan.source.partition_count, plan.source.key_format) if isinstance(plan, Scan) else None

@@ -19,8 +19,11 @@ from ..sql.functions.over_functions import OVER_FUNCTIONS, OverFunction
 from ..sql.printing import print_expression
 from ..sql.types import BOOLEAN, NULL, SqlType
 from .conversions import coerced
-from .logical import ROW_NUMBER_COLUMN, LogicalPlan, Named, Over, OverCall, Project, Repartition, SortKey
+from .logical import LogicalPlan, Named
 from .schema import PSEUDO, WINDOW_BOUNDS, Column
+from .steps.over import ROW_NUMBER_COLUMN, LogicalOver, LogicalOverCall, LogicalSortKey
+from .steps.project import LogicalProject
+from .steps.repartition import Repartition
 from .typed import Typed, column
 
 Columns = Mapping[str, tuple[str, SqlType]]
@@ -132,7 +135,7 @@ def windowed(
         parts = tuple(Named(f"#part{number}_{i}", typed) for i, typed in enumerate(calls[0].partition))
         told_apart = tuple(identity) if not stream else (column(*_row_column()),) if number else ()
         rows = Repartition(_key_as_value(plan), parts, partition_count=None if parts else 1)
-        plan = Over(rows, tuple(call.over for call in calls), told_apart)
+        plan = LogicalOver(rows, tuple(call.over for call in calls), told_apart)
         held = [_held(named) for named in parts]
         moved += [(_bare(named.expression), part) for named, part in zip(parts, held, strict=True)]
         by = [
@@ -168,7 +171,7 @@ def _key_as_value(plan: LogicalPlan) -> LogicalPlan:
     """The same rows, with the key columns also as value columns, so that a new key does not lose them."""
     values = (*plan.schema.value, *plan.schema.key)
     key = tuple(Named(f"#old{i}", column(c.name, c.type)) for i, c in enumerate(plan.schema.key))
-    return Project(plan, tuple(Named(c.name, column(c.name, c.type)) for c in values), key)
+    return LogicalProject(plan, tuple(Named(c.name, column(c.name, c.type)) for c in values), key)
 
 
 def _with_pseudo_columns(plan: LogicalPlan, expressions: Sequence[exp.Expression]) -> LogicalPlan:
@@ -181,12 +184,12 @@ def _with_pseudo_columns(plan: LogicalPlan, expressions: Sequence[exp.Expression
     if not added:
         return plan
     own = tuple(Named(c.name, column(c.name, c.type)) for c in plan.schema.value)
-    return Project(plan, (*own, *added))
+    return LogicalProject(plan, (*own, *added))
 
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    over: OverCall
+    over: LogicalOverCall
     partition: tuple[Typed, ...]
     partition_nodes: tuple[exp.Expression, ...]
     written: str
@@ -236,7 +239,7 @@ class _Builder:
         keys = [] if order is None else [self._sort_key(item) for item in order.expressions]
         nodes = tuple(unwrapped(node) for node in window.args.get("partition_by") or ())
         name = f"#over{len(self._by_text)}"
-        over = OverCall(
+        over = LogicalOverCall(
             name,
             function.name,
             tuple(arguments),
@@ -261,11 +264,11 @@ class _Builder:
             return []
         return [self._resolve(argument) for argument in head.expressions]
 
-    def _sort_key(self, item: exp.Ordered) -> SortKey:
+    def _sort_key(self, item: exp.Ordered) -> LogicalSortKey:
         typed = self._resolve(item.this)
         if typed.type == NULL:
             raise InvalidStatement("OVER cannot be ordered by NULL", span=span_of(item))
-        return SortKey(typed, bool(item.args.get("desc")), bool(item.args.get("nulls_first")))
+        return LogicalSortKey(typed, bool(item.args.get("desc")), bool(item.args.get("nulls_first")))
 
     def _filter(self, head: exp.Anonymous, function: OverFunction) -> Typed | None:
         condition = head.args.get("filter")

@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ..sql.ast import Query
-from .catalog import Catalog, SourceInfo
-from .physical import PhysicalPlan, SqlExpression
+from .catalog import Catalog
+from .physical import PhysicalPlan
 from .registry import Registry, Version
 from .schema import Schema
+from .source_info import SourceInfo
+from .specs import SqlExpression
 
 
 @dataclass(frozen=True, slots=True)

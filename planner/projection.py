@@ -9,13 +9,14 @@ from millstream.errors import InvalidStatement
 
 from ..sql.ast import Query
 from ..sql.types import NULL
-from .logical import LogicalPlan, Named, Project
+from .logical import LogicalPlan, Named
 from .loose_keys import hidden_keys, loose_keys
 from .naming import joined
 from .over import Resolve
 from .planning import PlanningContext
 from .relation import JoinKey, Relation, Target
 from .select_items import Item
+from .steps.project import LogicalProject
 from .typed import Typed
 
 
@@ -67,12 +68,12 @@ def project(
     if target == "CLIENT":
         values = _unique(tuple(Named(item.name, expression) for item, expression in typed))
         hidden = hidden_keys([(c.written, c.typed) for c in key.columns], {}) if key.loose else None
-        return Projected(Project(plan, values, hidden), tuple(named.name for named in values))
+        return Projected(LogicalProject(plan, values, hidden), tuple(named.name for named in values))
     keys, values = _split(plan, typed, key, target, target_name, context, query, relation)
     _check_names(keys, values)
     if not values and target != "SUBQUERY" and not (query.distinct or relation.beyond):
         raise InvalidStatement("The projection contains no value columns.", span=query.span)
-    return Projected(Project(plan, values, keys), tuple(item.name for item in items))
+    return Projected(LogicalProject(plan, values, keys), tuple(item.name for item in items))
 
 
 def _split(

@@ -18,11 +18,10 @@ from ..sql import coercion
 from ..sql.ast import Join, Query, SelectColumn, SelectStructStar, SourceName, span_of, unwrapped
 from ..sql.printing import print_expression
 from .analysis import analyze
-from .catalog import SourceInfo
 from .expressions import compile_expression
 from .full_sql import FULL_SQL
 from .limits import within_depth
-from .logical import Aggregate, Filter, LogicalPlan, Project, Scan
+from .logical import LogicalPlan
 from .lowering import is_key_column, physical_names
 from .optimize import optimize
 from .planning import PlannedBatch, PlannedPull, PlanningContext
@@ -31,6 +30,11 @@ from .queries import lower_for_client
 from .relation import Analyzed
 from .schema import Column, Schema
 from .scope import Scope
+from .source_info import SourceInfo
+from .steps.aggregate import LogicalAggregate
+from .steps.filter import LogicalFilter
+from .steps.project import LogicalProject
+from .steps.source import Scan
 from .typed import to_sql
 
 PUSH_INSTEAD = "See https://cnfl.io/queries for more info.\nAdd EMIT CHANGES if you intended to issue a push query."
@@ -61,7 +65,7 @@ def plan_pull(query: Query, context: PlanningContext) -> PlannedPull | PlannedBa
         raise Unsupported("table functions need more than a look into a source", span=query.span, hint=_HINT)
     if scan is None:
         return _batch(analyzed, ordered, context)
-    assert isinstance(node, Project), "a query's plan ends in its projection"
+    assert isinstance(node, LogicalProject), "a query's plan ends in its projection"
     # A look at a few keys of a table is planned in no time; a stream may be too long to be kept.
     batch = _batch(analyzed, ordered, context) if scan.kind == "STREAM" else None
     return _lookup(query, node, scan, ordered, batch, analyzed.relation.scope, context)
@@ -69,8 +73,8 @@ def plan_pull(query: Query, context: PlanningContext) -> PlannedPull | PlannedBa
 
 def _looked_up(node: LogicalPlan) -> Scan | None:
     """The source, where the plan is a projection of some of its rows."""
-    below = node.input if isinstance(node, Project) else node
-    while isinstance(below, Filter):
+    below = node.input if isinstance(node, LogicalProject) else node
+    while isinstance(below, LogicalFilter):
         below = below.input
     return below if isinstance(below, Scan) else None
 
@@ -80,7 +84,7 @@ def _looked_up(node: LogicalPlan) -> Scan | None:
 
 def _lookup(
     query: Query,
-    node: Project,
+    node: LogicalProject,
     scan: Scan,
     ordered: Ordered,
     batch: PlannedBatch | None,
@@ -93,7 +97,7 @@ def _lookup(
     selected = [to_sql(named.expression, names) for named in node.values]
     conditions = []
     below = node.input
-    while isinstance(below, Filter):
+    while isinstance(below, LogicalFilter):
         conditions.append(to_sql(below.predicate, names))
         below = below.input
     sql = f"SELECT {', '.join(f'({e.sql}) AS c{i}' for i, e in enumerate(selected))} FROM source"
@@ -116,7 +120,7 @@ def _order(source: SourceInfo) -> str:
     return ", ".join([*names, "_ws"])
 
 
-def _schema(node: Project, columns: Sequence[str], ordered: Ordered, *, keyed: bool) -> Schema:
+def _schema(node: LogicalProject, columns: Sequence[str], ordered: Ordered, *, keyed: bool) -> Schema:
     """The columns of the answer. In: where each selected column stands in the rows."""
     shown = len(node.values) - ordered.hidden
     return Schema(
@@ -132,7 +136,7 @@ def _schema(node: Project, columns: Sequence[str], ordered: Ordered, *, keyed: b
 
 def _batch(analyzed: Analyzed, ordered: Ordered, context: PlanningContext) -> PlannedBatch:
     node = optimize(analyzed.plan)
-    assert isinstance(node, Project), "a query's plan ends in its projection"
+    assert isinstance(node, LogicalProject), "a query's plan ends in its projection"
     plan, columns = lower_for_client(analyzed, node, context)
     is_table = node.kind == "TABLE"
     window = ("_ws",) if is_table and node.key_window is not None else ()
@@ -151,7 +155,7 @@ def _batch(analyzed: Analyzed, ordered: Ordered, context: PlanningContext) -> Pl
         f"SELECT {listed} FROM answer{clause}",
         _schema(node, columns, ordered, keyed=is_table),
         is_table,
-        not ordered.query.group_by and not ordered.query.distinct and isinstance(node.input, Aggregate),
+        not ordered.query.group_by and not ordered.query.distinct and isinstance(node.input, LogicalAggregate),
         enough,
     )
 

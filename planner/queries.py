@@ -9,27 +9,31 @@ from millstream.errors import InvalidProperty, InvalidStatement, UnknownSource, 
 from ..sql import coercion
 from ..sql.ast import CreateAsSelect, InsertInto, Query
 from .analysis import analyze
-from .catalog import SourceInfo
 from .conversions import coerced
-from .expiry import check_ttl, with_ttl
+from .expiry import check_ttl
 from .formats import can_hold
 from .limits import within_depth
-from .logical import Aggregate, LogicalPlan, Named, Project
-from .lowering import Lowering, is_key_column, physical_names
+from .logical import LogicalPlan, Named
+from .lowering import Lowering, is_key_column, sql_over
 from .optimize import optimize
 from .origin import keeps_place
-from .physical import FormatSpec, PhysicalPlan, Rekey, Sink, Step, walk
-from .physical import Project as PhysicalProject
+from .physical import PhysicalPlan
 from .planning import NewTopic, PlannedPush, PlannedQuery, PlanningContext
 from .record_schemas import SchemaTarget, check_given_schemas, with_schemas
 from .relation import Analyzed, Relation, Target
 from .schema import Column, Schema
 from .scope import Scope, ScopeSource
+from .source_info import SourceInfo
 from .sources import check_name_is_free, check_timestamp_column, default_formats, wraps_single_values
+from .specs import FormatSpec
+from .steps.aggregate import LogicalAggregate
+from .steps.expire import with_ttl
+from .steps.project import LogicalProject
+from .steps.sink import Sink
+from .steps.step import walk
 from .timestamps import rowtime_expression
 from .topic_config import topic_config
 from .topic_names import topic_of_statement
-from .typed import to_sql
 from .with_properties import format_specs, read_properties
 
 
@@ -57,7 +61,7 @@ def plan_push(query: Query, context: PlanningContext) -> PlannedPush:
 def _shown_key(query: Query, plan: LogicalPlan, names: tuple[str, ...]) -> tuple[int, ...] | None:
     """Where a client finds the rows' key; None unless all of it is there. A row of everything needs none."""
     grouped = bool(query.group_by) or query.distinct
-    of_everything = not grouped and isinstance(plan, Project) and isinstance(plan.input, Aggregate)
+    of_everything = not grouped and isinstance(plan, LogicalProject) and isinstance(plan.input, LogicalAggregate)
     parts = set() if of_everything else {f"k{i}" for i in range(len(plan.schema.key))}
     if plan.key_window is not None:
         parts.add("_ws")
@@ -68,8 +72,8 @@ def lower_for_client(
     analyzed: Analyzed, plan: LogicalPlan, context: PlanningContext
 ) -> tuple[PhysicalPlan, tuple[str, ...]]:
     """The physical plan of an analyzed query without a sink, and where its columns stand in the rows."""
-    root = _lowering(analyzed, context).lower(plan)
-    names = tuple(_result_column(root, i) for i in range(len(plan.schema.value)))
+    root = plan.lower(_lowering(analyzed, context))
+    names = tuple(root.result_column(i) for i in range(len(plan.schema.value)))
     return PhysicalPlan(context.query_id, root, dict(context.properties)), names
 
 
@@ -79,13 +83,6 @@ def _lowering(analyzed: Analyzed, context: PlanningContext) -> Lowering:
     if wanted:
         return Lowering(int(wanted), always=True)
     return Lowering(analyzed.relation.sources[0][1].partition_count)
-
-
-def _result_column(root: Step, index: int) -> str:
-    """Where the result's column stands in rows of `root`: a key stays readable in rows that delete it."""
-    if isinstance(root, PhysicalProject) and root.key is None and is_key_column(root.values[index].sql):
-        return root.values[index].sql
-    return f"v{index}"
 
 
 # ------------------------------------------------------------------ CREATE … AS
@@ -191,7 +188,7 @@ def _inherited(relation: Relation, plan: LogicalPlan, context: PlanningContext) 
 def _with_sink(
     plan: LogicalPlan, target: SourceInfo, analyzed: Analyzed, context: PlanningContext, *, executor: str | None
 ) -> PhysicalPlan:
-    step = _lowering(analyzed, context).lower(plan)
+    step = plan.lower(_lowering(analyzed, context))
     if target.ttl_ms is not None and target.kind == "TABLE":
         step = with_ttl(step, target.ttl_ms)
     scope = Scope((ScopeSource(target.name, {c.name: (c.name, c.type) for c in plan.schema}),), context.catalog.types)
@@ -207,8 +204,8 @@ def _with_sink(
         value_format=target.value_format,
         partition_count=target.partition_count,
         key_window=plan.key_window,
-        timestamp=None if rowtime is None else to_sql(rowtime, physical_names(plan.schema)),
-        computed_key=any(isinstance(below, Rekey) for below in walk(step)),
+        timestamp=None if rowtime is None else sql_over(plan.schema, rowtime),
+        computed_key=any(below.rekeys for below in walk(step)),
     )
     properties = dict(context.properties)
     if executor is not None:
@@ -266,7 +263,7 @@ def _fitted(plan: LogicalPlan, target: SourceInfo, statement: InsertInto) -> Log
         )
     if [c.type for c in result] == [c.type for c in wanted]:
         return plan
-    assert isinstance(plan, Project), "a query's plan ends in its projection"
+    assert isinstance(plan, LogicalProject), "a query's plan ends in its projection"
     types = {c.name: c.type for c in wanted}
     values = tuple(Named(n.name, coerced(n.expression, types[n.name])) for n in plan.values)
     key = None if plan.key is None else tuple(Named(n.name, coerced(n.expression, types[n.name])) for n in plan.key)

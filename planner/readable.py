@@ -13,10 +13,12 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+from ..sql.functions.user_functions import definition_of
 from .schema import PSEUDO, Schema
 
 _COLUMN = re.compile(r"[kv]\d+|_ts|_rowpartition|_offset|_ws|_we|_headers|_st")
 _PSEUDO_NAMES = {physical: name for name, (physical, _) in PSEUDO.items()}
+_USER_FUNCTION = re.compile(r"USER_\w+_[0-9A-F]{24}")
 _WORDS = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|\w+")
 
 
@@ -94,3 +96,13 @@ def _plainer(node: exp.Expr, name_of: Callable[[str], str]) -> exp.Expr | None:
             return exp.Anonymous(this=node.name.split("$")[1], expressions=node.expressions)
         case _:
             return None
+
+
+def with_names(text: str) -> str:
+    """A message with the names of functions in the place of their ids."""
+
+    def name(found: re.Match[str]) -> str:
+        definition = definition_of(found[0])
+        return found[0] if definition is None else definition.name
+
+    return _USER_FUNCTION.sub(name, text)

@@ -10,12 +10,12 @@ from typing import Literal
 from millstream.errors import InvalidStatement
 
 from . import avro_schemas, json_schemas, protobuf_schemas
-from .catalog import SourceInfo
 from .compatibility import incompatibilities
 from .inference import Inference, columns_of, find_version, refuse_schema_id
-from .physical import FormatSpec, RecordSchema
 from .registry import FORMAT_KINDS, Registry, Version, subject_of
 from .schema import Column, Schema
+from .source_info import SourceInfo
+from .specs import FormatSpec, RecordSchema
 from .with_properties import SchemaProperties, SourceProperties, read_properties
 
 

@@ -15,7 +15,7 @@ from typing import Any, Literal, cast
 
 from millstream.errors import StatementError
 
-from .physical import RecordSchema
+from .specs import RecordSchema
 
 SchemaKind = Literal["AVRO", "JSON", "PROTOBUF"]
 KINDS: tuple[SchemaKind, ...] = ("AVRO", "JSON", "PROTOBUF")

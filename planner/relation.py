@@ -11,12 +11,12 @@ from sqlglot import exp
 from millstream.errors import Span, UnknownSource, did_you_mean
 
 from ..sql.ast import Query, unwrapped
-from .catalog import SourceInfo
 from .logical import LogicalPlan
 from .naming import joined
-from .physical import FormatSpec
 from .schema import PSEUDO
 from .scope import Scope
+from .source_info import SourceInfo
+from .specs import FormatSpec
 
 Target = Literal["STREAM", "TABLE", "INSERT", "CLIENT", "SUBQUERY"]
 """What becomes of a query's rows, see `analysis.analyze`."""

@@ -8,15 +8,17 @@ from millstream.errors import InvalidStatement
 
 from ..sql import ast
 from ..sql.ast import FromItem, Query, SourceName
-from .catalog import SourceInfo
 from .join_conditions import check_sides
 from .joins import join_relations
-from .logical import Named, Project, Scan
+from .logical import Named
 from .origin import Origin, Plan, place_of
 from .planning import PlanningContext
 from .relation import BOUNDS, ROW, JoinKey, Partitioning, Relation
 from .schema import PSEUDO
 from .scope import Scope, ScopeSource
+from .source_info import SourceInfo
+from .steps.project import LogicalProject
+from .steps.source import Scan
 from .subqueries import query_origin, union_origin
 from .timestamps import rowtime_expression
 from .typed import column
@@ -122,7 +124,7 @@ def _side(item: FromItem, context: PlanningContext, plan: Plan) -> Relation:
     scope = Scope((_source_scope(item.alias, source, origin.pseudo, prefix),), context.catalog.types)
     written = tuple((prefix + c.name, f"{item.alias}.{c.name}") for c in rows.schema.key)
     return Relation(
-        Project(rows, tuple(values), key),
+        LogicalProject(rows, tuple(values), key),
         scope,
         ((item.alias, source),),
         origin.partitioning,

@@ -14,11 +14,12 @@ from ..sql.functions.catalog import FUNCTIONS, find_function
 from ..sql.printing import print_expression
 from ..sql.types import Struct
 from .expressions import compile_call, compile_expression
-from .logical import Explode, LogicalPlan, Named
+from .logical import LogicalPlan, Named
 from .naming import AliasGenerator
 from .relation import Relation, Target
 from .schema import PSEUDO
 from .scope import Scope, ScopeSource
+from .steps.explode import LogicalExplode
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +106,7 @@ def _struct_fields(selected: SelectStructStar, scope: Scope) -> list[Item]:
 
 
 def explode(items: list[Item], plan: LogicalPlan, scope: Scope) -> tuple[LogicalPlan, list[Item], Scope]:
-    """Table functions in the SELECT list become one Explode; the items then read its columns."""
+    """Table functions in the SELECT list become one LogicalExplode; the items then read its columns."""
     arrays: list[Named] = []
     replaced: list[Item] = []
     for item in items:
@@ -118,7 +119,7 @@ def explode(items: list[Item], plan: LogicalPlan, scope: Scope) -> tuple[Logical
     if not arrays:
         return plan, items, scope
     elements = ScopeSource("#elements", {named.name: (named.name, named.expression.type) for named in arrays})
-    return Explode(plan, tuple(arrays)), replaced, replace(scope, sources=(*scope.sources, elements))
+    return LogicalExplode(plan, tuple(arrays)), replaced, replace(scope, sources=(*scope.sources, elements))
 
 
 def table_calls(node: exp.Expression) -> list[exp.Anonymous]:

@@ -7,7 +7,9 @@ absent and get their defaults. A plan's object also holds the functions of users
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import json
+import pkgutil
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,14 +18,15 @@ from millstream.errors import StatementError
 from ..sql import types
 from ..sql.functions import user_functions
 from ..sql.functions.user_functions import remember_functions
-from . import catalog, physical, schema
-from .catalog import SourceInfo
+from . import physical, schema, source_info, specs, steps
 from .physical import PLAN_VERSION, PhysicalPlan
+from .source_info import SourceInfo
 from .user_functions import functions_of
 
+_STEPS = [importlib.import_module(f"{steps.__name__}.{each.name}") for each in pkgutil.iter_modules(steps.__path__)]
 _CLASSES: dict[str, type] = {
     found.__name__: found
-    for module in (types, schema, physical, catalog, user_functions)
+    for module in (types, schema, specs, source_info, physical, user_functions, *_STEPS)
     for found in vars(module).values()
     if isinstance(found, type) and dataclasses.is_dataclass(found) and found.__module__ == module.__name__
 }

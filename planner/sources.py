@@ -9,15 +9,15 @@ from millstream.errors import InvalidProperty, InvalidStatement, SourceExists, S
 
 from ..sql.ast import ColumnDefinition, CreateSource
 from ..sql.types import BIGINT, BYTES, STRING, TIMESTAMP, Array, Field, SqlType, Struct
-from .catalog import SourceInfo
 from .expiry import check_ttl
 from .inference import Inference, infer_columns, refuse_schema_id
 from .limits import within_depth
-from .physical import FormatSpec
 from .planning import NewTopic, PlannedSource, PlanningContext
 from .record_schemas import SchemaTarget, with_schemas
 from .schema import PSEUDO, Column, Schema
 from .scope import resolve_type
+from .source_info import SourceInfo
+from .specs import FormatSpec
 from .topic_config import topic_config
 from .topic_names import topic_of_statement
 from .with_properties import SourceProperties, format_specs, read_properties

@@ -10,13 +10,15 @@ from ..sql import ast
 from ..sql.ast import Query
 from ..sql.coercion import can_coerce
 from ..sql.types import SqlType
-from .catalog import SourceInfo
 from .conversions import coerced
-from .logical import LogicalPlan, Named, Project, Union
+from .logical import LogicalPlan, Named
 from .origin import Origin, Plan, keeps_place, lies_as_read, place_of
 from .planning import PlanningContext
 from .relation import ROW, Analyzed
 from .schema import Column, Schema
+from .source_info import SourceInfo
+from .steps.project import LogicalProject
+from .steps.union import LogicalUnion
 from .typed import column
 
 _HIDDEN = "#"  # no user's column begins so
@@ -85,7 +87,7 @@ def union_origin(union: ast.Subquery, context: PlanningContext, plan: Plan) -> O
     key = keyed[0] if all(places == keyed[0] for places in keyed) else ()
     rows = _branch(branches[0], columns, key)
     for branch in branches[1:]:
-        rows = Union(rows, _branch(branch, columns, key))
+        rows = LogicalUnion(rows, _branch(branch, columns, key))
     schema = Schema(tuple(replace(c, role="KEY" if i in key else "VALUE") for i, c in enumerate(columns)))
     reads = tuple(name for branch in branches for name in branch.sources)
     return Origin(_described(union.alias, rows, schema, branches[0]), rows, ROW[:1], None, reads, ())
@@ -136,4 +138,4 @@ def _branch(branch: Analyzed, columns: list[Column], key: tuple[int, ...]) -> Lo
         for own, target in zip(_selected(branch), columns, strict=True)
     ]
     values = tuple(one for i, one in enumerate(named) if i not in key)
-    return Project(branch.plan, values, tuple(named[i] for i in key))
+    return LogicalProject(branch.plan, values, tuple(named[i] for i in key))

@@ -11,7 +11,7 @@ from millstream.errors import Unsupported
 
 from ..sql.functions.udf import udfs_in
 from ..sql.types import SqlType
-from .physical import SqlExpression
+from .specs import SqlExpression
 
 DEPTH_MAX = 900  # levels of a tree; DuckDB reads 1,000, and TRY and the like come on top
 _VOLATILE = ("random", "uuid", "gen_random_uuid", "uuidv4")

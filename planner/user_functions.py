@@ -7,7 +7,6 @@ on they are functions of the catalog like others. `functions_of` finds them in a
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
@@ -20,10 +19,9 @@ from ..sql.functions.catalog import FUNCTIONS
 from ..sql.functions.udf import PREFIX
 from ..sql.functions.user_functions import UserFunction, definition_of, functions_off, remember_functions
 from .catalog import Catalog, PersistentQuery
-from .physical import AggregateCall, SqlExpression, Step
+from .steps.step import Step, walk
 
 S = TypeVar("S", bound=Statement)
-_ID = re.compile(r"USER_\w+_[0-9A-F]{24}")
 
 
 def bound(statement: S, functions: Mapping[str, UserFunction], *, allowed: bool = True) -> S:
@@ -39,18 +37,9 @@ def bound(statement: S, functions: Mapping[str, UserFunction], *, allowed: bool 
 
 def functions_of(root: Step) -> tuple[UserFunction, ...]:
     """The functions of users that these steps call, each once."""
-    found = {name: definition for name in _names(root) if (definition := definition_of(name)) is not None}
+    names = (name for step in walk(root) for name in _names(step))
+    found = {name: definition for name in names if (definition := definition_of(name)) is not None}
     return tuple(found.values())
-
-
-def with_names(text: str) -> str:
-    """A message with the names of functions in the place of their ids."""
-
-    def name(found: re.Match[str]) -> str:
-        definition = definition_of(found[0])
-        return found[0] if definition is None else definition.name
-
-    return _ID.sub(name, text)
 
 
 def callers_of(name: str, catalog: Catalog) -> tuple[PersistentQuery, ...]:
@@ -109,18 +98,8 @@ class _Binder:
         return False
 
 
-def _names(value: Any) -> Iterator[str]:
-    """The ids of all functions in a record of a plan, some twice."""
-    match value:
-        case SqlExpression():
-            yield from (udf.removeprefix(PREFIX).split("$")[0] for udf in value.udfs)
-        case tuple():
-            for item in value:
-                yield from _names(item)
-        case _ if dataclasses.is_dataclass(value):
-            if isinstance(value, AggregateCall):
-                yield value.function
-            for item in dataclasses.fields(value):
-                yield from _names(getattr(value, item.name))
-        case _:
-            return
+def _names(step: Step) -> Iterator[str]:
+    """The ids of all functions that a step calls, some twice."""
+    yield from step.function_names
+    for expression in step.expressions:
+        yield from (udf.removeprefix(PREFIX).split("$")[0] for udf in expression.udfs)

@@ -15,14 +15,14 @@ from ..sql import coercion
 from ..sql.ast import AssertValues, InsertValues, span_of, unwrapped
 from ..sql.printing import print_expression
 from ..sql.types import BIGINT, DOUBLE, INTEGER, NULL, STRING, Decimal, SqlType, Struct
-from .catalog import SourceInfo
 from .conversions import coerced
 from .expressions import compile_expression
 from .limits import within_depth
-from .physical import SqlExpression
 from .planning import PlanningContext
 from .schema import PSEUDO, WINDOW_BOUNDS, Column
 from .scope import Scope
+from .source_info import SourceInfo
+from .specs import SqlExpression
 from .typed import Typed, to_sql
 
 

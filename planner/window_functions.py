@@ -19,12 +19,16 @@ from ..sql.functions.catalog import find_function
 from ..sql.printing import print_expression
 from ..sql.types import BIGINT, TIMESTAMP, SqlType
 from .expressions import compile_call, compile_expression
-from .logical import Explode, Filter, Named, Project, Scan
+from .logical import Named
 from .origin import Origin
 from .planning import PlanningContext
 from .relation import Relation
 from .schema import Column, Schema
 from .scope import Scope, ScopeSource
+from .steps.explode import LogicalExplode
+from .steps.filter import LogicalFilter
+from .steps.project import LogicalProject
+from .steps.source import Scan
 from .typed import Typed, column
 
 START, END = "WINDOW_START", "WINDOW_END"
@@ -74,11 +78,11 @@ def _with_windows(function: WindowFunction, origin: Origin, time: Typed) -> Orig
     time_ms = time if type_ == BIGINT else _call("UNIX_TIMESTAMP", time)
     values = tuple(Named(c.name, column(c.name, c.type)) for c in rows.schema.value)
     if function.kind == "HOP":
-        rows = Explode(rows, (Named(_ELEMENT, _starts(time_ms, function.size_ms, step)),))
+        rows = LogicalExplode(rows, (Named(_ELEMENT, _starts(time_ms, function.size_ms, step)),))
         start = column(_ELEMENT, BIGINT)
     else:
         there = exp.Not(this=exp.Is(this=time.tree.copy(), expression=exp.Null()))
-        rows = Filter(rows, Typed(there, type_, total=True))
+        rows = LogicalFilter(rows, Typed(there, type_, total=True))
         start = Typed(_floored(time_ms.tree, step), BIGINT)
     end = Typed(exp.Add(this=exp.Paren(this=start.tree.copy()), expression=_number(function.size_ms)), BIGINT)
     added = (Named(START, _as_time(start, type_)), Named(END, _as_time(end, type_)))
@@ -87,7 +91,7 @@ def _with_windows(function: WindowFunction, origin: Origin, time: Typed) -> Orig
     return replace(
         origin,
         source=replace(origin.source, schema=schema),
-        plan=Project(rows, (*values, *added)),
+        plan=LogicalProject(rows, (*values, *added)),
         identity=identity,
         beyond=True,
     )

@@ -9,8 +9,8 @@ from millstream.errors import InvalidProperty, did_you_mean
 
 from ..sql.ast import Properties
 from .formats import check_columns, format_rules, wrapping
-from .physical import FormatSpec, KeyWindow
 from .schema import Column
+from .specs import FormatSpec, KeyWindow
 
 _COMMON = {
     "KAFKA_TOPIC", "PARTITIONS", "REPLICAS", "RETENTION_MS", "CLEANUP_POLICY", "FORMAT", "KEY_FORMAT", "VALUE_FORMAT",

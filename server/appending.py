@@ -15,8 +15,8 @@ from ..executor.columnar import ARROW, columnar_batch
 from ..executor.formats import encoder
 from ..executor.partitioning import byte_format, sink_partitions, split_by_partition
 from ..logcore.client import ColumnarRecords, LogClient, RowRecords
-from ..planner.catalog import SourceInfo
 from ..planner.schema import Column
+from ..planner.source_info import SourceInfo
 from ..sql.types import BIGINT
 from .nested_names import in_shape
 

@@ -16,8 +16,9 @@ from ..executor.executor import Executor
 from ..logcore.client import LogClient
 from ..logcore.errors import LogClosed, LogFull, LogUnavailable, TopicExists
 from ..logcore.topic_rules import check_topic
-from ..planner.catalog import Catalog, SourceInfo
+from ..planner.catalog import Catalog
 from ..planner.planning import NewTopic
+from ..planner.source_info import SourceInfo
 from .command_topic import CommandTopic
 from .commands import (
     Command,

@@ -10,8 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
-from ..planner.catalog import Catalog, PersistentQuery, SourceInfo
+from ..planner.catalog import Catalog, PersistentQuery
 from ..planner.planning import NewTopic
+from ..planner.source_info import SourceInfo
 from ..sql.functions.user_functions import UserFunction
 from ..sql.types import SqlType
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from millstream.errors import InvalidStatement
 
 from ..executor.connection import lock, open_connection
-from ..planner.physical import SqlExpression
+from ..planner.specs import SqlExpression
 from ..sql.functions.catalog import register_udfs
 from ..sql.functions.udf import failures_of
 

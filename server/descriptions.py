@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from ..executor.executor import Executor, QueryStatus
-from ..planner.catalog import Catalog, PersistentQuery, SourceInfo
+from ..planner.catalog import Catalog, PersistentQuery
 from ..planner.explain import explain
-from ..planner.physical import Aggregate, PhysicalPlan, walk
+from ..planner.physical import PhysicalPlan
 from ..planner.schema import Column, Schema
+from ..planner.source_info import SourceInfo
 from ..sql.types import Array, Decimal, Map, SqlType, Struct
 from .entities import FieldInfo, QueryDescription, QueryLine, QueryOffsets, SourceDescription, SourceLine, TypeInfo
 
@@ -107,7 +108,7 @@ def describe_query(query: PersistentQuery, catalog: Catalog, executor: Executor)
 
 def window_type(plan: PhysicalPlan) -> str | None:
     """The kind of window that the plan's aggregates use."""
-    windows = [step.window for step in walk(plan.root) if isinstance(step, Aggregate) and step.window is not None]
+    windows = [step.grouping_window for step in plan.steps() if step.grouping_window is not None]
     return windows[-1].kind if windows else None
 
 

@@ -20,7 +20,7 @@ from ..executor.executor import Executor
 from ..executor.keyed_rows import TooManyKeys
 from ..logcore.client import LogClient
 from ..planner.catalog import Catalog
-from ..planner.user_functions import with_names
+from ..planner.readable import with_names
 from ..sql.ast import (
     AssertSchema,
     AssertTopic,

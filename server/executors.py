@@ -24,7 +24,7 @@ from ..executor.figures import QueryFigures
 from ..executor.idle import IDLE_MS, idle_ms_of
 from ..logcore.client import LogClient
 from ..planner.catalog import PersistentQuery
-from ..planner.physical import Aggregate, PhysicalPlan, walk
+from ..planner.physical import PhysicalPlan
 from ..planner.user_functions import functions_of
 from ..sql.functions.user_functions import PROPERTY as PYTHON_FUNCTIONS
 from ..sql.functions.user_functions import functions_off
@@ -119,7 +119,7 @@ def chosen_executor(plan: PhysicalPlan, server: Mapping[str, str] | None = None)
 
 def _moves_time(properties: Mapping[str, str], plan: PhysicalPlan) -> bool:
     """Whether windows of the plan close when nothing comes."""
-    final = any(isinstance(step, Aggregate) and step.emit == "FINAL" for step in walk(plan.root))
+    final = any(step.final for step in plan.steps())
     return final and idle_ms_of(properties) > 0
 
 

@@ -12,8 +12,9 @@ from ..executor.columnar import ARROW, split_columnar
 from ..executor.formats import Encoder, encoder
 from ..executor.partitioning import byte_format
 from ..logcore.client import Topic
-from ..planner.catalog import Catalog, SourceInfo
-from ..planner.physical import FormatSpec
+from ..planner.catalog import Catalog
+from ..planner.source_info import SourceInfo
+from ..planner.specs import FormatSpec
 from .topic_records import stored_columns
 
 _FORMAT = "millstream.value.format"

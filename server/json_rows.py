@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from millstream.errors import InvalidStatement
 
-from ..planner.catalog import SourceInfo
+from ..planner.source_info import SourceInfo
 from ..sql.types import Array, Decimal, Map, SqlType, Struct
 
 Reader = Callable[[Any], Any]

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from ..executor.executor import Executor, QueryStatus
 from ..executor.figures import OperatorFigures, QueryFigures
 from ..planner.catalog import PersistentQuery
-from ..planner.explain import describe_readably, explain
-from ..planner.physical import PhysicalPlan, walk
+from ..planner.explain import explain
+from ..planner.physical import PhysicalPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class LiveFigures:
 def live_figures(query: PersistentQuery, status: QueryStatus, executor: Executor) -> LiveFigures:
     """Raises `UnknownQuery`."""
     figures = executor.figures(query.id) or QueryFigures()
-    described = {step.id: describe_readably(step) for step in walk(query.plan.root)}
+    described = {step.id: step.describe_readably() for step in query.plan.steps()}
     order = {step_id: place for place, step_id in enumerate(described)}
     operators = sorted(figures.operators, key=lambda each: order.get(each.steps[-1], len(order)))
     return LiveFigures([_operator(each, described) for each in operators], _partitions(status, figures))

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from ..executor.materialization import Materialization
 from ..executor.pull_limits import Deadline
 from ..logcore.client import LogClient
-from ..planner.catalog import Catalog, SourceInfo
-from ..planner.physical import SqlExpression
+from ..planner.catalog import Catalog
+from ..planner.source_info import SourceInfo
+from ..planner.specs import SqlExpression
 from .properties import number_of
 from .pull_lookups import Lookups
 

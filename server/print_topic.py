@@ -14,7 +14,8 @@ from millstream.errors import ServerError, did_you_mean
 from ..executor.formats.json_text import InvalidJson
 from ..executor.formats.wire import SchemaLookup, Unreadable, no_schemas
 from ..logcore.client import FetchedColumns, FetchedRows, LogClient, TopicPartition
-from ..planner.catalog import Catalog, SourceInfo
+from ..planner.catalog import Catalog
+from ..planner.source_info import SourceInfo
 from ..sql.ast import PrintTopic
 from .topic_records import TopicRecord, decode_run
 

@@ -9,8 +9,8 @@ import pyarrow as pa
 from ..executor.materialization import record_count
 from ..executor.pull_limits import Deadline, PullLimits
 from ..executor.pull_query import PullQuery
-from ..planner.physical import Source
 from ..planner.planning import PlannedBatch, PlannedPull
+from ..planner.steps.source import Source
 from .properties import number_of
 from .request import Request
 

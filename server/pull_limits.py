@@ -15,9 +15,9 @@ from sqlglot import exp
 
 from millstream.errors import InvalidStatement, Span
 
-from ..planner.catalog import SourceInfo
 from ..planner.planning import PlannedBatch, PlannedPull
 from ..planner.pull import PUSH_INSTEAD
+from ..planner.source_info import SourceInfo
 from ..sql.ast import Query, span_of
 from ..sql.printing import print_expression
 from ..sql.types import STRING

@@ -18,9 +18,10 @@ from sqlglot import exp
 from ..executor.keyed_rows import KeyedRows
 from ..executor.start_offsets import OFFSET_RESET
 from ..logcore.client import LogClient
-from ..planner.catalog import Catalog, SourceInfo
+from ..planner.catalog import Catalog
 from ..planner.planning import PlannedPull
 from ..planner.schema import Schema
+from ..planner.source_info import SourceInfo
 from ..sql.ast import Query, span_of, unwrapped
 from ..sql.types import BIGINT, INTEGER, STRING
 from .row_values import Converter, converter

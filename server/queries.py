@@ -17,17 +17,6 @@ from millstream.errors import QueryError, UnknownSource, did_you_mean
 from ..executor.left_out import remark
 from ..executor.push_query import Progress
 from ..executor.start_offsets import OFFSET_RESET, START_OFFSETS, check_start
-from ..planner.physical import (
-    Aggregate,
-    Over,
-    RowJoin,
-    Source,
-    Step,
-    StreamStreamJoin,
-    StreamTableJoin,
-    Union,
-    inputs_of,
-)
 from ..planner.planning import PlannedBatch, PlannedPull, PlannedPush
 from ..planner.pull import plan_pull
 from ..planner.queries import plan_push
@@ -228,7 +217,7 @@ def _pull(statement: Query, planned: PlannedPull | PlannedBatch, query_id: str, 
 
 def _push(planned: PlannedPush, query_id: str, feed: ChangeFeed, *, keyed_only: bool = False) -> QueryResult:
     """`keyed_only`: of a source with a key, only rows that have one, as where ksqlDB taps a running query."""
-    is_table = _gives_table(planned.plan.root)
+    is_table = planned.plan.root.gives == "TABLE"
 
     def shape(rows: pa.Table) -> QueryBatch:
         return push_batch(_with_key(rows) if keyed_only else rows, planned, is_table=is_table)
@@ -298,15 +287,3 @@ def _rows(columns: Iterable[pa.ChunkedArray], schema: Schema) -> Iterator[tuple[
         convert = converter(column.type)
         converted.append(values if convert is None else [convert(value) for value in values])
     return iter(zip(*converted, strict=True))
-
-
-def _gives_table(step: Step) -> bool:
-    match step:
-        case Source():
-            return step.kind == "TABLE"
-        case Aggregate() | Over() | RowJoin():
-            return True
-        case StreamTableJoin() | StreamStreamJoin() | Union():
-            return False
-        case _:
-            return _gives_table(inputs_of(step)[0])

@@ -19,8 +19,9 @@ from typing import Any, Final, NamedTuple
 
 from millstream.errors import MillstreamError, ServerError, StatementError
 
-from ..planner.catalog import Catalog, PersistentQuery, SourceInfo
+from ..planner.catalog import Catalog, PersistentQuery
 from ..planner.registry import topic_of
+from ..planner.source_info import SourceInfo
 from ..sql import ast
 from ..sql.parser import parse
 from .access import User, Verb

@@ -25,8 +25,8 @@ from millstream.errors import ServerError, StatementError
 from ..executor.formats.record_codec import codec_of
 from ..planner import json_schemas
 from ..planner.compatibility import incompatibilities
-from ..planner.physical import FormatSpec
 from ..planner.registry import GLOBAL, KINDS, LEVELS, Reference, Registry, SchemaKind, Version, canonical, topic_of
+from ..planner.specs import FormatSpec
 from .http_context import rights_of
 from .http_errors import RequestRefused, error_code_of
 from .http_requests import read_object

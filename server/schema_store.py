@@ -13,7 +13,6 @@ import pyarrow as pa
 
 from ..executor.schemas_topic import SCHEMAS_TOPIC, SchemasTopic
 from ..logcore.client import LogClient, RowRecords
-from ..planner.physical import RecordSchema
 from ..planner.registry import (
     GLOBAL,
     Record,
@@ -23,6 +22,7 @@ from ..planner.registry import (
     removal_record,
     version_record,
 )
+from ..planner.specs import RecordSchema
 
 _SCHEMA = pa.schema([("timestamp", pa.int64()), ("key", pa.binary()), ("value", pa.binary())])
 

@@ -18,7 +18,7 @@ import structlog
 from ..executor.push_query import WAKE_UP_S, PushQuery, first_offsets
 from ..executor.start_offsets import OFFSET_RESET, START_OFFSETS
 from ..logcore.client import LogClient, TopicPartition
-from ..planner.physical import Explode, Filter, PhysicalPlan, Project, Source, walk
+from ..planner.physical import PhysicalPlan
 from ..planner.planning import PlannedPush
 from .queries import ChangeFeed, OpenFeed
 
@@ -251,8 +251,4 @@ class _Feed:
 
 def is_stateless(plan: PhysicalPlan) -> bool:
     """Whether what the query says of a record depends on that record only."""
-    steps = list(walk(plan.root))
-    sources = [step for step in steps if isinstance(step, Source)]
-    if len(sources) != 1 or sources[0].materialized or sources[0].ttl_ms is not None:
-        return False
-    return all(isinstance(step, Source | Filter | Project | Explode) for step in steps)
+    return len(plan.sources()) == 1 and all(step.stateless and not step.rekeys for step in plan.steps())

@@ -4,8 +4,7 @@ as a sentence with figures and a hint. What is asked of the log is asked once, a
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 import orjson
 
@@ -16,21 +15,11 @@ from ..executor.executor import QueryStatus
 from ..executor.figures import QueryFigures
 from ..logcore.client import FetchedRows, LogClient, Offsets, TopicPartition
 from ..planner.catalog import PersistentQuery
-from ..planner.physical import Sink
+from ..planner.stall import Cause, counted
+from ..planner.steps.sink import Sink
 from ..sql.identifiers import quote_identifier
 
 _LOG_TAIL = 2_000  # records of the processing log that are looked through for the last error
-
-
-@dataclass(frozen=True, slots=True)
-class Cause:
-    """One reason, or one thing that is as it should be (`blocks` False). `figures`: what the message is about."""
-
-    code: str
-    message: str
-    hint: str = ""
-    blocks: bool = True
-    figures: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +56,6 @@ class Situation:
 
     def partitions(self, topic: str) -> dict[TopicPartition, Offsets]:
         return {at: bounds for at, bounds in self.bounds.items() if at.topic == topic}
-
-
-def counted(count: int, one: str, many: str = "") -> str:
-    """
-    >>> counted(1, "row"), counted(2, "row"), counted(1, "group waits", "groups wait")
-    ('1 row', '2 rows', '1 group waits')
-    """
-    return f"{count} {one if count == 1 else many or one + 's'}"
 
 
 def situation(

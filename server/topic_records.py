@@ -11,9 +11,9 @@ from ..executor.formats import decode_logical, encode_logical
 from ..executor.formats.windows import window_end
 from ..executor.formats.wire import SchemaLookup, no_schemas
 from ..logcore.client import FetchedColumns, FetchedRows
-from ..planner.catalog import SourceInfo
-from ..planner.physical import KeyWindow
 from ..planner.schema import Column
+from ..planner.source_info import SourceInfo
+from ..planner.specs import KeyWindow
 
 
 class Window(TypedDict):

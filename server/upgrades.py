@@ -7,24 +7,13 @@ from typing import Any
 
 from millstream.errors import InvalidStatement, Span
 
-from ..planner.catalog import PersistentQuery, SourceInfo
-from ..planner.physical import (
-    Aggregate,
-    Expire,
-    ForeignKeyJoin,
-    FormatSpec,
-    KeyWindow,
-    Over,
-    PhysicalPlan,
-    RowJoin,
-    Source,
-    Step,
-    StreamStreamJoin,
-    StreamTableJoin,
-    TableTableJoin,
-    walk,
-)
+from ..planner.catalog import PersistentQuery
+from ..planner.physical import PhysicalPlan
 from ..planner.schema import Column, Schema
+from ..planner.source_info import SourceInfo
+from ..planner.specs import FormatSpec, KeyWindow
+from ..planner.steps.source import Source
+from ..planner.steps.step import Step
 
 _KEPT = (
     ("topic", "topic"),
@@ -33,8 +22,6 @@ _KEPT = (
     ("key_window", "window"),
     ("timestamp_column", "timestamp column"),
 )
-
-_NOTHING = Step("")
 
 
 def refuse_other_schema(old: SourceInfo, new: SourceInfo, span: Span | None) -> None:
@@ -68,7 +55,7 @@ def refuse_other_state(old: PersistentQuery, new: PhysicalPlan, span: Span | Non
     topics = {source.topic for source in old.plan.sources()} ^ {source.topic for source in new.sources()}
     if topics:
         raise _not_replaceable(old, f"it would read other topics ({', '.join(sorted(topics))})", span)
-    if not _state_fits(_stateful_steps(old.plan), _stateful_steps(new)):
+    if not _state_fits(_state_identity(old.plan), _state_identity(new)):
         raise _not_replaceable(old, "its grouping, aggregates, windows or joins would change", span)
 
 
@@ -83,23 +70,8 @@ def _state_fits(before: list[Step], after: list[Step]) -> bool:
     return all(kept.get(step.id, step) == step for step in after)
 
 
-def _stateful_steps(plan: PhysicalPlan) -> list[Step]:
-    """The steps that keep state, without what feeds them."""
-    bare: list[Step] = []
-    for step in walk(plan.root):
-        match step:
-            case Aggregate() | Over():
-                bare.append(replace(step, input=_NOTHING))
-            case StreamTableJoin() | StreamStreamJoin() | TableTableJoin() | ForeignKeyJoin() | RowJoin():
-                bare.append(replace(step, left=_NOTHING, right=_NOTHING))
-            case Expire():
-                bare.append(replace(step, input=_NOTHING, schema=Schema(())))
-            case Source(materialized=True):
-                formats = {name: _comparable(getattr(step, name)) for name in ("key_format", "value_format")}
-                bare.append(replace(step, columns=None, **formats))
-            case _:
-                pass
-    return bare
+def _state_identity(plan: PhysicalPlan) -> list[Step]:
+    return [identity for step in plan.steps() if (identity := step.state_identity) is not None]
 
 
 def _comparable(value: Any) -> Any:

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.logcore.client import FetchedColumns, LogClient
-from millstream.planner.catalog import SourceInfo
 from millstream.planner.schema import Column
+from millstream.planner.source_info import SourceInfo
 
 _WINDOW_BYTES: Final = {"TUMBLING": 8, "HOPPING": 8, "SESSION": 16}
 _PLACE: Final = ("_partition", "_at")

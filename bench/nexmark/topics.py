@@ -11,7 +11,7 @@ import pyarrow as pa
 from millstream.executor.columnar import columnar_batch
 from millstream.logcore.client import ColumnarRecords, LogClient, RowRecords
 from millstream.logcore.murmur2 import partitions_of
-from millstream.planner.catalog import SourceInfo
+from millstream.planner.source_info import SourceInfo
 from millstream.server.engine import Engine
 from millstream.server.session import Session
 

@@ -17,8 +17,8 @@ import fastavro
 from fastavro.schema import SchemaParseException
 
 from ...planner import avro_schemas
-from ...planner.physical import RecordSchema
 from ...planner.registry import InvalidSchema
+from ...planner.specs import RecordSchema
 from .reading import fold
 from .wire import HEADER_BYTES, Unreadable, Unwritable, header
 

@@ -17,8 +17,8 @@ from numba import njit
 from numpy.typing import NDArray
 
 from ...planner import avro_schemas
-from ...planner.physical import RecordSchema
 from ...planner.schema import Column
+from ...planner.specs import RecordSchema
 from ...sql.types import Primitive
 from .codec import byte_view, valid_flags
 from .limits import INTEGER_RANGES, UNITS

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from ...planner.physical import FormatSpec
 from ...planner.schema import Column
+from ...planner.specs import FormatSpec
 from ...sql.types import Array, Decimal, Map, Primitive, SqlType, Struct
 from .json_text import Real, parse_json, write_json
 from .reading import Mismatch, converter, fold

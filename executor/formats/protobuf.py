@@ -20,9 +20,9 @@ from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
 from ...planner import protobuf_text
-from ...planner.physical import RecordSchema
 from ...planner.protobuf_schemas import DECIMAL, WRAPPERS, is_map, is_synthetic, oneof_name
 from ...planner.registry import InvalidSchema
+from ...planner.specs import RecordSchema
 from .reading import fold
 from .wire import HEADER_BYTES, Unreadable, Unwritable, header
 

@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ...planner.physical import FormatSpec, RecordSchema
 from ...planner.registry import InvalidSchema
 from ...planner.schema import Column
+from ...planner.specs import FormatSpec, RecordSchema
 from ..errors import QueryFailed
 from .avro import avro_codec
 from .avro_scan import NULL_ROW, REDO, FlatRecord, flat_record, scan

@@ -8,8 +8,8 @@ from dataclasses import replace
 from millstream.errors import FormatError
 
 from ...planner.formats import FORMATS
-from ...planner.physical import FormatSpec, KeyWindow
 from ...planner.schema import Column
+from ...planner.specs import FormatSpec, KeyWindow
 from ...sql.types import Array, Map, Struct
 from .codec import Decoder, Encoder
 from .delimited import Delimited, delimiter_of

@@ -9,8 +9,8 @@ from __future__ import annotations
 import pyarrow as pa
 
 from ...planner import avro_schemas
-from ...planner.physical import FormatSpec, RecordSchema
 from ...planner.schema import Column
+from ...planner.specs import FormatSpec, RecordSchema
 from ...sql.types import (
     BIGINT,
     BOOLEAN,

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from ...planner.physical import KeyWindow
+from ...planner.specs import KeyWindow
 from ..window_times import window_ends
 from . import write
 from .codec import Decoded, Decoder, Encoder, RowError, boolean_array, byte_view, one_array, read_only, valid_flags

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ...planner.physical import RecordSchema
+from ...planner.specs import RecordSchema
 from .codec import byte_view, valid_flags
 
 HEADER_BYTES = 5

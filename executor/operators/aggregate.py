@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import duckdb
 import numpy as np
 import pyarrow as pa
 
-from ...planner.physical import Aggregate
 from ...planner.schema import Schema
+from ...planner.steps.aggregate import Aggregate
 from ...sql.functions.aggregate_kernels import Events, running_max
 from ...sql.types import BIGINT, INTEGER, SqlType
 from ..batch import ChangeBatch
+from ..building import Emit, Operator
 from ..state import StateStore
 from ..window_times import window_ends
 from .calls import Calls
@@ -43,8 +43,6 @@ from .hot_groups import HotGroups
 from .stream_time import NEVER, StreamTime, merged, moved_on, running
 from .windows import assign
 
-Emit = Literal["every", "last"]
-
 
 @dataclass(frozen=True, slots=True)
 class _Work:
@@ -61,7 +59,7 @@ class _Work:
     every_row: bool
 
 
-class Aggregator:
+class Aggregator(Operator):
     """In:    rows with the grouping key in k0…; a stream's +1 rows, or a table's changes.
     Out:   the group's new result at +1 for each row (`every`) or for the last row of the batch (`last`), before it
            the old one at -1 where the step emits it. FINAL: each window once, when it closes.

@@ -8,7 +8,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from ...planner.physical import AggregateCall
+from ...planner.steps.aggregate import AggregateCall
 from ...sql.functions.aggregate_distinct import distinct_fold
 from ...sql.functions.aggregate_kernels import Events
 from ...sql.functions.aggregates import AGGREGATES

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from ...planner.physical import Aggregate
+from ...planner.steps.aggregate import Aggregate
 from ..state import StateStore
 from ..window_times import window_ends
 from .calls import Calls

@@ -9,18 +9,18 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from ...planner.physical import Aggregate
 from ...planner.schema import Schema
+from ...planner.steps.aggregate import Aggregate
 from ...sql.types import INTEGER, SqlType
 from ..batch import ChangeBatch
-from ..state import StateStore
-from .aggregate import Aggregator, Emit
+from ..building import Emit, Operator
+from .aggregate import Aggregator
 from .columns import Ints, batch_schema, conform, flat, ints, is_null, key_names, take, with_columns
 from .expiry import TaskTime, ended_rows, numbered
 from .lifetimes import Lifetimes
 
 
-class ExpiringAggregator:
+class ExpiringAggregator(Operator):
     """In:    as of `Aggregator`, without windows.
     Out:   the same, and each group that is forgotten at -1, its rowtime the moment at which its time was over.
     State: that of the groups, and the largest rowtime of each.
@@ -48,7 +48,7 @@ class ExpiringAggregator:
         key |= dict(zip(self._keys[1:], (column.type for column in step.schema.key), strict=True))
         self._lifetimes = Lifetimes(connection, f"{step.id}.ttl", key, step.ttl_ms, cumulative=True)
         self._time = TaskTime(connection, f"{step.id}.ttl_time", extra)
-        self.stores: dict[str, StateStore] = {
+        self.stores = {
             **self._groups.stores,
             f"{step.id}.ttl": self._lifetimes.store,
             **self._time.stores,

@@ -10,8 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from ...planner.schema import Schema
+from ...planner.steps.expire import Expire
 from ...sql.types import BIGINT, INTEGER, SqlType
 from ..batch import ChangeBatch
+from ..building import Building, Chain, Operator, builds
 from .columns import WINDOW, Ints, batch_schema, conform, flat, ints, key_names, number_within, take, with_columns
 from .lifetimes import Lifetimes
 from .stream_time import StreamTime, merged, running
@@ -34,7 +36,7 @@ class TaskTime:
         return at_rows, merged({}, after)
 
 
-class Expiry:
+class Expiry(Operator):
     """In:    a table's records, or its changes with or without old rows.
     Out:   the same, and a deletion (-1, NULL values) of each row whose time is over, its rowtime the moment at which
            that was so. A row that is too old when it comes deletes the one before it.
@@ -111,3 +113,10 @@ def _without_values(rows: pa.Table, chosen: np.ndarray) -> pa.Table:
         if name[0] == "v" and name[1:].isdigit():
             changed[name] = take(rows.select([name]), mask).column(0)
     return with_columns(rows, changed)
+
+
+@builds(Expire)
+def build(step: Expire, building: Building) -> Chain:
+    below = building.node(step.input)
+    operator = Expiry(building.connection, step.id, step.schema, below.extra, below.columns, step.ttl_ms)
+    return building.chain(below, operator, step)

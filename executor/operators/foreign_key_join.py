@@ -13,9 +13,10 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from ...planner.physical import ForeignKeyJoin
+from ...planner.steps.foreign_key_join import ForeignKeyJoin
 from ...sql.types import BIGINT, INTEGER, SqlType
 from ..batch import ChangeBatch
+from ..building import Building, Joiner, builds
 from ..state import StateStore
 from .columns import (
     Bools,
@@ -32,6 +33,7 @@ from .columns import (
     value_names,
     without_null_keys,
 )
+from .joining import JoinNode, join_node, window_columns
 
 _FOREIGN = ("_part", "k0")
 
@@ -64,7 +66,7 @@ class _Output:
     time: Ints
 
 
-class ForeignKeyJoiner:
+class ForeignKeyJoiner(Joiner):
     """In: the left table's changes with their old rows and the foreign key as key; the right table's changes. One
     `_seq` over both, and equal keys in equal tasks.
     Out: changes of the result, those that one change of the right table causes in the order of the left table's keys.
@@ -224,3 +226,10 @@ def _pairs(change: Ints, group_of_change: Ints, group_of_version: Ints) -> tuple
     ends = np.cumsum(count)
     within = np.arange(int(ends[-1]) if len(ends) else 0, dtype=np.int64) - np.repeat(ends - count, count)
     return np.repeat(change, count), by_group[np.repeat(first, count) + within]
+
+
+@builds(ForeignKeyJoin)
+def build(step: ForeignKeyJoin, building: Building) -> JoinNode:
+    left, right = building.node(step.left), building.node(step.right)
+    joiner = ForeignKeyJoiner(building.connection, step)
+    return join_node(building, step, joiner, left, right, extra=window_columns(left, right))

@@ -13,10 +13,12 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from ...planner.physical import Over, OverCall, SqlExpression
 from ...planner.schema import Schema
+from ...planner.specs import SqlExpression
+from ...planner.steps.over import Over, OverCall
 from ...sql.types import BIGINT, INTEGER, SqlType
 from ..batch import ChangeBatch
+from ..building import Building, Chain, Operator, builds
 from ..state import StateStore
 from .columns import (
     Bools,
@@ -38,9 +40,9 @@ from .statement import Statement
 _ARRIVAL = "_n"
 
 
-class OverOperator:
+class OverOperator(Operator):
     """In:    rows keyed by their partition: a stream's, or a table's changes with their old rows.
-    Out:   see `physical.Over`; a row's time is its own.
+    Out:   see the step `Over`; a row's time is its own.
     State: the rows of each partition with the number of their arrival in the task, and the largest such number.
 
     A stream's rows go by these numbers. Of a table's rows those with one identity are one row, and one that changes
@@ -201,12 +203,6 @@ class OverOperator:
         return with_columns(rows, columns)
 
 
-def over_expressions(call: OverCall) -> tuple[SqlExpression, ...]:
-    """All that a call reads of its rows."""
-    condition = () if call.filter is None else (call.filter,)
-    return (*call.arguments, *(key.expression for key in call.order), *condition)
-
-
 def _bools(table: pa.Table, name: str) -> Bools:
     return flat(table, name).to_numpy(zero_copy_only=False)
 
@@ -255,3 +251,10 @@ def _call_sql(call: OverCall, texts: dict[str, str]) -> str:
     window = f"PARTITION BY _group{ordered} {call.frame}".rstrip()
     text = f"{call.function}({'DISTINCT ' if call.distinct else ''}{arguments}){condition} OVER ({window})"
     return f"TRY_CAST({text} AS {call.type.duckdb})"
+
+
+@builds(Over)
+def build(step: Over, building: Building) -> Chain:
+    below = building.node(step.input)
+    operator = OverOperator(building.connection, step, below.schema, below.extra, below.columns, step.input.task_count)
+    return building.chain(below, operator, step)

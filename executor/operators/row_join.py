@@ -14,13 +14,13 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from ...planner.physical import RowJoin
 from ...planner.schema import Schema
+from ...planner.steps.row_join import RowJoin
 from ...sql.types import BIGINT, INTEGER, SqlType
 from ..batch import ChangeBatch
+from ..building import Building, Emit, Joiner, builds
 from ..state import StateStore
 from .absences import Lives, absences
-from .aggregate import Emit
 from .columns import (
     Bools,
     Ints,
@@ -38,6 +38,7 @@ from .columns import (
     value_names,
     without_repeats,
 )
+from .joining import JoinNode, join_node
 from .stream_time import NEVER
 
 _BEFORE = -1  # born before the batch
@@ -64,7 +65,7 @@ class _Pairs:
     right: Ints
 
 
-class RowJoiner:
+class RowJoiner(Joiner):
     """In: changes of both sides under the columns that they are joined by, with one `_seq` over both, and equal keys in
     equal tasks. Rows with a NULL among those columns join nothing.
     Out: changes of the pairs, in the order of the changes that cause them; those of one change in that of the columns
@@ -265,3 +266,10 @@ def _matches(left_group: Ints, right_group: Ints, left: Ints, right: Ints) -> tu
     ends = np.cumsum(count)
     within = np.arange(int(ends[-1]) if len(ends) else 0, dtype=np.int64) - np.repeat(ends - count, count)
     return np.repeat(left, count), by_group[np.repeat(begin, count) + within]
+
+
+@builds(RowJoin)
+def build(step: RowJoin, building: Building) -> JoinNode:
+    left, right = building.node(step.left), building.node(step.right)
+    joiner = RowJoiner(building.connection, step, building.emit)
+    return join_node(building, step, joiner, left, right, extra=())

@@ -13,12 +13,13 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from ...planner.physical import Aggregate
 from ...planner.schema import Schema
+from ...planner.steps.aggregate import Aggregate
 from ...sql.functions.aggregate_fold import State
 from ...sql.functions.aggregate_values import column_of, values_of
 from ...sql.types import BIGINT, INTEGER, SqlType
 from ..batch import ChangeBatch
+from ..building import Emit, Operator
 from ..state import StateStore
 from .calls import Calls
 from .columns import Ints, batch_schema, conform, flat, group, ints, is_null, key_names, number_within, take
@@ -50,7 +51,7 @@ class _Output:
         self.session.append(session)
 
 
-class SessionAggregator:
+class SessionAggregator(Operator):
     """In:    a stream's rows with the grouping key in k0….
     Out:   per row the sessions that it merged at -1, and the one they became at +1 (`last`: the difference that the
            batch makes). FINAL: each session once, when it closes. A row's time is the end of its session.
@@ -67,7 +68,7 @@ class SessionAggregator:
         extra: Sequence[str],
         columns: Sequence[str] | None,
         properties: Mapping[str, str],
-        emit: str,
+        emit: Emit,
     ) -> None:
         assert step.window is not None
         self._step = step

@@ -5,27 +5,29 @@ Row order is DuckDB's insertion order, which plain projections, filters and UNNE
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import duckdb
 import numpy as np
 import pyarrow as pa
 
-from ...planner.physical import Explode, Filter, Project, Rekey, SqlExpression
 from ...planner.schema import Schema
+from ...planner.specs import SqlExpression
+from ...planner.steps.explode import Explode
+from ...planner.steps.filter import Filter
+from ...planner.steps.project import Project
+from ...planner.steps.repartition import Rekey
 from ...sql.types import DOUBLE
 from ..batch import ChangeBatch
+from ..building import Building, Chain, Operator, Partitioner, builds
 from .columns import batch_schema, conform, ints, is_null, key_names, number_within, value_names, with_columns
 from .statement import Statement
 
 StatelessStep = Filter | Project | Explode | Rekey
 
-# Gives each row's partition; the table has the columns of the rekeyed step.
-Partitioner = Callable[[Rekey, pa.Table], np.ndarray]
 
-
-class Stateless:
+class Stateless(Operator):
     """Runs a chain of steps as one statement; only the last one may be a `Rekey`.
 
     `schema`, `extra`, `columns`: of the input (see `batch_schema`). A Rekey ends the stream time of its input: after
@@ -190,3 +192,16 @@ def _cast(expression: SqlExpression) -> str:
 def _select(columns: dict[str, str], source: str) -> str:
     listed = ", ".join(name if sql == name else f"{sql} AS {name}" for name, sql in columns.items())
     return f"SELECT {listed} FROM ({source})"
+
+
+@builds(Filter, Project, Explode, Rekey)
+def build(step: StatelessStep, building: Building) -> Chain:
+    """One node for the step and all stateless steps below it that do not change the task."""
+    steps: list[StatelessStep] = [step]
+    below = step.input
+    while isinstance(below, Filter | Project | Explode):
+        steps.insert(0, below)
+        below = below.input
+    node = building.node(below)
+    operator = Stateless(building.connection, steps, node.schema, node.extra, node.columns, building.partitioner)
+    return building.chain(node, operator, *steps)

@@ -14,10 +14,11 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from ...planner.physical import StreamStreamJoin
 from ...planner.schema import Schema
+from ...planner.steps.stream_stream_join import StreamStreamJoin
 from ...sql.types import BIGINT, INTEGER, SqlType
 from ..batch import ChangeBatch
+from ..building import Building, Joiner, builds
 from ..state import StateStore
 from .columns import (
     WINDOW,
@@ -34,6 +35,7 @@ from .columns import (
     value_names,
     with_columns,
 )
+from .joining import JoinNode, join_node, window_columns
 from .stream_time import NEVER, running
 from .unmatched_rows import UnmatchedRows
 
@@ -81,7 +83,7 @@ class Timeline:
         return np.append(self.ranks[part], never)[np.searchsorted(self.times[part], times, side="right")]
 
 
-class StreamStreamJoiner:
+class StreamStreamJoiner(Joiner):
     """In: rows of two streams, with one `_seq` over both, and equal keys in equal tasks.
     Out: joined rows; those that one row gives have its `_seq`.
     State: the rows of each side that a row to come can meet, those that wait for a partner, and the times.
@@ -293,3 +295,11 @@ _ORDER = ("_rank", "_phase", "_rts", "_side", "_order", "_id")
 
 def _value_types(schema: Schema) -> dict[str, SqlType]:
     return dict(zip(value_names(schema), (column.type for column in schema.value), strict=True))
+
+
+@builds(StreamStreamJoin)
+def build(step: StreamStreamJoin, building: Building) -> JoinNode:
+    left, right = building.node(step.left), building.node(step.right)
+    window = window_columns(left, right)
+    joiner = StreamStreamJoiner(building.connection, step, bool(window))
+    return join_node(building, step, joiner, left, right, extra=window)

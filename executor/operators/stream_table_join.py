@@ -12,9 +12,10 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from ...planner.physical import StreamTableJoin
+from ...planner.steps.stream_table_join import StreamTableJoin
 from ...sql.types import BIGINT, INTEGER, SqlType
 from ..batch import ChangeBatch
+from ..building import Building, Joiner, builds
 from ..state import StateStore
 from .columns import (
     WINDOW,
@@ -30,9 +31,10 @@ from .columns import (
     value_names,
     with_columns,
 )
+from .joining import JoinNode, join_node, window_columns
 
 
-class StreamTableJoiner:
+class StreamTableJoiner(Joiner):
     """In: a stream's rows and a table's changes, with one `_seq` over both, and equal keys in equal tasks.
     Out: the stream's rows with the table's key and value columns.
     State: the table's row of each key.
@@ -120,3 +122,10 @@ class StreamTableJoiner:
         joined = take(pool, matches)
         columns = {name: joined.column(name) for name in joined.column_names}
         return replace(batch, rows=with_columns(rows, columns))
+
+
+@builds(StreamTableJoin)
+def build(step: StreamTableJoin, building: Building) -> JoinNode:
+    left, right = building.node(step.left), building.node(step.right)
+    joiner = StreamTableJoiner(building.connection, step, bool(window_columns(left, right)))
+    return join_node(building, step, joiner, left, right, extra=left.extra)

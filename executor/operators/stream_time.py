@@ -18,6 +18,7 @@ import pyarrow as pa
 from ...sql.functions.aggregate_kernels import running_max
 from ...sql.types import BIGINT, INTEGER
 from ..batch import ChangeBatch
+from ..building import Operator
 from ..state import StateStore
 from .columns import Ints, flat, ints, with_columns
 
@@ -81,7 +82,7 @@ def moved_on(times: Mapping[int, int], elapsed_ms: int) -> dict[int, int]:
     return {part: time + elapsed_ms for part, time in times.items()}
 
 
-class SourceTime:
+class SourceTime(Operator):
     """Adds `_st` to a source's batches."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, name: str) -> None:

@@ -12,6 +12,7 @@ import pyarrow as pa
 from ...planner.schema import Schema
 from ...sql.types import BIGINT, INTEGER, SqlType
 from ..batch import ChangeBatch
+from ..building import Operator
 from ..state import StateStore
 from .columns import (
     WINDOW,
@@ -29,7 +30,7 @@ from .columns import (
 )
 
 
-class TableSource:
+class TableSource(Operator):
     """In: a record per row, +1 or a tombstone (`_null`). Out: changes that carry the old rows.
     State: the row of each key.
 

@@ -12,10 +12,11 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from ...planner.physical import TableTableJoin
 from ...planner.schema import Schema
+from ...planner.steps.table_table_join import TableTableJoin
 from ...sql.types import BIGINT, INTEGER, SqlType
 from ..batch import ChangeBatch
+from ..building import Building, Joiner, builds
 from ..state import StateStore
 from .columns import (
     WINDOW,
@@ -33,6 +34,7 @@ from .columns import (
     value_names,
     without_null_keys,
 )
+from .joining import JoinNode, join_node, window_columns
 
 _NONE = -1
 
@@ -61,7 +63,7 @@ class _Events:
         return np.where(self.side == 0, self.after[1], self.after[0]) >= 0
 
 
-class TableTableJoiner:
+class TableTableJoiner(Joiner):
     """In: changes of two tables, with one `_seq` over both, and equal keys in equal tasks. A NULL key joins nothing.
     Out: changes of the result. Without `emit_old` a deletion also follows where a side's row goes that was not there
     while the other side has its row, as in Kafka Streams.
@@ -207,3 +209,11 @@ def _times(pool: pa.Table, rows: Ints) -> Ints:
 
 def _value_types(schema: Schema) -> dict[str, SqlType]:
     return dict(zip(value_names(schema), (column.type for column in schema.value), strict=True))
+
+
+@builds(TableTableJoin)
+def build(step: TableTableJoin, building: Building) -> JoinNode:
+    left, right = building.node(step.left), building.node(step.right)
+    window = window_columns(left, right)
+    joiner = TableTableJoiner(building.connection, step, bool(window))
+    return join_node(building, step, joiner, left, right, extra=window)

@@ -2,12 +2,48 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
 import numpy as np
 import pyarrow as pa
 
+from ...planner.schema import Schema
+from ...planner.steps.union import Union
 from ..batch import ChangeBatch
-from .columns import conform, ints, take
+from ..building import Building, Node, builds
+from ..figures import Meter
+from .columns import batch_schema, conform, ints, take
 from .stream_time import merged
+
+
+@dataclass(slots=True)
+class UnionNode:
+    left: Node
+    right: Node
+    schema: Schema
+    extra: tuple[str, ...]
+    columns: Sequence[str] | None
+    meter: Meter
+
+    def evaluate(self, inputs: Mapping[str, ChangeBatch]) -> ChangeBatch:
+        schema = batch_schema(self.schema, self.extra, self.columns)
+        left, right = self.left.evaluate(inputs), self.right.evaluate(inputs)
+        since = time.perf_counter_ns()
+        out = united(left, right, schema)
+        self.meter.add(left.rows.num_rows + right.rows.num_rows, out.rows, since)
+        return out
+
+    def of_nothing(self) -> None:
+        return None
+
+
+@builds(Union)
+def build(step: Union, building: Building) -> UnionNode:
+    left, right = building.node(step.left), building.node(step.right)
+    extra = tuple(name for name in left.extra if name in right.extra)
+    return UnionNode(left, right, step.schema, extra, left.columns, building.meter(step))
 
 
 def united(left: ChangeBatch, right: ChangeBatch, schema: pa.Schema) -> ChangeBatch:

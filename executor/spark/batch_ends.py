@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ...logcore.client import LogClient, TopicPartition
-from ...planner.physical import PhysicalPlan, Source
+from ...planner.physical import PhysicalPlan
+from ...planner.steps.source import Source
 from ..source_reader import SourceReader
 from ..tasks import needs_time_order
 from .lanes import Positions

@@ -21,8 +21,9 @@ from ...logcore.log import Log
 from ...logcore.remote import trusted_address
 from ...logcore.server import LogServer
 from ...planner.catalog import PersistentQuery
-from ...planner.physical import PhysicalPlan, Sink
+from ...planner.physical import PhysicalPlan
 from ...planner.planning import PlannedPush
+from ...planner.steps.sink import Sink
 from .. import processing_log
 from ..errors import QueryFailed, UnknownQuery
 from ..executor import QueryStatus

@@ -9,23 +9,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ...planner.physical import (
-    Explode,
-    Filter,
-    PhysicalPlan,
-    Project,
-    Rekey,
-    Sink,
-    Source,
-    Step,
-    inputs_of,
-    schema_of,
-    walk,
-)
+from ...planner.physical import PhysicalPlan
+from ...planner.steps.sink import Sink
+from ...planner.steps.source import Source
+from ...planner.steps.step import Step, run_where_read, schema_of, timed_sources, walk
 from ..connection import open_connection
 from ..partitioning import RekeyPartitioner
-from ..pipeline import Pipeline, timed_sources
-from ..tasks import changelog_partition_count, is_stateful, task_count
+from ..pipeline import Pipeline
+from ..tasks import changelog_partition_count, is_stateful
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +28,7 @@ class Chain:
 
     @property
     def repartitions(self) -> bool:
-        return self.plan is not None and isinstance(self.plan.root, Rekey)
+        return self.plan is not None and self.plan.root.rekeys
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +48,7 @@ class Stages:
     @property
     def shuffled(self) -> bool:
         """Whether rows leave the task that reads them: else a bucket is what was read of its source partitions."""
-        return any(isinstance(step, Rekey) for step in walk(self.plan.root))
+        return any(step.rekeys for step in self.plan.steps())
 
     @property
     def repartitioned(self) -> frozenset[str]:
@@ -84,33 +75,18 @@ def split(plan: PhysicalPlan) -> Stages:
     chains: list[Chain] = []
 
     def cut(step: Step) -> Step:
-        if _can_be_fused(step, timed):
+        if run_where_read(step, timed):
             chains.append(_chain(plan, step))
             return _leaf(chains[-1])
         if isinstance(step, Source):
             chains.append(Chain(step, None))
             return step
-        cut_inputs = [cut(child) for child in inputs_of(step)]
-        names = ("left", "right") if len(cut_inputs) == 2 else ("input",)
-        return replace(step, **dict(zip(names, cut_inputs, strict=True)))
+        return step.with_inputs(*map(cut, step.inputs))
 
     rest = replace(plan, root=cut(plan.root))
-    one_bucket = any(isinstance(step, Rekey) for step in walk(rest.root))
-    bucket_count = 1 if one_bucket else max(task_count(_top(chain)) for chain in chains)
+    one_bucket = any(step.rekeys for step in rest.steps())
+    bucket_count = 1 if one_bucket else max(_top(chain).task_count for chain in chains)
     return Stages(plan, tuple(chains), rest, bucket_count)
-
-
-def _can_be_fused(step: Step, timed: set[str]) -> bool:
-    """Whether all of it is stateless, and nothing stands behind a Rekey."""
-    match step:
-        case Source():
-            return not step.materialized and step.id not in timed
-        case Filter() | Project() | Explode():
-            return not isinstance(step.input, Rekey) and _can_be_fused(step.input, timed)
-        case Rekey():
-            return _can_be_fused(step.input, timed) and not isinstance(step.input, Rekey)
-        case _:
-            return False
 
 
 def _chain(plan: PhysicalPlan, top: Step) -> Chain:
@@ -139,6 +115,6 @@ def _leaf(chain: Chain) -> Source:
         kind="STREAM",
         schema=schema,
         timestamp=None,
-        partition_count=task_count(chain.plan.root),
+        partition_count=chain.plan.root.task_count,
         columns=None if len(physical) == len(schema.columns) else physical,
     )

@@ -6,11 +6,12 @@ from dataclasses import replace
 
 from millstream.errors import InvalidStatement, UnknownSource, did_you_mean
 
-from ...planner.catalog import Catalog, SourceInfo
+from ...planner.catalog import Catalog
 from ...planner.formats import check_columns
 from ...planner.record_schemas import with_new_schemas
 from ...planner.schema import PSEUDO, Column, Schema
 from ...planner.scope import resolve_type
+from ...planner.source_info import SourceInfo
 from ...sql.ast import AlterSource, ColumnDefinition
 from ..commands import PutSource
 from ..entities import CommandState, CurrentStatus, Entity

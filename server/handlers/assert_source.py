@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...planner.catalog import SourceInfo
 from ...planner.schema import Column, Schema
 from ...planner.scope import resolve_type
+from ...planner.source_info import SourceInfo
 from ...planner.with_properties import read_properties
 from ...sql.ast import AssertSource
 from ..entities import AssertedSource, Entity

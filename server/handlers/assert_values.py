@@ -9,9 +9,9 @@ from typing import Any, Protocol, runtime_checkable
 from ...executor.materialization import source_step
 from ...executor.source_reader import SourceReader
 from ...logcore.client import TopicPartition
-from ...planner.catalog import SourceInfo
-from ...planner.physical import Source
 from ...planner.schema import PSEUDO
+from ...planner.source_info import SourceInfo
+from ...planner.steps.source import Source
 from ...planner.values import plan_asserted_values
 from ...sql.ast import AssertValues
 from ..entities import AssertedValues, Entity

@@ -7,9 +7,10 @@ from dataclasses import replace
 from millstream.errors import InvalidStatement, ServerError
 
 from ...executor.start_offsets import check_start
-from ...planner.catalog import Catalog, PersistentQuery, SourceInfo
+from ...planner.catalog import Catalog, PersistentQuery
 from ...planner.planning import PlannedQuery
 from ...planner.queries import plan_query
+from ...planner.source_info import SourceInfo
 from ...planner.sources import plan_create_source
 from ...sql.ast import CreateAsSelect, CreateSource, InsertInto
 from ..commands import PutSource, StartQuery

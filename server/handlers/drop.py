@@ -7,9 +7,11 @@ from typing import Literal
 
 from millstream.errors import InvalidStatement, UnknownSource, did_you_mean
 
-from ...planner.catalog import Catalog, SourceInfo
-from ...planner.physical import FormatSpec, Sink
+from ...planner.catalog import Catalog
 from ...planner.registry import FORMAT_KINDS, subject_of
+from ...planner.source_info import SourceInfo
+from ...planner.specs import FormatSpec
+from ...planner.steps.sink import Sink
 from ...sql.ast import DropSource as DropStatement
 from ..commands import DropSource
 from ..entities import CommandState, CurrentStatus, Entity

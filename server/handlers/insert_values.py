@@ -6,8 +6,8 @@ import pyarrow as pa
 
 from millstream.errors import InvalidStatement
 
-from ...planner.physical import SqlExpression
 from ...planner.schema import Column
+from ...planner.specs import SqlExpression
 from ...planner.values import PlannedRow, plan_insert_values
 from ...sql.ast import InsertValues
 from ...sql.types import BIGINT

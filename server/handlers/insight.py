@@ -11,12 +11,13 @@ from ...planner.graph import Graph, catalog_graph, graph_of, plan_graph
 from ...planner.graph_svg import graph_svg
 from ...planner.graph_text import graph_dot, graph_text
 from ...planner.schema import PSEUDO
+from ...planner.stall import Cause
 from ...sql.ast import Explain, ShowGraph, ShowLineage
 from ..entities import Entity
 from ..insight_entities import CauseLine, GraphShown, InfluenceLine, LineageShown, QueryStall
 from ..live_plan import live_figures, operator_note
 from ..request import Request
-from ..stall import Cause, Situation, record_causes, situation, source_causes, state_causes
+from ..stall import Situation, record_causes, situation, source_causes, state_causes
 from ..stall_operators import operator_causes
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from millstream.errors import Unsupported
 
-from ...planner.catalog import SourceInfo
+from ...planner.source_info import SourceInfo
 from ...sql.ast import Show
 from ...sql.functions.catalog import FUNCTIONS
 from ...sql.functions.over_functions import OVER_FUNCTIONS

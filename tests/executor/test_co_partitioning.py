@@ -17,7 +17,8 @@ from millstream.executor.operators.columns import batch_schema
 from millstream.executor.partitioning import RekeyPartitioner
 from millstream.executor.pipeline import Pipeline
 from millstream.logcore.murmur2 import partitions_of
-from millstream.planner.physical import PhysicalPlan, Source
+from millstream.planner.physical import PhysicalPlan
+from millstream.planner.steps.source import Source
 
 ROWS = 40
 KEYS = list(range(-ROWS // 2, ROWS // 2))

@@ -23,8 +23,8 @@ from millstream.executor.materialization import Materialization
 from millstream.executor.push_query import PushQuery
 from millstream.executor.query import QueryRuntime
 from millstream.logcore.log import open_log
-from millstream.planner.catalog import SourceInfo
-from millstream.planner.physical import SqlExpression
+from millstream.planner.source_info import SourceInfo
+from millstream.planner.specs import SqlExpression
 from millstream.server.constants import ConstantEvaluator
 from millstream.sql.types import BIGINT
 from millstream.testing import Sandbox

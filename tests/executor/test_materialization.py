@@ -12,7 +12,7 @@ from hand_plans import INPUT, JSON, KAFKA, rows
 from millstream.executor.materialization import Materialization
 from millstream.logcore.client import LogClient
 from millstream.logcore.log import open_log
-from millstream.planner.catalog import SourceInfo
+from millstream.planner.source_info import SourceInfo
 
 
 @pytest.fixture

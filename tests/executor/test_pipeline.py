@@ -26,7 +26,11 @@ from pipelines import (
     tumbling,
 )
 
-from millstream.planner.physical import Aggregate, Filter, PhysicalPlan, Source, WindowSpec
+from millstream.planner.physical import PhysicalPlan
+from millstream.planner.specs import WindowSpec
+from millstream.planner.steps.aggregate import Aggregate
+from millstream.planner.steps.filter import Filter
+from millstream.planner.steps.source import Source
 from millstream.sql.types import BIGINT, DOUBLE, STRING
 
 CALLS = [

@@ -21,7 +21,9 @@ from millstream.logcore.client import ColumnarRecords, FetchedColumns, LogClient
 from millstream.logcore.errors import ProducerFenced
 from millstream.logcore.failpoints import FailpointHit, arm
 from millstream.logcore.log import open_log
-from millstream.planner.physical import PhysicalPlan, Project, SqlExpression
+from millstream.planner.physical import PhysicalPlan
+from millstream.planner.specs import SqlExpression
+from millstream.planner.steps.project import Project
 from millstream.sql.types import BIGINT, STRING
 
 

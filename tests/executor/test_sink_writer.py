@@ -12,7 +12,8 @@ from millstream.executor.batch import ChangeBatch
 from millstream.executor.sink_writer import Output, SinkWriter
 from millstream.executor.source_reader import ReadBatch, RecordHeaders
 from millstream.logcore.client import ColumnarRecords
-from millstream.planner.physical import Sink, SqlExpression
+from millstream.planner.specs import SqlExpression
+from millstream.planner.steps.sink import Sink
 from millstream.sql.types import BIGINT
 
 NO_INPUT = ReadBatch({}, {})

@@ -14,8 +14,9 @@ from millstream.executor.columnar import columnar_batch
 from millstream.executor.source_reader import ReadBatch, SourceReader
 from millstream.logcore.client import ColumnarRecords, LogClient, RowRecords, TopicPartition
 from millstream.logcore.log import open_log
-from millstream.planner.physical import Source, SqlExpression
 from millstream.planner.schema import Column, Schema
+from millstream.planner.specs import SqlExpression
+from millstream.planner.steps.source import Source
 from millstream.sql.types import BIGINT, BYTES, STRING, Array, Field, Struct
 
 HEADER_LIST = Array(Struct((Field("KEY", STRING), Field("VALUE", BYTES))))

@@ -8,7 +8,6 @@ import pytest
 
 from millstream.planner import avro_schemas, json_schemas, protobuf_schemas, protobuf_text
 from millstream.planner.compatibility import incompatibilities
-from millstream.planner.physical import FormatSpec, RecordSchema
 from millstream.planner.registry import (
     InvalidSchema,
     Reference,
@@ -22,6 +21,7 @@ from millstream.planner.registry import (
 )
 from millstream.planner.schema import Column
 from millstream.planner.serde import _decode, _encode  # pyright: ignore[reportPrivateUsage]
+from millstream.planner.specs import FormatSpec, RecordSchema
 from millstream.sql.types import (
     BIGINT,
     BOOLEAN,

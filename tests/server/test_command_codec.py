@@ -5,10 +5,14 @@ from __future__ import annotations
 import orjson
 import pytest
 
-from millstream.planner.catalog import PersistentQuery, SourceInfo
-from millstream.planner.physical import FormatSpec, PhysicalPlan, Sink, Source
+from millstream.planner.catalog import PersistentQuery
+from millstream.planner.physical import PhysicalPlan
 from millstream.planner.planning import NewTopic
 from millstream.planner.schema import Column, Schema
+from millstream.planner.source_info import SourceInfo
+from millstream.planner.specs import FormatSpec
+from millstream.planner.steps.sink import Sink
+from millstream.planner.steps.source import Source
 from millstream.server.command_codec import UnreadableCommand, command_from_json, command_to_json
 from millstream.server.commands import (
     Command,

@@ -11,8 +11,9 @@ from millstream.executor.executor import QueryMetrics, QueryStatus
 from millstream.executor.figures import OperatorFigures, QueryFigures
 from millstream.logcore.client import Offsets, TopicPartition
 from millstream.planner.catalog import PersistentQuery
+from millstream.planner.stall import Cause
 from millstream.server.handlers.insight import stall_causes
-from millstream.server.stall import Cause, Situation
+from millstream.server.stall import Situation
 from millstream.testing import Sandbox
 
 DDL = """

@@ -14,8 +14,9 @@ from millstream.executor.columnar import columnar_batch
 from millstream.executor.start_offsets import first_offset
 from millstream.logcore.client import ColumnarRecords, LogClient, TopicPartition
 from millstream.logcore.log import open_log
-from millstream.planner.physical import FormatSpec, Source
 from millstream.planner.schema import Column, Schema
+from millstream.planner.specs import FormatSpec
+from millstream.planner.steps.source import Source
 from millstream.sql.property_values import parse_reset
 from millstream.sql.types import BIGINT
 from millstream.testing import Sandbox

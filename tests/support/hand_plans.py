@@ -9,22 +9,16 @@ from typing import Any
 import pyarrow as pa
 
 from millstream.logcore.client import FetchedColumns, LogClient, RowRecords
-from millstream.planner.physical import (
-    Aggregate,
-    AggregateCall,
-    Filter,
-    FormatSpec,
-    KeyWindow,
-    PhysicalPlan,
-    Project,
-    Rekey,
-    Sink,
-    Source,
-    SqlExpression,
-    Step,
-    WindowSpec,
-)
+from millstream.planner.physical import PhysicalPlan
 from millstream.planner.schema import Column, Schema
+from millstream.planner.specs import FormatSpec, KeyWindow, SqlExpression, WindowSpec
+from millstream.planner.steps.aggregate import Aggregate, AggregateCall
+from millstream.planner.steps.filter import Filter
+from millstream.planner.steps.project import Project
+from millstream.planner.steps.repartition import Rekey
+from millstream.planner.steps.sink import Sink
+from millstream.planner.steps.source import Source
+from millstream.planner.steps.step import Step
 from millstream.sql.types import BIGINT, BOOLEAN, STRING
 
 KAFKA, JSON, ARROW = FormatSpec("KAFKA"), FormatSpec("JSON"), FormatSpec("ARROW")

@@ -12,19 +12,14 @@ import pyarrow as pa
 from millstream.executor.batch import ChangeBatch
 from millstream.executor.operators.columns import batch_schema, key_names, value_names
 from millstream.executor.pipeline import Pipeline
-from millstream.planner.physical import (
-    Aggregate,
-    AggregateCall,
-    FormatSpec,
-    PhysicalPlan,
-    Rekey,
-    Sink,
-    Source,
-    SqlExpression,
-    Step,
-    WindowSpec,
-)
+from millstream.planner.physical import PhysicalPlan
 from millstream.planner.schema import Column, Schema
+from millstream.planner.specs import FormatSpec, SqlExpression, WindowSpec
+from millstream.planner.steps.aggregate import Aggregate, AggregateCall
+from millstream.planner.steps.repartition import Rekey
+from millstream.planner.steps.sink import Sink
+from millstream.planner.steps.source import Source
+from millstream.planner.steps.step import Step
 from millstream.sql.functions.aggregates import AGGREGATES
 from millstream.sql.types import BIGINT, DOUBLE, STRING, SqlType
 

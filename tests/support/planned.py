@@ -14,8 +14,10 @@ from planning import Planner
 
 from millstream.executor.partitioning import RekeyPartitioner
 from millstream.executor.pipeline import Pipeline
-from millstream.planner.physical import PhysicalPlan, Sink, Source
+from millstream.planner.physical import PhysicalPlan
 from millstream.planner.serde import plan_from_json, plan_to_json
+from millstream.planner.steps.sink import Sink
+from millstream.planner.steps.source import Source
 
 Row = Mapping[str, Any]
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from millstream.executor.formats.codec import Decoded
 from millstream.executor.formats.registry import decoder
-from millstream.planner.physical import FormatSpec
 from millstream.planner.schema import Column
+from millstream.planner.specs import FormatSpec
 from millstream.sql.types import BIGINT, BOOLEAN, DOUBLE, STRING, Array
 
 COLUMNS = [

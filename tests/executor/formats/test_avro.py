@@ -13,8 +13,8 @@ import pytest
 
 from millstream.executor.errors import QueryFailed
 from millstream.executor.formats import decode_logical, decoder, encode_logical, encoder
-from millstream.planner.physical import FormatSpec, KeyWindow, RecordSchema
 from millstream.planner.schema import Column
+from millstream.planner.specs import FormatSpec, KeyWindow, RecordSchema
 from millstream.sql.types import BIGINT, BOOLEAN, DOUBLE, INTEGER, STRING, TIMESTAMP, Array, Decimal, Field, Struct
 
 from .record_formats import COLUMNS, NULLS, ROW, arrays_of, rows_of, spec_of

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from millstream.executor.formats import decoder, record_codec
 from millstream.executor.formats.avro import avro_codec
-from millstream.planner.physical import FormatSpec, RecordSchema
 from millstream.planner.schema import Column
+from millstream.planner.specs import FormatSpec, RecordSchema
 from millstream.sql.types import BIGINT, BOOLEAN, BYTES, DATE, DOUBLE, INTEGER, STRING, TIME, TIMESTAMP, Decimal
 
 FIELDS: list[dict[str, Any]] = [

@@ -9,8 +9,8 @@ import pytest
 
 from millstream.errors import FormatError
 from millstream.executor.formats import decoder, encoder
-from millstream.planner.physical import FormatSpec
 from millstream.planner.schema import Column
+from millstream.planner.specs import FormatSpec
 from millstream.sql.types import BIGINT, BOOLEAN, BYTES, DATE, DOUBLE, INTEGER, STRING, TIME, Array, Decimal
 
 COPIES = [1, 64]

@@ -12,8 +12,8 @@ import pytest
 
 from millstream.executor.formats import Decoded, RowError, decoder, encoder, warm_up
 from millstream.executor.formats import text_decoder as text_decoder_module
-from millstream.planner.physical import FormatSpec
 from millstream.planner.schema import Column
+from millstream.planner.specs import FormatSpec
 from millstream.sql.types import (
     BIGINT,
     BOOLEAN,

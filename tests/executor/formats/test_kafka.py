@@ -10,8 +10,8 @@ import pytest
 
 from millstream.errors import FormatError
 from millstream.executor.formats import RowError, add_window, decoder, encoder, take_window
-from millstream.planner.physical import FormatSpec, KeyWindow
 from millstream.planner.schema import Column
+from millstream.planner.specs import FormatSpec, KeyWindow
 from millstream.sql.types import BIGINT, BOOLEAN, BYTES, DOUBLE, INTEGER, STRING, SqlType
 
 KAFKA = FormatSpec("KAFKA")

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from millstream.executor.formats import decode_logical, encode_logical
-from millstream.planner.physical import FormatSpec
 from millstream.planner.schema import Column
+from millstream.planner.specs import FormatSpec
 from millstream.sql.types import BIGINT, BYTES, DOUBLE, INTEGER, STRING, Array, Decimal, Field, Map, SqlType, Struct
 
 JSON = FormatSpec("JSON")

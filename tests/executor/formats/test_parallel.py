@@ -9,8 +9,8 @@ import pytest
 
 from millstream.executor.formats.parallel import decode_in_parallel
 from millstream.executor.formats.registry import decoder
-from millstream.planner.physical import FormatSpec
 from millstream.planner.schema import Column
+from millstream.planner.specs import FormatSpec
 from millstream.sql.types import BIGINT, STRING
 
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from millstream.executor.formats import Decoded, Decoder, decoder, encoder, text_decoder, text_encoder
 from millstream.executor.formats.limits import INTEGER_RANGES
 from millstream.executor.formats.writing import wire_type
-from millstream.planner.physical import FormatSpec
 from millstream.planner.schema import Column
+from millstream.planner.specs import FormatSpec
 from millstream.sql.types import (
     BIGINT,
     BOOLEAN,

@@ -21,7 +21,9 @@ from pipelines import (
 )
 
 from millstream.executor.batch import ChangeBatch
-from millstream.planner.physical import Filter, PhysicalPlan, WindowSpec
+from millstream.planner.physical import PhysicalPlan
+from millstream.planner.specs import WindowSpec
+from millstream.planner.steps.filter import Filter
 from millstream.sql.types import BIGINT, DOUBLE, STRING
 
 SUM = call("SUM", expression("v0", BIGINT))

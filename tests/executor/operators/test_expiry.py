@@ -24,8 +24,8 @@ from pipelines import (
     table,
 )
 
-from millstream.planner.expiry import with_ttl
-from millstream.planner.physical import Step
+from millstream.planner.steps.expire import with_ttl
+from millstream.planner.steps.step import Step
 from millstream.sql.types import BIGINT
 
 TTL = 10

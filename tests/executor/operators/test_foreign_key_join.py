@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from pipelines import expression, open_pipeline, plan, rekey, rows_of, schema, shown, table
 
 from millstream.executor.pipeline import Pipeline
-from millstream.planner.physical import ForeignKeyJoin, PhysicalPlan, Project
+from millstream.planner.physical import PhysicalPlan
+from millstream.planner.steps.foreign_key_join import ForeignKeyJoin
+from millstream.planner.steps.project import Project
 from millstream.sql.types import BIGINT, STRING
 
 LEFT = table(values=(STRING, BIGINT), id="left")

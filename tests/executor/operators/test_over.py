@@ -10,7 +10,7 @@ from pipelines import open_pipeline, rows_of
 from planned import added_up, batch_answer, changes, plan_of, random_ends, same_rows
 
 from millstream.executor.partitioning import RekeyPartitioner
-from millstream.planner.physical import Sink
+from millstream.planner.steps.sink import Sink
 
 STREAM = "CREATE STREAM s (k STRING KEY, a INT, x INT, d DOUBLE) WITH (kafka_topic='s', format='JSON', partitions=3);"
 TABLE = (

@@ -12,7 +12,11 @@ from hypothesis import strategies as st
 from pipelines import expression, open_pipeline, plan, rekey, rows_of, schema, shown, stream, table
 
 from millstream.executor.pipeline import Pipeline
-from millstream.planner.physical import PhysicalPlan, Project, Rekey, RowJoin, Source
+from millstream.planner.physical import PhysicalPlan
+from millstream.planner.steps.project import Project
+from millstream.planner.steps.repartition import Rekey
+from millstream.planner.steps.row_join import RowJoin
+from millstream.planner.steps.source import Source
 from millstream.sql.types import BIGINT, STRING
 
 LEFT = table(values=(STRING, BIGINT), id="left")

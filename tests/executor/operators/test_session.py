@@ -6,7 +6,7 @@ from typing import Any
 
 from pipelines import aggregate, brief, call, expression, plan, run, stream
 
-from millstream.planner.physical import WindowSpec
+from millstream.planner.specs import WindowSpec
 from millstream.sql.types import BIGINT
 
 MAX = call("MAX", expression("v0", BIGINT))

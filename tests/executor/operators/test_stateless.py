@@ -11,7 +11,10 @@ from pipelines import JSON, brief, expression, open_pipeline, plan, rows_of, run
 
 from millstream.executor.batch import ChangeBatch
 from millstream.executor.operators.columns import batch_schema
-from millstream.planner.physical import Explode, Filter, Project, Rekey
+from millstream.planner.steps.explode import Explode
+from millstream.planner.steps.filter import Filter
+from millstream.planner.steps.project import Project
+from millstream.planner.steps.repartition import Rekey
 from millstream.sql.types import BIGINT, STRING, Array
 
 SOURCE = stream(values=(BIGINT, STRING))

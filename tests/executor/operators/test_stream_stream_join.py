@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from pipelines import open_pipeline, plan, rows_of, schema, shown, stream
 
 from millstream.executor.pipeline import Pipeline
-from millstream.planner.physical import KeyWindow, PhysicalPlan, StreamStreamJoin
+from millstream.planner.physical import PhysicalPlan
+from millstream.planner.specs import KeyWindow
+from millstream.planner.steps.stream_stream_join import StreamStreamJoin
 from millstream.sql.types import BIGINT, STRING
 
 LEFT = stream(values=(BIGINT,), id="left")

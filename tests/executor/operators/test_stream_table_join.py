@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pipelines import open_pipeline, plan, rows_of, schema, shown, stream, table
 
-from millstream.planner.physical import PhysicalPlan, StreamTableJoin
+from millstream.planner.physical import PhysicalPlan
+from millstream.planner.steps.stream_table_join import StreamTableJoin
 from millstream.sql.types import BIGINT, STRING
 
 LEFT = stream(values=(BIGINT,), id="left")

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from pipelines import open_pipeline, plan, rows_of, schema, shown, table
 
 from millstream.executor.pipeline import Pipeline
-from millstream.planner.physical import PhysicalPlan, TableTableJoin
+from millstream.planner.physical import PhysicalPlan
+from millstream.planner.steps.table_table_join import TableTableJoin
 from millstream.sql.types import BIGINT, STRING
 
 LEFT = table(values=(BIGINT,), id="left", materialized=False)

@@ -10,7 +10,7 @@ import pytest
 from millstream.errors import InvalidStatement
 from millstream.executor.operators.windows import assign, latest_closed
 from millstream.executor.window_times import DAY_MS, day_starts, days_of, first_day, window_ends
-from millstream.planner.physical import WindowSpec
+from millstream.planner.specs import WindowSpec
 from millstream.testing import Sandbox
 
 ZONES = ["Europe/Berlin", "America/New_York", "America/Sao_Paulo", "Asia/Kolkata", "-03:30"]

@@ -18,7 +18,11 @@ from millstream.executor.spark.markers import StaleRun
 from millstream.executor.spark.stages import split
 from millstream.logcore.client import LogClient
 from millstream.logcore.log import open_log
-from millstream.planner.physical import Aggregate, PhysicalPlan, Project, Sink, SqlExpression
+from millstream.planner.physical import PhysicalPlan
+from millstream.planner.specs import SqlExpression
+from millstream.planner.steps.aggregate import Aggregate
+from millstream.planner.steps.project import Project
+from millstream.planner.steps.sink import Sink
 from millstream.sql.types import BIGINT, STRING
 
 ONE_BUCKET = {

@@ -14,9 +14,10 @@ from millstream.executor.pull_limits import PullLimits
 from millstream.executor.pull_query import PullQuery
 from millstream.logcore.client import LogClient
 from millstream.planner.full_sql import FULL_SQL
-from millstream.planner.physical import Sink, Source
 from millstream.planner.planning import PlannedBatch, PlannedPull, PlanningContext
 from millstream.planner.pull import plan_pull
+from millstream.planner.steps.sink import Sink
+from millstream.planner.steps.source import Source
 from millstream.sql import ast
 from millstream.sql.parser import parse
 

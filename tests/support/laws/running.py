@@ -20,7 +20,8 @@ from millstream.executor import processing_log, state
 from millstream.executor.query import QueryRuntime
 from millstream.logcore.client import FetchedColumns, LogClient
 from millstream.logcore.log import open_log
-from millstream.planner.physical import PhysicalPlan, Sink
+from millstream.planner.physical import PhysicalPlan
+from millstream.planner.steps.sink import Sink
 
 from .case import Case
 from .reference import normal

@@ -6,13 +6,13 @@ Also which columns a filter fixes to one value: a key column that is the same in
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields, replace
+from dataclasses import replace
 
 from sqlglot import exp
 
-from ..sql.functions.over_functions import OVER_FUNCTIONS
-from .logical import Filter, LogicalPlan, Over, Project, Repartition
-from .typed import Typed
+from ..logical import LogicalPlan
+from ..steps.filter import LogicalFilter
+from ..typed import Typed
 
 _MIRRORED: dict[type[exp.Expression], type[exp.Expression]] = {
     exp.EQ: exp.EQ,
@@ -24,45 +24,16 @@ _MIRRORED: dict[type[exp.Expression], type[exp.Expression]] = {
 
 
 def push_rank_bounds(plan: LogicalPlan) -> LogicalPlan:
-    """Gives an `Over` the bound that a filter above it sets for a rank. The filter stays."""
-    if isinstance(plan, Filter):
+    """Tells what gives a rank the bound that a filter above sets for it. The filter stays."""
+    if isinstance(plan, LogicalFilter):
         for column, largest in _upper_bounds(plan.predicate):
-            plan = replace(plan, input=_bounded(plan.input, column, largest))
-    inputs = {
-        field.name: push_rank_bounds(getattr(plan, field.name))
-        for field in fields(plan)
-        if isinstance(getattr(plan, field.name), LogicalPlan)
-    }
-    return replace(plan, **inputs) if inputs else plan
+            plan = replace(plan, input=plan.input.bounded(column, largest))
+    return plan.with_inputs(*map(push_rank_bounds, plan.inputs))
 
 
 def fixed_columns(predicate: Typed) -> frozenset[str]:
     """The columns that have one value in all rows for which the predicate is true."""
     return frozenset(column for column, operator, _ in _comparisons(predicate.tree) if operator is exp.EQ)
-
-
-def _bounded(plan: LogicalPlan, column: str, largest: int) -> LogicalPlan:
-    match plan:
-        case Filter() | Repartition():
-            return replace(plan, input=_bounded(plan.input, column, largest))
-        case Project():
-            named = next((n for n in (*plan.values, *(plan.key or ())) if n.name == column), None)
-            if named is None or named.expression.column is None:
-                return plan
-            return replace(plan, input=_bounded(plan.input, named.expression.column, largest))
-        case Over():
-            if column not in (call.name for call in plan.calls) or not _can_be_bounded(plan):
-                return plan
-            known = plan.bound
-            return plan if known is not None and known[1] <= largest else replace(plan, bound=(column, largest))
-        case _:
-            return plan
-
-
-def _can_be_bounded(plan: Over) -> bool:
-    """Whether rows beyond a bound never matter: no row of a stream goes, and ranks look only at what is before."""
-    ranks = all(OVER_FUNCTIONS[call.function].ranks for call in plan.calls)
-    return not plan.identity and ranks and len({repr(call.order) for call in plan.calls}) == 1
 
 
 def _upper_bounds(predicate: Typed) -> Iterator[tuple[str, int]]:

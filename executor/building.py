@@ -1,0 +1,179 @@
+"""How steps become operators: the nodes of a pipeline, and what a module of `operators/` needs to make one.
+
+A module names the steps that it runs: `@builds(Filter, Project)`. Nobody else needs to know them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Literal, Protocol, TypeVar
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+from ..planner.physical import PhysicalPlan
+from ..planner.schema import Schema
+from ..planner.steps.repartition import Rekey
+from ..planner.steps.step import Step, timed_sources
+from .batch import ChangeBatch
+from .figures import Meter, Meters
+from .state import StateStore
+
+Emit = Literal["every", "last"]
+"""What a table gives: every change, or a key's last one per batch."""
+
+Partitioner = Callable[[Rekey, pa.Table], np.ndarray]
+"""Gives each row's partition; the table has the columns of the rekeyed step."""
+
+_NO_STORES: Mapping[str, StateStore] = MappingProxyType({})
+
+
+class Keeper:
+    """What operators and joiners have in common. `stores`: its state, by name. `late_rows`: how many rows came too late
+    for it since somebody looked; who reads the number sets it back."""
+
+    stores: Mapping[str, StateStore] = _NO_STORES
+    late_rows: int = 0
+
+    @property
+    def waits_for_time(self) -> bool:
+        """Whether it holds results back until stream time has moved on."""
+        return False
+
+
+class Operator(Keeper):
+    """One input. `schema`, `extra`, `columns` describe its output (see `batch_schema`)."""
+
+    schema: Schema
+    extra: tuple[str, ...]
+    columns: Sequence[str] | None = None
+
+    def process(self, batch: ChangeBatch) -> ChangeBatch:
+        raise AssertionError(f"{type(self).__name__} does not process")
+
+    def of_nothing(self) -> ChangeBatch | None:
+        """What it gives of no rows at all; None where that is nothing."""
+        return None
+
+
+class Joiner(Keeper):
+    """Two inputs."""
+
+    def process(self, left: ChangeBatch, right: ChangeBatch) -> ChangeBatch:
+        raise AssertionError(f"{type(self).__name__} does not process")
+
+
+class Node(Protocol):
+    """A part of the pipeline. `schema`, `extra`, `columns` describe its batches (see `batch_schema`)."""
+
+    schema: Schema
+    extra: tuple[str, ...]
+    columns: Sequence[str] | None
+
+    def evaluate(self, inputs: Mapping[str, ChangeBatch]) -> ChangeBatch:
+        """The rows that it gives for a batch. In: batches by the id of their source."""
+        ...
+
+    def of_nothing(self) -> ChangeBatch | None:
+        """What it gives of no rows at all; None where that is nothing."""
+        ...
+
+
+@dataclass(slots=True)
+class Chain:
+    """A node with one input and one operator."""
+
+    input: Node
+    operator: Operator
+    schema: Schema
+    extra: tuple[str, ...]
+    columns: Sequence[str] | None
+    meter: Meter
+
+    def evaluate(self, inputs: Mapping[str, ChangeBatch]) -> ChangeBatch:
+        batch = self.input.evaluate(inputs)
+        since = time.perf_counter_ns()
+        out = self.operator.process(batch)
+        self.meter.add(batch.rows.num_rows, out.rows, since)
+        return out
+
+    def of_nothing(self) -> ChangeBatch | None:
+        own = self.operator.of_nothing()
+        if own is not None:
+            return own
+        below = self.input.of_nothing()
+        return None if below is None else self.operator.process(below)
+
+
+class Building:
+    """Makes the nodes of a plan, leaves first.
+
+    `pseudo`: the pseudo columns of records that an expression reads. `timed`: the sources whose stream time somebody
+    asks for. `keepers`: all operators and joiners, each with the meter that counts for it.
+    """
+
+    def __init__(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        plan: PhysicalPlan,
+        *,
+        emit: Emit,
+        partitioner: Partitioner | None,
+        repartitioned: frozenset[str],
+        meters: Meters,
+    ) -> None:
+        self.connection = connection
+        self.properties = plan.properties
+        self.emit: Emit = emit
+        self.partitioner = partitioner
+        self.stores: dict[str, StateStore] = {}
+        self.keepers: list[tuple[Meter, Keeper]] = []
+        self._meters = meters
+        texts = [expression.sql for step in plan.steps() for expression in step.expressions]
+        self.pseudo = tuple(name for name in ("_rowpartition", "_offset") if any(name in text for text in texts))
+        self.timed = timed_sources(plan.root) - repartitioned
+
+    def node(self, step: Step) -> Node:
+        """The node of a step, with those below it."""
+        return _BUILDERS[type(step)](step, self)
+
+    def meter(self, *steps: Step) -> Meter:
+        """Counts for what computes these steps."""
+        return self._meters.of(tuple(step.id for step in steps))
+
+    def keep(self, keeper: Keeper, meter: Meter) -> None:
+        self.stores.update(keeper.stores)
+        self.keepers.append((meter, keeper))
+
+    def chain(self, below: Node, operator: Operator, *steps: Step) -> Chain:
+        """The node of an operator that computes these steps over what `below` gives."""
+        meter = self.meter(*steps)
+        self.keep(operator, meter)
+        return Chain(below, operator, operator.schema, operator.extra, operator.columns, meter)
+
+
+S = TypeVar("S", bound=Step)
+Builder = Callable[[S, Building], Node]
+
+_BUILDERS: dict[type[Step], Builder[Any]] = {}
+
+
+def runnable_steps() -> frozenset[type[Step]]:
+    """The steps that some operator runs."""
+    return frozenset(_BUILDERS)
+
+
+def builds(*step_types: type[S]) -> Callable[[Builder[S]], Builder[S]]:
+    """Registers the function that makes the node of such steps."""
+
+    def register(build: Builder[S]) -> Builder[S]:
+        for step_type in step_types:
+            assert step_type not in _BUILDERS, f"two operators for {step_type.__name__}"
+            _BUILDERS[step_type] = build
+        return build
+
+    return register

@@ -1,0 +1,62 @@
+"""The node of a join: two inputs, and a joiner that knows which rows belong together."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from ...planner.schema import Schema
+from ...planner.specs import KeyWindow
+from ...planner.steps.step import Step, schema_of
+from ..batch import ChangeBatch
+from ..building import Building, Joiner, Node
+from ..figures import Meter
+from ..window_times import window_ends
+from .columns import WINDOW, batch_schema, conform, ints, with_columns
+
+
+@dataclass(slots=True)
+class JoinNode:
+    """`window`: of the left side's keys, where it is one of time; right windows that begin with it count as equal."""
+
+    left: Node
+    right: Node
+    joiner: Joiner
+    window: KeyWindow | None
+    schema: Schema
+    extra: tuple[str, ...]
+    columns: Sequence[str] | None
+    meter: Meter
+
+    def evaluate(self, inputs: Mapping[str, ChangeBatch]) -> ChangeBatch:
+        left, right = self.left.evaluate(inputs), self.right.evaluate(inputs)
+        since = time.perf_counter_ns()
+        if self.window is not None and self.window.size_ms is not None and len(right.rows):
+            starts = ints(right.rows, "_ws")
+            ends = {"_we": pa.array(window_ends(starts, self.window.size_ms, self.window.timezone))}
+            right = replace(right, rows=with_columns(right.rows, ends))
+        joined = self.joiner.process(left, right)
+        rows = conform(joined.rows, batch_schema(self.schema, self.extra, self.columns))
+        self.meter.add(left.rows.num_rows + right.rows.num_rows, rows, since)
+        return ChangeBatch(rows, joined.stream_time_ms, left.elapsed_ms)
+
+    def of_nothing(self) -> None:
+        return None
+
+
+def window_columns(left: Node, right: Node) -> tuple[str, ...]:
+    """The bounds of the window in the keys of both sides; none where a side has no window."""
+    return tuple(WINDOW) if "_ws" in left.extra and "_ws" in right.extra else ()
+
+
+def join_node(
+    building: Building, step: Step, joiner: Joiner, left: Node, right: Node, *, extra: tuple[str, ...]
+) -> JoinNode:
+    """`extra`: the columns besides key and values that a pair has."""
+    meter = building.meter(step)
+    building.keep(joiner, meter)
+    window = step.window_of_keys if window_columns(left, right) and set(WINDOW) <= set(extra) else None
+    return JoinNode(left, right, joiner, window, schema_of(step), extra, None, meter)

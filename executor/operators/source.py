@@ -1,0 +1,76 @@
+"""The leaves of a pipeline: batches of a source, made what its readers expect."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from ...planner.schema import Schema
+from ...planner.steps.source import Source
+from ..batch import ChangeBatch
+from ..building import Building, Operator, builds
+from ..figures import Meter
+from .columns import WINDOW, batch_schema, conform
+from .expiry import Expiry
+from .stream_time import SourceTime
+from .table_source import TableSource
+
+
+@dataclass(slots=True)
+class SourceNode:
+    """`operators`: what a source's rows go through, one after the other."""
+
+    source: Source
+    schema: Schema
+    extra: tuple[str, ...]
+    columns: Sequence[str] | None
+    operators: Sequence[Operator]
+    meter: Meter
+
+    def evaluate(self, inputs: Mapping[str, ChangeBatch]) -> ChangeBatch:
+        since = time.perf_counter_ns()
+        given = [name for name in self.extra if name != "_st"]
+        schema = batch_schema(self.schema, given, self.columns)
+        batch = inputs.get(self.source.id)
+        count = 0 if batch is None else batch.rows.num_rows
+        batch = ChangeBatch(schema.empty_table()) if batch is None else replace(batch, rows=conform(batch.rows, schema))
+        for operator in self.operators:
+            batch = operator.process(batch)
+        if self.source.kind == "TABLE" and not self.source.materialized:
+            batch = replace(batch, rows=_as_changes(batch.rows))
+        self.meter.add(count, batch.rows, since)
+        return batch
+
+    def of_nothing(self) -> None:
+        return None
+
+
+@builds(Source)
+def build(step: Source, building: Building) -> SourceNode:
+    window = tuple(WINDOW) if step.key_window is not None else ()
+    operators: list[Operator] = []
+    extra = (*window, *building.pseudo)
+    if step.id in building.timed:
+        operators.append(SourceTime(building.connection, f"{step.id}.stream_time"))
+        extra = (*extra, "_st")
+    if step.kind == "TABLE" and step.ttl_ms is not None:
+        operators.append(Expiry(building.connection, f"{step.id}.ttl", step.schema, extra, step.columns, step.ttl_ms))
+    if step.kind == "TABLE" and step.materialized:
+        operators.append(TableSource(building.connection, step.id, step.schema, bool(window), step.columns))
+    meter = building.meter(step)
+    for operator in operators:
+        building.keep(operator, meter)
+    return SourceNode(step, step.schema, extra, step.columns, operators, meter)
+
+
+def _as_changes(rows: pa.Table) -> pa.Table:
+    """A tombstone of a table takes the row away: weight -1."""
+    gone = rows.column("_null")
+    if not gone.to_numpy().any():
+        return rows
+    weights = np.where(gone.to_numpy(), np.int8(-1), rows.column("_weight").to_numpy())
+    return rows.set_column(rows.schema.get_field_index("_weight"), "_weight", pa.array(weights, pa.int8()))

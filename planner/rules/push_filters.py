@@ -1,0 +1,87 @@
+"""Filters before a join that keeps all rows for good: what no result can have need not be kept.
+
+Only there. Where stream time decides what a join still knows, a row that is filtered out afterwards has moved it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from sqlglot import exp
+
+from ..logical import LogicalPlan, names_of
+from ..steps.filter import LogicalFilter
+from ..typed import Typed
+
+
+def push_filters(plan: LogicalPlan) -> LogicalPlan:
+    """Every condition that reads one side only goes to that side, below what moves its rows; the others stay."""
+    plan = plan.with_inputs(*map(push_filters, plan.inputs))
+    if not isinstance(plan, LogicalFilter) or plan.predicate.volatile:
+        return plan
+    below, left = plan.input, list[exp.Expression]()
+    for condition in _conditions(plan.predicate.tree):
+        pushed = _into_join(below, replace(plan.predicate, tree=condition))
+        if pushed is None:
+            left.append(condition)
+        else:
+            below = pushed
+    if below is plan.input:
+        return plan
+    if not left:
+        return below
+    return LogicalFilter(below, replace(plan.predicate, tree=_all_of(left)))
+
+
+def _into_join(plan: LogicalPlan, condition: Typed) -> LogicalPlan | None:
+    """The plan with the condition on one side of a join in it; None where it does not get there."""
+    if plan.keeps_sides:
+        return _to_sides(plan, condition)
+    before = plan.before(condition)
+    if before is None:
+        return None
+    (input_,) = plan.inputs
+    below = _into_join(input_, before)
+    return None if below is None else plan.with_inputs(below)
+
+
+def _to_sides(join: LogicalPlan, condition: Typed) -> LogicalPlan | None:
+    """A condition on the key, which both sides have, goes to both."""
+    having = [condition.columns() <= names_of(side.schema) for side in join.inputs]
+    if not any(having):
+        return None
+    sides = zip(join.inputs, having, strict=True)
+    return join.with_inputs(*(_as_deep_as_can_be(side, condition) if has else side for side, has in sides))
+
+
+def _as_deep_as_can_be(plan: LogicalPlan, condition: Typed) -> LogicalPlan:
+    joined = _into_join(plan, condition)
+    if joined is not None:
+        return joined
+    before = plan.before(condition)
+    if before is None:
+        return LogicalFilter(plan, condition)
+    (input_,) = plan.inputs
+    return plan.with_inputs(_as_deep_as_can_be(input_, before))
+
+
+def _conditions(tree: exp.Expression) -> Iterator[exp.Expression]:
+    """Those that must all be true for the tree to be true."""
+    match tree:
+        case exp.Paren():
+            yield from _conditions(tree.this)
+        case exp.Coalesce() if [each.sql() for each in tree.expressions] == ["FALSE"]:
+            yield from _conditions(tree.this)
+        case exp.And():
+            yield from _conditions(tree.this)
+            yield from _conditions(tree.expression)
+        case _:
+            yield tree
+
+
+def _all_of(conditions: list[exp.Expression]) -> exp.Expression:
+    tree = exp.Paren(this=conditions[0].copy())
+    for condition in conditions[1:]:
+        tree = exp.And(this=tree, expression=exp.Paren(this=condition.copy()))
+    return tree

@@ -1,0 +1,77 @@
+"""WHERE and HAVING: rows that fail a condition vanish."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ..lineage_rows import Rows
+from ..logical import LogicalPlan, Unary
+from ..lowering import Lowering, sql_over
+from ..schema import Schema
+from ..specs import SqlExpression
+from ..typed import Typed
+from .step import Step, Text, schema_of
+
+
+@dataclass(frozen=True, slots=True)
+class LogicalFilter(Unary):
+    """Keeps the rows for which `predicate` is true; NULL counts as false."""
+
+    predicate: Typed
+
+    def wants_old_rows(self, wanted: bool) -> tuple[bool, ...]:
+        return (True,)
+
+    def columns_read(self, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
+        return (needed | self.predicate.columns(),)
+
+    def before(self, condition: Typed) -> Typed | None:
+        return condition
+
+    def bounded(self, column: str, largest: int) -> LogicalPlan:
+        return replace(self, input=self.input.bounded(column, largest))
+
+    def lower(self, lowering: Lowering) -> Filter:
+        step = self.input.lower(lowering)
+        return Filter(lowering.id("filter"), step, sql_over(self.input.schema, self.predicate))
+
+
+@dataclass(frozen=True, slots=True)
+class Filter(Step):
+    """Keeps the rows for which `predicate` is true. Streams: others vanish. Tables: a +1 row that fails becomes a
+    deletion (-1) where `retract_failed` (an input without old rows), else it vanishes."""
+
+    input: Step
+    predicate: SqlExpression
+    retract_failed: bool = False
+
+    @property
+    def schema(self) -> Schema:
+        return schema_of(self.input)
+
+    @property
+    def expressions(self) -> tuple[SqlExpression, ...]:
+        return (self.predicate,)
+
+    @property
+    def condition(self) -> SqlExpression | None:
+        return self.predicate
+
+    @property
+    def stateless(self) -> bool:
+        return True
+
+    def forgetting(self, ttl_ms: int) -> Step | None:
+        forgetting = self.input.forgetting(ttl_ms)
+        return None if forgetting is None else replace(self, input=forgetting)
+
+    @property
+    def word(self) -> str:
+        return "filter"
+
+    def describe(self, text: Text = str) -> str:
+        return f"FILTER {text(self.predicate.sql)}"
+
+    def lineage(self, *below: Rows) -> Rows:
+        (rows,) = below
+        return replace(rows, influences=rows.influences + rows.deciding([self.predicate], "FILTER"))

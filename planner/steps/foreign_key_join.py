@@ -1,0 +1,66 @@
+"""A table joined with the table that its foreign key names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from ..lineage_rows import Rows
+from ..lowering import Lowering, positions
+from ..schema import Schema
+from .join import Join, LogicalJoin, Side, pairs
+from .step import Step, Text
+
+
+@dataclass(frozen=True, slots=True)
+class LogicalForeignKeyJoin(LogicalJoin):
+    """Rows of the left table, under their foreign key, with the right table's row of that key. `left_key` names the
+    columns that hold the left table's primary key."""
+
+    left_key: tuple[str, ...]
+    emit_old: bool = False
+
+    def giving_old_rows(self, wanted: bool) -> LogicalForeignKeyJoin:
+        return replace(self, emit_old=wanted)
+
+    def wants_old_rows(self, wanted: bool) -> tuple[bool, ...]:
+        """A left row may leave one task for another."""
+        return True, False
+
+    @property
+    def own_columns(self) -> frozenset[str]:
+        return frozenset(self.left_key)
+
+    def lower(self, lowering: Lowering) -> ForeignKeyJoin:
+        assert self.join in ("INNER", "LEFT"), "analysis refuses the others"
+        left, right = self.left.lower(lowering), self.right.lower(lowering)
+        left_key = positions(self.left.schema, self.left_key)
+        schemas = self.schema, self.left.schema, self.right.schema
+        return ForeignKeyJoin(lowering.id("join"), left, right, self.join, left_key, *schemas, emit_old=self.emit_old)
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignKeyJoin(Join):
+    """Each row of the left table with the right table's row that its foreign key names.
+
+    In: the left table's changes with their old rows, under the foreign key and in the right table's tasks; `left_key`
+    are  value columns that hold its primary key. Out: the foreign key as key, the left value columns, the right.
+    A row that goes, or that loses its partner in an INNER join, goes at -1; `emit_old`: also the one that is replaced.
+    """
+
+    left: Step
+    right: Step
+    kind: Literal["INNER", "LEFT"]
+    left_key: tuple[int, ...]
+    schema: Schema
+    left_schema: Schema
+    right_schema: Schema
+    emit_old: bool = False
+
+    def describe(self, text: Text = str) -> str:
+        old = ", with old rows" if self.emit_old else ""
+        return f"JOIN {self.kind} table with table by foreign key{old} | {self.schema}"
+
+    def lineage(self, *below: Rows) -> Rows:
+        left, right = below
+        return pairs(Side(left, self.left_schema), Side(right, self.right_schema), self.kind)

@@ -1,0 +1,148 @@
+"""What the joins have in common: the columns of pairs, and where these come from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ..lineage_rows import Rows, Value, indirect
+from ..logical import LogicalPlan, names_of
+from ..schema import Schema
+from ..specs import JoinKind, KeyWindow, Kind
+from ..stall import Cause, OperatorSeen, counted
+from .source import Source
+from .step import Step, walk
+
+
+@dataclass(frozen=True, slots=True)
+class LogicalJoin(LogicalPlan):
+    """Rows of both sides with one key; the key columns are named alike."""
+
+    left: LogicalPlan
+    right: LogicalPlan
+    join: JoinKind
+
+    @property
+    def schema(self) -> Schema:
+        return Schema((*self.left.schema.key, *self.left.schema.value, *self.right.schema.value))
+
+    @property
+    def kind(self) -> Kind:
+        return self.left.kind
+
+    @property
+    def key_window(self) -> KeyWindow | None:
+        return self.left.key_window
+
+    def wants_old_rows(self, wanted: bool) -> tuple[bool, ...]:
+        """A join keeps the rows of both sides itself."""
+        return False, False
+
+    def columns_read(self, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
+        read = needed | names_of((*self.left.schema.key, *self.right.schema.key)) | self.own_columns
+        return read, read
+
+    @property
+    def own_columns(self) -> frozenset[str]:
+        """The columns that it reads besides the keys of both sides."""
+        return frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Join(Step):
+    """Base of the joins' steps."""
+
+    @property
+    def stateful(self) -> bool:
+        return True
+
+    @property
+    def word(self) -> str:
+        return "join"
+
+    @property
+    def partner_hint(self) -> str:
+        """What two rows need to belong together."""
+        return "The keys must be equal to the letter: spaces, case and type count."
+
+    def kept(self, seen: OperatorSeen) -> list[int]:
+        """How many rows of each side its stores hold."""
+        return [seen.kept.get(f"{self.id}.{side}", 0) for side in _SIDES]
+
+    def stall(self, seen: OperatorSeen, covered: Sequence[Step]) -> Iterator[Cause]:
+        if seen.rows_out:
+            return
+        given, kept = [seen.given.get(child.id, 0) for child in self.inputs], self.kept(seen)
+        names = [" and ".join(read_by(child)) for child in self.inputs]
+        figures = {
+            "step": self.id,
+            "leftRows": given[0],
+            "rightRows": given[1],
+            "leftKept": kept[0],
+            "rightKept": kept[1],
+        }
+        empty = [i for i in (0, 1) if not given[i] and not kept[i]]
+        if not seen.state_known and len(empty) < 2:
+            empty = [i for i in empty if given[1 - i]]
+        for i in empty:
+            yield Cause(
+                "JOIN_SIDE_EMPTY",
+                f"The {_SIDES[i]} side of the join, {names[i]}, has given no rows.",
+                "A join needs rows of both sides: EXPLAIN STALL the query that writes it, or look at its topic.",
+                figures=figures,
+            )
+        if not empty and any(given):
+            yield Cause(
+                "NO_JOIN_PARTNER",
+                f"{counted(given[0], 'row')} of {names[0]} and {given[1]} of {names[1]} came since the start"
+                f"{f' (kept: {kept[0]} and {kept[1]})' if any(kept) else ''}, and no two belong together.",
+                self.partner_hint,
+                figures=figures,
+            )
+
+
+_SIDES = ("left", "right")
+
+
+def read_by(step: Step) -> list[str]:
+    """The streams and tables below a step, by their names."""
+    return [each.name or each.topic for each in walk(step) if isinstance(each, Source)]
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One side of a join: where its columns come from, and how many values it has."""
+
+    rows: Rows
+    schema: Schema
+
+    @property
+    def values(self) -> list[Value]:
+        return self.rows.first_values(len(self.schema.value))
+
+    @property
+    def key_text(self) -> str:
+        return ", ".join(value.text for value in self.rows.keys.values())
+
+
+def pairs(left: Side, right: Side, kind: JoinKind, *, right_key: bool = False, timed: bool = False) -> Rows:
+    """The rows of a join. `right_key`: the right side's key stands in front of its values; `timed`: the times of both
+    sides decide, too."""
+    right_values = [*right.rows.keys.values(), *right.values] if right_key else right.values
+    values = {f"v{i}": value for i, value in enumerate([*left.values, *right_values])}
+    keys = {name: _either(value, right.rows.values.get(name), kind) for name, value in left.rows.keys.items()}
+    condition = f"{left.key_text} = {right.key_text}"
+    influences = left.rows.influences + right.rows.influences
+    for side in (left.rows, right.rows):
+        for value in side.keys.values():
+            influences += indirect(value.influences, "JOIN", condition)
+        if timed:
+            influences += indirect(side.influences_of("_ts"), "JOIN", "WITHIN")
+    return Rows({**left.rows.pseudo, **keys, **values}, influences)
+
+
+def _either(left: Value, right: Value | None, kind: JoinKind) -> Value:
+    """The key of a joined row: that of the left side, and where it may be missing, that of the right one."""
+    if right is None or kind not in ("RIGHT", "FULL"):
+        return left
+    return Value(f"COALESCE({left.text}, {right.text})", left.influences + right.influences)

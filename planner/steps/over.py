@@ -1,0 +1,230 @@
+"""Window functions: functions OVER the rows of a partition."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ...sql.functions.over_functions import OVER_FUNCTIONS
+from ...sql.types import BIGINT, SqlType
+from ..lineage_rows import Influence, Rows, Value, indirect, shortened
+from ..logical import LogicalPlan, Unary, names_of, read_by
+from ..lowering import Lowering, sql_over
+from ..readable import with_names
+from ..schema import Column, Schema
+from ..specs import KeyWindow, Kind, SqlExpression
+from ..typed import Typed
+from .step import Step, Text
+
+ROW_NUMBER_COLUMN = "#row"
+
+
+@dataclass(frozen=True, slots=True)
+class LogicalSortKey:
+    """An expression of ORDER BY in OVER."""
+
+    expression: Typed
+    descending: bool
+    nulls_first: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LogicalOverCall:
+    """A function OVER its partition; `name` is the column its result gets, `frame` generated SQL."""
+
+    name: str
+    function: str
+    arguments: tuple[Typed, ...]
+    order: tuple[LogicalSortKey, ...]
+    column: Column
+    frame: str = ""
+    filter: Typed | None = None
+    distinct: bool = False
+
+    @property
+    def inputs(self) -> tuple[Typed, ...]:
+        """Every expression over the rows that it reads."""
+        condition = () if self.filter is None else (self.filter,)
+        return (*self.arguments, *(key.expression for key in self.order), *condition)
+
+    def lower(self, read: Schema) -> OverCall:
+        return OverCall(
+            self.function,
+            tuple(sql_over(read, argument) for argument in self.arguments),
+            tuple(SortKey(sql_over(read, key.expression), key.descending, key.nulls_first) for key in self.order),
+            self.column.type,
+            self.frame,
+            None if self.filter is None else sql_over(read, self.filter),
+            self.distinct,
+            OVER_FUNCTIONS[self.function].breaks_ties or bool(self.frame),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LogicalOver(Unary):
+    """A column per call, over the rows with the same key. `identity`: what tells the rows of a table apart; the rows of
+    a stream get the column `#row`. `bound`: only rows with at most this in the column of a call matter."""
+
+    calls: tuple[LogicalOverCall, ...]
+    identity: tuple[Typed, ...] = ()
+    bound: tuple[str, int] | None = None
+
+    @property
+    def schema(self) -> Schema:
+        number = () if self.identity else (Column(ROW_NUMBER_COLUMN, BIGINT),)
+        return Schema((*self.input.schema.columns, *(call.column for call in self.calls), *number))
+
+    @property
+    def kind(self) -> Kind:
+        return "TABLE"
+
+    @property
+    def key_may_be_null(self) -> bool:
+        return True
+
+    @property
+    def key_window(self) -> KeyWindow | None:
+        return None
+
+    def wants_old_rows(self, wanted: bool) -> tuple[bool, ...]:
+        return (True,)
+
+    def columns_read(self, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
+        read = read_by((*self.identity, *(typed for call in self.calls for typed in call.inputs)))
+        return (needed | names_of(self.input.schema.key) | read,)
+
+    def bounded(self, column: str, largest: int) -> LogicalPlan:
+        if column not in (call.name for call in self.calls) or not self._can_be_bounded:
+            return self
+        return self if self.bound is not None and self.bound[1] <= largest else replace(self, bound=(column, largest))
+
+    @property
+    def _can_be_bounded(self) -> bool:
+        """Whether rows beyond a bound never matter: no row of a stream goes, and ranks look only at what is before."""
+        ranks = all(OVER_FUNCTIONS[call.function].ranks for call in self.calls)
+        return not self.identity and ranks and len({repr(call.order) for call in self.calls}) == 1
+
+    def lower(self, lowering: Lowering) -> Over:
+        step, read = self.input.lower(lowering), self.input.schema
+        calls = tuple(call.lower(read) for call in self.calls)
+        identity = tuple(sql_over(read, typed) for typed in self.identity)
+        bound = None
+        if self.bound is not None:
+            name, largest = self.bound
+            bound = next(i for i, call in enumerate(self.calls) if call.name == name), largest
+        return Over(lowering.id("over"), step, calls, self.schema, identity, bound)
+
+
+@dataclass(frozen=True, slots=True)
+class SortKey:
+    """An expression of ORDER BY in OVER."""
+
+    expression: SqlExpression
+    descending: bool = False
+    nulls_first: bool = False
+
+    def describe(self, text: Text = str) -> str:
+        direction, nulls = " DESC" if self.descending else "", " NULLS FIRST" if self.nulls_first else ""
+        return f"{text(self.expression.sql)}{direction}{nulls}"
+
+
+@dataclass(frozen=True, slots=True)
+class OverCall:
+    """A function OVER the rows of its partition: its name, and `frame` as generated SQL, empty for the default one.
+
+    `breaks_ties`: rows that the order does not tell apart come in the order of their arrival.
+    """
+
+    function: str
+    arguments: tuple[SqlExpression, ...]
+    order: tuple[SortKey, ...]
+    type: SqlType
+    frame: str = ""
+    filter: SqlExpression | None = None
+    distinct: bool = False
+    breaks_ties: bool = True
+
+    @property
+    def conditions(self) -> tuple[SqlExpression, ...]:
+        return () if self.filter is None else (self.filter,)
+
+    @property
+    def sorted_by(self) -> tuple[SqlExpression, ...]:
+        return tuple(key.expression for key in self.order)
+
+    @property
+    def expressions(self) -> tuple[SqlExpression, ...]:
+        """All that it computes over a row of the input."""
+        return (*self.arguments, *self.sorted_by, *self.conditions)
+
+    def describe(self, text: Text = str) -> str:
+        arguments = ", ".join(text(e.sql) for e in self.arguments)
+        condition = "" if self.filter is None else f" FILTER (WHERE {text(self.filter.sql)})"
+        order = ", ".join(key.describe(text) for key in self.order)
+        parts = [f"ORDER BY {order}" if order else "", self.frame]
+        head = f"{self.function}({'DISTINCT ' if self.distinct else ''}{arguments}){condition}"
+        return f"{head} OVER ({' '.join(part for part in parts if part)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Over(Step):
+    """Functions OVER partitions: those are the keys of the input.
+
+    In:    a stream's rows, or a table's changes with their old rows; then `identity` tells its rows apart.
+    Out:   the input's key and values, a value per call, and for a stream a number that tells its rows apart. What a
+           batch changes in the results goes at -1 and +1, all of a partition under one `_seq`; of a table, whose rows
+           may move between partitions, all of the batch.
+    `bound`: only rows for which that call gives at most so much matter; of a stream no others are kept.
+    """
+
+    input: Step
+    calls: tuple[OverCall, ...]
+    schema: Schema
+    identity: tuple[SqlExpression, ...] = ()
+    bound: tuple[int, int] | None = None  # the call's position, the largest result
+
+    @property
+    def expressions(self) -> tuple[SqlExpression, ...]:
+        return (*self.identity, *(each for call in self.calls for each in call.expressions))
+
+    @property
+    def gives(self) -> Kind:
+        return "TABLE"
+
+    @property
+    def stateful(self) -> bool:
+        return True
+
+    @property
+    def word(self) -> str:
+        return "window functions"
+
+    @property
+    def first_result(self) -> int:
+        """The position of the first call's result among the values."""
+        return len(self.schema.value) - len(self.calls) - (not self.identity)
+
+    def describe(self, text: Text = str) -> str:
+        keys = ", ".join(f"k{i}" for i in range(len(self.schema.key))) or "nothing"
+        bound = "" if self.bound is None else f", rows with v{self.first_result + self.bound[0]} <= {self.bound[1]}"
+        return f"OVER partitions by {keys}: {', '.join(c.describe(text) for c in self.calls)}{bound} | {self.schema}"
+
+    def lineage(self, *below: Rows) -> Rows:
+        (rows,) = below
+        values, first = dict(rows.values), self.first_result
+        partition = sum((indirect(value.influences, "WINDOW", value.text) for value in rows.keys.values()), ())
+        for i, call in enumerate(self.calls):
+            values[f"v{first + i}"] = _value(call, rows, partition)
+        if not self.identity:
+            values[f"v{first + len(self.calls)}"] = Value("a number")
+        if self.bound is None:
+            return Rows(values, rows.influences)
+        position, largest = self.bound
+        bound = values[f"v{first + position}"]
+        return Rows(values, rows.influences + indirect(bound.influences, "FILTER", f"{bound.text} <= {largest}"))
+
+
+def _value(call: OverCall, rows: Rows, partition: tuple[Influence, ...]) -> Value:
+    text = with_names(shortened(call.describe(rows.full_text)))
+    direct = rows.used_by(call.arguments, "AGGREGATION", text)
+    decided = rows.deciding(call.sorted_by, "SORT") + rows.deciding(call.conditions, "FILTER")
+    return Value(text, direct + partition + decided)

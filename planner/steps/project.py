@@ -1,0 +1,91 @@
+"""SELECT: new columns for each row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ..lineage_rows import Rows
+from ..logical import LogicalPlan, Named, Unary, names_of, read_by
+from ..lowering import Lowering, is_key_column, sql_over
+from ..schema import Schema
+from ..specs import SqlExpression
+from ..substitution import computed_from
+from ..typed import Typed
+from .step import Step, Text
+
+
+@dataclass(frozen=True, slots=True)
+class LogicalProject(Unary):
+    """New value columns; new names for the key columns where `key` is not None (their values stay)."""
+
+    values: tuple[Named, ...]
+    key: tuple[Named, ...] | None = None
+
+    @property
+    def schema(self) -> Schema:
+        key = self.input.schema.key if self.key is None else tuple(named.column("KEY") for named in self.key)
+        return Schema((*key, *(named.column("VALUE") for named in self.values)))
+
+    def giving(self, needed: frozenset[str]) -> LogicalProject:
+        return replace(self, values=tuple(named for named in self.values if named.name in needed) or self.values[:1])
+
+    def columns_read(self, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
+        kept = names_of(self.input.schema.key) if self.key is None else frozenset[str]()
+        return (read_by(named.expression for named in (*self.values, *(self.key or ()))) | kept,)
+
+    def before(self, condition: Typed) -> Typed | None:
+        return computed_from(condition, self.schema, {n.name: n.expression for n in (*self.values, *(self.key or ()))})
+
+    def bounded(self, column: str, largest: int) -> LogicalPlan:
+        named = next((n for n in (*self.values, *(self.key or ())) if n.name == column), None)
+        if named is None or named.expression.column is None:
+            return self
+        return replace(self, input=self.input.bounded(named.expression.column, largest))
+
+    def lower(self, lowering: Lowering) -> Project:
+        step, read = self.input.lower(lowering), self.input.schema
+        values = tuple(sql_over(read, named.expression) for named in self.values)
+        key = None if self.key is None else tuple(sql_over(read, named.expression) for named in self.key)
+        own = tuple(f"k{i}" for i in range(len(read.key)))
+        if key is not None and tuple(expression.sql for expression in key) == own:
+            key = None
+        return Project(lowering.id("project"), step, values, key, self.schema)
+
+
+@dataclass(frozen=True, slots=True)
+class Project(Step):
+    """New value columns (`v0`…), and new key columns where `key` is not None, else the key is kept.
+
+    A stream's row whose value is null (`_null`) stays so: only its key and time go on.
+    """
+
+    input: Step
+    values: tuple[SqlExpression, ...]
+    key: tuple[SqlExpression, ...] | None
+    schema: Schema
+
+    @property
+    def expressions(self) -> tuple[SqlExpression, ...]:
+        return (*self.values, *(self.key or ()))
+
+    def result_column(self, index: int) -> str:
+        sql = self.values[index].sql
+        return sql if self.key is None and is_key_column(sql) else f"v{index}"
+
+    @property
+    def stateless(self) -> bool:
+        return True
+
+    def forgetting(self, ttl_ms: int) -> Step | None:
+        forgetting = self.input.forgetting(ttl_ms)
+        return None if forgetting is None else replace(self, input=forgetting)
+
+    def describe(self, text: Text = str) -> str:
+        key = "" if self.key is None else f"key {', '.join(text(e.sql) for e in self.key) or 'none'}; "
+        return f"PROJECT {key}{', '.join(text(e.sql) for e in self.values)} | {self.schema}"
+
+    def lineage(self, *below: Rows) -> Rows:
+        (rows,) = below
+        values = {f"v{i}": rows.computed(expression) for i, expression in enumerate(self.values)}
+        keys = rows.keys if self.key is None else rows.keyed(self.key)
+        return Rows({**rows.pseudo, **keys, **values}, rows.influences)

@@ -1,0 +1,116 @@
+"""A new key: PARTITION BY, GROUP BY, and what joins need so that equal keys meet in one task."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ..lineage_rows import Rows
+from ..logical import LogicalPlan, Named, Unary, read_by
+from ..lowering import Lowering, sql_over
+from ..schema import Schema
+from ..specs import FormatSpec, KeyWindow, SqlExpression
+from ..substitution import computed_from
+from ..typed import Typed
+from .step import Step, Text
+
+_INTERNAL_FORMAT = FormatSpec("JSON", wrap_single=False)  # can hold every key; only its hash matters
+
+
+@dataclass(frozen=True, slots=True)
+class Repartition(Unary):
+    """A new key; values stay. Rows without a key go on, unless `drop_null_key`.
+
+    `partition_count`: over how many partitions the new keys spread; None is as many as the first source has.
+    `key_format`: whose bytes decide about the partition, where rows of a topic with such keys are to be met.
+    `keeps_window`: the key stays what it is, with its window, and only lies elsewhere.
+    """
+
+    key: tuple[Named, ...]
+    drop_null_key: bool = False
+    partition_count: int | None = None
+    key_format: FormatSpec | None = None
+    keeps_window: bool = False
+
+    @property
+    def schema(self) -> Schema:
+        return Schema((*(named.column("KEY") for named in self.key), *self.input.schema.value))
+
+    @property
+    def key_window(self) -> KeyWindow | None:
+        return self.input.key_window if self.keeps_window else None
+
+    @property
+    def scattered(self) -> bool:
+        return False
+
+    def columns_read(self, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
+        return (needed | read_by(named.expression for named in self.key),)
+
+    def before(self, condition: Typed) -> Typed | None:
+        return computed_from(condition, self.schema, {named.name: named.expression for named in self.key})
+
+    def bounded(self, column: str, largest: int) -> LogicalPlan:
+        return replace(self, input=self.input.bounded(column, largest))
+
+    def lower(self, lowering: Lowering) -> Rekey:
+        step = self.input.lower(lowering)
+        key = tuple(sql_over(self.input.schema, named.expression) for named in self.key)
+        aligned = self.key_format is not None and self.partition_count is not None
+        count = self.partition_count if aligned or not lowering.always else None
+        return Rekey(
+            lowering.id("rekey"),
+            step,
+            key,
+            self.schema,
+            self.key_format or _INTERNAL_FORMAT,
+            count or lowering.partition_count,
+            self.drop_null_key,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Rekey(Step):
+    """A new key, and with it a new partition (murmur2 over the key as `key_format` encodes it, as Kafka's clients do).
+
+    Rows whose key is NULL as a whole: dropped where `drop_null_key` (GROUP BY), else partition 0.
+    Value columns stay.
+    """
+
+    input: Step
+    key: tuple[SqlExpression, ...]
+    schema: Schema
+    key_format: FormatSpec
+    partition_count: int
+    drop_null_key: bool = False
+
+    @property
+    def expressions(self) -> tuple[SqlExpression, ...]:
+        return self.key
+
+    @property
+    def task_count(self) -> int:
+        return self.partition_count
+
+    @property
+    def drops_rows_without_key(self) -> bool:
+        return self.drop_null_key
+
+    @property
+    def rekeys(self) -> bool:
+        return True
+
+    @property
+    def stateless(self) -> bool:
+        return True
+
+    @property
+    def passes_stream_time(self) -> bool:
+        return False
+
+    def describe(self, text: Text = str) -> str:
+        key = ", ".join(text(e.sql) for e in self.key) or "none"
+        return f"REKEY {key} ({self.partition_count} partitions by {self.key_format.name}) | {self.schema}"
+
+    def lineage(self, *below: Rows) -> Rows:
+        (rows,) = below
+        return replace(rows, values={**rows.values, **rows.keyed(self.key)})

@@ -1,0 +1,89 @@
+"""A join of any two relations on any condition, row by row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..lineage_rows import Rows
+from ..lowering import Lowering, positions
+from ..schema import Schema
+from ..specs import KeyWindow, Kind
+from .join import Join, LogicalJoin, Side, pairs
+from .step import Step, Text
+
+
+@dataclass(frozen=True, slots=True)
+class LogicalRowJoin(LogicalJoin):
+    """Rows of both sides, tables or streams, that agree in the key they lie under, whatever that is. Any change of
+    either side takes results back and gives new ones. `left_key`, `right_key` name the columns by which the rows of a
+    side are told apart."""
+
+    left_key: tuple[str, ...]
+    right_key: tuple[str, ...]
+
+    @property
+    def kind(self) -> Kind:
+        return "TABLE"
+
+    @property
+    def key_window(self) -> KeyWindow | None:
+        return None
+
+    @property
+    def scattered(self) -> bool:
+        return True
+
+    @property
+    def key_may_be_null(self) -> bool:
+        return True
+
+    def wants_old_rows(self, wanted: bool) -> tuple[bool, ...]:
+        """Rows may leave their tasks."""
+        return True, True
+
+    @property
+    def own_columns(self) -> frozenset[str]:
+        return frozenset((*self.left_key, *self.right_key))
+
+    @property
+    def keeps_sides(self) -> bool:
+        return self.join == "INNER"
+
+    def lower(self, lowering: Lowering) -> RowJoin:
+        left, right = self.left.lower(lowering), self.right.lower(lowering)
+        keys = positions(self.left.schema, self.left_key), positions(self.right.schema, self.right_key)
+        schemas = self.schema, self.left.schema, self.right.schema
+        return RowJoin(lowering.id("join"), left, right, *keys, *schemas, outer=self.join == "LEFT")
+
+
+@dataclass(frozen=True, slots=True)
+class RowJoin(Join):
+    """Pairs of rows of tables or streams that lie under the same key, which tells the rows of neither side apart.
+
+    In: a stream's rows, or a table's changes with their old rows; `left_key`, `right_key` are the value columns that
+    tell a side's rows apart. Out: the common key, the left value columns, the right ones; a pair that ends goes at -1.
+    `outer`: left rows without a partner are given too, with NULLs.
+    """
+
+    left: Step
+    right: Step
+    left_key: tuple[int, ...]
+    right_key: tuple[int, ...]
+    schema: Schema
+    left_schema: Schema
+    right_schema: Schema
+    outer: bool = False
+
+    @property
+    def gives(self) -> Kind:
+        return "TABLE"
+
+    def describe(self, text: Text = str) -> str:
+        keys = ", ".join(f"left v{i}" for i in self.left_key), ", ".join(f"right v{i}" for i in self.right_key)
+        kind = "LEFT JOIN" if self.outer else "JOIN"
+        return f"{kind} rows told apart by {keys[0]}, {keys[1]} | {self.schema}"
+
+    def lineage(self, *below: Rows) -> Rows:
+        left, right = below
+        kind = "LEFT" if self.outer else "INNER"
+        return pairs(Side(left, self.left_schema), Side(right, self.right_schema), kind)

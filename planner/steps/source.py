@@ -1,0 +1,147 @@
+"""Reading a topic: the leaves of every plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ..lineage_rows import Field, Influence, Rows, Value
+from ..logical import LogicalPlan, names_of
+from ..lowering import Lowering, physical_names, sql_over
+from ..readable import column_names
+from ..schema import Schema
+from ..source_info import SourceInfo
+from ..specs import FormatSpec, KeyWindow, Kind, SqlExpression
+from ..typed import Typed
+from .step import Step, Text
+
+
+@dataclass(frozen=True, slots=True)
+class Scan(LogicalPlan):
+    """The rows of a stream or table. `needed`: the names that somebody reads, None while unknown.
+    `with_old_rows`: a table's changes come with the row they replace."""
+
+    source: SourceInfo
+    timestamp: Typed | None = None
+    needed: frozenset[str] | None = None
+    with_old_rows: bool = False
+
+    @property
+    def schema(self) -> Schema:
+        return self.source.schema
+
+    @property
+    def kind(self) -> Kind:
+        return self.source.kind
+
+    @property
+    def key_window(self) -> KeyWindow | None:
+        return self.source.key_window
+
+    def giving_old_rows(self, wanted: bool) -> Scan:
+        return replace(self, with_old_rows=wanted and self.kind == "TABLE")
+
+    def giving(self, needed: frozenset[str]) -> Scan:
+        own = needed | (self.timestamp.columns() if self.timestamp else frozenset())
+        return replace(self, needed=names_of(self.schema) & own)
+
+    def columns_read(self, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
+        return ()
+
+    def lower(self, lowering: Lowering) -> Source:
+        source, needed = self.source, self.needed
+        name = physical_names(source.schema)
+        return Source(
+            lowering.id("source"),
+            topic=source.topic,
+            kind=source.kind,
+            schema=source.schema,
+            key_format=source.key_format,
+            value_format=source.value_format,
+            key_window=source.key_window,
+            timestamp=None if self.timestamp is None else sql_over(source.schema, self.timestamp),
+            materialized=self.with_old_rows,
+            partition_count=source.partition_count,
+            columns=None if needed is None else tuple(name(c.name) for c in source.schema if c.name in needed),
+            name=source.name,
+            ttl_ms=source.ttl_ms if source.created_by is None else None,  # else the query writes tombstones
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Source(Step):
+    """Reads a topic. Out: changes with the columns of `schema`.
+
+    For a table with `materialized`, each record gives the old row at weight -1 (if there was one) and the new one
+    at +1, from a store; without it, just +1, or -1 (value columns NULL) for a tombstone.
+    `timestamp`: rowtime, BIGINT ms, computed over the row's columns, instead of the record's own; a row for which
+    it is NULL or negative is an error row.
+    """
+
+    topic: str
+    kind: Kind
+    schema: Schema
+    key_format: FormatSpec
+    value_format: FormatSpec
+    key_window: KeyWindow | None = None
+    timestamp: SqlExpression | None = None
+    materialized: bool = False
+    partition_count: int = 1
+    columns: tuple[str, ...] | None = None  # physical names that somebody needs; None is all
+    name: str = ""  # of the stream or table, for people
+    ttl_ms: int | None = None  # of a table: its rows expire when their rowtime lies this far behind stream time
+
+    @property
+    def expressions(self) -> tuple[SqlExpression, ...]:
+        return () if self.timestamp is None else (self.timestamp,)
+
+    @property
+    def gives(self) -> Kind:
+        return self.kind
+
+    @property
+    def window_of_keys(self) -> KeyWindow | None:
+        return self.key_window
+
+    @property
+    def task_count(self) -> int:
+        return self.partition_count
+
+    @property
+    def stateless(self) -> bool:
+        return not self.stateful
+
+    @property
+    def stateful(self) -> bool:
+        return self.materialized or self.ttl_ms is not None
+
+    @property
+    def state_identity(self) -> Step | None:
+        """Formats count without their schema: each record names its own, and the registry has said that they fit."""
+        if not self.stateful:
+            return None
+        formats = {name: replace(getattr(self, name), schema=None) for name in ("key_format", "value_format")}
+        return replace(self, columns=None, **formats)
+
+    @property
+    def asks_stream_time(self) -> bool:
+        return self.ttl_ms is not None
+
+    @property
+    def passes_stream_time(self) -> bool:
+        return False
+
+    def describe(self, text: Text = str) -> str:
+        old = ", with old rows" if self.materialized else ""
+        ttl = "" if self.ttl_ms is None else f", TTL {self.ttl_ms} ms"
+        formats = f"key {self.key_format.name}, value {self.value_format.name}"
+        return f"SOURCE {self.kind} {self.name} ← topic {self.topic} ({formats}{old}{ttl}) | {self.schema}"
+
+    def lineage(self, *below: Rows) -> Rows:
+        rows = Rows({physical: self._own(column) for physical, column in column_names(self.schema).items()})
+        if self.timestamp is None:
+            return rows
+        return Rows({**rows.values, "_ts": rows.computed(self.timestamp)})
+
+    def _own(self, column: str) -> Value:
+        field = Field(self.name or self.topic, column)
+        return Value(str(field), (Influence(field, "DIRECT", "IDENTITY", str(field)),))

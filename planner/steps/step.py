@@ -1,0 +1,234 @@
+"""The base of the physical plan's steps: what everybody may ask of a step, with the answer that most steps give.
+
+Steps form a tree, sources at the leaves. A step answers for itself, so code that walks a plan needs no list of steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cache
+
+from ..lineage_rows import Rows
+from ..readable import column_names, readable, with_names
+from ..schema import Schema
+from ..specs import KeyWindow, Kind, SqlExpression, WindowSpec
+from ..stall import Cause, OperatorSeen, counted
+
+Text = Callable[[str], str]
+"""How an expression is written: as generated, or with the names that people know."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Base of all steps; `id` is unique in the plan and names the step's stores."""
+
+    id: str
+
+    # ------------------------------------------------------------------ the tree
+
+    @property
+    def inputs(self) -> tuple[Step, ...]:
+        """The steps that it reads, left to right."""
+        return tuple(getattr(self, name) for name in _input_fields(type(self)))
+
+    def with_inputs(self, *inputs: Step) -> Step:
+        """The step with other inputs, as many as it has."""
+        return replace(self, **dict(zip(_input_fields(type(self)), inputs, strict=True)))
+
+    # ------------------------------------------------------------------ rows
+
+    @property
+    def expressions(self) -> tuple[SqlExpression, ...]:
+        """All generated SQL in it."""
+        return ()
+
+    @property
+    def function_names(self) -> tuple[str, ...]:
+        """The catalog's names of functions that it calls itself, besides those in its expressions."""
+        return ()
+
+    @property
+    def gives(self) -> Kind:
+        """Whether its rows are those of a stream or the changes of a table."""
+        return self.inputs[0].gives
+
+    @property
+    def window_of_keys(self) -> KeyWindow | None:
+        """The window in its keys: that of the leftmost step that has one."""
+        return self.inputs[0].window_of_keys
+
+    def result_column(self, index: int) -> str:
+        """Where a client finds the value column: a column of the key stays readable in rows that delete it."""
+        return f"v{index}"
+
+    # ------------------------------------------------------------------ tasks, state and time
+
+    @property
+    def task_count(self) -> int:
+        """How many different `_part` its output can have."""
+        return max(child.task_count for child in self.inputs)
+
+    @property
+    def rekeys(self) -> bool:
+        """Whether its rows leave the task that they came from."""
+        return False
+
+    @property
+    def stateless(self) -> bool:
+        """Whether its result for a row depends on that row only."""
+        return False
+
+    @property
+    def stateful(self) -> bool:
+        """Whether it keeps rows in stores."""
+        return False
+
+    @property
+    def state_identity(self) -> Step | None:
+        """What must stay equal when a query is replaced that keeps its state; None without state."""
+        return self.without_inputs() if self.stateful else None
+
+    @property
+    def asks_stream_time(self) -> bool:
+        """Whether it asks for the stream time of the sources below, as far as `passes_stream_time` reaches."""
+        return False
+
+    @property
+    def passes_stream_time(self) -> bool:
+        """Whether the stream time of its first input is its own."""
+        return True
+
+    @property
+    def grouping_window(self) -> WindowSpec | None:
+        """The window by which it groups rows."""
+        return None
+
+    @property
+    def final(self) -> bool:
+        """Whether it holds results back until their window closes."""
+        return False
+
+    def forgetting(self, ttl_ms: int) -> Step | None:
+        """The step so that it forgets rows by itself that were not updated for so long; None where it cannot.
+
+        Raises `InvalidProperty` where rows must live longer.
+        """
+        return None
+
+    # ------------------------------------------------------------------ for people
+
+    @property
+    def word(self) -> str:
+        """What a query with such a step does, in a word; empty for what every query has."""
+        return ""
+
+    def describe(self, text: Text = str) -> str:
+        """The step in one line: what it does, and behind ` | ` the columns that it gives."""
+        raise AssertionError(f"{type(self).__name__} has no description")
+
+    def describe_readably(self) -> str:
+        """The step in one line as people would write it: columns by their names, and without its schema."""
+        names = {name: text for child in self.inputs[:1] for name, text in column_names(schema_of(child)).items()}
+        text = self.describe(lambda sql: readable(sql, lambda name: names.get(name, name)))
+        return with_names(text.partition(" | ")[0])
+
+    def lineage(self, *below: Rows) -> Rows:
+        """Where its columns come from. In: the lineage of its inputs."""
+        raise AssertionError(f"{type(self).__name__} has no lineage")
+
+    @property
+    def condition(self) -> SqlExpression | None:
+        """What must be true of its rows, or they vanish."""
+        return None
+
+    @property
+    def drops_rows_without_key(self) -> bool:
+        return False
+
+    @property
+    def multiplies(self) -> bool:
+        """Whether it gives any number of rows for one, none too."""
+        return False
+
+    def stall(self, seen: OperatorSeen, covered: Sequence[Step]) -> Iterator[Cause]:
+        """Why nothing comes out of its operator. In: the steps that the operator computes, this one last."""
+        if seen.rows_in and not seen.rows_out and self.inputs:
+            yield _nothing_passes(covered, seen.rows_in)
+
+    def without_inputs(self) -> Step:
+        """The step itself, whatever feeds it."""
+        return self.with_inputs(*(NOTHING for _ in self.inputs))
+
+
+NOTHING = Step("")
+"""In the place of an input that does not matter."""
+
+
+def _nothing_passes(covered: Sequence[Step], rows: int) -> Cause:
+    """Of steps that go row by row: which of them gives nothing."""
+    figures = {"step": covered[-1].id, "rowsIn": rows}
+    filters = [step.describe_readably().removeprefix("FILTER ") for step in covered if step.condition is not None]
+    if filters:
+        return Cause(
+            "FILTER_DROPS_ALL",
+            f"None of {counted(rows, 'row')} passed the filter {' and '.join(filters)}.",
+            "A comparison with NULL is not true either: look at the rows with PRINT or a push query.",
+            figures=figures,
+        )
+    if any(step.drops_rows_without_key for step in covered):
+        return Cause(
+            "NULL_KEYS",
+            f"All {rows} rows have NULL in what they are grouped by, and were dropped.",
+            "Is the column spelled as in the records? Names in JSON are matched without regard to case.",
+            figures=figures,
+        )
+    step = next((each for each in covered if each.multiplies), covered[-1])
+    return Cause(
+        "NOTHING_PASSES",
+        f"{counted(rows, 'row')} went into {step.describe_readably()}, and none came out.",
+        "Rows without a value, and empty arrays in EXPLODE, give nothing.",
+        figures=figures,
+    )
+
+
+def walk(step: Step) -> list[Step]:
+    """All steps below and including `step`, inputs before the steps that read them."""
+    return [each for child in step.inputs for each in walk(child)] + [step]
+
+
+def schema_of(step: Step) -> Schema:
+    """The columns of the step's output."""
+    return step.schema  # type: ignore[attr-defined]
+
+
+def timed_sources(root: Step) -> set[str]:
+    """The sources whose stream time somebody asks for."""
+    timed: set[str] = set()
+    for step in walk(root):
+        if step.asks_stream_time:
+            source = _timed_by(step)
+            if not source.inputs:
+                timed.add(source.id)
+    return timed
+
+
+def _timed_by(step: Step) -> Step:
+    """The step whose stream time `step` sees: a source, or what begins a time of its own."""
+    while step.inputs:
+        step = step.inputs[0]
+        if not step.passes_stream_time:
+            break
+    return step
+
+
+def run_where_read(step: Step, timed: Collection[str]) -> bool:
+    """Whether it can run where its source is read: stateless, nothing behind a change of key, no stream time wanted."""
+    if not step.stateless or step.id in timed:
+        return False
+    return all(not child.rekeys and run_where_read(child, timed) for child in step.inputs)
+
+
+@cache
+def _input_fields(step_type: type[Step]) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(step_type) if field.type == "Step")

@@ -1,0 +1,113 @@
+"""Two streams joined WITHIN a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ..answer_times import duration_text
+from ..lineage_rows import Rows
+from ..lowering import Lowering
+from ..schema import Schema
+from ..specs import JoinKind, Kind
+from ..stall import Cause, OperatorSeen, counted
+from .join import Join, LogicalJoin, Side, pairs
+from .step import Step, Text
+
+UNBOUNDED_MS = 1 << 60  # further apart than any two times, and sums of it fit 64 bits
+
+
+@dataclass(frozen=True, slots=True)
+class LogicalStreamStreamJoin(LogicalJoin):
+    """A left row at t with the right rows in [t - before, t + after]. `grace_ms` None: rows without a partner are given
+    out at once."""
+
+    before_ms: int
+    after_ms: int
+    grace_ms: int | None = None
+
+    @property
+    def keeps_sides(self) -> bool:
+        """Where stream time decides what a join still knows, a row that is filtered out afterwards has moved it."""
+        unbounded = (self.before_ms, self.after_ms) == (UNBOUNDED_MS, UNBOUNDED_MS)
+        return self.join == "INNER" and self.key_window is None and unbounded
+
+    def lower(self, lowering: Lowering) -> StreamStreamJoin:
+        left, right = self.left.lower(lowering), self.right.lower(lowering)
+        times = self.before_ms, self.after_ms, self.grace_ms
+        schemas = self.schema, self.left.schema, self.right.schema
+        return StreamStreamJoin(lowering.id("join"), left, right, self.join, *times, *schemas)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamStreamJoin(Join):
+    """Each row of one stream meets the other's rows of its key that lie close enough in time.
+
+    A left row at t meets right rows in [t - before, t + after]; the result's time is the later one. Rows of an outer
+    side without a partner are padded with NULL: with `grace_ms` once no partner can come any more (stream time is
+    beyond the end of their window plus grace), else at once, even if a partner comes later. UNBOUNDED_MS before and
+    after: however far apart, and rows are kept for good.
+    Out: the key of both sides, the left value columns, the right ones. Rows with a null key or value are dropped.
+    """
+
+    left: Step
+    right: Step
+    kind: JoinKind
+    before_ms: int
+    after_ms: int
+    grace_ms: int | None
+    schema: Schema
+    left_schema: Schema
+    right_schema: Schema
+
+    @property
+    def gives(self) -> Kind:
+        return "STREAM"
+
+    @property
+    def passes_stream_time(self) -> bool:
+        return False
+
+    @property
+    def partner_hint(self) -> str:
+        before, after = duration_text(self.before_ms), duration_text(self.after_ms)
+        return (
+            f"Rows meet within {before} before and {after} after, by their rowtimes, and the keys must be equal to the "
+            "letter."
+        )
+
+    def stall(self, seen: OperatorSeen, covered: Sequence[Step]) -> Iterator[Cause]:
+        """Also rows of an outer side that are given without a partner once none can come any more, and late ones."""
+        waiting = sum(rows for store, rows in seen.kept.items() if store.startswith(f"{self.id}.unmatched."))
+        if waiting and self.grace_ms is not None:
+            reach = duration_text(max(self.before_ms, self.after_ms) + self.grace_ms)
+            rows = counted(waiting, "row without a partner waits", "rows without a partner wait")
+            yield Cause(
+                "ROWS_WAIT_FOR_PARTNER",
+                f"{rows} until none can come any more: until stream time is {reach} beyond their time.",
+                "Only records move stream time: send later ones to the same partitions, or shorten WITHIN or GRACE "
+                "PERIOD.",
+                blocks=not seen.rows_out,
+                figures={"step": self.id, "rows": waiting, "graceMs": self.grace_ms},
+            )
+        if seen.late_rows:
+            yield Cause(
+                "LATE_ROWS",
+                f"{seen.late_rows} of {counted(seen.rows_in, 'row')} came too late for the join: no row of the other "
+                "side that they could meet is kept any more.",
+                "A longer GRACE PERIOD keeps rows longer.",
+                blocks=seen.late_rows == seen.rows_in,
+                figures={"step": self.id, "late": seen.late_rows, "rowsIn": seen.rows_in},
+            )
+        yield from Join.stall(self, seen, covered)
+
+    def describe(self, text: Text = str) -> str:
+        grace = "" if self.grace_ms is None else f", grace {self.grace_ms} ms"
+        window = f"within {self.before_ms} ms before and {self.after_ms} ms after{grace}"
+        if self.before_ms == UNBOUNDED_MS:
+            window = "without limit in time"
+        return f"JOIN {self.kind} stream with stream {window} | {self.schema}"
+
+    def lineage(self, *below: Rows) -> Rows:
+        left, right = below
+        return pairs(Side(left, self.left_schema), Side(right, self.right_schema), self.kind, timed=True)

@@ -1,0 +1,71 @@
+"""A stream enriched by a table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from ..lineage_rows import Rows
+from ..lowering import Lowering
+from ..schema import Column, Schema
+from ..specs import Kind
+from ..stall import OperatorSeen
+from .join import Join, LogicalJoin, Side, pairs
+from .step import Step, Text
+
+
+@dataclass(frozen=True, slots=True)
+class LogicalStreamTableJoin(LogicalJoin):
+    """Each row of `left` with the row of `right` that has its key at that moment; INNER or LEFT."""
+
+    @property
+    def schema(self) -> Schema:
+        right_key = tuple(Column(column.name, column.type) for column in self.right.schema.key)
+        return Schema((*self.left.schema.key, *self.left.schema.value, *right_key, *self.right.schema.value))
+
+    @property
+    def kind(self) -> Kind:
+        return "STREAM"
+
+    def lower(self, lowering: Lowering) -> StreamTableJoin:
+        assert self.join in ("INNER", "LEFT"), "analysis refuses the others"
+        left, right = self.left.lower(lowering), self.right.lower(lowering)
+        schemas = self.schema, self.left.schema, self.right.schema
+        return StreamTableJoin(lowering.id("join"), left, right, self.join, *schemas)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamTableJoin(Join):
+    """Each stream row meets the table's row of the same key as it was at that moment.
+
+    Out: the left key; value columns = the left side's, then the right side's key, then its value columns.
+    INNER drops rows without a match, LEFT pads them with NULL. Stream rows with a null value are dropped.
+    """
+
+    left: Step
+    right: Step
+    kind: Literal["INNER", "LEFT"]
+    schema: Schema
+    left_schema: Schema
+    right_schema: Schema
+
+    @property
+    def gives(self) -> Kind:
+        return "STREAM"
+
+    @property
+    def partner_hint(self) -> str:
+        return (
+            "A stream's row meets the table as it was at that moment: the table's row must come before it, and the "
+            "keys must be equal to the letter."
+        )
+
+    def kept(self, seen: OperatorSeen) -> list[int]:
+        return [0, seen.kept.get(self.id, 0)]
+
+    def describe(self, text: Text = str) -> str:
+        return f"JOIN {self.kind} stream with table | {self.schema}"
+
+    def lineage(self, *below: Rows) -> Rows:
+        left, right = below
+        return pairs(Side(left, self.left_schema), Side(right, self.right_schema), self.kind, right_key=True)

@@ -1,0 +1,52 @@
+"""Two tables joined on their primary keys."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ..lineage_rows import Rows
+from ..lowering import Lowering
+from ..schema import Schema
+from ..specs import JoinKind
+from .join import Join, LogicalJoin, Side, pairs
+from .step import Step, Text
+
+
+@dataclass(frozen=True, slots=True)
+class LogicalTableTableJoin(LogicalJoin):
+    """Rows with equal primary keys. `emit_old`: changes come with the row they replace."""
+
+    emit_old: bool = False
+
+    def giving_old_rows(self, wanted: bool) -> LogicalTableTableJoin:
+        return replace(self, emit_old=wanted)
+
+    def lower(self, lowering: Lowering) -> TableTableJoin:
+        left, right = self.left.lower(lowering), self.right.lower(lowering)
+        schemas = self.schema, self.left.schema, self.right.schema
+        return TableTableJoin(lowering.id("join"), left, right, self.join, *schemas, emit_old=self.emit_old)
+
+
+@dataclass(frozen=True, slots=True)
+class TableTableJoin(Join):
+    """The rows of two tables with the same primary key; a change of either side changes the result.
+
+    In: changes of both sides, with or without old rows. Out: as of StreamStreamJoin. A result that ends goes at -1;
+    `emit_old`: also the one that a new result replaces.
+    """
+
+    left: Step
+    right: Step
+    kind: JoinKind
+    schema: Schema
+    left_schema: Schema
+    right_schema: Schema
+    emit_old: bool = False
+
+    def describe(self, text: Text = str) -> str:
+        old = ", with old rows" if self.emit_old else ""
+        return f"JOIN {self.kind} table with table{old} | {self.schema}"
+
+    def lineage(self, *below: Rows) -> Rows:
+        left, right = below
+        return pairs(Side(left, self.left_schema), Side(right, self.right_schema), self.kind)
