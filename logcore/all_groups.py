@@ -25,7 +25,10 @@ from .groups import Groups
 
 
 class AllGroups:
-    """State: the groups, as the fold of their records and of what was asked since. See `Groups`, `ConsumerGroups`."""
+    """A group without members changes its kind with the first that joins. See `Groups`, `ConsumerGroups`.
+
+    State: the groups, as the fold of their records and of what was asked since.
+    """
 
     def __init__(self) -> None:
         self._classic = Groups()
@@ -42,9 +45,12 @@ class AllGroups:
 
     def step(self, message: Message, ticket: int, now_ms: int) -> list[Answered]:
         """The answers that can be given now: to this message, perhaps, and to older ones."""
-        if isinstance(message, Join) and self._assigning.has(message.group):
+        if isinstance(message, Join) and self._assigning.is_in_use(message.group):
             return [Answered(ticket, Joined(GroupFault.INCONSISTENT_PROTOCOL, message.member_id))]
-        return self._classic.step(message, ticket, now_ms)
+        answered = self._classic.step(message, ticket, now_ms)
+        if self._classic.has(message.group):
+            self._assigning.forget(message.group)
+        return answered
 
     def beat(self, beat: ConsumerHeartbeat, partition_counts: Mapping[str, int], now_ms: int) -> ConsumerBeat:
         """In: `partition_counts`: of all topics that there are."""
@@ -57,7 +63,7 @@ class AllGroups:
 
     def check_commit(self, check: CheckCommit, now_ms: int) -> GroupFault:
         """Whether this member may commit offsets now."""
-        if self._assigning.has(check.group):
+        if self._assigning.is_in_use(check.group):
             return self._assigning.check_commit(check)
         [answered] = self._classic.step(check, 0, now_ms)
         return answered.reply.fault
@@ -93,8 +99,8 @@ class AllGroups:
 
     def is_in_use(self, group: str) -> bool:
         """Whether it has members, or expects one."""
-        return self._classic.is_in_use(group) or self._assigning.has(group)
+        return self._classic.is_in_use(group) or self._assigning.is_in_use(group)
 
     def forget(self, group: str) -> bool:
         """Lets go of a group without members; False where it is in use."""
-        return not self._assigning.has(group) and self._classic.forget(group)
+        return self._assigning.forget(group) and self._classic.forget(group)

@@ -87,7 +87,8 @@ class _Group:
 
 
 class ConsumerGroups:
-    """State: the groups of this kind that have members. Times are milliseconds of a clock that never goes back.
+    """State: the groups of this kind; one whose members have gone stays until it is forgotten. Times are milliseconds
+    of a clock that never goes back.
 
     What outlives the coordinator is the fold of its records: `apply` takes them in before the first beat, and `begin`
     ends that. Records to be written come from `take_records`; answers may be given once those are durable.
@@ -115,7 +116,6 @@ class ConsumerGroups:
 
     def begin(self, now_ms: int) -> None:
         """All records are there: each member has a whole session to be heard of."""
-        self._groups = {name: group for name, group in self._groups.items() if group.members}
         for group in self._groups.values():
             for member in group.members.values():
                 member.deadline_ms = now_ms + SESSION_MS
@@ -203,15 +203,26 @@ class ConsumerGroups:
     def _remove(self, name: str, group: _Group, member_ids: Iterable[str]) -> None:
         for member_id in member_ids:
             del group.members[member_id]
+        _assign(group, group.counts)
+        self._note(name, group, group.members)
+
+    def forget(self, name: str) -> bool:
+        """Lets go of a group without members; False where it has some."""
+        group = self._groups.get(name)
+        if group is None:
+            return True
         if group.members:
-            _assign(group, group.counts)
-            self._note(name, group, group.members)
-        else:
-            self._records += [GroupRecord(key, None) for key in group.saved]
-            del self._groups[name]
+            return False
+        self._records += [GroupRecord(key, None) for key in group.saved]
+        del self._groups[name]
+        return True
 
     def has(self, group: str) -> bool:
         return group in self._groups
+
+    def is_in_use(self, group: str) -> bool:
+        """Whether it has members."""
+        return self.has(group) and bool(self._groups[group].members)
 
     def names(self) -> list[str]:
         return list(self._groups)
@@ -230,7 +241,7 @@ class ConsumerGroups:
         )
         return GroupDescription(
             name,
-            GroupState.STABLE if settled else GroupState.RECONCILING,
+            _state(group, settled=settled),
             CONSUMER,
             ASSIGNOR,
             group.epoch,
@@ -249,6 +260,12 @@ class ConsumerGroups:
             ),
             kind="consumer",
         )
+
+
+def _state(group: _Group, *, settled: bool) -> GroupState:
+    if not group.members:
+        return GroupState.EMPTY
+    return GroupState.STABLE if settled else GroupState.RECONCILING
 
 
 def _topics_of(member: _Member, group: _Group) -> tuple[str, ...]:

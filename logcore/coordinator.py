@@ -21,10 +21,11 @@ from .group_offsets import GroupOffsets
 from .partition import Mark, Partition
 from .state_log import KeyValue, StateLog
 from .transaction_log import CLOSED, decode_entry, encode_entry, written_ms
-from .transaction_records import Entry, Identity, Participant, ProducerIds, TransactionRecord
+from .transaction_records import Entry, Identity, Participant, ProducerIds, TransactionRecord, TransactionState
 from .transaction_steps import (
     Abort,
     Aborted,
+    Begin,
     Commit,
     Finished,
     Message,
@@ -77,6 +78,7 @@ class TransactionCoordinator:
         self._now_ms = now_ms
         self._core = Coordinator()
         self._used_ms: dict[str, int] = {}  # by transactional id: when something about it was written last
+        self._begun_ms: dict[str, int] = {}  # likewise, when its last transaction began in this life
         self._held: weakref.WeakValueDictionary[str, object] = weakref.WeakValueDictionary()
         self._lock = threading.Lock()
         self._refuses = False
@@ -132,17 +134,21 @@ class TransactionCoordinator:
         with self._lock:
             if self._refuses and not isinstance(message, _COMPLETES):
                 raise LogClosed("the log is closing, and no transaction begins, goes on or ends any more")
-            return self._core.step(message)
+            ready = self._core.step(message)
+            if isinstance(message, Begin):
+                self._begun_ms[message.identity.transactional_id] = self._now_ms()
+            return ready
 
-    def new_producer(self, transactional_id: str) -> Identity:
+    def new_producer(self, transactional_id: str, timeout_ms: int = 0) -> Identity:
         with self.lock_of(transactional_id):
             self._log.check_usable()  # a transaction log that takes no more entries decides nothing
-            ready = self._step_with_ids(NewProducer(transactional_id))
+            asked = NewProducer(transactional_id, timeout_ms)
+            ready = self._step_with_ids(asked)
             while ready.identity is None:
                 assert ready.outcome is not None
                 self._end(ready.outcome)
                 self.step(Finished(transactional_id))
-                ready = self._step_with_ids(NewProducer(transactional_id))
+                ready = self._step_with_ids(asked)
             self._sync(ready, {})
             self._append(ready.append)
             self._carry_out_abort(ready)
@@ -215,7 +221,14 @@ class TransactionCoordinator:
 
     def transactions(self) -> list[TransactionDescription]:
         with self._lock:
-            return self._core.describe()
+            now_ms = self._now_ms()
+            return [self._with_age(found, now_ms) for found in self._core.describe()]
+
+    def _with_age(self, found: TransactionDescription, now_ms: int) -> TransactionDescription:
+        begun_ms = self._begun_ms.get(found.identity.transactional_id)
+        if found.state is not TransactionState.ONGOING or begun_ms is None:
+            return found
+        return replace(found, open_ms=max(0, now_ms - begun_ms))
 
     def hold(self, transactional_id: str, producer: object) -> None:
         """As long as this producer is there, its id is not forgotten, however long it is idle."""
@@ -237,6 +250,7 @@ class TransactionCoordinator:
                 entries = self._forgotten(transactional_id, before_ms)
                 if entries:
                     del self._used_ms[transactional_id]
+                    self._begun_ms.pop(transactional_id, None)
                     self._log.append([encode_entry(entry, before_ms) for entry in entries])
                     gone.append(transactional_id)
         self._log.sync()

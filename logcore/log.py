@@ -429,9 +429,10 @@ class Log:
         """The consumer groups of this log, whoever their members are."""
         return self._groups
 
-    def transactional_producer(self, transactional_id: str) -> LocalTransactionalProducer:
+    def transactional_producer(self, transactional_id: str, timeout_ms: int = 0) -> LocalTransactionalProducer:
+        """`timeout_ms`: for how long a transaction may be open, as administrators are told; the caller ends it then."""
         self._check_open()
-        identity = self._coordinator.new_producer(transactional_id)
+        identity = self._coordinator.new_producer(transactional_id, timeout_ms)
         producer = LocalTransactionalProducer(self._coordinator, self, identity)
         self._coordinator.hold(transactional_id, producer)
         return producer
@@ -447,6 +448,15 @@ class Log:
         producer = LocalTransactionalProducer(self._coordinator, self, identity)
         self._coordinator.hold(transactional_id, producer)
         return producer
+
+    def end_hanging(self, where: TopicPartition, producer_id: int, epoch: int, *, commit: bool) -> None:
+        """Ends what the producer has open in this partition, whatever is known of its transaction; durable on return.
+        Raises `ProducerFenced` for an epoch that is over."""
+        partition = self.writable(*where)
+        opened = next((found for found in partition.open_transactions() if found.producer_id == producer_id), None)
+        first_offset, now_ms = -1 if opened is None else opened.first_offset, self._now_ms()
+        partition.end_transaction(producer_id, epoch, first_offset, committed=commit, timestamp_ms=now_ms)
+        partition.sync_all()
 
     def new_producer_id(self) -> int:
         """For a producer without transactions, whose retried batches are stored once."""

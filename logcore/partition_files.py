@@ -43,11 +43,13 @@ class PartitionContext:
 
 
 class ActiveProducer(NamedTuple):
-    """`transaction_offset` is where its open transaction begins; -1 where none is open."""
+    """`transaction_offset` is where its open transaction begins; -1 where none is open. `seen_ms`: when its last batch
+    came, or later."""
 
     producer_id: int
     epoch: int
     last_sequence: int
+    seen_ms: int
     transaction_offset: int
 
 

@@ -113,6 +113,11 @@ class ProducerStates:
         entry = self._entries.get(producer_id)
         return entry is not None and entry.ended >= 0 and (entry.ended - number) & NUMBER_MAX <= NUMBER_MAX // 2
 
+    def next_end(self, producer_id: int) -> int:
+        """The number of the producer's next end here."""
+        entry = self._entries.get(producer_id)
+        return (entry.ended + 1) & NUMBER_MAX if entry is not None else 0
+
     def next_sequence(self, producer_id: int, epoch: int) -> int:
         entry = self._entries.get(producer_id)
         return entry.next_sequence if entry is not None and entry.epoch == epoch else 0
@@ -132,10 +137,11 @@ class ProducerStates:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def active(self) -> Iterable[tuple[int, int, int]]:
-        """Per producer: its id, its epoch, and the last sequence number of that epoch, -1 where there is none."""
+    def active(self) -> Iterable[tuple[int, int, int, int]]:
+        """Per producer: its id, its epoch, the last sequence number of that epoch, -1 where there is none, and when it
+        was seen."""
         return [
-            (id, entry.epoch, entry.batches[-1].last_sequence if entry.batches else -1)
+            (id, entry.epoch, entry.batches[-1].last_sequence if entry.batches else -1, entry.seen_ms)
             for id, entry in self._entries.items()
         ]
 

@@ -58,11 +58,16 @@ _UNDECIDED: Final = (TransactionState.ONGOING, TransactionState.PREPARE_COMMIT)
 
 @dataclass(frozen=True, slots=True)
 class TransactionDescription:
-    """A transactional id, and what its transaction has written to, if one is open or prepared."""
+    """A transactional id, and what its transaction has written to, if one is open or prepared.
+
+    `open_ms`: for how long it has been open here, -1 where none is. `timeout_ms`: for how long it may be, 0 for ever.
+    """
 
     identity: Identity
     state: TransactionState
     partitions: tuple[TopicPartition, ...]
+    open_ms: int = -1
+    timeout_ms: int = 0
 
 
 class Standing(NamedTuple):
@@ -201,6 +206,7 @@ class Coordinator:
                 Identity(id, known.record.producer_id, known.record.epoch),
                 known.state,
                 tuple(known.participants) if known.state in _UNDECIDED else (),
+                timeout_ms=known.record.timeout_ms,
             )
             for id, known in self._known.items()
         ]

@@ -38,6 +38,9 @@ class KafkaUsers:
         user, kept = self._authenticator.named(name), self._scram.get((name, mechanism))
         return None if user is None or kept is None else (kept, user)
 
+    def named(self, name: str) -> User | None:
+        return self._authenticator.named(name)
+
     def scram_iterations(self) -> dict[str, dict[str, int]]:
         found: dict[str, dict[str, int]] = {}
         for (name, mechanism), kept in self._scram.items():

@@ -19,6 +19,7 @@ from ..protocol.layout import (
     NewTopic,
     NodeAddress,
     PartitionLayout,
+    QuorumLayout,
 )
 from ..replication.controller_messages import AddPartitions, CreateTopic, ElectLeader, Reassign
 from ..replication.coordination_messages import GROUPS_TOPIC, TRANSACTIONS_TOPIC, place_of
@@ -26,6 +27,7 @@ from ..replication.machine import NodeId
 from ..replication.metadata_image import Broker
 from ..replication.nearest import nearest_replica
 from ..replication.node import NodeStopped
+from ..replication.operations_messages import DescribeQuorum, QuorumDescription
 from ..replication.partition_rules import to_come
 from ..replication.replica import Replica
 from ..replication.replica_leader import Leader
@@ -39,6 +41,7 @@ from ..replication.replica_reading import epoch_problem
 from ..topic_rules import check_topic
 from .log import ClusterLog
 from .peers import address_of
+from .quorum_layout import quorum_layout
 from .refusals import check_done, refused
 
 _ANSWER_S: Final = 10.0
@@ -70,6 +73,12 @@ class ClusterLayout:
         """All that are registered, fenced or not: librdkafka gives up a node that is not named any more, and a request
         to a coordinator that was there then waits for ever; one that is only down is asked for anew."""
         return [_address(broker) for broker in self._node.image.brokers.values()]
+
+    def quorum(self) -> QuorumLayout:
+        found = self._node.decide(DescribeQuorum())
+        if not isinstance(found, QuorumDescription):
+            raise NotNow(ErrorCode.not_controller, "nobody decides now")
+        return quorum_layout(found, self._node.now_ms())
 
     def partition(self, topic: str, partition: int) -> PartitionLayout:
         image = self._node.image

@@ -14,7 +14,7 @@ from ..group_messages import CheckCommit, GroupFault
 from ..replication.coordination_messages import TRANSACTIONS_TOPIC, ForEveryShard, ForTransaction, place_of
 from ..replication.machine import BROKER, NodeId
 from ..replication.node import NoAnswer, NodeStopped
-from ..replication.replica_messages import PartitionId, Refused
+from ..replication.replica_messages import EndHanging, PartitionId, Refused
 from ..replication.transaction_messages import (
     AskProducerId,
     DescribedTransaction,
@@ -95,6 +95,19 @@ class ClusterTransactions:
     def end_and_raise(self, who: Identity, *, commit: bool) -> Identity:
         return self._given(who.transactional_id, EndTransaction(who.producer_id, who.epoch, commit, True))
 
+    def end_hanging(self, where: TopicPartition, producer_id: int, epoch: int, *, commit: bool) -> None:
+        self._log.check_own(where.topic)
+        now_ms = self._node.now_ms()
+        ended = self._node.ask_partition(self._log.id_of(where), EndHanging(producer_id, epoch, commit, now_ms))
+        try:
+            answer = ended.result(_ANSWER_S)
+        except NodeStopped as error:
+            raise LogClosed("this node has ended") from error
+        except TimeoutError as error:
+            raise NotNow(ErrorCode.request_timed_out, "the replica has not answered in time") from error
+        if isinstance(answer, Refused):
+            raise refused(answer)
+
     def end_overdue(self) -> None:
         """The shards do that by themselves."""
 
@@ -111,7 +124,8 @@ class ClusterTransactions:
             if each.topic in image.topics
         ]
         who = Identity(found.transactional_id, found.producer_id, found.epoch)
-        return TransactionDescription(who, _STATES.get(found.state, TransactionState.COMPLETE_COMMIT), tuple(places))
+        state = _STATES.get(found.state, TransactionState.COMPLETE_COMMIT)
+        return TransactionDescription(who, state, tuple(places), found.open_ms, found.timeout_ms)
 
     def _given(self, transactional_id: str, body: Any) -> Identity:
         given: ProducerGiven = self._ask(transactional_id, body)

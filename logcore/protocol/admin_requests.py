@@ -1,4 +1,4 @@
-"""Answers about what there is one of here, or none: a node, its folder, quotas, replicas to move, rights to list."""
+"""Answers about what there is one of here, or none: a node, its folder, replicas to move, rights to list."""
 
 from __future__ import annotations
 
@@ -21,10 +21,7 @@ from .peer import Peer
 from .topic_requests import described_partition, topic_uuid
 
 _PARTITIONS_MAX: Final = 2000  # of one answer; Kafka's default
-_CLIENT_ID: Final = "client-id"
-_SCRAM_MECHANISMS: Final = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
 _NO_ACLS: Final = "who may do what is said in the server's configuration, under [access]"
-_NO_QUOTAS: Final = "quotas are said in the server's configuration: kafka_produce_bytes and kafka_fetch_bytes"
 
 
 # Where the bytes are
@@ -251,41 +248,7 @@ def _moving(broker: Broker, topic: str, numbers: Iterable[int]) -> list[Fields]:
     ]
 
 
-# Quotas
-
-
-def describe_client_quotas(broker: Broker, request: Any, peer: Peer) -> Fields:
-    """Every client has the same: those of the default client."""
-    try:
-        check_administrator(peer)
-    except LogError as error:
-        return {"error_code": code_of(error), "error_message": message_of(error), "entries": None}
-    quotas = broker.settings.quotas
-    given = {"producer_byte_rate": quotas.produce_bytes, "consumer_byte_rate": quotas.fetch_bytes}
-    values = [{"key": key, "value": float(value)} for key, value in given.items() if value is not None]
-    entity = [{"entity_type": _CLIENT_ID, "entity_name": None}]
-    asked = [component.entity_type for component in request.components]
-    fits = all(kind == _CLIENT_ID for kind in asked) and all(
-        component.match_type != 0 for component in request.components
-    )
-    entries = [{"entity": entity, "values": values}] if values and fits else []
-    return {"error_code": ErrorCode.none, "error_message": None, "entries": entries}
-
-
-def alter_client_quotas(broker: Broker, request: Any, peer: Peer) -> Fields:
-    return {
-        "entries": [
-            {
-                "error_code": ErrorCode.invalid_request,
-                "error_message": _NO_QUOTAS,
-                "entity": [{"entity_type": part.entity_type, "entity_name": part.entity_name} for part in entry.entity],
-            }
-            for entry in request.entries
-        ]
-    }
-
-
-# Rights and users
+# Rights
 
 
 def describe_acls(broker: Broker, request: Any, peer: Peer) -> Fields:
@@ -300,28 +263,3 @@ def create_acls(broker: Broker, request: Any, peer: Peer) -> Fields:
 def delete_acls(broker: Broker, request: Any, peer: Peer) -> Fields:
     refused = {"error_code": ErrorCode.security_disabled, "error_message": _NO_ACLS, "matching_acls": []}
     return {"filter_results": [refused for _ in request.filters]}
-
-
-def describe_user_scram_credentials(broker: Broker, request: Any, peer: Peer) -> Fields:
-    """No list of users asks for all."""
-    try:
-        check_administrator(peer)
-    except LogError as error:
-        return {"error_code": code_of(error), "error_message": message_of(error), "results": []}
-    users = broker.settings.users
-    known = {} if users is None else users.scram_iterations()
-    names = [user.name for user in request.users] if request.users else list(known)
-    return {
-        "error_code": ErrorCode.none,
-        "results": [
-            {
-                "user": name,
-                "error_code": ErrorCode.none if name in known else ErrorCode.resource_not_found,
-                "credential_infos": [
-                    {"mechanism": _SCRAM_MECHANISMS[mechanism], "iterations": iterations}
-                    for mechanism, iterations in known.get(name, {}).items()
-                ],
-            }
-            for name in names
-        ],
-    }

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 from ..topic_rules import belongs_to_millstream
+from .client_quotas import ANONYMOUS, FETCHED, PRODUCED, ClientQuotas
 from .connection import Answer, HangUp, Request
 from .fetch_sessions import SLOTS, FetchSessions
 from .frames import CLIENT_ID
@@ -80,7 +81,8 @@ class Broker:
         self._is_ready = serving.is_ready
         self._ready = False
         self.settings = settings
-        self._produced, self._fetched = Meter(settings.quotas.produce_bytes), Meter(settings.quotas.fetch_bytes)
+        self._quotas = ClientQuotas(serving.log, settings.quotas)
+        self._meters = {PRODUCED: Meter(), FETCHED: Meter()}
         self.salt_secret = os.urandom(32)
         """For the salts of users that there are not."""
         self.logins = asyncio.Semaphore(_LOGINS_MAX)
@@ -130,8 +132,12 @@ class Broker:
         if peer.trusted:
             return 0
         now_s = self._loop.time()
-        meter, size = (self._produced, produced) if produced else (self._fetched, fetched)
-        wait_s = meter.note(peer.client_id, size, now_s)
+        kind, size = (PRODUCED, produced) if produced else (FETCHED, fetched)
+        user = ANONYMOUS if peer.user is None else peer.user.name
+        rate = self._quotas.rate(kind, user, peer.client_id, now_s)
+        if rate is None:
+            return 0
+        wait_s = self._meters[kind].note(rate.shared_by, size, rate.bytes_per_s, now_s)
         if wait_s:
             peer.muted_until_s = max(peer.muted_until_s, now_s + wait_s)
         return round(wait_s * 1000)

@@ -13,15 +13,12 @@ from kio.schema.errors import ErrorCode
 from ..records.batch import Buffer
 from . import messages
 from .admin_requests import (
-    alter_client_quotas,
     alter_partition_reassignments,
     create_acls,
     delete_acls,
     describe_acls,
-    describe_client_quotas,
     describe_log_dirs,
     describe_topic_partitions,
-    describe_user_scram_credentials,
     elect_leaders,
     list_config_resources,
     list_partition_reassignments,
@@ -50,8 +47,11 @@ from .offset_requests import (
     offset_for_leader_epoch,
 )
 from .peer import Peer
+from .quorum_requests import describe_quorum
+from .quota_requests import alter_client_quotas, describe_client_quotas
 from .record_requests import answer_fetch
 from .sasl_requests import sasl_authenticate, sasl_handshake
+from .scram_requests import alter_user_scram_credentials, describe_user_scram_credentials
 from .topic_requests import (
     api_versions,
     create_partitions,
@@ -70,6 +70,7 @@ from .transaction_requests import (
     init_producer_id,
     list_transactions,
     txn_offset_commit,
+    write_txn_markers,
 )
 
 _log = structlog.get_logger("millstream.logcore")
@@ -87,7 +88,10 @@ _HANDLERS: Final[dict[Api, Callable[[Broker, Any, Peer], Fields]]] = {
     Api.CREATE_PARTITIONS: create_partitions,
     Api.ALTER_CONFIGS: alter_configs,
     Api.INCREMENTAL_ALTER_CONFIGS: incremental_alter_configs,
+    Api.ALTER_USER_SCRAM_CREDENTIALS: alter_user_scram_credentials,
     Api.DESCRIBE_CLUSTER: describe_cluster,
+    Api.DESCRIBE_QUORUM: describe_quorum,
+    Api.WRITE_TXN_MARKERS: write_txn_markers,
     Api.DESCRIBE_PRODUCERS: describe_producers,
     Api.LIST_TRANSACTIONS: list_transactions,
     Api.DESCRIBE_TRANSACTIONS: describe_transactions,

@@ -63,6 +63,26 @@ class LeaderOffsets(NamedTuple):
     leader_epoch: int
 
 
+class QuorumMember(NamedTuple):
+    """How far a node has the metadata. Offset and times are -1 where they are not known, times of the day."""
+
+    node: int
+    end_offset: int
+    fetched_ms: int = -1
+    caught_up_ms: int = -1
+
+
+class QuorumLayout(NamedTuple):
+    """Who decides, as who decides knows it. `addresses`: of those that decide or learn."""
+
+    leader: int
+    epoch: int
+    high_watermark: int
+    voters: Sequence[QuorumMember]
+    observers: Sequence[QuorumMember] = ()
+    addresses: Sequence[NodeAddress] = ()
+
+
 class Layout(Protocol):
     """Any thread may call any method; some wait for other nodes. They raise `LogError`: `NotNow` where another node, or
     another time, does better."""
@@ -80,6 +100,8 @@ class Layout(Protocol):
     def nodes(self, local: tuple[str, int]) -> Sequence[NodeAddress]:
         """Those that are up, for a client that found this one at `local`."""
         ...
+
+    def quorum(self) -> QuorumLayout: ...
 
     def partition(self, topic: str, partition: int) -> PartitionLayout:
         """Of a partition that there is."""

@@ -54,6 +54,9 @@ class LocalTransactions:
     def end_and_raise(self, who: Identity, *, commit: bool) -> Identity:
         return Identity(who.transactional_id, *self.producers.end_and_raise(*who, commit=commit))
 
+    def end_hanging(self, where: TopicPartition, producer_id: int, epoch: int, *, commit: bool) -> None:
+        self.log.end_hanging(where, producer_id, epoch, commit=commit)
+
     def end_overdue(self) -> None:
         self.producers.end_overdue()
 

@@ -11,7 +11,18 @@ from ..client import TopicPartition
 from ..errors import InvalidReplicationFactor, InvalidTopic, NotNow, TopicExists
 from ..log import Log
 from ..topic_rules import check_topic
-from .layout import ANY_EPOCH, NOBODY, EpochEnd, KeyKind, LeaderOffsets, NewTopic, NodeAddress, PartitionLayout
+from .layout import (
+    ANY_EPOCH,
+    NOBODY,
+    EpochEnd,
+    KeyKind,
+    LeaderOffsets,
+    NewTopic,
+    NodeAddress,
+    PartitionLayout,
+    QuorumLayout,
+    QuorumMember,
+)
 
 NODE_ID: Final = 0
 LEADER_EPOCH: Final = 0
@@ -36,6 +47,10 @@ class OneNode:
 
     def nodes(self, local: tuple[str, int]) -> Sequence[NodeAddress]:
         return (NodeAddress(NODE_ID, *self._address_for(local)),)
+
+    def quorum(self) -> QuorumLayout:
+        """There is no metadata log: what has happened is in files."""
+        return QuorumLayout(NODE_ID, LEADER_EPOCH, 0, (QuorumMember(NODE_ID, 0),))
 
     def partition(self, topic: str, partition: int) -> PartitionLayout:
         return _ALONE

@@ -155,7 +155,9 @@ class Producers:
 
     def new(self, transactional_id: str, timeout_ms: int) -> ClientProducer:
         """Fences whoever had the id."""
-        producer = ClientProducer(self._log.transactional_producer(transactional_id), timeout_ms / 1000, self._clock)
+        producer = ClientProducer(
+            self._log.transactional_producer(transactional_id, timeout_ms), timeout_ms / 1000, self._clock
+        )
         with self._lock:
             known = self._known.get(transactional_id)
             if known is None or _age(known) < _age(producer):

@@ -1,10 +1,11 @@
 """How many bytes a client may send and fetch per second. Who takes more is told to wait, and not read until then.
 
-The meter is pure: it is told the time. A client is who calls itself by the same client id, as in Kafka.
+The meter is pure: it is told the time. Who is one client, `client_quotas.py` says.
 """
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Final
 
@@ -29,16 +30,13 @@ UNLIMITED: Final = Quotas()
 class Meter:
     """State: per client the time at which what it has moved so far would have been due."""
 
-    def __init__(self, bytes_per_s: int | None) -> None:
-        self._bytes_per_s = bytes_per_s
-        self._due_s: dict[str, float] = {}
+    def __init__(self) -> None:
+        self._due_s: dict[Hashable, float] = {}
 
-    def note(self, client: str, size: int, now_s: float) -> float:
+    def note(self, client: Hashable, size: int, bytes_per_s: float, now_s: float) -> float:
         """The client has moved so many bytes. Gives for how many seconds it has to wait."""
-        if self._bytes_per_s is None:
-            return 0.0
         if len(self._due_s) >= _CLIENTS_MAX:
             self._due_s = {known: due_s for known, due_s in self._due_s.items() if due_s > now_s - _BURST_S}
         begin_s = max(self._due_s.get(client, 0.0), now_s - _BURST_S)
-        self._due_s[client] = begin_s + size / self._bytes_per_s
+        self._due_s[client] = begin_s + size / bytes_per_s
         return min(max(0.0, self._due_s[client] - now_s), _WAIT_S_MAX)

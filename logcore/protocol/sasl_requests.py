@@ -16,6 +16,7 @@ from .messages import Fields
 from .peer import Peer
 from .sasl import PLAIN, USER, decode_plain
 from .scram import DIGESTS, ScramRefused, ScramServer
+from .scram_requests import KeptUsers
 from .security import Principal
 
 _log = structlog.get_logger("millstream.logcore")
@@ -28,7 +29,9 @@ def sasl_handshake(broker: Broker, request: Any, peer: Peer) -> Fields:
     if request.mechanism == PLAIN:
         peer.sasl = PLAIN
     elif users is not None and request.mechanism in DIGESTS:
-        peer.sasl = ScramServer(request.mechanism, users, secrets.token_urlsafe(24), broker.salt_secret)
+        peer.sasl = ScramServer(
+            request.mechanism, KeptUsers(users, broker.log), secrets.token_urlsafe(24), broker.salt_secret
+        )
     error = ErrorCode.unsupported_sasl_mechanism if peer.sasl is None else ErrorCode.none
     return {"error_code": error, "mechanisms": mechanisms}
 

@@ -28,6 +28,12 @@ def credential(mechanism: str, password: str, salt: bytes, iterations: int = ITE
     """What is kept of a password."""
     digest = DIGESTS[mechanism]
     salted = hashlib.pbkdf2_hmac(digest, password.encode(), salt, iterations)
+    return credential_of_salted(mechanism, salted, salt, iterations)
+
+
+def credential_of_salted(mechanism: str, salted: bytes, salt: bytes, iterations: int) -> ScramCredential:
+    """The same of a password that was salted and hashed elsewhere."""
+    digest = DIGESTS[mechanism]
     stored_key = hashlib.new(digest, _hmac(digest, salted, b"Client Key")).digest()
     return ScramCredential(mechanism, iterations, salt, stored_key, _hmac(digest, salted, b"Server Key"))
 

@@ -48,6 +48,10 @@ class Users(Protocol):
         listener trusts."""
         ...
 
+    def named(self, name: str) -> Principal | None:
+        """Who shows in another way that they are this user."""
+        ...
+
     def scram_iterations(self) -> Mapping[str, Mapping[str, int]]:
         """Of users that can log in by SCRAM: per mechanism, how often their password was hashed."""
         ...
@@ -63,6 +67,9 @@ class NoUsers:
         return None
 
     def of_certificate(self, names: Sequence[str], /) -> None:
+        return None
+
+    def named(self, name: str) -> None:
         return None
 
     def scram_iterations(self) -> Mapping[str, Mapping[str, int]]:

@@ -144,6 +144,10 @@ class ServedTransactions(Protocol):
         """The identity to go on with."""
         ...
 
+    def end_hanging(self, where: TopicPartition, producer_id: int, epoch: int, *, commit: bool) -> None:
+        """Ends what the producer has open in this partition, which is led here, whatever its coordinator knows."""
+        ...
+
     def end_overdue(self) -> None:
         """Called every few seconds: what was open for longer than its producer asked for is aborted."""
         ...

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -14,12 +14,13 @@ from ..client import Topic, TopicPartition
 from ..group_messages import CheckCommit
 from ..transaction_records import Identity, TransactionState
 from ..transactions import TransactionDescription
-from .access import check_readable, check_writable
+from .access import check_administrator, check_readable, check_writable
 from .broker import Broker
 from .faults import code_of, coordinator_code_of
 from .group_requests import code_of_fault
 from .messages import Fields
 from .offset_requests import committable, each_partition, metadata_in
+from .patterns import InvalidPattern, matcher
 from .peer import Peer
 from .producers import TIMEOUT_MS_MAX
 
@@ -178,6 +179,10 @@ def _code(act: Callable[[], None]) -> ErrorCode:
     return ErrorCode.none
 
 
+def _start_of(known: TransactionDescription) -> datetime:
+    return _NEVER if known.open_ms < 0 else datetime.now(UTC) - timedelta(milliseconds=known.open_ms)
+
+
 # What administrators ask
 
 
@@ -210,7 +215,7 @@ def _producers_of(broker: Broker, peer: Peer, where: TopicPartition) -> Fields:
                 "producer_id": producer.producer_id,
                 "producer_epoch": producer.epoch,
                 "last_sequence": producer.last_sequence,
-                "last_timestamp": -1,
+                "last_timestamp": producer.seen_ms,
                 "coordinator_epoch": 0,
                 "current_txn_start_offset": producer.transaction_offset,
             }
@@ -219,11 +224,48 @@ def _producers_of(broker: Broker, peer: Peer, where: TopicPartition) -> Fields:
     }
 
 
+def write_txn_markers(broker: Broker, request: Any, peer: Peer) -> Fields:
+    """For administrators: a transaction that no coordinator ends any more is ended in the partitions themselves."""
+
+    def result(marker: Any, topic: str, number: int) -> Fields:
+        def write() -> None:
+            check_administrator(peer)
+            where = TopicPartition(topic, number)
+            broker.layout.check_leads(where)
+            commits = marker.transaction_result
+            broker.transactions.end_hanging(where, marker.producer_id, marker.producer_epoch, commit=commits)
+
+        return {"partition_index": number, "error_code": _code(write)}
+
+    return {
+        "markers": [
+            {
+                "producer_id": marker.producer_id,
+                "topics": [
+                    {
+                        "name": topic.name,
+                        "partitions": [result(marker, topic.name, number) for number in topic.partition_indexes],
+                    }
+                    for topic in marker.topics
+                ],
+            }
+            for marker in request.markers
+        ]
+    }
+
+
 def list_transactions(broker: Broker, request: Any, peer: Peer) -> Fields:
     try:
         described = broker.log.transactions()
     except LogError as error:  # a coordinator is not ready, so nobody knows yet whether these are all
         return {"error_code": code_of(error), "unknown_state_filters": [], "transaction_states": []}
+    pattern = getattr(request, "transactional_id_pattern", None)
+    try:
+        fits = matcher(pattern) if pattern else None
+    except InvalidPattern:
+        refused = ErrorCode.invalid_regular_expression
+        return {"error_code": refused, "unknown_state_filters": [], "transaction_states": []}
+    longer_than_ms = getattr(request, "duration_filter", -1)
     names = {str(name) for name in _STATE_NAMES.values()}
     producers = set(request.producer_id_filters)
     return {
@@ -238,6 +280,8 @@ def list_transactions(broker: Broker, request: Any, peer: Peer) -> Fields:
             for known in described
             if (not request.state_filters or _STATE_NAMES[known.state] in request.state_filters)
             and (not producers or known.identity.producer_id in producers)
+            and (longer_than_ms < 0 or known.open_ms > longer_than_ms)
+            and (fits is None or fits(known.identity.transactional_id))
             and peer.may("transaction", known.identity.transactional_id)
         ],
     }
@@ -267,7 +311,8 @@ def _transaction(broker: Broker, peer: Peer, transactional_id: str, known: Trans
         "error_code": ErrorCode.none,
         "transactional_id": transactional_id,
         "transaction_state": _STATE_NAMES[known.state],
-        "transaction_start_time": _NEVER,
+        "transaction_start_time": _start_of(known),
+        "transaction_timeout": timedelta(milliseconds=known.timeout_ms),
         "producer_id": known.identity.producer_id,
         "producer_epoch": known.identity.epoch,
         "topics": [{"topic": topic, "partitions": numbers} for topic, numbers in partitions.items()],

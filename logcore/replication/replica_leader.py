@@ -26,6 +26,7 @@ from .replica_messages import (
     DeleteRecords,
     Diverging,
     Ended,
+    EndHanging,
     EndMarker,
     FetchedBatches,
     FetchRefused,
@@ -109,6 +110,8 @@ class Leader:
                 answer = self._produce(request, body)
             case EndMarker():
                 answer = self._end_transaction(request, body)
+            case EndHanging():
+                answer = self._end_hanging(request, body)
             case Read():
                 answer = read_committed_log(self._core, body)
             case AskOffsets(leader_epoch):
@@ -171,6 +174,17 @@ class Leader:
         # A marker that is there already may not be committed yet.
         ended = Ended(self._core.leader_epoch)
         return self._mark(asked) or self._answer_later(request, self._core.log.end_offset, ended, -1)
+
+    def _end_hanging(self, request: RequestId, asked: EndHanging) -> Ended | Refused | None:
+        """As the next end of the producer's transactions here: what its coordinator writes later ends nothing twice."""
+        state = self._core.log.state
+        if state.transactions.open_of(asked.producer_id) is not None:
+            return self._end_transaction(request, EndMarker(*asked, state.producers.next_end(asked.producer_id)))
+        try:
+            state.producers.check_epoch(asked.producer_id, asked.epoch)
+        except ProducerFenced as error:
+            return Refused(Problem.PRODUCER_FENCED, error.message)
+        return Ended(self._core.leader_epoch)
 
     def _mark(self, asked: EndMarker) -> Refused | None:
         if self._has_marker(asked):

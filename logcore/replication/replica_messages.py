@@ -178,6 +178,16 @@ class EndMarker(NamedTuple):
     number: int
 
 
+class EndHanging(NamedTuple):
+    """An administrator's: ends what the producer has open here, whatever its coordinator knows. Answered as
+    `EndMarker`."""
+
+    producer_id: int
+    epoch: int
+    committed: bool
+    timestamp_ms: int
+
+
 class Ended(NamedTuple):
     """The marker is committed, now or since long."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import socket
 import ssl
 import struct
@@ -331,3 +332,25 @@ def test_offsets_of_clients_expire_and_those_of_millstream_do_not(service: Servi
     assert isinstance(log, Log)
     assert log.groups.expires("report-1")
     assert not log.groups.expires("_millstream-anything")
+
+
+def test_a_password_set_over_the_protocol_holds_before_that_of_the_configuration(
+    login: Settings, channels: Callable[[str, str], Channels]
+) -> None:
+    salted = hashlib.pbkdf2_hmac("sha256", b"new", b"salt", 4096)
+    put = {"mechanism": 1, "iterations": 4096, "salt": b"salt", "salted_password": salted}
+
+    def altered(name: str, password: str, of: str, **change: Any) -> str:
+        asked = {"upsertions": [], "deletions": [], **change}
+        (result,) = channels(name, password).ask(Api.ALTER_USER_SCRAM_CREDENTIALS, asked).results
+        assert result.user == of
+        return result.error_code.name
+
+    assert altered("ana", "sesame", "ana", upsertions=[{"name": "ana", **put}]) == "cluster_authorization_failed"
+    assert altered("root", "toor", "eve", upsertions=[{"name": "eve", **put}]) == "unacceptable_credential"
+    assert altered("root", "toor", "ana", upsertions=[{"name": "ana", **put}]) == "none"
+    assert sent(login("ana", "new", "SCRAM-SHA-256"), "orders") is None
+    assert sent(login("ana", "sesame", "SCRAM-SHA-256"), "orders") is not None
+    assert altered("root", "toor", "ana", deletions=[{"name": "ana", "mechanism": 1}]) == "none"
+    assert sent(login("ana", "sesame", "SCRAM-SHA-256"), "orders") is None
+    assert altered("root", "toor", "ana", deletions=[{"name": "ana", "mechanism": 1}]) == "unacceptable_credential"

@@ -129,6 +129,7 @@ class Asking:
         """The first answer that is not that the coordinator is on its way."""
         deadline = time.monotonic() + TIMEOUT_S
         while (answer := ask()).error_code in _NO_COORDINATOR_YET and time.monotonic() < deadline:
-            self.ask(Api.FIND_COORDINATOR, {"key_type": 0, "coordinator_keys": ["any"]})
+            for kind in (0, 1):
+                self.ask(Api.FIND_COORDINATOR, {"key_type": kind, "coordinator_keys": ["any"]})
             time.sleep(0.05)
         return answer

@@ -7,9 +7,11 @@ from typing import Any
 
 from millstream.logcore.client import TopicPartition
 from millstream.logcore.log import Log
+from millstream.logcore.log_settings import of_client
 from millstream.logcore.protocol import fetch, produce
 from millstream.logcore.protocol.apis import Api
 from millstream.logcore.protocol.channel import Address, Channel
+from millstream.logcore.protocol.client_quotas import FETCHED, PRODUCED, ClientQuotas
 from millstream.logcore.protocol.fetch import FetchPosition, FetchRequest
 from millstream.logcore.protocol.produce import ProduceData, ProduceRequest
 from millstream.logcore.protocol.quotas import Meter, Quotas
@@ -23,13 +25,44 @@ T0 = TopicPartition("t", 0)
 
 
 def test_a_client_may_save_up_for_a_second() -> None:
-    meter = Meter(1000)
-    assert meter.note("a", 1000, now_s=100) == 0
-    assert meter.note("a", 500, now_s=100) == 0.5
-    assert meter.note("b", 1000, now_s=100) == 0
-    assert meter.note("a", 0, now_s=100.5) == 0
-    assert meter.note("a", 1_000_000, now_s=101) == 10
-    assert Meter(None).note("a", 1 << 40, now_s=0) == 0
+    meter = Meter()
+    assert meter.note("a", 1000, 1000, now_s=100) == 0
+    assert meter.note("a", 500, 1000, now_s=100) == 0.5
+    assert meter.note("b", 1000, 1000, now_s=100) == 0
+    assert meter.note("a", 0, 1000, now_s=100.5) == 0
+    assert meter.note("a", 1_000_000, 1000, now_s=101) == 10
+
+
+def test_the_quota_that_is_nearest_holds(log: Log) -> None:
+    """Who shares a rate: a user's clients do, those of the default client do not."""
+    wanted: list[tuple[dict[str, str | None], tuple[str | None, str | None]]] = [
+        ({"client-id": None}, (None, "c")),
+        ({"client-id": "c"}, (None, "c")),
+        ({"user": None}, ("ana", None)),
+        ({"user": None, "client-id": None}, ("ana", "c")),
+        ({"user": None, "client-id": "c"}, ("ana", "c")),
+        ({"user": "ana"}, ("ana", None)),
+        ({"user": "ana", "client-id": None}, ("ana", "c")),
+        ({"user": "ana", "client-id": "c"}, ("ana", "c")),
+    ]
+    usual = Quotas(produce_bytes=7)
+    assert ClientQuotas(log, usual).rate(PRODUCED, "ana", "c", 0) == ("c", 7)
+    assert ClientQuotas(log, usual).rate(FETCHED, "ana", "c", 0) is None
+    for rate, (entity, shared_by) in enumerate(wanted, 1):
+        log.change_settings(of_client(entity), {PRODUCED: str(float(rate))})
+        assert ClientQuotas(log, usual).rate(PRODUCED, "ana", "c", 0) == (shared_by, rate)
+    assert ClientQuotas(log, usual).rate(FETCHED, "ana", "c", 0) is None
+
+
+def test_a_quota_set_over_the_protocol_slows_a_client_down(log: Log) -> None:
+    batch = encode(rows(b"x" * 3000))[0].buffers
+    with LogServer(log, port=0) as server:
+        channel = Channel(Address("127.0.0.1", server.port))
+        log.change_settings(of_client({"client-id": None}), {PRODUCED: "2000"})
+        sent = ProduceRequest(None, -1, 1000, [ProduceData(T0, batch)])
+        waited = throttle_of(channel, Api.PRODUCE, lambda version: produce.write_request(sent, version))
+        channel.close()
+    assert 400 <= waited <= 800
 
 
 def test_who_is_slowed_down_is_told_for_how_long(log: Log) -> None:
