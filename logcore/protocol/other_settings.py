@@ -8,12 +8,11 @@ from typing import Final
 from .. import group_messages
 from ..errors import InvalidSetting
 from ..log_settings import Changes
+from ..replication.throttle import FOLLOWER_RATE, LEADER_RATE
 from ..topic_settings import NEVER_MS, Setting, whole_number
 
 SESSION_MS: Final = "consumer.session.timeout.ms"
 HEARTBEAT_MS: Final = "consumer.heartbeat.interval.ms"
-LEADER_RATE: Final = "leader.replication.throttled.rate"
-FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
 
 _UNLIMITED: Final = str(NEVER_MS)
 
@@ -24,11 +23,9 @@ def _by_name(*settings: Setting) -> Mapping[str, Setting]:
 
 OF_BROKERS: Final = _by_name(
     Setting(LEADER_RATE, "long", _UNLIMITED,
-            "Bytes per second that a leader sends to replicas that catch up, of those that their topic names in"
-            " leader.replication.throttled.replicas.", whole_number(0)),
+            "Bytes per second that the node sends, as a leader, to replicas that are not in sync.", whole_number(1)),
     Setting(FOLLOWER_RATE, "long", _UNLIMITED,
-            "Bytes per second that replicas fetch while they catch up, of those that their topic names in"
-            " follower.replication.throttled.replicas.", whole_number(0)),
+            "Bytes per second that replicas of the node fetch while they are not in sync.", whole_number(1)),
     Setting("replica.alter.log.dirs.io.max.bytes.per.second", "long", _UNLIMITED, "There is one folder.",
             whole_number(0), heeded=False),
 )  # fmt: skip

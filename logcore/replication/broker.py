@@ -55,7 +55,7 @@ from .replica_messages import (
     Read,
     Refused,
 )
-from .throttle import Throttle, throttled_rate
+from .throttle import Throttle, throttled_rates
 from .transaction_messages import SHARDS_HEAR, AskProducerId, ProducerGiven, ToCoordinator
 
 _READS: Final = (Read, AskOffsets, AskEpochEnd)
@@ -225,7 +225,7 @@ class Broker:
             self.image = committed.image
         for index, record in enumerate(committed.records, committed.first_index):
             self.image = fold(self.image, index, record)
-        self.throttle.set_rate(throttled_rate(self.image))
+        self.throttle.set_rates(throttled_rates(self.image, self.identity.node))
         self.lease.learned(self.image.index)
         if not self.active:
             return

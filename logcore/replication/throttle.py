@@ -5,13 +5,16 @@ Only replicas that are not in sync are slowed down. Those in sync hold up what i
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
-from ..log_settings import ALL_BROKERS
+from ..log_settings import ALL_BROKERS, of_broker
+from .machine import NodeId
 from .metadata_image import MetadataImage
 from .replica_messages import PartitionId
 
 THROTTLED_RATE: Final = "replication.throttled.rate"  # bytes per second
+LEADER_RATE: Final = "leader.replication.throttled.rate"  # likewise, with Kafka's names
+FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
 
 _FORGOTTEN_MS: Final = 1_000  # who has waited and does not ask any more: its partition went, or it is in sync
 
@@ -20,6 +23,24 @@ def throttled_rate(image: MetadataImage) -> int | None:
     """Bytes per second; None: as fast as it goes."""
     rate = image.configs.get(ALL_BROKERS, {}).get(THROTTLED_RATE)
     return int(rate) if rate is not None else None
+
+
+class Rates(NamedTuple):
+    """Bytes per second of a node, as a leader and as a follower; None: as fast as it goes."""
+
+    leading: int | None
+    following: int | None
+
+
+def throttled_rates(image: MetadataImage, node: NodeId) -> Rates:
+    """Of what holds for every node and what Kafka's tools have set for this one the smaller."""
+
+    def rate(name: str) -> int | None:
+        set_here = (image.configs.get(resource, {}).get(name) for resource in (of_broker(node), ALL_BROKERS))
+        given = next((int(value) for value in set_here if value is not None), None)
+        return min((found for found in (given, throttled_rate(image)) if found is not None), default=None)
+
+    return Rates(rate(LEADER_RATE), rate(FOLLOWER_RATE))
 
 
 class Allowance:
@@ -77,6 +98,6 @@ class Throttle:
         self.leading = Allowance()
         self.following = Allowance()
 
-    def set_rate(self, rate: int | None) -> None:
-        self.leading.set_rate(rate)
-        self.following.set_rate(rate)
+    def set_rates(self, rates: Rates) -> None:
+        self.leading.set_rate(rates.leading)
+        self.following.set_rate(rates.following)

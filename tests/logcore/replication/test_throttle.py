@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from millstream.logcore.log_settings import ALL_BROKERS
 from millstream.logcore.replication.machine import NodeId
+from millstream.logcore.replication.metadata_image import MetadataImage, fold
+from millstream.logcore.replication.metadata_records import ConfigChanged
 from millstream.logcore.replication.replica_messages import PartitionId, Produced
-from millstream.logcore.replication.throttle import Allowance
+from millstream.logcore.replication.throttle import Allowance, throttled_rates
 from tests.logcore.replication.trio import Trio
 
 ONE, TWO, THREE = NodeId(1), NodeId(2), NodeId(3)
@@ -117,3 +120,25 @@ def test_what_is_taken_after_a_pause_is_waited_for_all_the_same() -> None:
     assert not allowance.allows(here, 60_000)
     assert not allowance.allows(here, 63_900)
     assert allowance.allows(here, 64_100)
+
+
+def test_the_rates_of_kafkas_tools_are_those_of_a_node_and_a_direction() -> None:
+    image = MetadataImage()
+
+    def change(resource: str, key: str, value: str | None) -> None:
+        nonlocal image
+        image = fold(image, image.index + 1, ConfigChanged(resource, key, value))
+
+    def rates(node: int) -> tuple[int | None, int | None]:
+        return throttled_rates(image, NodeId(node))
+
+    assert rates(1) == (None, None)
+    change("broker:1", "leader.replication.throttled.rate", "1000")
+    assert (rates(1), rates(2)) == ((1000, None), (None, None))
+    change(ALL_BROKERS, "leader.replication.throttled.rate", "500")
+    assert (rates(1), rates(2)) == ((1000, None), (500, None))
+    change(ALL_BROKERS, "replication.throttled.rate", "700")
+    assert (rates(1), rates(2)) == ((700, 700), (500, 700))
+    for resource in ("broker:1", ALL_BROKERS):
+        change(resource, "leader.replication.throttled.rate", None)
+    assert rates(1) == (700, 700)
