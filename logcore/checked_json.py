@@ -31,7 +31,7 @@ def write_with_copy(path: Path, content: Any, *, durable: bool) -> None:
 
 
 def read_with_copy(path: Path, *, durable: bool) -> Any:
-    """None where there is neither file. One that is missing or damaged is written anew from the other.
+    """None where there is neither file. One that is missing, damaged or older is written anew from the other.
 
     Raises ValueError where both are damaged.
     """
@@ -44,12 +44,19 @@ def read_with_copy(path: Path, *, durable: bool) -> Any:
     content, copy = found
     if content is None and copy is None:
         return read_checked_json(path)
-    if content is None or (copy is None and _copy_of(path).exists()):
+    if content is None or (copy is None and _copy_of(path).exists()) or serial_of(copy) > serial_of(content):
         _log.warning("a damaged file was written anew from its copy", path=str(path))
     if content != copy:  # a crash may have come between the two
-        content = copy if content is None else content
+        if content is None or (copy is not None and serial_of(copy) > serial_of(content)):
+            content = copy
         write_with_copy(path, content, durable=durable)
     return content
+
+
+def serial_of(content: Any) -> int:
+    """Which state of a file this is, for files that number their states from 1; 0 for others."""
+    serial = content.get("serial", 0) if isinstance(content, dict) else 0
+    return serial if isinstance(serial, int) else 0
 
 
 def _copy_of(path: Path) -> Path:

@@ -27,8 +27,12 @@ class DamagedRange(NamedTuple):
     end_offset: int
     reason: str
 
+    @property
+    def is_empty(self) -> bool:
+        return self.end_offset == self.first_offset
+
     def __str__(self) -> str:
-        if self.end_offset == self.first_offset:
+        if self.is_empty:
             return f"what may have come at offset {self.first_offset}: {self.reason}"
         return f"the records from offset {self.first_offset} to {self.end_offset - 1}: {self.reason}"
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from .checked_json import read_with_copy, write_with_copy
+from .checked_json import read_with_copy, serial_of, write_with_copy
 from .client import Topic
 from .disk import sync_folder
 from .errors import CorruptLog, LogLocked, UnsupportedDataDirectory, write_error
@@ -22,7 +22,9 @@ NODE_FILE: Final = "node.json"  # in the directory of a node of a cluster
 SINGLE_NODE_FILES: Final = ("meta.json", "topics.json")
 _FORMAT: Final = 1
 _DELETED: Final = "-delete"
-_OURS: Final = re.compile(r"\d{20}\.log(\..+)?|\d{20}\.index(\.new)?|(checkpoint|swap)\.json(\.new)?")
+_OURS: Final = re.compile(
+    r"\d{20}\.log(\..+)?|\d{20}\.index(\.new)?|(checkpoint|swap)\.json(\.new)?|begins-at-\d+|durable"
+)
 _CLOSED: Final = "closed"
 
 
@@ -44,6 +46,7 @@ class DataDirectory:
     def __init__(self, path: Path, *, durable: bool) -> None:
         self.path = path
         self._durable = durable
+        self._serial = 0  # of what is in topics.json; grows with each change
         path.mkdir(parents=True, exist_ok=True)
         _check_not_of_a_cluster(path)
         self._lock = locked(path / "lock")
@@ -121,7 +124,7 @@ class DataDirectory:
             self._remove(self.folder(name, partition))
 
     def _write_topics(self, topics: Mapping[str, StoredTopic]) -> None:
-        content = {
+        described = {
             stored.topic.name: {
                 "id": stored.id,
                 "partition_count": stored.topic.partition_count,
@@ -129,7 +132,9 @@ class DataDirectory:
             }
             for stored in topics.values()
         }
+        content = {"serial": self._serial + 1, "topics": described}
         write_with_copy(self.path / "topics.json", content, durable=self._durable)
+        self._serial += 1
         self.topics = dict(topics)
 
     def _read_meta(self) -> str:
@@ -154,9 +159,10 @@ class DataDirectory:
             if any(self.path.glob("*-*/*.log")):
                 raise _missing(path)
             content = {}
+        self._serial = serial_of(content)
         return {
             name: StoredTopic(fields["id"], Topic(name, fields["partition_count"], fields["config"]))
-            for name, fields in content.items()
+            for name, fields in (content["topics"] if self._serial else content).items()  # earlier versions had none
         }
 
     def _read(self, path: Path) -> Any:

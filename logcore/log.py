@@ -128,14 +128,16 @@ class Log:
         ]
 
     def _open_partition(self, topic: Topic, partition: int) -> Partition | CorruptLog:
+        name = _name_of(topic.name, partition)
         try:
             opened = Partition(
-                _name_of(topic.name, partition),
+                name,
                 self._directory.folder(topic.name, partition),
                 settings_of(topic.config),
                 self._context,
             )
         except CorruptLog as error:
+            error = CorruptLog(f"{name} cannot be opened: {error.message}", hint=error.hint)
             _log.error("partition is damaged", topic=topic.name, partition=partition, error=error.message)
             return error
         self._settle(TopicPartition(topic.name, partition), opened)  # ends what a crash left open there
@@ -342,8 +344,13 @@ class Log:
         max_bytes: int = 16 * 1024 * 1024,
         isolation: Isolation = "read_committed",
     ) -> Fetched:
-        view = self.partition(topic, partition).view(offset, max_bytes, isolation)
-        return read(view, offset, max_bytes)
+        """Raises `CorruptLog`, which names the partition and the offset, where the records there are lost."""
+        source = self.partition(topic, partition)
+        view = source.view(offset, max_bytes, isolation)
+        try:
+            return read(view, offset, max_bytes)
+        except CorruptLog as error:
+            raise source.unreadable(offset, error) from error
 
     def offsets(self, topic: str, partition: int) -> Offsets:
         return self.partition(topic, partition).offsets()

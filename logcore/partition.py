@@ -11,8 +11,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
+import structlog
+
 from millstream.errors import LogError
 
+from .durable_point import DurablePoint
 from .errors import LogWriteFailed, write_error
 from .failpoints import fp
 from .partition_checkpoint import PartitionCheckpoint
@@ -28,6 +31,7 @@ from .transaction_index import OpenTransaction
 __all__ = ["ActiveProducer", "Appended", "Mark", "Partition", "PartitionContext", "Snapshot"]
 
 _LEADER_EPOCH: Final = 0
+_log = structlog.get_logger("millstream.logcore")
 
 
 class Mark(NamedTuple):
@@ -60,11 +64,15 @@ class Partition(KeptPartition):
     """
 
     def __init__(self, name: str, folder: Path, settings: TopicSettings, context: PartitionContext) -> None:
-        recovered = recover(folder, context.files, context.now_ms(), durable=context.durable)
+        self._point = DurablePoint(folder)
+        known = self._point.read()
+        recovered = recover(folder, context.files, context.now_ms(), durable=context.durable, known=known)
         super().__init__(name, folder, settings, context, recovered)
         self._noted = PartitionCheckpoint(folder, recovered.noted_segment, recovered.log_start_offset)
         if recovered.scanned and context.durable and not context.found_durable:
             self._active.file.sync()
+        if context.durable and known != (self._state.end_offset, self._log_start_offset):
+            self._note_point(self._state.end_offset)
         self._markers: list[_Marker] = []  # not durable yet, in order
         self._generation = 0
         self._drops: list[Mark] = []  # per life of the tail that ended: where it was cut
@@ -196,6 +204,7 @@ class Partition(KeptPartition):
             self._log_start_offset = max(self._log_start_offset, min(offset, self.last_stable_offset))
             self._state.transactions.forget_before(self._log_start_offset)
             noted = self._note_start()
+            self._note_point(self._durable_offset)
             fp("retention.noted")
             removed = self._remove_before(min(self._log_start_offset, self._noted.segment))
             if removed and not noted and self._checkpoint(durable=self._sync_needed):  # there is room now
@@ -289,6 +298,8 @@ class Partition(KeptPartition):
             )
 
     def _note_durable(self, offset: int, size: int) -> None:
+        if self._sync_needed and offset != self._durable_offset:
+            self._note_point(offset)
         self._durable_offset, self._durable_size = offset, size
         self._markers = [marker for marker in self._markers if marker.offset >= offset]
         if offset > self._high_watermark:
@@ -297,6 +308,13 @@ class Partition(KeptPartition):
         # A checkpoint may be lost: it saves time when the log is opened, and tells damage from torn writes.
         if size - self._checkpointed_size >= CHECKPOINT_BYTES and offset == self._state.end_offset:
             self._checkpoint()
+
+    def _note_point(self, end_offset: int) -> None:
+        """Before anybody is told that the records up to here are durable, and before a file with earlier ones goes."""
+        try:
+            self._point.note(end_offset, self._log_start_offset)
+        except OSError as error:  # they are durable all the same; only what is lost later may not be noticed
+            _log.warning("the durable end is not noted", partition=self.name, error=str(error))
 
     def _drop_unsynced(self) -> None:
         """After a failed sync: the system may have forgotten the bytes and will not say so again, so they go.

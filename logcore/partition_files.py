@@ -65,7 +65,7 @@ class PartitionFiles(ABC):
         self.name = name
         self.settings = settings
         self.traffic = Traffic()
-        self.damage: tuple[DamagedRange, ...] = tuple(recovered.damage)  # found when it was opened
+        self._found_damage = tuple(recovered.damage)  # when it was opened
         self._folder = folder
         self._files_open = context.files
         self._sync_needed = context.durable
@@ -93,6 +93,17 @@ class PartitionFiles(ABC):
                 self._active.allocated_max = settings.segment_bytes
 
     # What it knows
+
+    @property
+    def damage(self) -> tuple[DamagedRange, ...]:
+        """What is known to be lost of what should be here."""
+        start = self._log_start_offset
+        return tuple(lost for lost in self._found_damage if lost.is_empty or lost.end_offset > start)
+
+    @property
+    def lost(self) -> tuple[DamagedRange, ...]:
+        """Ranges of offsets that were given once, and whose records cannot be read any more."""
+        return tuple(lost for lost in self.damage if not lost.is_empty)
 
     def offsets(self) -> Offsets:
         with self._lock:
@@ -245,6 +256,7 @@ class PartitionFiles(ABC):
             self._state,
             self._cleaning,
             self._began_ms,
+            self.lost,
         )
 
     def _checkpoint(self, *, durable: bool = False) -> bool:

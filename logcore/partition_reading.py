@@ -3,21 +3,49 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from typing import Final
 
 from .client import Isolation
+from .damage import DamagedRange
 from .errors import CorruptLog, OffsetOutOfRange, UnknownTopic
 from .partition_files import PartitionFiles
 from .read_view import ReadableFile, ReadView
 from .segment import file_name
 from .transaction_index import AbortedRanges
 
+_WAYS_OUT: Final = (
+    "Restore its files from a backup; or stop the server and give the lost records up: millstream log accept-loss."
+)
+
 
 class ReadablePartition(PartitionFiles):
     """Adds nothing to the state."""
 
+    def check_whole(self) -> None:
+        """Raises `CorruptLog` where records are known to be lost."""
+        for lost in self.lost:
+            raise self._lost_error(lost)
+
+    def _lost_error(self, lost: DamagedRange) -> CorruptLog:
+        return CorruptLog(f"{self.name} has lost {lost}", hint=_WAYS_OUT)
+
+    def unreadable(self, offset: int, error: CorruptLog) -> CorruptLog:
+        """What a reader is told who found damage at this offset."""
+        return CorruptLog(f"{self.name} cannot be read from offset {offset} on: {error.message}", hint=_WAYS_OUT)
+
+    def _limit_at_loss(self, offset: int, limit: int) -> int:
+        """What can be read from this offset on without a gap. Raises `CorruptLog` where nothing can."""
+        for lost in self.lost:
+            if lost.first_offset <= offset < lost.end_offset:
+                raise self._lost_error(lost)
+            if offset < lost.first_offset:
+                limit = min(limit, lost.first_offset)
+        return limit
+
     def written(self) -> ReadView:
-        """All that is in the log, durable or not: for the log's own topics."""
+        """All that is in the log, durable or not: for the log's own topics. Raises `CorruptLog` where some is lost."""
         with self._lock:
+            self.check_whole()
             offsets = self.offsets()
             start = offsets.log_start_offset
             files = self._files(start, 1 << 62) if start < offsets.log_end_offset else []
@@ -41,6 +69,7 @@ class ReadablePartition(PartitionFiles):
             limit, aborted = offsets.high_watermark, AbortedRanges({})
             if isolation == "read_committed":
                 limit, aborted = offsets.last_stable_offset, self._state.transactions.aborted
+            limit = self._limit_at_loss(offset, limit)
             files = self._files(offset, max_bytes) if offset < limit else []
             return ReadView(files, limit, aborted, offsets)
 

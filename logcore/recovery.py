@@ -1,14 +1,19 @@
 """Opening a partition after whatever happened: which bytes count, and what they mean.
 
-A checkpoint says up to where everything was durable once, and what it meant. Below it, bytes that are missing are
-damage: it is reported, everything else is used, and new records come behind what was there. Behind it, the log ends at
+A checkpoint says up to where everything was durable once, and what it meant; the file `durable` says how far the log
+was durable since (`durable_point.py`). Below that, bytes that are missing are damage: the records there are lost, the
+loss is remembered, everything else is used, and new records get offsets after the lost ones. Behind it, the log ends at
 the first batch that is not whole; what follows was never acknowledged, unless it is damage too, so a tail that is not
 just a torn write is kept in a file of its own.
+
+A transaction that is open where records are lost may have ended among them. Nobody can tell how, so its records count
+as lost from the first one on.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +24,7 @@ from .checked_json import read_checked_json, write_checked_json
 from .cleaning_state import CleaningState
 from .damage import DamagedRange, next_batch
 from .disk import LogFile, sync_folder
+from .durable_point import NOTHING_KNOWN, Extent
 from .errors import CorruptLog
 from .open_files import OpenFiles
 from .partition_state import PartitionState, scan
@@ -36,7 +42,7 @@ class Checkpoint:
     """Invariant: the file of `segment` was written up to `position`, where `state.end_offset` comes next.
 
     It was durable up to there if `synced`; else it may end earlier after a power cut. `began_ms`: when the first record
-    came into that segment.
+    came into that segment. `lost`: records below that position that cannot be read.
     """
 
     log_start_offset: int
@@ -46,6 +52,7 @@ class Checkpoint:
     state: PartitionState
     cleaning: CleaningState = field(default_factory=CleaningState)
     began_ms: int | None = None
+    lost: Sequence[DamagedRange] = ()
 
 
 @dataclass(slots=True)
@@ -74,6 +81,7 @@ def checkpoint_content(checkpoint: Checkpoint) -> Any:
         "state": checkpoint.state.to_json(),
         "cleaning": checkpoint.cleaning.to_json(),
         "began_ms": checkpoint.began_ms,
+        "lost": checkpoint.lost,
     }
 
 
@@ -97,6 +105,7 @@ def read_checkpoint(folder: Path, name: str = CHECKPOINT) -> Checkpoint | None:
         PartitionState.from_json(content["state"]),
         CleaningState.from_json(content.get("cleaning")),
         content.get("began_ms"),
+        [DamagedRange(*lost) for lost in content.get("lost", ())],
     )
 
 
@@ -118,26 +127,33 @@ def _create_file(folder: Path, base_offset: int, *, durable: bool) -> None:
         sync_folder(folder)
 
 
-def recover(folder: Path, files: OpenFiles, now_ms: int, *, durable: bool) -> Recovered:
-    """Raises `CorruptLog` where nothing is left that says what the partition was."""
-    names = os.listdir(folder)
+def recover(folder: Path, files: OpenFiles, now_ms: int, *, durable: bool, known: Extent = NOTHING_KNOWN) -> Recovered:
+    """In: `known`: what the file `durable` says. Raises `CorruptLog` where nothing is left that says what the partition
+    was."""
+    try:
+        names = os.listdir(folder)
+    except FileNotFoundError as error:
+        raise _missing(folder) from error
     if finish_swap(folder, names, durable=durable):
         names = os.listdir(folder)
     checkpoint = read_checkpoint(folder) if CHECKPOINT in names else None
     segments = [Segment(folder, base_offset, files) for base_offset in offsets_of(names)]
-    marked = marked_start(names)
+    start = max(marked_start(names), known.start_offset)
     if checkpoint is not None:
-        segments = _without_deleted(segments, min(max(checkpoint.log_start_offset, marked), checkpoint.segment))
+        segments = _without_deleted(segments, min(max(checkpoint.log_start_offset, start), checkpoint.segment))
     if checkpoint is not None and not checkpoint.synced and not _reaches(segments, checkpoint):
         checkpoint = None
-    if checkpoint is None and not segments:
-        path = folder / file_name(0)
-        raise CorruptLog(f"{path} is missing", hint="Restore it from a backup, or delete the topic.")
-    recovered = _Recovery(folder, files, checkpoint, segments, now_ms, marked, durable=durable).run()
-    if marked and recovered.log_start_offset < marked:
+    if checkpoint is None and not segments and not known.end_offset:
+        raise _missing(folder / file_name(0))
+    recovered = _Recovery(folder, files, checkpoint, segments, now_ms, start, known, durable=durable).run()
+    if marked_start(names) > recovered.log_start_offset:
         StartMark(folder, 0).move(recovered.log_start_offset, durable=durable)  # the log ends before the mark
     drop_marks(folder, names, recovered.log_start_offset)
     return recovered
+
+
+def _missing(path: Path) -> CorruptLog:
+    return CorruptLog(f"{path} is missing", hint="Restore it from a backup, or delete the topic.")
 
 
 class _Recovery:
@@ -150,67 +166,88 @@ class _Recovery:
         checkpoint: Checkpoint | None,
         segments: list[Segment],
         now_ms: int,
-        marked_start: int,
+        start: int,
+        known: Extent,
         *,
         durable: bool,
     ) -> None:
-        """In: `marked_start`: where the log begins, if the checkpoint does not say more."""
+        """In: `start`: where the log begins, if the checkpoint does not say more; -1 where only that can say it."""
         self._now_ms = now_ms
         self._folder = folder
         self._files = files
         self._checkpoint = checkpoint
         self._segments = segments
-        self._marked_start = marked_start
+        self._noted_start = max(start, checkpoint.log_start_offset if checkpoint else -1)
+        self._known = known
         self._durable = durable
-        self._state = checkpoint.state if checkpoint else PartitionState.beginning_at(segments[0].base_offset)
-        self._damage: list[DamagedRange] = []
-        self._scanned = self._cut = self._tail_lost = False
+        self._damage: list[DamagedRange] = list(checkpoint.lost) if checkpoint else []
+        self._known_damage = len(self._damage)
+        self._first_offset = self._begins_at()
+        self._state = checkpoint.state if checkpoint else PartitionState.beginning_at(self._first_offset)
+        self._scanned = self._cut = False
+        self._ends_damaged = False  # nothing is appended to the last segment
 
     def run(self) -> Recovered:
         checkpoint, segments = self._checkpoint, self._segments
         if checkpoint is not None:
+            self._check_begins(checkpoint)
             self._check_present(checkpoint)
         for segment in list(segments):
             if checkpoint is None or segment.base_offset >= checkpoint.segment:
                 self._take(segment)
+        self._check_end()
         if len(segments) > 1 and not segments[-1].size and segments[-1].base_offset != self._state.end_offset:
             segments.pop().remove()  # it was never used
-        if not segments or (checkpoint and self._tail_lost and segments[-1].base_offset <= checkpoint.segment):
+        if not segments or (self._ends_damaged and segments[-1].base_offset != self._state.end_offset):
             end_offset = self._state.end_offset
             segments.append(create_segment(self._folder, end_offset, self._files, durable=self._durable))
         for segment in segments[:-1]:
             segment.seal()
+        start = self._start()
         return Recovered(
             segments,
             self._state,
-            self._start(segments[0].base_offset),
+            start,
             self._scanned,
             self._is_exact(),
             checkpoint.cleaning if checkpoint else CleaningState(),
             checkpoint.began_ms if checkpoint and checkpoint.segment == segments[-1].base_offset else None,
-            self._damage,
+            [lost for lost in self._damage if lost.end_offset > start or lost.is_empty],
             checkpoint.segment if checkpoint else 0,
         )
 
-    def _start(self, first_offset: int) -> int:
-        noted = self._checkpoint.log_start_offset if self._checkpoint else first_offset
-        if self._marked_start <= noted:
-            return noted
-        start = min(self._marked_start, self._state.end_offset)
-        self._state.transactions.forget_before(start)
+    def _begins_at(self) -> int:
+        """Where reading begins without a checkpoint."""
+        first = self._segments[0].base_offset if self._segments else self._noted_start
+        return max(0, first if self._noted_start < 0 else min(first, self._noted_start))
+
+    def _start(self) -> int:
+        if self._noted_start < 0:
+            return self._first_offset
+        start = min(self._noted_start, self._state.end_offset)
+        if self._checkpoint is None or self._checkpoint.log_start_offset < start:
+            self._state.transactions.forget_before(start)
         return start
 
     def _is_exact(self) -> bool:
         checkpoint = self._checkpoint
-        if checkpoint is None or checkpoint.log_start_offset < self._marked_start:
+        if checkpoint is None or checkpoint.log_start_offset < self._noted_start:
             return False
-        return checkpoint.synced >= self._durable and not (self._scanned or self._cut or self._damage)
+        damaged = len(self._damage) > self._known_damage
+        return checkpoint.synced >= self._durable and not (self._scanned or self._cut or damaged)
+
+    def _check_begins(self, checkpoint: Checkpoint) -> None:
+        first = self._segments[0].base_offset if self._segments else checkpoint.segment
+        if self._noted_start < first:
+            path = self._folder / file_name(first)
+            end = min(first, self._state.end_offset)
+            self._note_damage(self._noted_start, end, f"no file has what comes before {path.name}", decided=True)
 
     def _check_present(self, checkpoint: Checkpoint) -> None:
         """What the checkpoint covers is taken for read, and the rest of its segment is next."""
         if _reaches(self._segments, checkpoint):
             return
-        self._tail_lost = True
+        self._ends_damaged = not self._segments or self._segments[-1].base_offset <= checkpoint.segment
         if not checkpoint.position:
             return
         path = self._folder / file_name(checkpoint.segment)
@@ -219,7 +256,7 @@ class _Recovery:
         for segment in present:
             found, size = segment.index.end_offset, segment.size
         what = f"ends at position {size}, but {checkpoint.position} bytes were written" if present else "is missing"
-        self._note_damage(found, self._state.end_offset, f"{path} {what}")
+        self._note_damage(found, self._state.end_offset, f"{path} {what}", decided=True)
 
     def _take(self, segment: Segment) -> None:
         """Reads what is behind the checkpoint."""
@@ -230,22 +267,41 @@ class _Recovery:
                 return
             start = checkpoint.position
         if segment.base_offset > state.end_offset and segment.size:
-            self._note_damage(state.end_offset, segment.base_offset, f"nothing leads to {segment.path}")
+            self._note_damage(state.end_offset, segment.base_offset, self._gap_before(segment))
             state.end_offset = segment.base_offset
         if segment.size == start:
             return
         end = replay(state, segment, start, segment.size, self._now_ms)
         self._scanned = True
-        while end < segment.size and segment is not self._segments[-1]:
+        is_last = segment is self._segments[-1]
+        while end < segment.size and (not is_last or state.end_offset < self._known.end_offset):
             found = next_batch(segment.file, end + 1, segment.size, state.end_offset + 1)
             if found is None:
-                break  # the next segment says where it goes on
+                break  # the next segment says where it goes on, or what was noted
             reason = f"{segment.path} is damaged at position {end}"
             self._note_damage(state.end_offset, found.header.base_offset, reason)
             state.end_offset = found.header.base_offset
+            self._ends_damaged = is_last
             end = replay(state, segment, found.position, segment.size, self._now_ms)
-        if end < segment.size and segment is self._segments[-1]:
+        if is_last and end < segment.size and state.end_offset >= self._known.end_offset and not self._ends_damaged:
             self._end_at(segment, end)
+
+    def _gap_before(self, segment: Segment) -> str:
+        earlier = self._segments[: self._segments.index(segment)]
+        if not earlier:
+            return f"no file has what comes before {segment.path}"
+        return f"{earlier[-1].path} ends at offset {self._state.end_offset}, and {segment.path.name} follows"
+
+    def _check_end(self) -> None:
+        """What was durable once is lost where the log ends before it."""
+        state, known_end = self._state, self._known.end_offset
+        if state.end_offset >= known_end:
+            return
+        where = self._segments[-1].path if self._segments else self._folder
+        reason = f"{where} ends at offset {state.end_offset}, but the log was durable up to {known_end}"
+        self._note_damage(state.end_offset, known_end, reason)
+        state.end_offset = known_end
+        self._ends_damaged = True
 
     def _end_at(self, segment: Segment, end: int) -> None:
         """What follows was not acknowledged, as far as is known."""
@@ -257,15 +313,26 @@ class _Recovery:
         aside = _cut(segment, end, durable=self._durable)
         self._cut = True
         if aside is not None:
-            what = f"{segment.path} is damaged at position {end}; {size - end} bytes from there on are in {aside.name}"
-            self._note_damage(end_offset, last.last_offset + 1 if last is not None else end_offset, what)
+            upto = f" (up to offset {last.last_offset})" if last is not None else ""
+            rest = f"{size - end} bytes from there on{upto} are in {aside.name}"
+            what = f"{segment.path} is damaged at position {end}; {rest}"
+            self._report(DamagedRange(end_offset, end_offset, what))
 
-    def _note_damage(self, first_offset: int, end_offset: int, reason: str) -> None:
-        _log.error("records are lost", first_offset=first_offset, end_offset=end_offset, reason=reason)
-        self._damage.append(DamagedRange(first_offset, end_offset, reason))
+    def _note_damage(self, first_offset: int, end_offset: int, reason: str, *, decided: bool = False) -> None:
+        """In: `decided`: the checkpoint says how each transaction ended that has records there."""
+        if not decided:
+            first_offset = self._state.transactions.first_open_offset(first_offset)
+            self._state.producers.complete = False
+        self._report(DamagedRange(first_offset, end_offset, reason))
+
+    def _report(self, lost: DamagedRange) -> None:
+        if lost not in self._damage:
+            self._damage.append(lost)
+            _log.error("records are lost", from_offset=lost.first_offset, to_offset=lost.end_offset, reason=lost.reason)
 
 
 def _reaches(segments: list[Segment], checkpoint: Checkpoint) -> bool:
+    """Whether what it covers is there; an empty file need not be."""
     return any(
         segment.base_offset == checkpoint.segment and segment.size >= checkpoint.position for segment in segments
     )

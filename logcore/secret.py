@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 from pathlib import Path
 from typing import Final
 
+import structlog
+
 from .errors import write_error
 
 _NAME: Final = "secret"
+_SECRET: Final = re.compile(rb"[0-9a-f]{64}")
+_log = structlog.get_logger("millstream.logcore")
 
 
 def secret_of(folder: Path) -> str:
-    """Made when it is first asked for; only the owner of the folder can read the file. Raises `LogError`."""
+    """Made when it is first asked for; only the owner of the folder can read the file. Raises `LogError`.
+
+    A damaged one is replaced: processes that run now have read it from the file, and read it again when they start.
+    """
     path = folder / _NAME
     try:
+        if path.exists() and not _SECRET.fullmatch(path.read_bytes().strip()):
+            _log.warning("the secret of the log was damaged, and is made anew", path=str(path))
+            path.unlink()
         if not path.exists():
             _write(path)
         return path.read_text(encoding="ascii").strip()

@@ -59,7 +59,7 @@ class StateLog:
     def check_known(self) -> None:
         """Raises `CorruptLog` where the map is not known."""
         if self._damage is not None:
-            raise CorruptLog(self._damage.message, hint="Restore the file from a backup; it belongs to the log itself.")
+            raise CorruptLog(self._damage.message, hint=self._damage.hint)
 
     def entries(self) -> Mapping[bytes, bytes]:
         """The map now; in the order in which its keys were written first."""
@@ -124,7 +124,10 @@ def _load(partition: Partition) -> dict[bytes, bytes]:
     view = partition.written()
     offset = view.offsets.log_start_offset
     while offset < view.limit_offset:  # what lies before damage is given first, and then the damage is an error
-        fetched = read(view, offset, 1 << 62)
+        try:
+            fetched = read(view, offset, 1 << 62)
+        except CorruptLog as error:
+            raise partition.unreadable(offset, error) from error
         for run in fetched.runs:
             if isinstance(run, FetchedRows):
                 keys, values = run.table.column("key").to_pylist(), run.table.column("value").to_pylist()

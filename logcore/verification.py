@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from .checked_json import read_checked_json
 from .damage import is_whole, next_batch
 from .disk import LogFile
+from .durable_point import DurablePoint
 from .errors import UnknownTopic
 from .open_files import OpenFiles
 from .records.batch import HEADER_SIZE, BatchHeader, read_header
@@ -139,6 +140,8 @@ def _verify_partition(folder: Path, verified: Verified) -> Iterator[Finding]:
             yield Finding(before.path, f"ends at offset {end_offset}, and the next begins at {segment.base_offset}")
     if checkpoint is not None and ends and ends[-1] < checkpoint.state.end_offset:
         yield Finding(folder, f"ends at offset {ends[-1]}, but records up to {checkpoint.state.end_offset} were stored")
+    elif ends and ends[-1] < (known_end := DurablePoint(folder).read().end_offset):
+        yield Finding(folder, f"ends at offset {ends[-1]}, but was durable up to {known_end}")
 
 
 class _SegmentReading:

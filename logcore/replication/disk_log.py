@@ -17,6 +17,7 @@ from millstream.errors import LogError
 
 from ..cleaning_state import CleaningState
 from ..disk import LogFile, sync_folder
+from ..durable_point import DurablePoint
 from ..epoch_cache import EpochCache
 from ..errors import LogFull, write_error
 from ..failpoints import fp
@@ -29,7 +30,6 @@ from ..recovery import CHECKPOINT, Checkpoint, create_segment, read_checkpoint
 from ..segment import Segment, file_name
 from ..topic_settings import TopicSettings
 from .disk_checkpoint import EARLIER, Noted, ReplicaCheckpoint
-from .disk_point import DurablePoint
 from .disk_reading import from_offset, read_batches
 from .disk_recovery import RESCAN, recover_replica
 from .disk_room import DiskRoom

@@ -18,6 +18,7 @@ import structlog
 from ..cleaning_state import CleaningState
 from ..damage import DamagedRange
 from ..disk import LogFile, sync_folder
+from ..durable_point import DurablePoint
 from ..epoch_cache import EpochCache
 from ..open_files import OpenFiles
 from ..partition_state import PartitionState, scan
@@ -27,7 +28,6 @@ from ..segment import Segment, offsets_of
 from ..segment_swap import finish_swap
 from ..start_mark import drop_marks, marked_start
 from .disk_checkpoint import EARLIER
-from .disk_point import DurablePoint
 
 RESCAN: Final = "rescan"  # a file of this name: something was found damaged, so nothing is taken for read
 _ASIDE: Final = ".dropped"
@@ -59,7 +59,7 @@ def recover_replica(folder: Path, files: OpenFiles, now_ms: int, point: DurableP
     names = os.listdir(folder)
     if finish_swap(folder, names, durable=True):
         names = os.listdir(folder)
-    return _Recovery(folder, files, now_ms, names, point.read()).run()
+    return _Recovery(folder, files, now_ms, names, point.read().end_offset).run()
 
 
 class _Recovery:

@@ -1,0 +1,73 @@
+"""Up to where a log is durable: a small file beside it, which tells lost records from a torn end.
+
+The file is written after each sync and is not synced itself. Whatever it says was true once, and stays true until the
+log is cut. Before a cut it is lowered, durably. A killed process leaves it exact. After a power cut it may be older, or
+torn: then less is known. It also says where the log begins, because a lost checkpoint would bring deleted records back.
+It is not kept open: there is one for each of many logs.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+POINT: Final = "durable"
+_OFFSETS: Final = struct.Struct(">qq")
+_CHECKSUM: Final = struct.Struct(">I")
+_SIZE: Final = _OFFSETS.size + _CHECKSUM.size
+_EARLIER_SIZE: Final = 12  # earlier versions wrote the end offset and its checksum
+
+
+class Extent(NamedTuple):
+    """What is known of a log: it was durable up to `end_offset` or further, and began at `start_offset` or later; -1
+    where nobody noted that."""
+
+    end_offset: int = 0
+    start_offset: int = -1
+
+
+NOTHING_KNOWN: Final = Extent()
+
+
+class DurablePoint:
+    """Of the log in one folder. State: `reserved`: the disk has room for it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = f"{folder}/{POINT}"
+        self.reserved = False
+
+    def read(self) -> Extent:
+        """The default where nothing is known, or nothing that can be believed. Raises OSError."""
+        try:
+            with open(self._path, "rb", buffering=0) as file:
+                content = file.read(_SIZE + 1)
+        except FileNotFoundError:
+            return NOTHING_KNOWN
+        if len(content) not in (_SIZE, _EARLIER_SIZE):
+            return NOTHING_KNOWN
+        self.reserved = True
+        offsets, checksum = content[: -_CHECKSUM.size], content[-_CHECKSUM.size :]
+        if _CHECKSUM.unpack(checksum)[0] != crc32c(offsets):
+            return NOTHING_KNOWN
+        return Extent(*struct.unpack(f">{len(offsets) // 8}q", offsets))
+
+    def reserve(self) -> None:
+        """Takes the room that a note needs, so that a full disk refuses it here, and no sync. Raises OSError."""
+        if not self.reserved:
+            self.note(0)
+
+    def note(self, end_offset: int, start_offset: int = -1, *, durably: bool = False) -> None:
+        """Raises OSError."""
+        offsets = _OFFSETS.pack(end_offset, start_offset)
+        descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            os.pwrite(descriptor, offsets + _CHECKSUM.pack(crc32c(offsets)), 0)
+            if durably:
+                os.fdatasync(descriptor)
+            self.reserved = True
+        finally:
+            os.close(descriptor)
