@@ -14,6 +14,8 @@ from .command_group import command_group
 
 DataArgument = Annotated[Path, typer.Argument(help="The data directory of a log: the folder with topics.json.")]
 
+_STATE = ("-changelog", "-markers")
+
 
 class NoSuchFiles(ServerError):
     """A folder or file that a command should look at is not there, or cannot be read."""
@@ -21,8 +23,14 @@ class NoSuchFiles(ServerError):
     code = "NO_SUCH_FILES"
 
 
+class HoldsState(ServerError):
+    """A topic of which no part may be missing."""
+
+    code = "HOLDS_STATE"
+
+
 def log_app() -> typer.Typer:
-    app = command_group("The files of a log: look into, and verify.")
+    app = command_group("The files of a log: look into, verify, and mend.")
 
     @app.command("verify")
     def verify_files(
@@ -66,6 +74,31 @@ def log_app() -> typer.Typer:
                             typer.echo(f"    {record}")
             except (OSError, ValueError) as error:
                 raise NoSuchFiles(f"{file} cannot be read: {error}") from error
+
+    @app.command("accept-loss")
+    def accept_loss_of(
+        data: DataArgument, topic: Annotated[str, typer.Argument(help="The topic that has lost records.")]
+    ) -> None:
+        """Go on without the lost records of a topic: its other records can be read again, without a gap.
+
+        Stop the server first. Restore a backup instead where there is one. The damaged files are kept beside the new
+        ones, under names that end in `.damaged-at-OFFSET`.
+        """
+        with one_sentence_errors():
+            from millstream.logcore.accepted_loss import accept_loss
+
+            if topic.startswith("_millstream-") and topic.endswith(_STATE):
+                raise HoldsState(
+                    f'topic "{topic}" holds the state of a query, which cannot go on without a part of it',
+                    hint="Start the server and rebuild the query: RESET QUERY_ID;",
+                )
+            try:
+                given_up = accept_loss(_log_folder(data), topic)
+            except OSError as error:
+                raise NoSuchFiles(f"{data} cannot be written: {error.strerror or error}") from error
+        for line in given_up:
+            typer.echo(f"given up: {line}")
+        typer.echo(f'topic "{topic}" is whole' if not given_up else f'topic "{topic}" is whole without these records')
 
     return app
 
