@@ -21,3 +21,15 @@ class ForeignState(QueryError):
     """A query's changelog holds what is not of a query: its state cannot be known."""
 
     code = "FOREIGN_STATE"
+
+
+class StateLost(QueryError):
+    """A query's state cannot be rebuilt exactly, or is not that of its position."""
+
+    code = "STATE_LOST"
+
+
+class PositionLost(QueryError):
+    """A query has read further than its source reaches now: records were lost that it has counted."""
+
+    code = "POSITION_LOST"

@@ -31,6 +31,7 @@ from .executor import QueryMetrics
 from .figures import Meters, PartitionTimes, QueryFigures
 from .idle import IdleTime, idle_ms_of
 from .inspection import inspected
+from .lost_state import with_ends
 from .query_log import changelog_topic, offset_group
 from .record_error import RecordError, left_out
 from .recovery import Recovered, recover
@@ -313,7 +314,7 @@ class QueryRuntime:
                 processing_log.TOPIC, 0, processing_log.records_of(self.plan.query_id, errors, self._now_ms())
             )
         moved = {at: offset for at, offset in batch.positions.items() if self._positions.get(at) != offset}
-        producer.send_offsets(offset_group(self.plan.query_id), moved)
+        producer.send_offsets(offset_group(self.plan.query_id), with_ends(moved, self.plan.query_id, applied))
         producer.commit()
         self._positions.update(moved)
         return applied

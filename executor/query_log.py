@@ -6,13 +6,15 @@ import hashlib
 import re
 from collections.abc import Mapping
 
-from ..logcore.client import LogClient, TopicPartition
+from ..logcore.client import LogClient, Offsets, TopicPartition
 from ..planner.physical import PhysicalPlan
+from .errors import PositionLost
 from .start_offsets import first_offset
 
 _SAFE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}")
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
-_FORGOTTEN = -1
+FORGOTTEN = -1
+"""As a committed offset: the query has none here."""
 
 
 def changelog_topic(query_id: str) -> str:
@@ -51,9 +53,10 @@ def offset_group(query_id: str) -> str:
 
 def start_positions(log: LogClient, plan: PhysicalPlan, properties: Mapping[str, str]) -> dict[TopicPartition, int]:
     """Where the query goes on. Partitions that it has never read begin as the properties say (`start_offsets.py`), and
-    that is committed at once: after a restart "latest" must not mean a later place. So do offsets that no longer exist.
+    that is committed at once: after a restart "latest" must not mean a later place. A position that retention has
+    passed moves to the log's start.
 
-    Raises `InvalidProperty`, `UnknownTopic`.
+    Raises `InvalidProperty`, `UnknownTopic`; `PositionLost` where a source ends before the position.
     """
     group = offset_group(plan.query_id)
     committed = log.committed_offsets(group)
@@ -63,7 +66,8 @@ def start_positions(log: LogClient, plan: PhysicalPlan, properties: Mapping[str,
         count = topics[source.topic].partition_count if source.topic in topics else source.partition_count
         for at in (TopicPartition(source.topic, partition) for partition in range(count)):
             bounds = log.offsets(*at)
-            if at in committed and _FORGOTTEN < committed[at] <= bounds.log_end_offset:
+            if committed.get(at, FORGOTTEN) > FORGOTTEN:
+                check_position(plan.query_id, at, committed[at], bounds)
                 positions[at] = max(committed[at], bounds.log_start_offset)
             else:
                 positions[at] = first_offset(log, at, source, properties)
@@ -73,9 +77,37 @@ def start_positions(log: LogClient, plan: PhysicalPlan, properties: Mapping[str,
     return positions
 
 
+def check_position(query_id: str, at: TopicPartition, position: int, bounds: Offsets) -> None:
+    """Raises `PositionLost`. Committed offsets go with their topic, so this is no new topic of the same name."""
+    if position > bounds.log_end_offset:
+        raise PositionLost(
+            f'query {query_id} has read partition {at.partition} of topic "{at.topic}" up to offset {position}, and it'
+            f" ends at {bounds.log_end_offset} now: records are lost",
+            hint=f"Restore the files from a backup, or rebuild the query from what its sources hold: RESET {query_id};",
+        )
+
+
+def begin_anew(log: LogClient, plan: PhysicalPlan) -> None:
+    """The query reads its sources from their first records, whatever its properties say. Raises `UnknownTopic`."""
+    topics = log.topics()
+    positions = {
+        at: log.offsets(*at).log_start_offset
+        for source in plan.sources()
+        if source.topic in topics
+        for at in (TopicPartition(source.topic, n) for n in range(topics[source.topic].partition_count))
+    }
+    log.commit_offsets(offset_group(plan.query_id), positions)
+
+
+def empty_topic(log: LogClient, topic: str) -> None:
+    """Removes all records. Raises `UnknownTopic`."""
+    for partition in range(log.topics()[topic].partition_count):
+        log.delete_records(topic, partition, log.offsets(topic, partition).high_watermark)
+
+
 def forget_offsets(log: LogClient, query_id: str) -> None:
     """A query of this id begins anew. The log keeps a group for ever, so its offsets say "none"."""
     group = offset_group(query_id)
     committed = log.committed_offsets(group)
     if committed:
-        log.commit_offsets(group, dict.fromkeys(committed, _FORGOTTEN))
+        log.commit_offsets(group, dict.fromkeys(committed, FORGOTTEN))

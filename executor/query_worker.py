@@ -15,6 +15,7 @@ from ..logcore.client import TopicPartition
 from ..logcore.errors import LogClosed, LogFull, LogUnavailable, LogWriteFailed, ProducerFenced
 from .executor import QueryMetrics, QueryState, QueryStatus
 from .figures import QueryFigures
+from .lost_state import LOST, what_to_do
 from .query import QueryRuntime
 
 log = structlog.get_logger()
@@ -127,7 +128,7 @@ class QueryWorker:
             try:
                 self._work()
                 failures, self._error = 0, None
-            except (ProducerFenced, LogClosed) as error:
+            except (ProducerFenced, LogClosed, *LOST) as error:
                 self._fail(error)
                 break
             except Exception as error:  # whatever it is: what counts is in the log, so try again from there
@@ -136,7 +137,7 @@ class QueryWorker:
                 if failures >= FAILURES_MAX and not isinstance(error, OUTAGES):
                     self._fail(error)
                     break
-                self._error = _text(error)
+                self._error = what_to_do(error)
                 self._woken.clear()
                 if not self._stopping.is_set() and self._may_run.is_set():
                     self._woken.wait(min(BACKOFF_S * 2 ** min(failures - 1, 10), BACKOFF_MAX_S))
@@ -162,10 +163,6 @@ class QueryWorker:
                 self._runtime.wait(WAKE_UP_S)
 
     def _fail(self, error: Exception) -> None:
-        self._error = _text(error)
+        self._error = what_to_do(error)
         self._state = "ERROR"
         log.error("query stopped", query_id=self.query_id, error=self._error)
-
-
-def _text(error: Exception) -> str:
-    return str(error) or type(error).__name__

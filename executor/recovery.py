@@ -23,6 +23,7 @@ from .building import Emit
 from .changelog import replay
 from .connection import EngineSettings, lock
 from .figures import Meters
+from .lost_state import check_ends, check_not_ahead, committed_ends, whole_state
 from .partitioning import RekeyPartitioner
 from .pipeline import Pipeline
 from .query_log import STATE_CONFIG, changelog_topic, start_positions
@@ -59,7 +60,10 @@ def recover(
     fp("query.fenced")
     processing_log.create_topic(client)
     stateful = is_stateful(plan)
-    ends = _changelog_ends(plan, client) if stateful else {}
+    noted = committed_ends(client, plan.query_id) if stateful else {}
+    with whole_state(plan.query_id):
+        ends = _changelog_ends(plan, client) if stateful else {}
+    check_ends(plan.query_id, noted, ends)
     settings = EngineSettings.of(properties)
     state = open_state(state_directory if stateful else None, plan, producer.epoch, ends, settings)
     try:
@@ -72,7 +76,7 @@ def recover(
             meters=meters,
         )
         lock(state.connection)
-        replay_changelog(plan, client, state, pipeline, ends)
+        replay_changelog(plan, client, state, pipeline, ends, noted)
         commits = StateCommits(state, pipeline)
         return Recovered(producer, state, pipeline, commits, start_positions(client, plan, properties))
     except BaseException:
@@ -97,13 +101,36 @@ def _changelog_ends(plan: PhysicalPlan, client: LogClient) -> dict[int, int]:
 
 
 def replay_changelog(
-    plan: PhysicalPlan, client: LogClient, state: StateFile, pipeline: Pipeline, ends: Mapping[int, int]
+    plan: PhysicalPlan,
+    client: LogClient,
+    state: StateFile,
+    pipeline: Pipeline,
+    ends: Mapping[int, int],
+    noted: Mapping[int, int],
 ) -> None:
-    """Brings the stores to the end of the changelog; one transaction per fetched batch, so that it can be cut short."""
+    """Brings the stores to the end of the changelog; one transaction per fetched batch, so that it can be cut short.
+
+    In: `noted`: the ends that belong to the query's position. Raises `StateLost`.
+    """
+    with whole_state(plan.query_id):
+        for partition in ends:
+            check_not_ahead(plan.query_id, noted, partition, state.applied.get(partition, 0))
+        _replay(plan, client, state, pipeline, ends, noted)
+
+
+def _replay(
+    plan: PhysicalPlan,
+    client: LogClient,
+    state: StateFile,
+    pipeline: Pipeline,
+    ends: Mapping[int, int],
+    noted: Mapping[int, int],
+) -> None:
     topic = changelog_topic(plan.query_id)
     replayed = 0
     for partition in ends:
         for change, offset in replay(client, topic, partition, state.applied.get(partition, 0)):
+            check_not_ahead(plan.query_id, noted, partition, offset)
             state.connection.execute("BEGIN")
             try:
                 pipeline.restore(change.store, change.rows)

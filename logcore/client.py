@@ -212,6 +212,10 @@ class LogClient(Protocol):
         """Raises `UnknownTopic`."""
         ...
 
+    def delete_records(self, topic: str, partition: int, offset: int) -> int:
+        """Nobody sees records before this offset any more; returns the log start offset. Raises `OffsetOutOfRange`."""
+        ...
+
     def offset_at(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
         """Of the first committed record with this time or a later one; None where there is none."""
         ...

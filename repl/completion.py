@@ -33,7 +33,7 @@ _OPERANDS: Final = frozenset(
     {"NAME", "QUOTED_NAME", "RPAR", "RBRACKET", "STRING_LITERAL", "INTEGER_LITERAL", "DECIMAL_LITERAL"}
 )
 _SOURCES_AFTER: Final = frozenset({"FROM", "JOIN", "INTO", "DESCRIBE", "OF"})
-_QUERIES_AFTER: Final = frozenset({"TERMINATE", "PAUSE", "RESUME", "EXPLAIN", "STALL"})
+_QUERIES_AFTER: Final = frozenset({"TERMINATE", "PAUSE", "RESUME", "RESET", "EXPLAIN", "STALL"})
 _PROPERTIES_AFTER: Final = frozenset({"SET", "UNSET"})
 _FORMAT_PROPERTIES: Final = frozenset({"FORMAT", "KEY_FORMAT", "VALUE_FORMAT"})
 

@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager
 from typing import assert_never
 
 from ..executor.executor import Executor
+from ..executor.query_log import begin_anew, empty_topic
 from ..logcore.client import LogClient
 from ..logcore.errors import LogClosed, LogFull, LogUnavailable, TopicExists
 from ..logcore.topic_rules import check_topic
@@ -29,6 +30,7 @@ from .commands import (
     PutFunction,
     PutSource,
     PutType,
+    ResetQuery,
     StartQuery,
     TerminateQuery,
     apply_command,
@@ -54,7 +56,10 @@ class CatalogStore:
         return self._commands.next_offset
 
     def recover(self) -> None:
-        """Folds all commands, finishes what was left undone, and starts the queries of the final catalog."""
+        """Folds all commands, finishes what was left undone, and starts the queries of the final catalog.
+
+        Raises `CorruptLog` where commands are lost: a part of the catalog would be a wrong one."""
+        self._commands.check_whole()
         applied, self._owed_offset = self._commands.applied_offset, self._commands.owed_offset
         first = applied if self._owed_offset is None else min(applied, self._owed_offset)
         unfinished: list[tuple[int, Command]] = []
@@ -131,10 +136,22 @@ class CatalogStore:
                     self._executor.pause(command.query_id)
                 else:
                     self._executor.resume(command.query_id)
+            case ResetQuery():
+                self._reset(command.query_id)
+                self._executor.start(self.catalog.queries[command.query_id])
             case PutType() | DropType() | PutFunction() | DropFunction():
                 pass
             case _:
                 assert_never(command)
+
+    def _reset(self, query_id: str) -> None:
+        """The query is stopped, has no state, and begins with the first records of its sources. What it has written
+        goes too, where nobody else writes to its sink: it is written again."""
+        query = self.catalog.queries[query_id]
+        self._executor.drop(query_id)
+        begin_anew(self._log, query.plan)
+        if self.catalog.writers_of(query.sink) == (query,):
+            empty_topic(self._log, self.catalog.sources[query.sink].topic)
 
     def _carry_out_late(self, command: Command) -> None:
         """What is left to do of a command, maybe behind later ones; a part of it may have been done."""
@@ -144,6 +161,10 @@ class CatalogStore:
                 query = self.catalog.queries.get(command.query.id)
                 if query is not None:
                     self._executor.stop(query.id)  # it may be the one that this one replaces
+                    self._executor.start(query)
+            case ResetQuery():
+                query = self.catalog.queries.get(command.query_id)
+                if query is not None:
                     self._executor.start(query)
             case PauseQuery():
                 query = self.catalog.queries.get(command.query_id)
@@ -165,6 +186,9 @@ class CatalogStore:
                     self._delete_topic(command.delete_topic)
             case TerminateQuery():
                 self._drop_query(command.query_id)
+            case ResetQuery():
+                if command.query_id in self.catalog.queries:
+                    self._reset(command.query_id)
             case PauseQuery() | PutType() | DropType() | PutFunction() | DropFunction():
                 pass
             case _:

@@ -28,6 +28,7 @@ from .commands import (
     PutFunction,
     PutSource,
     PutType,
+    ResetQuery,
     StartQuery,
     TerminateQuery,
 )
@@ -40,6 +41,7 @@ _KINDS: dict[type, str] = {
     DropSource: "drop_source",
     TerminateQuery: "terminate_query",
     PauseQuery: "pause_query",
+    ResetQuery: "reset_query",
     PutType: "put_type",
     DropType: "drop_type",
     PutFunction: "put_function",
@@ -90,7 +92,7 @@ def _fields(command: Command) -> dict[str, Any]:
             return {"query": _query_json(command.query), "sink": sink, "topic": _topic_json(command.topic)}
         case DropSource():
             return {"name": command.name, "terminate": command.terminate, "delete_topic": command.delete_topic}
-        case TerminateQuery():
+        case TerminateQuery() | ResetQuery():
             return {"query_id": command.query_id}
         case PauseQuery():
             return {"query_id": command.query_id, "paused": command.paused}
@@ -120,6 +122,8 @@ def _command(record: dict[str, Any], common: dict[str, Any]) -> Command:
             return TerminateQuery(**common, query_id=record["query_id"])
         case "pause_query":
             return PauseQuery(**common, query_id=record["query_id"], paused=record["paused"])
+        case "reset_query":
+            return ResetQuery(**common, query_id=record["query_id"])
         case "put_type":
             return PutType(**common, name=record["name"], type=parse_type(record["type"]))
         case "drop_type":

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from ..logcore.client import FetchedRows, LogClient, RowRecords, TopicPartition
+from ..logcore.errors import CorruptLog
 from .command_codec import command_from_json, command_to_json
 from .commands import Command
 
@@ -49,6 +50,15 @@ class CommandTopic:
         """The first that was tried and not carried out; None where none is."""
         owed = self._log.committed_offsets(OWED_GROUP).get(_PARTITION, _NOTHING)
         return None if owed == _NOTHING else owed
+
+    def check_whole(self) -> None:
+        """Raises `CorruptLog` where the topic ends before a command that was carried out."""
+        if self.applied_offset > self.next_offset:
+            raise CorruptLog(
+                f'topic "{COMMAND_TOPIC}" ends at offset {self.next_offset}, but the commands up to'
+                f" {self.applied_offset} were carried out: statements are lost",
+                hint="Restore the data directory from a backup.",
+            )
 
     def mark_applied(self, next_offset: int) -> None:
         self._log.commit_offsets(APPLIED_GROUP, {_PARTITION: next_offset})

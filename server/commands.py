@@ -66,6 +66,13 @@ class PauseQuery(CommandBase):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ResetQuery(CommandBase):
+    """The query forgets its state and what it has read and written, and begins anew."""
+
+    query_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PutType(CommandBase):
     name: str
     type: SqlType
@@ -89,7 +96,16 @@ class DropFunction(CommandBase):
 
 
 Command = (
-    PutSource | StartQuery | DropSource | TerminateQuery | PauseQuery | PutType | DropType | PutFunction | DropFunction
+    PutSource
+    | StartQuery
+    | DropSource
+    | TerminateQuery
+    | PauseQuery
+    | ResetQuery
+    | PutType
+    | DropType
+    | PutFunction
+    | DropFunction
 )
 
 
@@ -109,6 +125,8 @@ def apply_command(catalog: Catalog, command: Command) -> Catalog:
         case PauseQuery():
             query = catalog.queries.get(command.query_id)
             return catalog if query is None else catalog.with_query(replace(query, paused=command.paused))
+        case ResetQuery():
+            return catalog
         case PutType():
             return catalog.with_type(command.name, command.type)
         case DropType():

@@ -405,9 +405,9 @@ class PrintTopic(Statement):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlQuery(Statement):
-    """TERMINATE, PAUSE or RESUME; `query_id` None means ALL."""
+    """TERMINATE, PAUSE, RESUME or RESET; `query_id` None means ALL."""
 
-    action: Literal["TERMINATE", "PAUSE", "RESUME"]
+    action: Literal["TERMINATE", "PAUSE", "RESUME", "RESET"]
     query_id: str | None = None
 
 

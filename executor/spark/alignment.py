@@ -17,7 +17,16 @@ from ...logcore.errors import TopicExists
 from ...logcore.failpoints import fp
 from ...planner.physical import PhysicalPlan
 from .. import processing_log
-from ..query_log import STATE_CONFIG, changelog_topic, marker_topic, offset_group, start_positions
+from ..lost_state import forget_ends
+from ..query_log import (
+    FORGOTTEN,
+    STATE_CONFIG,
+    changelog_topic,
+    check_position,
+    marker_topic,
+    offset_group,
+    start_positions,
+)
 from ..tasks import changelog_partition_count
 from .bucket import BucketRuntime, bucket_id
 from .lanes import Positions, ranges_between
@@ -47,7 +56,14 @@ def align(plan: PhysicalPlan, client: LogClient, properties: Mapping[str, str], 
     client.transactional_producer(plan.query_id)
     stages = split(plan)
     _create_topics(stages, client)
+    known = client.committed_offsets(offset_group(plan.query_id))
     committed = start_positions(client, plan, settings)
+    topic = marker_topic(plan.query_id)
+    before = [last_marker(client, topic, bucket) for bucket in range(stages.bucket_count)]
+    if run != NO_RUN or any(last is not None and last.run != NO_RUN for last in before):
+        forget_ends(client, plan.query_id)  # the markers note them now, or the next batch on DuckDB does
+    for last in before:
+        _check_positions(client, plan.query_id, last, known)
     markers = [_begin_run(stages, bucket, run, client, committed) for bucket in range(stages.bucket_count)]
     fp("spark.aligning")
     target = {lane: max(marker.positions[lane] for marker in markers) for lane in committed}
@@ -82,16 +98,26 @@ def _begin_run(stages: Stages, bucket: int, run: str, client: LogClient, committ
     producer = client.transactional_producer(bucket_id(query_id, bucket))
     last = last_marker(client, marker_topic(query_id), bucket)
     positions = {lane: max(_still_there(client, last, lane), offset) for lane, offset in committed.items()}
+    ends = {} if last is None or last.run == NO_RUN else last.ends
     if last is None:
         marker = Marker(run, positions)
     elif positions == last.positions:
-        marker = Marker(run, positions, last.times, token=last.token)
+        marker = Marker(run, positions, last.times, token=last.token, ends=ends)
     else:
-        marker = Marker(run, positions, last.times)
+        marker = Marker(run, positions, last.times, ends=ends)
     producer.begin()
     producer.append(marker_topic(query_id), bucket, marker.as_records())
     producer.commit()
     return marker
+
+
+def _check_positions(
+    client: LogClient, query_id: str, last: Marker | None, known: Mapping[TopicPartition, int]
+) -> None:
+    """Raises `PositionLost`. A topic that was made anew is not known to the query's group."""
+    for lane, position in last.positions.items() if last is not None else ():
+        if known.get(lane, FORGOTTEN) != FORGOTTEN:
+            check_position(query_id, lane, position, client.offsets(*lane))
 
 
 def _still_there(client: LogClient, last: Marker | None, lane: TopicPartition) -> int:

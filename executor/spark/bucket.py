@@ -25,6 +25,7 @@ from .. import processing_log
 from ..batch import ChangeBatch
 from ..changelog import changelog_records
 from ..connection import EngineSettings, lock
+from ..lost_state import check_ends, whole_state
 from ..partitioning import RekeyPartitioner
 from ..pipeline import Pipeline
 from ..query import DATA_ERRORS
@@ -107,11 +108,9 @@ class BucketRuntime:
                 return Report(self._bucket)
             batch = merge(self._stages, pieces, marker.positions, marker.times)
             positions = {**marker.positions, **{k: max(end, marker.positions.get(k, 0)) for k, end in ends.items()}}
-            after = Marker(
-                self.run, positions, lane_times(pieces, marker.times), token=uuid.uuid4().hex, batch=batch_id
-            )
-            report = self._apply(producer, batch, after)
-            self._marker = after
+            times = lane_times(pieces, marker.times)
+            after = Marker(self.run, positions, times, token=uuid.uuid4().hex, batch=batch_id, ends=marker.ends)
+            report, self._marker = self._apply(producer, batch, after)
             return report
         except BaseException:
             self.close()
@@ -146,10 +145,12 @@ class BucketRuntime:
         known = self._marker.token if self._marker is not None else None
         if self._state is not None and known == marker.token:
             return
-        ends = {
-            partition: self._client.offsets(self._changelog, partition).last_stable_offset
-            for partition in self._own_partitions
-        }
+        with whole_state(self._query_id):
+            ends = {
+                partition: self._client.offsets(self._changelog, partition).last_stable_offset
+                for partition in self._own_partitions
+            }
+        check_ends(self._query_id, marker.ends, ends)
         if self._state is None:
             settings = EngineSettings.of(self._properties)
             if not self._properties.get("millstream.duckdb.threads"):
@@ -159,7 +160,7 @@ class BucketRuntime:
             self._pipeline = self._new_pipeline(self._state)
             lock(self._state.connection)
         assert self._pipeline is not None
-        replay_changelog(self._stages.plan, self._client, self._state, self._pipeline, ends)
+        replay_changelog(self._stages.plan, self._client, self._state, self._pipeline, ends, marker.ends)
 
     def _new_pipeline(self, state: StateFile) -> Pipeline:
         return Pipeline(
@@ -172,19 +173,19 @@ class BucketRuntime:
 
     # -------------------------------------------------------------- one batch
 
-    def _apply(self, producer: TransactionalProducer, batch: ReadBatch, after: Marker) -> Report:
+    def _apply(self, producer: TransactionalProducer, batch: ReadBatch, after: Marker) -> tuple[Report, Marker]:
         assert self._state is not None
         if self._stages.stateful:
             self._state.connection.execute("BEGIN")
         output, changes, failed = self._compute(batch)
         fp("spark.bucket_processed")
         errors = [*batch.errors, *output.errors, *failed]
-        applied = self._write(producer, output, changes, errors, after)
+        after, applied = self._write(producer, output, changes, errors, after)
         if self._stages.stateful:
             self._state.remember(applied)
             self._state.connection.execute("COMMIT")
         fp("spark.bucket_done")
-        return Report(
+        report = Report(
             self._bucket,
             rows_in=batch.record_count,
             rows_used=output.cause_count,
@@ -192,6 +193,7 @@ class BucketRuntime:
             rows_out=output.record_count,
             bytes_in=batch.byte_count,
         )
+        return report, after
 
     def _write(
         self,
@@ -200,8 +202,9 @@ class BucketRuntime:
         changes: Sequence[StoreChanges],
         errors: Sequence[RecordError],
         after: Marker,
-    ) -> dict[int, int]:
-        """Commits the transaction. Out: the offset in each changelog partition up to which the state is contained."""
+    ) -> tuple[Marker, dict[int, int]]:
+        """Commits the transaction. Out: the marker in it, and the offset in each changelog partition up to which the
+        state is contained."""
         for partition, records in output.records:
             producer.append(self._stages.sink.topic, partition, records)
         applied: dict[int, int] = {}
@@ -215,11 +218,12 @@ class BucketRuntime:
         if errors:
             now_ms = int(time.time() * 1000)
             producer.append(processing_log.TOPIC, 0, processing_log.records_of(self._query_id, errors, now_ms))
+        after = replace(after, ends={**after.ends, **applied})
         producer.append(self._markers, self._bucket, after.as_records())
         fp("spark.bucket_written")
         producer.commit()
         fp("spark.bucket_committed")
-        return applied
+        return after, applied
 
     def _compute(self, batch: ReadBatch) -> tuple[Output, Sequence[StoreChanges], list[RecordError]]:
         """Leaves out the records that make the rest fail, and says which."""

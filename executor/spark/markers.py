@@ -31,6 +31,7 @@ class Marker:
     """`token` is new with each transaction: a cache of the state under the same token has exactly this content.
 
     `times`: the largest rowtime of each lane among what the bucket has seen of it. `batch`: Spark's number, for people.
+    `ends`: by partition of the changelog, the end of the state at these positions (`lost_state.py`).
     """
 
     run: str
@@ -38,6 +39,7 @@ class Marker:
     times: dict[TopicPartition, int] = field(default_factory=dict)
     token: str = field(default_factory=lambda: uuid.uuid4().hex)
     batch: str | None = None
+    ends: dict[int, int] = field(default_factory=dict)
 
     def as_records(self) -> RowRecords:
         value = {
@@ -46,6 +48,7 @@ class Marker:
             "batch": self.batch,
             "positions": positions_to_json(self.positions),
             "times": {lane_text(lane): time for lane, time in self.times.items()},
+            "ends": {str(partition): end for partition, end in self.ends.items()},
         }
         columns = {"timestamp": [0], "key": [b"marker"], "value": [json.dumps(value).encode()]}
         schema = pa.schema([("timestamp", pa.int64()), ("key", pa.binary()), ("value", pa.binary())])
@@ -98,4 +101,5 @@ def _marker(value: bytes) -> Marker:
         times={lane_of(text): int(time) for text, time in found["times"].items()},
         token=found["token"],
         batch=found["batch"],
+        ends={int(partition): end for partition, end in found.get("ends", {}).items()},  # earlier versions noted none
     )

@@ -26,6 +26,7 @@ from ...planner.physical import PhysicalPlan
 from ...planner.serde import plan_to_json
 from ..errors import QueryFailed
 from ..executor import QueryMetrics, QueryState, QueryStatus
+from ..lost_state import LOST, how_to_rebuild, what_to_do
 from ..query_log import offset_group
 from .alignment import align
 from .markers import StaleRun
@@ -44,9 +45,10 @@ BACKOFF_S = 0.5  # after the first failure; doubles with each
 
 _RECORDS_MAX = "millstream.spark.batch.records.max"
 _CACHE = "millstream.spark.cache"  # "disk" (default) or "memory"
-_FATAL = ("StaleRun", "ProducerFenced")
+_LOST = tuple(kind.__name__ for kind in LOST)
+_FATAL = ("StaleRun", "ProducerFenced", *_LOST)
 _PYTHON_ERROR = re.compile(
-    r"^(?:[\w.]+\.)?(\w*(?:Error|Exception|Fenced|Topic|Run|Unavailable|Failed)\w*): (.+)$", re.M
+    r"^(?:[\w.]+\.)?(\w*(?:Error|Exception|Fenced|Topic|Run|Unavailable|Failed|Lost|CorruptLog)\w*): (.+)$", re.M
 )
 _JAVA_ERROR = re.compile(r"^: (.+)$", re.M)
 
@@ -158,7 +160,7 @@ class SparkQuery:
             try:
                 self._run_once()
                 failures = 0
-            except (ProducerFenced, StaleRun, LogClosed) as error:
+            except (ProducerFenced, StaleRun, LogClosed, *LOST) as error:
                 self._fail(error)
                 break
             except Exception as error:  # whatever it is: what counts is in the log, so begin again from there
@@ -166,7 +168,8 @@ class SparkQuery:
                 cause = cause_of(error)
                 log.warning("query failed", query_id=self.query_id, failures=failures, error=cause)
                 if failures >= FAILURES_MAX or any(name in cause for name in _FATAL):
-                    self._fail(QueryFailed(cause))
+                    hint = f". {how_to_rebuild(self.query_id)}" if cause.startswith(_LOST) else ""
+                    self._fail(QueryFailed(cause + hint))
                     break
                 self.metrics = replace(self.metrics, restarts=self.metrics.restarts + 1)
                 self._stopping.wait(BACKOFF_S * 2 ** (failures - 1))
@@ -180,7 +183,7 @@ class SparkQuery:
                     return
 
     def _fail(self, error: Exception) -> None:
-        self._error = str(error) or type(error).__name__
+        self._error = what_to_do(error)
         self._state = "ERROR"
         log.error("query stopped", query_id=self.query_id, error=self._error)
 

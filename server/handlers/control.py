@@ -1,17 +1,22 @@
-"""TERMINATE, PAUSE and RESUME."""
+"""TERMINATE, PAUSE, RESUME and RESET."""
 
 from __future__ import annotations
 
 from ...sql.ast import ControlQuery
-from ..commands import Command, PauseQuery, TerminateQuery
+from ..commands import Command, PauseQuery, ResetQuery, TerminateQuery
 from ..entities import CommandState, CurrentStatus, Entity
 from ..request import Request
 
-_DONE = {"TERMINATE": "Query terminated.", "PAUSE": "Query paused.", "RESUME": "Query resumed."}
+_DONE = {
+    "TERMINATE": "Query terminated.",
+    "PAUSE": "Query paused.",
+    "RESUME": "Query resumed.",
+    "RESET": "Query reset. It reads its sources from the beginning.",
+}
 
 
 def control_query(statement: ControlQuery, request: Request) -> list[Entity]:
-    """TERMINATE|PAUSE|RESUME id|ALL."""
+    """TERMINATE|PAUSE|RESUME id|ALL, RESET id."""
     if statement.query_id is None:
         ids = list(request.catalog.queries)
     else:
@@ -33,4 +38,6 @@ def control_query(statement: ControlQuery, request: Request) -> list[Entity]:
 def _command(statement: ControlQuery, query_id: str) -> Command:
     if statement.action == "TERMINATE":
         return TerminateQuery(query_id=query_id, statement=statement.text)
+    if statement.action == "RESET":
+        return ResetQuery(query_id=query_id, statement=statement.text)
     return PauseQuery(query_id=query_id, paused=statement.action == "PAUSE", statement=statement.text)

@@ -1,0 +1,163 @@
+"""State or position that cannot be known stops its query, and RESET rebuilds it from the sources."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from millstream.errors import MillstreamError
+from millstream.logcore.errors import CorruptLog
+from millstream.server.embedded import EmbeddedEngine, open_engine
+from millstream.server.session import Session
+
+PROPERTIES = {"auto.offset.reset": "earliest", "millstream.executor": "duckdb"}
+CHANGELOG = "_millstream-CTAS_COUNTS_1-changelog-0"
+QUERY = "CTAS_COUNTS_1"
+STATEMENTS = """
+CREATE STREAM s (id INT KEY, g STRING) WITH (kafka_topic='s', value_format='JSON', partitions=1);
+CREATE TABLE counts AS SELECT g, COUNT(*) AS n FROM s GROUP BY g;
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Of an engine that was closed, with a table of counts. Beside it is `older`, as it was before the last rows."""
+    data = tmp_path / "data"
+    with _engine(data) as engine:
+        engine.execute(STATEMENTS, Session())
+        _insert(engine, 3)
+        _settled(engine)
+    shutil.copytree(data, tmp_path / "older")
+    with _engine(data) as engine:
+        _insert(engine, 2)
+        _settled(engine)
+    return data
+
+
+def _engine(data: Path) -> EmbeddedEngine:
+    return open_engine(data, PROPERTIES)
+
+
+def _insert(engine: EmbeddedEngine, count: int) -> None:
+    engine.execute("INSERT INTO s (id, g) VALUES (1, 'a');" * count, Session())
+
+
+def _settled(engine: EmbeddedEngine) -> str | None:
+    """What stopped the query, once it has stopped or read everything."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        status = engine.executor.status(QUERY)
+        if status.state == "ERROR":
+            return status.error
+        if status.positions and not any(status.lag.values()):
+            return None
+        time.sleep(0.01)
+    raise AssertionError(f"the query does not get on: {status}")
+
+
+def _counts(engine: EmbeddedEngine) -> list[tuple[object, ...]]:
+    return [tuple(row.values) for row in engine.query("SELECT * FROM counts;", Session())]
+
+
+def _segment(folder: Path) -> Path:
+    return max(folder.glob("*.log"), key=lambda path: path.stat().st_size)
+
+
+def _shorten(data: Path) -> None:
+    """The changelog has lost what it began with, and the state file is gone."""
+    path = _segment(data / "log" / CHANGELOG)
+    path.write_bytes(path.read_bytes()[:100])
+    shutil.rmtree(data / "state")
+
+
+def _older_changelog(data: Path) -> None:
+    shutil.rmtree(data / "log" / CHANGELOG)
+    shutil.copytree(data.with_name("older") / "log" / CHANGELOG, data / "log" / CHANGELOG)
+
+
+def _older_offsets(data: Path) -> None:
+    for name in ("__consumer_offsets-0", "__transaction_state-0"):
+        shutil.rmtree(data / "log" / name)
+        shutil.copytree(data.with_name("older") / "log" / name, data / "log" / name)
+
+
+def _older_source(data: Path) -> None:
+    shutil.rmtree(data / "log" / "s-0")
+    shutil.copytree(data.with_name("older") / "log" / "s-0", data / "log" / "s-0")
+
+
+@pytest.mark.parametrize("harm", [_shorten, _older_changelog, _older_offsets, _older_source])
+def test_a_query_stops_and_says_what_to_do_and_reset_rebuilds_it(folder: Path, harm: Callable[[Path], None]) -> None:
+    harm(folder)
+    left = 3 if harm is _older_source else 5
+    with _engine(folder) as engine:
+        error = _settled(engine)
+        assert error is not None and f"RESET {QUERY};" in error
+        engine.execute(f"RESET {QUERY};", Session())
+        assert _settled(engine) is None
+        assert _counts(engine) == [("a", left)]
+        _insert(engine, 1)
+        assert _settled(engine) is None
+        assert _counts(engine) == [("a", left + 1)]
+    with _engine(folder) as engine:
+        assert _settled(engine) is None
+        assert _counts(engine) == [("a", left + 1)]
+
+
+def test_reset_begins_with_the_first_record_whatever_the_properties_say(tmp_path: Path) -> None:
+    with open_engine(tmp_path, {**PROPERTIES, "auto.offset.reset": "latest"}) as engine:
+        engine.execute(STATEMENTS.split(";")[0] + ";", Session())
+        _insert(engine, 3)
+        engine.execute(STATEMENTS.split(";")[1] + ";", Session())
+        _insert(engine, 1)
+        assert _settled(engine) is None
+        engine.execute(f"RESET {QUERY};", Session())
+        assert _settled(engine) is None
+        assert _counts(engine) == [("a", 4)]
+
+
+def test_a_query_that_was_paused_is_paused_after_reset(folder: Path) -> None:
+    with _engine(folder) as engine:
+        engine.execute(f"PAUSE {QUERY}; RESET {QUERY};", Session())
+        assert engine.executor.status(QUERY).state == "PAUSED"
+        engine.execute(f"RESUME {QUERY};", Session())
+        assert _settled(engine) is None
+        assert _counts(engine) == [("a", 5)]
+
+
+def test_a_query_whose_source_has_lost_what_comes_next_stops(folder: Path) -> None:
+    with _engine(folder) as engine:
+        _settled(engine)
+        engine.execute(f"PAUSE {QUERY};", Session())
+        _insert(engine, 2)
+    path = _segment(folder / "log" / "s-0")
+    data = path.read_bytes()
+    path.write_bytes(data[:-5])
+    with _engine(folder) as engine:
+        engine.execute(f"RESUME {QUERY};", Session())
+        error = _settled(engine)
+        assert error is not None
+        assert 'partition 0 of topic "s"' in error and "accept-loss" in error
+        with pytest.raises(MillstreamError, match='partition 0 of topic "s"'):
+            list(engine.query("SELECT * FROM s;", Session()))
+        assert _counts(engine) == [("a", 6)], "what lies before the loss"
+
+
+@pytest.mark.parametrize("older", [False, True])
+def test_a_command_topic_that_is_not_whole_refuses_the_start(folder: Path, older: bool) -> None:
+    topic = folder / "log" / "_millstream-command-0"
+    if older:
+        shutil.rmtree(topic)
+        topic.mkdir()
+        (topic / f"{0:020d}.log").touch()
+    else:
+        path = _segment(topic)
+        path.write_bytes(path.read_bytes()[:100])
+    for _ in range(2):
+        with pytest.raises(CorruptLog, match="_millstream-command") as raised:
+            _engine(folder)
+        assert "backup" in str(raised.value.hint)
