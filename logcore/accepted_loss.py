@@ -91,7 +91,7 @@ class _Mending:
         ]
         if not damaged and start >= bounds[0]:
             return []
-        self._point.note(end_offset, start, durably=True)
+        self._point.note(end_offset, start, end_offset, durably=True)
         (self._folder / CHECKPOINT).unlink(missing_ok=True)  # positions in it are those of the damaged files
         if start < bounds[0]:
             self._put(start, (), bounds[0])

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from crc32c import crc32c
 
 POINT: Final = "durable"
-_OFFSETS: Final = struct.Struct(">qq")
+_OFFSETS: Final = struct.Struct(">qqq")
 _CHECKSUM: Final = struct.Struct(">I")
 _SIZE: Final = _OFFSETS.size + _CHECKSUM.size
 _EARLIER_SIZE: Final = 12  # earlier versions wrote the end offset and its checksum
@@ -24,10 +24,12 @@ _EARLIER_SIZE: Final = 12  # earlier versions wrote the end offset and its check
 
 class Extent(NamedTuple):
     """What is known of a log: it was durable up to `end_offset` or further, and began at `start_offset` or later; -1
-    where nobody noted that."""
+    where nobody noted that. Readers have seen offsets below `seen_offset`: the markers of decided transactions are seen
+    before they are durable, because a recovery writes them again."""
 
     end_offset: int = 0
     start_offset: int = -1
+    seen_offset: int = 0
 
 
 NOTHING_KNOWN: Final = Extent()
@@ -60,9 +62,9 @@ class DurablePoint:
         if not self.reserved:
             self.note(0)
 
-    def note(self, end_offset: int, start_offset: int = -1, *, durably: bool = False) -> None:
+    def note(self, end_offset: int, start_offset: int = -1, seen_offset: int = 0, *, durably: bool = False) -> None:
         """Raises OSError."""
-        offsets = _OFFSETS.pack(end_offset, start_offset)
+        offsets = _OFFSETS.pack(end_offset, start_offset, seen_offset)
         descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             os.pwrite(descriptor, offsets + _CHECKSUM.pack(crc32c(offsets)), 0)

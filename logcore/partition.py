@@ -71,7 +71,7 @@ class Partition(KeptPartition):
         self._noted = PartitionCheckpoint(folder, recovered.noted_segment, recovered.log_start_offset)
         if recovered.scanned and context.durable and not context.found_durable:
             self._active.file.sync()
-        if context.durable and known != (self._state.end_offset, self._log_start_offset):
+        if context.durable and known[:2] != (self._state.end_offset, self._log_start_offset):
             self._note_point(self._state.end_offset)
         self._markers: list[_Marker] = []  # not durable yet, in order
         self._generation = 0
@@ -147,6 +147,7 @@ class Partition(KeptPartition):
             self._note_durable(self._state.end_offset, self._active.size)
         elif visible:
             self._high_watermark = self._state.end_offset
+            self._note_point(self._durable_offset)
         self._on_advance()
 
     def _make_room(self, size: int) -> None:
@@ -312,7 +313,7 @@ class Partition(KeptPartition):
     def _note_point(self, end_offset: int) -> None:
         """Before anybody is told that the records up to here are durable, and before a file with earlier ones goes."""
         try:
-            self._point.note(end_offset, self._log_start_offset)
+            self._point.note(end_offset, self._log_start_offset, max(end_offset, self._high_watermark))
         except OSError as error:  # they are durable all the same; only what is lost later may not be noticed
             _log.warning("the durable end is not noted", partition=self.name, error=str(error))
 

@@ -294,13 +294,16 @@ class _Recovery:
 
     def _check_end(self) -> None:
         """What was durable once is lost where the log ends before it."""
-        state, known_end = self._state, self._known.end_offset
-        if state.end_offset >= known_end:
+        state, known = self._state, self._known
+        lost = len(self._damage) > self._known_damage or state.end_offset < known.end_offset
+        # Markers after what is lost cannot be written again, so nobody else gets their offsets.
+        end_offset = max(known.end_offset, known.seen_offset) if lost else known.end_offset
+        if state.end_offset >= end_offset:
             return
         where = self._segments[-1].path if self._segments else self._folder
-        reason = f"{where} ends at offset {state.end_offset}, but the log was durable up to {known_end}"
-        self._note_damage(state.end_offset, known_end, reason)
-        state.end_offset = known_end
+        reason = f"{where} ends at offset {state.end_offset}, but the log went on to {end_offset}"
+        self._note_damage(state.end_offset, end_offset, reason)
+        state.end_offset = end_offset
         self._ends_damaged = True
 
     def _end_at(self, segment: Segment, end: int) -> None:

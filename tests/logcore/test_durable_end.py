@@ -117,6 +117,18 @@ def test_records_of_a_transaction_whose_end_is_lost_count_as_lost(log: Log) -> N
         assert len(complaints) == 2
 
 
+def test_the_offset_of_a_marker_is_not_given_again_with_the_records_before_it(log: Log) -> None:
+    producer = log.transactional_producer("p")
+    producer.begin()
+    producer.append("t", 0, rows(b"in a transaction"))
+    producer.commit()
+    assert log.offsets("t", 0).last_stable_offset == 2, "the marker is seen, and may not be durable"
+    killed = killed_now(log)
+    segment_files(killed)[0].write_bytes(b"")
+    with open_log(killed) as reopened:
+        assert reopened.append("t", 0, rows(b"new")) == 2
+
+
 def test_a_missing_folder_is_an_error_of_its_partition_only(killed: Path) -> None:
     shutil.rmtree(killed / "t-0")
     with open_log(killed) as log:
@@ -146,8 +158,8 @@ def test_a_damaged_secret_is_made_anew(log: Log, content: bytes) -> None:
 
 def test_a_note_that_is_torn_says_nothing(tmp_path: Path) -> None:
     point = DurablePoint(tmp_path)
-    point.note(7, 3)
-    assert point.read() == (7, 3)
-    for content in (b"", b"\0" * 20, b"\0" * 12, b"\xff" * 21, (tmp_path / POINT).read_bytes()[:-1]):
+    point.note(7, 3, 8)
+    assert point.read() == (7, 3, 8)
+    for content in (b"", b"\0" * 28, b"\0" * 12, b"\xff" * 29, (tmp_path / POINT).read_bytes()[:-1]):
         (tmp_path / POINT).write_bytes(content)
         assert point.read().end_offset == 0
