@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from millstream.errors import MillstreamError
 from millstream.logcore.client import FetchedRows, RowRecords, TopicPartition
+from millstream.logcore.log import Log
 from millstream.server.embedded import EmbeddedEngine, open_engine
 from millstream.server.session import Session
 
@@ -73,7 +74,8 @@ def prepare(folder: Path, end: End) -> Prepared:
     engine = _open(folder)
     session = Session()
     engine.execute(_STATEMENTS, session)
-    for topic in ("s", "COUNTS", "EVEN", "NAMED", "_millstream-CTAS_COUNTS_4-changelog"):
+    assert isinstance(engine.log, Log)
+    for topic in ("s", "COUNTS", "EVEN", "NAMED", "_millstream-CTAS_COUNTS_3-changelog"):
         if topic in engine.log.topics():
             config = {**engine.log.topics()[topic].config, "segment.bytes": "2048"}
             engine.log.alter_topic(topic, config)
@@ -180,7 +182,7 @@ def _place(data: bytes | bytearray, chance: random.Random) -> int:
     return chance.randrange(max(1, written if chance.random() < 0.9 else len(data)))
 
 
-_KINDS: Final[Mapping[str, Callable[[Path, Path, random.Random], None]]] = {
+_KINDS: Final[Mapping[str, Callable[[Path, Path, random.Random], object]]] = {
     "flipped": _flip,
     "truncated": _truncate,
     "zeroed": _zero,

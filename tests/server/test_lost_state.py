@@ -56,7 +56,7 @@ def _settled(engine: EmbeddedEngine) -> str | None:
         if status.positions and not any(status.lag.values()):
             return None
         time.sleep(0.01)
-    raise AssertionError(f"the query does not get on: {status}")
+    raise AssertionError(f"the query does not get on: {engine.executor.status(QUERY)}")
 
 
 def _counts(engine: EmbeddedEngine) -> list[tuple[object, ...]]:
