@@ -47,6 +47,10 @@ class LogFile:
                 left = _behind(left, written)
         return position
 
+    def overwrite(self, content: bytes) -> None:
+        """Writes a few bytes at the beginning, at once. Raises OSError."""
+        os.pwrite(self._descriptor, content, 0)
+
     def read_into(self, buffer: memoryview, position: int) -> int:
         """Fills the buffer as far as the file goes; returns the count of bytes."""
         done = 0

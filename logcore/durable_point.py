@@ -3,17 +3,19 @@
 The file is written after each sync and is not synced itself. Whatever it says was true once, and stays true until the
 log is cut. Before a cut it is lowered, durably. A killed process leaves it exact. After a power cut it may be older, or
 torn: then less is known. It also says where the log begins, because a lost checkpoint would bring deleted records back.
-It is not kept open: there is one for each of many logs.
+There is one for each of many logs, so it is kept open only as long as `OpenFiles` has room for it.
 """
 
 from __future__ import annotations
 
-import os
 import struct
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
+
+from .disk import LogFile
+from .open_files import OpenFiles
 
 POINT: Final = "durable"
 _OFFSETS: Final = struct.Struct(">qqq")
@@ -36,10 +38,13 @@ NOTHING_KNOWN: Final = Extent()
 
 
 class DurablePoint:
-    """Of the log in one folder. State: `reserved`: the disk has room for it."""
+    """Of the log in one folder. State: `reserved`: the disk has room for it; the file, while it is open."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, files: OpenFiles | None = None) -> None:
+        """In: `files`: keeps the file open between notes; without it each note opens it."""
         self._path = f"{folder}/{POINT}"
+        self._files = files
+        self._file: LogFile | None = None
         self.reserved = False
 
     def read(self) -> Extent:
@@ -65,11 +70,15 @@ class DurablePoint:
     def note(self, end_offset: int, start_offset: int = -1, seen_offset: int = 0, *, durably: bool = False) -> None:
         """Raises OSError."""
         offsets = _OFFSETS.pack(end_offset, start_offset, seen_offset)
-        descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            os.pwrite(descriptor, offsets + _CHECKSUM.pack(crc32c(offsets)), 0)
-            if durably:
-                os.fdatasync(descriptor)
-            self.reserved = True
-        finally:
-            os.close(descriptor)
+        file = self._file or LogFile(self._path, create=True)
+        if self._files is not None:
+            self._file = file
+            self._files.used(self)
+        file.overwrite(offsets + _CHECKSUM.pack(crc32c(offsets)))
+        if durably:
+            file.sync()
+        self.reserved = True
+
+    def let_go(self) -> None:
+        """Closes the file; the next note opens it again."""
+        self._file = None

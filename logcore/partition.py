@@ -64,7 +64,7 @@ class Partition(KeptPartition):
     """
 
     def __init__(self, name: str, folder: Path, settings: TopicSettings, context: PartitionContext) -> None:
-        self._point = DurablePoint(folder)
+        self._point = DurablePoint(folder, context.files)
         known = self._point.read()
         recovered = recover(folder, context.files, context.now_ms(), durable=context.durable, known=known)
         super().__init__(name, folder, settings, context, recovered)
@@ -309,6 +309,11 @@ class Partition(KeptPartition):
         # A checkpoint may be lost: it saves time when the log is opened, and tells damage from torn writes.
         if size - self._checkpointed_size >= CHECKPOINT_BYTES and offset == self._state.end_offset:
             self._checkpoint()
+
+    def _forget_files(self) -> None:
+        super()._forget_files()
+        self._files_open.forget(self._point)
+        self._point.let_go()
 
     def _note_point(self, end_offset: int) -> None:
         """Before anybody is told that the records up to here are durable, and before a file with earlier ones goes."""
