@@ -187,11 +187,22 @@ def _arithmetic(node: exp.Expression, scope: Scope) -> Typed:
         message = f"Error processing expression: {print_expression(node)}. {mismatch.message}"
         raise TypeMismatch(message, span=span_of(node), hint=mismatch.hint) from mismatch
     if isinstance(result, Decimal):
-        return _decimal_arithmetic(operator, left, right, result)
+        return _of_values(_decimal_arithmetic(operator, left, right, result), scope)
     a, b = grouped(coerced(left, result).tree), grouped(coerced(right, result).tree)
     if operator == "/" and result in (INTEGER, BIGINT):
-        return Typed(exp.IntDiv(this=a, expression=b), result)
-    return Typed(type(node)(this=a, expression=b), result)
+        return _of_values(Typed(exp.IntDiv(this=a, expression=b), result), scope)
+    return _of_values(Typed(type(node)(this=a, expression=b), result), scope)
+
+
+def _of_values(computed: Typed, scope: Scope) -> Typed:
+    """As in ksqlDB, a lambda that computes with NULL fails, and with it the whole call: its result is NULL.
+
+    A CAST that cannot be fails in DuckDB, too, and TRY around the expression makes it NULL.
+    """
+    if not scope.lambdas:
+        return computed
+    failing = cast_to(exp.Literal.string("NULL in a lambda's arithmetic"), computed.type)
+    return Typed(exp.Coalesce(this=computed.tree, expressions=[failing]), computed.type)
 
 
 def _decimal_arithmetic(operator: str, left: Typed, right: Typed, result: Decimal) -> Typed:
@@ -218,8 +229,21 @@ def _connective(node: exp.Expression, scope: Scope) -> Typed:
         node = node.this
     operands.append(node)
     typed = [_boolean(operand, scope, kind.key.upper()) for operand in reversed(operands)]
+    if scope.lambdas and not all(t.total for t in typed[1:]):
+        return Typed(_in_turn(kind, [t.tree for t in typed]), BOOLEAN)
     tree = exp.Paren(this=exp.and_(*(t.tree for t in typed)) if kind is exp.And else exp.or_(*(t.tree for t in typed)))
     return Typed(tree, BOOLEAN, all(t.total for t in typed))
+
+
+def _in_turn(kind: type[exp.Expression], operands: list[exp.Expression]) -> exp.Expression:
+    """AND or OR that does not ask an operand once those before it have decided: it could fail."""
+    connect, decided = (exp.and_, exp.false()) if kind is exp.And else (exp.or_, exp.true())
+    tree = operands[-1]
+    for operand in reversed(operands[:-1]):
+        decides = exp.Not(this=exp.Paren(this=operand.copy())) if kind is exp.And else operand.copy()
+        rest = connect(exp.Paren(this=operand), exp.Paren(this=tree))
+        tree = exp.Case(ifs=[exp.If(this=decides, true=decided.copy())], default=rest)
+    return exp.Paren(this=tree)
 
 
 def _boolean(node: exp.Expression, scope: Scope, operator: str) -> Typed:

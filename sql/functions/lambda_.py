@@ -117,11 +117,15 @@ FUNCTIONS: tuple[Function, ...] = (
             ),
             variant("(map MAP<K, V>, condition LAMBDA(K, V) -> BOOLEAN) -> MAP<K, V>", render=_filter_map),
         ],
-        doc="The elements, or the entries, for which the lambda is true.",
+        doc="The elements, or the entries, for which the lambda is true. Where it fails for one, as arithmetic with "
+        "NULL does, the result is NULL.",
         examples={
             "FILTER(ARRAY[1, 2, 3], x => x > 1)": "ARRAY[2, 3]",
             "FILTER(MAP('a' := 1, 'b' := 2), (k, v) => v > 1 AND k = 'b')": "MAP('b' := 2)",
             "FILTER(CAST(NULL AS ARRAY<INTEGER>), x => x > 1)": "NULL",
+            "FILTER(ARRAY[1, 3, NULL], x => x > 1)": "ARRAY[3]",
+            "FILTER(ARRAY[1, 3, NULL], x => x + 1 > 1)": "NULL",
+            "FILTER(ARRAY[4, NULL], x => x IS NOT NULL AND x / 2 > 1)": "ARRAY[4]",
         },
     ),
     lambda_function(
@@ -137,6 +141,8 @@ FUNCTIONS: tuple[Function, ...] = (
             "REDUCE(MAP('a' := 1, 'b' := 2), 0, (s, k, v) => s + v)": "3",
             "REDUCE(CAST(NULL AS ARRAY<INTEGER>), 1, (s, x) => s + x)": "1",
             "REDUCE(ARRAY[1], CAST(NULL AS INTEGER), (s, x) => s + x)": "NULL",
+            "REDUCE(ARRAY[1, NULL, 3], 0, (s, x) => s + x)": "NULL",
+            "REDUCE(ARRAY[1, NULL, 3], 0, (s, x) => s + COALESCE(x, 0))": "4",
         },
     ),
     lambda_function(
@@ -147,11 +153,15 @@ FUNCTIONS: tuple[Function, ...] = (
                 "(map MAP<K, V>, key LAMBDA(K, V) -> R, value LAMBDA(K, V) -> S) -> MAP<R, S>", render=_transform_map
             ),
         ],
-        doc="Each element through the lambda; each entry through one for its key and one for its value.",
+        doc="Each element through the lambda; each entry through one for its key and one for its value. Where a lambda "
+        "fails, as arithmetic with NULL does, the result is NULL.",
         examples={
             "TRANSFORM(ARRAY[1, 2], x => x * 10)": "ARRAY[10, 20]",
             "TRANSFORM(MAP('a' := 1), (k, v) => UCASE(k), (k, v) => v + 1)": "MAP('A' := 2)",
             "TRANSFORM(CAST(NULL AS ARRAY<INTEGER>), x => x)": "NULL",
+            "TRANSFORM(ARRAY['a', NULL], x => UCASE(x))": "ARRAY['A', NULL]",
+            "TRANSFORM(ARRAY[1, NULL], x => x + 1)": "NULL",
+            "TRANSFORM(MAP('a' := ARRAY[1], 'b' := NULL), (k, v) => k, (k, v) => ARRAY_MIN(v) * 2)": "NULL",
         },
     ),
 )
