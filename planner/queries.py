@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from decimal import Decimal as PythonDecimal
+
+from sqlglot import exp
 
 from millstream.errors import InvalidProperty, InvalidStatement, UnknownSource, did_you_mean
 
 from ..sql import coercion
 from ..sql.ast import CreateAsSelect, InsertInto, Query
+from ..sql.types import Decimal, SqlType
 from .analysis import analyze
 from .conversions import coerced
 from .expiry import check_ttl
@@ -34,6 +38,7 @@ from .steps.step import walk
 from .timestamps import rowtime_expression
 from .topic_config import topic_config
 from .topic_names import topic_of_statement
+from .typed import Typed
 from .with_properties import format_specs, read_properties
 
 
@@ -248,11 +253,13 @@ def _insert_into(statement: InsertInto, context: PlanningContext) -> PlannedQuer
 
 
 def _fitted(plan: LogicalPlan, target: SourceInfo, statement: InsertInto) -> LogicalPlan:
-    """The plan with its columns as the target has them; numbers may widen."""
+    """The plan with its columns as the target has them; numbers may widen, and those that are written may become
+    DECIMALs that hold them."""
     result = [c for c in plan.schema if c.role == "KEY"] + list(plan.schema.value)
     wanted = [*target.schema.key, *(c for c in target.schema.value if c.role == "VALUE")]
+    numbers = {n.name: decimal for n in _named(plan) if (decimal := _written_decimal(n.expression)) is not None}
     fits = len(result) == len(wanted) and all(
-        a.name == b.name and a.role == b.role and coercion.can_coerce(a.type, b.type)
+        a.name == b.name and a.role == b.role and _fits(a.type, b.type, numbers.get(a.name))
         for a, b in zip(result, wanted, strict=True)
     )
     if not fits or plan.key_window != target.key_window:
@@ -268,3 +275,23 @@ def _fitted(plan: LogicalPlan, target: SourceInfo, statement: InsertInto) -> Log
     values = tuple(Named(n.name, coerced(n.expression, types[n.name])) for n in plan.values)
     key = None if plan.key is None else tuple(Named(n.name, coerced(n.expression, types[n.name])) for n in plan.key)
     return replace(plan, values=values, key=key)
+
+
+def _named(plan: LogicalPlan) -> tuple[Named, ...]:
+    return (*plan.values, *(plan.key or ())) if isinstance(plan, LogicalProject) else ()
+
+
+def _written_decimal(expression: Typed) -> Decimal | None:
+    """The DECIMAL that a number in the statement needs; None for anything else."""
+    tree = expression.tree
+    while isinstance(tree, exp.Cast | exp.Paren | exp.Neg):
+        tree = tree.this
+    if not (isinstance(tree, exp.Literal) and coercion.is_numeric(expression.type)):
+        return None
+    return None if tree.is_string else coercion.decimal_of(PythonDecimal(tree.this))
+
+
+def _fits(source: SqlType, target: SqlType, written: Decimal | None) -> bool:
+    if written is not None and isinstance(target, Decimal):
+        return coercion.can_coerce(written, target)
+    return coercion.can_coerce(source, target)

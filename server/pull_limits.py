@@ -41,8 +41,10 @@ def refuse_disabled(statement: Query, planned: PlannedPull | PlannedBatch, setti
             raise _scan_needed("Query requires table scan to be enabled.", statement.span)
         if statement.where is None:
             raise _scan_needed("Missing WHERE clause.", statement.span)
-        for conjuncts in _disjuncts(statement.where):
-            _check_disjunct(conjuncts, tables[0], _enabled(settings, "ksql.query.pull.range.scan.enabled"))
+        disjuncts = _disjuncts(statement.where)
+        ranges = len(disjuncts) == 1 and _enabled(settings, "ksql.query.pull.range.scan.enabled")
+        for conjuncts in disjuncts:
+            _check_disjunct(conjuncts, tables[0], ranges)
 
 
 def _enabled(settings: Mapping[str, str], name: str) -> bool:
@@ -106,6 +108,12 @@ def _check_disjunct(conjuncts: list[exp.Expression], source: SourceInfo, ranges:
 
 def _bound_keys(conjunct: exp.Expression, source: SourceInfo) -> Iterator[str]:
     """The key column that a comparison holds to a constant."""
+    if isinstance(conjunct, exp.Like) and not isinstance(conjunct.this.unnest(), exp.Column):
+        raise _scan_needed("Like condition must be between strings.", span_of(conjunct))
+    if isinstance(conjunct, exp.Binary) and not any(
+        isinstance(child.unnest(), exp.Column) for child in conjunct.iter_expressions()
+    ):
+        raise _scan_needed("A comparison must directly reference a key column.", span_of(conjunct))
     if not isinstance(conjunct, (*_EQUALITIES, *_RANGES)):
         return
     operands = [child.unnest() for child in conjunct.iter_expressions()]

@@ -150,7 +150,8 @@ def _common_with_constructor(common: SqlType, type_: SqlType, written: exp.Expre
 def _common_of_items(common: SqlType, type_: SqlType, items: Sequence[exp.Expression]) -> SqlType | None:
     found: SqlType | None = common
     for item in items:
-        found = None if found is None else _common_of_two(found, type_, item)
+        if not isinstance(item, exp.Null):
+            found = None if found is None else _common_of_two(found, type_, item)
     return found
 
 
