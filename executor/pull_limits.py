@@ -14,8 +14,9 @@ import pyarrow as pa
 
 from millstream.errors import QueryError
 
-from ..sql.functions.bounds import Bounds, CallTooLarge
+from ..sql.functions.bounds import BoundExceeded, Bounds, CallTooLarge
 from ..sql.functions.udf import failures_of
+from .value_sizes import check_sizes
 
 MAX_SECONDS = "millstream.query.pull.max.seconds"
 MAX_ROWS = "millstream.query.pull.max.rows"
@@ -72,11 +73,12 @@ class PullLimits:
             with _WATCHDOG.watching(connection, deadline):
                 yield deadline
             failures.check()
-        except (duckdb.OutOfMemoryException, MemoryError, CallTooLarge) as error:
-            raise PullLimitExceeded(
-                "the pull query needs more memory than it may take",
-                hint=f"Narrow it with WHERE, or raise {MAX_MEMORY}.",
-            ) from error
+        except BoundExceeded as error:
+            if isinstance(error, CallTooLarge):
+                raise _out_of_memory() from error
+            raise _exceeded(error) from error
+        except (duckdb.OutOfMemoryException, MemoryError) as error:
+            raise _out_of_memory() from error
         except (duckdb.Error, pa.ArrowException, OSError, RuntimeError):  # an interrupt, as who read the rows says it
             deadline.check()
             raise
@@ -84,8 +86,7 @@ class PullLimits:
             failures.bounds.ends_at = None
         deadline.check()
         if failures.exceeded is not None:
-            error = failures.exceeded
-            raise PullLimitExceeded(error.message, hint=f"Raise {error.setting}, or leave such rows out with WHERE.")
+            raise _exceeded(failures.exceeded)
 
     def fetch(self, connection: duckdb.DuckDBPyConnection, sql: str) -> pa.Table:
         """The rows of a SELECT. Raises `PullLimitExceeded` where there are too many, or they are too large."""
@@ -93,6 +94,7 @@ class PullLimits:
         count = size = 0
         with connection.sql(sql).to_arrow_reader(_FETCHED_ROWS) as reader:  # closed, or nothing else runs there
             for batch in reader:
+                check_sizes(batch, self.functions)
                 batches.append(batch)
                 count += batch.num_rows
                 size += batch.nbytes
@@ -106,6 +108,16 @@ class PullLimits:
                         hint=f"Use WHERE or LIMIT, select fewer columns, or raise {MAX_BYTES}.",
                     )
             return pa.Table.from_batches(batches, reader.schema)
+
+
+def _out_of_memory() -> PullLimitExceeded:
+    return PullLimitExceeded(
+        "the pull query needs more memory than it may take", hint=f"Narrow it with WHERE, or raise {MAX_MEMORY}."
+    )
+
+
+def _exceeded(error: BoundExceeded) -> PullLimitExceeded:
+    return PullLimitExceeded(error.message, hint=f"Raise {error.setting}, or leave such rows out with WHERE.")
 
 
 class Client:

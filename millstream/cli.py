@@ -101,6 +101,9 @@ def server(
     cluster_secret_file: Annotated[Path | None, typer.Option(help="What all nodes know and nobody else.")] = None,
     join: Annotated[bool | None, typer.Option("--join", help="Come to a cluster that there is already.")] = None,
     rack: Annotated[str | None, typer.Option(help="Where the node stands.")] = None,
+    paused: Annotated[
+        bool | None, typer.Option("--paused", help="Start with all persistent queries paused, to inspect or end them.")
+    ] = None,
     session_ms: Annotated[int | None, typer.Option(help="A silent node leads for so long. Default 3000.")] = None,
     config: Annotated[Path | None, typer.Option(envvar="MILLSTREAM_CONFIG", help="A TOML file.")] = None,
 ) -> None:
@@ -118,7 +121,7 @@ def server(
         flags: dict[str, Any] = {"data": data, "http": http, "kafka": kafka, "schema_registry": schema_registry}
         flags["executor"] = executor and executor.value
         flags |= {"node": node, "cluster": cluster, "cluster_name": cluster_name, "join": join, "rack": rack}
-        flags |= {"cluster_secret_file": cluster_secret_file, "session_ms": session_ms}
+        flags |= {"cluster_secret_file": cluster_secret_file, "session_ms": session_ms, "paused": paused}
         configuration = load_configuration(config, flags)
         _log_to_stderr(configuration.log_level, configuration.log_format)
         with Service(configuration, _end_at_once) as service:

@@ -13,6 +13,8 @@ from millstream.errors import InvalidStatement, TypeMismatch
 
 from ..sql import coercion
 from ..sql.ast import span_of
+from ..sql.functions.like import MATCHES_LIKE, is_simple
+from ..sql.functions.udf import Udf
 from ..sql.iso_time import InvalidTime, epoch_ms
 from ..sql.printing import print_expression
 from ..sql.types import BIGINT, BOOLEAN, DATE, NULL, STRING, TIME, TIMESTAMP, Array, Map, SqlType, Struct
@@ -83,10 +85,15 @@ def like(node: exp.Expression, value: Typed, pattern: Typed, escape: exp.Express
                 f"The column type for Like condition must be VARCHAR. The column type is {side.type}",
                 span=span_of(node),
             )
+    if escape is not None and not (isinstance(escape, exp.Literal) and len(escape.this) == 1):
+        raise InvalidStatement("ESCAPE takes a single character", span=span_of(escape))
+    if not is_simple(pattern.tree):
+        sides = [coerced(side, STRING).tree for side in (value, pattern)]
+        sides += [] if escape is None else [exp.Literal.string(escape.this)]
+        tree = Udf(MATCHES_LIKE, (STRING,) * len(sides), BOOLEAN).call(sides)
+        return Typed(false_for_null(tree), BOOLEAN, escape is None and value.total)
     tree: exp.Expression = exp.Like(this=grouped(value.tree), expression=grouped(pattern.tree))
     if escape is not None:
-        if not (isinstance(escape, exp.Literal) and len(escape.this) == 1):
-            raise InvalidStatement("ESCAPE takes a single character", span=span_of(escape))
         tree = exp.Escape(this=tree, expression=exp.Literal.string(escape.this))
     return Typed(false_for_null(tree), BOOLEAN, escape is None and value.total)
 

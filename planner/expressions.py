@@ -17,6 +17,8 @@ from millstream.errors import InvalidStatement, StatementError, TypeMismatch, Un
 from ..sql import coercion
 from ..sql.ast import span_of
 from ..sql.functions.catalog import Function, LambdaArgument, find_function
+from ..sql.functions.growth import PIPE_TEXTS, is_few
+from ..sql.functions.udf import Udf
 from ..sql.printing import print_expression
 from ..sql.types import (
     BIGINT,
@@ -180,7 +182,7 @@ def _arithmetic(node: exp.Expression, scope: Scope) -> Typed:
     operator = _ARITHMETIC[type(node)]
     left, right = compile_expression(node.this, scope), compile_expression(node.expression, scope)
     if operator == "+" and left.type == STRING and right.type == STRING:
-        return Typed(exp.DPipe(this=grouped(left.tree), expression=grouped(right.tree)), STRING, True)
+        return _joined(left, right)
     try:
         result = coercion.arithmetic_type(operator, left.type, right.type)
     except TypeMismatch as mismatch:
@@ -217,7 +219,15 @@ def _concatenation(node: exp.DPipe, scope: Scope) -> Typed:
     for side in (left, right):
         if side.type not in (STRING, NULL):
             raise TypeMismatch(f"|| joins STRINGs, not {side.type}", span=span_of(node), hint="Cast it AS STRING.")
-    return Typed(exp.DPipe(this=grouped(left.tree), expression=grouped(right.tree)), STRING, True)
+    return _joined(left, right)
+
+
+def _joined(left: Typed, right: Typed) -> Typed:
+    tree = exp.DPipe(this=grouped(left.tree), expression=grouped(right.tree))
+    if not is_few(tree, (left.tree, right.tree)):
+        texts = [coerced(side, STRING).tree for side in (left, right)]
+        return Typed(Udf(PIPE_TEXTS, (STRING, STRING), STRING).call(texts), STRING, True)
+    return Typed(tree, STRING, True)
 
 
 def _connective(node: exp.Expression, scope: Scope) -> Typed:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import assert_never
 
 from ..executor.executor import Executor
@@ -55,10 +56,11 @@ class CatalogStore:
         """What a command's offset will be, and so the number in a new query's id."""
         return self._commands.next_offset
 
-    def recover(self) -> None:
+    def recover(self, *, paused: bool = False) -> None:
         """Folds all commands, finishes what was left undone, and starts the queries of the final catalog.
 
-        Raises `CorruptLog` where commands are lost: a part of the catalog would be a wrong one."""
+        `paused`: each waits for a RESUME; the catalog does not say so, and the next start knows nothing of it. Raises
+        `CorruptLog` where commands are lost: a part of the catalog would be a wrong one."""
         self._commands.check_whole()
         applied, self._owed_offset = self._commands.applied_offset, self._commands.owed_offset
         first = applied if self._owed_offset is None else min(applied, self._owed_offset)
@@ -78,7 +80,7 @@ class CatalogStore:
         if unfinished:
             self._mark_applied()
         for query in self.catalog.queries.values():
-            self._executor.start(query)
+            self._executor.start(replace(query, paused=True) if paused else query)
 
     def submit(self, command: Command) -> int:
         """Makes the command true everywhere and returns its offset. Raises `InvalidTopic`, `TopicExists` before

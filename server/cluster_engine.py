@@ -50,10 +50,13 @@ def start_engine_on_cluster(
     node; `operations`: what /cluster does.
     """
     starting = _Starting(functools.partial(_bootstrap, node, kafka_address, secret), _kafka_tls(configuration))
+    paused = iter([configuration.paused])  # a fail-over, later, is no start
 
     def open_engine(on_loss: Callable[[], None]) -> RunningEngine:
         with starting.log() as remote:
-            return _open_engine(remote, cluster_id, configuration, users, figures, operations, on_loss, node)
+            return _open_engine(
+                remote, cluster_id, configuration, users, figures, operations, on_loss, node, paused=next(paused, False)
+            )
 
     def create_topic(name: str, partition_count: int, config: dict[str, str]) -> None:
         with starting.log() as remote, remote:
@@ -127,9 +130,11 @@ def _open_engine(
     operations: Operations | None,
     on_loss: Callable[[], None],
     node: ClusterNode,
+    *,
+    paused: bool,
 ) -> RunningEngine:
     log = EngineLog(remote, on_loss)
-    engine = engine_on(log, configuration.data, configuration.engine_properties, remote.bootstrap)
+    engine = engine_on(log, configuration.data, configuration.engine_properties, remote.bootstrap, paused=paused)
     context = HttpContext(engine, cluster_id, configuration.body_bytes_max, figures, operations)
     app = http_app(context, users, functools.partial(other_nodes, node))
     context.ready = True

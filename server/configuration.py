@@ -89,6 +89,10 @@ class Configuration(BaseSettings):
     """What runs persistent queries; None: as `properties` say, or auto."""
     properties: dict[str, str] = Field(default_factory=dict)
     """What SHOW PROPERTIES lists: the properties of the engine, and what sessions have unless they SET it otherwise."""
+    paused: bool = False
+    """Start with all persistent queries paused, so that one that harms the server can be looked at and terminated;
+    RESUME starts them one by one, and a start without this setting starts them all. In a cluster: the first time that
+    this node runs the engine."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """The least that is logged, on standard error."""
     log_format: Literal["text", "json"] = "text"

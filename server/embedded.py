@@ -44,14 +44,19 @@ def open_engine(
 
 
 def engine_on(
-    log: LogClient, data_directory: Path, properties: Mapping[str, object], kafka_address: str | None = None
+    log: LogClient,
+    data_directory: Path,
+    properties: Mapping[str, object],
+    kafka_address: str | None = None,
+    *,
+    paused: bool = False,
 ) -> Engine:
     """An engine on an open log, which whoever opened it closes: after the engine, and after the listeners that serve
     the log. Queries keep their state below `data_directory`.
 
-    In: `kafka_address`: HOST:PORT where other processes reach this log.
+    In: `kafka_address`: HOST:PORT where other processes reach this log. `paused`: no query runs before a RESUME.
     """
-    return _engine_on(Engine, log, data_directory, properties, kafka_address)
+    return _engine_on(Engine, log, data_directory, properties, kafka_address, paused=paused)
 
 
 def _engine_on(
@@ -60,6 +65,10 @@ def _engine_on(
     data_directory: Path,
     properties: Mapping[str, object],
     kafka_address: str | None,
+    *,
+    paused: bool = False,
 ) -> _Engine:
     executor = RoutingExecutor(log, data_directory / "state", checked_properties(properties), kafka_address)
-    return kind(log, executor, lambda planned, settings: PushQuery(planned.plan, log, settings), properties)
+    return kind(
+        log, executor, lambda planned, settings: PushQuery(planned.plan, log, settings), properties, paused=paused
+    )

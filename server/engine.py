@@ -62,7 +62,8 @@ class Engine:
     """One catalog over one log. Methods may be called from any thread; changes happen one after the other.
 
     In: `executor` runs persistent queries, `open_feed` push queries; the engine closes the executor, not the log.
-    `properties`: the server's configuration. Call `close` at the end, or use it as a context manager.
+    `properties`: the server's configuration. `paused`: no query runs before a RESUME. Call `close` at the end, or use
+    it as a context manager.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class Engine:
         properties: Mapping[str, object] | None = None,
         *,
         now_ms: Callable[[], int] = wall_clock_ms,
+        paused: bool = False,
     ) -> None:
         self.log = log
         self.executor = executor
@@ -87,7 +89,7 @@ class Engine:
         self._store = CatalogStore(log, executor, self._lock)
         try:
             with self._lock:
-                self._store.recover()
+                self._store.recover(paused=paused)
         except BaseException:
             self._store.close()
             executor.close()

@@ -176,7 +176,13 @@ class Service:
         kafka.start()
         parts.callback(kafka.stop)
         self._kafka = Address(self.configuration.kafka.host, kafka.port)
-        engine = engine_on(log, self.configuration.data, properties, self._address_for_workers(log, parts))
+        engine = engine_on(
+            log,
+            self.configuration.data,
+            properties,
+            self._address_for_workers(log, parts),
+            paused=self.configuration.paused,
+        )
         parts.callback(engine.close)
         self._engine = engine
         kafka.transcoder = ForeignRows(lambda: engine.catalog)

@@ -18,9 +18,11 @@ from ...planner.steps.explode import Explode
 from ...planner.steps.filter import Filter
 from ...planner.steps.project import Project
 from ...planner.steps.repartition import Rekey
+from ...sql.functions.udf import failures_of
 from ...sql.types import DOUBLE
 from ..batch import ChangeBatch
 from ..building import Building, Chain, Operator, Partitioner, builds
+from ..value_sizes import without_large_values
 from .columns import batch_schema, conform, ints, is_null, key_names, number_within, value_names, with_columns
 from .statement import Statement
 
@@ -60,6 +62,7 @@ class Stateless(Operator):
         self.columns = None if len(pruned) == len(schema.columns) else pruned
         self.schema = schema
         self._output_schema = batch_schema(schema, self.extra, self.columns)
+        self._failures = failures_of(connection)
         self._statement = Statement(connection, sql, {"input": self._input_schema})
 
     def process(self, batch: ChangeBatch) -> ChangeBatch:
@@ -69,7 +72,7 @@ class Stateless(Operator):
             rows = self._only_renamed(conform(batch.rows, self._input_schema), self._renamed)
         else:
             rows = self._statement.run(input=conform(batch.rows, self._input_schema))
-            rows = conform(rows, self._output_schema)
+            rows = without_large_values(conform(rows, self._output_schema), self._failures)
         if self._explodes:
             rows = with_columns(rows, {"_sub": pa.array(number_within(ints(rows, "_seq")))})
         if self._rekey is None:

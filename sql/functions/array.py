@@ -10,7 +10,9 @@ from sqlglot import exp
 
 from ..coercion import cast_sql
 from ..types import STRING, Array, Map, SqlType
+from .bounds import count_bytes
 from .function import Call, Function, scalar, variant
+from .growth import ARRAY_CONCAT, few_lists
 from .template import fill
 from .udf import by_row, by_typed_row
 
@@ -105,6 +107,7 @@ def generate_series(start: int, end: int, step: int | None = None) -> list[int]:
         raise ValueError("the step leads away from the end")
     if abs(end - start) // abs(step) > _SERIES_MAX:
         raise ValueError("the series is too long")
+    count_bytes(8 * (abs(end - start) // abs(step) + 1))
     return list(range(start, end + (1 if step > 0 else -1), step))
 
 
@@ -128,7 +131,8 @@ FUNCTIONS: tuple[Function, ...] = (
         "array_concat",
         signature="(left ARRAY<T>, right ARRAY<T>) -> ARRAY<T>",
         doc="One array after the other; a NULL counts as empty, unless both are.",
-        sql="CASE WHEN :left IS NOT NULL OR :right IS NOT NULL THEN list_concat(:left, :right) END",
+        render=few_lists,
+        python=ARRAY_CONCAT,
         examples={
             "ARRAY_CONCAT(ARRAY[1, 2], ARRAY[2, NULL])": "ARRAY[1, 2, 2, NULL]",
             "ARRAY_CONCAT(NULL, ARRAY[1])": "ARRAY[1]",

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Generator
 from dataclasses import dataclass, field
 
-from .bounds import BoundExceeded, Bounds, CallTooLarge, bounded_by
+from .bounds import VALUE_BYTES, BoundExceeded, Bounds, CallTooLarge, bounded_by
 
 KEPT_MAX = 100  # of a function that fails for every row, the first ones tell all there is to know
 
@@ -46,6 +46,13 @@ class Failures:
                 self.kept.append(failure)
             else:
                 self.left_out += 1
+
+    def note_too_large(self, count: int) -> None:
+        """So many values were made that are larger than they may be; they are NULL now."""
+        message = f"a value is larger than {VALUE_BYTES} = {self.bounds.value_bytes:,} bytes"
+        self.exceeded = self.exceeded or BoundExceeded(message, VALUE_BYTES)
+        for _ in range(count):
+            self.add(Failure(message, ""))
 
     def check(self) -> None:
         """Raises `CallTooLarge` where something is NULL only because rows were computed together. To be called by who

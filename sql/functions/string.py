@@ -8,6 +8,16 @@ from sqlglot import exp
 
 from ..types import STRING
 from .function import Call, Function, scalar, variant
+from .growth import (
+    CONCAT_TEXTS,
+    JOIN_TEXTS,
+    LPAD_TEXT,
+    RPAD_TEXT,
+    few_joined,
+    replace_text,
+    small_padding,
+    small_replacement,
+)
 from .string_rows import (
     CONCAT_BYTES,
     FIND_NTH,
@@ -20,7 +30,6 @@ from .string_rows import (
     initcap,
     mask_all,
     masker,
-    replace_text,
     split_bytes,
     split_to_map,
     substring_bytes,
@@ -48,7 +57,6 @@ def _mask_function(name: str, python: PythonFunction, doc: str, example: dict[st
 
 
 _BLANKS = "".join(map(chr, range(1, 33)))
-_PADDED = "CASE WHEN :length >= 0 AND :padding <> '' THEN {0}pad(:text, :length, :padding) END"
 _START = (
     "CASE WHEN :position < 0 THEN CASE WHEN length(:text) < -:position THEN 1 ELSE length(:text) + :position + 1 END "
     "WHEN :position < 1 THEN 1 ELSE :position END"
@@ -64,13 +72,6 @@ def _is_count(argument: exp.Expression) -> bool:
 def _plain_substring(_call: Call, arguments: list[exp.Expression]) -> exp.Expression | None:
     if all(map(_is_count, arguments[1:])):
         return exp.Anonymous(this="substring", expressions=[argument.copy() for argument in arguments])
-    return None
-
-
-def _plain_replace(_call: Call, arguments: list[exp.Expression]) -> exp.Expression | None:
-    old = arguments[1]
-    if isinstance(old, exp.Literal) and old.is_string and old.this:
-        return exp.Anonymous(this="replace", expressions=[argument.copy() for argument in arguments])
     return None
 
 
@@ -95,7 +96,7 @@ FUNCTIONS: tuple[Function, ...] = (
     string_function(
         "concat",
         signatures=[
-            variant("(items STRING...) -> STRING", sql=lambda call: "concat(:items)" if call.parameters else "''"),
+            variant("(items STRING...) -> STRING", render=few_joined, python=CONCAT_TEXTS),
             variant("(items BYTES...) -> BYTES", python=CONCAT_BYTES),
         ],
         doc="The values joined into one; NULLs are left out.",
@@ -106,7 +107,8 @@ FUNCTIONS: tuple[Function, ...] = (
         signatures=[
             variant(
                 "(separator STRING, first STRING, items STRING...) -> STRING",
-                sql="concat_ws(:separator, :first, :items)",
+                render=few_joined,
+                python=JOIN_TEXTS,
             ),
             variant("(separator BYTES, first BYTES, items BYTES...) -> BYTES", python=JOIN_BYTES),
         ],
@@ -191,7 +193,7 @@ FUNCTIONS: tuple[Function, ...] = (
     string_function(
         "LPad",
         signatures=[
-            variant("(text STRING, length INTEGER, padding STRING) -> STRING", sql=_PADDED.format("l")),
+            variant("(text STRING, length INTEGER, padding STRING) -> STRING", render=small_padding, python=LPAD_TEXT),
             variant("(value BYTES, length INTEGER, padding BYTES) -> BYTES", python=LPAD_BYTES),
         ],
         doc="Pad on the left with `padding` up to `length`; cut it there if longer. NULL for an empty padding.",
@@ -244,7 +246,7 @@ FUNCTIONS: tuple[Function, ...] = (
     string_function(
         "replace",
         signatures=[
-            variant("(text STRING, old STRING, new STRING) -> STRING", render=_plain_replace, python=replace_text)
+            variant("(text STRING, old STRING, new STRING) -> STRING", render=small_replacement, python=replace_text)
         ],
         doc="The text with every `old` replaced by `new`.",
         examples={"REPLACE('foo bar', 'foo', 'b')": "'b bar'", "REPLACE('foo', NULL, 'b')": "NULL"},
@@ -252,7 +254,7 @@ FUNCTIONS: tuple[Function, ...] = (
     string_function(
         "RPad",
         signatures=[
-            variant("(text STRING, length INTEGER, padding STRING) -> STRING", sql=_PADDED.format("r")),
+            variant("(text STRING, length INTEGER, padding STRING) -> STRING", render=small_padding, python=RPAD_TEXT),
             variant("(value BYTES, length INTEGER, padding BYTES) -> BYTES", python=RPAD_BYTES),
         ],
         doc="Pad on the right with `padding` up to `length`; cut it there if longer. NULL for an empty padding.",

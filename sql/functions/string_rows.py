@@ -5,9 +5,10 @@ from __future__ import annotations
 import base64
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
+from .bounds import count_bytes
 from .cast_functions import decode_base64
 from .udf import PythonFunction, by_row
 
@@ -178,6 +179,7 @@ def _pad(make: Callable[[bytes, bytes, int], bytes], name: str) -> PythonFunctio
         if len(value) >= length:
             return value[:length]
         missing = length - len(value)
+        count_bytes(length)
         return make(value, (padding * (missing // len(padding) + 1))[:missing], length)
 
     pad.__name__ = name
@@ -210,20 +212,21 @@ def split_to_map(text: str, entry_delimiter: str, key_delimiter: str) -> list[tu
     return list({entry[0]: entry[1] for entry in entries}.items())
 
 
+def _joined(separator: bytes, values: Sequence[bytes | None]) -> bytes:
+    present = [value for value in values if value is not None]
+    count_bytes(sum(map(len, present)) + len(separator) * max(0, len(present) - 1))
+    return separator.join(present)
+
+
 def concat_bytes(*values: bytes | None) -> bytes:
-    return b"".join(value for value in values if value is not None)
+    return _joined(b"", values)
 
 
 CONCAT_BYTES = by_row(concat_bytes, nulls=True)
 
 
 def join_bytes(separator: bytes | None, *values: bytes | None) -> bytes | None:
-    return None if separator is None else separator.join(value for value in values if value is not None)
+    return None if separator is None else _joined(separator, values)
 
 
 JOIN_BYTES = by_row(join_bytes, nulls=True)
-
-
-@by_row
-def replace_text(text: str, old: str, new: str) -> str:
-    return text.replace(old, new)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import product
 from typing import Any
 
+from .bounds import count_bytes
 from .function import Function, table_function
 from .udf import by_row
 
@@ -16,6 +17,7 @@ def cube(columns: list[Any]) -> list[list[Any]]:
     """Every combination of keeping columns and leaving them out; what is NULL anyway is not left out again."""
     if len(columns) > _COLUMNS_MAX:
         raise ValueError(f"too many columns: {len(columns)}, the most is {_COLUMNS_MAX}")
+    count_bytes(8 * len(columns) * 2 ** sum(column is not None for column in columns))
     return [list(row) for row in product(*([None] if column is None else [None, column] for column in columns))]
 
 

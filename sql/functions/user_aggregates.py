@@ -16,6 +16,7 @@ from . import python_body
 from .aggregate_fold import AggregateFunction, Fold, State
 from .python_values import reader, writer
 from .signature import Parameter, Signature
+from .time_limit import in_time
 from .user_calls import Definition, note_failure, read_row
 
 
@@ -102,7 +103,7 @@ class _Calls:
         arguments: Sequence[Any] = row
         try:
             arguments = read_row(row, self._readers)
-            return (self._write_state(getattr(self._object, method)(self._state(state), *arguments)),)
+            return (in_time(lambda: self._write_state(getattr(self._object, method)(self._state(state), *arguments))),)
         except Exception as error:
             note_failure(self._definition, error, arguments)
             return state
@@ -111,14 +112,14 @@ class _Calls:
         if a[0] is None or b[0] is None:
             return b if a[0] is None else a
         try:
-            return (self._write_state(self._object.merge(self._state(a), self._state(b))),)
+            return (in_time(lambda: self._write_state(self._object.merge(self._state(a), self._state(b)))),)
         except Exception as error:
             note_failure(self._definition, error, (a[0], b[0]))
             return a
 
     def result(self, state: State) -> Any:
         try:
-            return self._write(self._object.result(self._state(state)))
+            return in_time(lambda: self._write(self._object.result(self._state(state))))
         except Exception as error:
             note_failure(self._definition, error, (state[0],))
             return None

@@ -15,9 +15,11 @@ import pyarrow.compute as pc
 from ..types import Array, SqlType
 from . import python_body
 from .aggregate_values import as_physical, column_of
-from .failures import note
+from .bounds import BoundExceeded
+from .failures import note, note_exceeded
 from .python_body import Body, BodyError
 from .python_values import Convert, reader, writer
+from .time_limit import within_time
 
 Columns = Callable[..., pa.Array]
 
@@ -54,7 +56,7 @@ def table_or_scalar_columns(definition: Definition) -> Columns:
     def columns(*arrays: pa.Array) -> pa.Array:
         try:
             return called(arrays)
-        except BodyError as error:  # a module that the text imports is missing in this process
+        except (BodyError, BoundExceeded) as error:  # a module that the text imports is missing in this process
             note_failure(definition, error, ["…"])
             return pa.nulls(len(arrays[0]), returns.arrow)
 
@@ -72,6 +74,9 @@ def table_or_scalar_columns(definition: Definition) -> Columns:
 
 
 def note_failure(definition: Definition, error: BaseException, arguments: Sequence[Any]) -> None:
+    if isinstance(error, BoundExceeded):
+        note_exceeded(error, definition.name, f"({', '.join(map(repr, arguments))})")
+        return
     line = python_body.line_of(error)
     place = "" if line is None else f", in line {line} of its text"
     shown = ", ".join(map(repr, arguments))
@@ -83,6 +88,18 @@ def read_row(row: Sequence[Any], readers: Sequence[Convert | None]) -> list[Any]
     return [v if read is None or v is None else read(v) for v, read in zip(row, readers, strict=False)]
 
 
+def load_in_time(definition: Definition) -> None:
+    """Runs the text's own module, where that is still to be done. Raises `BodyError`, `BoundExceeded`."""
+    if definition.python not in _loaded:
+        ((_, error),) = within_time(lambda: python_body.load(definition.python), [()])
+        if error is not None:
+            raise error
+        _loaded.add(definition.python)
+
+
+_loaded: set[Body] = set()
+
+
 class _ByRow:
     def __init__(self, definition: Definition, returns: SqlType) -> None:
         self._definition = definition
@@ -91,18 +108,24 @@ class _ByRow:
         self._write = writer(returns)
 
     def __call__(self, arrays: Sequence[pa.Array]) -> pa.Array:
-        function: Any = python_body.load(self._definition.python)
-        write = self._write
+        load_in_time(self._definition)
+        rows = list(zip(*map(_values, arrays), strict=True))
         results: list[Any] = []
-        for row in zip(*map(_values, arrays), strict=True):
-            arguments: Sequence[Any] = row
-            try:
-                arguments = read_row(row, self._readers)
-                results.append(write(function(*arguments)))
-            except Exception as error:
-                note_failure(self._definition, error, arguments)
-                results.append(None)
+        for row, (result, error) in zip(rows, within_time(self._call, rows), strict=True):
+            results.append(result)
+            if error is not None:
+                note_failure(self._definition, error, self._read(row))
         return column_of(results, self._returns)
+
+    def _call(self, *row: Any) -> Any:
+        function: Any = python_body.load(self._definition.python)
+        return self._write(function(*read_row(row, self._readers)))
+
+    def _read(self, row: Sequence[Any]) -> Sequence[Any]:
+        try:
+            return read_row(row, self._readers)
+        except Exception:  # that was the failure
+            return row
 
 
 class _ByColumn:
@@ -113,6 +136,7 @@ class _ByColumn:
         self._type = returns.arrow
 
     def __call__(self, arrays: Sequence[pa.Array]) -> pa.Array:
+        load_in_time(self._definition)
         function: Any = python_body.load(self._definition.python)
         return self._part(function, arrays)
 
@@ -121,8 +145,13 @@ class _ByColumn:
         if not count:
             return pa.array([], self._type)
         try:
-            result = _as_array(function(*arrays), self._type)
+            ((result, failed),) = within_time(lambda: _as_array(function(*arrays), self._type), [()])
+            if failed is not None:
+                raise failed
         except Exception as error:
+            if isinstance(error, BoundExceeded):  # each half might take as long again
+                note_failure(self._definition, error, ["…"])
+                return pa.nulls(count, self._type)
             if count == 1:
                 note_failure(self._definition, error, [array[0].as_py() for array in arrays])
                 return pa.nulls(1, self._type)

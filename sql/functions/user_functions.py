@@ -21,12 +21,13 @@ from ..types import BOOLEAN, Array, SqlType
 from . import python_body
 from .aggregate_fold import AggregateFunction
 from .aggregates import USER_ENTRIES
+from .bounds import BoundExceeded
 from .function import Call, Function, Render, Variant
-from .python_body import Body
+from .python_body import Body, BodyError
 from .signature import Parameter, Signature
 from .udf import PythonFunction, Udf, remember
 from .user_aggregates import aggregate_entry
-from .user_calls import table_or_scalar_columns
+from .user_calls import load_in_time, table_or_scalar_columns
 
 CATEGORY = "USER"
 PROPERTY = "millstream.functions.python.enabled"
@@ -89,7 +90,10 @@ class UserFunction:
 
     def check(self) -> None:
         """Compiles the text and runs its module, not the function. Raises `BodyError`."""
-        python_body.load(self.python)
+        try:
+            load_in_time(self)
+        except BoundExceeded as error:
+            raise BodyError(f"running the text failed: {error.message}") from error
 
     def entry(self) -> Function | AggregateFunction:
         """The function for the planner; from now on it is found by its `id`."""

@@ -55,6 +55,28 @@ def test_a_restart_keeps_the_catalog_and_goes_on_with_the_queries(tmp_path: Path
         assert list(rows) == []
 
 
+def test_a_server_that_starts_paused_runs_no_query_before_a_resume(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path) as server:
+        client = connect(server.url)
+        client.execute("SET 'auto.offset.reset'='earliest';")
+        client.execute("CREATE STREAM s (id INT KEY, v INT) WITH (kafka_topic='s', value_format='JSON', partitions=1);")
+        client.execute("CREATE STREAM a AS SELECT * FROM s;")
+        client.execute("CREATE STREAM b AS SELECT * FROM s;")
+        assert server.stop(signal.SIGTERM) == 0
+    with ServerProcess(tmp_path, "--paused") as server:
+        client = connect(server.url)
+        listed = {query["sinks"][0]: query for query in client.execute("SHOW QUERIES;")[0]["queries"]}
+        assert [query["state"] for query in listed.values()] == ["PAUSED", "PAUSED"]
+        client.execute("INSERT INTO s VALUES (1, 5);")
+        client.execute(f"TERMINATE {listed['A']['id']};")
+        client.execute(f"RESUME {listed['B']['id']};")
+        eventually(lambda: [row.values for row in client.query("SELECT v FROM b;")] == [(5,)])
+        assert list(client.query("SELECT v FROM a;")) == []
+        assert server.stop(signal.SIGTERM) == 0
+    with ServerProcess(tmp_path) as server:
+        assert [query["state"] for query in connect(server.url).execute("SHOW QUERIES;")[0]["queries"]] == ["RUNNING"]
+
+
 def test_nobody_reaches_the_log_any_more_when_it_closes(tmp_path: Path) -> None:
     service = service_in(tmp_path)
     service.start()

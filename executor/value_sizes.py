@@ -1,0 +1,44 @@
+"""How large the values are that expressions gave: where a column is small as a whole, no value is looked at."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..sql.functions.bounds import VALUE_BYTES, BoundExceeded, Bounds
+from ..sql.functions.failures import Failures
+
+
+def too_large(column: pa.Array | pa.ChunkedArray, bounds: Bounds) -> np.ndarray | None:
+    """For each value whether it is larger than it may be; None where no value is."""
+    if column.nbytes <= bounds.value_bytes:
+        return None
+    if pa.types.is_string(column.type) or pa.types.is_binary(column.type):
+        sizes = pc.fill_null(pc.binary_length(column), 0).to_numpy(zero_copy_only=False)
+    elif pa.types.is_nested(column.type):
+        sizes = np.fromiter((column.slice(row, 1).nbytes for row in range(len(column))), np.int64, len(column))
+    else:
+        return None
+    found = sizes > bounds.value_bytes
+    return found if found.any() else None
+
+
+def without_large_values(rows: pa.Table, failures: Failures) -> pa.Table:
+    """The rows with NULL in the place of values that are too large; those are noted."""
+    for index, name in enumerate(rows.column_names):
+        found = too_large(rows.column(index), failures.bounds)
+        if found is None:
+            continue
+        failures.note_too_large(int(found.sum()))
+        kept = pc.if_else(pa.array(~found), rows.column(index), pa.scalar(None, rows.column(index).type))
+        rows = rows.set_column(index, rows.schema.field(name), kept)
+    return rows
+
+
+def check_sizes(batch: pa.RecordBatch, bounds: Bounds) -> None:
+    """Raises `BoundExceeded` where a value is larger than it may be."""
+    for column in batch.columns:
+        if too_large(column, bounds) is not None:
+            message = f"a value is larger than {VALUE_BYTES} = {bounds.value_bytes:,} bytes"
+            raise BoundExceeded(message, VALUE_BYTES)
