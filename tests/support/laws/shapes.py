@@ -185,12 +185,13 @@ class _Shapes:
         groups = self._some(read, rng.randint(1, 2))
         listed, cols = self._selected(read, groups, alias)
         numbers = read.of_type("INT") + read.of_type("BIGINT")
-        calls, references = ["COUNT(*)"], ["count(*)"]
+        calls, references, made = ["COUNT(*)"], ["count(*)"], [Col(self._name(), "BIGINT")]
         for _ in range(rng.randint(0, 2)):
             any_ = f"{alias}.{rng.choice(read.cols).name}"
             choices = [("COUNT({})", "count({})", any_), ("COUNT(DISTINCT {})", "count(DISTINCT {})", any_)]
+            chosen = rng.choice(numbers) if numbers else ""
             if numbers:
-                number = f"{alias}.{rng.choice(numbers)}"
+                number = f"{alias}.{chosen}"
                 nothing = "sum({})" if read.beyond else "coalesce(sum({}), 0)"
                 choices += [
                     ("SUM({})", nothing, number),
@@ -200,7 +201,8 @@ class _Shapes:
             sql, reference, argument = rng.choice(choices)
             calls.append(sql.format(argument))
             references.append(reference.format(argument))
-        made = tuple(Col(self._name(), "BIGINT") for _ in calls)
+            type_ = "BIGINT" if sql.startswith("COUNT") or chosen in read.of_type("BIGINT") else "INT"
+            made.append(Col(self._name(), type_))
         where = self._where(read)
         having = rng.choice(("", "", " HAVING COUNT(*) > 1"))
         by = ", ".join(f"{alias}.{name}" for name in groups)
