@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ..logcore.client import ColumnarRecords, LogClient, RowRecords, TopicPartition, TransactionalProducer
+from ..logcore.log import Log
 
 
 class Place(NamedTuple):
@@ -49,8 +50,11 @@ class JournaledLog:
         """As `append`, for records that come from outside."""
         return self._append(topic, partition, records, produced=True)
 
-    def transactional_producer(self, transactional_id: str) -> JournaledProducer:
-        """As `LogClient.transactional_producer`; records count as appended once they are committed."""
+    def transactional_producer(self, transactional_id: str, timeout_ms: int = 0) -> JournaledProducer:
+        """As `LogClient.transactional_producer`; records count as appended once they are committed. `timeout_ms`: of a
+        client over the network, whom the log of this process serves."""
+        if isinstance(self._log, Log):
+            return JournaledProducer(self, self._log.transactional_producer(transactional_id, timeout_ms))
         return JournaledProducer(self, self._log.transactional_producer(transactional_id))
 
     def _append(self, topic: str, partition: int, records: RowRecords | ColumnarRecords, *, produced: bool) -> int:
