@@ -24,6 +24,7 @@ from .frames import arrow_table, sql_type
 from .graph import GraphPicture, graph_picture
 from .parameters import Parameters, bind, literal
 from .relation import Relation, text_of
+from .waiting import wait_for_results
 
 FULL_SQL = "millstream.pull.full.sql"
 _ENVELOPE = ("@type", "statementText")  # what every entity has
@@ -90,7 +91,9 @@ class Connection:
 
     def execute(self, text: str, parameters: Parameters | None = None) -> list[dict[str, Any]]:
         """Runs statements that answer at once, and gives ksqlDB's entities. Raises `MillstreamError`."""
-        return self.client.execute(bind(text, parameters))
+        text = bind(text, parameters)
+        _refuse_rows(text)
+        return self.client.execute(text)
 
     def graph(self, of: str | None = None) -> GraphPicture:
         """The graph of all streams, tables and queries; what lies around a stream, a table or a topic; or the plan of a
@@ -109,6 +112,14 @@ class Connection:
         where nothing is lost. Over HTTP a large frame goes in several requests. Raises `MillstreamError`, `TypeError`.
         """
         return self.client.insert(_read_name(name), arrow_table(frame))
+
+    def wait(self, timeout: float = 30.0) -> None:
+        """Returns once all that was inserted before is in the results of all running queries, and in the results of the
+        queries that read those. Windows that are still open and paused queries keep what they have.
+
+        In: `timeout` in seconds. Raises `ResultsBehind`, which names the query that is behind.
+        """
+        wait_for_results(self.client, timeout)
 
     def register(
         self, name: str, frame: Any, *, key: str | None = None, kind: Literal["STREAM", "TABLE"] = "STREAM"
@@ -226,6 +237,15 @@ def _plain(value: Any) -> int | str | None:
             return ", ".join(map(str, value))
         case _:
             return str(value)
+
+
+def _refuse_rows(text: str) -> None:
+    """Raises `InvalidStatement` for a text that has a SELECT or a PRINT among its statements."""
+    for statement in split_statements(text):
+        if gives_rows(statement):
+            first = str(tokenize(statement, limit=1)[0]).upper()
+            hint = "Give it to `sql`: ms.sql(…).fetchall()."
+            raise InvalidStatement(f"{first} answers with rows, which `execute` does not give", hint=hint)
 
 
 def _read_name(name: str) -> str:

@@ -92,7 +92,8 @@ class Sandbox:
         if make is None:
             raise Unsupported(f'a Sandbox with the executor "{executor}" is not built yet')
         self.now_ms = 0
-        self.session = Session({"ksql.streams.cache.max.bytes.buffering": "0", **lenient_properties(properties or {})})
+        settings = {"ksql.streams.cache.max.bytes.buffering": "0", **lenient_properties(properties or {})}
+        self.session = Session(settings, rows_from="Sandbox.query(…)")
         self._directory = tempfile.mkdtemp(prefix="millstream-sandbox-")
         self._open_log = open_log(self._directory, sync="never")
         self.log = JournaledLog(self._open_log)

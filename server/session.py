@@ -13,13 +13,14 @@ class Session:
     """`properties` by canonical name (see `properties.py`), `variables` by name in upper case: case does not matter.
 
     `asserted`: up to which offset ASSERT VALUES has gone through a partition of a topic. `rights`: of its
-    user; everything where nobody says otherwise.
+    user; everything where nobody says otherwise. `rows_from`: who answers a SELECT, for whoever asked the wrong door.
     """
 
     properties: dict[str, str] = field(default_factory=dict)
     variables: dict[str, str] = field(default_factory=dict)
     asserted: dict[tuple[str, int], int] = field(default_factory=dict)  # ASSERT VALUES: by topic and partition
     rights: Rights = field(default_factory=Rights)
+    rows_from: str = "/query or /query-stream"
 
     def settings(self, server: Mapping[str, str]) -> dict[str, str]:
         """What holds for a statement: the session's over the server's."""

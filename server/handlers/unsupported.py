@@ -49,10 +49,9 @@ def run_script(statement: RunScript, request: Request) -> list[Entity]:
 
 def streaming(statement: Query | PrintTopic, request: Request) -> list[Entity]:
     """SELECT and PRINT answer with a stream of rows, not with entities."""
-    del request
     name = "SELECT" if isinstance(statement, Query) else "PRINT"
     raise InvalidStatement(
         f"{name} answers with rows and cannot be run as a command.",
         span=statement.span,
-        hint="Send it to /query or /query-stream.",
+        hint=f"Send it to {request.session.rows_from}.",
     )

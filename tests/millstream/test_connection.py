@@ -178,6 +178,12 @@ def test_what_wants_all_rows_refuses_a_query_without_an_end(ms: millstream.Conne
     assert repr(live) == "<live query: SELECT * FROM clicks EMIT CHANGES;>"
 
 
+def test_execute_says_where_rows_are_given(ms: millstream.Connection) -> None:
+    with pytest.raises(InvalidStatement, match="SELECT answers with rows") as raised:
+        ms.execute("SHOW STREAMS; SELECT 1;")
+    assert raised.value.hint is not None and "ms.sql(" in raised.value.hint
+
+
 def test_relations_are_built_upon(ms: millstream.Connection) -> None:
     ms.register("numbers", {"n": list(range(10)), "word": ["a", "b"] * 5})
     relation = ms.table("numbers").filter("word = 'a'").select("n", "n * n AS square").order_by("n DESC").limit(2, 1)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from millstream.errors import ServerError, Unsupported
+from millstream.errors import InvalidStatement, ServerError, Unsupported
 from millstream.testing import Sandbox, Window
 
 
@@ -124,6 +124,14 @@ def test_nothing_is_left_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         sandbox.create_topic("t")
         assert len(list(tmp_path.iterdir())) == 1
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("statement", ["SELECT * FROM s;", "SELECT * FROM s EMIT CHANGES;", "PRINT s;"])
+def test_a_select_is_sent_to_the_method_that_gives_rows(sandbox: Sandbox, statement: str) -> None:
+    sandbox.execute("CREATE STREAM s (v INT) WITH (kafka_topic='s', value_format='JSON', partitions=1);")
+    with pytest.raises(InvalidStatement) as raised:
+        sandbox.execute(statement)
+    assert raised.value.hint == "Send it to Sandbox.query(…)."
 
 
 def test_what_cannot_be_done_is_said(sandbox: Sandbox) -> None:

@@ -1,0 +1,226 @@
+"""Waiting until running queries have processed what was inserted: what they read, how far they are, who must go first.
+
+Everything is learned by DESCRIBE and SHOW QUERIES, so an engine in this process and a server are the same to it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from millstream.errors import QueryError
+from millstream.server.client import DataClient
+
+_OVERVIEW: Final = "DESCRIBE STREAMS EXTENDED; DESCRIBE TABLES EXTENDED; SHOW QUERIES EXTENDED;"
+_FIRST_PAUSE_S: Final = 0.005
+_LONGEST_PAUSE_S: Final = 0.2
+
+Place = tuple[str, int]
+"""A topic and a partition."""
+
+
+class ResultsBehind(QueryError):
+    """A query has not processed its input in time, or will not: it has stopped."""
+
+    code = "RESULTS_BEHIND"
+
+
+@dataclass(frozen=True, slots=True)
+class RunningQuery:
+    """A query at one moment. `positions`: the next offset to read; `ends`: up to where its input is readable.
+    A partition is in neither where the query has not begun to read it. `trouble`: what the query reports, or empty."""
+
+    id: str
+    reads: frozenset[Place]
+    writes: frozenset[str]
+    positions: Mapping[Place, int]
+    ends: Mapping[Place, int]
+    stopped: bool = False
+    trouble: str = ""
+
+    @property
+    def topics(self) -> frozenset[str]:
+        """The topics that it reads."""
+        return frozenset(topic for topic, _ in self.reads)
+
+    def has_begun(self) -> bool:
+        return self.reads <= self.positions.keys()
+
+    def missing(self, ends: Mapping[Place, int]) -> dict[Place, int]:
+        """How many records up to `ends` it has not processed yet, where there are any."""
+        left = {at: end - self.positions.get(at, 0) for at, end in ends.items()}
+        return {at: count for at, count in left.items() if count > 0}
+
+
+def wait_for_results(client: DataClient, timeout: float) -> None:
+    """Returns once each running query has processed all that its input held at the time of the call.
+
+    Queries come after the queries that write what they read, so the results of results are complete too. Raises
+    `ResultsBehind`.
+    """
+    deadline = time.monotonic() + timeout
+    waiting = _Waiting(client, timeout, deadline)
+    for group in groups_in_order(list(waiting.look().values())):
+        waiting.for_group(group)
+
+
+class _Waiting:
+    def __init__(self, client: DataClient, timeout: float, deadline: float) -> None:
+        self._client = client
+        self._timeout = timeout
+        self._deadline = deadline
+
+    def look(self) -> dict[str, RunningQuery]:
+        return running_queries(self._client.execute(_OVERVIEW))
+
+    def for_group(self, ids: Sequence[str]) -> None:
+        """Queries that read what they write themselves go round until nothing is left; of others one round is all."""
+        ends = self._ends(ids)
+        while True:
+            self._reach(ends)
+            if len(ids) == 1 and not self._reads_itself(ids[0]):
+                return
+            before, ends = ends, self._ends(ids)
+            if ends == before:
+                return
+
+    def _reads_itself(self, query_id: str) -> bool:
+        query = self.look().get(query_id)
+        return query is not None and bool(query.topics & query.writes)
+
+    def _ends(self, ids: Sequence[str]) -> dict[str, Mapping[Place, int]]:
+        """Where the input of these queries ends now. A query that has only just been created begins first."""
+        pauses = _pauses()
+        while True:
+            queries = [query for query in self.look().values() if query.id in ids]
+            late = next((query for query in queries if not query.has_begun()), None)
+            if late is None:
+                return {query.id: dict(query.ends) for query in queries}
+            self._pause(pauses, late, {})
+
+    def _reach(self, ends: Mapping[str, Mapping[Place, int]]) -> None:
+        pauses = _pauses()
+        while True:
+            queries = [query for query in self.look().values() if query.id in ends]
+            late = next((query for query in queries if query.missing(ends[query.id])), None)
+            if late is None:
+                return
+            self._pause(pauses, late, late.missing(ends[late.id]))
+
+    def _pause(self, pauses: Iterator[float], late: RunningQuery, missing: Mapping[Place, int]) -> None:
+        """Waits a little for a query that is behind. Raises `ResultsBehind` where it has stopped or the time is up."""
+        if late.stopped:
+            raise ResultsBehind(
+                f"query {late.id} has stopped with {_left(missing)}: {late.trouble or 'no error is known'}",
+                hint="Mend what it reports and restart the server, or TERMINATE it; it is not waited for then.",
+            )
+        left_s = self._deadline - time.monotonic()
+        if left_s <= 0:
+            reason = f" ({late.trouble})" if late.trouble else ""
+            raise ResultsBehind(
+                f"after {self._timeout:g} seconds query {late.id} is behind, with {_left(missing)}{reason}",
+                hint=f"Wait longer, with timeout=…, or see what holds it up: EXPLAIN {late.id};",
+            )
+        time.sleep(min(next(pauses), left_s))
+
+
+def _pauses() -> Iterator[float]:
+    pause = _FIRST_PAUSE_S
+    while True:
+        yield pause
+        pause = min(2 * pause, _LONGEST_PAUSE_S)
+
+
+def _left(missing: Mapping[Place, int]) -> str:
+    """
+    >>> _left({("clicks", 1): 2, ("clicks", 0): 3, ("users", 0): 1})
+    '5 records of topic "clicks" and 1 of topic "users" not processed'
+    >>> _left({})
+    'none of its input read'
+    """
+    counts: dict[str, int] = {}
+    for (topic, _), count in sorted(missing.items()):
+        counts[topic] = counts.get(topic, 0) + count
+    parts = [f'{count} of topic "{topic}"' for topic, count in counts.items()]
+    if not parts:
+        return "none of its input read"
+    first, *rest = parts
+    plural = "record" if first.startswith("1 ") else "records"
+    return " and ".join([first.replace(" of", f" {plural} of", 1), *rest]) + " not processed"
+
+
+def running_queries(overview: Sequence[Mapping[str, Any]]) -> dict[str, RunningQuery]:
+    """The queries by id, as the answers to `_OVERVIEW` describe them. Paused ones are left out: nobody expects their
+    results to move."""
+    sources = [source for entity in overview for source in entity.get("sourceDescriptions", ())]
+    described = [query for entity in overview for query in entity.get("queryDescriptions", ())]
+    reads: dict[str, set[Place]] = {}
+    writes: dict[str, set[str]] = {}
+    positions: dict[str, dict[Place, int]] = {}
+    ends: dict[str, dict[Place, int]] = {}
+    for source in sources:
+        topic: str = source["topic"]
+        for query in source["readQueries"]:
+            reads.setdefault(query["id"], set()).update((topic, number) for number in range(source["partitions"]))
+        for query in source["writeQueries"]:
+            writes.setdefault(query["id"], set()).add(topic)
+        for line in source["queryOffsetSummaries"]:
+            if line["position"] is not None and line["lag"] is not None:
+                at = (line["topic"], line["partition"])
+                positions.setdefault(line["queryId"], {})[at] = line["position"]
+                ends.setdefault(line["queryId"], {})[at] = line["position"] + line["lag"]
+    return {
+        query["id"]: RunningQuery(
+            query["id"],
+            frozenset(reads.get(query["id"], ())),
+            frozenset(writes.get(query["id"], ())),
+            positions.get(query["id"], {}),
+            ends.get(query["id"], {}),
+            stopped=_stopped(query),
+            trouble=" ".join(query["queryErrors"]),
+        )
+        for query in described
+        if query["state"] != "PAUSED"
+    }
+
+
+def _stopped(query: Mapping[str, Any]) -> bool:
+    """A query all of whose records fail is in ERROR too, and goes on."""
+    metrics = query["metrics"]
+    return query["state"] == "ERROR" and not 0 < metrics["rows_in"] == metrics["rows_failed"]
+
+
+def groups_in_order(queries: Sequence[RunningQuery]) -> list[list[str]]:
+    """The ids, each after those of the queries that write what it reads; those that read each other in one group.
+
+    >>> def query(id, reads, writes):
+    ...     return RunningQuery(id, frozenset({(reads, 0)}), frozenset({writes}), {}, {})
+    >>> groups_in_order([query("B", "t", "u"), query("A", "s", "t")])
+    [['A'], ['B']]
+    >>> groups_in_order([query("A", "t", "u"), query("B", "u", "t")])
+    [['A', 'B']]
+    """
+    before = {each.id: {other.id for other in queries if other.writes & each.topics} for each in queries}
+    all_before = {each: _reachable(each, before) for each in before}
+    groups: list[list[str]] = []
+    placed: set[str] = set()
+    # Whoever has fewer queries before it comes first; in a circle all have the same ones.
+    for each in sorted(before, key=lambda each: len(all_before[each] | {each})):
+        if each not in placed:
+            circle = sorted({each, *(other for other in all_before[each] if each in all_before[other])})
+            groups.append(circle)
+            placed.update(circle)
+    return groups
+
+
+def _reachable(start: str, before: Mapping[str, Iterable[str]]) -> set[str]:
+    found: set[str] = set()
+    open_ = list(before[start])
+    while open_:
+        each = open_.pop()
+        if each not in found:
+            found.add(each)
+            open_ += before[each]
+    return found
