@@ -43,6 +43,15 @@ def test_an_answer_with_too_many_rows_is_refused(sandbox: Sandbox, query: str) -
     assert len(ask(sandbox, query.replace(";", " LIMIT 99;"))) == 99
 
 
+@pytest.mark.parametrize("query", ["SELECT * FROM t;", "SELECT * FROM s;", "SELECT id, COUNT(*) FROM s GROUP BY id;"])
+def test_an_answer_with_too_many_bytes_is_refused(sandbox: Sandbox, query: str) -> None:
+    sandbox.execute("SET 'millstream.query.pull.max.bytes'='200';")
+    with pytest.raises(PullLimitExceeded, match="more than 200 bytes") as refused:
+        ask(sandbox, query)
+    assert "millstream.query.pull.max.bytes" in (refused.value.hint or "")
+    assert len(ask(sandbox, query.replace(";", " LIMIT 3;"))) == 3
+
+
 def test_a_query_that_takes_too_long_is_ended(sandbox: Sandbox) -> None:
     sandbox.execute("SET 'millstream.query.pull.max.seconds'='0';")
     with pytest.raises(PullLimitExceeded, match="longer than 0 seconds"):
