@@ -157,10 +157,26 @@ class DiskLog(KeptPartition):
             self._wait_for_sync()
             self.check_usable()
             try:
-                self._truncate(offset)
+                if offset == self._log_start_offset:
+                    self._truncate_at_start(offset)
+                else:
+                    self._truncate(offset)
             except BaseException:
                 self._fail(write_error(OSError("a truncation did not end"), f"to {self.name}"))
                 raise
+
+    def _truncate_at_start(self, offset: int) -> None:
+        """Records may be deleted up to the middle of a batch. Then that batch goes first, so that a crash leaves a log
+        that ends in front of it, and the empty log begins anew."""
+        segment, position = self._place_of(offset)
+        start, _ = segment.position_before(offset)
+        around = [each for _, each in segment.headers(start, position) if each.last_offset >= offset]
+        if not around:
+            self._truncate(offset)
+            return
+        self._log_start_offset = around[0].base_offset
+        self._truncate(around[0].base_offset)
+        self._restart_at(offset)
 
     def _truncate(self, offset: int) -> None:
         """A crash in between leaves the log longer, or as it should be: no note says more than there is."""
@@ -204,7 +220,8 @@ class DiskLog(KeptPartition):
 
     def _restart_at(self, offset: int) -> None:
         """The checkpoint decides: what lies before its start, a crash leaves to the next opening."""
-        assert offset > self._state.end_offset or self._log_start_offset == self._state.end_offset
+        if offset < self._state.end_offset:
+            self._point.note(offset, durably=True)  # before the log is shorter: else a crash would look like a loss
         old = [segment for segment in self._segments if segment.base_offset != offset]
         first = create_segment(self._folder, offset, self._files_open, durable=True)
         fp("replica.before_restart")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from millstream.errors import LogError
 
 from ..epoch_cache import NO_EPOCH
-from ..records.batch import EncodedBatch
+from ..records.batch import BatchHeader, EncodedBatch
 from .machine import NodeId, Send
 from .replica_core import ReplicaCore
 from .replica_log import ReplicaLog
@@ -112,10 +112,19 @@ class Follower:
         else:
             self._pause()
 
+    def _begin_with(self, first: BatchHeader) -> None:
+        """Records can be deleted up to the middle of a batch, and batches are never split: the first batch of an empty
+        log may begin before the offset where the log starts, if it reaches beyond. Then the log begins with the batch,
+        and starts again where the leader's does once the batch is in it (`move_start`)."""
+        log = self._core.log
+        if log.log_start_offset == log.end_offset and first.base_offset < log.end_offset <= first.last_offset:
+            self._core.restart_at(first.base_offset)
+
     def _append(self, response: FetchedBatches) -> None:
         core = self._core
         self._acknowledged = max(self._acknowledged, response.offset)
         if response.batches:
+            self._begin_with(response.batches[0].header)
             problem = _what_is_wrong(response.batches, core.log)
             if problem is not None:
                 core.panic(f"the leader sent {problem}")

@@ -58,12 +58,17 @@ class ReplicaLog(Protocol):
     def truncate(self, offset: int) -> None:
         """Forgets everything from this offset on; `state` and `epochs` are those of the shorter log.
 
+        In: where a batch begins, or the log's start, which may lie inside a batch: nothing is left then.
+
         Raises OSError, `LogError`; then nothing is known of the log, and the process has to end.
         """
         ...
 
     def restart_at(self, offset: int) -> None:
-        """Forgets everything: the next batch has this offset. Raises as `truncate` does."""
+        """Forgets everything: the next batch has this offset. Raises as `truncate` does.
+
+        In: it lies behind the end, or the log is empty.
+        """
         ...
 
     def read(self, offset: int, limit: int, max_bytes: int) -> Sequence[EncodedBatch]:

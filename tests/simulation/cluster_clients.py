@@ -33,15 +33,15 @@ _GIVE_UP_EVERY_MS: Final = 50
 _READ_BYTES: Final = 2_000
 
 
-def encode(value: bytes, producer: Producer) -> EncodedBatch:
-    """A batch of one row. Nobody looks into its records, so they are just the value."""
+def encode(value: bytes, producer: Producer, rows: int = 1) -> EncodedBatch:
+    """A batch of rows. Nobody looks into its records, so they are just the value."""
     return seal(
         [bytearray(HEADER_SIZE) + value],
         attributes=0,
-        last_offset_delta=0,
+        last_offset_delta=rows - 1,
         base_timestamp_ms=0,
         max_timestamp_ms=0,
-        record_count=1,
+        record_count=rows,
         producer=producer,
     )
 

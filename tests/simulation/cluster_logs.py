@@ -37,6 +37,7 @@ class WatchedLog(SimReplicaLog):
 
     def restart_at(self, offset: int) -> None:
         self._counters["began behind a deletion"] += offset > self.end_offset
+        self._counters["began inside a batch"] += offset < self.end_offset
         super().restart_at(offset)
 
     def sync(self) -> None:

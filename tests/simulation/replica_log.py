@@ -83,6 +83,9 @@ class SimReplicaLog:
         kept = self.stored
         while kept and kept[-1].batch.header.base_offset >= offset:
             kept.pop()
+        if kept and kept[-1].batch.header.last_offset >= offset == self._start:
+            self.restart_at(offset)
+            return
         assert not kept or kept[-1].batch.header.last_offset < offset, "a truncation inside a batch"
         self._cut(kept[-1].position + kept[-1].batch.header.size if kept else 0)
         self._fold(kept, offset)

@@ -1,4 +1,7 @@
-"""A topic whose oldest records are deleted again and again while nodes fail: what is left is right, at all replicas."""
+"""A topic whose oldest records are deleted again and again while nodes fail: what is left is right, at all replicas.
+
+Batches have several rows, and deletions end anywhere in them.
+"""
 
 from __future__ import annotations
 
@@ -27,12 +30,13 @@ if TYPE_CHECKING:
 NAME: Final = "shrinking"
 _READ_BYTES: Final = 1_000
 _CREATE_MS: Final = 300.0
+_ROWS_MAX: Final = 5
 
 
 class ShrinkingTopic:
     """One partition, with a producer, somebody who deletes up to where he has read, and a reader of everything."""
 
-    counters: ClassVar[tuple[str, ...]] = ("records deleted", "began behind a deletion")
+    counters: ClassVar[tuple[str, ...]] = ("records deleted", "began behind a deletion", "began inside a batch")
 
     def __init__(self, world: ClusterWorld, *, every_ms: float) -> None:
         """`every_ms`: mean time between two deletions; 0: there is no such topic."""
@@ -42,7 +46,7 @@ class ShrinkingTopic:
         self._every_ms = every_ms
         self._partition: PartitionId | None = None
         self._count = 0
-        self._acknowledged: dict[int, bytes] = {}
+        self._acknowledged: dict[int, tuple[bytes, int]] = {}  # by first offset: the batch, and its last offset
         self._offset = 0  # of the reader
 
     def begin(self) -> None:
@@ -72,12 +76,14 @@ class ShrinkingTopic:
             return
         self._count += 1
         value = b"s%d" % self._count
-        self._ask(Produce([encode(value, Producer())]), lambda response: self._produced(value, response))
+        rows = self._random.randint(1, _ROWS_MAX)
+        batch = encode(value, Producer(), rows)
+        self._ask(Produce([batch]), lambda response: self._produced(value, rows, response))
         self._later(20.0, self._produce)
 
-    def _produced(self, value: bytes, response: Any) -> None:
+    def _produced(self, value: bytes, rows: int, response: Any) -> None:
         if isinstance(response, Produced) and self._partition is not None:
-            self._acknowledged[response.first_offset] = value
+            self._acknowledged[response.first_offset] = value, response.first_offset + rows - 1
             self._world.acknowledged(self._partition, response.first_offset, value)
 
     def _delete(self) -> None:
@@ -134,12 +140,10 @@ class ShrinkingTopic:
         for node, replica in self._replicas().items():
             assert replica is not None
             log = replica.core.log
-            found = {
-                batch.header.base_offset: value_of(batch)
-                for batch in log.read(log.log_start_offset, log.end_offset, 1 << 30)
-            }
-            for offset, value in self._acknowledged.items():
-                if offset >= log.log_start_offset and found.get(offset) != value:
+            batches = log.read(log.log_start_offset, log.end_offset, 1 << 30)
+            found = {batch.header.base_offset: value_of(batch) for batch in batches}
+            for offset, (value, last_offset) in self._acknowledged.items():
+                if last_offset >= log.log_start_offset and found.get(offset) != value:
                     raise InvariantViolated(
                         "I11", f"node {node} has {found.get(offset)!r} at offset {offset} of {NAME}, not {value!r}"
                     )

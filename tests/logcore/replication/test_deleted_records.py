@@ -51,6 +51,52 @@ def test_deleted_records_stay_deleted_when_the_power_goes() -> None:
     assert trio.log(1).log_start_offset == 4
 
 
+@pytest.mark.parametrize("offset", [1, 5, 9])
+def test_a_replica_that_was_down_begins_with_the_batch_in_which_the_log_starts(offset: int) -> None:
+    trio = Trio()
+    trio.change(leader=NodeId(1))
+    trio.settle()
+    trio.cut(3)
+    trio.change(1, 2, isr=(NodeId(1), NodeId(2)))
+    for value in (b"a", b"b"):
+        trio.produce(1, value, rows=5)
+        trio.settle()
+    trio.ask(1, DeleteRecords(offset))
+    trio.settle()
+    trio.heal()
+    trio.pass_time(3_000)
+    assert trio.panics == {}
+    assert trio.log(3).log_start_offset == offset
+    assert trio.values(3)[-1] == b"b"
+    assert trio.values(3) == [b"a", b"b"][-len(trio.values(3)) :] and len(trio.values(3)) == (2 if offset < 5 else 1)
+    trio.start(3)
+    assert (trio.log(3).log_start_offset, trio.log(3).end_offset) == (offset, 10)
+
+
+def test_a_replica_parts_with_all_it_has_where_its_log_starts_inside_a_batch() -> None:
+    """Of an epoch of which the leader has nothing any more."""
+    trio = Trio()
+    trio.change(leader=NodeId(1))
+    trio.produce(1, b"a", rows=5)
+    trio.settle()
+    trio.ask(1, DeleteRecords(2))
+    trio.settle()
+    trio.pass_time(1_000)
+    trio.cut(1)
+    trio.produce(1, b"only here", rows=5)
+    trio.change(2, 3, leader=NodeId(2), isr=(NodeId(2), NodeId(3)))
+    for value in (b"b", b"c"):
+        trio.produce(2, value, rows=3)
+        trio.settle()
+    trio.ask(2, DeleteRecords(9))
+    trio.settle()
+    trio.heal()
+    trio.tell(1)
+    trio.pass_time(3_000)
+    assert trio.panics == {}
+    assert (trio.log(1).log_start_offset, trio.values(1)) == (9, [b"c"])
+
+
 def test_a_deletion_that_was_done_before_is_answered_at_once() -> None:
     trio = led_by_1()
     trio.ask(1, DeleteRecords(3))

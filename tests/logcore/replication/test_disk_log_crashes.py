@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from random import Random
 
@@ -12,6 +13,7 @@ from tests.logcore.soak import count_of
 
 from .disk_log_workload import Workload, reaches
 from .power import Power, PowerCut
+from .replica_logs import entries, open_disk_log, placed
 
 FAILPOINTS = (
     "append.write",
@@ -44,6 +46,34 @@ def test_a_process_that_dies_anywhere_loses_nothing_that_was_durable(memory_fold
 
 def killed_at(folder: Path, name: str, seed: int) -> bool:
     return reaches(Workload(folder, Random(seed)), name, within=4)
+
+
+@pytest.mark.usefixtures("fast_disk")
+@pytest.mark.parametrize("name", FAILPOINTS[5:11])
+@pytest.mark.parametrize("nth", [1, 2, 3])
+@pytest.mark.parametrize("start", [2, 5, 10])
+def test_a_cut_inside_a_batch_that_does_not_end_leaves_a_log_that_is_whole(
+    memory_folder: Path, name: str, nth: int, start: int
+) -> None:
+    folder = memory_folder / "log"
+    log = open_disk_log(folder, segment_bytes=600)
+    for _ in range(5):
+        log.append([placed(log.end_offset, 3, 200, rows=3)])
+    log.publish(15, 15)
+    log.move_start(start)
+    log.sync_all()
+    before = entries(log)
+    failpoints.arm(f"{name}:{nth}:raise")
+    with contextlib.suppress(failpoints.FailpointHit):
+        log.truncate(start)
+        log.restart_at(start - 1)  # a batch around the start comes
+    failpoints.arm("")
+    log = open_disk_log(folder)
+    assert log.clean and not log.damage
+    found = entries(log)
+    assert found == before[: len(found)]
+    assert log.log_start_offset in (start, start - 1, start // 3 * 3)
+    assert log.end_offset == (found[-1][0] + 3 if found else log.log_start_offset)
 
 
 def test_after_a_power_cut_what_was_durable_is_there(memory_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -169,3 +169,34 @@ def test_nothing_is_published_that_is_not_there(log: ReplicaLog) -> None:
     append(log, 1)
     with pytest.raises(AssertionError):
         log.publish(2, 2)
+
+
+@pytest.mark.parametrize("size", [10, 400, 2_000])
+@pytest.mark.parametrize("start", [1, 4, 5, 8, 11])
+def test_a_log_that_starts_inside_a_batch_can_be_cut_off_there(
+    log: ReplicaLog, reopen: Reopen, start: int, size: int
+) -> None:
+    for _ in range(4):
+        log.append([placed(log.end_offset, 3, size, rows=3)])
+    log.publish(12, 12)
+    log.move_start(start)
+    make_durable(log)
+    log.truncate(start)
+    assert (log.log_start_offset, log.end_offset, log.epochs.last) == (start, start, -1)
+    make_durable(log)
+    again = reopen()
+    assert (again.log_start_offset, again.end_offset) == (start, start)
+    append(again, 5)
+    assert [at for at, _, _ in entries(again)] == [start]
+
+
+def test_an_empty_log_may_begin_with_a_batch_around_its_start(log: ReplicaLog, reopen: Reopen) -> None:
+    log.restart_at(50)
+    log.restart_at(49)
+    log.append([placed(49, 1, rows=3)])
+    log.publish(52, 52)
+    log.move_start(50)
+    make_durable(log)
+    again = reopen()
+    assert (again.log_start_offset, again.end_offset) == (50, 52)
+    assert [at for at, _, _ in entries(again)] == [49]

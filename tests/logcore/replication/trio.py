@@ -146,9 +146,9 @@ class Trio:
         self.step(node, Asked(RequestId(self._requests), body))
         return self._requests
 
-    def produce(self, node: int, value: bytes, **options: Any) -> int:
+    def produce(self, node: int, value: bytes, rows: int = 1, **options: Any) -> int:
         producer = options.pop("producer", NOBODY)
-        return self.ask(node, Produce([batch(value, producer=producer)], **options))
+        return self.ask(node, Produce([batch(value, rows, producer)], **options))
 
     def read(self, node: int, offset: int = 0, *, committed_only: bool = False) -> Any:
         answer = self.replies[self.ask(node, Read(offset, 1 << 20, committed_only))]

@@ -208,6 +208,13 @@ MUTANTS: Final = [
         (Leader, "_parted_at", _nothing),
     ),
     cluster_mutant(
+        "begins_at_batches_only",
+        "R10",
+        "takes no first batch that begins before the log's start",
+        5,
+        (Follower, "_begin_with", _nothing),
+    ),
+    cluster_mutant(
         "leader_record_unsynced",
         "T-L8",
         "counts what is in the leader's memory",
