@@ -71,7 +71,7 @@ def start_engine_on_cluster(
     tls = None if configuration.tls is None else configuration.tls.connecting()
     routes = cluster_routes(operations, context.workers, configuration.body_bytes_max)
     clients = ForwardedClients(secret, node.id)
-    listener.start(ClusterApp(node, host, local_app(node, context, users, routes), clients, tls=tls))
+    listener.start(ClusterApp(node, host, local_app(node, host, context, users, routes), clients, tls=tls))
     host.start()
     return host
 

@@ -44,7 +44,6 @@ WAIT_S: Final = 10.0
 """How long a request waits for an engine."""
 _TRY_AGAIN_LATER: Final = 1013
 _POLICY_VIOLATION: Final = 1008
-_RETRY_AFTER_S: Final = 1
 _CAN_REFUSE: Final = "websocket.http.response"  # with an answer of HTTP, in the place of a socket
 
 
@@ -59,17 +58,31 @@ class LocalContext:
         self.workers.close()
 
 
+def engine_is_there(node: ClusterNode, host: EngineHost) -> bool:
+    """Whether somebody answers statements: this node, where the engine is to run here, else another one that lives."""
+    place = host.place
+    if place is None or place == node.id:
+        return host.running is not None
+    broker = node.image.brokers.get(place)
+    return broker is not None and not broker.fenced
+
+
 def local_app(
-    node: ClusterNode, context: LocalContext, authenticator: Authenticator | None, routes: Sequence[BaseRoute]
+    node: ClusterNode,
+    host: EngineHost,
+    context: LocalContext,
+    authenticator: Authenticator | None,
+    routes: Sequence[BaseRoute],
 ) -> ASGIApp:
     """In: `routes`: /cluster and what is below it."""
 
     async def health(request: Request) -> Response:
         del request
-        parts = {name: {"isHealthy": node.serving} for name in ("metastore", "kafka", "commandRunner")}
-        state = "READY" if node.serving else "NOT_READY"
-        body = {"isHealthy": node.serving, "details": parts, "serverState": state}
-        return json_response(body, 200 if node.serving else 503)
+        engine = node.serving and engine_is_there(node, host)
+        healthy = {"metastore": engine, "kafka": node.serving, "commandRunner": engine}
+        parts = {name: {"isHealthy": well} for name, well in healthy.items()}
+        body = {"isHealthy": engine, "details": parts, "serverState": "READY" if engine else "NOT_READY"}
+        return json_response(body, 200 if engine else 503)
 
     async def live(request: Request) -> Response:
         del request
@@ -77,7 +90,7 @@ def local_app(
 
     async def ready(request: Request) -> Response:
         del request
-        return json_response({}, 200 if node.serving else 503)
+        return json_response({}, 200 if node.serving and engine_is_there(node, host) else 503)
 
     async def metrics(request: Request) -> Response:
         return await metrics_response(context.workers, context.metrics, rights_of(request.scope))
@@ -222,6 +235,5 @@ async def _refuse(scope: Scope, receive: Receive, send: Send) -> None:
         hint="Another node takes it over within seconds, as soon as a majority of the nodes runs: ask again.",
     )
     response = error_response(error)
-    response.headers["retry-after"] = str(_RETRY_AFTER_S)
     response.headers[NOT_HERE.decode()] = "1"
     await response(scope, receive, send)

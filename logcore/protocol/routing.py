@@ -1,7 +1,8 @@
 """A client's requests find their node: leaders of partitions, coordinators of groups and transactional ids, or anybody.
 
-Against one node nothing is looked up. Once several addresses are given, or an answer says that somebody else leads, the
-cluster's metadata tell where to ask, and what a fail-over makes fail is asked again until `patience_s` have passed.
+Against one node nothing is looked up. Once several addresses are given, or an answer says that there is a cluster (of
+one node, perhaps: its coordinators are made by looking for them), its metadata tell where to ask, and what a fail-over
+makes fail is asked again until `patience_s` have passed.
 """
 
 from __future__ import annotations
@@ -33,7 +34,18 @@ _CLUSTER: Final = Timeouts(connect_s=3.0, answer_s=10.0)  # a node that is stopp
 _PAUSE_S: Final = 0.02
 _PAUSE_S_MAX: Final = 0.5
 _UNKNOWN_TOPIC: Final = int(ErrorCode.unknown_topic_or_partition)
-_NOT_HERE: Final = frozenset({int(ErrorCode.not_leader_or_follower), int(ErrorCode.not_coordinator)})
+_OF_A_CLUSTER: Final = frozenset(
+    map(
+        int,
+        (
+            ErrorCode.not_leader_or_follower,
+            ErrorCode.not_coordinator,
+            ErrorCode.coordinator_not_available,
+            ErrorCode.coordinator_load_in_progress,
+        ),
+    )
+)
+"""What a node of a cluster says, and the server of a log of one node never does while it runs."""
 _NO_NODE: Final = -1
 _CONSUMER: Final = -1
 _LATEST: Final = -1
@@ -169,7 +181,7 @@ class Router:
             patience.pause(self.clustered)
 
     def _asks_again(self, found: set[int], to: Target) -> bool:
-        if found & _NOT_HERE:
+        if found & _OF_A_CLUSTER:
             self.clustered = True
         if not self.clustered:
             return False

@@ -67,6 +67,32 @@ def test_queries_go_on_where_the_engine_moves_and_count_nothing_twice(cluster: T
         eventually(lambda turn=turn: cluster.runs(1 + turn % 2), 60)
 
 
+def test_a_node_is_healthy_when_there_is_an_engine(cluster: TwoEngines) -> None:
+    def answers(path: str) -> list[int]:
+        return [httpx.get(f"{server.url}{path}").status_code for server in cluster.servers]
+
+    assert answers("/healthcheck") == answers("/readyz") == [503, 503]
+    assert answers("/livez") == [200, 200]
+    parts = httpx.get(f"{cluster.servers[0].url}/healthcheck").json()["details"]
+    assert {name: part["isHealthy"] for name, part in parts.items()} == {
+        "metastore": False,
+        "kafka": True,
+        "commandRunner": False,
+    }
+    cluster.lead(1)
+    eventually(lambda: answers("/healthcheck") == answers("/readyz") == [200, 200], 60)
+
+
+def test_a_request_that_comes_while_the_engine_ends_is_to_come_again(cluster: TwoEngines) -> None:
+    cluster.lead(1)
+    server = cluster.servers[0]
+    httpx.get(f"{server.url}/info", timeout=30)
+    assert server.host is not None and server.host.running is not None
+    server.host.running.leave()  # and the host does not know yet
+    answer = httpx.post(f"{server.url}/ksql", json={"ksql": "SHOW STREAMS;"}, timeout=30)
+    assert (answer.status_code, answer.headers.get("retry-after")) == (503, "1")
+
+
 def test_while_nobody_runs_the_engine_a_request_waits(cluster: TwoEngines) -> None:
     answers: list[int] = []
     asking = threading.Thread(

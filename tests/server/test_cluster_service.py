@@ -94,3 +94,15 @@ def answer(url: str) -> list[tuple[object, ...]]:
         return [tuple(row.values) for row in connect(url).query("SELECT k, WINDOWSTART, WINDOWEND, n, total FROM t;")]
     except RemoteError:  # the engine has just moved
         return []
+
+
+def test_a_cluster_of_one_runs_its_engine(tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        members = f"1@127.0.0.1:{free.getsockname()[1]}"
+    with service_in(tmp_path, node=1, cluster=members, cluster_secret="of-this-test-only") as alone:
+        url = f"http://{alone.http_address}"
+        eventually(lambda: httpx.get(f"{url}/healthcheck").status_code == 200, 50)
+        connect(url).execute("SET 'auto.offset.reset'='earliest';" + STATEMENTS)
+        connect(url).execute("INSERT INTO s (ROWTIME, k, v) VALUES (5000, 'a', 7);")
+        eventually(lambda: answer(url) == [("a", 0, 10_000, 1, 7)], 50)
