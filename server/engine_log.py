@@ -132,6 +132,12 @@ class EngineLog:
     def topics(self) -> Mapping[str, Topic]:
         return self._log.topics()
 
+    def topic(self, name: str) -> Topic | None:
+        return self._log.topic(name)
+
+    def partition_count(self, topic: str) -> int:
+        return self._log.partition_count(topic)
+
     def fetch(
         self,
         topic: str,

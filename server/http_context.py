@@ -34,6 +34,7 @@ _PUSH_QUERIES_MAX: Final = "ksql.max.push.queries"
 _COMMAND_TIMEOUT: Final = "ksql.server.command.response.timeout.ms"
 _COMMAND_POLL_S: Final = 0.02
 _THREAD_ENDS_S: Final = 10.0
+_ENDS: Final = "the server is shutting down, or the engine moves to another node"
 _USER: Final = "millstream.user"  # in the scope of a request
 
 
@@ -43,19 +44,37 @@ class Workers:
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="millstream-http")
         self._waiting = 0  # only changed on the event loop
+        self._closed = False
 
     async def run(self, call: Callable[[], T]) -> T:
-        """Raises `RequestRefused` where too much is waiting already."""
+        """Raises `RequestRefused` where too much is waiting already, and of a call that has not begun when this closes:
+        its engine ends here, and another one, here or elsewhere, can be asked soon."""
         if self._waiting >= WAITING_MAX:
             raise RequestRefused(TOO_MANY_REQUESTS, f"more than {WAITING_MAX} requests are waiting")
         self._waiting += 1
         try:
-            inside = contextvars.copy_context()  # log lines name the request
-            return await asyncio.get_running_loop().run_in_executor(self._pool, inside.run, call)
+            return await self._run(call)
         finally:
             self._waiting -= 1
 
+    async def _run(self, call: Callable[[], T]) -> T:
+        inside = contextvars.copy_context()  # log lines name the request
+        try:
+            running = asyncio.get_running_loop().run_in_executor(self._pool, inside.run, call)
+        except RuntimeError as error:
+            if not self._closed:
+                raise
+            raise RequestRefused(SHUTTING_DOWN, _ENDS) from error
+        try:
+            return await running
+        except asyncio.CancelledError as error:
+            asked_to = asyncio.current_task()
+            if not self._closed or (asked_to is not None and asked_to.cancelling()):
+                raise
+            raise RequestRefused(SHUTTING_DOWN, _ENDS) from error
+
     def close(self) -> None:
+        self._closed = True
         self._pool.shutdown(wait=True, cancel_futures=True)
 
 

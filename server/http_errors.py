@@ -10,7 +10,7 @@ import structlog
 from millstream.errors import LogError, MillstreamError, ServerError, Span, StatementError
 
 from ..executor.pull_limits import PullLimitExceeded
-from ..logcore.errors import InvalidTopic, LogClosed, TopicExists, UnknownTopic
+from ..logcore.errors import InvalidTopic, LogClosed, ProducerFenced, TopicExists, UnknownTopic
 from ..sql.splitting import split_tokens
 from ..sql.tokens import token_span, tokenize
 from .entities import Entity
@@ -41,6 +41,9 @@ NOT_READY = 50302
 SHUTTING_DOWN = 50303
 NO_ENGINE = 50304
 ENGINE_MOVED = 50305
+
+RETRY_AFTER_S = 1
+"""What 503 tells clients: who answers next is found, or started, within seconds."""
 
 _MESSAGE_MAX = 4000  # a caret below a line of a megabyte helps nobody
 _USERS_MISTAKES = (
@@ -75,6 +78,8 @@ def error_code_of(error: BaseException) -> int:
             return ASSERTION_FAILED
         case LogClosed():
             return SHUTTING_DOWN
+        case ProducerFenced():
+            return ENGINE_MOVED
         case _ if isinstance(error, _USERS_MISTAKES):
             return BAD_STATEMENT
         case _:

@@ -12,9 +12,21 @@ from ..sql.splitting import split_tokens
 from ..sql.tokens import ROWS_STATEMENTS, token_span, tokenize
 from .entities import Entity
 from .http_context import HttpContext, rights_of
-from .http_errors import BAD_REQUEST, BAD_STATEMENT, USE_QUERY, RequestRefused, error_body, error_code_of, statement_at
+from .http_errors import (
+    BAD_REQUEST,
+    BAD_STATEMENT,
+    ENGINE_MOVED,
+    RETRY_AFTER_S,
+    USE_QUERY,
+    RequestRefused,
+    error_body,
+    error_code_of,
+    statement_at,
+)
 from .http_requests import StatementRequest, awaited_command, read_object, statement_request
 from .row_formats import JSON_TYPE, KSQL_TYPE
+
+_UNAVAILABLE = 503
 
 
 class StatementRoutes:
@@ -79,6 +91,8 @@ def json_response(value: Any, status: int, media_type: str = JSON_TYPE) -> Respo
 
 def error_response(error: BaseException, text: str | None = None, done: list[Entity] | None = None) -> Response:
     response = json_response(error_body(error, text, done), error_code_of(error) // 100)
+    if response.status_code == _UNAVAILABLE and error_code_of(error) != ENGINE_MOVED:  # that may have done it
+        response.headers["retry-after"] = str(RETRY_AFTER_S)
     if isinstance(error, RequestRefused):
         response.headers["connection"] = "close"  # the rest of the request may still be on its way
     return response
