@@ -43,7 +43,7 @@ class KeyedRows:
         # before a key is in it, and both are replaced together.
         self._kept: tuple[list[pa.Table], dict[Any, int]] = ([], {})
         self._row_count = 0  # of all batches
-        partitions = range(client.topics()[source.topic].partition_count)
+        partitions = range(client.partition_count(source.topic))
         self._read = {
             TopicPartition(source.topic, at): client.offsets(source.topic, at).log_start_offset for at in partitions
         }

@@ -55,7 +55,7 @@ class Materialization:
         lock(self._connection)
         self._contained = {
             TopicPartition(source.topic, partition): client.offsets(source.topic, partition).log_start_offset
-            for partition in range(client.topics()[source.topic].partition_count)
+            for partition in range(client.partition_count(source.topic))
         }
         self._reader = self._reader_behind_contained()
 
@@ -180,7 +180,7 @@ class Materialization:
 
 def record_count(client: LogClient, topic: str) -> int:
     """How many offsets the topic holds: at least as many as it has records."""
-    partitions = range(client.topics()[topic].partition_count)
+    partitions = range(client.partition_count(topic))
     bounds = [client.offsets(topic, partition) for partition in partitions]
     return sum(each.last_stable_offset - each.log_start_offset for each in bounds)
 

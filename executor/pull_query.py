@@ -83,9 +83,8 @@ class PullQuery:
             return
         begins: dict[TopicPartition, int] = {}
         ends: dict[TopicPartition, int] = {}
-        topics = self._client.topics()
         for topic in dict.fromkeys(source.topic for source in sources):
-            for partition in range(topics[topic].partition_count):
+            for partition in range(self._client.partition_count(topic)):
                 bounds = self._client.offsets(topic, partition)
                 begins[TopicPartition(topic, partition)] = bounds.log_start_offset
                 ends[TopicPartition(topic, partition)] = bounds.last_stable_offset

@@ -152,10 +152,9 @@ class PushQuery:
 
 def first_offsets(plan: PhysicalPlan, client: LogClient, properties: Mapping[str, str]) -> dict[TopicPartition, int]:
     """Where a push query with these properties begins, of each partition that it reads."""
-    topics = client.topics()
     positions: dict[TopicPartition, int] = {}
     for source in plan.sources():
-        for partition in range(topics[source.topic].partition_count):
+        for partition in range(client.partition_count(source.topic)):
             at = TopicPartition(source.topic, partition)
             positions[at] = first_offset(client, at, source, properties)
     return positions

@@ -95,6 +95,7 @@ class QueryRuntime:
         )
         self._max_records: int | None = None  # set while a record is searched that makes a batch fail
         self._recovered: Recovered | None = None
+        self._changelog_count: int | None = None
         self._recover()
 
     @property
@@ -336,7 +337,10 @@ class QueryRuntime:
 
     @property
     def _changelog_partitions(self) -> int:
-        return self._client.topics()[changelog_topic(self.plan.query_id)].partition_count
+        """Asked once: keys would have to move if it changed."""
+        if self._changelog_count is None:
+            self._changelog_count = self._client.partition_count(changelog_topic(self.plan.query_id))
+        return self._changelog_count
 
     def _isolate(self, batch: ReadBatch, error: Exception) -> None:
         """A record made the batch fail. Batches get smaller until it is alone; then it goes to the processing log,

@@ -94,9 +94,9 @@ def _changelog_ends(plan: PhysicalPlan, client: LogClient) -> dict[int, int]:
     """The end of each changelog partition; creates the topic at the first start."""
     topic = changelog_topic(plan.query_id)
     with contextlib.suppress(TopicExists):
-        if topic not in client.topics():
+        if client.topic(topic) is None:
             client.create_topic(topic, changelog_partition_count(plan), STATE_CONFIG)
-    count = client.topics()[topic].partition_count
+    count = client.partition_count(topic)
     return {partition: client.offsets(topic, partition).last_stable_offset for partition in range(count)}
 
 

@@ -186,7 +186,16 @@ class LogClient(Protocol):
         ...
 
     def topics(self) -> Mapping[str, Topic]:
-        """All topics, internal ones (names that begin with `_`) included."""
+        """All topics, internal ones (names that begin with `_`) included, with their settings: over the network that
+        takes long where there are many."""
+        ...
+
+    def topic(self, name: str) -> Topic | None:
+        """None where there is none of that name."""
+        ...
+
+    def partition_count(self, topic: str) -> int:
+        """Raises `UnknownTopic`."""
         ...
 
     def append(self, topic: str, partition: int, records: RowRecords | ColumnarRecords) -> int:

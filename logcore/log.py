@@ -223,6 +223,12 @@ class Log:
         stored = self._directory.topics.get(name)
         return None if stored is None else stored.topic
 
+    def partition_count(self, topic: str) -> int:
+        found = self.topic(topic)
+        if found is None:
+            raise _unknown(topic)
+        return found.partition_count
+
     def topic_id(self, topic: str) -> str:
         stored = self._directory.topics.get(topic)
         if stored is None:

@@ -15,7 +15,7 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from .client import ColumnarRecords, Fetched, Isolation, Offsets, RowRecords, Topic, TopicPartition
-from .errors import LogUnavailable
+from .errors import LogUnavailable, UnknownTopic
 from .protocol import fetch as fetch_messages
 from .protocol.apis import Api
 from .protocol.channel import Address, Response
@@ -98,6 +98,23 @@ class RemoteLog:
         described = self._admin.described(None).topics
         configs = self._configs([topic.name for topic in described])
         return {topic.name: Topic(topic.name, len(topic.partitions), configs[topic.name]) for topic in described}
+
+    def topic(self, name: str) -> Topic | None:
+        count = self._partition_count(name)
+        return None if count is None else Topic(name, count, self._configs([name])[name])
+
+    def partition_count(self, topic: str) -> int:
+        count = self._partition_count(topic)
+        if count is None:
+            raise UnknownTopic(f'topic "{topic}" does not exist')
+        return count
+
+    def _partition_count(self, topic: str) -> int | None:
+        [described] = self._admin.described(topic).topics
+        if int(described.error_code) == int(ErrorCode.unknown_topic_or_partition):
+            return None
+        check(described.error_code, None, f'find topic "{topic}"')
+        return len(described.partitions)
 
     def _configs(self, names: list[str]) -> dict[str, dict[str, str]]:
         resources = [

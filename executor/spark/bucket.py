@@ -209,7 +209,7 @@ class BucketRuntime:
             producer.append(self._stages.sink.topic, partition, records)
         applied: dict[int, int] = {}
         if changes:
-            count = self._client.topics()[self._changelog].partition_count
+            count = self._client.partition_count(self._changelog)
             for partition, records in changelog_records(changes, count):
                 if partition not in applied:  # exact: nobody else writes this partition
                     applied[partition] = self._client.offsets(self._changelog, partition).log_end_offset

@@ -127,7 +127,7 @@ class SparkSandboxExecutor:
         """Puts what the query has written into the journal."""
         assert isinstance(query.plan.root, Sink)
         topic = query.plan.root.topic
-        for partition in range(self._client.topics()[topic].partition_count):
+        for partition in range(self._client.partition_count(topic)):
             at = TopicPartition(topic, partition)
             known = {place.offset for entry in self._log.entries if entry.at == at for place in entry.places()}
             for first, count in self._stretches(at, query.seen.get(at, 0), known):

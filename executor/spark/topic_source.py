@@ -41,7 +41,7 @@ class TopicSource(DataSource):
     def schema(self) -> str | StructType:
         topic = self._topic
         with RemoteLog(self._bootstrap) as log:
-            for partition in range(log.topics()[topic].partition_count):
+            for partition in range(log.partition_count(topic)):
                 found = log.fetch(topic, partition, log.offsets(topic, partition).log_start_offset, max_bytes=1).runs
                 if found and isinstance(found[0], FetchedColumns):
                     return from_arrow_schema(_with_place(found[0].batch.schema))
@@ -103,7 +103,7 @@ class _Topic:
 
     def _bounds(self, log: LogClient, *, at_end: bool) -> Positions:
         found: Positions = {}
-        for partition in range(log.topics()[self.topic].partition_count):
+        for partition in range(log.partition_count(self.topic)):
             bounds = log.offsets(self.topic, partition)
             at = TopicPartition(self.topic, partition)
             found[at] = bounds.last_stable_offset if at_end else bounds.log_start_offset

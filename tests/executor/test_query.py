@@ -90,6 +90,20 @@ def test_a_restart_continues_with_the_state(client: LogClient, tmp_path: Path, i
     assert values(client, "counts") == [{"N": 1, "S": 1}, {"N": 2, "S": 6}]
 
 
+def test_a_batch_asks_for_no_topics(client: LogClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over the network that takes the longer the more topics there are."""
+    runtime = QueryRuntime(count_plan(), client, None)
+    client.append("input", 0, rows([("a", value(1), 10)]))
+    drain(runtime)
+    for name in ("topics", "topic", "partition_count"):
+        monkeypatch.setattr(client, name, None)
+    client.append("input", 0, rows([("a", value(5), 20)]))
+    drain(runtime)
+    assert values(client, "counts") == [{"N": 1, "S": 1}, {"N": 2, "S": 6}]
+    monkeypatch.undo()
+    runtime.close()
+
+
 def test_a_window_is_part_of_the_key(client: LogClient) -> None:
     client.append("input", 0, rows([("a", value(1), 10), ("a", value(2), 1_500), ("a", value(3), 900)]))
     run(count_plan(window_ms=1_000), client)
