@@ -20,7 +20,17 @@ from .failpoints import fp
 from .group_offsets import GroupOffsets
 from .partition import Mark, Partition
 from .state_log import KeyValue, StateLog
-from .transaction_log import CLOSED, decode_entry, encode_entry, written_ms
+from .transaction_log import (
+    CLOSED,
+    NOTES_OPEN,
+    OpenNote,
+    decode_entry,
+    encode_entry,
+    encode_note,
+    take_notes,
+    without_note,
+    written_ms,
+)
 from .transaction_records import Entry, Identity, Participant, ProducerIds, TransactionRecord, TransactionState
 from .transaction_steps import (
     Abort,
@@ -87,6 +97,9 @@ class TransactionCoordinator:
         self._pool = ThreadPoolExecutor(8, thread_name_prefix="millstream-log-sync")
         entries = dict(log.entries())
         self._was_closed = entries.pop(CLOSED.key, None) is not None
+        self._had_notes = entries.pop(NOTES_OPEN.key, None) is not None
+        self._found_notes = take_notes(entries)
+        self._noted: set[str] = set()  # whose open transactions have a note now
         for key, value in entries.items():
             entry = decode_entry(key, value)
             self._core.apply(entry)
@@ -102,6 +115,8 @@ class TransactionCoordinator:
             return
         if self._was_closed:  # and is open now: nobody goes on after the next end, unless that is a proper one, too
             self._log.sync(self._log.append([KeyValue(CLOSED.key, None)]).mark)
+        if not self._had_notes:
+            self._log.sync(self._log.append([NOTES_OPEN]).mark)
         found = self._core.unfinished()
         for outcome in found:
             self._complete(outcome)
@@ -154,13 +169,46 @@ class TransactionCoordinator:
             self._carry_out_abort(ready)
             return ready.identity
 
-    def may_go_on(self, identity: Identity) -> bool:
-        """Whether a producer of before the log was closed has its id still, and has missed nothing.
+    def begin(self, identity: Identity) -> None:
+        """For a client, which may not notice that the log was closed, or died: that its transaction was open is known
+        then. Raises `LogError`; then it is not."""
+        with self.lock_of(identity.transactional_id):
+            self.step(Begin(identity))
+            try:
+                with self._lock:
+                    note = OpenNote(identity, self._core.number_of(identity.transactional_id))
+                self._noted.add(identity.transactional_id)
+                self._log.sync(self._log.append([encode_note(note)]).mark)
+            except BaseException:
+                self._carry_out_abort(self.step(Abort(identity)))
+                raise
 
-        After any other end nobody knows what was open, and half a transaction must not be committed as a whole one.
+    def may_go_on(self, identity: Identity) -> bool:
+        """Whether a producer of before the log was closed, or died, has its id still, and has missed nothing.
+
+        What was open then is aborted, and half a transaction must not be committed as a whole one.
         """
         with self._lock:
-            return self._was_closed and self._core.has(identity)
+            if not self._core.has(identity):
+                return False
+            return self._was_closed or (self._had_notes and not self._was_open(identity))
+
+    def _was_open(self, identity: Identity) -> bool:
+        """An abort counts on without a record, so the note may have a higher number than what is known now."""
+        note = self._found_notes.get(identity.transactional_id)
+        if note is None or note.identity != identity:
+            return False
+        return note.number >= self._core.number_of(identity.transactional_id)
+
+    def goes_on_as(self, identity: Identity) -> Identity:
+        """What the producer has now that ended its last transaction as this one: it may not have heard so."""
+        with self._lock:
+            return self._core.goes_on_as(identity)
+
+    def has_committed(self, identity: Identity) -> bool:
+        """Whether the producer's last transaction is committed: it may ask again."""
+        with self._lock:
+            return self._core.has_committed(identity)
 
     def new_producer_id(self) -> int:
         self._log.check_usable()
@@ -191,6 +239,7 @@ class TransactionCoordinator:
         with self.lock_of(identity.transactional_id):
             ready = self.step(Commit(identity, raises_epoch))
             if ready.outcome is None:
+                self._take_note_away(identity.transactional_id)
                 return ready.identity or identity
             try:
                 self._sync(ready, marks)
@@ -203,6 +252,7 @@ class TransactionCoordinator:
             fp("txn.after_prepare")
             self._end(ready.outcome)
             self.step(Finished(identity.transactional_id))
+            self._noted.discard(identity.transactional_id)  # its number is over
             fp("txn.committed")
             return ready.identity or identity
 
@@ -251,7 +301,8 @@ class TransactionCoordinator:
                 if entries:
                     del self._used_ms[transactional_id]
                     self._begun_ms.pop(transactional_id, None)
-                    self._log.append([encode_entry(entry, before_ms) for entry in entries])
+                    records = [encode_entry(entry, before_ms) for entry in entries]
+                    self._log.append([*records, without_note(transactional_id)])
                     gone.append(transactional_id)
         self._log.sync()
         return gone
@@ -311,7 +362,19 @@ class TransactionCoordinator:
         if ready.outcome is not None:
             self._end(ready.outcome)
             self.step(Aborted(ready.outcome.record.transactional_id))
+            self._take_note_away(ready.outcome.record.transactional_id)
             self._sync_quietly(ready.outcome.record.participants)
+
+    def _take_note_away(self, transactional_id: str) -> None:
+        """Not before the disk: a note that is there again after a crash fences a producer that could have gone on."""
+        if transactional_id not in self._noted:
+            return
+        try:
+            self._log.append([without_note(transactional_id)])
+        except LogError as error:
+            _log.warning("the note of a transaction stays", id=transactional_id, error=error.message)
+        else:
+            self._noted.discard(transactional_id)
 
     def _append(self, entries: tuple[Entry, ...]) -> None:
         if entries:

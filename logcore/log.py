@@ -453,9 +453,10 @@ class Log:
     def resumed_producer(
         self, transactional_id: str, producer_id: int, epoch: int
     ) -> LocalTransactionalProducer | None:
-        """One that was there before the log was closed, and has not noticed; None where it must not go on."""
+        """One that was there before the log was closed, or died, and has not noticed; None where it must not go on. It
+        has another epoch where it has ended its last transaction, and did not hear of it."""
         self._check_open()
-        identity = Identity(transactional_id, producer_id, epoch)
+        identity = self._coordinator.goes_on_as(Identity(transactional_id, producer_id, epoch))
         if not self._coordinator.may_go_on(identity):
             return None
         producer = LocalTransactionalProducer(self._coordinator, self, identity)

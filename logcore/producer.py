@@ -29,8 +29,12 @@ class LocalTransactionalProducer:
         self._identity = identity
         self.producer_id, self.epoch = identity.producer_id, identity.epoch
 
-    def begin(self) -> None:
-        self._coordinator.step(Begin(self._identity))
+    def begin(self, *, noted: bool = False) -> None:
+        """In: `noted`: of a client, which may go on after a crash unless this transaction was open then."""
+        if noted:
+            self._coordinator.begin(self._identity)
+        else:
+            self._coordinator.step(Begin(self._identity))
         self._marks = {}
         fp("txn.begin")
 
@@ -71,6 +75,10 @@ class LocalTransactionalProducer:
             for partition, offset in offsets.items()
         }
         self._coordinator.step(SendOffsets(self._identity, group, with_types))
+
+    def has_committed(self) -> bool:
+        """Whether its last transaction is committed, and nothing began since."""
+        return self._coordinator.has_committed(self._identity)
 
     def commit(self) -> None:
         self._coordinator.commit(self._identity, self._marks)

@@ -169,6 +169,25 @@ class Coordinator:
             return False
         return (known.record.producer_id, known.record.epoch) == identity[1:]
 
+    def number_of(self, transactional_id: str) -> int:
+        """Of its last transaction that ended."""
+        return self._known[transactional_id].record.number
+
+    def goes_on_as(self, identity: Identity) -> Identity:
+        """The identity itself, unless it has ended its last transaction, and that raised the epoch."""
+        known = self._known.get(identity.transactional_id)
+        ended = None if known is None else known.record.ended
+        if known is None or ended is None or (ended.producer_id, ended.epoch) != identity[1:]:
+            return identity
+        return _identity_after(known.record)
+
+    def has_committed(self, identity: Identity) -> bool:
+        """Whether this producer's last transaction is committed, and nothing began since."""
+        known = self._known.get(identity.transactional_id)
+        if known is None or (known.record.producer_id, known.record.epoch) != identity[1:]:
+            return False
+        return known.state in (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)
+
     def interrupted(self) -> tuple[Entry, ...]:
         """Entries to write at the end: transactions that are open now are given up, so their producers are fenced."""
         entries: list[Entry] = []

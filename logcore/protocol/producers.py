@@ -1,7 +1,7 @@
 """Transactions of clients. The protocol has no session: each request names id, producer and epoch.
 
-A producer is known from its InitProducerId on. After a restart it goes on if the log was closed properly and no
-transaction of it was open then; otherwise it is fenced until it asks again.
+A producer is known from its InitProducerId on. After a restart or a crash it goes on, unless a transaction of it was
+open then: that is aborted, and the producer is fenced until it asks again.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class ClientProducer:
         self._lock = threading.RLock()
         self._announced: set[TopicPartition] = set()
         self._open = False
-        self._committed = False
+        self._committed = producer.has_committed()  # of one that goes on, which may not have heard so
         self._deadline = 0.0
         self._used = clock()
         self._began = False
@@ -61,7 +61,7 @@ class ClientProducer:
             self._used = self._clock()
             self._began = True
             if not self._open:
-                self.producer.begin()
+                self.producer.begin(noted=True)
                 self._open, self._announced = True, set()
                 self._deadline = self._used + self._timeout_s
             self._announced |= partitions
@@ -193,7 +193,7 @@ class Producers:
     def end_and_raise(self, transactional_id: str, producer_id: int, epoch: int, *, commit: bool) -> tuple[int, int]:
         """Of the producer that has this epoch, or had it until it asked the same before. Raises `ProducerFenced`."""
         with self._lock:
-            known = self._known.get(transactional_id)
+            known = self._known.get(transactional_id) or self._resumed(transactional_id, producer_id, epoch)
         known = known or self.find(transactional_id, producer_id, epoch)
         return known.end_and_raise(producer_id, epoch, commit=commit)
 

@@ -128,25 +128,6 @@ def test_producers_without_an_open_transaction_go_on_after_a_proper_restart(log:
                 again.find(name, fenced.producer.producer_id, fenced.producer.epoch)
 
 
-def test_after_a_crash_no_producer_goes_on_for_it_might_commit_half_a_transaction(log: Log, folder: Path) -> None:
-    producers = Producers(log)
-    producer = producers.new("tx", 60_000)
-    log.close()
-    with open_log(folder):
-        pass
-    copy = folder.with_name("copy")
-    with open_log(folder) as later:
-        Producers(later).find("tx", producer.producer.producer_id, 0)
-        copy.mkdir()
-        for path in sorted(folder.rglob("*")):  # what a process finds after another one was killed
-            if path.is_dir():
-                (copy / path.relative_to(folder)).mkdir()
-            else:
-                (copy / path.relative_to(folder)).write_bytes(path.read_bytes())
-    with open_log(copy) as crashed, pytest.raises(ProducerFenced):
-        Producers(crashed).find("tx", producer.producer.producer_id, 0)
-
-
 @pytest.mark.parametrize("commit", [True, False])
 def test_an_end_that_the_disk_refused_can_be_asked_for_again(log: Log, commit: bool) -> None:
     producers = Producers(log)
