@@ -147,8 +147,16 @@ class Replication(Elections):
             return
         if self._take(previous, entries):
             match = self._compared(previous + len(entries))
+            self._show_life(sender, match)
             self._say_once_durable(sender, self._append_answer(accepted=True, index=match))
             self._commit_up_to(min(message.commit, match))
+
+    def _show_life(self, leader: NodeId, match: int) -> None:
+        """While something is being written: a disk may take longer than an election, and a leader whom nobody answers
+        gives up, though all hear it. What is told is durable, and the term need not be: a node that forgets it has
+        given no vote in it."""
+        if not self._is_durable():
+            self._send(leader, self._append_answer(accepted=True, index=min(match, self.durable_index)))
 
     def _compared(self, last: int) -> int:
         """How far the own log is known to be the leader's. What stands behind it may be of another leader."""

@@ -10,6 +10,10 @@ from millstream.logcore.replication.metadata_records import ConfigChanged
 from millstream.logcore.replication.quorum import Quorum
 from millstream.logcore.replication.quorum_messages import Append, Vote, VotersChanged
 from millstream.logcore.replication.quorum_state import Role
+from tests.logcore.replication.test_quorum_slow_disks import (
+    test_a_leader_goes_on_leading_while_the_disks_of_all_take_longer_than_an_election,
+    test_nothing_is_committed_before_a_majority_has_written_it,
+)
 
 from ..host import Host
 from ..options import Options
@@ -268,6 +272,8 @@ def _still_leads(simulation: Simulation, leader: Quorum) -> None:
 
 
 CASES: Final = [
+    test_a_leader_goes_on_leading_while_the_disks_of_all_take_longer_than_an_election,
+    test_nothing_is_committed_before_a_majority_has_written_it,
     a_node_that_was_cut_off_deposes_nobody,
     a_node_that_does_not_hear_the_leader_deposes_nobody,
     a_leader_that_hears_nobody_gives_up,

@@ -117,6 +117,14 @@ def _grants_twice(self: Elections, candidate: NodeId) -> bool:
     return True
 
 
+def _shows_no_life(self: Replication, leader: NodeId, match: int) -> None:
+    return None
+
+
+def _shows_what_it_has(self: Replication, leader: NodeId, match: int) -> None:
+    self._send(leader, self._append_answer(accepted=True, index=match))
+
+
 _MARK: Final = bytes(24)  # as long as the mark that is appended to what is kept
 _APPLY: Final = QuorumFiles.apply
 _SAVE_SNAPSHOT: Final = QuorumFiles._save_snapshot
@@ -124,6 +132,22 @@ _SYNC: Final = QuorumFiles.sync
 _PERSISTED: Final = QuorumState.persisted
 
 MUTANTS: Final = [
+    Mutant(
+        "silent_while_writing",
+        "R4",
+        "answers no leader before its disk is done",
+        ((Replication, "_show_life", _shows_no_life),),
+        "quorum",
+        "test_a_leader_goes_on_leading_while_the_disks_of_all_take_longer_than_an_election",
+    ),
+    Mutant(
+        "shows_more_than_is_durable",
+        "R3, T-L8",
+        "tells a leader at once of what its disk does not have yet",
+        ((Replication, "_show_life", _shows_what_it_has),),
+        "quorum",
+        "test_nothing_is_committed_before_a_majority_has_written_it",
+    ),
     Mutant("two_votes", "R1", "votes for whoever asks", ((Elections, "_vote_is_free", _grants_twice),), "quorum", 1),
     Mutant(
         "vote_not_written",
