@@ -52,6 +52,7 @@ class _Member:
     topics: tuple[str, ...] = ()
     named: frozenset[str] = frozenset()  # the same: there may be very many of them
     pattern: re.Pattern[str] | None = None
+    readable: frozenset[str] | None = None  # as it said last; None: all, or it was not heard since a restart
     epoch: int = 0
     previous_epoch: int = 0
     assigned: _Places = field(default_factory=set)
@@ -65,7 +66,10 @@ class _Member:
         self.topics, self.named = topics, frozenset(topics)
 
     def wants(self, topic: str) -> bool:
-        return topic in self.named or (self.pattern is not None and bool(self.pattern.fullmatch(topic)))
+        if topic in self.named:
+            return True
+        readable = self.readable is None or topic in self.readable
+        return readable and self.pattern is not None and bool(self.pattern.fullmatch(topic))
 
 
 @dataclass(slots=True)
@@ -164,6 +168,7 @@ class ConsumerGroups:
         changed = beat.epoch == _JOINS
         if beat.topics is not None or beat.pattern is not None:
             changed |= _subscribe(member, beat)
+        changed |= _may_read(member, beat.readable, group)
         if changed or _counts(group, partition_counts) != group.counts:
             _assign(group, partition_counts)
         _reconcile(group, member, beat.owned, now_ms)
@@ -331,6 +336,17 @@ def _subscribe(member: _Member, beat: ConsumerHeartbeat) -> bool:
     if topics != member.topics:
         member.name(topics)
     return changed
+
+
+def _may_read(member: _Member, readable: frozenset[str] | None, group: _Group) -> bool:
+    """Takes in what the member may read, before anything that its pattern matches is told to it. Whether that changes
+    which of the group's topics it reads; of topics that nobody reads, `_counts` tells."""
+    if member.pattern is None or member.readable == readable:
+        member.readable = readable
+        return False
+    before = {topic for topic in group.counts if member.wants(topic)}
+    member.readable = readable
+    return before != {topic for topic in group.counts if member.wants(topic)}
 
 
 def _counts(group: _Group, partition_counts: Mapping[str, int]) -> dict[str, int]:

@@ -141,7 +141,8 @@ class CheckCommit:
 class ConsumerHeartbeat:
     """To a group whose coordinator assigns. `epoch`: 0 joins, -1 leaves, -2 leaves for a while.
 
-    `topics`, `pattern`, `owned`: None where they are what they were when the member said so last.
+    `topics`, `pattern`, `owned`: None where they are what they were when the member said so last. `readable`: of the
+    topics that there are now, those that the member may read; None: all.
     """
 
     group: str
@@ -157,6 +158,7 @@ class ConsumerHeartbeat:
     assignor: str | None = None
     session_ms: int = SESSION_MS  # what is set for the group: silent for so long, a member is out
     heartbeat_ms: int = HEARTBEAT_MS  # and how often it is to say that it lives
+    readable: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -15,10 +16,10 @@ from ..client import TopicPartition
 from ..group_messages import ConsumerHeartbeat, GroupDescription, MemberDescription
 from ..log_settings import of_group
 from ..subscriptions import decode_assignment, topics_of
-from .access import may_see
+from .access import may_see_all
 from .broker import Broker
 from .faults import code_of, message_of, sayable
-from .group_requests import code_of_fault
+from .group_requests import code_of_fault, topics_read
 from .messages import Fields
 from .other_settings import HEARTBEAT_MS, OF_GROUPS, SESSION_MS, value_of
 from .peer import Peer
@@ -29,7 +30,7 @@ def consumer_group_heartbeat(broker: Broker, request: Any, peer: Peer) -> Fields
     """A member says what it reads, and is told what it should read."""
     if broker.refuses(peer, request.group_id):
         return {"error_code": ErrorCode.group_authorization_failed, "member_id": request.member_id or None}
-    if not all(may_see(peer, name) for name in request.subscribed_topic_names or ()):
+    if not all(peer.may("read", name) for name in request.subscribed_topic_names or ()):
         return {"error_code": ErrorCode.topic_authorization_failed, "member_id": request.member_id or None}
     member_id = request.member_id or (str(uuid.uuid4()) if request.member_epoch == 0 else "")
     owned = None if request.topic_partitions is None else _places(broker, request.topic_partitions)
@@ -48,6 +49,9 @@ def consumer_group_heartbeat(broker: Broker, request: Any, peer: Peer) -> Fields
         *_times(broker, request.group_id),
     )
     counts = {topic.name: topic.partition_count for topic in broker.log.topics().values()}
+    readable = frozenset(name for name in counts if peer.may("read", name))
+    if len(readable) < len(counts):
+        beat = replace(beat, readable=readable)
     try:
         answer = broker.log.groups.beat(beat, counts)
     except LogError as error:
@@ -91,7 +95,7 @@ def _by_id(broker: Broker, places: Iterable[TopicPartition], *, named: bool = Fa
 def consumer_group_describe(broker: Broker, request: Any, peer: Peer) -> Fields:
     return {
         "groups": [
-            _described_or_not(broker, group)
+            _described_or_not(broker, peer, group)
             if peer.may("group", group)
             else {"group_id": group, "group_state": "", "error_code": ErrorCode.group_authorization_failed}
             for group in request.group_ids
@@ -99,9 +103,12 @@ def consumer_group_describe(broker: Broker, request: Any, peer: Peer) -> Fields:
     }
 
 
-def _described_or_not(broker: Broker, group: str) -> Fields:
+def _described_or_not(broker: Broker, peer: Peer, group: str) -> Fields:
     try:
-        return _described(broker, broker.log.groups.describe(group))
+        found = broker.log.groups.describe(group)
+        if not all(may_see_all(peer, topics_read(member)) for member in found.members if found.kind == "consumer"):
+            return {"group_id": group, "group_state": "", "error_code": ErrorCode.topic_authorization_failed}
+        return _described(broker, found)
     except LogError as error:
         return {"error_code": code_of(error), "error_message": message_of(error), "group_id": group, "group_state": ""}
 

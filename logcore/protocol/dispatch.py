@@ -12,6 +12,7 @@ from kio.schema.errors import ErrorCode
 
 from ..records.batch import Buffer
 from . import messages
+from .access import ASKS
 from .admin_requests import (
     alter_partition_reassignments,
     create_acls,
@@ -158,7 +159,7 @@ _WAITING_HANDLERS: Final[dict[Api, Callable[[Broker, Any, Peer], Awaitable[Field
 async def answer(broker: Broker, request: Request) -> Answer:
     """Raises `HangUp` for what has no answer, `MalformedMessage` for bytes that are no request."""
     number, version = request.header.api, request.header.version
-    if number not in KNOWN:
+    if number not in KNOWN or Api(number) not in ASKS:
         raise HangUp(f"request {number} of the Kafka protocol is not supported")
     api = Api(number)
     if api is Api.API_VERSIONS:

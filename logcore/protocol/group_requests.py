@@ -6,6 +6,7 @@ import asyncio
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final, TypeVar
 
@@ -25,12 +26,15 @@ from ..group_messages import (
     Leave,
     Leaving,
     Left,
+    MemberDescription,
     Message,
     Protocol,
     Reply,
     Sync,
     Synced,
 )
+from ..subscriptions import CONSUMER, decode_assignment, topics_of
+from .access import may_see_all
 from .broker import Broker
 from .faults import code_of, message_of, sayable
 from .messages import Fields
@@ -107,7 +111,7 @@ def _no_name(version: int) -> str | None:
 async def sync_group(broker: Broker, request: Any, peer: Peer) -> Fields:
     """Comes when the leader has decided."""
     if broker.refuses(peer, request.group_id):
-        return {"error_code": ErrorCode.group_authorization_failed}
+        return {"error_code": ErrorCode.group_authorization_failed, "assignment": b""}
     sync = Sync(
         request.group_id,
         request.generation_id,
@@ -207,7 +211,7 @@ def leave_group(broker: Broker, request: Any, peer: Peer) -> Fields:
 def describe_groups(broker: Broker, request: Any, peer: Peer) -> Fields:
     return {
         "groups": [
-            _described_or_not(broker, group, request.__version__)
+            _described_or_not(broker, peer, group, request.__version__)
             if peer.may("group", group)
             else {"group_id": group, "error_code": ErrorCode.group_authorization_failed}
             for group in request.groups
@@ -215,11 +219,28 @@ def describe_groups(broker: Broker, request: Any, peer: Peer) -> Fields:
     }
 
 
-def _described_or_not(broker: Broker, group: str, version: int) -> Fields:
+def _described_or_not(broker: Broker, peer: Peer, group: str, version: int) -> Fields:
     try:
-        return _described(broker.log.groups.describe(group), version)
+        return _described(_seen(peer, broker.log.groups.describe(group)), version)
     except LogError as error:
         return {"group_id": group, "error_code": code_of(error), "error_message": message_of(error)}
+
+
+def _seen(peer: Peer, group: GroupDescription) -> GroupDescription:
+    """Without what members read, where that names topics which the client has no right on."""
+    if group.protocol_type != CONSUMER:
+        return group
+    members = (
+        member if may_see_all(peer, topics_read(member)) else replace(member, metadata=b"", assignment=b"")
+        for member in group.members
+    )
+    return replace(group, members=tuple(members))
+
+
+def topics_read(member: MemberDescription) -> set[str]:
+    """The topics that a member subscribes to, or has partitions of."""
+    assigned = {topic for part in (member.assignment, member.target) for topic, _ in decode_assignment(part)}
+    return assigned | set(topics_of(member.metadata))
 
 
 def _described(description: GroupDescription, version: int) -> Fields:
@@ -287,7 +308,10 @@ def offset_delete(broker: Broker, request: Any, peer: Peer) -> Fields:
     if broker.refuses(peer, request.group_id):
         return {"error_code": ErrorCode.group_authorization_failed}
     asked = [
-        TopicPartition(topic.name, entry.partition_index) for topic in request.topics for entry in topic.partitions
+        TopicPartition(topic.name, entry.partition_index)
+        for topic in request.topics
+        if peer.may("read", topic.name)
+        for entry in topic.partitions
     ]
     try:
         outcome = broker.log.groups.delete_offsets(request.group_id, asked)
@@ -303,7 +327,9 @@ def offset_delete(broker: Broker, request: Any, peer: Peer) -> Fields:
                 "partitions": [
                     {
                         "partition_index": entry.partition_index,
-                        "error_code": code_of_fault(outcome[TopicPartition(topic.name, entry.partition_index)]),
+                        "error_code": code_of_fault(outcome[TopicPartition(topic.name, entry.partition_index)])
+                        if peer.may("read", topic.name)
+                        else ErrorCode.topic_authorization_failed,
                     }
                     for entry in topic.partitions
                 ],

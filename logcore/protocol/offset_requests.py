@@ -13,7 +13,7 @@ from ..client import Offsets, TopicPartition
 from ..group_messages import CheckCommit
 from ..group_offsets import CommittedOffset
 from ..timestamps import TimestampOffset, first_at_or_after, latest_timestamp
-from .access import check_visible
+from .access import check_visible, may_see
 from .broker import Broker
 from .faults import code_of, message_of
 from .group_requests import code_of_fault
@@ -89,13 +89,19 @@ def find_coordinator(broker: Broker, request: Any, peer: Peer) -> Fields:
 
 
 _TRANSACTION: Final = 1
+_REFUSED: Final[Mapping[KeyKind, ErrorCode]] = {
+    "group": ErrorCode.group_authorization_failed,
+    "transaction": ErrorCode.transactional_id_authorization_failed,
+}
 
 
 def _coordinator(broker: Broker, peer: Peer, kind: KeyKind, key: str) -> Fields:
+    nowhere: Fields = {"node_id": -1, "host": "", "port": -1}
+    if not peer.may(kind, key):
+        return {"error_code": _REFUSED[kind], **nowhere}
     try:
         found = broker.layout.coordinator(kind, key, peer.local)
     except LogError as error:
-        nowhere: Fields = {"node_id": -1, "host": "", "port": -1}
         return {"error_code": code_of(error), "error_message": message_of(error), **nowhere}
     return {"error_code": ErrorCode.none, "node_id": found.node, "host": found.host, "port": found.port}
 
@@ -151,7 +157,7 @@ def _fetched_group(broker: Broker, peer: Peer, asked: Any, stable: bool) -> Fiel
     if not peer.may("group", asked.group_id):
         return {"group_id": asked.group_id, "topics": [], "error_code": ErrorCode.group_authorization_failed}
     try:
-        topics = _fetched(broker, asked.group_id, asked.topics, stable)
+        topics = _fetched(broker, peer, asked.group_id, asked.topics, stable)
     except LogError as error:  # another node coordinates the group, or this one is not ready to
         code = code_of(error)
         return {"group_id": asked.group_id, "topics": _not_fetched(asked.topics or (), code), "error_code": code}
@@ -170,18 +176,26 @@ def _not_fetched(topics: Any, code: ErrorCode) -> list[Fields]:
     ]
 
 
-def _fetched(broker: Broker, group: str, topics: Any, stable: bool) -> list[Fields]:
+def _fetched(broker: Broker, peer: Peer, group: str, topics: Any, stable: bool) -> list[Fields]:
     # In this order: what a transaction decides in between is among what is committed.
     unsettled = broker.log.unsettled_offsets(group) if stable else frozenset[TopicPartition]()
     committed = broker.log.groups.committed(group)
     if topics is None:
         wanted: dict[str, list[int]] = {}
         for topic, partition in dict.fromkeys([*committed, *sorted(unsettled)]):
-            wanted.setdefault(topic, []).append(partition)
+            if may_see(peer, topic):
+                wanted.setdefault(topic, []).append(partition)
     else:
         wanted = {topic.name: list(topic.partition_indexes) for topic in topics}
 
     def fetched(where: TopicPartition) -> Fields:
+        if not may_see(peer, where.topic):
+            return {
+                "partition_index": where.partition,
+                "committed_offset": -1,
+                "metadata": "",
+                "error_code": ErrorCode.topic_authorization_failed,
+            }
         found = committed.get(where, _NOTHING_COMMITTED)
         waits = where in unsettled
         return {

@@ -17,6 +17,7 @@ from millstream.errors import LogError
 from ..client import Offsets
 from ..errors import (
     InconsistentTopicId,
+    InvalidRecords,
     InvalidTransactionState,
     OffsetOutOfRange,
     RejectedRecords,
@@ -226,6 +227,8 @@ def checked_write(
 ) -> list[EncodedBatch]:
     """What is to be appended to the partition. Raises `LogError`."""
     batches = [batch for records in data.records for batch in checked_batches(memoryview(records))]
+    if not batches:
+        raise InvalidRecords("a partition's data holds no record batch")
     for batch in batches:
         partition.check_size(batch.header)
     if partition.settings.compacted and not peer.trusted:

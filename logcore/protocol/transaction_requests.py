@@ -14,7 +14,7 @@ from ..client import Topic, TopicPartition
 from ..group_messages import CheckCommit
 from ..transaction_records import Identity, TransactionState
 from ..transactions import TransactionDescription
-from .access import check_administrator, check_readable, check_writable
+from .access import check_administrator, check_readable, check_writable, may_see
 from .broker import Broker
 from .faults import code_of, coordinator_code_of
 from .group_requests import code_of_fault
@@ -306,7 +306,8 @@ def _transaction(broker: Broker, peer: Peer, transactional_id: str, known: Trans
         return _not_described(transactional_id, _why_unknown(broker, peer, transactional_id) if allowed else refused)
     partitions: dict[str, list[int]] = {}
     for topic, partition in known.partitions:
-        partitions.setdefault(topic, []).append(partition)
+        if may_see(peer, topic):
+            partitions.setdefault(topic, []).append(partition)
     return {
         "error_code": ErrorCode.none,
         "transactional_id": transactional_id,
