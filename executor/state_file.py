@@ -66,7 +66,7 @@ def open_state(
         connection = open_connection(MEMORY, settings)
         _create_bookkeeping(connection, plan)
         return StateFile(connection, None, {})
-    directory.mkdir(parents=True, exist_ok=True)
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     newest = max(directory.glob("state-*.duckdb"), default=None)
     if newest is not None:
         found = _reopen(newest, plan, ends, settings)

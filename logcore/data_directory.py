@@ -47,7 +47,7 @@ class DataDirectory:
         self.path = path
         self._durable = durable
         self._serial = 0  # of what is in topics.json; grows with each change
-        path.mkdir(parents=True, exist_ok=True)
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
         _check_not_of_a_cluster(path)
         self._lock = locked(path / "lock")
         try:
@@ -210,7 +210,7 @@ def _check_not_of_a_cluster(path: Path) -> None:
 
 def locked(path: Path) -> int:
     """A descriptor that holds the lock until it is closed. Raises `LogLocked`."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:

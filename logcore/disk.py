@@ -26,7 +26,7 @@ class LogFile:
     def __init__(self, path: Path | str, *, create: bool = False, writable: bool = True) -> None:
         self.path = path
         mode = os.O_RDWR if writable else os.O_RDONLY
-        self._descriptor = os.open(path, mode | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o644)
+        self._descriptor = os.open(path, mode | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o600)
 
     def __del__(self) -> None:
         descriptor = getattr(self, "_descriptor", -1)

@@ -21,6 +21,7 @@ from .embedded import engine_on
 from .engine_host import ClusterNode, EngineHost, RunningEngine
 from .engine_log import EngineLog
 from .forwarded_clients import ForwardedClients
+from .host_check import HostCheck, names_of
 from .http_app import http_app
 from .http_cluster_admin import cluster_routes
 from .http_context import HttpContext
@@ -71,7 +72,8 @@ def start_engine_on_cluster(
     tls = None if configuration.tls is None else configuration.tls.connecting()
     routes = cluster_routes(operations, context.workers, configuration.body_bytes_max)
     clients = ForwardedClients(secret, node.id)
-    listener.start(ClusterApp(node, host, local_app(node, host, context, users, routes), clients, tls=tls))
+    app = ClusterApp(node, host, local_app(node, host, context, users, routes), clients, tls=tls)
+    listener.start(HostCheck(app, names_of(configuration), lambda scope: clients.client_of(scope) is not None))
     host.start()
     return host
 

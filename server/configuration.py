@@ -83,6 +83,10 @@ class Configuration(BaseSettings):
     """Where the HTTP API answers. An address that others reach needs [tls] or [access]."""
     kafka: Annotated[Address, NoDecode] = Address("127.0.0.1", 9092)
     """Where the log answers Kafka's clients."""
+    http_hosts: tuple[str, ...] = ()
+    """Names under which the HTTP API and the schema registry are reached, beside those of this machine, of the cluster
+    and of the addresses above: of a proxy, a container, a service. `*`: any. A request for another name is refused, for
+    a page of the web may have pointed it here; addresses are always fine."""
     schema_registry: Address | None = None
     """Where the schema registry answers; None: nowhere."""
     executor: Literal["auto", "spark", "duckdb"] | None = None

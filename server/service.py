@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -27,12 +28,14 @@ from .engine import Engine
 from .executors import check_executor, describe_executor
 from .followed_catalog import FollowedCatalog
 from .foreign_rows import ForeignRows, is_own_name
+from .host_check import HostCheck, names_of
 from .http_app import http_app
 from .http_context import HttpContext
 from .http_gate import Gate
 from .http_listener import HttpListener, cannot_listen
 from .kafka_listener import kafka_listener
 from .log_metrics import LogMetrics
+from .private_folder import PRIVATE_UMASK, make_private
 from .schema_registry import schema_registry_app
 
 _SWITCH_S: Final = 0.001
@@ -115,6 +118,8 @@ class Service:
 
     def _start(self, parts: contextlib.ExitStack) -> None:
         check_executor(self.configuration.engine_properties)
+        parts.callback(os.umask, os.umask(PRIVATE_UMASK))
+        make_private(self.configuration.data)
         limits = ConnectionLimits(self.configuration.connections_max, self.configuration.connections_per_address_max)
         listener = HttpListener(self.configuration.http, tls=self.configuration.tls, limits=limits)
         parts.callback(listener.stop)
@@ -191,11 +196,13 @@ class Service:
         figures = LogMetrics(log, self.configuration.metrics_partitions_max)
         context = HttpContext(engine, log.id, self.configuration.body_bytes_max, figures)
         parts.callback(self._end_requests, context, listener)
-        listener.start(http_app(context, users))
+        names = names_of(self.configuration)
+        listener.start(HostCheck(http_app(context, users), names))
         context.ready = True
         if registry is not None:
             parts.callback(registry.stop)
-            registry.start(Gate(schema_registry_app(engine.schemas, engine.lock), context, users, open_paths=()))
+            pages = schema_registry_app(engine.schemas, engine.lock)
+            registry.start(HostCheck(Gate(pages, context, users, open_paths=()), names))
 
     def _address_for_workers(self, log: Log, parts: contextlib.ExitStack) -> str:
         """Where Spark's processes reach the log; they know its secret, but speak no TLS."""

@@ -13,7 +13,7 @@ class DiskFile:
     """An open file. Closed with the last reference."""
 
     def __init__(self, path: Path) -> None:
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._size = os.fstat(self._descriptor).st_size
 
     def __del__(self) -> None:
@@ -53,7 +53,7 @@ class DiskFolder:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        path.mkdir(parents=True, exist_ok=True)
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
         sync_folder(path.parent)
 
     def get(self, name: str) -> DiskFile | None:

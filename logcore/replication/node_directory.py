@@ -36,7 +36,7 @@ class NodeDirectory:
         """
         self.path = path
         try:
-            path.mkdir(parents=True, exist_ok=True)
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._check_not_of_a_single_node()
             self._lock = locked(path / "lock")
         except OSError as error:

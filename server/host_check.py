@@ -1,0 +1,99 @@
+"""Which names a server answers to: a page of the web may let its own name point to this machine (DNS rebinding), and
+the browser then takes our answers for that page's. Its requests have that name in the header `host`.
+
+An address in place of a name is always fine: no name stands behind it that somebody could have pointed here.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from collections.abc import Callable, Iterable
+from typing import Final
+from urllib.parse import urlsplit
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from .configuration import Configuration
+from .http_errors import MISDIRECTED, RequestRefused
+from .http_statements import error_response
+
+ANY: Final = "*"
+_LOCAL: Final = frozenset({"localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback"})
+_ADVERTISED: Final = "ksql.advertised.listener"
+_POLICY_VIOLATION: Final = 1008
+
+
+def names_of(configuration: Configuration) -> frozenset[str]:
+    """This machine's, those that the configuration gives the server and its cluster, and `http_hosts`."""
+    listening = [configuration.http, configuration.schema_registry, configuration.kafka_advertised]
+    advertised = urlsplit(configuration.properties.get(_ADVERTISED, "")).hostname
+    nodes = [part.rpartition("@")[2] for part in (configuration.cluster or "").split(",") if part]
+    found = [
+        *_LOCAL, socket.gethostname(), socket.getfqdn(), advertised or "", *configuration.http_hosts,
+        *(address.host for address in listening if address is not None), *map(_host_of, nodes),
+    ]  # fmt: skip
+    return frozenset(name.lower().rstrip(".") for name in found if name)
+
+
+class HostCheck:
+    """An ASGI application around another one. In: `trusted`: of requests that a node of the cluster passes on, which
+    has looked itself."""
+
+    def __init__(
+        self, app: ASGIApp, names: Iterable[str], trusted: Callable[[Scope], bool] = lambda scope: False
+    ) -> None:
+        self._app = app
+        self._names = frozenset(names)
+        self._trusted = trusted
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] in ("http", "websocket"):
+            unknown = next((host for host in _hosts(scope) if not is_known(host, self._names)), None)
+            if unknown is not None and not self._trusted(scope):
+                await _refuse(unknown, scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+
+def is_known(host: str, names: frozenset[str]) -> bool:
+    """In: `host`: as the header has it, with or without a port.
+
+    >>> [is_known(host, frozenset({"log.example"})) for host in ("log.example:80", "10.1.2.3", "[::1]:80", "a.example")]
+    [True, True, True, False]
+    """
+    name = _host_of(host).lower().rstrip(".")
+    if ANY in names or name in names or name.endswith(".localhost"):
+        return True
+    try:
+        ipaddress.ip_address(name.partition("%")[0])
+    except ValueError:
+        return False
+    return True
+
+
+def _hosts(scope: Scope) -> list[str]:
+    """None at all is fine: browsers send one."""
+    return [value.decode("latin-1").strip() for name, value in scope["headers"] if name.lower() == b"host"]
+
+
+def _host_of(text: str) -> str:
+    """
+    >>> _host_of("[::1]:80"), _host_of("a.example:80"), _host_of("a.example")
+    ('::1', 'a.example', 'a.example')
+    """
+    if text.startswith("["):
+        return text[1:].partition("]")[0]
+    return text.rpartition(":")[0] if ":" in text else text
+
+
+async def _refuse(host: str, scope: Scope, receive: Receive, send: Send) -> None:
+    error = RequestRefused(
+        MISDIRECTED,
+        f'this server does not answer to the name "{host[:255]}"',
+        hint="Name it in http_hosts of the configuration, if it is the server's, or that of a proxy before it.",
+    )
+    if scope["type"] == "websocket":
+        await send({"type": "websocket.close", "code": _POLICY_VIOLATION, "reason": error.message[:100]})
+        return
+    await error_response(error)(scope, receive, send)

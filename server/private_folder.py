@@ -1,0 +1,52 @@
+"""The data folder is for the user that the server runs as: other users of the machine would read around all rights."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+PRIVATE_UMASK: Final = 0o077
+_FOLDER: Final = 0o700
+_OF_OTHERS: Final = 0o077
+_OURS: Final = frozenset({"log", "state"})
+
+_log = structlog.get_logger("millstream.server")
+
+
+def make_private(folder: Path) -> None:
+    """Makes the folder, or takes the rights of others from one that there is, and from what is in it. A folder that
+    has more in it than ours, or is another user's, keeps its own rights: a line of the log says so."""
+    if not folder.exists():
+        folder.mkdir(parents=True)
+        folder.chmod(_FOLDER)
+        return
+    ours = [folder] if {path.name for path in folder.iterdir()} <= _OURS else []
+    try:
+        for each in (*ours, *(folder / name for name in sorted(_OURS))):
+            _tighten(each)
+    except OSError as error:
+        _log.warning("the rights of the data folder cannot be changed", data=str(folder), error=str(error))
+    if _is_open(folder):
+        _log.warning("others on this machine can look into the data folder", data=str(folder), hint="chmod 700")
+
+
+def _tighten(folder: Path) -> None:
+    """Of a folder that nobody else may enter, what is in it does not matter."""
+    if folder.is_dir() and not folder.is_symlink() and _is_open(folder):
+        for path in _below(folder):
+            path.chmod(stat.S_IMODE(path.stat().st_mode) & ~_OF_OTHERS)
+        folder.chmod(_FOLDER)
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    for parent, folders, files in os.walk(folder):
+        yield from (path for name in (*folders, *files) if not (path := Path(parent, name)).is_symlink())
+
+
+def _is_open(folder: Path) -> bool:
+    return bool(folder.stat().st_mode & _OF_OTHERS)
