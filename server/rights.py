@@ -17,6 +17,8 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
+from sqlglot import exp
+
 from millstream.errors import MillstreamError, ServerError, StatementError
 
 from ..planner.catalog import Catalog, PersistentQuery
@@ -187,6 +189,9 @@ def _nodes(value: Any) -> Iterator[ast.Node]:
     elif isinstance(value, tuple):
         for item in value:
             yield from _nodes(item)
+    elif isinstance(value, exp.Expression):
+        for inside in value.find_all(exp.Subquery):
+            yield from _nodes(inside.meta["query"])
 
 
 def _forbidden(user: User, need: Need) -> NotPermitted:
