@@ -9,8 +9,6 @@ from __future__ import annotations
 import atexit
 import functools
 import os
-import shutil
-import tempfile
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,10 +19,10 @@ import duckdb
 from ..sql.functions.bounds import Bounds
 from ..sql.functions.udf import failures_of
 from .memory_shares import MemoryShares, shares_of
+from .temporary_folders import TemporaryFolder
 
 MEMORY = ":memory:"
 THREADS_MAX = 4  # of one DuckDB, where nothing is set: batches are small, and there are many queries
-_SPILL = "millstream-spill-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,22 +94,9 @@ def open_connection(path: str = MEMORY, settings: EngineSettings | None = None) 
 @functools.cache
 def _spill_directory() -> Path:
     """For this process and this user alone; DuckDB makes its folders in it when it needs them."""
-    _clear_away_the_dead()
-    directory = Path(tempfile.mkdtemp(prefix=f"{_SPILL}{os.getpid()}-"))
-    atexit.register(shutil.rmtree, directory, ignore_errors=True)
-    return directory
-
-
-def _clear_away_the_dead() -> None:
-    """Removes what processes left that were killed."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{_SPILL}*"):
-        owner = folder.name.removeprefix(_SPILL).split("-")[0]
-        try:
-            os.kill(int(owner), 0)
-        except ProcessLookupError:
-            shutil.rmtree(folder, ignore_errors=True)
-        except (PermissionError, ValueError, OverflowError):
-            continue  # alive, or not ours
+    folder = TemporaryFolder("spill")
+    atexit.register(folder.remove)
+    return folder.path
 
 
 def lock(connection: duckdb.DuckDBPyConnection) -> None:

@@ -15,8 +15,6 @@ same records each time. Time moves by the timestamps of records only; `now_ms` i
 from __future__ import annotations
 
 import json
-import shutil
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -30,6 +28,7 @@ from millstream.executor.journal import JournaledLog, Place
 from millstream.executor.partitioning import sink_partitions
 from millstream.executor.spark.sandbox import SparkSandboxExecutor
 from millstream.executor.stepwise import StepwiseExecutor
+from millstream.executor.temporary_folders import TemporaryFolder
 from millstream.logcore.client import HEADERS, LogClient, RowRecords, TopicPartition
 from millstream.logcore.log import open_log
 from millstream.planner.planning import PlannedPush
@@ -94,8 +93,8 @@ class Sandbox:
         self.now_ms = 0
         settings = {"ksql.streams.cache.max.bytes.buffering": "0", **lenient_properties(properties or {})}
         self.session = Session(settings, rows_from="Sandbox.query(…)")
-        self._directory = tempfile.mkdtemp(prefix="millstream-sandbox-")
-        self._open_log = open_log(self._directory, sync="never")
+        self._directory = TemporaryFolder("sandbox")
+        self._open_log = open_log(self._directory.path, sync="never")
         self.log = JournaledLog(self._open_log)
         self._executor = make(self.log, self.session.properties)
         self.engine = Engine(
@@ -118,7 +117,7 @@ class Sandbox:
         """Ends everything and removes the log."""
         self.engine.close()
         self._open_log.close()
-        shutil.rmtree(self._directory, ignore_errors=True)
+        self._directory.remove()
 
     def create_topic(self, name: str, partitions: int = 1, replicas: int = 1) -> None:
         """Creates a topic. `replicas` is accepted: there is one node."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-import tempfile
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,6 +21,7 @@ from ..errors import UnknownQuery
 from ..executor import QueryStatus
 from ..figures import QueryFigures
 from ..query_log import changelog_topic, forget_offsets, safe_name, start_positions
+from ..temporary_folders import TemporaryFolder
 from .alignment import remove_markers
 from .errors import SparkUnavailable
 from .query import SparkQuery
@@ -45,8 +45,8 @@ class SparkExecutor:
         self, client: LogClient, data_directory: Path | None, properties: Mapping[str, str] | None = None
     ) -> None:
         self._client = client
-        self._temporary = None if data_directory is not None else tempfile.mkdtemp(prefix="millstream-spark-")
-        self._directory = Path(data_directory or self._temporary or "")
+        self._temporary = TemporaryFolder("spark") if data_directory is None else None
+        self._directory = self._temporary.path if self._temporary is not None else Path(data_directory or "")
         self._properties = dict(properties or {})
         self._queries: dict[str, SparkQuery] = {}
         self._server: LogServer | None = None
@@ -112,7 +112,7 @@ class SparkExecutor:
             self._server.stop()
             self._server = None
         if self._temporary is not None:
-            shutil.rmtree(self._temporary, ignore_errors=True)
+            self._temporary.remove()
 
     def _session(self) -> SparkSession:
         return spark_session(self._properties)

@@ -7,11 +7,9 @@ topic's different partitions is not defined, so tests compare what a topic holds
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
-from pathlib import Path
 from typing import cast
 
 import numpy as np
@@ -31,6 +29,7 @@ from ..figures import QueryFigures
 from ..journal import Entry, JournaledLog
 from ..query_log import start_positions
 from ..stepwise import ROUNDS_MAX, StepwiseFeed
+from ..temporary_folders import TemporaryFolder
 from .executor import BOOTSTRAP, SparkExecutor
 from .query import SparkQuery
 from .session import MASTER
@@ -60,8 +59,8 @@ class SparkSandboxExecutor:
             **properties,
             BOOTSTRAP: trusted_address(self._server.log, self._server.address),
         }
-        self._directory = tempfile.TemporaryDirectory(prefix="millstream-spark-", ignore_cleanup_errors=True)
-        self._executor = SparkExecutor(self._client, Path(self._directory.name), self._properties)
+        self._directory = TemporaryFolder("spark")
+        self._executor = SparkExecutor(self._client, self._directory.path, self._properties)
         self._queries: dict[str, _Query] = {}
 
     def drain(self) -> None:
@@ -106,7 +105,7 @@ class SparkSandboxExecutor:
         self._queries.clear()
         self._executor.close()
         self._server.stop()
-        self._directory.cleanup()
+        self._directory.remove()
 
     def _positions(self, plan: PhysicalPlan) -> dict[TopicPartition, int]:
         return start_positions(self._client, plan, {**self._properties, **plan.properties})

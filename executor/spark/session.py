@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..formats.warm_up import warm_up
+from ..temporary_folders import TemporaryFolder
 from .errors import SparkUnavailable
 
 if TYPE_CHECKING:
@@ -165,7 +166,9 @@ def first_line(error: BaseException) -> str:
 def _package_archive() -> Path:
     """This package as a zip, for hosts on which it is not installed. Its dependencies have to be there."""
     face = importlib.import_module("millstream")
-    path = Path(tempfile.mkdtemp(prefix="millstream-"), "millstream.zip")
+    folder = TemporaryFolder("package")
+    atexit.register(folder.remove)
+    path = folder.path / "millstream.zip"
     with zipfile.ZipFile(path, "w") as archive:
         _add_package(archive, Path("millstream"), [Path(folder) for folder in face.__path__])
         for name in ("sql", "planner", "executor", "logcore"):
