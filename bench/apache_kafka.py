@@ -18,7 +18,7 @@ QUICK_TO_START: Final = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=
 AS_SHIPPED: Final = ("-Xmx1g", "-Xms1g", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
 """What Kafka's start script says."""
 
-_STARTS_WITHIN_S: Final = 60.0
+_STARTS_WITHIN_S: Final = 240.0  # on a busy machine
 _STOPS_WITHIN_S: Final = 10.0
 
 __all__ = ["AS_SHIPPED", "QUICK_TO_START", "VERSION", "ApacheKafka", "Unavailable", "classpath", "free_ports"]
