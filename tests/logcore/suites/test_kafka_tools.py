@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import base64
+import json
 import re
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
 
 import pytest
 
@@ -17,6 +19,9 @@ from bench.maven import Unavailable
 from ..clients import outside
 from .serving import JAVA_OPTIONS, Product, classpath, compiled
 
+confluent_kafka = pytest.importorskip("confluent_kafka")
+
+_OURS, _THEIRS = 0, 1  # the numbers of the nodes
 _TOOLS: Final = "org.apache.kafka.tools."
 
 
@@ -31,6 +36,7 @@ class Call(NamedTuple):
 
 _TOPICS, _GROUPS, _TRANSACTIONS = "TopicCommand", "consumer.group.ConsumerGroupCommand", "TransactionsCommand"
 _CONFIGS: Final = "kafka.admin.ConfigCommand"
+_REASSIGN: Final = "reassign.ReassignPartitionsCommand"
 
 CALLS: Final = (
     Call(_TOPICS, "--create --topic orders --partitions 2 --config retention.ms=1000000"),
@@ -77,7 +83,20 @@ CALLS: Final = (
     Call(_TOPICS, "--delete --topic orders"),
 )  # fmt: skip
 
-_BOOTSTRAP: Final = {"ClusterTool": "--bootstrap-server", "LeaderElectionCommand": "--bootstrap-server"}
+REASSIGNMENTS: Final = (
+    Call(_REASSIGN, "--list"),
+    Call(_REASSIGN, "--verify --reassignment-json-file {plan}"),
+    Call(_REASSIGN, "--execute --throttle 5000000 --reassignment-json-file {plan}", same=False),
+    Call(_CONFIGS, "--describe --entity-type brokers --entity-name {node}", same=False),
+    Call(_REASSIGN, "--list"),
+    Call(_REASSIGN, "--cancel --reassignment-json-file {plan}"),
+    Call(_REASSIGN, "--execute --reassignment-json-file {plan}", same=False),
+    Call(_REASSIGN, "--verify --reassignment-json-file {plan}"),
+    Call(_CONFIGS, "--describe --entity-type brokers --entity-name {node}", same=False),
+)
+
+ABORT: Final = Call(_TRANSACTIONS, "abort --topic hanging --partition 0 --start-offset 0")
+
 _BEFORE_THE_COMMAND: Final = (_TRANSACTIONS, "MetadataQuorumCommand")
 
 
@@ -90,10 +109,10 @@ class Tools:
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )
 
-    def run(self, call: Call, address: str, node: int) -> tuple[int, list[str]]:
+    def run(self, call: Call, address: str, node: int, plan: Path | None = None) -> tuple[int, list[str]]:
         """The exit code, and the lines it has printed, in order, without what is different each time."""
         where = ["--bootstrap-server", address]
-        arguments = call.arguments.format(node=node).split(" ")
+        arguments = call.arguments.format(node=node, plan=plan).split(" ")
         ordered = [*where, *arguments] if call.tool in _BEFORE_THE_COMMAND else [*arguments, *where]
         tool = call.tool if call.tool.startswith("kafka.") else _TOOLS + call.tool
         assert self._process.stdin is not None and self._process.stdout is not None
@@ -110,7 +129,7 @@ class Tools:
 
 
 def _comparable(text: str, node: int) -> list[str]:
-    text = re.sub(rf"\b(broker|node) {node}\b", "node N", text)
+    text = re.sub(rf"\b(brokers?|node) {node}\b", "node N", text)
     text = re.sub(r"^\s+at .*$", "", text, flags=re.MULTILINE)  # where in the tool
     return sorted(re.sub(r"\s+", " ", line).strip() for line in text.splitlines() if line.strip())
 
@@ -137,17 +156,62 @@ def kafka(tmp_path: Path) -> Iterator[ApacheKafka]:
 @pytest.mark.soak
 @pytest.mark.timeout(1800)
 def test_the_tools_say_of_us_what_they_say_of_apache_kafka(tmp_path: Path, tools: Tools, kafka: ApacheKafka) -> None:
-    differences: list[str] = []
     with Product(tmp_path / "data") as product:
         for address in (product.address, kafka.address):
             outside.create_topic(address, "first")
             outside.append(address, "first", 0, b"a")
-        for call in CALLS:
-            ours, theirs = tools.run(call, product.address, 0), tools.run(call, kafka.address, 1)
-            if ours[0] != theirs[0] or (call.same and ours[1] != theirs[1]):
-                differences.append(_told(call, ours, theirs))
+        found = list(_differences(CALLS, tools, product, kafka))
         assert "Traceback" not in product.said
-    assert not differences, "\n\n".join(differences)
+    assert not found, "\n\n".join(found)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
+def test_the_tools_move_replicas_with_a_throttle_and_end_a_hanging_transaction(
+    tmp_path: Path, tools: Tools, kafka: ApacheKafka
+) -> None:
+    plans: dict[int, Path] = {}
+    for node in (_OURS, _THEIRS):
+        plans[node] = tmp_path / f"plan-{node}.json"
+        moved = {"topic": "first", "partition": 0, "replicas": [node]}
+        plans[node].write_text(json.dumps({"version": 1, "partitions": [moved]}))
+    with Product(tmp_path / "data") as product:
+        hanging: list[Any] = []  # kept: where a producer goes, its transaction ends
+        for address in (product.address, kafka.address):
+            outside.create_topic(address, "first")
+            outside.create_topic(address, "hanging")
+            hanging.append(_open_transaction(address))
+        found = list(_differences((*REASSIGNMENTS, ABORT), tools, product, kafka, plans))
+        for address in (product.address, kafka.address):
+            outside.append(address, "hanging", 0, b"after")
+            assert outside.values(address, "hanging") == [b"after"]
+        assert "Traceback" not in product.said
+    assert not found, "\n\n".join(found)
+
+
+def _open_transaction(address: str) -> Any:
+    """Its producer. It has one record, at offset 0."""
+    settings = {"bootstrap.servers": address, "transactional.id": "tx", "transaction.timeout.ms": 800_000}
+    producer = confluent_kafka.Producer(settings)
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    producer.produce("hanging", b"hanging", partition=0)
+    assert producer.flush(60) == 0
+    return producer
+
+
+def _differences(
+    calls: Sequence[Call],
+    tools: Tools,
+    product: Product,
+    kafka: ApacheKafka,
+    plans: Mapping[int, Path] = MappingProxyType({}),
+) -> Iterator[str]:
+    for call in calls:
+        ours = tools.run(call, product.address, _OURS, plans.get(_OURS))
+        theirs = tools.run(call, kafka.address, _THEIRS, plans.get(_THEIRS))
+        if ours[0] != theirs[0] or (call.same and ours[1] != theirs[1]):
+            yield _told(call, ours, theirs)
 
 
 def _told(call: Call, ours: tuple[int, Sequence[str]], theirs: tuple[int, Sequence[str]]) -> str:
