@@ -28,7 +28,6 @@ from .coordinator import TransactionCoordinator
 from .data_directory import DataDirectory, StoredTopic
 from .errors import (
     CorruptLog,
-    InvalidRecords,
     InvalidTopic,
     LogClosed,
     OffsetOutOfRange,
@@ -47,8 +46,9 @@ from .open_files import OpenFiles
 from .partition import Partition, PartitionContext
 from .producer import LocalTransactionalProducer
 from .reader import read
-from .records.batch import HEADER_SIZE, EncodedBatch, checksum_of, read_header
+from .records.batch import EncodedBatch
 from .records.codec import encode
+from .records.whole import checked_batches
 from .secret import secret_of
 from .settings_file import SettingsFile
 from .state_log import StateLog
@@ -224,14 +224,12 @@ class Log:
         return None if stored is None else stored.topic
 
     def partition_count(self, topic: str) -> int:
-        found = self.topic(topic)
-        if found is None:
+        if (found := self.topic(topic)) is None:
             raise _unknown(topic)
         return found.partition_count
 
     def topic_id(self, topic: str) -> str:
-        stored = self._directory.topics.get(topic)
-        if stored is None:
+        if (stored := self._directory.topics.get(topic)) is None:
             raise _unknown(topic)
         return stored.id
 
@@ -338,7 +336,7 @@ class Log:
         Raises `InvalidRecords`, `OutOfOrderSequence`, `ProducerFenced`.
         """
         target = self.writable(topic, partition)
-        first_offsets = [self._append(target, [batch]) for batch in _checked_batches(memoryview(batches))]
+        first_offsets = [self._append(target, [batch]) for batch in checked_batches(memoryview(batches))]
         return first_offsets[0] if first_offsets else target.offsets().log_end_offset
 
     def fetch(
@@ -575,23 +573,6 @@ def open_log(
     the machine. Raises `LogLocked` where it is open already.
     """
     return Log(Path(path), clock=clock, durable=sync == "always", expiry=expiry)
-
-
-def _checked_batches(data: memoryview) -> list[EncodedBatch]:
-    batches: list[EncodedBatch] = []
-    position = 0
-    while position < len(data):
-        if position + HEADER_SIZE > len(data):
-            raise InvalidRecords("the last record batch is cut off")
-        header = read_header(data, position)
-        if not header.plausible or position + header.size > len(data):
-            raise InvalidRecords(f"no record batch of version 2 begins at byte {position}")
-        batch = bytearray(data[position : position + header.size])
-        if header.control or checksum_of(memoryview(batch)) != header.crc:
-            raise InvalidRecords(f"the record batch at byte {position} is damaged, or is a control batch")
-        batches.append(EncodedBatch([batch], header))
-        position += header.size
-    return batches
 
 
 def _name_of(topic: str, partition: int) -> str:
