@@ -28,7 +28,7 @@ from .segment import Segment
 from .segment_swap import swap
 from .state_log import StateLog
 from .topic_settings import settings_of
-from .transaction_log import CLOSED, decode_entry, encode_entry
+from .transaction_log import CLOSED, NOTES_OPEN, decode_entry, encode_entry, take_notes
 from .transaction_log import TOPIC as TRANSACTIONS_TOPIC
 from .transaction_records import ProducerIds
 
@@ -60,7 +60,9 @@ def _skip_producer_ids(folder: Path) -> None:
     context = PartitionContext(OpenFiles(8), _now_ms, lambda: None, durable=True, found_durable=True)
     partition = Partition(f"the partition in {folder}", folder, settings_of({}), context)
     log = StateLog(partition, _now_ms)
-    known = [decode_entry(key, value) for key, value in log.entries().items() if key != CLOSED.key]
+    entries = log.entries()
+    take_notes(entries)
+    known = [decode_entry(key, value) for key, value in entries.items() if key not in (CLOSED.key, NOTES_OPEN.key)]
     end = max((entry.end for entry in known if isinstance(entry, ProducerIds)), default=0)
     log.sync(log.append([encode_entry(ProducerIds(end + _SKIPPED_IDS), _now_ms())]).mark)
     partition.close()

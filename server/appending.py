@@ -127,7 +127,7 @@ def _records(
     keys = [columns[column] for column in source.schema.key]
     values = [columns[column] for column in held]
     key_encoder = encoder(byte_format(source.key_format), source.schema.key)
-    key_bytes = key_encoder.encode(keys, null_rows=_all(not keys, count))
+    key_bytes = key_encoder.encode(keys, null_rows=None if keys else _all(True, count))  # a NULL key is no key here
     if source.kind == "TABLE" and key_bytes.null_count:
         raise InvalidStatement(
             f"Failed to insert values into '{source.name}'. Value for primary key column(s) "

@@ -129,7 +129,7 @@ def test_a_newer_question_for_versions_gets_the_oldest_answer(peer: socket.socke
     peer.sendall(frame(Api.API_VERSIONS, 77, b"\0"))
     found = messages.read_response(Api.API_VERSIONS, 0, memoryview(answer(peer)), 4)
     assert found.error_code == 35  # unsupported version
-    assert {entry.api_key: (entry.min_version, entry.max_version) for entry in found.api_keys}[0] == (0, 12)
+    assert {entry.api_key: (entry.min_version, entry.max_version) for entry in found.api_keys}[0] == (0, 13)
 
 
 def test_many_requests_at_once_are_answered_in_order(peer: socket.socket) -> None:

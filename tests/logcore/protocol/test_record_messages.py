@@ -36,8 +36,11 @@ FETCHED = [
     FetchedPartition(PARTITIONS[2], 0, 0, 0, 0, [], [b"z" * 300]),
 ]
 
-produce_versions = pytest.mark.parametrize("version", range(KNOWN[Api.PRODUCE].oldest, KNOWN[Api.PRODUCE].newest + 1))
-fetch_versions = pytest.mark.parametrize("version", range(KNOWN[Api.FETCH].oldest, KNOWN[Api.FETCH].newest + 1))
+BY_NAME = 12  # later versions name topics by their ids: tests/logcore/clients asks in them, beside Apache Kafka
+assert KNOWN[Api.PRODUCE].newest > BY_NAME and KNOWN[Api.FETCH].newest > BY_NAME
+
+produce_versions = pytest.mark.parametrize("version", range(KNOWN[Api.PRODUCE].oldest, BY_NAME + 1))
+fetch_versions = pytest.mark.parametrize("version", range(KNOWN[Api.FETCH].oldest, BY_NAME + 1))
 
 
 def joined(buffers: Sequence[Any]) -> bytes:
@@ -81,7 +84,7 @@ def test_produce_responses_round_trip(version: int) -> None:
         (result.partition, result.error_code, result.base_offset) for result in PRODUCE_RESULTS
     ]
     if version >= 8:
-        assert read == PRODUCE_RESULTS
+        assert [result._replace(record_errors=tuple(result.record_errors)) for result in read] == PRODUCE_RESULTS
 
 
 @fetch_versions
