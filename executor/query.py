@@ -196,11 +196,11 @@ class QueryRuntime:
     def _recovery_on_failure(self):
         try:
             yield
-        except BaseException:
-            self._give_up()
+        except BaseException as error:
+            self._give_up(error)
             raise
 
-    def _give_up(self) -> None:
+    def _give_up(self, cause: BaseException | None = None) -> None:
         """Drops everything that is not in the log. Closing DuckDB rolls back what it has not committed."""
         for under_way in (self._ahead, self._committing):
             if under_way is not None:
@@ -209,7 +209,7 @@ class QueryRuntime:
                     under_way.result()
         self._ahead = self._committing = None
         if self._recovered is not None:
-            self._recovered.state.close()
+            self._recovered.state.close(cause)
             self._recovered = None
 
     def _next_batch(self, max_bytes: int) -> ReadBatch | None:

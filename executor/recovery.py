@@ -79,8 +79,8 @@ def recover(
         replay_changelog(plan, client, state, pipeline, ends, noted)
         commits = StateCommits(state, pipeline)
         return Recovered(producer, state, pipeline, commits, start_positions(client, plan, properties))
-    except BaseException:
-        state.close()
+    except BaseException as error:
+        state.close(error)
         raise
 
 

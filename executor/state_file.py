@@ -24,6 +24,7 @@ log = structlog.get_logger()
 
 _APPLIED = "_millstream_applied"
 _LAG_S_MAX = 12 * 60 * 60  # well below what the changelog keeps deletions for: delete.retention.ms
+_CORRUPT = ("Corrupt database file", "IO Error: Corrupt")  # a plain `duckdb.Error`: no class of its own tells it
 _in_use: set[Path] = set()
 _in_use_guard = threading.Lock()
 
@@ -47,11 +48,16 @@ class StateFile:
             self.connection.execute(f"EXECUTE {statement}({int(partition)}, {int(offset)})").fetchall()
         self.applied.update(applied)
 
-    def close(self) -> None:
+    def close(self, cause: BaseException | None = None) -> None:
+        """In: `cause`: why it is closed. Where that is damage to the file, the next start replays the changelog."""
         self.connection.close()
-        if self.path is not None:
-            with _in_use_guard:
-                _in_use.discard(self.path)
+        if self.path is None:
+            return
+        with _in_use_guard:
+            _in_use.discard(self.path)
+        if cause is not None and _is_damage(cause):
+            log.warning("state file set aside", path=str(self.path), problem=str(cause))
+            _set_aside(self.path)
 
 
 def open_state(
@@ -104,6 +110,11 @@ def _reopen(path: Path, plan: PhysicalPlan, ends: Mapping[int, int], settings: E
         log.warning("state file set aside", path=str(path), problem=problem)
         _set_aside(path)
     return None
+
+
+def _is_damage(error: BaseException) -> bool:
+    """Blocks are read when they are needed, so damage may be found long after the file was opened."""
+    return isinstance(error, duckdb.Error) and str(error).startswith(_CORRUPT)
 
 
 def _is_outdated(path: Path, applied: Mapping[int, int], ends: Mapping[int, int]) -> bool:

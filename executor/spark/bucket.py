@@ -112,15 +112,15 @@ class BucketRuntime:
             after = Marker(self.run, positions, times, token=uuid.uuid4().hex, batch=batch_id, ends=marker.ends)
             report, self._marker = self._apply(producer, batch, after)
             return report
-        except BaseException:
-            self.close()
+        except BaseException as error:
+            self.close(error)
             raise
 
-    def close(self) -> None:
+    def close(self, cause: BaseException | None = None) -> None:
         """Lets go of the cache. A transaction that is open is aborted by the bucket's next producer."""
         if self._state is not None:
             with contextlib.suppress(duckdb.Error):
-                self._state.close()
+                self._state.close(cause)
         self._state = self._pipeline = self._producer = self._marker = None
 
     # -------------------------------------------------------------- ownership

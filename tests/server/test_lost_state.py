@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from millstream.errors import MillstreamError
@@ -17,6 +18,13 @@ from millstream.server.session import Session
 PROPERTIES = {"auto.offset.reset": "earliest", "millstream.executor": "duckdb"}
 CHANGELOG = "_millstream-CTAS_COUNTS_1-changelog-0"
 QUERY = "CTAS_COUNTS_1"
+JOINED = "CSAS_NAMED_2"
+JOIN = """
+CREATE STREAM s (id INT KEY, g STRING) WITH (kafka_topic='s', value_format='JSON', partitions=1);
+CREATE TABLE names (id INT PRIMARY KEY, name STRING) WITH (kafka_topic='names', value_format='JSON', partitions=1);
+CREATE STREAM named AS SELECT s.id AS id, names.name AS name FROM s LEFT JOIN names ON s.id = names.id;
+"""
+_HEADERS, _BLOCK = 3 * 4096, 256 * 1024  # of a DuckDB file
 STATEMENTS = """
 CREATE STREAM s (id INT KEY, g STRING) WITH (kafka_topic='s', value_format='JSON', partitions=1);
 CREATE TABLE counts AS SELECT g, COUNT(*) AS n FROM s GROUP BY g;
@@ -46,17 +54,17 @@ def _insert(engine: EmbeddedEngine, count: int) -> None:
     engine.execute("INSERT INTO s (id, g) VALUES (1, 'a');" * count, Session())
 
 
-def _settled(engine: EmbeddedEngine) -> str | None:
+def _settled(engine: EmbeddedEngine, query_id: str = QUERY) -> str | None:
     """What stopped the query, once it has stopped or read everything."""
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
-        status = engine.executor.status(QUERY)
+        status = engine.executor.status(query_id)
         if status.state == "ERROR":
             return status.error
-        if status.positions and not any(status.lag.values()):
+        if status.positions and not status.error and not any(status.lag.values()):
             return None
         time.sleep(0.01)
-    raise AssertionError(f"the query does not get on: {engine.executor.status(QUERY)}")
+    raise AssertionError(f"the query does not get on: {engine.executor.status(query_id)}")
 
 
 def _counts(engine: EmbeddedEngine) -> list[tuple[object, ...]]:
@@ -106,6 +114,33 @@ def test_a_query_stops_and_says_what_to_do_and_reset_rebuilds_it(folder: Path, h
     with _engine(folder) as engine:
         assert _settled(engine) is None
         assert _counts(engine) == [("a", left + 1)]
+
+
+def test_damaged_blocks_of_a_state_file_cost_a_replay_and_nothing_else(tmp_path: Path) -> None:
+    """A block is read when it is needed: the file opens, and the damage is found in the middle of a batch."""
+    data = tmp_path / "data"
+    with _engine(data) as engine:
+        engine.execute(JOIN, Session())
+        names = pa.table({"id": pa.array(range(5), pa.int32()), "name": [f"name {n}" for n in range(5)]})
+        engine.insert("NAMES", names, Session())
+        _settled(engine, JOINED)
+    for _ in range(2):  # so that what was written lies in blocks, and not in the write-ahead log
+        with _engine(data) as engine:
+            _settled(engine, JOINED)
+    (state,) = data.glob(f"state/{JOINED}/*.duckdb")
+    whole = state.read_bytes()
+    for block in range(_HEADERS, len(whole), _BLOCK):
+        folder = tmp_path / str(block)
+        shutil.copytree(data, folder)
+        damaged = bytearray(whole)
+        damaged[block + 64] ^= 1
+        (folder / state.relative_to(data)).write_bytes(damaged)
+        with _engine(folder) as engine:
+            _settled(engine, JOINED)
+            engine.execute("INSERT INTO s (id, g) VALUES (1, 'a');", Session())
+            assert _settled(engine, JOINED) is None
+            (row,) = engine.query("SELECT * FROM named;", Session())
+            assert tuple(row.values) == (1, "name 1")
 
 
 def test_reset_begins_with_the_first_record_whatever_the_properties_say(tmp_path: Path) -> None:
