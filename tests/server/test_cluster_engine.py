@@ -169,7 +169,7 @@ def test_rows_are_acknowledged_while_the_client_still_sends(cluster: TwoEngines)
     server = cluster.servers[1]
     connect(server.url).execute(STREAM)
     with socket.create_connection((server.address.host, server.address.port), timeout=30) as line:
-        head = "POST /inserts-stream HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n"
+        head = "POST /inserts-stream HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n"
         line.sendall(f"{head}content-type: application/vnd.ksqlapi.delimited.v1\r\n\r\n".encode())
         for number, sent in enumerate(('{"target":"s"}\n', '{"k":1,"v":2}\n', '{"k":1,"v":3}\n')):
             line.sendall(f"{len(sent):x}\r\n{sent}\r\n".encode())

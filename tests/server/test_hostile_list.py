@@ -30,6 +30,7 @@ FILES = {
     "receiving": "logcore/protocol/test_receiving.py",
     "remote log": "logcore/protocol/test_requests.py",
     "data": "server/test_hostile_data.py",
+    "values": "server/test_hostile_values.py",
     "json": "executor/formats/test_json.py",
     "delimited": "executor/formats/test_delimited.py",
     "avro": "executor/formats/test_avro.py",
@@ -92,6 +93,10 @@ LINES = {
     "data: tombstones, empty values, unknown and doubled fields": "data:looks_like_poison",
     "data: times out of bounds": "data:out_of_all_bounds",
     "data: sums that overflow": "data:overflows",
+    "data: patterns that backtrack, values that grow": (
+        "values:backtracks_for_ever values:grows_too_large values:like_ends"
+    ),
+    "data: functions of users that do not end": "values:a_function_of_a_users values:an_aggregate_of_a_users",
     "data: large keys and values": "data:large_keys",
     "data: broken lines of DELIMITED": "delimited:broken_line",
     "data: Avro that is none, endless, recursive": "avro:no_record avro:endless avro:contains_itself",

@@ -235,8 +235,8 @@ def test_garbage_on_the_socket_does_no_harm(service: Service, http: httpx.Client
         b"\x00" * 100,
         b"\xff" * 100_000,
         b"GET / HTTP/9\r\n\r\n",
-        b"GET /\xff\xfe HTTP/1.1\r\nhost: a\r\n\r\n",
-        b"POST /ksql HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"GET /\xff\xfe HTTP/1.1\r\nhost: localhost\r\n\r\n",
+        b"POST /ksql HTTP/1.1\r\nhost: localhost\r\ncontent-length: 5\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\x01" * 50,
     )
     for sent in garbage:
@@ -254,7 +254,7 @@ def test_a_body_that_never_ends_is_given_up(
     del http
     monkeypatch.setattr(http_requests, "BODY_SECONDS_MAX", 0.3)
     for path in ("/ksql", "/query", "/close-query"):
-        head = f"POST {path} HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n1\r\n \r\n"
+        head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n1\r\n \r\n"
         with socket.create_connection((service.http_address.host, service.http_address.port), timeout=20) as connection:
             connection.sendall(head.encode())
             received = connection.makefile("rb").read()
@@ -269,7 +269,7 @@ def test_a_client_that_takes_nothing_for_too_long_loses_its_query(
     ksql(http, "CREATE STREAM big (id INT KEY, t STRING) WITH (kafka_topic='big', value_format='JSON', partitions=1);")
     ksql(http, "".join(f"INSERT INTO big VALUES ({n}, LPAD('x', 200000, 'y'));" for n in range(100)))
     body = json.dumps({"sql": "SELECT t FROM big EMIT CHANGES;", "properties": EARLIEST}).encode()
-    head = f"POST /query-stream HTTP/1.1\r\nhost: a\r\ncontent-length: {len(body)}\r\n\r\n".encode()
+    head = f"POST /query-stream HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(body)}\r\n\r\n".encode()
     with socket.create_connection((service.http_address.host, service.http_address.port)) as connection:
         connection.sendall(head + body)
         eventually(push_threads)

@@ -115,7 +115,7 @@ def test_a_client_that_stalls_reads_alone_and_misses_nothing(
     http.post("/ksql", json={"ksql": DDL.replace(" s ", " w ").replace("'s'", "'w'").split(";")[1] + ";"})
     body = json.dumps({"sql": f"SELECT n, '{wide}' AS w FROM w EMIT CHANGES;"}).encode()
     with socket.create_connection((service.http_address.host, service.http_address.port), timeout=20) as stalled:
-        head = f"POST /query-stream HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}\r\n\r\n"
+        head = f"POST /query-stream HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(body)}\r\n\r\n"
         stalled.sendall(head.encode() + body)
         received = stalled.recv(100_000)
         quick = Client(http, "SELECT * FROM w EMIT CHANGES;", rows)

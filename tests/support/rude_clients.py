@@ -135,7 +135,8 @@ class RudeClients:
         with self._connected() as connection:
             query = '{"ksql":"SELECT%20*%20FROM%20events%20EMIT%20CHANGES;"}'.replace('"', "%22")
             connection.sendall(
-                f"GET /ws/query?request={query} HTTP/1.1\r\nhost: x\r\nupgrade: websocket\r\nconnection: upgrade\r\n"
+                f"GET /ws/query?request={query} HTTP/1.1\r\nhost: localhost\r\n"
+                "upgrade: websocket\r\nconnection: upgrade\r\n"
                 "sec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\nsec-websocket-version: 13\r\n\r\n".encode()
             )
             self._expect(connection.recv(65536), b"HTTP/1.1 101")
@@ -143,13 +144,13 @@ class RudeClients:
             connection.recv(65536)
 
 
-_INSERTS: Final = b"POST /inserts-stream HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n"
+_INSERTS: Final = b"POST /inserts-stream HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n"
 
 
 def _post(path: str, body: dict[str, object]) -> bytes:
     text = json.dumps(body).encode()
-    head = f"POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {len(text)}\r\n\r\n"
-    return head.encode() + text
+    head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+    return f"{head}content-length: {len(text)}\r\n\r\n".encode() + text
 
 
 def _rows(chance: random.Random) -> bytes:
