@@ -153,9 +153,9 @@ class Replication(Elections):
 
     def _show_life(self, leader: NodeId, match: int) -> None:
         """While something is being written: a disk may take longer than an election, and a leader whom nobody answers
-        gives up, though all hear it. What is told is durable, and the term need not be: a node that forgets it has
-        given no vote in it."""
-        if not self._is_durable():
+        gives up, though all hear it. What is told is durable, and so is the term: a node that forgets it would take
+        entries from an older leader in the place of those that it has just confirmed."""
+        if self._term_is_durable and not self._is_durable():
             self._send(leader, self._append_answer(accepted=True, index=min(match, self.durable_index)))
 
     def _compared(self, last: int) -> int:

@@ -65,6 +65,7 @@ class QuorumState:
         self._out: list[Effect] = []
         self._operation = 0
         self._operation_durable = 0
+        self._term_operation = 0  # the one that makes the term and the vote durable
         self._waiting: deque[_Waiting] = deque(maxlen=_WAITING_MAX)  # what is said once an operation is durable
         self._writing: deque[tuple[int, int]] = deque()  # (operation, last index that it makes durable)
         self._elect_at_ms: int | None = None
@@ -106,6 +107,8 @@ class QuorumState:
 
     def _persist(self, change: Any) -> None:
         self._operation += 1
+        if isinstance(change, SaveVote):
+            self._term_operation = self._operation
         self._out.append(Persist(Operation(self._operation), change))
 
     def _send(self, to: NodeId, message: Any) -> None:
@@ -121,6 +124,10 @@ class QuorumState:
     def _is_durable(self) -> bool:
         """Whether there is nothing written that is not durable."""
         return self._operation_durable >= self._operation
+
+    @property
+    def _term_is_durable(self) -> bool:
+        return self._operation_durable >= self._term_operation
 
     def _say(self, to: NodeId, message: Any) -> None:
         if to == self.id:

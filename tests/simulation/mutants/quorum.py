@@ -125,6 +125,10 @@ def _shows_what_it_has(self: Replication, leader: NodeId, match: int) -> None:
     self._send(leader, self._append_answer(accepted=True, index=match))
 
 
+def _shows_life_in_a_term_that_it_may_forget(self: Replication, leader: NodeId, match: int) -> None:
+    self._send(leader, self._append_answer(accepted=True, index=min(match, self.durable_index)))
+
+
 _MARK: Final = bytes(24)  # as long as the mark that is appended to what is kept
 _APPLY: Final = QuorumFiles.apply
 _SAVE_SNAPSHOT: Final = QuorumFiles._save_snapshot
@@ -147,6 +151,14 @@ MUTANTS: Final = [
         ((Replication, "_show_life", _shows_what_it_has),),
         "quorum",
         "test_nothing_is_committed_before_a_majority_has_written_it",
+    ),
+    Mutant(
+        "shows_life_in_a_term_it_may_forget",
+        "R3, T-L8",
+        "answers a leader at once in a term that its disk does not have yet",
+        ((Replication, "_show_life", _shows_life_in_a_term_that_it_may_forget),),
+        "control",
+        154319801992,
     ),
     Mutant("two_votes", "R1", "votes for whoever asks", ((Elections, "_vote_is_free", _grants_twice),), "quorum", 1),
     Mutant(
@@ -235,7 +247,7 @@ MUTANTS: Final = [
         "a follower acknowledges what the leader did not compare",
         ((Replication, "_compared", _own_end),),
         "quorum",
-        33,
+        1137,
     ),
     Mutant(
         "voters_change_at_once",
