@@ -134,13 +134,13 @@ MUTANTS: Final = [
         ("millstream.logcore.replication.controller_requests", "_new_topic_id", _name_of_the_topic),
     ),
     cluster_mutant(
-        "no_min_isr", "R11", "raises the high watermark with too few in sync", 3, (Leader, "_enough_in_sync", _yes)
+        "no_min_isr", "R11", "raises the high watermark with too few in sync", 106, (Leader, "_enough_in_sync", _yes)
     ),
     cluster_mutant(
         "no_max_isr",
         "R11, T-L5",
         "waits for the committed ISR only",
-        20,
+        104,
         (InSyncReplicas, "propose", _proposes_without_waiting),
     ),
     cluster_mutant(
@@ -164,7 +164,9 @@ MUTANTS: Final = [
         "test_a_follower_joins_with_all_that_earlier_leaders_have_committed",
         (Leader, "_has_all_committed", _joins_at_the_high_watermark),
     ),
-    cluster_mutant("joins_at_once", "R13", "takes any follower in", 5, (Leader, "_has_all_committed", _joins_at_once)),
+    cluster_mutant(
+        "joins_at_once", "R13", "takes any follower in", 101, (Leader, "_has_all_committed", _joins_at_once)
+    ),
     cluster_mutant(
         "no_leader_epoch",
         "R6, T-L4",
@@ -204,14 +206,14 @@ MUTANTS: Final = [
         "no_divergence",
         "R10, T-L3",
         "sends what follows without asking where the logs part",
-        1,
+        129,
         (Leader, "_parted_at", _nothing),
     ),
     cluster_mutant(
         "begins_at_batches_only",
         "R10",
         "takes no first batch that begins before the log's start",
-        5,
+        114,
         (Follower, "_begin_with", _nothing),
     ),
     cluster_mutant(

@@ -204,7 +204,7 @@ MUTANTS: Final = [
         "elects whoever lives, unasked",
         ((controller, "with_leader", _any_leader),),
         "control",
-        1,
+        100,
     ),
     Mutant(
         "leader_need_not_live",

@@ -160,7 +160,7 @@ MUTANTS: Final = [
         "control",
         154319801992,
     ),
-    Mutant("two_votes", "R1", "votes for whoever asks", ((Elections, "_vote_is_free", _grants_twice),), "quorum", 1),
+    Mutant("two_votes", "R1", "votes for whoever asks", ((Elections, "_vote_is_free", _grants_twice),), "quorum", 124),
     Mutant(
         "vote_not_written",
         "R1",
