@@ -7,6 +7,7 @@
 #   make bench         the benchmarks                    (ARGS=…)
 #   make conformance   ksqlDB's query cases              (ARGS="--file joins --failures 10")
 #   make soak          the tests that run for long     (MILLSTREAM_SOAK_SECONDS=… for clients, MILLSTREAM_SOAK_CLUSTER_SECONDS=… for a cluster under faults; 1800 each)
+#   make lock          write constraints.txt anew: the newest versions that pyproject.toml allows
 #   make clean         remove caches and build results; `make distclean` also removes .venv
 #
 # SPARK=no leaves PySpark out even where there is Java.
@@ -31,7 +32,7 @@ installed := $(VENV)/.installed$(if $(spark),-with-spark)
 export MILLSTREAM_SHARED
 export PYRIGHT_PYTHON_IGNORE_WARNINGS = 1
 
-.PHONY: help demo test lint format bench conformance soak clean distclean environment java-note
+.PHONY: help demo test lint format bench conformance soak lock clean distclean environment java-note
 .DEFAULT_GOAL := help
 
 help:
@@ -39,13 +40,13 @@ help:
 
 environment: $(installed)
 
-$(installed): pyproject.toml
+$(installed): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 	  echo "Millstream needs Python 3.11 or newer, and '$(PYTHON)' is $$($(PYTHON) -V 2>&1 || true): name another one with 'make PYTHON=python3.12 …'." >&2; exit 1; }
 	@test -x $(RUN) || $(PYTHON) -m venv --clear $(VENV) || { \
 	  echo "'$(PYTHON) -m venv' failed: on Debian and Ubuntu it is in the package python3-venv." >&2; exit 1; }
 	@echo "make: installing Millstream with [$(extras)] into $(VENV)$(if $(spark), (PySpark is half a gigabyte: a minute or two))"
-	@$(RUN) -m pip install --quiet --disable-pip-version-check --retries 10 -e '.[$(extras)]'
+	@$(RUN) -m pip install --quiet --disable-pip-version-check --retries 10 -c constraints.txt -e '.[$(extras)]'
 	@$(RUN) scripts/import_tree.py >/dev/null
 	@rm -f $(VENV)/.installed*
 	@touch $@
@@ -84,6 +85,13 @@ conformance: $(installed)
 	@test -f "$(MILLSTREAM_SHARED)/qtt/run_cases.py" || { \
 	  echo "make conformance: NOT RUN, there are no cases at '$(MILLSTREAM_SHARED)/qtt': name their folder with MILLSTREAM_SHARED=…" >&2; exit 1; }
 	@$(RUN) "$(MILLSTREAM_SHARED)/qtt/run_cases.py" $(ARGS)
+
+# In an environment of its own: what this one has is what the old file says. It wants Java, for PySpark's packages.
+lock:
+	rm -rf build/lock
+	$(PYTHON) -m venv build/lock
+	build/lock/bin/python -m pip install --quiet --disable-pip-version-check --retries 10 -e '.[$(extras),frames,notebook,sqlalchemy]'
+	build/lock/bin/python scripts/lock.py
 
 clean:
 	rm -rf build dist *.egg-info .pytest_cache .ruff_cache .hypothesis .import_linter_cache
