@@ -20,7 +20,7 @@ ARRIVAL_MS: Final = 1_234  # a record's own time, which is when it arrived, is t
 
 
 def generator_path() -> Path:
-    """`generate.py` in the shared folder: MILLSTREAM_SHARED, or `shared` beside the repository. It may be missing."""
+    """The generator in the shared folder: MILLSTREAM_SHARED, or `shared` beside the repository. It may be missing."""
     repository = Path(__file__).resolve().parent.parent.parent
     shared = os.environ.get("MILLSTREAM_SHARED")
     return (repository / shared if shared else repository.parent / "shared") / "nexmark" / "generate.py"

@@ -1,6 +1,6 @@
 """Compiled scanners: where the fields of JSON and of delimited rows are, in one pass over the bytes of a batch.
 
-A scanner never decides a hard case. It marks such a row `REDO`, and the reference decoder (`json_reference.py`,
+A scanner never decides a hard case. It marks such a row `REDO`, and the reference decoder (`json_text.py`,
 `delimited.py`) reads that row again; so every row that a scanner accepts must mean the same to the reference.
 Positions are int32 into the batch's data, which Arrow keeps below 2 GiB.
 """

@@ -1,7 +1,7 @@
 """One replica of one partition: what it does with any message, tick or finished sync.
 
 `replica_leader.py` and `replica_follower.py` are its roles, `replica_core.py` is what outlives them. The rules R5 to
-R20 and the invariants I4 to I24 are listed, with their sources, in `docs/replication.md`.
+R20 and the invariants I4 to I24 are listed, with their sources, in `docs/replication-rules.md`.
 """
 
 from __future__ import annotations
