@@ -60,7 +60,7 @@ def _skip_producer_ids(folder: Path) -> None:
     context = PartitionContext(OpenFiles(8), _now_ms, lambda: None, durable=True, found_durable=True)
     partition = Partition(f"the partition in {folder}", folder, settings_of({}), context)
     log = StateLog(partition, _now_ms)
-    entries = log.entries()
+    entries = dict(log.entries())
     take_notes(entries)
     known = [decode_entry(key, value) for key, value in entries.items() if key not in (CLOSED.key, NOTES_OPEN.key)]
     end = max((entry.end for entry in known if isinstance(entry, ProducerIds)), default=0)

@@ -118,7 +118,8 @@ def test_who_may_read_consumes_in_groups_that_are_given_to_them(login: Settings,
     stranger = Consumer({**ben, "group.id": "billing"})
     stranger.subscribe(["orders"])
     refused = stranger.poll(20)  # by whoever is asked for the coordinator, as with Apache Kafka
-    assert refused is not None and refused.error().code() == KafkaError.GROUP_AUTHORIZATION_FAILED
+    error = refused.error() if refused else None
+    assert error is not None and error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED
     stranger.close()
     refused_record = sent(login("ben", "open", "SCRAM-SHA-512"), "orders")
     assert refused_record is not None and refused_record.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
