@@ -12,7 +12,6 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import resources
 from typing import Final
 
 from lark import Lark
@@ -22,7 +21,7 @@ from millstream.planner.planning import PlanningContext
 from millstream.planner.queries import plan_query
 from millstream.planner.sources import plan_create_source
 from millstream.sql.ast import CreateAsSelect, CreateSource
-from millstream.sql.parser import parse, parse_one
+from millstream.sql.parser import grammar, parse, parse_one
 from millstream.sql.tokens import PUNCTUATION
 
 from .report import Line
@@ -87,7 +86,7 @@ def statement() -> str:
 
 def bare_lark() -> Lark:
     """Our grammar with lark's own lexer: each terminal gets its pattern."""
-    text = resources.files("millstream.sql").joinpath("grammar.lark").read_text(encoding="utf-8")
+    text = grammar()
     names = sorted({name for line in re.findall(r"^%declare (.*)$", text, re.M) for name in line.split()})
     signs: dict[str, list[str]] = {}
     for sign, kind in PUNCTUATION.items():

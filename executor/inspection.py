@@ -12,7 +12,7 @@ from ..planner.specs import WindowSpec
 from ..planner.steps.step import Step
 from .figures import Meter, Meters, OpenWindows, OperatorFigures, PartitionTimes, QueryFigures
 from .pipeline import Pipeline
-from .window_times import window_ends
+from .windows.placing import placing_of
 
 
 def inspected(
@@ -69,15 +69,15 @@ def _open_windows(plan: PhysicalPlan, pipeline: Pipeline) -> tuple[OpenWindows, 
         OpenWindows(step.id, part, rows, _close_ms(window, first), _stream_times(step, pipeline).get(part))
         for step in plan.steps()
         if step.final and (window := step.grouping_window) is not None
-        for part, rows, first in pipeline.stores[step.id].by_task("_we" if window.kind == "SESSION" else "_ws")
+        for part, rows, first in pipeline.stores[step.id].by_task(window.type.mark)
     )
 
 
-def _close_ms(window: WindowSpec, first: int) -> int:
-    """The stream time at which the window closes that begins, or of a session ends, at `first`."""
-    if window.kind == "SESSION":
-        return first + window.size_ms + window.grace_ms + 1
-    return int(window_ends(np.array([first]), window.size_ms, window.timezone)[0]) + window.grace_ms
+def _close_ms(window: WindowSpec, mark: int) -> int:
+    """The stream time at which the window with this mark closes."""
+    if window.type.grows:
+        return mark + window.size_ms + window.grace_ms + 1
+    return int(placing_of(window).ends(np.array([mark]))[0]) + window.grace_ms
 
 
 def _stream_times(step: Step, pipeline: Pipeline) -> dict[int, int]:

@@ -13,6 +13,7 @@ from ..planner.steps.repartition import Rekey
 from .columnar import ARROW
 from .formats.codec import Encoder
 from .formats.registry import encoder
+from .formats.windows import suffix_bytes
 
 Partitions = npt.NDArray[np.int32]
 
@@ -51,7 +52,7 @@ def sink_partitions(
     if partition_count == 1:
         return np.zeros(len(keys), np.int32)
     if window is not None:
-        keys = pc.binary_slice(keys, 0, -16 if window.kind == "SESSION" else -8)
+        keys = pc.binary_slice(keys, 0, -suffix_bytes(window))
     partitions = partitions_of(keys, partition_count)
     if keys.null_count == 0:
         return partitions

@@ -19,9 +19,9 @@ from millstream.errors import (
 
 from ..sql.ast import Query, Window, span_of, unwrapped
 from ..sql.functions.aggregates import AGGREGATES
-from ..sql.functions.java_zones import Unparsable, zone_of
 from ..sql.printing import print_expression
 from ..sql.types import BIGINT, BOOLEAN, NULL
+from ..sql.windows import WINDOW_TYPES
 from .aggregate_calls import aggregate_filter, is_distinct
 from .conversions import coerced
 from .expressions import compile_expression
@@ -39,8 +39,6 @@ from .typed import Typed, column
 LOSSY = "millstream.emit.final.lossy"
 _BOUNDS = ("WINDOWSTART", "WINDOWEND")
 _ZERO_OF_NOTHING = ("SUM", "AVG")
-_DAY_MS = 86_400_000
-_WINDOWS_PER_ROW_MAX = 100_000  # a day by the second is fewer
 
 
 def contains_aggregate(node: exp.Expression) -> str | None:
@@ -106,7 +104,7 @@ def aggregate(
         )
     present = builder.present() if forgets_empty else None
     _check_table_support(rows, builder.calls)
-    _check_session_support(query, builder.calls)
+    _check_merging_support(query, builder.calls)
     _check_state(builder.intermediates, state_format, query)
     result: LogicalPlan = LogicalAggregate(
         rows,
@@ -170,63 +168,35 @@ def _check_table_support(rows: LogicalPlan, calls: Sequence[Call]) -> None:
         )
 
 
-def _check_session_support(query: Query, calls: Sequence[Call]) -> None:
-    """Sessions grow together, so what they aggregate must be able to."""
-    if query.window is None or query.window.kind != "SESSION":
+def _check_merging_support(query: Query, calls: Sequence[Call]) -> None:
+    """Windows that grow become one when they meet, so what they aggregate must be able to."""
+    if query.window is None or not WINDOW_TYPES[query.window.kind].grows:
         return
     for function in (AGGREGATES[call.function] for call in calls):
         if not function.supports_merge:
+            kind = query.window.kind.lower()
             raise InvalidStatement(
-                f"The aggregation function {function.name} cannot be applied to session windows, which join.",
+                f"The aggregation function {function.name} cannot be applied to {kind} windows, which join.",
                 span=query.window.span,
                 hint="Give its class a method merge(self, a, b) that joins two states.",
             )
 
 
 def _window_spec(window: Window, *, final: bool, lossy: bool) -> WindowSpec:
-    """Where no grace is given, it ends a day after the window started, as in Kafka Streams; a window whose final result
-    is waited for has none."""
+    """Where no grace is given, the type of the window says when it ends; a window whose final result is waited for has
+    none."""
+    type_ = WINDOW_TYPES[window.kind]
     grace = window.grace_ms
-    if grace is None and final:
-        grace = 0
-    elif grace is None:
-        grace = _DAY_MS if window.kind == "SESSION" else max(0, _DAY_MS - window.size_ms)
-    if window.kind == "HOPPING" and not 0 < (window.advance_ms or 0) <= window.size_ms:
-        raise InvalidStatement("ADVANCE BY must be above 0 and at most SIZE.", span=window.span)
-    if window.kind == "HOPPING" and window.size_ms // (window.advance_ms or 1) > _WINDOWS_PER_ROW_MAX:
-        raise InvalidStatement(
-            f"each row would fall into {window.size_ms // (window.advance_ms or 1)} windows",
-            span=window.span,
-            hint=f"A row can be in {_WINDOWS_PER_ROW_MAX} windows: make ADVANCE BY larger, or SIZE smaller.",
-        )
-    if window.size_ms <= 0:
-        raise InvalidStatement("A window's SIZE must be above 0.", span=window.span)
+    if grace is None:
+        grace = 0 if final else type_.default_grace_ms(window.size_ms)
+    type_.check(window)
     if window.retention_ms is not None and window.retention_ms < window.size_ms + (window.grace_ms or 0):
         raise InvalidStatement(
             "The retention period of the window store must be no smaller than its window size plus the grace period.",
             span=window.span,
         )
-    _check_timezone(window)
     retention = window.retention_ms or window.size_ms + grace if final and lossy else None
     return WindowSpec(window.kind, window.size_ms, window.advance_ms, grace, retention, window.timezone)
-
-
-def _check_timezone(window: Window) -> None:
-    """Raises `InvalidStatement` for an unknown zone, and for windows that are no whole days."""
-    if window.timezone is None:
-        return
-    try:
-        zone_of(window.timezone)
-    except Unparsable as unknown:
-        raise InvalidStatement(
-            str(unknown), span=window.span, hint="Name a zone such as 'Europe/Berlin' or an offset such as '+02:00'."
-        ) from unknown
-    if window.size_ms % _DAY_MS or (window.advance_ms or 0) % _DAY_MS:
-        raise InvalidStatement(
-            "Windows with a TIMEZONE are whole days.",
-            span=window.span,
-            hint="Give SIZE and ADVANCE BY in DAYS; shorter windows begin alike in every zone with full hours.",
-        )
 
 
 class _Builder:

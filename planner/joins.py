@@ -348,7 +348,7 @@ class _Joining:
                 span=self._join.span,
                 hint=hint if self._right.plan.kind == "TABLE" else None,
             )
-        if (mine.kind == "SESSION") != (theirs.kind == "SESSION"):
+        if mine.holds_end != theirs.holds_end:
             raise InvalidStatement(
                 f"Incompatible windowed sources.\nLeft source: {mine.kind}\nRight source: {theirs.kind}\n"
                 "Session windowed sources can only be joined to other session windowed sources, and may still not "

@@ -90,7 +90,7 @@ def window_identity(plan: LogicalPlan, selected: Sequence[exp.Expression]) -> tu
     """The bounds that tell the windows of the rows apart: of windows of one size one does, best a selected one."""
     if plan.key_window is None:
         return ()
-    if plan.key_window.kind == "SESSION":
+    if plan.key_window.holds_end:
         return WINDOW_BOUNDS
     start, end = WINDOW_BOUNDS
     names = {node.name for each in selected if isinstance(node := unwrapped(each), exp.Column)}

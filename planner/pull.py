@@ -117,7 +117,7 @@ def _order(source: SourceInfo) -> str:
     if source.kind == "STREAM":
         return ""
     names = [source.schema.physical_name(column) for column in source.schema.key]
-    return ", ".join([*names, "_ws"])
+    return ", ".join([*names, "_ws", "_we"])
 
 
 def _schema(node: LogicalProject, columns: Sequence[str], ordered: Ordered, *, keyed: bool) -> Schema:
@@ -139,7 +139,7 @@ def _batch(analyzed: Analyzed, ordered: Ordered, context: PlanningContext) -> Pl
     assert isinstance(node, LogicalProject), "a query's plan ends in its projection"
     plan, columns = lower_for_client(analyzed, node, context)
     is_table = node.kind == "TABLE"
-    window = ("_ws",) if is_table and node.key_window is not None else ()
+    window = ("_ws", "_we") if is_table and node.key_window is not None else ()
     keys = tuple(f"k{i}" for i in range(len(node.schema.key)))
     otherwise = ", ".join((*keys, *window)) if is_table else "_place"
     listed = ", ".join(f"{name} AS c{i}" for i, name in enumerate(columns))

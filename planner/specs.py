@@ -7,9 +7,11 @@ Expressions are DuckDB SQL that the planner generated over the columns of the st
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, assert_never
+from typing import Literal
 
 from ..sql.types import SqlType
+from ..sql.windows import WINDOW_TYPES
+from ..sql.windows.window_type import WindowType
 from .answer_times import duration_text
 
 JoinKind = Literal["INNER", "LEFT", "RIGHT", "FULL"]
@@ -64,12 +66,19 @@ class FormatSpec:
 
 @dataclass(frozen=True, slots=True)
 class KeyWindow:
-    """The window that is part of a record's key. Key bytes end with the window start as 8 bytes big-endian
-    (TUMBLING, HOPPING), or with end and start, 8 bytes each (SESSION), as Kafka Streams writes them."""
+    """The window that is part of a record's key. Key bytes end with the window's start as 8 bytes big-endian, or
+    (`holds_end`) with end and start, 8 bytes each, as Kafka Streams writes them.
 
-    kind: Literal["TUMBLING", "HOPPING", "SESSION"]
+    `size_ms`: None where it is not known, or the end is there anyway. `timezone`: as in `WindowSpec`.
+    """
+
+    kind: str
     size_ms: int | None = None
-    timezone: str | None = None  # whose days the windows are, as in `WindowSpec`
+    timezone: str | None = None
+
+    @property
+    def holds_end(self) -> bool:
+        return WINDOW_TYPES[self.kind].holds_end
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,17 +87,21 @@ class WindowSpec:
     it is size + grace unless the user gives more), a window that starts more than that before the newest one when the
     record comes that closes it is lost, and only records that reach the aggregate move its stream time."""
 
-    kind: Literal["TUMBLING", "HOPPING", "SESSION"]
-    size_ms: int  # the gap of a session
-    advance_ms: int | None = None  # HOPPING
+    kind: str  # see sql/windows/, whose types say what size and advance mean
+    size_ms: int
+    advance_ms: int | None = None
     grace_ms: int = DEFAULT_GRACE_MS
     retention_ms: int | None = None
     timezone: str | None = None  # size and advance are whole days, which begin and end there
 
     @property
+    def type(self) -> WindowType:
+        return WINDOW_TYPES[self.kind]
+
+    @property
     def of_keys(self) -> KeyWindow:
         """How keys hold the window."""
-        return KeyWindow(self.kind, None if self.kind == "SESSION" else self.size_ms, self.timezone)
+        return KeyWindow(self.kind) if self.type.holds_end else KeyWindow(self.kind, self.size_ms, self.timezone)
 
     @property
     def grace_text(self) -> str:
@@ -97,13 +110,4 @@ class WindowSpec:
         return f"grace period {duration_text(self.grace_ms)}{unsaid if self.grace_ms == DEFAULT_GRACE_MS else ''}"
 
     def __str__(self) -> str:
-        zone = "" if self.timezone is None else f" as days of {self.timezone}"
-        match self.kind:
-            case "TUMBLING":
-                return f"TUMBLING {self.size_ms} ms{zone}, grace {self.grace_ms} ms"
-            case "HOPPING":
-                return f"HOPPING {self.size_ms} ms by {self.advance_ms} ms{zone}, grace {self.grace_ms} ms"
-            case "SESSION":
-                return f"SESSION gap {self.size_ms} ms, grace {self.grace_ms} ms"
-            case _:
-                assert_never(self.kind)
+        return self.type.describe(self)

@@ -18,6 +18,7 @@ from ..sql.ast import Query, SelectColumn, WindowFunction, span_of, unwrapped
 from ..sql.functions.catalog import find_function
 from ..sql.printing import print_expression
 from ..sql.types import BIGINT, TIMESTAMP, SqlType
+from ..sql.windows.session import Session
 from .expressions import compile_call, compile_expression
 from .logical import Named
 from .origin import Origin
@@ -188,7 +189,7 @@ def without_session_function(query: Query, relation: Relation) -> Query:
     return replace(
         query,
         items=tuple(_item(item, bounds) for item in query.items),
-        window=ast.Window(kind="SESSION", size_ms=function.size_ms, span=function.span),
+        window=ast.Window(kind=Session.name, size_ms=function.size_ms, span=function.span),
         group_by=tuple(node for node in query.group_by if _bare(node) not in (START, END)),
         having=None if query.having is None else bounds(query.having),
     )

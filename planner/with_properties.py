@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from millstream.errors import InvalidProperty, did_you_mean
 
 from ..sql.ast import Properties
+from ..sql.windows import WINDOW_TYPES
 from .formats import check_columns, format_rules, wrapping
+from .naming import joined
 from .schema import Column
 from .specs import FormatSpec, KeyWindow
 
@@ -256,22 +258,20 @@ def _key_window(properties: Properties) -> KeyWindow | None:
         if size is not None:
             raise InvalidProperty("'WINDOW_SIZE' should not be set without 'WINDOW_TYPE'.")
         return None
-    match kind.upper():
-        case "SESSION":
-            if size is not None:
-                raise InvalidProperty("'WINDOW_SIZE' should not be set for SESSION windows.")
-            return KeyWindow("SESSION")
-        case "TUMBLING" | "HOPPING" as windowed:
-            if size is None:
-                raise InvalidProperty(
-                    f"{windowed} windows require 'WINDOW_SIZE' to be provided in the WITH clause. "
-                    "For example: 'WINDOW_SIZE'='10 SECONDS'"
-                )
-            return KeyWindow(windowed, _duration_ms(size))
-        case _:
-            raise InvalidProperty(
-                f"Unknown window type: '{kind}'", hint="There are SESSION, TUMBLING and HOPPING windows."
-            )
+    found = WINDOW_TYPES.get(kind.upper())
+    if found is None:
+        known = joined(list(WINDOW_TYPES))
+        raise InvalidProperty(f"Unknown window type: '{kind}'", hint=f"There are {known} windows.")
+    if found.holds_end and size is not None:
+        raise InvalidProperty(f"'WINDOW_SIZE' should not be set for {found.name} windows.")
+    if found.holds_end:
+        return KeyWindow(found.name)
+    if size is None:
+        raise InvalidProperty(
+            f"{found.name} windows require 'WINDOW_SIZE' to be provided in the WITH clause. "
+            "For example: 'WINDOW_SIZE'='10 SECONDS'"
+        )
+    return KeyWindow(found.name, _duration_ms(size))
 
 
 def _duration_ms(text: str) -> int:

@@ -18,6 +18,7 @@ from ..sql.expected import all_keywords, expected_keywords
 from ..sql.functions.catalog import FUNCTIONS
 from ..sql.identifiers import RESERVED, normalise_identifier, quote_identifier
 from ..sql.tokens import tokenize
+from ..sql.windows import WINDOW_TYPES
 from .commands import SHORT, WORDS
 from .names import LiveNames, Names
 from .settings import ENTRIES
@@ -158,7 +159,7 @@ def _inside_parentheses(tokens: Sequence[Token], names: Names) -> list[Candidate
         if last.type in ("NAME", "QUOTED_NAME") and tokens[-2].type in ("LPAR", "COMMA"):
             own = [Candidate(quote_identifier(name), "type") for name in names.types]
             return [*(Candidate(name, "type") for name in _TYPES), *own]
-    if last.type == "INTEGER_LITERAL" and before in ("TUMBLING", "HOPPING", "SESSION", "WITHIN"):
+    if last.type == "INTEGER_LITERAL" and before in (*WINDOW_TYPES, "WITHIN"):
         return [Candidate(unit, "keyword") for unit in _UNITS]
     return None
 

@@ -14,10 +14,11 @@ from ..logcore.client import FetchedColumns, FetchedRows
 from ..planner.schema import Column
 from ..planner.source_info import SourceInfo
 from ..planner.specs import KeyWindow
+from ..sql.windows import WINDOW_TYPES
 
 
 class Window(TypedDict):
-    """The window of a key; `type` is TIME or SESSION."""
+    """The window of a key; `type` is TIME, or the type of the window where keys hold its end."""
 
     start: int
     end: int
@@ -119,7 +120,8 @@ def _decode_columns(run: FetchedColumns, source: SourceInfo | None) -> Iterator[
 def _window_suffix(window: Window) -> bytes:
     """What a windowed key's bytes end with; see `KeyWindow`."""
     start = window["start"].to_bytes(8, "big", signed=True)
-    if window["type"].upper() != "SESSION":
+    known = WINDOW_TYPES.get(window["type"].upper())
+    if known is None or not known.holds_end:
         return start
     return window["end"].to_bytes(8, "big", signed=True) + start
 
@@ -128,10 +130,10 @@ def _split_window(key: bytes | None, kind: KeyWindow | None) -> tuple[bytes | No
     if key is None or kind is None:
         return key, None
     start = int.from_bytes(key[-8:], "big", signed=True)
-    if kind.kind == "SESSION":
+    if kind.holds_end:
         return key[:-16], _window(kind, start, int.from_bytes(key[-16:-8], "big", signed=True))
     return key[:-8], _window(kind, start, window_end(start, kind) or start)
 
 
 def _window(kind: KeyWindow, start: int, end: int) -> Window:
-    return Window(start=start, end=end, type="SESSION" if kind.kind == "SESSION" else "TIME")
+    return Window(start=start, end=end, type=kind.kind if kind.holds_end else "TIME")

@@ -164,9 +164,9 @@ class Cte(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window(Node):
-    """WINDOW …, times in ms. `size_ms` is the gap of a SESSION window; `advance_ms` is set for HOPPING only."""
+    """WINDOW …, times in ms. `kind` names a type of `sql/windows/`, which says what sizes mean to it."""
 
-    kind: Literal["TUMBLING", "HOPPING", "SESSION"]
+    kind: str
     size_ms: int
     advance_ms: int | None = None
     grace_ms: int | None = None

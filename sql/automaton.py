@@ -16,6 +16,7 @@ from lark.parsers.lalr_parser_state import ParseConf
 
 from millstream.errors import SqlSyntaxError
 
+from . import windows
 from .identifiers import RESERVED
 from .nesting import DEPTH_MAX, STACK_MAX
 from .tokens import PUNCTUATION, error_of, token_span
@@ -34,13 +35,13 @@ _STATEMENTS = frozenset(
 
 # Where the parser takes both the keyword and a name: it is the keyword only before one of these.
 KEYWORD_BEFORE: dict[str, frozenset[str]] = {
+    **windows.KEYWORD_BEFORE,
     "EMIT": frozenset({"CHANGES", "FINAL"}),
     "PARTITION": frozenset({"BY"}),
     "IF": frozenset({"NOT", "EXISTS"}),
     "ARRAY": frozenset({"LBRACKET", "LT"}),
     "MAP": frozenset({"LPAR", "LT"}),
     "STRUCT": frozenset({"LPAR", "LT", "NEQ"}),
-    "SESSION": frozenset({"LPAR"}),
     "ESCAPE": frozenset({"STRING_LITERAL"}),
     "FUNCTION": _NAMES,
     "CONNECTOR": _NAMES,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Any
 
 from lark import Token
 from sqlglot import exp
@@ -15,14 +16,10 @@ from .build_relations import UNIT_MS, RelationRules, statement_text
 from .build_subqueries import SubqueryRules
 from .parts import Part, has, items, span_of_all, string_value, token_types
 from .tokens import token_span
+from .windows import WINDOW_TYPES, find_option
+from .windows.window_type import Option, WindowType
 
 JOINS_MAX = 16
-
-_OPTIONS: dict[str, frozenset[str]] = {
-    "TUMBLING": frozenset({"SIZE", "RETENTION", "GRACE PERIOD", "TIMEZONE"}),
-    "HOPPING": frozenset({"SIZE", "ADVANCE BY", "RETENTION", "GRACE PERIOD", "TIMEZONE"}),
-    "SESSION": frozenset({"gap", "RETENTION", "GRACE PERIOD"}),
-}
 
 
 class QueryRules(RelationRules, SubqueryRules, ExpressionRules):
@@ -112,21 +109,26 @@ class QueryRules(RelationRules, SubqueryRules, ExpressionRules):
     def window_clause(self, children: list[Any]) -> ast.Window | None:
         if not children:
             return None
-        kind: Any = next(word for word in token_types(children) if word in _OPTIONS)
-        options: dict[str, Any] = {}
-        for part in items(children):
-            if not isinstance(part, Part):
-                continue  # the window's name: ksqlDB reads it, and nothing can refer to it
-            name, value = part.value
-            _check_option(kind, name, options, part.span)
-            options[name] = value
+        parts = [
+            part for part in items(children) if isinstance(part, Part)
+        ]  # else the window's name, which nobody uses
+        (kind,) = (part.value for part in parts if isinstance(part.value, WindowType))
+        options: dict[Option, Any] = {}
+        for part in parts:
+            if part.value is kind:
+                continue
+            option, value = part.value
+            _check_option(kind, option, options, part.span)
+            options[option] = value
         return _window(kind, options, span_of_all(children))
 
+    def window_kind(self, children: list[Any]) -> Part:
+        return Part(WINDOW_TYPES[children[0].type], span_of_all(children))
+
     def window_option(self, children: list[Any]) -> Part:
-        if has(children, "TIMEZONE"):
-            return Part(("TIMEZONE", string_value(children[-1])), span_of_all(children))
-        name = " ".join(token_types(children)) or "gap"
-        return Part((name, children[-1].value), span_of_all(children))
+        *words, value = children
+        option = find_option(" ".join(token_types(words)))
+        return Part((option, value.value if isinstance(value, Part) else string_value(value)), span_of_all(children))
 
     def duration(self, children: list[Any]) -> Part:
         """In ms."""
@@ -223,39 +225,20 @@ def _without_parentheses(expression: exp.Expression) -> exp.Expression:
     return expression
 
 
-def _check_option(kind: str, name: str, given: dict[str, Any], span: Span) -> None:
-    if name in given:
-        raise SqlSyntaxError(f"{name} is given twice", span=span)
-    if name in _OPTIONS[kind]:
-        return
-    hint = {
-        "SIZE": "A session has no size: write SESSION (30 SECONDS), the gap that ends it.",
-        "TIMEZONE": "A session has no days: it ends when nothing came for its gap.",
-        "ADVANCE BY": "Only HOPPING windows advance by another step than their size.",
-        "gap": f"Write the size: {kind} (SIZE 1 MINUTE{', ADVANCE BY 10 SECONDS' if kind == 'HOPPING' else ''}).",
-    }
-    what = "the duration" if name == "gap" else name
-    raise SqlSyntaxError(f"{what} does not fit a {kind} window", span=span, hint=hint[name])
+def _check_option(kind: WindowType, option: Option, given: Mapping[Option, Any], span: Span) -> None:
+    if option in given:
+        raise SqlSyntaxError(f"{option.words or 'gap'} is given twice", span=span)
+    if option not in kind.options:
+        what = option.words or "the duration"
+        hint = kind.hints.get(option.words) or option.elsewhere or f"Write {kind.example}."
+        raise SqlSyntaxError(f"{what} does not fit a {kind.name} window", span=span, hint=hint)
 
 
-def _window(kind: Literal["TUMBLING", "HOPPING", "SESSION"], options: dict[str, Any], span: Span) -> ast.Window:
-    size = "gap" if kind == "SESSION" else "SIZE"
-    for name in (size, "ADVANCE BY"):
-        if name in _OPTIONS[kind] and name not in options:
-            example = {
-                "TUMBLING": "TUMBLING (SIZE 1 MINUTE)",
-                "HOPPING": "HOPPING (SIZE 1 MINUTE, ADVANCE BY 10 SECONDS)",
-                "SESSION": "SESSION (30 SECONDS)",
-            }
-            raise SqlSyntaxError(f"a {kind} window needs its {name}", span=span, hint=f"Write {example[kind]}.")
-        if options.get(name) == 0:
-            raise SqlSyntaxError(f"the {name} of a window must be positive", span=span)
-    return ast.Window(
-        kind=kind,
-        size_ms=options[size],
-        advance_ms=options.get("ADVANCE BY"),
-        grace_ms=options.get("GRACE PERIOD"),
-        retention_ms=options.get("RETENTION"),
-        timezone=options.get("TIMEZONE"),
-        span=span,
-    )
+def _window(kind: WindowType, options: Mapping[Option, Any], span: Span) -> ast.Window:
+    for option in kind.required:
+        what = option.words or "gap"
+        if option not in options:
+            raise SqlSyntaxError(f"a {kind.name} window needs its {what}", span=span, hint=f"Write {kind.example}.")
+        if options[option] == 0:
+            raise SqlSyntaxError(f"the {what} of a window must be positive", span=span)
+    return ast.Window(kind=kind.name, **{option.field: value for option, value in options.items()}, span=span)

@@ -22,6 +22,7 @@ from .syntax_errors import explain_unexpected
 from .tokens import TOKENS_MAX, check_text, printable, token_span, tokenize
 from .types import SqlType
 from .variables import substitute_variables
+from .windows import with_window_rules
 
 __all__ = [
     "is_complete", "parse", "parse_expression", "parse_one", "parse_type", "quote_identifier", "split_statements",
@@ -68,13 +69,17 @@ def parse_type(text: str, types: Mapping[str, SqlType] | None = None) -> SqlType
     return _single(text, "type", types).value
 
 
+def grammar() -> str:
+    """The whole grammar: what `grammar.lark` leaves to the types of windows is filled in."""
+    return with_window_rules(Path(__file__).with_name("grammar.lark").read_text(encoding="utf-8"))
+
+
 @cache
 def lark() -> Lark:
     """The parser, made on first use (about 0.2 s)."""
-    grammar = Path(__file__).with_name("grammar.lark").read_text(encoding="utf-8")
     rules: Any = StatementRules()  # lark only looks methods up by name
     return Lark(
-        grammar,
+        grammar(),
         parser="lalr",
         lexer=ContextualLexer,
         start=["statement", "expression", "type"],

@@ -9,11 +9,11 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
+from millstream.executor.formats.windows import suffix_bytes
 from millstream.logcore.client import FetchedColumns, LogClient
 from millstream.planner.schema import Column
 from millstream.planner.source_info import SourceInfo
 
-_WINDOW_BYTES: Final = {"TUMBLING": 8, "HOPPING": 8, "SESSION": 16}
 _PLACE: Final = ("_partition", "_at")
 _SIGNIFICANT: Final = 1e-9
 
@@ -97,7 +97,7 @@ def _decoded(source: SourceInfo) -> list[str]:
     """An expression per column, over the records' `key` and `value` in JSON."""
     key = "key"
     if source.key_window is not None:
-        key = f"key[1:octet_length(key) - {_WINDOW_BYTES[source.key_window.kind]}]"
+        key = f"key[1:octet_length(key) - {suffix_bytes(source.key_window)}]"
     wrapped = f"CAST(decode({key}) AS JSON)"
     keys, values = source.schema.key, source.schema.value
     decoded = [_named(keys[0], f"{wrapped} ->> '$'")] if len(keys) == 1 else _members(keys, wrapped)

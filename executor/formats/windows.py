@@ -1,5 +1,5 @@
-"""The window at the end of a windowed key: its start (TUMBLING, HOPPING), or its end and start (SESSION), 8 bytes
-each, big-endian, as Kafka Streams writes them."""
+"""The window at the end of a windowed key: its start, or its end and start, 8 bytes each, big-endian, as Kafka Streams
+writes them. `KeyWindow.holds_end` says which."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TIMES = {1: struct.Struct(">q"), 2: struct.Struct(">qq")}
 
 
 def suffix_bytes(window: KeyWindow) -> int:
-    return 2 * _TIME_BYTES if window.kind == "SESSION" else _TIME_BYTES
+    return 2 * _TIME_BYTES if window.holds_end else _TIME_BYTES
 
 
 class WindowedDecoder:
@@ -56,7 +56,7 @@ class WindowedDecoder:
             for row in np.flatnonzero(valid & ~good)
         ]
         last = self._times(bytes_, ends, good, _TIME_BYTES)
-        if self._window.kind == "SESSION":
+        if self._window.holds_end:
             start, end = last, self._times(bytes_, ends, good, 2 * _TIME_BYTES)
         else:
             size = self._window.size_ms
@@ -96,8 +96,8 @@ class WindowedEncoder:
         keys = self._inner.encode(columns, null_rows=null_rows)
         assert window_start is not None, "the key is windowed"
         times = [window_start]
-        if self._window.kind == "SESSION":
-            assert window_end is not None, "the key has a session window"
+        if self._window.holds_end:
+            assert window_end is not None, "keys hold the end too"
             times = [window_end, window_start]
         if len(keys) < SMALL_BATCH:
             rows = zip(keys.to_pylist(), *(time.fill_null(0).to_pylist() for time in times), strict=True)
@@ -123,7 +123,7 @@ def window_end(start: int, window: KeyWindow) -> int | None:
 
 def add_window(key: bytes, window: KeyWindow, start: int, end: int) -> bytes:
     """One key's bytes with the window behind them."""
-    return key + (struct.pack(">qq", end, start) if window.kind == "SESSION" else struct.pack(">q", start))
+    return key + (struct.pack(">qq", end, start) if window.holds_end else struct.pack(">q", start))
 
 
 def take_window(data: bytes, window: KeyWindow) -> tuple[bytes, int, int | None]:
@@ -131,7 +131,7 @@ def take_window(data: bytes, window: KeyWindow) -> tuple[bytes, int, int | None]
 
     Raises: struct.error where the bytes are too few.
     """
-    if window.kind == "SESSION":
+    if window.holds_end:
         end, start = struct.unpack(">qq", data[-2 * _TIME_BYTES :])
         return data[: -2 * _TIME_BYTES], start, end
     (start,) = struct.unpack(">q", data[-_TIME_BYTES:])

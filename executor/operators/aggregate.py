@@ -1,4 +1,4 @@
-"""GROUP BY with and without tumbling and hopping windows, of streams and of tables.
+"""GROUP BY without windows, and with those that a row's time says; of streams and of tables.
 
 SQL evaluates the arguments, the groups' states wait in memory (`hot_groups.py`) and in DuckDB, and loops in row order
 fold (`sql/functions/aggregate_kernels.py` says why not window functions). Sessions are in `session.py`, what closes
@@ -21,7 +21,7 @@ from ...sql.types import BIGINT, INTEGER, SqlType
 from ..batch import ChangeBatch
 from ..building import Emit, Operator
 from ..state import StateStore
-from ..window_times import window_ends
+from ..windows.placing import placing_of
 from .calls import Calls
 from .closing import Closing
 from .columns import (
@@ -41,7 +41,6 @@ from .columns import (
 from .group_index import Numbered
 from .hot_groups import HotGroups
 from .stream_time import NEVER, StreamTime, merged, moved_on, running
-from .windows import assign
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,20 +83,20 @@ class Aggregator(Operator):
         self._has_st = "_st" in extra
         kept = ["_seq", "_ts", "_weight", "_null", *self._keys, *(["_st"] if self._has_st else [])]
         self._calls = Calls(connection, step.calls, self._input_schema, kept, properties, retracts=step.retracts)
-        windowed = step.window is not None
-        self.schema, self.extra = step.schema, ("_ws", "_we") if windowed else ()
+        self._placing = None if step.window is None else placing_of(step.window)
+        self.schema, self.extra = step.schema, ("_ws", "_we") if self._placing is not None else ()
         self._output_schema = batch_schema(step.schema, self.extra)
         key: dict[str, SqlType] = {"_part": INTEGER}
         key |= dict(zip(self._keys[1:], (column.type for column in step.schema.key), strict=True))
-        key |= {"_ws": BIGINT} if windowed else {}
+        key |= {} if self._placing is None else {self._placing.mark: BIGINT}
         self._store = StateStore(connection, step.id, key, {**self._calls.state_types, "_ts": BIGINT})
         self._groups = HotGroups(self._store)
         members = self._calls.count_members(connection, step.id, key, retracts=step.retracts)
         self.stores = {step.id: self._store, **members}
         self._closing: Closing | None = None
         self._time: StreamTime | None = None
-        if windowed:
-            self._closing = Closing(step, self._store, self._calls, list(members.values()))
+        if self._placing is not None:
+            self._closing = Closing(step, self._placing, self._store, self._calls, list(members.values()))
             self._own_time = not self._has_st or self._closing.lossy
             if self._own_time or step.emit == "FINAL":
                 self._time = StreamTime(connection, f"{step.id}.stream_time")
@@ -187,14 +186,14 @@ class Aggregator(Operator):
         return _Work(rows, groups, known, events, row, take(rows.select(self._keys), row), False)
 
     def _windowed_work(self, rows: pa.Table, at_rows: Ints) -> _Work:
-        assert self._step.window is not None
-        row, starts = assign(self._step.window, ints(rows, "_ts"), at_rows)
-        every_row = len(row) == len(rows) and self._step.window.kind != "HOPPING"
+        assert self._placing is not None
+        row, marks = self._placing.assign(ints(rows, "_ts"), at_rows)
+        every_row = len(row) == len(rows) and self._placing.one_each
         if not every_row:
             self.late_rows += len(rows) - len(np.unique(row))
         keys = rows.select(self._keys)
         keys = keys if every_row else take(keys, row)
-        keys = keys.append_column("_ws", pa.array(starts))
+        keys = keys.append_column(self._placing.mark, pa.array(marks))
         groups, known = self._groups.find([flat(keys, name) for name in keys.column_names])
         return _Work(rows, groups, known, Events(groups.group, _nothing(len(row)), row), row, keys, every_row)
 
@@ -255,10 +254,9 @@ class Aggregator(Operator):
             "_weight": pa.array(weights),
             "_null": _all_false(len(events)),
         }
-        if self._step.window is not None:
-            columns["_ws"] = keys.column("_ws")
-            window = self._step.window
-            columns["_we"] = pa.array(window_ends(ints(keys, "_ws"), window.size_ms, window.timezone))
+        if self._placing is not None:
+            marks = ints(keys, self._placing.mark)
+            columns["_ws"], columns["_we"] = pa.array(self._placing.starts(marks)), pa.array(self._placing.ends(marks))
         columns |= {name: keys.column(name) for name in self._keys[1:]}
         for name, column in folded.results.items():
             if old is not None and folded.old is not None:

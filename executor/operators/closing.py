@@ -1,4 +1,4 @@
-"""The end of tumbling and hopping windows: their final results, and the state that nobody needs any more."""
+"""The end of windows that a row's time says: their final results, and the state that nobody needs any more."""
 
 from __future__ import annotations
 
@@ -9,40 +9,45 @@ import pyarrow as pa
 
 from ...planner.steps.aggregate import Aggregate
 from ..state import StateStore
-from ..window_times import window_ends
+from ..windows.placing import Placing
 from .calls import Calls
 from .columns import Ints, ints, key_names, number_within
 from .stream_time import NEVER
-from .windows import latest_closed
 
 
 class Closing:
     """A window closes at the first row of its task at which stream time reaches its end plus grace. Since no later row
     can change it, its state at the end of that batch is its result, wherever the batch ends."""
 
-    def __init__(self, step: Aggregate, store: StateStore, calls: Calls, others: Sequence[StateStore] = ()) -> None:
+    def __init__(
+        self,
+        step: Aggregate,
+        placing: Placing,
+        store: StateStore,
+        calls: Calls,
+        others: Sequence[StateStore] = (),
+    ) -> None:
         """`others`: stores of the same windows, which are dropped with them."""
-        assert step.window is not None
-        self._window = step.window
+        self._placing, window = placing, placing.window
         self._keys = key_names(step.schema)
         self._store = store
         self._others = others
         self._calls = calls
-        self._until_closed = step.window.size_ms + step.window.grace_ms  # from a window's start
+        self._until_closed = window.size_ms + window.grace_ms  # from a window's start
         self._forgotten: dict[int, int] = {}
-        self.lossy = step.emit == "FINAL" and step.window.retention_ms is not None
+        self.lossy = step.emit == "FINAL" and window.retention_ms is not None
 
     def forget(self, stream_times: Mapping[int, int]) -> None:
         """Drop closed windows, seldom enough to cost nothing."""
         for part, time in stream_times.items():
             if time - self._forgotten.get(part, NEVER) >= self._until_closed // 4:
                 self._forgotten[part] = time
-                self._expire(part, latest_closed(self._window, time) + 1)
+                self._expire(part, self._placing.latest_closed(time) + 1)
 
     def _expire(self, part: int, below: int) -> None:
-        """Drop the windows that start below."""
+        """Drop the windows whose mark is below."""
         for store in (self._store, *self._others):
-            store.expire(part, "_ws", below)
+            store.expire(part, self._placing.mark, below)
 
     def emit(self, rows: pa.Table, at_rows: Ints, before: Mapping[int, int], after: Mapping[int, int]) -> pa.Table:
         """The results of the windows that close between the two stream times, in the order in which they do."""
@@ -52,8 +57,8 @@ class Closing:
             previous = before.get(part, NEVER)
             if time <= previous:
                 continue
-            low, high = latest_closed(self._window, previous), latest_closed(self._window, time)
-            closed = self._store.between(part, "_ws", low, high)
+            low, high = self._placing.latest_closed(previous), self._placing.latest_closed(time)
+            closed = self._store.between(part, self._placing.mark, low, high)
             self._expire(part, high + 1)
             own = parts == part
             tables.append(self._results(closed, sequence[own], at_rows[own], int(sequence.max(initial=-1))))
@@ -64,15 +69,14 @@ class Closing:
 
     def _results(self, closed: pa.Table, sequence: Ints, at_rows: Ints, last: int) -> pa.Table:
         """`sequence`, `at_rows`: of the task's rows in this batch. What closes after them comes after `last`."""
-        starts = ints(closed, "_ws")
-        order = np.argsort(starts, kind="stable")  # within one start the store's order, by key
-        ends = window_ends(starts, self._window.size_ms, self._window.timezone)
-        trigger = np.searchsorted(at_rows, ends + self._window.grace_ms)
+        marks, window = ints(closed, self._placing.mark), self._placing.window
+        order = np.argsort(marks, kind="stable")  # within one mark the store's order, by key
+        starts, ends = self._placing.starts(marks), self._placing.ends(marks)
+        trigger = np.searchsorted(at_rows, ends + window.grace_ms)
         if self.lossy:
             at = np.append(at_rows, NEVER)[trigger]
-            advance = self._window.advance_ms or self._window.size_ms
-            assert self._window.retention_ms is not None
-            order = order[(starts >= at // advance * advance - self._window.retention_ms)[order]]
+            assert window.retention_ms is not None
+            order = order[(starts >= self._placing.latest_starts(at) - window.retention_ms)[order]]
         closed = closed.take(pa.array(order))
         n = len(closed)
         columns = {
@@ -82,7 +86,7 @@ class Closing:
             "_ts": closed.column("_ts"),
             "_weight": pa.array(np.ones(n, dtype=np.int8)),
             "_null": pa.array(np.zeros(n, dtype=np.bool_)),
-            "_ws": closed.column("_ws"),
+            "_ws": pa.array(starts[order]),
             "_we": pa.array(ends[order]),
             **{name: closed.column(name) for name in self._keys},
             **self._calls.results(closed),

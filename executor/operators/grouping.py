@@ -19,6 +19,6 @@ def build(step: Aggregate, building: Building) -> Chain:
 
 
 def _operator_class(step: Aggregate) -> type[Aggregator | ExpiringAggregator | SessionAggregator]:
-    if step.window is not None and step.window.kind == "SESSION":
+    if step.window is not None and step.window.type.grows:
         return SessionAggregator
     return Aggregator if step.ttl_ms is None else ExpiringAggregator

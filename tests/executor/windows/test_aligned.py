@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from millstream.errors import InvalidStatement
-from millstream.executor.operators.windows import assign, latest_closed
 from millstream.executor.window_times import DAY_MS, day_starts, days_of, first_day, window_ends
+from millstream.executor.windows.placing import placing_of
 from millstream.planner.specs import WindowSpec
 from millstream.testing import Sandbox
 
@@ -17,7 +17,7 @@ ZONES = ["Europe/Berlin", "America/New_York", "America/Sao_Paulo", "Asia/Kolkata
 
 
 def test_a_row_is_in_every_hopping_window_that_is_open() -> None:
-    rows, starts = assign(WindowSpec("HOPPING", 10, 5, grace_ms=0), np.array([12, 3]), np.array([12, 12]))
+    rows, starts = placing_of(WindowSpec("HOPPING", 10, 5, grace_ms=0)).assign(np.array([12, 3]), np.array([12, 12]))
     assert list(zip(rows.tolist(), starts.tolist(), strict=True)) == [(0, 5), (0, 10)]
 
 
@@ -25,8 +25,8 @@ def test_a_batch_with_too_many_windows_asks_for_a_smaller_one() -> None:
     window = WindowSpec("HOPPING", DAY_MS, 1_000, grace_ms=0)
     times = np.full(200, 10 * DAY_MS)
     with pytest.raises(MemoryError):
-        assign(window, times, times)
-    assert len(assign(window, times[:100], times[:100])[0]) == 100 * 86_400
+        placing_of(window).assign(times, times)
+    assert len(placing_of(window).assign(times[:100], times[:100])[0]) == 100 * 86_400
 
 
 def test_a_window_that_would_hold_each_row_a_million_times_is_refused() -> None:
@@ -50,7 +50,7 @@ def test_windows_of_a_zones_days_hold_the_rows_between_their_bounds(zone: str, d
         "HOPPING" if advance else "TUMBLING", days * DAY_MS, advance and advance * DAY_MS, DAY_MS, timezone=zone
     )
     times = np.array(sorted(rng.randrange(3_000 * DAY_MS, 20_000 * DAY_MS) for _ in range(300)), dtype=np.int64)
-    rows, starts = assign(window, times, np.zeros(len(times), dtype=np.int64))
+    rows, starts = placing_of(window).assign(times, np.zeros(len(times), dtype=np.int64))
     ends = window_ends(starts, window.size_ms, zone)
     assert (starts <= times[rows]).all()
     assert (times[rows] < ends).all()
@@ -69,7 +69,7 @@ def test_the_latest_closed_window_is_the_last_one_that_takes_no_more_rows(zone: 
     for _ in range(100):
         time = rng.randrange(10 * DAY_MS, 20_000 * DAY_MS)
         candidates = np.arange(time - 5 * DAY_MS, time, 3_600_000)
-        _, starts = assign(window, candidates, np.zeros(len(candidates), dtype=np.int64))
+        _, starts = placing_of(window).assign(candidates, np.zeros(len(candidates), dtype=np.int64))
         starts = np.unique(starts)
         closed = starts[window_ends(starts, DAY_MS, zone) + window.grace_ms <= time]
-        assert starts[starts <= latest_closed(window, time)].tolist() == closed.tolist()
+        assert starts[starts <= placing_of(window).latest_closed(time)].tolist() == closed.tolist()

@@ -1,0 +1,12 @@
+"""TUMBLING: one window for each row."""
+
+from __future__ import annotations
+
+from ...sql.windows.tumbling import Tumbling
+from .aligned import Aligned
+from .placing import places
+
+
+@places(Tumbling.name)
+class TumblingWindows(Aligned):
+    one_each = True

@@ -1,0 +1,48 @@
+"""The types of windows that GROUP BY knows: what can be written, what it means, how it is described.
+
+A type is a module here, and one in `executor/windows/` where a row's time alone says which windows it is in. Nobody
+else names a type: grammar, planner and server ask `WINDOW_TYPES`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from ..identifiers import RESERVED
+from .window_type import Option, WindowType
+
+for _module in pkgutil.iter_modules(__path__):
+    importlib.import_module(f"{__name__}.{_module.name}")
+
+WINDOW_TYPES: Mapping[str, WindowType] = MappingProxyType(
+    {each.name: each() for each in sorted(WindowType.__subclasses__(), key=lambda each: each.name)}
+)
+
+KEYWORD_BEFORE: Mapping[str, frozenset[str]] = MappingProxyType(
+    {name: frozenset({"LPAR"}) for name in WINDOW_TYPES if name not in RESERVED}
+)
+"""The types' names are words of the grammar before a parenthesis, and names everywhere else; see `automaton.py`."""
+
+
+def with_window_rules(grammar: str) -> str:
+    """The grammar with the rules that depend on the types, and the words that only they have."""
+    options = dict.fromkeys(option for each in WINDOW_TYPES.values() for option in each.options)
+    words = dict.fromkeys([*WINDOW_TYPES, *(word for option in options for word in option.words.split())])
+    known = {word for line in re.findall(r"^%declare (.*)$", grammar, re.MULTILINE) for word in line.split()}
+    return "\n".join(
+        [
+            grammar,
+            *(f"%declare {word}" for word in words if word not in known),
+            f"window_kind: {' | '.join(WINDOW_TYPES)}",
+            f"window_option: {' | '.join(option.rule for option in options)}",
+        ]
+    )
+
+
+def find_option(words: str) -> Option:
+    """The option that is written so, of whichever type; without words the one that is a duration alone."""
+    return next(option for each in WINDOW_TYPES.values() for option in each.options if option.words == words)
