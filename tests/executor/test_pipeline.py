@@ -55,6 +55,8 @@ PLANS: dict[str, PhysicalPlan] = {
     "tumbling, without grace": plan(aggregate(FILTERED, CALLS, window=tumbling(5, 0), emit_old=True)),
     "hopping": plan(aggregate(FILTERED, CALLS, window=HOPPING)),
     "session": plan(aggregate(FILTERED, CALLS, window=WindowSpec("SESSION", 4, grace_ms=3))),
+    "cumulate": plan(aggregate(FILTERED, CALLS, window=WindowSpec("CUMULATE", 12, 4, grace_ms=3), emit_old=True)),
+    "final cumulate": plan(aggregate(FILTERED, CALLS, window=WindowSpec("CUMULATE", 9, 3, grace_ms=1), emit="FINAL")),
     "final": plan(aggregate(FILTERED, CALLS, window=HOPPING, emit="FINAL")),
     "final, with retention": plan(aggregate(FILTERED, CALLS, window=tumbling(4, 3, retention_ms=7), emit="FINAL")),
     "final sessions": plan(aggregate(FILTERED, CALLS, window=WindowSpec("SESSION", 3, grace_ms=1), emit="FINAL")),

@@ -201,8 +201,9 @@ def test_a_session_that_is_open_says_when_it_closes(server: Server) -> None:
         "TUMBLING (SIZE 1 MINUTE, GRACE PERIOD 0 SECONDS)",
         "HOPPING (SIZE 1 MINUTE, ADVANCE BY 30 SECONDS, GRACE PERIOD 0 SECONDS)",
         "SESSION (1 SECOND, GRACE PERIOD 0 SECONDS)",
+        "CUMULATE (SIZE 1 MINUTE, STEP 30 SECONDS, GRACE PERIOD 0 SECONDS)",
     ],
-    ids=["tumbling", "hopping", "session"],
+    ids=["tumbling", "hopping", "session", "cumulate"],
 )
 def test_late_rows_are_counted_with_the_grace_period(server: Server, window: str) -> None:
     query_id = server.create(f"CREATE TABLE o AS SELECT user, COUNT(*) AS n FROM clicks WINDOW {window} GROUP BY user;")

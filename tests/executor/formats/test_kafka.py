@@ -78,7 +78,9 @@ def test_formats_refuse_what_they_cannot_hold() -> None:
 
 
 @pytest.mark.parametrize("spec", [KAFKA, FormatSpec("JSON", wrap_single=False)])
-@pytest.mark.parametrize("window", [KeyWindow("TUMBLING", 1000), KeyWindow("HOPPING", 1000), KeyWindow("SESSION")])
+@pytest.mark.parametrize(
+    "window", [KeyWindow("TUMBLING", 1000), KeyWindow("HOPPING", 1000), KeyWindow("SESSION"), KeyWindow("CUMULATE")]
+)
 @pytest.mark.parametrize("copies", [1, 64])
 def test_windows_stand_behind_the_key(spec: FormatSpec, window: KeyWindow, copies: int) -> None:
     columns = [Column("K", STRING, "KEY")]

@@ -126,7 +126,10 @@ def _random_window(rng: Random) -> _Window:
                 grace is not None,
             )
         case "HOPPING":
-            advance = size // rng.choice((2, 4, 5))
+            advance = size // (parts := rng.choice((2, 4, 5)))
+            if parts == 4:
+                clause = f"WINDOW CUMULATE (SIZE {size} MILLISECONDS, STEP {advance} MILLISECONDS{text})"
+                return _Window(clause, "CUMULATE", size, advance, grace or 0, grace is not None)
             clause = f"WINDOW HOPPING (SIZE {size} MILLISECONDS, ADVANCE BY {advance} MILLISECONDS{text})"
             return _Window(clause, "HOPPING", size, advance, grace or 0, grace is not None)
         case _:
@@ -236,6 +239,10 @@ def _windowed(rows: str, window: _Window, keys: Sequence[str]) -> str:
         numbered = f"SELECT *, sum(begins) OVER ({over}) AS session FROM ({starts})"
         over = f"PARTITION BY {', '.join(keys)}, session"
         return f"SELECT *, min(ts) OVER ({over}) AS ws, max(ts) OVER ({over}) AS we FROM ({numbered})"
+    if window.kind == "CUMULATE":
+        ends = f"range((ts % {size}) // {advance} + 1, {size // advance}::BIGINT + 1)"
+        begun = f"SELECT *, ts // {size} * {size} AS ws FROM ({rows})"
+        return f"SELECT *, ws + unnest({ends}) * {advance} AS we FROM ({begun})"
     starts = f"range(0::BIGINT, {size // advance}::BIGINT)"
     exploded = f"SELECT *, (ts // {advance}) * {advance} - unnest({starts}) * {advance} AS ws FROM ({rows})"
     return f"SELECT *, ws + {size} AS we FROM ({exploded}) WHERE ws >= 0"

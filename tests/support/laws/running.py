@@ -22,6 +22,7 @@ from millstream.logcore.client import FetchedColumns, LogClient
 from millstream.logcore.log import open_log
 from millstream.planner.physical import PhysicalPlan
 from millstream.planner.steps.sink import Sink
+from millstream.sql.windows import WINDOW_TYPES
 
 from .case import Case
 from .reference import normal
@@ -171,7 +172,7 @@ def expected(case: Case, rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     for row in rows:
         head = 1 if case.kind == "STREAM" else (2 if case.window else 0)
         meta, is_null = list(row[:head]), bool(row[head])
-        if case.window in ("TUMBLING", "HOPPING"):
+        if case.window and not _ends_in_key(case):
             meta[1] = None
         columns = list(row[head + 1 :])
         values = [_value(case, name, value) for name, value in zip((*case.keys, *case.values), columns, strict=True)]
@@ -193,14 +194,18 @@ def _row(case: Case, record: Written) -> tuple[tuple[Any, ...], bool]:
         keys, start, end = _key(case, record.key)
         is_null = record.value is None
         fields = {} if record.value is None else json.loads(record.value)
-    window = (start, end if case.window == "SESSION" else None) if case.window else ()
+    window = (start, end if _ends_in_key(case) else None) if case.window else ()
     values = [None if is_null else _value(case, name, fields[name]) for name in case.values]
     return (*window, is_null, *map(normal, keys), *values), is_null
 
 
+def _ends_in_key(case: Case) -> bool:
+    return case.window is not None and WINDOW_TYPES[case.window].holds_end
+
+
 def _key(case: Case, key: bytes | None) -> tuple[list[Any], int | None, int | None]:
     start = end = None
-    if key is not None and case.window == "SESSION":
+    if key is not None and _ends_in_key(case):
         end, start = struct.unpack(">qq", key[-16:])
         key = key[:-16]
     elif key is not None and case.window is not None:
