@@ -15,6 +15,7 @@ import structlog
 from millstream.errors import LogError
 
 from .log import Log
+from .protocol.admission import ConnectionLimits, HeldConnections
 from .protocol.broker import IDLE_MS, Broker, BrokerSettings, Serving
 from .protocol.connection import Connection
 from .protocol.dispatch import answer
@@ -28,7 +29,7 @@ from .protocol.security import Users
 from .protocol.served_log import ServedLog
 
 DEFAULT_PORT: Final = 9092
-_CONNECTIONS_MAX: Final = 2000
+_LIMITS: Final = ConnectionLimits(total=2000, per_address=1000)
 _LOGIN_S: Final = 30.0
 _OVERDUE_EVERY_S: Final = 5.0
 
@@ -62,6 +63,7 @@ class LogServer:
         quotas: Quotas = UNLIMITED,
         fetch_sessions: int = SLOTS,
         idle_ms: int = IDLE_MS,
+        limits: ConnectionLimits = _LIMITS,
         creates_topics: bool = False,
         users: Users | None = None,
         tls: ssl.SSLContext | None = None,
@@ -78,6 +80,7 @@ class LogServer:
         self._quotas = quotas
         self._fetch_sessions = fetch_sessions
         self._idle_ms = idle_ms
+        self._limits = limits
         self._creates_topics = creates_topics
         self._users, self._tls = users, tls
         self._thread: threading.Thread | None = None
@@ -154,11 +157,11 @@ class LogServer:
 
     async def _serve(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        connections: set[Connection] = set()
+        connections = HeldConnections[Connection](self._limits)
         broker = Broker(self.serving, self._loop, self._settings())
         try:
             server = await self._loop.create_server(
-                lambda: Connection(partial(answer, broker), connections, _CONNECTIONS_MAX),
+                lambda: Connection(partial(answer, broker), connections),
                 self._host,
                 self._port,
                 ssl=self._tls,
@@ -179,7 +182,7 @@ class LogServer:
             await broker.close()
 
 
-async def _end_overdue(broker: Broker, connections: set[Connection], every_s: float) -> None:
+async def _end_overdue(broker: Broker, connections: HeldConnections[Connection], every_s: float) -> None:
     """Transactions whose producers are gone would keep readers waiting. Who does not log in has no place here, nor who
     is not there any more: a client whose network went away never says so."""
     while True:

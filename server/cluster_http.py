@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from .access import FORWARDED_CERTIFICATE, Authenticator
 from .configuration import Address
-from .connection_places import PLACE
+from .connection_places import PLACE, Place
 from .engine_host import ClusterNode, EngineHost
 from .forwarded_clients import ForwardedClients
 from .forwarding import FORWARDED, NOT_HERE, Incoming, NotThere, forward
@@ -30,13 +30,12 @@ from .http_errors import NO_ENGINE, RequestRefused
 from .http_gate import Gate
 from .http_metrics import Metrics
 from .http_pages import metrics_response
+from .http_routes import PROBES
 from .http_statements import error_response, json_response
 from .rights import NotPermitted
 from .socket_forwarding import forward_socket
 
-_LOCAL: Final = frozenset(
-    {"/healthcheck", "/chc/live", "/chc/ready", "/livez", "/readyz", "/metrics", "/cluster", "/heartbeat", "/lag"}
-)
+_LOCAL: Final = PROBES | {"/metrics", "/cluster", "/heartbeat", "/lag"}
 _OF_THE_ENGINE: Final = frozenset({"/metrics", "/heartbeat", "/lag"})  # where it is here
 _LOOK_S: Final = 0.05
 _READ_S: Final = 10.0
@@ -158,7 +157,9 @@ class ClusterApp:
         Raises `RequestRefused` where he has too many."""
         client = self._clients.client_of(scope)
         if client is not None:
-            scope["state"][PLACE].count_as(client.address)
+            place: Place | None = scope["state"].get(PLACE)
+            if place is not None:
+                place.count_as(client.address)
             scope["state"] = {**scope["state"], FORWARDED_CERTIFICATE: client.certificate}
 
     async def _when_there(self, scope: Scope, receive: Receive, send: Send) -> None:

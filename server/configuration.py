@@ -108,9 +108,11 @@ class Configuration(BaseSettings):
     body_bytes_max: int = Field(default=1 << 20, ge=1024)
     """Of one HTTP request."""
     connections_max: int = Field(default=1000, ge=1)
-    """How many connections may be open over HTTP."""
+    """How many connections may be open over HTTP. Health probes (/livez, /readyz, /healthcheck) over HTTP/1.1 are
+    answered beyond that limit."""
     connections_per_address_max: int = Field(default=500, ge=1)
-    """… from one address."""
+    """How many of them may come from one address, or from one IPv6 network of 64 bits. Behind a proxy all clients have
+    the proxy's address: set it to `connections_max` there."""
 
     metrics_partitions_max: int = Field(default=1000, ge=0)
     """While there are more partitions, /metrics has one figure per topic in the place of one per partition."""
@@ -147,6 +149,11 @@ class Configuration(BaseSettings):
     """The replicas of a topic that does not say it; None: 3, or as many as the cluster has nodes."""
     cluster_tls: ClusterTlsSettings | None = None
     """Between the nodes of a cluster; None: what they say to each other can be read on the way."""
+    kafka_connections_max: int = Field(default=2000, ge=1)
+    """How many connections of Kafka clients may be open. Millstream's own processes connect beyond that limit."""
+    kafka_connections_per_address_max: int = Field(default=1000, ge=1)
+    """How many of them may come from one address, or from one IPv6 network of 64 bits (Kafka's max.connections.per.ip).
+    Behind a proxy all clients have the proxy's address: set it to `kafka_connections_max` there."""
     kafka_auto_create_topics: bool = True
     """Whether a topic that a Kafka client asks for is created, with one partition, where there is none."""
     kafka_fetch_sessions: int = Field(default=1000, ge=0)

@@ -6,9 +6,13 @@ An address in place of a name is always fine: no name stands behind it that some
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import socket
+import threading
+import time
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -22,37 +26,67 @@ ANY: Final = "*"
 _LOCAL: Final = frozenset({"localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback"})
 _ADVERTISED: Final = "ksql.advertised.listener"
 _POLICY_VIOLATION: Final = 1008
+_LOOK_UP_S: Final = 10.0  # longer than that no request waits for DNS
 
 
-def names_of(configuration: Configuration) -> frozenset[str]:
+def names_of(configuration: Configuration) -> OwnNames:
     """This machine's, those that the configuration gives the server and its cluster, and `http_hosts`."""
     listening = [configuration.http, configuration.schema_registry, configuration.kafka_advertised]
     advertised = urlsplit(configuration.properties.get(_ADVERTISED, "")).hostname
     nodes = [part.rpartition("@")[2] for part in (configuration.cluster or "").split(",") if part]
     found = [
-        *_LOCAL, socket.gethostname(), socket.getfqdn(), advertised or "", *configuration.http_hosts,
+        *_LOCAL, socket.gethostname(), advertised or "", *configuration.http_hosts,
         *(address.host for address in listening if address is not None), *map(_host_of, nodes),
     ]  # fmt: skip
-    return frozenset(name.lower().rstrip(".") for name in found if name)
+    return OwnNames(found)
+
+
+class OwnNames:
+    """The names that the server answers to.
+
+    State: those known at once; and this machine's full name, which DNS may take long to tell. Until DNS has told it, a
+    request for a name that is not known otherwise waits, but nothing else does.
+    """
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._names = frozenset(map(_normal, filter(None, names)))
+        self._full_name: Future[str] = Future()
+        self._patient_until_s = time.monotonic() + _LOOK_UP_S
+        threading.Thread(target=self._look_up, name="millstream-own-name", daemon=True).start()
+
+    def has_now(self, host: str) -> bool:
+        """In: `host`: as the header has it, with or without a port."""
+        return is_known(host, self._names)
+
+    async def has(self, host: str) -> bool:
+        """As `has_now`, once DNS has told the full name."""
+        return self.has_now(host) or is_known(host, await self._learned())
+
+    async def _learned(self) -> frozenset[str]:
+        left_s = 0 if self._full_name.done() else max(0.0, self._patient_until_s - time.monotonic())
+        if left_s:
+            await asyncio.wait([asyncio.wrap_future(self._full_name)], timeout=left_s)
+        return frozenset([_normal(self._full_name.result())]) if self._full_name.done() else frozenset()
+
+    def _look_up(self) -> None:
+        self._full_name.set_result(socket.getfqdn())
 
 
 class HostCheck:
     """An ASGI application around another one. In: `trusted`: of requests that a node of the cluster passes on, which
     has looked itself."""
 
-    def __init__(
-        self, app: ASGIApp, names: Iterable[str], trusted: Callable[[Scope], bool] = lambda scope: False
-    ) -> None:
+    def __init__(self, app: ASGIApp, names: OwnNames, trusted: Callable[[Scope], bool] = lambda scope: False) -> None:
         self._app = app
-        self._names = frozenset(names)
+        self._names = names
         self._trusted = trusted
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] in ("http", "websocket"):
-            unknown = next((host for host in _hosts(scope) if not is_known(host, self._names)), None)
-            if unknown is not None and not self._trusted(scope):
-                await _refuse(unknown, scope, receive, send)
-                return
+            for host in _hosts(scope):
+                if not (self._names.has_now(host) or self._trusted(scope) or await self._names.has(host)):
+                    await _refuse(host, scope, receive, send)
+                    return
         await self._app(scope, receive, send)
 
 
@@ -62,7 +96,7 @@ def is_known(host: str, names: frozenset[str]) -> bool:
     >>> [is_known(host, frozenset({"log.example"})) for host in ("log.example:80", "10.1.2.3", "[::1]:80", "a.example")]
     [True, True, True, False]
     """
-    name = _host_of(host).lower().rstrip(".")
+    name = _normal(_host_of(host))
     if ANY in names or name in names or name.endswith(".localhost"):
         return True
     try:
@@ -70,6 +104,10 @@ def is_known(host: str, names: frozenset[str]) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _normal(name: str) -> str:
+    return name.lower().rstrip(".")
 
 
 def _hosts(scope: Scope) -> list[str]:

@@ -26,9 +26,11 @@ from hypercorn.protocol.events import Response
 from hypercorn.utils import wrap_app
 from starlette.types import ASGIApp
 
+from ..logcore.protocol.admission import ConnectionLimits, Places, counted_as
 from .access import CERTIFICATE
-from .connection_places import PLACE, ConnectionLimits, Place, Places
+from .connection_places import PLACE, Place
 from .http_errors import TOO_MANY_REQUESTS, RequestRefused, error_body
+from .http_routes import PROBES
 from .http_statements import json_response
 
 TRANSPORT: Final = "millstream.transport"
@@ -37,6 +39,8 @@ TRANSPORT: Final = "millstream.transport"
 HEADER_SECONDS_MAX: Final = 10.0  # from the first byte of a request line to the end of the headers
 _RESETS_MAX: Final = 200  # of streams of one HTTP/2 connection, beyond half of them
 _RECEIVE_BYTES: Final = 1 << 16
+_PROBE_S: Final = 2.0  # for a connection beyond the limits to ask whether we live, and to take the answer
+_PROBES_MAX: Final = 64  # such connections at a time; the oldest makes room for the next one
 
 
 class Connections:
@@ -48,6 +52,7 @@ class Connections:
         self._places = Places(limits)
         self._context = WorkerContext(None)
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._beyond: dict[asyncio.Task[Any], None] = {}  # connections beyond the limits, the oldest first
 
     def __len__(self) -> int:
         return len(self._places)
@@ -74,19 +79,73 @@ class Connections:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         address = str((writer.get_extra_info("peername") or ("",))[0])
-        if not self._places.has_room(address):
-            await _turn_away(writer)
+        if not self._places.has_room(counted_as(address)):
+            await self._answer_probe(task, reader, writer)
             return
         place = Place(self._places, address)
         try:
-            state = _state(writer, place)
-            await Connection(
-                self._app, asyncio.get_running_loop(), self._config, self._context, state, reader, writer
-            ).run()
+            await self._run(_state(writer, place), reader, writer)
         except asyncio.CancelledError:
             pass  # the server ends, and this one was late: asyncio would report it as a mistake
         finally:
             place.leave()
+
+    async def _run(self, state: dict[str, Any], reader: Any, writer: asyncio.StreamWriter) -> None:
+        loop = asyncio.get_running_loop()
+        given: Any = state
+        await Connection(self._app, loop, self._config, self._context, given, reader, writer).run()
+
+    async def _answer_probe(
+        self, task: asyncio.Task[Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        """Of a connection beyond the limits: a health probe is answered, anything else is turned away."""
+        self._beyond[task] = None
+        if len(self._beyond) > _PROBES_MAX:
+            next(iter(self._beyond)).cancel()
+        try:
+            async with asyncio.timeout(_PROBE_S):
+                head = await _read_head(reader)
+                if _is_probe(head):
+                    closing = head.removesuffix(b"\r\n") + b"connection: close\r\n\r\n"
+                    await self._run({TRANSPORT: writer.transport}, _Begun(reader, closing), writer)
+                else:
+                    await _turn_away(writer)
+        except (TimeoutError, asyncio.CancelledError):
+            writer.transport.abort()
+        finally:
+            del self._beyond[task]
+
+
+class _Begun:
+    """A stream of which the beginning was read already, as far as hypercorn uses a stream."""
+
+    def __init__(self, reader: asyncio.StreamReader, head: bytes) -> None:
+        self._reader = reader
+        self._head = head
+
+    async def read(self, size: int) -> bytes:
+        head, self._head = self._head, b""
+        return head or await self._reader.read(size)
+
+    def at_eof(self) -> bool:
+        return not self._head and self._reader.at_eof()
+
+
+async def _read_head(reader: asyncio.StreamReader) -> bytes:
+    """The request line and the headers; nothing where the client sends something else."""
+    try:
+        return await reader.readuntil(b"\r\n\r\n")
+    except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError):
+        return b""
+
+
+def _is_probe(head: bytes) -> bool:
+    """
+    >>> [_is_probe(head) for head in (b"GET /livez HTTP/1.1\\r\\n\\r\\n", b"GET /metrics HTTP/1.1\\r\\n\\r\\n", b"")]
+    [True, False, False]
+    """
+    words = head.partition(b"\r\n")[0].split(b" ")
+    return len(words) == 3 and words[0] in (b"GET", b"HEAD") and words[1].partition(b"?")[0].decode("latin-1") in PROBES
 
 
 class Connection(TCPServer):
@@ -171,7 +230,7 @@ def _reason(status: int) -> bytes:
         return b"Unknown"
 
 
-def _state(writer: asyncio.StreamWriter, place: Place) -> Any:
+def _state(writer: asyncio.StreamWriter, place: Place) -> dict[str, Any]:
     found = writer.get_extra_info("ssl_object")
     names = () if found is None else certificate_names(found.getpeercert() or {})
     return {TRANSPORT: writer.transport, PLACE: place, **({CERTIFICATE: names} if names else {})}
@@ -188,7 +247,8 @@ def certificate_names(certificate: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 async def _turn_away(writer: asyncio.StreamWriter) -> None:
-    if writer.get_extra_info("ssl_object") is None:
+    tls = writer.get_extra_info("ssl_object")
+    if tls is None or tls.selected_alpn_protocol() != "h2":
         response = json_response(error_body(RequestRefused(TOO_MANY_REQUESTS, "too many connections are open")), 429)
         head = f"HTTP/1.1 429 {http.HTTPStatus(429).phrase}\r\nconnection: close\r\ncontent-type: application/json\r\n"
         writer.write(f"{head}content-length: {len(response.body)}\r\n\r\n".encode() + bytes(response.body))

@@ -14,8 +14,8 @@ from starlette.types import ASGIApp
 
 from millstream.errors import ServerError
 
+from ..logcore.protocol.admission import ConnectionLimits
 from .configuration import Address
-from .connection_places import ConnectionLimits
 from .http_connections import Connections
 from .http_gate import HEADER_BYTES_MAX
 from .tls import TlsSettings

@@ -86,6 +86,9 @@ PATHS: Final = (
 OPEN_PATHS: Final = frozenset(doc.path for doc in PATHS if doc.needs == "nothing")
 """What nobody needs to log in for."""
 
+PROBES: Final = frozenset({"/livez", "/readyz", "/healthcheck", "/chc/live", "/chc/ready"})
+"""Answered however many connections are open: what restarts dead servers must not take a busy one for dead."""
+
 _FIXED: Final = frozenset(doc.path for doc in PATHS if "{" not in doc.path)
 _PREFIXES: Final = tuple((doc.path.partition("{")[0], doc.path) for doc in PATHS if "{" in doc.path)
 

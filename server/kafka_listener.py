@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..logcore.log import Log
+from ..logcore.protocol.admission import ConnectionLimits
 from ..logcore.protocol.broker import Serving
 from ..logcore.protocol.quotas import Quotas
 from ..logcore.server import LogServer
@@ -21,6 +22,7 @@ def kafka_listener(log: Log | Serving, configuration: Configuration, authenticat
         quotas=Quotas(configuration.kafka_produce_bytes, configuration.kafka_fetch_bytes),
         fetch_sessions=configuration.kafka_fetch_sessions,
         idle_ms=configuration.kafka_connections_max_idle_ms,
+        limits=ConnectionLimits(configuration.kafka_connections_max, configuration.kafka_connections_per_address_max),
         creates_topics=configuration.kafka_auto_create_topics,
         users=None if access is None or authenticator is None else KafkaUsers(access, authenticator),
         tls=None if tls is None else tls.context(),

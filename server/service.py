@@ -14,6 +14,7 @@ import structlog
 
 from ..logcore.cluster.operations import Operations
 from ..logcore.log import Log, open_log
+from ..logcore.protocol.admission import ConnectionLimits
 from ..logcore.protocol.security import NoUsers
 from ..logcore.remote import RemoteLog
 from ..logcore.server import ListenFailed, LogServer
@@ -22,7 +23,6 @@ from .cluster_engine import start_engine_on_cluster
 from .cluster_metrics import ClusterMetrics
 from .cluster_service import start_node
 from .configuration import Address, Configuration, InvalidConfiguration
-from .connection_places import ConnectionLimits
 from .embedded import engine_on
 from .engine import Engine
 from .executors import check_executor, describe_executor

@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple, cast
 import structlog
 
 from ..records.batch import Buffer
+from .admission import HeldConnections
 from .apis import Api
 from .frames import RequestHeader, read_request_header, write_response_frame
 from .peer import Peer
@@ -31,6 +32,8 @@ _UNSENT_BYTES_MAX: Final = 64 * 1024
 _SHORT_BYTES: Final = 16 * 1024
 _BUFFERS_MAX: Final = 64
 _PIECE_BYTES: Final = 256 * 1024
+_TOO_MANY: Final = "too many connections"
+_SHOWING_WHO: Final = frozenset({Api.API_VERSIONS, Api.SASL_HANDSHAKE, Api.SASL_AUTHENTICATE})
 
 _log = structlog.get_logger("millstream.logcore")
 
@@ -62,9 +65,8 @@ class Connection(asyncio.BufferedProtocol):
     A frame is received into a buffer of its own, which handlers may keep.
     """
 
-    def __init__(self, handle: Handler, connections: set[Connection], connections_max: int) -> None:
+    def __init__(self, handle: Handler, connections: HeldConnections[Connection]) -> None:
         self._handle = handle
-        self._connections_max = connections_max
         self._connections = connections
         self._receiver = FrameReceiver()
         self._frames: deque[memoryview] = deque()
@@ -91,11 +93,8 @@ class Connection(asyncio.BufferedProtocol):
             _address(transport.get_extra_info("peername")),
             _names(transport.get_extra_info("peercert")),
         )
-        if len(self._connections) >= self._connections_max:
-            self._hang_up("too many connections")
-            return
-        self._connections.add(self)
         self._serving, self._sending = (asyncio.create_task(self._run(part)) for part in (self._serve, self._send))
+        self._connections.enter(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._gone = True
@@ -109,7 +108,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._fetching and not self._given_up:
             self._serving = asyncio.create_task(self._run(self._serve))
         self._frame_came.set()
-        self._serving.add_done_callback(lambda _: self._connections.discard(self))
+        self._serving.add_done_callback(lambda _: self._connections.leave(self))
 
     def pause_writing(self) -> None:
         self._writable.clear()
@@ -163,6 +162,8 @@ class Connection(asyncio.BufferedProtocol):
             await self._wait_while_muted()
             header, position = read_request_header(message)
             self.peer.client_id = header.client_id or ""
+            if header.api not in _SHOWING_WHO and not self._connections.admits(self):
+                raise HangUp(_TOO_MANY)
             self._fetching = header.api == Api.FETCH
             if self._fetching and self._gone:
                 continue  # it may wait long, and changes nothing
@@ -225,6 +226,9 @@ class Connection(asyncio.BufferedProtocol):
     def _hang_up(self, reason: str) -> None:
         _log.warning("kafka connection closed", peer=str(self.peer), reason=reason)
         self.give_up()
+
+    def turn_away(self) -> None:
+        self._hang_up(_TOO_MANY)
 
     def give_up(self) -> None:
         """Ends it at once, whatever is unsent."""

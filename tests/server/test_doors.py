@@ -1,13 +1,31 @@
-"""Who gets to the doors: names of hosts, and the folder on the disk."""
+"""Who gets to the doors: names of hosts, numbers of connections, and the folder on the disk."""
 
 from __future__ import annotations
 
+import contextlib
 import socket
+import ssl
 import stat
+import threading
+from collections.abc import Generator
 from pathlib import Path
+from urllib.parse import quote
 
 import httpx
-from running_server import service_in
+import pytest
+from certificates import make_certificates
+from confluent_kafka.admin import AdminClient
+from running_server import eventually, service_in
+from two_engines import TwoEngines
+from web_socket import WebSocketClient
+
+from millstream.logcore.log import Log, open_log
+from millstream.logcore.protocol.apis import Api
+from millstream.logcore.protocol.frames import write_request_frame
+from millstream.logcore.remote import RemoteLog, trusted_address
+from millstream.server.configuration import Address
+from millstream.server.service import Service
+from millstream.server.tls import TlsSettings
 
 FLAGS = {
     "http_hosts": ("sql.example.com",), "schema_registry": "127.0.0.1:0",
@@ -37,6 +55,145 @@ def test_a_server_answers_to_its_own_names_only(tmp_path: Path) -> None:
 def test_any_name_can_be_allowed(tmp_path: Path) -> None:
     with service_in(tmp_path / "data", http_hosts=("*",)) as service:
         assert httpx.get(f"http://{service.http_address}/info", headers={"host": "evil.example"}).status_code == 200
+
+
+def test_a_slow_dns_holds_up_neither_the_start_nor_names_that_are_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = threading.Event()
+
+    def full_name() -> str:
+        assert told.wait(60)
+        return "machine.example.org"
+
+    monkeypatch.setattr(socket, "getfqdn", full_name)
+    statuses: list[int] = []
+    with service_in(tmp_path / "data") as service:
+        url = f"http://{service.http_address}/info"
+
+        def ask(host: str) -> None:
+            statuses.append(httpx.get(url, headers={"host": host}, timeout=30).status_code)
+
+        ask("localhost")
+        assert statuses == [200]
+        waiting = [threading.Thread(target=ask, args=[name]) for name in ("machine.example.org:1", "evil.example")]
+        for each in waiting:
+            each.start()
+        told.set()
+        for each in waiting:
+            each.join()
+        assert sorted(statuses) == [200, 200, 421]
+
+
+def test_a_web_socket_names_the_server_too(tmp_path: Path) -> None:
+    with service_in(tmp_path / "data", **FLAGS) as service:
+        assert _socket_status(service.http_address, "sql.example.com") == "101"
+        assert _socket_status(service.http_address, "evil.example") == "403"
+
+
+def test_a_request_names_the_node_it_is_sent_to_and_is_passed_on_under_any_name(tmp_path: Path) -> None:
+    """The node that passes it on has looked at the name; that it is one of the nodes cannot be pretended."""
+    with open_log(tmp_path / "log", sync="never") as log, _cluster(log, tmp_path) as cluster:
+        engine, other = (server.address for server in cluster.servers)
+        assert _info_status(other, "node2.example") == 200
+        assert _info_status(engine, "node2.example") == 421
+        pretended = {"x-millstream-forwarded": "2", "x-millstream-client": "a 0"}
+        assert _info_status(engine, "node2.example", pretended) == 421
+        assert _info_status(other, "evil.example") == 421
+        assert _socket_status(other, "node2.example") == "101"
+        assert _socket_status(engine, "node2.example") == _socket_status(other, "evil.example") == "403"
+
+
+@contextlib.contextmanager
+def _cluster(log: Log, folder: Path) -> Generator[TwoEngines]:
+    """Its engine runs at the first server; the second one is known as node2.example."""
+    with TwoEngines(log, folder, hosts={2: ("node2.example",)}) as cluster:
+        cluster.lead(1)
+        eventually(lambda: cluster.runs(1), 60)
+        yield cluster
+
+
+def _info_status(address: Address, host: str, headers: dict[str, str] | None = None) -> int:
+    return httpx.get(f"http://{address}/info", headers={"host": host, **(headers or {})}, timeout=30).status_code
+
+
+def _socket_status(address: Address, host: str) -> str:
+    request = quote('{"ksql": "SELECT * FROM nobody EMIT CHANGES;"}')
+    try:
+        with WebSocketClient(address.host, address.port, f"/ws/query?request={request}", {}, named=host):
+            return "101"
+    except ConnectionError as error:
+        return str(error).split()[1]
+
+
+FEW = {"connections_max": 3, "connections_per_address_max": 3}
+PROBES = ("/livez", "/readyz", "/healthcheck", "/chc/live", "/chc/ready")
+
+
+def test_probes_are_answered_however_many_connections_are_open(tmp_path: Path) -> None:
+    with service_in(tmp_path / "data", **FEW) as service, _connections(service.http_address, 3) as held:
+        eventually(lambda: _info_status_line(service.http_address) == b"HTTP/1.1 429 Too Many Requests")
+        with _connections(service.http_address, 80):  # they say nothing
+            for path in PROBES:
+                answer = httpx.get(f"http://{service.http_address}{path}", timeout=20)
+                assert (answer.status_code, answer.headers["connection"]) == (200, "close"), path
+            assert httpx.get(f"http://{service.http_address}/metrics", timeout=20).status_code == 429
+        held.close()
+        eventually(lambda: httpx.get(f"http://{service.http_address}/metrics", timeout=20).status_code == 200)
+
+
+def test_probes_are_answered_over_tls_too(tmp_path: Path) -> None:
+    make_certificates(tmp_path)
+    tls = TlsSettings(certificate=tmp_path / "server.pem", key=tmp_path / "server.key")
+    trusting = ssl.create_default_context(cafile=tmp_path / "ca.pem")
+    with service_in(tmp_path / "data", tls=tls, **FEW) as service, contextlib.ExitStack() as held:
+        for _ in range(3):
+            client = held.enter_context(httpx.Client(verify=trusting))
+            assert client.get(f"https://{service.http_address}/livez").headers.get("connection") is None
+        for path, status in (("/livez", 200), ("/healthcheck", 200), ("/metrics", 429)):
+            answer = httpx.get(f"https://{service.http_address}{path}", verify=trusting, timeout=20)
+            assert answer.status_code == status
+
+
+def _info_status_line(address: Address) -> bytes:
+    with socket.create_connection((address.host, address.port), timeout=10) as late:
+        late.sendall(b"GET /info HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        return late.makefile("rb").readline().strip()
+
+
+@contextlib.contextmanager
+def _connections(address: Address, count: int) -> Generator[contextlib.ExitStack]:
+    """That say nothing."""
+    with contextlib.ExitStack() as held:
+        for _ in range(count):
+            held.enter_context(socket.create_connection((address.host, address.port), timeout=10))
+        yield held
+
+
+@pytest.mark.parametrize("limit", ["kafka_connections_max", "kafka_connections_per_address_max"])
+def test_one_client_cannot_take_all_connections_of_kafka(tmp_path: Path, limit: str) -> None:
+    """Beyond the limit it may ask for nothing, but Millstream's own processes may, whoever else is there."""
+    with service_in(tmp_path / "data", **{limit: 3}) as service:
+        with _connections(service.kafka_address, 3), _connections(service.kafka_address, 60):
+            eventually(lambda: not _lists_topics(service))
+            assert _lists_topics(service, own=True)
+        eventually(lambda: _lists_topics(service))
+        client = AdminClient({"bootstrap.servers": str(service.kafka_address), "log_level": 0})
+        assert client.list_topics(timeout=20).topics
+
+
+def _lists_topics(service: Service, *, own: bool = False) -> bool:
+    """Whether a new connection is answered. In: `own`: it shows the log's secret."""
+    if own:
+        address = trusted_address(service.engine.log, str(service.kafka_address))  # pyright: ignore[reportArgumentType]
+        with RemoteLog(address) as ours:
+            return "_millstream-command" in ours.topics()
+    with socket.create_connection((service.kafka_address.host, service.kafka_address.port), timeout=10) as client:
+        client.sendall(b"".join(write_request_frame(Api.METADATA, 1, 1, [b"\x00\x00\x00\x00"])))
+        try:
+            return client.recv(4) != b""
+        except ConnectionError:
+            return False
 
 
 def test_the_data_folder_is_its_users(tmp_path: Path) -> None:

@@ -15,8 +15,9 @@ from running_server import eventually
 from two_engines import Access, TwoEngines
 
 from millstream.logcore.log import Log, open_log
+from millstream.logcore.protocol.admission import ConnectionLimits, Places
 from millstream.server.access import CERTIFICATE, AccessSettings, Authenticator
-from millstream.server.connection_places import ConnectionLimits, Place, Places
+from millstream.server.connection_places import Place
 from millstream.server.forwarded_clients import ForwardedClients
 from millstream.server.forwarding import CLIENT, FORWARDED, Headers
 from millstream.server.http_errors import RequestRefused

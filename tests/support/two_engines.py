@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 from millstream.logcore.client import TopicPartition
 from millstream.logcore.log import Log
+from millstream.logcore.protocol.admission import ConnectionLimits
 from millstream.logcore.protocol.security import NoUsers
 from millstream.logcore.replication.machine import NodeId
 from millstream.logcore.replication.metadata_image import Broker, MetadataImage, Topic
@@ -18,7 +20,6 @@ from millstream.server.access import Authenticator
 from millstream.server.cluster_engine import start_engine_on_cluster
 from millstream.server.command_topic import COMMAND_TOPIC
 from millstream.server.configuration import Address, Configuration
-from millstream.server.connection_places import ConnectionLimits
 from millstream.server.engine_host import EngineHost
 from millstream.server.http_listener import HttpListener
 from millstream.server.tls import TlsSettings
@@ -48,11 +49,14 @@ class StandInNode:
 class Server:
     """One of them. State: its node's image."""
 
-    def __init__(self, number: int, folder: Path, kafka: LogServer, access: Access) -> None:
+    def __init__(
+        self, number: int, folder: Path, kafka: LogServer, access: Access, hosts: tuple[str, ...] = ()
+    ) -> None:
         self.node = StandInNode(number)
         self._folder = folder
         self._kafka = kafka
         self._access = access
+        self._hosts = hosts
         self._listener = HttpListener(_ANYWHERE, limits=access.limits, tls=access.tls)
         self.address = self._listener.address
         self.parts = contextlib.ExitStack()
@@ -68,7 +72,9 @@ class Server:
             kafka_address=Address.parse(self._kafka.address),
             secret=self._kafka.log.secret,
             cluster_id="c",
-            configuration=Configuration(data=self._folder, executor="duckdb", tls=self._access.tls),  # pyright: ignore[reportCallIssue]
+            configuration=Configuration(  # pyright: ignore[reportCallIssue]
+                data=self._folder, executor="duckdb", tls=self._access.tls, http_hosts=self._hosts
+            ),
             listener=self._listener,
             users=self._access.users,
             parts=self.parts,
@@ -84,13 +90,21 @@ def image_led_by(number: int | None, brokers: Mapping[NodeId, Broker] | None = N
 
 
 class TwoEngines:
-    """Servers 1 and 2. A context manager."""
+    """Servers 1 and 2. A context manager. In: `hosts`: names of their own, by their numbers."""
 
-    def __init__(self, log: Log, folder: Path, access: Access = Access()) -> None:  # noqa: B008 (a constant)
+    def __init__(
+        self,
+        log: Log,
+        folder: Path,
+        access: Access = Access(),  # noqa: B008 (a constant)
+        hosts: Mapping[int, tuple[str, ...]] = MappingProxyType({}),
+    ) -> None:
         self._log = log
         self._kafka = LogServer(log, port=0, users=NoUsers())
         self._kafka.start()
-        self.servers = [Server(number, folder / str(number), self._kafka, access) for number in (1, 2)]
+        self.servers = [
+            Server(number, folder / str(number), self._kafka, access, hosts.get(number, ())) for number in (1, 2)
+        ]
         self.lead(None)
         for server in self.servers:
             server.start()

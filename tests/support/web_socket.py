@@ -12,9 +12,15 @@ from collections.abc import Iterator, Mapping
 class WebSocketClient:
     """Raises `ConnectionError` with the status where the server does not want it."""
 
-    def __init__(self, host: str, port: int, target: str, headers: Mapping[str, str]) -> None:
+    def __init__(self, host: str, port: int, target: str, headers: Mapping[str, str], named: str | None = None) -> None:
+        """In: `named`: how the request calls the server, if not by its address."""
         self._socket = socket.create_connection((host, port), timeout=20)
-        lines = [f"GET {target} HTTP/1.1", f"host: {host}:{port}", "upgrade: websocket", "connection: upgrade"]
+        lines = [
+            f"GET {target} HTTP/1.1",
+            f"host: {named or f'{host}:{port}'}",
+            "upgrade: websocket",
+            "connection: upgrade",
+        ]
         lines += [f"sec-websocket-key: {base64.b64encode(os.urandom(16)).decode()}", "sec-websocket-version: 13"]
         lines += [f"{name}: {value}" for name, value in headers.items()]
         self._socket.sendall(("\r\n".join(lines) + "\r\n\r\n").encode())

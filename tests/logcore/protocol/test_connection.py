@@ -16,6 +16,7 @@ import pytest
 from millstream.logcore.client import TopicPartition
 from millstream.logcore.log import Log
 from millstream.logcore.protocol import fetch, messages, produce
+from millstream.logcore.protocol.admission import ConnectionLimits, HeldConnections
 from millstream.logcore.protocol.apis import KNOWN, Api
 from millstream.logcore.protocol.connection import IN_FLIGHT_MAX, Answer, Connection, Request
 from millstream.logcore.protocol.fetch import FetchPosition, FetchRequest
@@ -222,8 +223,8 @@ class HeldConnection:
     def __init__(self) -> None:
         self.go = asyncio.Event()
         self.handled: list[int] = []
-        self.held: set[Connection] = set()
-        self.connection = Connection(self.handle, self.held, 10)
+        self.held = HeldConnections[Connection](ConnectionLimits(10, 10))
+        self.connection = Connection(self.handle, self.held)
         self.connection.connection_made(NoSocket())
 
     async def handle(self, request: Request) -> Answer:
@@ -246,9 +247,9 @@ def test_a_connection_counts_until_what_came_before_its_end_is_handled() -> None
         await held.receive(*(frame(Api.API_VERSIONS, 0, correlation_id=number) for number in range(20)))
         held.connection.connection_lost(None)
         await asyncio.sleep(0)
-        assert held.held == {held.connection}, "what it holds in memory is bounded by the count of connections"
+        assert list(held.held) == [held.connection], "what it holds in memory is bounded by the count of connections"
         held.go.set()
-        while held.held:
+        while list(held.held):
             await asyncio.sleep(0)
         return held
 
@@ -262,7 +263,7 @@ def test_nothing_more_is_handled_of_a_connection_that_the_server_closes() -> Non
         held.connection.connection_lost(None)
         held.connection.close()
         held.go.set()
-        while held.held:
+        while list(held.held):
             await asyncio.sleep(0)
         return held
 
