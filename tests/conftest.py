@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+from collections import defaultdict
 from functools import cache
 from pathlib import Path
 
@@ -41,8 +42,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             _allow(item, SPARK_TIMEOUT_SECONDS)
         if item.get_closest_marker("soak"):
             _allow(item, 0)
-    long = {item.path for item in items if item.get_closest_marker("spark")}
-    items.sort(key=lambda item: item.path not in long)  # files are begun in this order: none of these may be the last
+    longest: dict[Path, float] = defaultdict(float)
+    for item in items:
+        longest[item.path] = max(longest[item.path], _allowed(item))
+    items.sort(key=lambda item: -longest[item.path])  # files are begun in this order: none that is long may be the last
+
+
+def _allowed(item: pytest.Item) -> float:
+    """How many seconds the test may take, if it says so."""
+    marker = item.get_closest_marker("timeout")
+    return float(marker.args[0]) if marker and marker.args else 0.0
 
 
 def _allow(item: pytest.Item, seconds: int) -> None:

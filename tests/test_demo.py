@@ -24,7 +24,7 @@ def flights() -> Flights:
 
 def test_the_demo_kills_a_server_and_finds_nothing_lost_and_nothing_twice() -> None:
     command = [sys.executable, "-m", "millstream.demo", "--fast", "--flights", "2000", "--executor", "duckdb"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=150, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "kill -9" in done.stdout
     assert "Nothing lost, nothing twice: all 2,000 departures" in done.stdout

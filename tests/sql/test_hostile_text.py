@@ -93,7 +93,7 @@ def test_a_byte_order_mark_at_the_start_is_no_word() -> None:
     ],
 )
 def test_numbers_that_no_type_holds_are_refused(text: str, number: str) -> None:
-    with pytest.raises(InvalidNumber, match=f"{re.escape(number)}$"):
+    with pytest.raises(InvalidNumber, match=rf"{re.escape(number)}(\n|$)"):
         parse_expression(text)
 
 

@@ -52,7 +52,7 @@ class ServerProcess:
     def stop(self, number: int = signal.SIGTERM) -> int:
         """Sends the signal and gives the exit code."""
         self.process.send_signal(number)
-        code = self.process.wait(timeout=20)
+        code = self.process.wait(timeout=50)
         self.end()
         return code
 
@@ -69,7 +69,7 @@ class ServerProcess:
         self.end()
 
 
-def eventually(holds: Callable[[], object], seconds: float = 10.0) -> None:
+def eventually(holds: Callable[[], object], seconds: float = 60.0) -> None:
     """Waits until `holds()` is true."""
     deadline = time.monotonic() + seconds
     while not holds():
