@@ -16,7 +16,7 @@ from ..logcore.client import LogClient, TopicPartition
 from ..planner.steps.source import Source
 from .batch import ChangeBatch
 from .record_error import RecordError
-from .time_order import Times, ranks, ready_counts
+from .time_order import Times, ranks, ready_counts, tables_first
 from .topic_feed import FeedRecords, TopicFeed
 
 
@@ -79,6 +79,7 @@ class SourceReader:
         time_order: bool = True,
     ) -> None:
         self._time_order = time_order
+        sources = tables_first(sources)
         topics = list(dict.fromkeys(source.topic for source in sources))
         self._feeds = [
             TopicFeed(

@@ -1,9 +1,10 @@
 """The order in which a query sees the records of several partitions.
 
 Each partition keeps its own order. Between partitions the smaller timestamp goes first, where a record counts as late
-as the latest one before it in its partition: it waits for that one. Ties go by the order of the sources, then by
-partition. As long as a partition has more records than were fetched, records that are later than its last
-fetched one wait: what is still to come may be older.
+as the latest one before it in its partition: it waits for that one. Where timestamps are equal, tables go before
+streams, so that a stream's record meets the table row of its own time; then the order of the sources decides, then the
+partition. As long as a partition has more records than were fetched, records that are later than its last fetched one
+wait: what is still to come may be older.
 """
 
 from __future__ import annotations
@@ -13,9 +14,16 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from ..planner.steps.source import Source
+
 Times = npt.NDArray[np.int64]
 
 BEFORE_ALL = np.iinfo(np.int64).min
+
+
+def tables_first(sources: Sequence[Source]) -> tuple[Source, ...]:
+    """The sources in the order in which their records of one time go."""
+    return tuple(sorted(sources, key=lambda source: source.kind != "TABLE"))
 
 
 def running_maximum(times: Times, before: int = BEFORE_ALL) -> Times:

@@ -12,7 +12,7 @@ from ..batch import ChangeBatch
 from ..operators.columns import Ints, ints, with_columns
 from ..record_error import RecordError
 from ..source_reader import ReadBatch, RecordHeaders, empty_rows
-from ..time_order import BEFORE_ALL
+from ..time_order import BEFORE_ALL, tables_first
 from .pieces import ORDER, RECORD_HEADERS, Piece
 from .stages import Stages
 
@@ -28,7 +28,7 @@ def merge(
     lanes = _lane_order(stages, pieces)
     origins = _Origins(lanes, times)
     tables: dict[str, pa.Table] = {}
-    for source in stages.rest.sources():
+    for source in tables_first(stages.plan.sources()):
         parts = [
             (piece.head.lane, part)
             for piece in pieces
@@ -112,8 +112,8 @@ def _dense_ranks(order: Ints, lane: Ints, offset: Ints) -> Ints:
 
 
 def _lane_order(stages: Stages, pieces: Sequence[Piece]) -> dict[TopicPartition, int]:
-    """The order of ties: that of the sources, then by partition."""
-    topics = list(dict.fromkeys(source.topic for source in stages.plan.sources()))
+    """The order of ties: tables, then streams, each in the order of the sources, then by partition."""
+    topics = list(dict.fromkeys(source.topic for source in tables_first(stages.plan.sources())))
     lanes = sorted({piece.head.lane for piece in pieces}, key=lambda lane: (topics.index(lane.topic), lane.partition))
     return {lane: index for index, lane in enumerate(lanes)}
 

@@ -88,6 +88,24 @@ def test_a_self_join_sees_each_record_on_its_left_side_first(client: LogClient) 
     assert batch.inputs["s1"].rows["_seq"].to_pylist() == [1, 3]
 
 
+def test_of_one_time_a_tables_records_go_before_a_streams(client: LogClient) -> None:
+    client.append("input", 0, rows([("a", value(1), 10), ("b", value(2), 30)]))
+    client.append("other", 0, rows([("a", value(1), 10), ("b", value(2), 20), ("b", value(3), 30)]))
+    table = replace(stream_source("other", id="s1"), kind="TABLE")
+    batch = read(reader_of(client, stream_source(), table))
+    assert batch.inputs["s1"].rows["_seq"].to_pylist() == [0, 2, 3]
+    assert batch.inputs["s0"].rows["_seq"].to_pylist() == [1, 4]
+    first = read(reader_of(client, stream_source(), table), max_records=1)
+    assert (len(first.inputs["s1"].rows), len(first.inputs["s0"].rows)) == (1, 0)
+
+
+def test_a_table_and_a_stream_over_one_topic_see_each_record_in_the_table_first(client: LogClient) -> None:
+    client.append("input", 0, rows([("a", value(1), 10), ("b", value(2), 30)]))
+    batch = read(reader_of(client, stream_source(), replace(stream_source(id="s1"), kind="TABLE")))
+    assert batch.inputs["s1"].rows["_seq"].to_pylist() == [0, 2]
+    assert batch.inputs["s0"].rows["_seq"].to_pylist() == [1, 3]
+
+
 def test_records_that_cannot_be_decoded_are_errors_and_nothing_more(client: LogClient) -> None:
     client.append("input", 1, rows([("a", b"{oops", 10), ("b", value(2), 30), ("c", value(3), -5)]))
     batch = read(reader_of(client, stream_source()))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hand_plans import INPUT, count_plan, read_all, rows
@@ -63,6 +64,16 @@ def test_small_batches_give_the_same_records(query: str, client: LogClient) -> N
     OnDuckDB(plan_of(query, "DUCK"), client).drain()
     run = StagedRun(plan_of(query, "SPARK"), client, "run", records_max=23)
     run.drain()
+    assert contents(client, "SPARK") == contents(client, "DUCK")
+
+
+def test_a_tables_row_is_there_for_a_streams_record_of_the_same_time(client: LogClient) -> None:
+    client.append("clicks", 0, rows([("ada", {"PAGE": "/", "N": 1}, 10), ("bob", {"PAGE": "/", "N": 2}, 10)]))
+    client.append("users", 0, rows([("ada", {"CITY": "rome"}, 10), ("bob", {"CITY": "bonn"}, 11)]))
+    OnDuckDB(plan_of("join with a table", "DUCK"), client).drain()
+    StagedRun(plan_of("join with a table", "SPARK"), client, "run").drain()
+    written: list[Any] = [record["value"] for record in read_all(client, "DUCK", range(3))]
+    assert sorted(row["CITY"] or "" for row in written) == ["", "rome"]
     assert contents(client, "SPARK") == contents(client, "DUCK")
 
 

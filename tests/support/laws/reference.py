@@ -32,9 +32,10 @@ def _connection() -> duckdb.DuckDBPyConnection:
 
 def in_order(sources: Sequence[SourceSpec]) -> list[tuple[SourceSpec, Record]]:
     """All records that can be read, in the order in which a query of these sources sees them: each partition keeps its
-    order, between partitions the smaller running maximum of the time goes first, then the earlier source, partition."""
+    order, between partitions the smaller running maximum of the time goes first, then tables, the earlier source,
+    partition."""
     arranged: list[tuple[int, int, int, int, SourceSpec, Record]] = []
-    for lane, source in enumerate(sources):
+    for lane, source in enumerate(sorted(sources, key=lambda source: source.kind != "TABLE")):
         latest: dict[int, int] = {}
         for number, record in enumerate(source.records):
             if not record.malformed:
