@@ -40,6 +40,7 @@ from .record_error import left_out
 from .recovery import emit_of
 from .sink_writer import Output, SinkWriter
 from .source_reader import ReadBatch, SourceReader
+from .time_order import tables_first
 from .updates import settle
 
 ROUNDS_MAX = 100  # of queries that feed each other
@@ -86,7 +87,7 @@ class StepwisePlan:
 
     def advance(self) -> Iterator[Computed]:
         """Reads what has come since the last time: first the topics that `produce` wrote to, in the order of their
-        records, as one batch; then topic by topic."""
+        records, as one batch; then topic by topic, tables first."""
         for order in self._orders():
             batch = self._read(order)
             if batch is not None:
@@ -111,7 +112,7 @@ class StepwisePlan:
     def _orders(self) -> list[list[TopicPartition]]:
         new = self._new_entries()
         produced = {entry.at.topic for entry in new if entry.produced}
-        topics = list(dict.fromkeys(source.topic for source in self.plan.sources()))
+        topics = list(dict.fromkeys(source.topic for source in tables_first(self.plan.sources())))
         groups = [produced, *({topic} for topic in topics if topic not in produced)]
         orders = [self._order(new, group) for group in groups]
         for entry in new:
@@ -161,7 +162,7 @@ class StepwisePlan:
             failures = pipeline.take_failures()
         except (duckdb.Error, pa.ArrowException, ArithmeticError, ValueError) as error:
             connection.execute("ROLLBACK")
-            raise QueryFailed(f"query {self.plan.query_id}: {error}") from error
+            raise QueryFailed(f"query {self.plan.query_id}: Exception caught in process: {error}") from error
         connection.execute("COMMIT")
         return Computed(changes, replace(batch, errors=[*batch.errors, *failures]))
 

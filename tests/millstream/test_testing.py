@@ -68,6 +68,19 @@ def test_draining_in_steps_gives_what_draining_at_once_gives() -> None:
     assert outputs[0]
 
 
+def test_a_new_stream_table_join_finds_the_table_rows_that_were_inserted_before() -> None:
+    with Sandbox(properties={"auto.offset.reset": "earliest"}) as sandbox:
+        sandbox.execute(
+            """CREATE STREAM s (k STRING KEY, a INT) WITH (kafka_topic='s', value_format='JSON', partitions=1);
+            CREATE TABLE t (k STRING PRIMARY KEY, b INT) WITH (kafka_topic='t', value_format='JSON', partitions=1);
+            INSERT INTO s VALUES ('x', 10);
+            INSERT INTO t VALUES ('x', 1);
+            CREATE STREAM j AS SELECT s.k, a, b FROM s JOIN t ON s.k = t.k;"""
+        )
+        sandbox.drain()
+        assert [record["value"] for record in sandbox.consume("J")] == [{"A": 10, "B": 1}]
+
+
 def test_queries_that_feed_each_other_run_until_nothing_is_left(sandbox: Sandbox) -> None:
     sandbox.execute("CREATE STREAM a (v INT) WITH (kafka_topic='a', format='JSON', partitions=1);")
     sandbox.execute("CREATE STREAM b (v INT) WITH (kafka_topic='b', format='JSON', partitions=1);")
