@@ -113,11 +113,11 @@ def _lookup(
 
 
 def _order(source: SourceInfo) -> str:
-    """The first rows of a table are those of the smallest keys; a stream has its order."""
+    """The first rows of a table are those of its first partition with the smallest keys; a stream has its order."""
     if source.kind == "STREAM":
         return ""
     names = [source.schema.physical_name(column) for column in source.schema.key]
-    return ", ".join([*names, "_ws", "_we"])
+    return ", ".join(["_rowpartition", *names, "_ws", "_we"])
 
 
 def _schema(node: LogicalProject, columns: Sequence[str], ordered: Ordered, *, keyed: bool) -> Schema:

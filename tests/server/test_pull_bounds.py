@@ -5,9 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from millstream.errors import MillstreamError
+from millstream.executor.partitioning import partitions_of
 from millstream.executor.pull_limits import PullLimitExceeded
 from millstream.planner.catalog import Catalog
 from millstream.server.materializations import Materializations
@@ -92,6 +95,12 @@ def test_a_stream_too_long_to_be_kept_is_read_from_the_log(sandbox: Sandbox, que
 def test_a_stream_is_read_no_further_than_its_limit_needs(sandbox: Sandbox) -> None:
     sandbox.execute("SET 'millstream.query.pull.max.stream.rows'='0';")
     assert len(ask(sandbox, "SELECT * FROM s LIMIT 3 OFFSET 2;")) == 3
+
+
+def test_without_an_order_the_first_rows_are_the_smallest_keys_of_the_first_partition(sandbox: Sandbox) -> None:
+    keys = pa.array([number.to_bytes(4, "big") for number in range(100)])
+    first = np.flatnonzero(partitions_of(keys, 2) == 0).tolist()
+    assert [row[0] for row in ask(sandbox, f"SELECT * FROM t LIMIT {len(first)};")] == first
 
 
 def test_what_nobody_asks_for_is_let_go(sandbox: Sandbox) -> None:
