@@ -157,6 +157,24 @@ class WrongKeyWord(UnknownName):
     code = "WRONG_KEY_WORD"
 
 
+class UnknownAlias(UnknownName):
+    """A column of what FROM does not name."""
+
+    code = "UNKNOWN_ALIAS"
+
+    def __str__(self) -> str:
+        return f"Failed to prepare statement: {self.message}"
+
+
+class AmbiguousColumn(UnknownName):
+    """A name that several sources have."""
+
+    code = "AMBIGUOUS_COLUMN"
+
+    def __str__(self) -> str:
+        return f"Exception while preparing statement: {super().__str__()}"
+
+
 class UnknownColumn(UnknownName):
     code = "UNKNOWN_COLUMN"
 

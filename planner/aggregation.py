@@ -13,8 +13,8 @@ from millstream.errors import (
     InvalidStatement,
     StatementError,
     TypeMismatch,
-    UnknownColumn,
     UnknownFunction,
+    UnknownName,
 )
 
 from ..sql.ast import Query, Window, span_of, unwrapped
@@ -121,11 +121,11 @@ def aggregate(
 
 
 def _check_known(nodes: Sequence[exp.Expression], scope: Scope) -> None:
-    """Raises `UnknownColumn` for a name that no source has: that is the mistake then, not the missing grouping."""
+    """Raises `UnknownName` for a name that no source has, or several have: that is the mistake, not the grouping."""
     for node in nodes:
         try:
             compile_expression(node, scope)
-        except UnknownColumn:
+        except UnknownName:
             raise
         except StatementError:
             continue  # it holds an aggregate, which cannot stand there

@@ -8,7 +8,7 @@ from typing import Literal
 
 from sqlglot import exp
 
-from millstream.errors import Span, UnknownSource, did_you_mean
+from millstream.errors import Span, UnknownAlias, did_you_mean
 
 from ..sql.ast import Query, unwrapped
 from .logical import LogicalPlan
@@ -123,7 +123,7 @@ class Relation:
         """The columns that `*` or `of.*` stands for, with their names; a `client` also gets the bounds of windows."""
         chosen = [(alias, source) for alias, source in self.sources if of is None or of == alias]
         if not chosen:
-            raise UnknownSource(
+            raise UnknownAlias(
                 f"'{of}' is not a valid stream/table name or alias.",
                 span=span,
                 hint=did_you_mean(of or "", [a for a, _ in self.sources]),

@@ -8,7 +8,15 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from millstream.errors import InvalidStatement, Span, UnknownColumn, UnknownType, did_you_mean
+from millstream.errors import (
+    AmbiguousColumn,
+    InvalidStatement,
+    Span,
+    UnknownAlias,
+    UnknownColumn,
+    UnknownType,
+    did_you_mean,
+)
 
 from ..sql.ast import span_of
 from ..sql.build_types import TYPE_NAMES
@@ -38,15 +46,15 @@ class Scope:
     lambdas: Mapping[str, tuple[str, SqlType]] = field(default_factory=dict)
 
     def resolve(self, node: exp.Column) -> Typed:
-        """Raises `UnknownColumn`, or `InvalidStatement` for a name that several sources have."""
+        """Raises `UnknownAlias`, `UnknownColumn`, and `AmbiguousColumn` for a name that several sources have."""
         if not node.table and node.name in self.lambdas:
             name, type_ = self.lambdas[node.name]
             return Typed(exp.to_identifier(name), type_, total=True)
         candidates = [source for source in self.sources if not node.table or source.alias == node.table]
         if node.table and not candidates:
-            raise UnknownColumn(
-                f"{self.clause} column '{node.table}.{node.name}' cannot be resolved. '{node.table}' is not a valid "
-                "stream/table name or alias.",
+            raise UnknownAlias(
+                f"'{node.table}' is not a valid stream/table name or alias. {self.clause} column "
+                f"'{node.table}.{node.name}' cannot be resolved.",
                 span=span_of(node),
                 hint=did_you_mean(node.table, [source.alias for source in self.sources])
                 or f"FROM calls its sources {', '.join(source.alias for source in self.sources)} here.",
@@ -54,7 +62,7 @@ class Scope:
         found = [source for source in candidates if node.name in source.columns]
         if len(found) > 1:
             could = " or ".join(f"{source.alias}.{node.name}" for source in found)
-            raise InvalidStatement(
+            raise AmbiguousColumn(
                 f"Column '{node.name}' is ambiguous. Could be {could}.",
                 span=span_of(node),
                 hint=f"Write which one is meant, as in {found[0].alias}.{node.name}.",

@@ -203,5 +203,5 @@ class RecordEncoder:
                 else:
                     rows.append(self._codec.write(row[0] if self._bare else dict(zip(self._names, row, strict=True))))
         except Unwritable as error:
-            raise QueryFailed(f"Unable to serialize record: {error}") from None
+            raise QueryFailed(f"Exception caught in process: Unable to serialize record: {error}") from None
         return pa.array(rows, pa.binary())

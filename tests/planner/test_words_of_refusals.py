@@ -73,6 +73,12 @@ REFUSED = {
     "INSERT INTO views SELECT id, url, size FROM clicks;": (
         "Result schema is `ID` INTEGER KEY, `URL` STRING, `SIZE` INTEGER\nSink schema is `ID` INTEGER KEY, "
     ),
+    "CREATE STREAM o AS SELECT foo.bar FROM clicks;": (
+        "Failed to prepare statement: 'FOO' is not a valid stream/table name or alias."
+    ),
+    "CREATE STREAM o AS SELECT c.id, url\nFROM clicks c JOIN views v WITHIN 1 HOUR ON c.id = v.id;": (
+        "Exception while preparing statement: Line: 1, Col: 33: Column 'URL' is ambiguous. Could be C.URL or V.URL."
+    ),
     "INSERT INTO traced SELECT id, url FROM clicks;": "Cannot insert into TRACED because it has header columns",
 }
 
