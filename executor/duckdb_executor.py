@@ -17,7 +17,7 @@ from .errors import UnknownQuery
 from .executor import QueryStatus
 from .figures import QueryFigures
 from .query import QueryRuntime
-from .query_log import changelog_topic, forget_offsets, safe_name, start_positions
+from .query_log import changelog_topic, forget_query, safe_name, start_positions
 from .query_worker import QueryWorker
 from .spark.alignment import remove_markers, take_from_spark
 
@@ -66,7 +66,7 @@ class DuckDBExecutor:
         remove_markers(self._client, query_id)
         with contextlib.suppress(UnknownTopic):
             self._client.delete_topic(changelog_topic(query_id))
-        forget_offsets(self._client, query_id)
+        forget_query(self._client, query_id)
 
     def status(self, query_id: str) -> QueryStatus:
         return self._worker(query_id).status()

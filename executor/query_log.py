@@ -105,9 +105,7 @@ def empty_topic(log: LogClient, topic: str) -> None:
         log.delete_records(topic, partition, log.offsets(topic, partition).high_watermark)
 
 
-def forget_offsets(log: LogClient, query_id: str) -> None:
-    """A query of this id begins anew. The log keeps a group for ever, so its offsets say "none"."""
-    group = offset_group(query_id)
-    committed = log.committed_offsets(group)
-    if committed:
-        log.commit_offsets(group, dict.fromkeys(committed, FORGOTTEN))
+def forget_query(log: LogClient, query_id: str) -> None:
+    """Nothing of a dropped query is left in the log's own topics, and a query of this id begins anew."""
+    log.forget_producer(query_id)
+    log.forget_group(offset_group(query_id))

@@ -35,7 +35,7 @@ from .journal import Entry, JournaledLog
 from .left_out import LeftOut
 from .partitioning import sink_partitions
 from .pipeline import Pipeline
-from .query_log import forget_offsets, offset_group, start_positions
+from .query_log import forget_query, offset_group, start_positions
 from .record_error import left_out
 from .recovery import emit_of
 from .sink_writer import Output, SinkWriter
@@ -334,7 +334,7 @@ class StepwiseExecutor:
     def drop(self, query_id: str) -> None:
         self.stop(query_id)
         self._states.pop(query_id, None)
-        forget_offsets(cast(LogClient, self._log), query_id)
+        forget_query(cast(LogClient, self._log), query_id)
 
     def pause(self, query_id: str) -> None:
         self._query(query_id).paused = True

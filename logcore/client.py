@@ -246,4 +246,13 @@ class LogClient(Protocol):
         (committed if it was prepared, else aborted) before it returns."""
         ...
 
+    def forget_producer(self, transactional_id: str) -> None:
+        """For an id that nobody is going to use again: aborts what is open of it. A log in this process keeps nothing
+        of it; a cluster forgets it once it was not used for `transactional_id_expiration_ms`."""
+        ...
+
+    def forget_group(self, group: str) -> None:
+        """Drops what the group has committed; an unknown group is fine. Raises `LogError` while it has members."""
+        ...
+
     def close(self) -> None: ...

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import structlog
 
@@ -93,7 +92,7 @@ class TransactionCoordinator:
         self._lock = threading.Lock()
         self._refuses = False
         self._ids_lock = threading.Lock()
-        self._id_locks: defaultdict[str, threading.RLock] = defaultdict(threading.RLock)
+        self._id_locks = weakref.WeakValueDictionary[str, Any]()  # each lives as long as somebody holds it
         self._pool = ThreadPoolExecutor(8, thread_name_prefix="millstream-log-sync")
         entries = dict(log.entries())
         self._was_closed = entries.pop(CLOSED.key, None) is not None
@@ -143,7 +142,7 @@ class TransactionCoordinator:
 
     def lock_of(self, transactional_id: str) -> threading.RLock:
         with self._lock:
-            return self._id_locks[transactional_id]
+            return self._id_locks.setdefault(transactional_id, threading.RLock())
 
     def step(self, message: Message) -> Ready:
         with self._lock:
@@ -297,21 +296,45 @@ class TransactionCoordinator:
         gone: list[str] = []
         for transactional_id in old:
             with self.lock_of(transactional_id):
-                entries = self._forgotten(transactional_id, before_ms)
-                if entries:
-                    del self._used_ms[transactional_id]
-                    self._begun_ms.pop(transactional_id, None)
-                    records = [encode_entry(entry, before_ms) for entry in entries]
-                    self._log.append([*records, without_note(transactional_id)])
+                unused = self._used_ms.get(transactional_id, before_ms) < before_ms
+                if unused and self._forget(transactional_id):
                     gone.append(transactional_id)
         self._log.sync()
         return gone
 
-    def _forgotten(self, transactional_id: str, before_ms: int) -> tuple[Entry, ...]:
-        if self._used_ms.get(transactional_id, before_ms) >= before_ms:
-            return ()
+    def forget(self, transactional_id: str) -> None:
+        """For an id that nobody is going to use again: what is open of it is aborted, and nothing of it is left.
+
+        Raises `LogError`; then it may be left, and expires.
+        """
+        with self.lock_of(transactional_id):
+            if transactional_id not in self._used_ms:
+                return
+            self.new_producer(transactional_id)  # ends what is open, and fences whoever had it
+            self._complete_all()
+            self._forget(transactional_id)
+            self._held.pop(transactional_id, None)
+            self._log.sync()
+
+    def _forget(self, transactional_id: str) -> bool:
+        """False where a transaction of it is not over. The caller has the id's lock.
+
+        The number of the last commit that was applied goes first, and durably: the id's next owner begins to count at
+        1, and what it commits would be taken for something that was applied long ago.
+        """
         with self._lock:
-            return self._core.forget(transactional_id)
+            if not self._core.is_over(transactional_id):
+                return False
+        self._group_offsets.forget_applied(transactional_id)
+        with self._lock:
+            entries = self._core.forget(transactional_id)
+        now_ms = self._now_ms()
+        self._log.append([*(encode_entry(entry, now_ms) for entry in entries), without_note(transactional_id)])
+        self._noted.discard(transactional_id)
+        self._found_notes.pop(transactional_id, None)
+        self._used_ms.pop(transactional_id, None)
+        self._begun_ms.pop(transactional_id, None)
+        return True
 
     def refuse(self) -> None:
         """From now on every request of a producer is refused. Returns when those under way are done, so that what
@@ -355,7 +378,10 @@ class TransactionCoordinator:
             partition.sync_all()
         with self._lock:
             entries = self._core.completed()
-        self._append(entries)
+        if entries:  # this is no use of the ids: they expire by when their producers did something
+            now_ms = self._now_ms()
+            used = [(entry, self._used_ms.get(entry.transactional_id, now_ms)) for entry in entries]
+            self._log.sync(self._log.append([encode_entry(entry, used_ms) for entry, used_ms in used]).mark)
 
     def _carry_out_abort(self, ready: Ready) -> None:
         """Where that fails the coordinator asks for it again, before anything new begins under this id."""

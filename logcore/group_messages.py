@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, Literal, NamedTuple
 
+from millstream.errors import LogError
+
 from .client import TopicPartition
 
 
@@ -54,6 +56,12 @@ class GroupFault(StrEnum):
     SHUTTING_DOWN = "coordinator_not_available"
     LOADING = "coordinator_load_in_progress"
     NOT_COORDINATOR = "not_coordinator"
+
+
+def check_forgotten(group: str, fault: GroupFault) -> None:
+    """In: `fault`: what a coordinator answered to the request to delete the group. Raises `LogError`."""
+    if fault not in (GroupFault.NONE, GroupFault.NOT_FOUND):
+        raise LogError(f'group "{group}" cannot be forgotten: {fault.value.replace("_", " ")}')
 
 
 SESSION_MS: Final = 15_000

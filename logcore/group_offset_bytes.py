@@ -73,8 +73,10 @@ def offset_record(key: OffsetKey, stored: StoredOffset | None) -> KeyValue:
     return KeyValue(content, None if stored is None else _stored(stored))
 
 
-def applied_record(transactional_id: str, number: int) -> KeyValue:
-    return KeyValue(SHORT.pack(_APPLIED) + text_field(transactional_id), LONG.pack(number))
+def applied_record(transactional_id: str, number: int | None) -> KeyValue:
+    """In: `number`: None where nothing is to be known of the id any more."""
+    content = SHORT.pack(_APPLIED) + text_field(transactional_id)
+    return KeyValue(content, None if number is None else LONG.pack(number))
 
 
 def held_record(key: HeldKey, held: Held | None) -> KeyValue:

@@ -139,7 +139,7 @@ class GroupOffsets:
         gone = list(partitions)
         with self._lock:
             for partition in gone:
-                self._groups.get(group, {}).pop(partition, None)
+                self._drop(group, partition)
         self._write_forgotten([(group, partition) for partition in gone])
 
     def apply_transaction(
@@ -180,8 +180,24 @@ class GroupOffsets:
                 if partition.topic == topic
             ]
             for group, partition in gone:
-                del self._groups[group][partition]
+                self._drop(group, partition)
         self._write_forgotten(gone)
+
+    def forget_applied(self, transactional_id: str) -> None:
+        """Nobody has this id any more: its next owner counts commits from 1. Durable on return. Raises `LogError`."""
+        with self._writing:
+            if self._applied.pop(transactional_id, None) is None:
+                return
+            self._write_lost()
+            self._log.append([applied_record(transactional_id, None)])
+        self._log.sync()
+
+    def _drop(self, group: str, partition: TopicPartition) -> None:
+        """The caller has the lock."""
+        offsets = self._groups.get(group, {})
+        offsets.pop(partition, None)
+        if not offsets:
+            self._groups.pop(group, None)
 
     def _write_forgotten(self, gone: list[tuple[str, TopicPartition]]) -> None:
         if gone:

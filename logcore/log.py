@@ -38,6 +38,7 @@ from .errors import (
 from .expiry import DEFAULT, Expiry
 from .failpoints import fp
 from .group_coordinator import GroupCoordinator
+from .group_messages import check_forgotten
 from .group_offsets import TOPIC as OFFSETS_TOPIC
 from .group_offsets import GroupOffsets
 from .housekeeping import Housekeeper, Kept, Target
@@ -447,6 +448,14 @@ class Log:
         producer = LocalTransactionalProducer(self._coordinator, self, identity)
         self._coordinator.hold(transactional_id, producer)
         return producer
+
+    def forget_producer(self, transactional_id: str) -> None:
+        self._check_open()
+        self._coordinator.forget(transactional_id)
+
+    def forget_group(self, group: str) -> None:
+        self._check_open()
+        check_forgotten(group, self._groups.delete(group))
 
     def resumed_producer(
         self, transactional_id: str, producer_id: int, epoch: int

@@ -16,6 +16,7 @@ from kio.schema.errors import ErrorCode
 
 from .client import ColumnarRecords, Fetched, Isolation, Offsets, RowRecords, Topic, TopicPartition
 from .errors import LogUnavailable, UnknownTopic
+from .group_messages import check_forgotten
 from .protocol import fetch as fetch_messages
 from .protocol.apis import Api
 from .protocol.channel import Address, Response
@@ -267,6 +268,12 @@ class RemoteLog:
 
     def committed_offsets(self, group: str) -> Mapping[TopicPartition, int]:
         return {where: found.offset for where, found in self.groups.committed(group).items()}
+
+    def forget_producer(self, transactional_id: str) -> None:
+        self.transactional_producer(transactional_id)
+
+    def forget_group(self, group: str) -> None:
+        check_forgotten(group, self.groups.delete(group))
 
     def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         topics = offset_topics(offsets)

@@ -138,19 +138,22 @@ class Coordinator:
 
     def forget(self, transactional_id: str) -> tuple[Entry, ...]:
         """Lets go of an id that nobody uses; gives the entry to write, none where a transaction of it is not over."""
-        known = self._known.get(transactional_id)
-        if known is None:
-            return ()
-        over = known.record.state in (TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT)
-        if not over or known.state is TransactionState.ONGOING or known.unfinished or known.aborted:
+        if not self.is_over(transactional_id):
             return ()
         gone = Forgotten(transactional_id)
         self.apply(gone)
         return (gone,)
 
-    def completed(self) -> tuple[Entry, ...]:
+    def is_over(self, transactional_id: str) -> bool:
+        """Whether the id is known, and nothing of its last transaction is left to do."""
+        known = self._known.get(transactional_id)
+        if known is None or known.state is TransactionState.ONGOING or known.unfinished or known.aborted:
+            return False
+        return known.record.state in (TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT)
+
+    def completed(self) -> tuple[TransactionRecord, ...]:
         """Entries to write once everything in the log is durable: no prepared transaction needs completing then."""
-        entries: list[Entry] = []
+        entries: list[TransactionRecord] = []
         for known in self._known.values():
             if known.record.state is TransactionState.PREPARE_COMMIT and known.unfinished is None:
                 known.record = _completed(known.record)

@@ -92,6 +92,14 @@ class EngineLog:
         with self._transaction() as lease:
             lease.send_offsets(group, offsets)
 
+    def forget_group(self, group: str) -> None:
+        self.check_lease()
+        self._log.forget_group(group)
+
+    def forget_producer(self, transactional_id: str) -> None:
+        self.check_lease()
+        self._log.forget_producer(transactional_id)
+
     def create_topic(self, name: str, partition_count: int, config: Mapping[str, str] | None = None) -> None:
         self.check_lease()
         self._log.create_topic(name, partition_count, config)

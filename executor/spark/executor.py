@@ -20,7 +20,7 @@ from ...planner.catalog import PersistentQuery
 from ..errors import UnknownQuery
 from ..executor import QueryStatus
 from ..figures import QueryFigures
-from ..query_log import changelog_topic, forget_offsets, safe_name, start_positions
+from ..query_log import changelog_topic, forget_query, safe_name, start_positions
 from ..temporary_folders import TemporaryFolder
 from .alignment import remove_markers
 from .errors import SparkUnavailable
@@ -93,7 +93,7 @@ class SparkExecutor:
         remove_markers(self._client, query_id)
         with contextlib.suppress(UnknownTopic):
             self._client.delete_topic(changelog_topic(query_id))
-        forget_offsets(self._client, query_id)
+        forget_query(self._client, query_id)
 
     def status(self, query_id: str) -> QueryStatus:
         return self._query(query_id).status()
