@@ -18,6 +18,7 @@ from ..sql import coercion
 from ..sql.ast import span_of
 from ..sql.functions.catalog import Function, LambdaArgument, find_function
 from ..sql.functions.growth import PIPE_TEXTS, is_few
+from ..sql.functions.trees import all_owned
 from ..sql.functions.udf import Udf
 from ..sql.printing import print_expression
 from ..sql.types import (
@@ -241,8 +242,9 @@ def _connective(node: exp.Expression, scope: Scope) -> Typed:
     typed = [_boolean(operand, scope, kind.key.upper()) for operand in reversed(operands)]
     if scope.lambdas and not all(t.total for t in typed[1:]):
         return Typed(_in_turn(kind, [t.tree for t in typed]), BOOLEAN)
-    tree = exp.Paren(this=exp.and_(*(t.tree for t in typed)) if kind is exp.And else exp.or_(*(t.tree for t in typed)))
-    return Typed(tree, BOOLEAN, all(t.total for t in typed))
+    connect = exp.and_ if kind is exp.And else exp.or_
+    tree = connect(*all_owned(t.tree for t in typed), copy=False)
+    return Typed(exp.Paren(this=tree), BOOLEAN, all(t.total for t in typed))
 
 
 def _in_turn(kind: type[exp.Expression], operands: list[exp.Expression]) -> exp.Expression:

@@ -27,7 +27,7 @@ GROUPING_MAX = 100
 OVERS_MAX = 100
 PARTITIONS_MAX = 16
 COLUMNS_MAX = 2_000
-STEPS_MAX = 200_000
+STEPS_MAX = 50_000  # seconds of work
 FRAMES = 10_000  # of Python's, enough for what the parser lets through: 200 levels, sums of 1,000
 
 P = ParamSpec("P")

@@ -42,7 +42,6 @@ class PlannedInsert:
     rows: tuple[PlannedRow, ...]
 
 
-@within_depth
 def plan_insert_values(statement: InsertValues, context: PlanningContext) -> PlannedInsert:
     """Raises `UnknownSource`, `InvalidStatement`, `TypeMismatch`."""
     source = _target(statement, context)
@@ -50,6 +49,7 @@ def plan_insert_values(statement: InsertValues, context: PlanningContext) -> Pla
     return PlannedInsert(source, tuple(_planned_row(statement, values, source, scope) for values in statement.rows))
 
 
+@within_depth  # each row by itself: they may be many
 def _planned_row(
     statement: InsertValues, values: Sequence[exp.Expression], source: SourceInfo, scope: Scope
 ) -> PlannedRow:

@@ -18,6 +18,7 @@ from .ast import span_of
 from .functions import cast_functions
 from .functions.cast_trees import PRECISION_MAX, cast_tree, plain_cast
 from .functions.signature import BIGINT_AS_DECIMAL, INTEGER_AS_DECIMAL
+from .functions.trees import owned
 from .functions.udf import PythonFunction, Udf
 from .printing import print_expression
 from .types import (
@@ -352,7 +353,7 @@ def cast_sql(expression: exp.Expression, source: SqlType, target: SqlType, *, ex
     functions the result calls. Raises `TypeMismatch`.
     """
     if source == target:
-        return expression.copy()
+        return owned(expression)
     if source == NULL:
         return plain_cast(expression, target)
     if not explicit and not _becomes(source, target):

@@ -19,7 +19,7 @@ from .nesting import DEPTH_MAX, check_nesting
 from .parts import SOURCE, Source
 from .splitting import is_complete, split_statements, split_tokens
 from .syntax_errors import explain_unexpected
-from .tokens import TOKENS_MAX, check_text, printable, token_span, tokenize
+from .tokens import STATEMENT_TOKENS_MAX, TOKENS_MAX, check_text, printable, token_span, tokenize
 from .types import SqlType
 from .variables import substitute_variables
 from .windows import with_window_rules
@@ -102,12 +102,25 @@ def _run(text: str, start: str, types: Mapping[str, SqlType] | None) -> list[Any
         tokens = tokenize(text, limit=TOKENS_MAX + 1)
         if len(tokens) > TOKENS_MAX:
             raise SqlSyntaxError(f"more than {TOKENS_MAX} words and signs", span=token_span(tokens[TOKENS_MAX]))
-        return [_parse_tokens(group, start, text) for group in split_tokens(tokens)]
+        groups = split_tokens(tokens)
+        for group in groups:
+            _check_length(group)
+        return [_parse_tokens(group, start, text) for group in groups]
     except StatementError as error:
         error.text = printable(text)
         raise
     finally:
         SOURCE.reset(token)
+
+
+def _check_length(tokens: list[Token]) -> None:
+    """A statement that would take seconds to plan is refused before it is read; the rows of INSERT are data."""
+    if len(tokens) > STATEMENT_TOKENS_MAX and tokens[0].type != "INSERT":
+        raise SqlSyntaxError(
+            f"a statement of more than {STATEMENT_TOKENS_MAX} words and signs",
+            span=token_span(tokens[STATEMENT_TOKENS_MAX]),
+            hint="Write a long list of values into a table with INSERT INTO, and join it.",
+        )
 
 
 def _parse_tokens(tokens: list[Token], start: str, text: str) -> Any:

@@ -17,7 +17,8 @@ from .foreign_names import FOREIGN_SIGNS
 from .identifiers import RESERVED
 
 TEXT_BYTES_MAX = 1 << 20
-TOKENS_MAX = 100_000
+TOKENS_MAX = 100_000  # of a request
+STATEMENT_TOKENS_MAX = 25_000  # of a statement other than INSERT; room for the longest list
 
 ROWS_STATEMENTS = frozenset({"SELECT", "WITH", "PRINT"})
 """The words with which statements begin that answer with rows."""

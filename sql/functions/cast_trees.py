@@ -27,6 +27,7 @@ from ..types import (
 )
 from . import cast_functions
 from .template import fill
+from .trees import owned
 from .udf import PythonFunction, Udf, without_null
 
 PRECISION_MAX = 38
@@ -34,13 +35,13 @@ PRECISION_MAX = 38
 
 def plain_cast(expression: exp.Expression, target: SqlType) -> exp.Expression:
     """DuckDB's own CAST."""
-    return exp.Cast(this=expression.copy(), to=exp.DataType.build(without_null(target).duckdb, dialect="duckdb"))
+    return exp.Cast(this=owned(expression), to=exp.DataType.build(without_null(target).duckdb, dialect="duckdb"))
 
 
 def cast_tree(value: exp.Expression, source: SqlType, target: SqlType) -> exp.Expression | None:
     """`value` cast, in DuckDB SQL; a value that has no counterpart fails the row. None where there is no such cast."""
     if source == target:
-        return value.copy()
+        return owned(value)
     if target == STRING:
         return _to_string(value, source)
     match source, target:

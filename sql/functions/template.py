@@ -14,6 +14,8 @@ from typing import ClassVar
 from sqlglot import exp, parse_one
 from sqlglot.dialects.duckdb import DuckDB
 
+from .trees import all_owned, owned
+
 Filling = Mapping[str, exp.Expression | list[exp.Expression]]
 
 
@@ -38,7 +40,8 @@ def _parse(text: str) -> exp.Expression:
 
 
 def fill(text: str, filling: Filling) -> exp.Expression:
-    """The template as a new tree, with every `:name` replaced; what is filled in is copied and put in parentheses.
+    """The template as a new tree, with every `:name` replaced. What is filled in is put in parentheses, and copied
+    where it is a part of another tree.
 
     >>> fill("lower(:text) || '!'", {"text": exp.column("name")}).sql("duckdb")
     "LOWER(name) || '!'"
@@ -47,13 +50,13 @@ def fill(text: str, filling: Filling) -> exp.Expression:
     if isinstance(tree, exp.Placeholder):
         value = filling[tree.name]
         assert not isinstance(value, list), f":{tree.name} stands for several arguments in: {text}"
-        return value.copy()
+        return owned(value)
     for placeholder in list(tree.find_all(exp.Placeholder)):
         value = filling[placeholder.name]
         if isinstance(value, list):
-            _splice(placeholder, [item.copy() for item in value])
+            _splice(placeholder, all_owned(value))
         else:
-            placeholder.replace(_grouped(value.copy(), placeholder.parent))
+            placeholder.replace(_grouped(owned(value), placeholder.parent))
     return tree
 
 

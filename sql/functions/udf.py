@@ -28,6 +28,7 @@ from ..types import DATE, NULL, STRING, TIME, TIMESTAMP, Array, Field, Map, SqlT
 from .bounds import BoundExceeded, begin_call, current_bounds
 from .failures import Failures, collecting, note_exceeded
 from .signature import parse_type
+from .trees import all_owned
 
 PREFIX = "ms$"
 Row = Callable[..., Any]
@@ -106,8 +107,7 @@ class Udf:
 
     def call(self, arguments: Sequence[exp.Expression]) -> exp.Expression:
         """The call as a DuckDB expression."""
-        name = exp.Identifier(this=self.name, quoted=True)
-        return exp.Anonymous(this=name, expressions=[argument.copy() for argument in arguments])
+        return exp.Anonymous(this=exp.Identifier(this=self.name, quoted=True), expressions=all_owned(arguments))
 
 
 @lru_cache(maxsize=4096)

@@ -8,11 +8,12 @@ from collections.abc import Callable
 import pytest
 from damaged import AnyPlanner
 
-from millstream.errors import MillstreamError, Unsupported
+from millstream.errors import MillstreamError, SqlSyntaxError, Unsupported
+from millstream.sql import parser
 from millstream.sql.parser import parse
 
 SOURCES = """
-CREATE STREAM s (k STRING KEY, a INT, b STRING, c BOOLEAN, t TIMESTAMP, l ARRAY<INT>)
+CREATE STREAM s (k STRING KEY, a INT, b STRING, c BOOLEAN, t TIMESTAMP, l ARRAY<INT>, d DECIMAL(9, 2))
   WITH (kafka_topic='s', value_format='JSON', partitions=1);
 """
 
@@ -83,7 +84,31 @@ def test_what_would_grow_faster_than_its_text_is_refused(name: str) -> None:
         planned(text)
 
 
+TEXT = "'a text that is long'"
+LONG = {
+    "conditions": f"SELECT a FROM s WHERE {' AND '.join(['a <> 1000000000'] * 15_000)} EMIT CHANGES;",
+    "branches of CASE": f"SELECT CASE {'WHEN a = 100000000 THEN 200000000 ' * 9_500}END AS x FROM s EMIT CHANGES;",
+    "columns": f"SELECT {', '.join(f'a + 1000000 + 1000000 + 1000000 AS x{i}' for i in range(9_000))} FROM s;",
+    "a list": f"SELECT a FROM s WHERE b IN ({', '.join([TEXT] * 20_000)}) EMIT CHANGES;",
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_a_statement_of_hundreds_of_kilobytes_is_refused_before_it_is_parsed(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def parsed(*_: object) -> None:
+        raise AssertionError("the statement was parsed")
+
+    monkeypatch.setattr(parser, "_parse_tokens", parsed)
+    assert len(LONG[name]) > 300_000
+    with pytest.raises(SqlSyntaxError, match="more than 25000 words and signs"):
+        parse(LONG[name])
+
+
 ALLOWED = {
+    "many rows": f"INSERT INTO s (k, a) VALUES {', '.join(['(NULL, 1)'] * 3_000)};",
+    "the longest list": f"SELECT a FROM s WHERE a IN ({', '.join(['1'] * 9_999)}) EMIT CHANGES;",
     "a long sum": f"SELECT {' + '.join(['a'] * 400)} AS x FROM s EMIT CHANGES;",
     "many conditions": f"SELECT a FROM s WHERE {' OR '.join(f'a = {i}' for i in range(1_000))} EMIT CHANGES;",
     "a long list": f"SELECT a FROM s WHERE a IN ({', '.join(map(str, range(3_000)))}) EMIT CHANGES;",
@@ -110,6 +135,14 @@ REPEATED: dict[str, Callable[[int], str]] = {
         f"CREATE TABLE o AS SELECT b, {', '.join(f'COUNT(DISTINCT a + {i}) AS x{i}' for i in range(n))} FROM s "
         "GROUP BY b;"
     ),
+    "decimals": lambda n: f"SELECT {' + '.join(['d'] * n)} AS x FROM s EMIT CHANGES;",
+    "products of decimals": lambda n: f"SELECT {' * '.join(['d'] * n)} AS x FROM s EMIT CHANGES;",
+    "texts": lambda n: f"SELECT {' || '.join(['b'] * n)} AS x FROM s EMIT CHANGES;",
+    "arguments": lambda n: f"SELECT CONCAT({', '.join(['b'] * n)}) AS x FROM s EMIT CHANGES;",
+    "alternatives": lambda n: f"SELECT a FROM s WHERE {' OR '.join(f'a = {i}' for i in range(n))} EMIT CHANGES;",
+    "options": lambda n: f"SELECT a FROM s WHERE a IN ({', '.join(map(str, range(n)))}) EMIT CHANGES;",
+    "cases": lambda n: f"SELECT CASE {'WHEN c THEN 1 ' * n}END AS x FROM s EMIT CHANGES;",
+    "entries": lambda n: f"SELECT MAP({', '.join(f'b := {i}' for i in range(n))}) AS x FROM s EMIT CHANGES;",
     "damage": lambda n: f"SELECT {', '.join(['a'] * n)} FORM s;",
     "texts that have no end": lambda n: " ".join(f"$a{i}$" for i in range(n)),
 }
