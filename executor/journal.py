@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from ..logcore.client import ColumnarRecords, LogClient, RowRecords, TopicPartition, TransactionalProducer
@@ -19,7 +19,8 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One append. `produced`: by the Sandbox's `produce`, not by a statement or a query."""
+    """One append. `produced`: by the Sandbox's `produce`, not by a statement or a query. `count`: 0 once the topic is
+    deleted."""
 
     at: TopicPartition
     first_offset: int
@@ -49,6 +50,11 @@ class JournaledLog:
     def produce(self, topic: str, partition: int, records: RowRecords) -> int:
         """As `append`, for records that come from outside."""
         return self._append(topic, partition, records, produced=True)
+
+    def delete_topic(self, name: str) -> None:
+        """As `LogClient.delete_topic`; a new topic of this name begins with no records. Entries keep their numbers."""
+        self._log.delete_topic(name)
+        self.entries[:] = [replace(entry, count=0) if entry.at.topic == name else entry for entry in self.entries]
 
     def transactional_producer(self, transactional_id: str, timeout_ms: int = 0) -> JournaledProducer:
         """As `LogClient.transactional_producer`; records count as appended once they are committed. `timeout_ms`: of a

@@ -122,7 +122,7 @@ class StepwisePlan:
     def _new_entries(self) -> list[Entry]:
         entries = self._log.entries[self._seen :]
         self._seen = len(self._log.entries)
-        return [entry for entry in entries if entry.at in self._positions]
+        return [entry for entry in entries if entry.count and entry.at in self._positions]
 
     def _order(self, entries: list[Entry], topics: set[str]) -> list[TopicPartition]:
         return [

@@ -30,6 +30,11 @@ class Session:
         """DEFINE; also for the variables that a request brings."""
         self.variables[name.upper()] = value
 
+    def forget_topic(self, topic: str) -> None:
+        """The topic is deleted: assertions about a new one of its name begin at its start."""
+        for place in [place for place in self.asserted if place[0] == topic]:
+            del self.asserted[place]
+
     def undefine(self, name: str) -> bool:
         """UNDEFINE; False where there was no such variable."""
         return self.variables.pop(name.upper(), None) is not None

@@ -41,6 +41,7 @@ def drop_source(statement: DropStatement, request: Request) -> list[Entity]:
     offset = request.store.submit(command)
     if statement.delete_topic:
         _delete_schemas(source, request)
+        request.session.forget_topic(source.topic)
     return [_dropped(statement, f"Source `{source.name}` (topic: {source.topic}) was dropped.", offset)]
 
 

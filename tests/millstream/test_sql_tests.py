@@ -100,6 +100,24 @@ PASSING = {
         ASSERT TOPIC clicks;
         ASSERT NOT EXISTS TOPIC taps TIMEOUT 0 SECONDS;
     """,
+    "a topic that is made anew has none of the old one's records, and its assertions begin anew": CLICKS
+    + "CREATE STREAM copy AS SELECT * FROM clicks;"
+    + """
+        INSERT INTO clicks (id, v) VALUES (1, 1);
+        INSERT INTO clicks (id, v) VALUES (2, 2);
+        ASSERT VALUES copy (id, v) VALUES (1, 1);
+        ASSERT VALUES clicks (id, v) VALUES (1, 1);
+        ASSERT VALUES clicks (id, v) VALUES (2, 2);
+        DROP STREAM copy DELETE TOPIC;
+        DROP STREAM clicks DELETE TOPIC;
+    """
+    + CLICKS
+    + "CREATE STREAM copy AS SELECT * FROM clicks;"
+    + """
+        INSERT INTO clicks (id, v) VALUES (3, 3);
+        ASSERT VALUES clicks (id, v) VALUES (3, 3);
+        ASSERT VALUES copy (id, v) VALUES (3, 3);
+    """,
 }
 
 
