@@ -36,6 +36,7 @@ from millstream.planner.registry import FORMAT_KINDS, Reference, Registry, Schem
 from millstream.planner.source_info import SourceInfo
 from millstream.planner.specs import FormatSpec
 from millstream.server.engine import Engine
+from millstream.server.processing_log_stream import AUTO_CREATE
 from millstream.server.properties import lenient_properties
 from millstream.server.queries import ChangeFeed, QueryResult
 from millstream.server.session import Session
@@ -101,7 +102,7 @@ class Sandbox:
             cast(LogClient, self.log),
             self._executor,
             self._executor.open_feed,
-            {PYTHON_FUNCTIONS: "true"},
+            {PYTHON_FUNCTIONS: "true", AUTO_CREATE: settings.get(AUTO_CREATE, "false")},
             now_ms=lambda: self.now_ms,
         )
         self.engine.schemas.default_level = "NONE"

@@ -42,6 +42,7 @@ from .entities import Entity
 from .handlers import handle
 from .materializations import Materializations
 from .print_topic import PrintFeed
+from .processing_log_stream import wanted_statement
 from .properties import checked_properties
 from .pull_lookups import Lookup
 from .queries import OpenFeed, QueryResult, run_query
@@ -90,6 +91,7 @@ class Engine:
         try:
             with self._lock:
                 self._store.recover(paused=paused)
+            self._create_processing_log_stream()
         except BaseException:
             self._store.close()
             executor.close()
@@ -114,6 +116,11 @@ class Engine:
     def lock(self) -> AbstractContextManager[object]:
         """Held while a statement runs. Who else writes what statements read (the schema registry) takes it too."""
         return self._lock
+
+    def _create_processing_log_stream(self) -> None:
+        statement = wanted_statement(self.properties, self.catalog, self.log)
+        if statement is not None:
+            self.execute(statement, Session())
 
     def execute(self, text: str, session: Session, answers: list[Entity] | None = None) -> list[Entity]:
         """Runs the statements of `text` in order; each is refused as a whole or done. Raises `StatementError`.

@@ -358,6 +358,13 @@ _SERVER = (
         "Properties, separated by commas, that no session and no request may set.",
         scope="SERVER",
     ),
+    Property(
+        "ksql.logging.processing.stream.auto.create",
+        "BOOLEAN",
+        "false",
+        "Create the stream KSQL_PROCESSING_LOG over the topic of the processing log when the server starts.",
+        scope="SERVER",
+    ),
     Property("listeners", "STRING", "http://127.0.0.1:8088", "Where the HTTP server listens.", scope="SERVER"),
     Property("ksql.variable.substitution.enable", "BOOLEAN", "true", "Replace ${name} in statements."),
     Property(
@@ -433,7 +440,6 @@ _ACCEPTED = (
     "ksql.lag.reporting.enable",
     "ksql.lambdas.enabled",
     "ksql.logging.processing.rows.include",
-    "ksql.logging.processing.stream.auto.create",
     "ksql.logging.processing.topic.auto.create",
     "ksql.new.query.planner.enabled",
     "ksql.query.pull.consistency.token.enabled",

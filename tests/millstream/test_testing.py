@@ -131,6 +131,22 @@ def test_a_bad_record_goes_to_the_processing_log_and_the_query_goes_on(sandbox: 
     assert len(sandbox.consume("default_ksql_processing_log")) == 1
 
 
+def test_the_stream_of_the_processing_log_is_created_where_the_server_is_asked_to() -> None:
+    created = {"ksql.logging.processing.stream.auto.create": "true", "auto.offset.reset": "earliest"}
+    with Sandbox(properties=created) as sandbox:
+        sandbox.execute("CREATE STREAM s (v INT) WITH (kafka_topic='s', value_format='DELIMITED', partitions=1);")
+        sandbox.execute("CREATE STREAM o AS SELECT v FROM s;")
+        sandbox.produce("s", None, "no number")
+        sandbox.drain()
+        asked = (
+            "SELECT message->type, message->deserializationError->topic FROM ksql_processing_log EMIT CHANGES LIMIT 1;"
+        )
+        (row,) = (each["row"]["columns"] for each in sandbox.query(asked) if "row" in each)
+        assert row == [0, "s"]
+    with Sandbox() as sandbox:
+        assert sandbox.sources() == []
+
+
 def test_nothing_is_left_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with Sandbox() as sandbox:
