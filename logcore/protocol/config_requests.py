@@ -23,6 +23,7 @@ from .messages import Fields
 from .other_settings import OF_BROKERS, OF_GROUPS, check_changes
 from .peer import Peer
 from .producers import TIMEOUT_MS_MAX
+from .setting_limits import NAME_BYTES_MAX, check_room, is_too_long
 from .setting_origins import Origin, described, fixed, unknown, without_synonyms
 
 
@@ -247,6 +248,9 @@ def _change(broker: Broker, asked: Any, peer: Peer, change: _Change, *, only_che
             known, resource = OF_BROKERS, of_broker(_number(broker, name))
         case Resource.GROUP:
             _check_group(broker, peer, name)
+            if is_too_long(name):
+                what = f"a group whose name has more than {NAME_BYTES_MAX} bytes has no settings of its own"
+                raise InvalidResource(what)
             known, resource = OF_GROUPS, of_group(name)
         case kind:
             raise InvalidResource(f"resources of kind {kind} have no settings that can be changed here")
@@ -254,5 +258,6 @@ def _change(broker: Broker, asked: Any, peer: Peer, change: _Change, *, only_che
     after = change(asked, before)
     changes = {key: after.get(key) for key in sorted({*before, *after}) if before.get(key) != after.get(key)}
     check_changes(known, before, changes)
+    check_room(broker.log, resource, changes)
     if not only_check:
         broker.log.change_settings(resource, changes)

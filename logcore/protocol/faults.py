@@ -32,6 +32,7 @@ from ..errors import (
 from .access import NotAllowed, OnlyForAdministrators
 from .incoming import CorruptRecords
 from .retries import RETRIABLE
+from .setting_limits import TooManySettings
 
 _CODES: Final[dict[type[LogError], ErrorCode]] = {
     CorruptRecords: ErrorCode.corrupt_message,
@@ -48,6 +49,7 @@ _CODES: Final[dict[type[LogError], ErrorCode]] = {
     ProducerFenced: ErrorCode.invalid_producer_epoch,
     OutOfOrderSequence: ErrorCode.out_of_order_sequence_number,
     InvalidTransactionState: ErrorCode.invalid_txn_state,
+    TooManySettings: ErrorCode.policy_violation,
     NotAllowed: ErrorCode.topic_authorization_failed,
     OnlyForAdministrators: ErrorCode.cluster_authorization_failed,
     LogClosed: ErrorCode.leader_not_available,

@@ -17,6 +17,7 @@ from .client_quotas import CLIENT_ID, FETCHED, PRODUCED, USER, Entity, known_quo
 from .faults import code_of, message_of
 from .messages import Fields
 from .peer import Peer
+from .setting_limits import NAME_BYTES_MAX, check_room, is_too_long
 
 _EXACT, _DEFAULT, _ANY = 0, 1, 2
 _EVERYBODY: Final[Entity] = frozenset({(CLIENT_ID, None)})
@@ -79,6 +80,7 @@ def _altered(broker: Broker, peer: Peer, entry: Any, *, only_check: bool) -> Fie
         check_administrator(peer)
         resource = of_client(_entity(entry))
         changes = dict(_change(op) for op in entry.ops)
+        check_room(broker.log, resource, changes)
         if not only_check:
             broker.log.change_settings(resource, changes)
     except InvalidQuota as error:
@@ -94,6 +96,8 @@ def _entity(entry: Any) -> Mapping[str, str | None]:
     kinds = [kind for kind, _ in parts]
     if not parts or len(set(kinds)) < len(kinds) or not set(kinds) <= {USER, CLIENT_ID}:
         raise InvalidQuota(f"a quota is for a {USER}, a {CLIENT_ID} or both, and not for {kinds}")
+    if any(is_too_long(name) for _, name in parts):
+        raise InvalidQuota(f"the name of a {USER} or a {CLIENT_ID} has at most {NAME_BYTES_MAX} bytes")
     return dict(parts)
 
 

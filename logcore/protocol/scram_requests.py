@@ -20,11 +20,13 @@ from .peer import Peer
 from .scram import credential_of_salted
 from .security import Principal, ScramCredential, Users
 from .served_log import ServedLog
+from .setting_limits import NAME_BYTES_MAX, check_room, is_too_long
 
 _MECHANISMS: Final[Mapping[int, str]] = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 _NUMBERS: Final = {name: number for number, name in _MECHANISMS.items()}
 _ITERATIONS_MIN: Final = 4096
 _ITERATIONS_MAX: Final = 16384
+_SALT_BYTES_MAX: Final = 1024
 
 
 class KeptUsers:
@@ -131,6 +133,7 @@ def _altered(broker: Broker, peer: Peer, name: str, asked: list[Any]) -> Fields:
         if len(asked) > 1:
             raise CredentialRefused(ErrorCode.duplicate_resource, f'user "{name}" is named {len(asked)} times')
         changes = dict([_change(broker, name, asked[0])])
+        check_room(broker.log, of_user(name), changes)
         broker.log.change_settings(of_user(name), changes)
     except CredentialRefused as error:
         return {"user": name, "error_code": error.problem, "error_message": message_of(error)}
@@ -150,6 +153,9 @@ def _change(broker: Broker, name: str, asked: Any) -> tuple[str, str | None]:
         return mechanism, _deletion(broker, name, mechanism)
     if not _ITERATIONS_MIN <= asked.iterations <= _ITERATIONS_MAX:
         what = f"{asked.iterations} iterations: it is between {_ITERATIONS_MIN} and {_ITERATIONS_MAX}"
+        raise CredentialRefused(ErrorCode.unacceptable_credential, what)
+    if is_too_long(name) or len(asked.salt) > _SALT_BYTES_MAX:
+        what = f"a name has at most {NAME_BYTES_MAX} bytes, and a salt {_SALT_BYTES_MAX}"
         raise CredentialRefused(ErrorCode.unacceptable_credential, what)
     users = broker.settings.users
     if users is not None and users.named(name) is None:
