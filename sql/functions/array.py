@@ -12,9 +12,9 @@ from ..coercion import cast_sql
 from ..types import STRING, Array, Map, SqlType
 from .bounds import count_bytes
 from .function import Call, Function, scalar, variant
-from .growth import ARRAY_CONCAT, few_lists
+from .growth import ARRAY_CONCAT, JOIN_LIST, few_lists
 from .template import fill
-from .udf import by_row, by_typed_row
+from .udf import Udf, by_row, by_typed_row
 
 array_function = partial(scalar, category="ARRAY")
 
@@ -91,10 +91,11 @@ def _joined(call: Call, arguments: list[exp.Expression]) -> exp.Expression:
     element_type = _element(call.parameter_types)
     text = cast_sql(exp.to_identifier("$e", quoted=True), element_type, STRING, explicit=True)
     delimiter = arguments[1] if len(arguments) > 1 else exp.Literal.string(",")
-    return fill(
-        "array_to_string(list_transform(:list, lambda \"$e\": coalesce(:text, 'null')), coalesce(:delimiter, ''))",
-        {"list": arguments[0], "text": text, "delimiter": delimiter},
-    )
+    filling = {"list": arguments[0], "text": text}
+    texts = fill("list_transform(:list, lambda \"$e\": coalesce(:text, 'null'))", filling)
+    if isinstance(delimiter, exp.Literal):
+        return fill("array_to_string(:texts, :delimiter)", {"texts": texts, "delimiter": delimiter})
+    return Udf(JOIN_LIST, (Array(STRING), STRING), STRING).call([texts, delimiter])  # DuckDB wants a constant
 
 
 _SERIES_MAX = 10_000_000
@@ -187,6 +188,8 @@ FUNCTIONS: tuple[Function, ...] = (
         examples={
             "ARRAY_JOIN(ARRAY[1, NULL, 3])": "'1,null,3'",
             "ARRAY_JOIN(ARRAY['a', 'b'], '; ')": "'a; b'",
+            "ARRAY_JOIN(ARRAY['a', 'b'], CONCAT(';', ' '))": "'a; b'",
+            "ARRAY_JOIN(ARRAY['a', 'b'], CAST(NULL AS STRING))": "'ab'",
             f"ARRAY_JOIN({_NULL_LIST})": "NULL",
         },
     ),

@@ -80,6 +80,10 @@ def join_texts(separator: str | None, *texts: str | None) -> str | None:
     return None if separator is None else _join(separator, texts)
 
 
+def join_list(texts: list[str] | None, delimiter: str | None) -> str | None:
+    return None if texts is None else _join(delimiter or "", texts)
+
+
 def pipe_texts(left: str, right: str) -> str:
     return _join("", (left, right))
 
@@ -97,6 +101,7 @@ def _size(text: str) -> int:
 
 CONCAT_TEXTS = by_row(concat_texts, nulls=True)
 JOIN_TEXTS = by_row(join_texts, nulls=True)
+JOIN_LIST = by_row(join_list, nulls=True)
 PIPE_TEXTS = by_row(pipe_texts)
 
 
