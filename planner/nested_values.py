@@ -86,9 +86,10 @@ def struct_of(node: exp.Struct, values: Sequence[Typed]) -> Typed:
     if len(set(names)) < len(names):
         raise InvalidStatement("Duplicate field names found in STRUCT", span=span_of(node))
     type_ = Struct(tuple(Field(name, value.type) for name, value in zip(names, values, strict=True)))
+    trees = [value.tree for value in values] or [exp.Null()]
     entries = [
-        exp.PropertyEQ(this=exp.Identifier(this=name, quoted=True), expression=value.tree)
-        for name, value in zip(type_.engine_names, values, strict=True)
+        exp.PropertyEQ(this=exp.Identifier(this=name, quoted=True), expression=tree)
+        for (name, _), tree in zip(type_.stored, trees, strict=True)
     ]
     return Typed(exp.Struct(expressions=entries), type_, all(value.total for value in values))
 

@@ -140,14 +140,22 @@ class Struct(SqlType):
 
     @property
     def arrow(self) -> pa.DataType:
-        named = zip(self.engine_names, self.fields, strict=True)
-        return pa.struct([pa.field(name, field.type.arrow) for name, field in named])
+        return pa.struct([pa.field(name, type_.arrow) for name, type_ in self.stored])
 
     @property
     def duckdb(self) -> str:
-        named = zip(self.engine_names, self.fields, strict=True)
-        inner = ", ".join(f'"{name.replace(chr(34), chr(34) * 2)}" {field.type.duckdb}' for name, field in named)
+        inner = ", ".join(f'"{name.replace(chr(34), chr(34) * 2)}" {type_.duckdb}' for name, type_ in self.stored)
         return f"STRUCT({inner})"
+
+    @property
+    def stored(self) -> tuple[tuple[str, SqlType], ...]:
+        """The fields in Arrow and DuckDB. DuckDB has no struct without fields: there it has one, which is always NULL.
+
+        >>> Struct(()).duckdb
+        'STRUCT("#" BOOLEAN)'
+        """
+        named = zip(self.engine_names, self.fields, strict=True)
+        return tuple((name, field.type) for name, field in named) or (("#", BOOLEAN),)
 
     @property
     def engine_names(self) -> tuple[str, ...]:

@@ -169,6 +169,8 @@ def _structs(type_: Struct, spans: Spans, redo: Bytes) -> pa.Array:
         for i, field in enumerate(type_.fields)
     ]
     mask = None if present.all() else pa.array(~present)
+    if not children:
+        children = [pa.nulls(len(spans), stored.arrow) for _, stored in type_.stored]
     return pa.StructArray.from_arrays(children, fields=list(type_.arrow), mask=mask)
 
 

@@ -64,7 +64,7 @@ def to_text(type_: SqlType, array: pa.Array, *, json: bool) -> TextColumn:
             names = [field.name for field in type_.fields]
             children = [
                 to_text(field.type, child, json=True)
-                for field, child in zip(type_.fields, array.flatten(), strict=True)
+                for field, child in zip(type_.fields, array.flatten()[: len(type_.fields)], strict=True)
             ]
             valid = read_only(valid_flags(array))
             return join(object_punctuation(names), children, _PADDED_NULL, valid)

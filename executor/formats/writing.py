@@ -27,8 +27,7 @@ def wire_type(type_: SqlType) -> pa.DataType:
         case Map():
             return pa.map_(wire_type(type_.key), wire_type(type_.value))
         case Struct():
-            named = zip(type_.engine_names, type_.fields, strict=True)
-            return pa.struct([pa.field(name, wire_type(field.type)) for name, field in named])
+            return pa.struct([pa.field(name, wire_type(stored)) for name, stored in type_.stored])
         case _:
             return type_.arrow
 

@@ -171,6 +171,9 @@ def _element_cast(element: exp.Expression, source: SqlType, target: SqlType) -> 
 
 
 def _struct_to_struct(value: exp.Expression, source: Struct, target: Struct) -> exp.Expression | None:
+    if not target.fields:
+        text = f"CASE WHEN :value IS NOT NULL THEN CAST({{'#': NULL}} AS {target.duckdb}) END"
+        return fill(text, {"value": value})
     entries: list[exp.Expression] = []
     for engine_name, field in zip(target.engine_names, target.fields, strict=True):
         given = source.field(field.name)
