@@ -31,8 +31,9 @@ from millstream.executor.stepwise import StepwiseExecutor
 from millstream.executor.temporary_folders import TemporaryFolder
 from millstream.logcore.client import HEADERS, LogClient, RowRecords, TopicPartition
 from millstream.logcore.log import open_log
+from millstream.planner.formats import FORMAT_KINDS
 from millstream.planner.planning import PlannedPush
-from millstream.planner.registry import FORMAT_KINDS, Reference, Registry, SchemaKind, subject_of
+from millstream.planner.registry import Reference, Registry, SchemaKind, subject_of
 from millstream.planner.source_info import SourceInfo
 from millstream.planner.specs import FormatSpec
 from millstream.server.engine import Engine

@@ -20,6 +20,7 @@ from ..sql.types import BIGINT, BOOLEAN, NULL
 from .aggregate_calls import has_clauses
 from .aggregation import LOSSY, Grouping, aggregate, contains_aggregate
 from .expressions import compile_expression
+from .formats import FORMATS
 from .limits import check_clauses, check_columns, check_reads
 from .logical import LogicalPlan, Named
 from .over import Columns, Resolve, contains_over, first_of_equals, window_identity, windowed, with_aliases
@@ -129,10 +130,11 @@ def _check_clauses(query: Query, plan: LogicalPlan, target: Target) -> None:
 def _check_kafka_values(query: Query, relation: Relation) -> None:
     """As in ksqlDB: values in Kafka's own format do not travel through repartition topics, nor into state."""
     what = "JOIN" if len(relation.sources) > 1 else "GROUP BY" if query.group_by else None
-    found = sorted(source.name for _, source in relation.sources if source.value_format.name == "KAFKA")
-    if what is not None and found:
+    fixed = [source for _, source in relation.sources if not FORMATS[source.value_format.name].moves]
+    if what is not None and fixed:
+        found, name = sorted(source.name for source in fixed), fixed[0].value_format.name
         raise InvalidStatement(
-            f"Source(s) {', '.join(found)} are using the 'KAFKA' value format. This format does not yet support "
+            f"Source(s) {', '.join(found)} are using the '{name}' value format. This format does not yet support "
             f"{what}.",
             span=query.span,
             hint="Copy it with CREATE STREAM … WITH (VALUE_FORMAT='JSON') AS SELECT first.",

@@ -13,8 +13,8 @@ from millstream.errors import InvalidProperty, InvalidStatement, Span
 
 from ..sql.types import SqlType, Struct
 from . import avro_schemas, json_schemas, protobuf_schemas, protobuf_text
-from .formats import format_rules
-from .registry import FORMAT_KINDS, InvalidSchema, Registry, Version, subject_of
+from .formats import FORMAT_KINDS, format_rules
+from .registry import InvalidSchema, Registry, Version, subject_of
 from .schema import Column
 from .with_properties import SchemaProperties
 

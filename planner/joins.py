@@ -11,6 +11,7 @@ from millstream.errors import InvalidStatement
 
 from ..sql import ast
 from ..sql.ast import unwrapped
+from .formats import FORMAT_KINDS, FORMATS
 from .general_joins import composite_join, filtered, row_join, times_of
 from .join_conditions import JoinCondition, join_condition, split_conditions
 from .logical import LogicalPlan, Named
@@ -389,13 +390,11 @@ def _reproducible(partitioning: Partitioning | None) -> Partitioning | None:
 def _has_schema(partitioning: Partitioning | None) -> bool:
     """Whether the keys' bytes name a schema of their own, so that they differ from topic to topic."""
     key_format = None if partitioning is None else partitioning.key_format
-    return key_format is not None and key_format.name in ("AVRO", "JSON_SR", "PROTOBUF")
+    return key_format is not None and key_format.name in FORMAT_KINDS
 
 
 def _same_bytes(key_format: FormatSpec | None) -> bool:
-    if key_format is None or key_format.name in ("KAFKA", "DELIMITED"):
-        return True
-    return key_format.name == "JSON" and not key_format.wrap_single
+    return key_format is None or FORMATS[key_format.name].same_bytes(key_format.wrap_single)
 
 
 def _renamed(plan: LogicalPlan, name: str) -> tuple[Named, ...]:

@@ -15,7 +15,7 @@ from ..sql.types import Decimal, SqlType
 from .analysis import analyze
 from .conversions import coerced
 from .expiry import check_ttl
-from .formats import can_hold
+from .formats import FORMATS, can_hold
 from .limits import within_depth
 from .logical import LogicalPlan, Named
 from .lowering import Lowering, is_key_column, sql_over
@@ -167,7 +167,7 @@ def _check_kind(statement: CreateAsSelect, plan: LogicalPlan) -> None:
 
 def _check_has_value(schema: Schema, value_format: FormatSpec, statement: CreateAsSelect) -> None:
     """A table of distinct rows is all key: few formats have a value without columns that is no tombstone."""
-    if not schema.value and value_format.name not in ("JSON", "ARROW"):
+    if not schema.value and not FORMATS[value_format.name].holds_no_columns:
         raise InvalidStatement(
             f"all columns of {statement.name} are key columns, and {value_format.name} has no value without columns",
             span=statement.span,

@@ -11,8 +11,9 @@ from millstream.errors import InvalidStatement
 
 from . import avro_schemas, json_schemas, protobuf_schemas
 from .compatibility import incompatibilities
+from .formats import FORMAT_KINDS, FORMATS
 from .inference import Inference, columns_of, find_version, refuse_schema_id
-from .registry import FORMAT_KINDS, Registry, Version, subject_of
+from .registry import Registry, Version, subject_of
 from .schema import Column, Schema
 from .source_info import SourceInfo
 from .specs import FormatSpec, RecordSchema
@@ -60,7 +61,7 @@ def with_schemas(
     )
     for part, spec, asked in parts:
         columns = target.columns(part)
-        if spec.name == "PROTOBUF_NOSR" and columns:
+        if FORMATS[spec.name].schema_kind and not FORMATS[spec.name].registered and columns:
             text = protobuf_schemas.write_schema(columns, asked.full_name, spec.nullable)
             specs.append(replace(spec, schema=RecordSchema(0, "PROTOBUF", text)))
         elif spec.name in FORMAT_KINDS and columns:
@@ -167,11 +168,11 @@ def _version(
 
 def _text(part: str, target: SchemaTarget, spec: FormatSpec, asked: SchemaProperties) -> str:
     columns = target.columns("key" if part == "key" else "value")
-    match spec.name:
+    match FORMAT_KINDS[spec.name]:
         case "AVRO":
             default = avro_schemas.key_name(target.name) if part == "key" else avro_schemas.VALUE_NAME
             return avro_schemas.write_schema(columns, asked.full_name or default, wrapped=spec.wrap_single)
-        case "JSON_SR":
+        case "JSON":
             return json_schemas.write_schema(columns, wrapped=spec.wrap_single)
-        case _:
+        case "PROTOBUF":
             return protobuf_schemas.write_schema(columns, asked.full_name, spec.nullable)

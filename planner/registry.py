@@ -15,15 +15,14 @@ from typing import Any, Literal, cast
 
 from millstream.errors import StatementError
 
+from .formats.format import SchemaKind
 from .specs import RecordSchema
 
-SchemaKind = Literal["AVRO", "JSON", "PROTOBUF"]
 KINDS: tuple[SchemaKind, ...] = ("AVRO", "JSON", "PROTOBUF")
 LEVELS = (
     "BACKWARD", "BACKWARD_TRANSITIVE", "FORWARD", "FORWARD_TRANSITIVE", "FULL", "FULL_TRANSITIVE", "NONE",
 )  # fmt: skip
 GLOBAL = ""  # the subject of the level that holds where a subject has none
-FORMAT_KINDS: dict[str, SchemaKind] = {"AVRO": "AVRO", "JSON_SR": "JSON", "PROTOBUF": "PROTOBUF"}
 
 
 class InvalidSchema(StatementError):

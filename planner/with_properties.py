@@ -9,7 +9,7 @@ from millstream.errors import InvalidProperty, did_you_mean
 
 from ..sql.ast import Properties
 from ..sql.windows import WINDOW_TYPES
-from .formats import check_columns, format_rules, wrapping
+from .formats import FORMATS, check_columns, format_rules, wrapping
 from .naming import joined
 from .schema import Column
 from .specs import FormatSpec, KeyWindow
@@ -23,10 +23,6 @@ _COMMON = {
 _CREATE_ONLY = {"WINDOW_TYPE", "WINDOW_SIZE", "SOURCE_CONNECTOR", "SOURCED_BY_CONNECTOR"}
 PROPERTY_NAMES = tuple(sorted(_COMMON | _CREATE_ONLY))
 """What WITH takes, of formats beside."""
-_OF_FORMATS = {
-    "fullSchemaName": ("AVRO", "PROTOBUF"),
-    "nullableRepresentation": ("PROTOBUF", "PROTOBUF_NOSR"),
-}
 _NULLABLE = ("OPTIONAL", "WRAPPER")
 _DELIMITERS = {"TAB": "\t", "SPACE": " "}
 _UNIT_MS = {"MILLISECOND": 1, "SECOND": 1000, "MINUTE": 60_000, "HOUR": 3_600_000, "DAY": 86_400_000}
@@ -186,7 +182,7 @@ def _schema_properties(properties: Properties, part: str, format_name: str | Non
         full_name = _text(properties, "VALUE_AVRO_SCHEMA_FULL_NAME")
     nullable = _text(properties, f"{part}_PROTOBUF_NULLABLE_REPRESENTATION")
     for name, value in (("fullSchemaName", full_name), ("nullableRepresentation", nullable)):
-        if value is not None and format_name is not None and format_name not in _OF_FORMATS[name]:
+        if value is not None and format_name is not None and name not in FORMATS[format_name].options:
             raise InvalidProperty(f"{format_name} does not support the following configs: [{name}]")
     if full_name is not None and not full_name.strip():
         raise InvalidProperty("fullSchemaName cannot be empty.", hint=f"Leave out {part}_SCHEMA_FULL_NAME.")
@@ -231,7 +227,7 @@ def _delimiter(properties: Properties, name: str, format_name: str | None) -> st
     value = _text(properties, name)
     if value is None:
         return None
-    if format_name is not None and format_name != "DELIMITED":
+    if format_name is not None and "delimiter" not in FORMATS[format_name].options:
         raise InvalidProperty(f"{format_name} does not support the following configs: [delimiter]")
     delimiter = _DELIMITERS.get(value.upper(), value)
     if not value.strip():

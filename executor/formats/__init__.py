@@ -7,9 +7,11 @@ for them, an encoder ignores them.
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
+
 from .codec import Decoded, Decoder, Encoder, RowError
-from .logical import decode_logical, encode_logical
-from .registry import decoder, encoder
+from .registry import decode_logical, decoder, encode_logical, encoder
 from .warm_up import warm_up
 from .windows import add_window, take_window
 
@@ -26,3 +28,6 @@ __all__ = [
     "take_window",
     "warm_up",
 ]
+
+for _module in pkgutil.iter_modules(__path__):  # each says which formats it codes
+    importlib.import_module(f"{__name__}.{_module.name}")

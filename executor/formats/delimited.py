@@ -9,13 +9,18 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from ...planner.formats.delimited import DELIMITED
 from ...planner.schema import Column
 from . import scan
-from .codec import read_only
+from .codec import Decoder, Encoder, read_only
+from .coding import Coding, Part, codes
 from .reading import Convert, Mismatch, convert_fields, converter
 from .spans import Bytes, Positions
-from .text_decoder import UnreadableRow
+from .text_columns import TextColumn, join_delimited
+from .text_decoder import TextDecoder, UnreadableRow
+from .text_encoder import TextEncoder
 
 _DELIMITERS = {"TAB": "\t", "SPACE": " "}
 _LINE_ENDS = "\r\n"
@@ -120,3 +125,31 @@ def _wants_quotes(text: str, delimiter: str, first: bool) -> bool:
         or delimiter in text
         or any(c in text for c in '"\r\n')
     )
+
+
+class DelimitedLine:
+    """Separated values; NULL is empty."""
+
+    json = False
+
+    def __init__(self, delimiter: str) -> None:
+        self._delimiter = delimiter
+
+    def join(self, columns: Sequence[TextColumn], present: NDArray[np.uint8]) -> TextColumn:
+        return join_delimited(self._delimiter, columns, present)
+
+    def join_row(self, texts: list[str | None]) -> str | None:
+        fields = (
+            "" if text is None else quote_field(text, self._delimiter, first=i == 0) for i, text in enumerate(texts)
+        )
+        return self._delimiter.join(fields)
+
+
+@codes(DELIMITED.name)
+class DelimitedCoding(Coding):
+    def decoder(self, part: Part) -> Decoder:
+        wanted = [part.wanted[number] for number in part.numbers]
+        return TextDecoder(Delimited(part.held, wanted, delimiter_of(part.spec.delimiter)), part.columns, part.wanted)
+
+    def encoder(self, part: Part) -> Encoder:
+        return TextEncoder(DelimitedLine(delimiter_of(part.spec.delimiter)), part.held, part.numbers)

@@ -11,13 +11,17 @@ from typing import Any
 
 import numpy as np
 
+from ...planner.formats.json import JSON
 from ...planner.schema import Column
 from . import scan
-from .codec import read_only
-from .json_text import InvalidJson, parse_json
+from .codec import Decoder, Encoder, read_only
+from .coding import Coding, Part, codes
+from .json_text import InvalidJson, parse_json, write_json
+from .logical import typed_value
 from .reading import FieldReader, Mismatch, convert_fields, converter, describe
 from .spans import Bytes, FieldNames, Positions, find_fields
-from .text_decoder import UnreadableRow
+from .text_decoder import TextDecoder, UnreadableRow
+from .text_encoder import BareValue, JsonObject, TextEncoder
 
 
 class WrappedJson:
@@ -81,3 +85,20 @@ def _parse(data: bytes) -> Any:
         return parse_json(data)
     except InvalidJson as error:
         raise UnreadableRow(str(error)) from None
+
+
+@codes(JSON.name)
+class JsonCoding(Coding):
+    def decoder(self, part: Part) -> Decoder:
+        style = BareJson(part.held[0], bool(part.read)) if part.bare else WrappedJson(part.read)
+        return TextDecoder(style, part.columns, part.wanted)
+
+    def encoder(self, part: Part) -> Encoder:
+        style = BareValue() if part.bare else JsonObject([column.name for column in part.held])
+        return TextEncoder(style, part.held, part.numbers)
+
+    def encode_one(self, part: Part, value: Any) -> bytes:
+        return write_json(value).encode()
+
+    def decode_one(self, part: Part, data: bytes) -> Any:
+        return typed_value(parse_json(data), part.held, bare=part.bare)

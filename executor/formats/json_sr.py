@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from ...planner.formats.json import JSON_SR
 from .codec import Decoded, Decoder, Encoder, RowError, boolean_array, one_array, valid_flags
-from .wire import Unreadable, blank_header, schema_id_of, with_header
+from .coding import Coding, Part, codes
+from .json_format import JsonCoding
+from .wire import HEADER_BYTES, Unreadable, blank_header, header, schema_id_of, with_header
 
 
 class JsonSrDecoder:
@@ -53,3 +57,24 @@ class JsonSrEncoder:
         window_end: pa.Array | None = None,
     ) -> pa.BinaryArray:
         return with_header(self._inner.encode(columns, null_rows=null_rows), self._schema_id)
+
+
+@codes(JSON_SR.name)
+class JsonSrCoding(Coding):
+    _json = JsonCoding()
+
+    def decoder(self, part: Part) -> Decoder:
+        return JsonSrDecoder(self._json.decoder(part))
+
+    def encoder(self, part: Part) -> Encoder:
+        assert part.spec.schema is not None, "the planner gives every source of this format a schema"
+        return JsonSrEncoder(self._json.encoder(part), part.spec.schema.id)
+
+    def encode_one(self, part: Part, value: Any) -> bytes:
+        if part.spec.schema is None:
+            return super().encode_one(part, value)
+        return header(part.spec.schema.id) + self._json.encode_one(part, value)
+
+    def decode_one(self, part: Part, data: bytes) -> Any:
+        schema_id_of(data)
+        return self._json.decode_one(part, data[HEADER_BYTES:])

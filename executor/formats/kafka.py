@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from ...planner.formats.kafka import KAFKA
 from ...planner.schema import Column
-from .codec import Decoded, RowError, boolean_array, byte_view, one_array, valid_flags
+from .codec import Decoded, Decoder, Encoder, RowError, boolean_array, byte_view, one_array, valid_flags
+from .coding import Coding, Part, codes
 
 NUMBERS: dict[str, str] = {"INTEGER": ">i4", "BIGINT": ">i8", "DOUBLE": ">f8"}
 TYPES = (*NUMBERS, "STRING", "BYTES")
@@ -124,3 +128,33 @@ def _from_start(array: pa.BinaryArray) -> list[pa.Buffer | None]:
 
 def _bitmap(valid: NDArray[np.bool_]) -> pa.Buffer | None:
     return None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
+
+
+@codes(KAFKA.name)
+class KafkaCoding(Coding):
+    def decoder(self, part: Part) -> Decoder:
+        return KafkaDecoder(part.columns, part.wanted)
+
+    def encoder(self, part: Part) -> Encoder:
+        return KafkaEncoder(part.held[0] if part.held else None, part.numbers[0] if part.held else 0)
+
+    def encode_one(self, part: Part, value: Any) -> bytes:
+        layout = _LAYOUTS.get(_type_name(part))
+        if layout is None:
+            return super().encode_one(part, value)
+        return layout.pack(float(value) if layout.format == ">d" else int(value))
+
+    def decode_one(self, part: Part, data: bytes) -> Any:
+        type_name = _type_name(part)
+        layout = _LAYOUTS.get(type_name)
+        if layout is not None:
+            return layout.unpack(data)[0]
+        return data if type_name == "BYTES" else data.decode()
+
+
+_LAYOUTS = {"INTEGER": struct.Struct(">i"), "BIGINT": struct.Struct(">q"), "DOUBLE": struct.Struct(">d")}
+
+
+def _type_name(part: Part) -> str:
+    """Of the only column; without columns the bytes are text."""
+    return str(part.columns[0].type) if part.columns else "STRING"

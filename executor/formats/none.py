@@ -7,7 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from .codec import Decoded, boolean_array
+from ...planner.formats.none import NONE
+from .codec import Decoded, Decoder, Encoder, boolean_array
+from .coding import Coding, Part, codes
 
 
 class NoneCodec:
@@ -24,3 +26,12 @@ class NoneCodec:
     ) -> pa.BinaryArray:
         count = len(columns[0]) if columns else 0 if null_rows is None else len(null_rows)
         return pa.nulls(count, pa.binary())
+
+
+@codes(NONE.name)
+class NoneCoding(Coding):
+    def decoder(self, part: Part) -> Decoder:
+        return NoneCodec()
+
+    def encoder(self, part: Part) -> Encoder:
+        return NoneCodec()

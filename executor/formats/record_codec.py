@@ -10,19 +10,22 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from ...planner.formats import FORMATS
+from ...planner.formats.avro import AVRO
+from ...planner.formats.protobuf import PROTOBUF, PROTOBUF_NOSR
 from ...planner.registry import InvalidSchema
 from ...planner.schema import Column
 from ...planner.specs import FormatSpec, RecordSchema
 from ..errors import QueryFailed
 from .avro import avro_codec
 from .avro_scan import NULL_ROW, REDO, FlatRecord, flat_record, scan
-from .codec import Decoded, RowError, boolean_array, one_array
+from .codec import Decoded, Decoder, Encoder, RowError, boolean_array, one_array
+from .coding import Coding, Part, codes
 from .protobuf import protobuf_codec
 from .reading import Convert, FieldReader, Mismatch, convert_fields
 from .typed_values import converter, plain_columns
 from .wire import SchemaLookup, Unreadable, Unwritable, schema_id_of
 
-RECORD_FORMATS = ("AVRO", "PROTOBUF", "PROTOBUF_NOSR")
 SMALL_BATCH = 64  # rows; below, the reading record by record is faster than a compiled pass
 
 _Read = tuple[list[pa.Array], NDArray[np.bool_], list[RowError]]
@@ -38,9 +41,9 @@ class RecordCodec(Protocol):
 
 def codec_of(spec: FormatSpec, schema: RecordSchema) -> RecordCodec:
     """Raises `InvalidSchema`."""
-    if spec.name == "AVRO":
+    if spec.name == AVRO.name:
         return avro_codec(schema)
-    return protobuf_codec(schema, framed=spec.name == "PROTOBUF")
+    return protobuf_codec(schema, framed=spec.name == PROTOBUF.name)
 
 
 class RecordReader:
@@ -52,10 +55,10 @@ class RecordReader:
         self._codecs: dict[int, RecordCodec] = {}
         self._flat: dict[int, FlatRecord | None] = {}
         self._unnamed: int | None = None  # the schema of records that name none
-        if spec.name == "PROTOBUF_NOSR":
+        if spec.name == PROTOBUF_NOSR.name:
             assert spec.schema is not None, "the planner gives every source of this format a schema"
             self._unnamed = spec.schema.id
-        if spec.schema is not None and spec.schema.kind == ("AVRO" if spec.name == "AVRO" else "PROTOBUF"):
+        if spec.schema is not None and spec.schema.kind == FORMATS[spec.name].schema_kind:
             self._codecs[spec.schema.id] = codec_of(spec, spec.schema)
 
     def read(self, data: bytes) -> Any:
@@ -68,7 +71,7 @@ class RecordReader:
 
     def flat_record(self, rows: pa.BinaryArray, columns: Sequence[Column]) -> FlatRecord | None:
         """How to read the batch by one pass, if its first record's schema and the columns allow it."""
-        if self._spec.name != "AVRO":
+        if self._spec.name != AVRO.name:
             return None
         first = next((row.as_py() for row in rows if row.is_valid), None)
         try:
@@ -79,7 +82,7 @@ class RecordReader:
             schema = self._schema(schema_id)
             if schema is None:
                 return None  # it may be registered later
-            self._flat[schema_id] = flat_record(schema, columns) if schema.kind == "AVRO" else None
+            self._flat[schema_id] = flat_record(schema, columns) if schema.kind == AVRO.schema_kind else None
         return self._flat[schema_id]
 
     def _schema(self, schema_id: int) -> RecordSchema | None:
@@ -90,7 +93,7 @@ class RecordReader:
         schema = self._schemas(schema_id)
         if schema is None:
             raise Unreadable(f"the record names the schema {schema_id}, which the schema registry does not have")
-        wanted = "AVRO" if self._spec.name == "AVRO" else "PROTOBUF"
+        wanted = FORMATS[self._spec.name].schema_kind
         if schema.kind != wanted:
             raise Unreadable(f"the record names the schema {schema_id}, which is {schema.kind}, not {wanted}")
         try:
@@ -205,3 +208,20 @@ class RecordEncoder:
         except Unwritable as error:
             raise QueryFailed(f"Exception caught in process: Unable to serialize record: {error}") from None
         return pa.array(rows, pa.binary())
+
+
+@codes(AVRO.name, PROTOBUF.name, PROTOBUF_NOSR.name)
+class RecordCoding(Coding):
+    def decoder(self, part: Part) -> Decoder:
+        return RecordDecoder(part.spec, part.columns, part.wanted, part.schemas, bare=part.bare)
+
+    def encoder(self, part: Part) -> Encoder:
+        return RecordEncoder(part.spec, part.held, part.numbers, bare=part.bare)
+
+    def encode_one(self, part: Part, value: Any) -> bytes:
+        if part.spec.schema is None:
+            return super().encode_one(part, value)
+        return codec_of(part.spec, part.spec.schema).write(value)
+
+    def decode_one(self, part: Part, data: bytes) -> Any:
+        return RecordReader(part.spec, part.schemas).read(data)

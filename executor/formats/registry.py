@@ -1,25 +1,17 @@
-"""Which codec a format's name stands for."""
+"""The codec of a format: for batches, and for single values."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from typing import Any
 
 from millstream.errors import FormatError
 
 from ...planner.formats import FORMATS
 from ...planner.schema import Column
 from ...planner.specs import FormatSpec, KeyWindow
-from ...sql.types import Array, Map, Struct
 from .codec import Decoder, Encoder
-from .delimited import Delimited, delimiter_of
-from .json_format import BareJson, WrappedJson
-from .json_sr import JsonSrDecoder, JsonSrEncoder
-from .kafka import TYPES, KafkaDecoder, KafkaEncoder
-from .none import NoneCodec
-from .record_codec import RecordDecoder, RecordEncoder
-from .text_decoder import TextDecoder
-from .text_encoder import BareValue, DelimitedLine, JsonObject, TextEncoder
+from .coding import Coding, Part, coded_formats, find_coding
 from .windows import WindowedDecoder, WindowedEncoder
 from .wire import SchemaLookup, no_schemas
 
@@ -38,26 +30,8 @@ def decoder(
 
     Raises: FormatError where the format does not exist or cannot hold the columns.
     """
-    held = [column for column in columns if column.role != "HEADERS"]
-    _check(spec, held)
-    wanted = [column.role != "HEADERS" and (needed is None or needed[number]) for number, column in enumerate(columns)]
-    read = [column for column, want in zip(columns, wanted, strict=True) if want]
-    match spec.name:
-        case "JSON_SR":
-            inner: Decoder = JsonSrDecoder(decoder(replace(spec, name="JSON"), columns, needed=needed))
-        case "AVRO" | "PROTOBUF" | "PROTOBUF_NOSR":
-            inner = RecordDecoder(spec, columns, wanted, schemas, bare=_is_bare(spec, held))
-        case "JSON" if _is_bare(spec, held):
-            inner = TextDecoder(BareJson(held[0], bool(read)), columns, wanted)
-        case "JSON":
-            inner = TextDecoder(WrappedJson(read), columns, wanted)
-        case "DELIMITED":
-            held_wanted = [want for column, want in zip(columns, wanted, strict=True) if column.role != "HEADERS"]
-            inner = TextDecoder(Delimited(held, held_wanted, delimiter_of(spec.delimiter)), columns, wanted)
-        case "KAFKA":
-            inner = KafkaDecoder(columns, wanted)
-        case _:
-            inner = NoneCodec()
+    part = Part(spec, columns, schemas, needed)
+    inner = _coding(part).decoder(part)
     return inner if window is None else WindowedDecoder(inner, window)
 
 
@@ -66,54 +40,42 @@ def encoder(spec: FormatSpec, columns: Sequence[Column], window: KeyWindow | Non
 
     Raises: FormatError where the format does not exist or cannot hold the columns.
     """
-    numbers = [number for number, column in enumerate(columns) if column.role != "HEADERS"]
-    held = [columns[number] for number in numbers]
-    _check(spec, held)
-    match spec.name:
-        case "JSON_SR":
-            assert spec.schema is not None, "the planner gives every source of this format a schema"
-            inner: Encoder = JsonSrEncoder(encoder(replace(spec, name="JSON"), columns), spec.schema.id)
-        case "AVRO" | "PROTOBUF" | "PROTOBUF_NOSR":
-            inner = RecordEncoder(spec, held, numbers, bare=_is_bare(spec, held))
-        case "JSON" if _is_bare(spec, held):
-            inner = TextEncoder(BareValue(), held, numbers)
-        case "JSON":
-            inner = TextEncoder(JsonObject([column.name for column in held]), held, numbers)
-        case "DELIMITED":
-            inner = TextEncoder(DelimitedLine(delimiter_of(spec.delimiter)), held, numbers)
-        case "KAFKA":
-            inner = KafkaEncoder(held[0] if held else None, numbers[0] if numbers else 0)
-        case _:
-            inner = NoneCodec()
+    part = Part(spec, columns, no_schemas)
+    inner = _coding(part).encoder(part)
     return inner if window is None else WindowedEncoder(inner, window)
 
 
-def _is_bare(spec: FormatSpec, held: Sequence[Column]) -> bool:
-    return not spec.wrap_single and len(held) == 1
+def encode_logical(spec: FormatSpec, columns: Sequence[Column], value: Any) -> bytes | None:
+    """The bytes of `value`, taken as it is: JSON is written with all its digits and with its own names, DELIMITED is
+    text, KAFKA a number or text by the column's type (text without columns). AVRO and PROTOBUF find fields by name, in
+    any case. None is null. Raises: Unwritable where it does not fit the schema."""
+    return None if value is None else _single(spec).encode_one(Part(spec, columns, no_schemas), value)
 
 
-def _check(spec: FormatSpec, held: Sequence[Column]) -> None:
-    match spec.name:
-        case "JSON" | "JSON_SR" | "AVRO" | "PROTOBUF" | "PROTOBUF_NOSR":
-            pass
-        case "DELIMITED":
-            for column in held:
-                if isinstance(column.type, (Array, Map, Struct)):
-                    raise _unfit(spec, column)
-        case "KAFKA":
-            for column in held:
-                if str(column.type) not in TYPES:
-                    raise _unfit(spec, column)
-            if len(held) > 1:
-                raise FormatError(
-                    f"the KAFKA format holds one column, not {len(held)}", hint="Use JSON or DELIMITED instead."
-                )
-        case "NONE":
-            if held:
-                raise FormatError(f"the NONE format holds no columns, not {len(held)}")
-        case _:
-            raise FormatError(f"unknown format {spec.name}", hint=f"The formats are {', '.join(FORMATS)}.")
+def decode_logical(
+    spec: FormatSpec, columns: Sequence[Column], data: bytes | None, schemas: SchemaLookup = no_schemas
+) -> Any:
+    """One record's key or value as a plain Python value, as the conformance driver has them: a dict for an object,
+    Decimal with its scale for DECIMAL, days or milliseconds for times, base64 text for BYTES inside JSON, the whole
+    text for DELIMITED. Numbers inside JSON become what their column's type says.
+
+    Raises: InvalidJson, Unreadable, UnicodeDecodeError, struct.error for bytes that the format cannot have written.
+    """
+    return None if data is None else _single(spec).decode_one(Part(spec, columns, schemas), data)
 
 
-def _unfit(spec: FormatSpec, column: Column) -> FormatError:
-    return FormatError(f"the {spec.name} format cannot hold column `{column.name}` of type {column.type}")
+def _single(spec: FormatSpec) -> Coding:
+    """A format without a coding of its own is text."""
+    return find_coding(spec.name) or Coding()
+
+
+def _coding(part: Part) -> Coding:
+    """Raises `FormatError` where the format does not exist, or neither holds the columns nor can code them anyway."""
+    name = part.spec.name
+    found = find_coding(name)
+    if found is None:
+        raise FormatError(f"unknown format {name}", hint=f"The formats are {', '.join(sorted(coded_formats()))}.")
+    reason = None if FORMATS[name].codes_more else FORMATS[name].refusal(part.held, "Value")
+    if reason is not None:
+        raise FormatError(reason, hint="JSON holds columns of every type.")
+    return found

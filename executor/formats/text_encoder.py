@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 
 from ...planner.schema import Column
 from .codec import valid_flags
-from .delimited import quote_field
 from .json_text import quote
-from .text_columns import TextColumn, join_delimited, join_json, to_binary, to_text
+from .text_columns import TextColumn, join_json, to_binary, to_text
 from .writing import Write, wire_type, writer
 
 SMALL_BATCH = 32  # rows; below, Python is faster than the calls into Arrow and numpy
@@ -58,24 +57,6 @@ class BareValue:
 
     def join_row(self, texts: list[str | None]) -> str | None:
         return texts[0]
-
-
-class DelimitedLine:
-    """Separated values; NULL is empty."""
-
-    json = False
-
-    def __init__(self, delimiter: str) -> None:
-        self._delimiter = delimiter
-
-    def join(self, columns: Sequence[TextColumn], present: NDArray[np.uint8]) -> TextColumn:
-        return join_delimited(self._delimiter, columns, present)
-
-    def join_row(self, texts: list[str | None]) -> str | None:
-        fields = (
-            "" if text is None else quote_field(text, self._delimiter, first=i == 0) for i, text in enumerate(texts)
-        )
-        return self._delimiter.join(fields)
 
 
 class TextEncoder:

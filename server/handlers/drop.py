@@ -8,7 +8,8 @@ from typing import Literal
 from millstream.errors import InvalidStatement, UnknownSource, did_you_mean
 
 from ...planner.catalog import Catalog
-from ...planner.registry import FORMAT_KINDS, subject_of
+from ...planner.formats import FORMAT_KINDS
+from ...planner.registry import subject_of
 from ...planner.source_info import SourceInfo
 from ...planner.specs import FormatSpec
 from ...planner.steps.sink import Sink

@@ -1,0 +1,88 @@
+"""How a format reads and writes: what each module of a format registers, and what it is asked with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from ...planner.schema import Column
+from ...planner.specs import FormatSpec
+from .codec import Decoder, Encoder
+from .wire import SchemaLookup
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The keys or the values of a topic. `columns`: all of them, those that hold headers too, which no format reads.
+    `needed`: which of them a reader wants; None is all. `schemas`: finds the schemas that records name."""
+
+    spec: FormatSpec
+    columns: Sequence[Column]
+    schemas: SchemaLookup
+    needed: Sequence[bool] | None = None
+
+    @property
+    def numbers(self) -> list[int]:
+        """The places of the columns that the format holds."""
+        return [number for number, column in enumerate(self.columns) if column.role != "HEADERS"]
+
+    @property
+    def held(self) -> list[Column]:
+        return [self.columns[number] for number in self.numbers]
+
+    @property
+    def wanted(self) -> list[bool]:
+        """Of each column whether it is held and needed."""
+        held = [column.role != "HEADERS" for column in self.columns]
+        return held if self.needed is None else [a and b for a, b in zip(held, self.needed, strict=True)]
+
+    @property
+    def read(self) -> list[Column]:
+        return [column for column, wanted in zip(self.columns, self.wanted, strict=True) if wanted]
+
+    @property
+    def bare(self) -> bool:
+        """Whether a record is the value of its only column."""
+        return not self.spec.wrap_single and len(self.held) == 1
+
+
+class Coding:
+    """A format. `encode_one` and `decode_one` are for tests and tools: see `encode_logical` and `decode_logical`."""
+
+    def decoder(self, part: Part) -> Decoder:
+        raise AssertionError(f"{type(self).__name__} reads nothing")
+
+    def encoder(self, part: Part) -> Encoder:
+        raise AssertionError(f"{type(self).__name__} writes nothing")
+
+    def encode_one(self, part: Part, value: Any) -> bytes:
+        return value if isinstance(value, bytes) else str(value).encode()
+
+    def decode_one(self, part: Part, data: bytes) -> Any:
+        return data.decode()
+
+
+_CODINGS: dict[str, Coding] = {}
+C = TypeVar("C", bound=Coding)
+
+
+def codes(*names: str) -> Callable[[type[C]], type[C]]:
+    """Registers how formats of these names are read and written."""
+
+    def register(coding: type[C]) -> type[C]:
+        for name in names:
+            assert name not in _CODINGS, f"two codings for {name}"
+            _CODINGS[name] = coding()
+        return coding
+
+    return register
+
+
+def find_coding(name: str) -> Coding | None:
+    return _CODINGS.get(name)
+
+
+def coded_formats() -> frozenset[str]:
+    """The formats that records are read and written in, one by one."""
+    return frozenset(_CODINGS)

@@ -1,0 +1,81 @@
+"""What a format answers about itself to the planner; how it encodes is told by its module in `executor/formats/`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from ...sql.types import STRING, Array, Map, SqlType, Struct
+from ..schema import Column
+
+SchemaKind = Literal["AVRO", "JSON", "PROTOBUF"]
+Refusal = Callable[[Sequence[Column], str], str | None]
+"""Why the format cannot hold these columns as a Key or a Value; None where it can."""
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A format of keys and values. The modules beside this one define them.
+
+    `wraps`, `unwraps`: a single column can be written inside an object, or bare. `refusal`: says what it cannot hold.
+    `schema_kind`: of the schemas that records are written by; the registry keeps them (`registered`), or the columns
+    say them. `options`: what WITH may say besides its name. `holds_null`: NULL is read back as NULL; `holds_bare_null`:
+    a single column, too. `holds_no_columns`: a value without columns differs from a tombstone. `moves`: its values may
+    be grouped and joined. `same_bytes`: whether the bytes of equal keys are equal whatever the column's name is; in:
+    whether a single column is wrapped. `codes_more`: what statements may not declare can be read and written, since
+    partitions are found by the JSON of any column, and columns of ARROW are shown as JSON.
+    """
+
+    name: str
+    doc: str
+    wraps: bool
+    unwraps: bool
+    refusal: Refusal
+    schema_kind: SchemaKind | None = None
+    registered: bool = True
+    codes_more: bool = False
+    options: frozenset[str] = frozenset()
+    holds_null: bool = True
+    holds_bare_null: bool = True
+    holds_no_columns: bool = False
+    moves: bool = True
+    same_bytes: Callable[[bool], bool] = lambda wrapped: False
+
+
+def refuses_nothing(columns: Sequence[Column], part: str) -> str | None:
+    return None
+
+
+def only_text_map_keys(reason: str) -> Refusal:
+    """Refuses columns that hold a MAP whose keys are no STRINGs, for this reason."""
+
+    def refusal(columns: Sequence[Column], part: str) -> str | None:
+        return reason if any(_has_non_text_map_key(column.type) for column in columns) else None
+
+    return refusal
+
+
+def unsupported(name: str, column: Column) -> str:
+    kind = str(column.type).split("<")[0].split("(")[0]
+    return f"The '{name}' format does not support type '{kind}', column: `{column.name}`"
+
+
+def contains_map(type_: SqlType) -> bool:
+    return any(isinstance(inner, Map) for inner in _nested(type_))
+
+
+def _has_non_text_map_key(type_: SqlType) -> bool:
+    return any(isinstance(inner, Map) and inner.key != STRING for inner in _nested(type_))
+
+
+def _nested(type_: SqlType) -> list[SqlType]:
+    match type_:
+        case Array(element=element):
+            return [type_, *_nested(element)]
+        case Map(key=key, value=value):
+            return [type_, *_nested(key), *_nested(value)]
+        case Struct(fields=fields):
+            return [type_, *(inner for field in fields for inner in _nested(field.type))]
+        case _:
+            return [type_]

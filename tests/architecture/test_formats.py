@@ -1,0 +1,55 @@
+"""A format knows itself: adding one touches its module in `planner/formats/` and the one in `executor/formats/`."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+import pytest
+from repository import REPOSITORY
+
+from millstream.executor.formats import registry
+from millstream.executor.formats.coding import coded_formats
+from millstream.planner.formats import FORMATS
+
+FOLDERS = ("planner", "executor", "server")
+ROOMS = ("planner/formats/", "executor/formats/")
+KINDS = {"AVRO", "JSON", "PROTOBUF"}  # of schemas in the registry, too
+BY_KIND = {  # what is about schemas and not about formats
+    "planner/compatibility.py", "planner/inference.py", "planner/record_schemas.py", "planner/registry.py",
+    "planner/specs.py", "server/schema_registry.py",
+}  # fmt: skip
+CHOSEN = {  # where somebody who named no format gets one
+    "planner/compatibility.py": {"NONE"},  # a level of compatibility
+    "planner/registry.py": {"NONE"},
+    "planner/queries.py": {"JSON", "NONE"},
+    "planner/sources.py": {"KAFKA", "NONE"},
+    "planner/steps/repartition.py": {"JSON"},
+    "executor/columnar.py": {"ARROW"},  # no coding of records: whole batches
+    "executor/partitioning.py": {"JSON"},
+    "executor/source_decoder.py": {"NONE"},
+    "server/foreign_rows.py": {"JSON"},
+    "server/properties.py": {"KAFKA"},
+}
+
+
+def named(folder: str) -> Iterator[tuple[str, str]]:
+    """(file, format) of all texts in a package that are the name of a format."""
+    for path in sorted((REPOSITORY / folder).rglob("*.py")):
+        file = path.relative_to(REPOSITORY).as_posix()
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in FORMATS:
+                yield file, node.value
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_nobody_names_a_format_but_its_modules(folder: str) -> None:
+    found = {(file, name) for file, name in named(folder) if not file.startswith(ROOMS)}
+    found -= {(file, kind) for file in BY_KIND for kind in KINDS}
+    found -= {(file, name) for file, names in CHOSEN.items() for name in names}
+    assert found == set()
+
+
+def test_every_format_of_records_is_coded() -> None:
+    assert registry.decoder
+    assert coded_formats() == FORMATS.keys() - {"ARROW"}, "batches of columns are in executor/columnar.py"
