@@ -230,7 +230,7 @@ def _check_option(kind: WindowType, option: Option, given: Mapping[Option, Any],
         raise SqlSyntaxError(f"{option.words or 'gap'} is given twice", span=span)
     if option not in kind.options:
         what = option.words or "the duration"
-        hint = kind.hints.get(option.words) or option.elsewhere or f"Write {kind.example}."
+        hint = (kind.hints.get(option.words) or option.elsewhere or "Write {example}.").format(example=kind.example)
         raise SqlSyntaxError(f"{what} does not fit a {kind.name} window", span=span, hint=hint)
 
 

@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 from .window_type import DAY_MS, GRACE, RETENTION, Bounds, Option, WindowType
 
-GAP = Option("", "size_ms")
+GAP = Option("", "size_ms", elsewhere="Write the size: {example}.")
 
 
 class Session(WindowType):

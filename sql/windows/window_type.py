@@ -20,7 +20,8 @@ _WINDOWS_PER_ROW_MAX = 100_000  # a day by the second is fewer
 class Option:
     """What may be written between the parentheses: its words, and what follows them in the grammar.
 
-    `field`: of `ast.Window`, which holds it. `elsewhere`: the hint for who writes it for a type that does not have it.
+    `field`: of `ast.Window`, which holds it. `elsewhere`: the hint for who writes it for a type that does not have it;
+    `{example}` there is that type's.
     """
 
     words: str
