@@ -9,6 +9,7 @@ from millstream.errors import InvalidStatement
 
 from ..sql.ast import Query
 from ..sql.types import NULL
+from .formats.format import nested_types
 from .logical import LogicalPlan, Named
 from .loose_keys import hidden_keys, loose_keys
 from .naming import joined
@@ -60,7 +61,7 @@ def project(
 ) -> Projected:  # fmt: skip
     typed = [(item, resolve(item.expression)) for item in items]
     for item, expression in typed:
-        if expression.type == NULL:
+        if NULL in nested_types(expression.type):
             raise InvalidStatement(
                 "Can't infer a type of null. Please explicitly cast it to a required type, e.g. CAST(null AS VARCHAR).",
                 span=item.span,

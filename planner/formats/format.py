@@ -62,20 +62,21 @@ def unsupported(name: str, column: Column) -> str:
 
 
 def contains_map(type_: SqlType) -> bool:
-    return any(isinstance(inner, Map) for inner in _nested(type_))
+    return any(isinstance(inner, Map) for inner in nested_types(type_))
 
 
 def _has_non_text_map_key(type_: SqlType) -> bool:
-    return any(isinstance(inner, Map) and inner.key != STRING for inner in _nested(type_))
+    return any(isinstance(inner, Map) and inner.key != STRING for inner in nested_types(type_))
 
 
-def _nested(type_: SqlType) -> list[SqlType]:
+def nested_types(type_: SqlType) -> list[SqlType]:
+    """The type and those inside of it."""
     match type_:
         case Array(element=element):
-            return [type_, *_nested(element)]
+            return [type_, *nested_types(element)]
         case Map(key=key, value=value):
-            return [type_, *_nested(key), *_nested(value)]
+            return [type_, *nested_types(key), *nested_types(value)]
         case Struct(fields=fields):
-            return [type_, *(inner for field in fields for inner in _nested(field.type))]
+            return [type_, *(inner for field in fields for inner in nested_types(field.type))]
         case _:
             return [type_]

@@ -73,6 +73,9 @@ REFUSED = {
     "INSERT INTO views SELECT id, url, size FROM clicks;": (
         "Result schema is `ID` INTEGER KEY, `URL` STRING, `SIZE` INTEGER\nSink schema is `ID` INTEGER KEY, "
     ),
+    "CREATE STREAM o AS SELECT id, STRUCT(a := STRUCT(b := NULL)) AS s FROM clicks;": (
+        "Can't infer a type of null. Please explicitly cast it to a required type, e.g. CAST(null AS VARCHAR)."
+    ),
     "CREATE STREAM o AS SELECT foo.bar FROM clicks;": (
         "Failed to prepare statement: 'FOO' is not a valid stream/table name or alias."
     ),
