@@ -71,7 +71,7 @@ def adder(type_: SqlType) -> tuple[Any, Callable[[Any, Any, int], Any]]:
             result = _EXACT.add(total, value) if sign > 0 else _EXACT.subtract(total, value)
             if abs(result) >= bound:
                 raise QueryError(
-                    f"Numeric field overflow: a sum of {type_} became {result}",
+                    f"Exception caught in process: Numeric field overflow: a sum of {type_} became {result}",
                     hint=f"Cast the argument to a wider type, such as DECIMAL(38, {type_.scale}).",
                 )
             return result
