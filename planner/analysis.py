@@ -51,7 +51,7 @@ def analyze(query: Query, context: PlanningContext, *, target: Target, target_na
         check_reads(query)
     check_clauses(query)
     context = with_ctes(query, context)
-    query = without_value_queries(query)
+    query = without_value_queries(query, context, target)
     relation = relation_of(query, context, _plan_subquery)
     query = without_session_function(query, relation)
     scope = relation.scope

@@ -131,10 +131,10 @@ def compile_expression(node: exp.Expression, scope: Scope) -> Typed:
             raise InvalidStatement("* can only be selected or counted", span=span_of(node))
         case exp.Subquery() | exp.Exists() | exp.In():
             raise Unsupported(
-                "a query can stand in FROM and be a condition of WHERE, but not stand here",
+                "a query can stand in FROM, SELECT and WHERE, but not stand here",
                 span=span_of(node),
-                hint="Conditions with AND between them may be x IN (SELECT …), x = (SELECT MAX(…) …) or EXISTS "
-                "(SELECT …); for anything else join the query: FROM … JOIN (SELECT …) q ON ….",
+                hint="Put the statement without this condition into a subquery, and filter outside: SELECT * FROM "
+                "(SELECT …) q WHERE q.x > (SELECT …); or join the query: FROM … JOIN (SELECT …) q ON ….",
             )
         case _:
             raise AssertionError(f"the parser makes no {type(node).__name__}")

@@ -9,7 +9,7 @@ from sqlglot import exp
 from millstream.errors import InvalidStatement, Span
 
 from ..sql import ast
-from ..sql.ast import span_of, unwrapped
+from ..sql.ast import conjuncts, span_of, unwrapped
 from ..sql.printing import print_expression
 from .expressions import compile_expression
 from .scope import Scope
@@ -80,7 +80,7 @@ def split_conditions(join: ast.Join, left: Scope, right: Scope) -> tuple[list[Jo
     both = Scope((*left.sources, *right.sources), left.types, "JOIN ON")
     equalities: list[JoinCondition] = []
     others: list[exp.Expression] = []
-    for node in _conjuncts(join.on):
+    for node in map(unwrapped, conjuncts(join.on)):
         found = _equality(node, both, left, right)
         if found is None:
             others.append(node)
@@ -93,13 +93,6 @@ def split_conditions(join: ast.Join, left: Scope, right: Scope) -> tuple[list[Jo
             hint="A join needs one column of each side that are equal: ON a.x = b.y AND ….",
         )
     return equalities, others
-
-
-def _conjuncts(node: exp.Expression) -> list[exp.Expression]:
-    inner = unwrapped(node)
-    if isinstance(inner, exp.And):
-        return [*_conjuncts(inner.this), *_conjuncts(inner.expression)]
-    return [inner]
 
 
 def _equality(node: exp.Expression, both: Scope, left: Scope, right: Scope) -> JoinCondition | None:

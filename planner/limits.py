@@ -20,7 +20,7 @@ from sqlglot import exp
 from millstream.errors import Unsupported
 
 from ..sql import ast
-from ..sql.ast import Query, SelectColumn, span_of
+from ..sql.ast import Query, SelectColumn, conjuncts, span_of, unwrapped
 
 READS_MAX = 200
 GROUPING_MAX = 100
@@ -114,12 +114,20 @@ def check_clauses(query: Query) -> None:
 
 
 def _reads(query: Query, known: Mapping[str, int]) -> int:
-    """`known`: how often each query of WITH, of those that `query` sees, reads."""
+    """`known`: how often each query of WITH, of those that `query` sees, reads. IN asks its query twice where it is not
+    a condition as a whole: for the value, and for a NULL among the values."""
     seen = dict(known)
     for cte in query.ctes:
         seen[cte.name] = _reads(cte.query, seen)
-    conditions = [] if query.where is None else [node.meta["query"] for node in query.where.find_all(exp.Subquery)]
-    return _reads_of(query.source, seen) + sum(_reads(condition, seen) for condition in conditions)
+    conditions = [] if query.where is None else list(conjuncts(query.where))
+    written = [*conditions, *(item.expression for item in query.items if isinstance(item, SelectColumn))]
+    plain = {id(unwrapped(condition)) for condition in conditions}
+    asked = [node for one in written for node in one.find_all(exp.Subquery)]
+    return _reads_of(query.source, seen) + sum(
+        _reads(node.meta["query"], seen)
+        * (2 if isinstance(node.parent, exp.In) and id(node.parent) not in plain else 1)
+        for node in asked
+    )
 
 
 def _reads_of(relation: ast.Relation, known: Mapping[str, int]) -> int:

@@ -1,5 +1,5 @@
 """How columns without an alias are called: KSQL_COL_0, KSQL_COL_1, …, and fields of structs after the field; lists of
-names in messages."""
+names in messages; columns that users do not see."""
 
 from __future__ import annotations
 
@@ -13,6 +13,18 @@ def joined(names: Sequence[str], word: str = "and") -> str:
     ('A', 'A, B and C', 'A or B')
     """
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} {word} {names[-1]}"
+
+
+_ANSWER = "#(SELECT) "
+
+
+def answer(name: str) -> str:
+    """The name of a column that holds what a query inside an expression answers: no star stands for it."""
+    return _ANSWER + name
+
+
+def is_answer(name: str) -> bool:
+    return name.startswith(_ANSWER)
 
 
 class AliasGenerator:

@@ -12,7 +12,7 @@ from millstream.errors import Span, UnknownAlias, did_you_mean
 
 from ..sql.ast import Query, unwrapped
 from .logical import LogicalPlan
-from .naming import joined
+from .naming import is_answer, joined
 from .schema import PSEUDO
 from .scope import Scope
 from .source_info import SourceInfo
@@ -133,11 +133,11 @@ class Relation:
         schema = chosen[0][1].schema
         if query.partition_by:
             keys, moved = _partition_columns(query)
-            rest = [c for c in (*schema.value, *schema.key) if c.name not in moved]
+            rest = [c for c in (*schema.value, *schema.key) if c.name not in moved and not is_answer(c.name)]
             return keys + [(c.name, reference(c.name)) for c in rest]
         bounds = BOUNDS if client and chosen[0][1].key_window is not None else ()
         names = [*(c.name for c in schema.key), *bounds, *(c.name for c in schema.value)]
-        return [(name, reference(name)) for name in names]
+        return [(name, reference(name)) for name in names if not is_answer(name)]
 
     def _star_of_join(
         self, chosen: list[tuple[str, SourceInfo]], query: Query, *, whole: bool
@@ -163,7 +163,10 @@ class Relation:
             name = self.join_key.viable[0][0]
             synthetic.append((name, reference(name)))
         return synthetic + [
-            (f"{alias}_{name}", reference(name, alias)) for alias, source in chosen for name in _names(source)
+            (f"{alias}_{name}", reference(name, alias))
+            for alias, source in chosen
+            for name in _names(source)
+            if not is_answer(name)
         ]
 
     def _plan_name(self, node: exp.Expression) -> str | None:

@@ -15,7 +15,7 @@ from ..sql.printing import print_expression
 from ..sql.types import Struct
 from .expressions import compile_call, compile_expression
 from .logical import LogicalPlan, Named
-from .naming import AliasGenerator
+from .naming import AliasGenerator, is_answer
 from .relation import Relation, Target
 from .schema import PSEUDO
 from .scope import Scope, ScopeSource
@@ -75,7 +75,7 @@ def _item(selected: SelectColumn, relation: Relation, aliases: AliasGenerator, t
             )
         return Item(selected.alias, node, True, selected.span)
     inner = unwrapped(node)
-    if isinstance(inner, exp.Column):
+    if isinstance(inner, exp.Column) and not is_answer(inner.name):
         if relation.is_reserved(inner) and target != "CLIENT":
             raise InvalidStatement(
                 f"Reserved column name in select: `{inner.name}`. Please remove or alias the column.",

@@ -12,6 +12,7 @@ from ..sql.coercion import can_coerce
 from ..sql.types import SqlType
 from .conversions import coerced
 from .logical import LogicalPlan, Named
+from .naming import is_answer
 from .origin import Origin, Plan, keeps_place, lies_as_read, place_of
 from .planning import PlanningContext
 from .relation import ROW, Analyzed
@@ -30,7 +31,7 @@ def hidden(name: str) -> str:
 
 
 def is_hidden(name: str) -> bool:
-    return name.startswith(_HIDDEN)
+    return name.startswith(_HIDDEN) and not is_answer(name)
 
 
 def with_ctes(query: Query, context: PlanningContext) -> PlanningContext:

@@ -1,201 +1,174 @@
-"""Queries as conditions of WHERE, made into joins before anything is planned.
+"""Queries inside expressions of WHERE and SELECT, made into joins before anything is planned.
 
     x IN (SELECT y FROM …)                          joins the different y by x = y
     x > (SELECT MAX(y) FROM b WHERE b.k = a.k)      joins the MAX(y) of every k by k, and x > MAX(y)
     EXISTS (SELECT … FROM b WHERE b.k = a.k)        joins the different k
-    NOT EXISTS (…)                                  left joins them, and keeps the rows without a partner
 
-The source and its joins become a subquery of the same name, so that the rest of the statement sees what it saw.
+Those conditions of WHERE are inner joins. Anywhere else (under NOT and OR, in SELECT, as a COUNT) what the query
+answers becomes a column of the source, see `answers.py`. A query that names nothing of the outer source is joined by a
+number that is the same in all rows. The source and its joins become a subquery of the same name, so that the rest of
+the statement sees what it saw.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import reduce
+from dataclasses import replace
 
 from sqlglot import exp
 
 from millstream.errors import Unsupported
 
 from ..sql import ast
-from ..sql.ast import Query, span_of, unwrapped
+from ..sql.ast import Query, conjuncts, span_of, unwrapped
 from .aggregation import contains_aggregate
+from .answers import (
+    VALUE,
+    Answers,
+    all_of,
+    column_of,
+    correlated,
+    keyed_items,
+    named,
+    only_value,
+    over_nothing,
+)
+from .planning import PlanningContext
+from .relation import Target
 
 _MIRRORED: dict[type[exp.Expression], type[exp.Expression]] = {
     exp.EQ: exp.EQ,
+    exp.NEQ: exp.NEQ,
     exp.LT: exp.GT,
     exp.LTE: exp.GTE,
     exp.GT: exp.LT,
     exp.GTE: exp.LTE,
 }
-_VALUE = "SUBQUERY_VALUE"
 
 
-@dataclass(frozen=True, slots=True)
-class _Condition:
-    """`query` under a comparison of `value` with what it gives; no value for EXISTS, which may be `negated`."""
-
-    node: exp.Expression
-    query: Query
-    comparison: type[exp.Expression] | None = None
-    value: exp.Expression | None = None
-    distinct: bool = True
-    negated: bool = False
-
-
-def without_value_queries(query: Query) -> Query:
+def without_value_queries(query: Query, context: PlanningContext, target: Target) -> Query:
     """The same query with joins in their place. Raises `Unsupported` for what is no join."""
-    if query.where is None or query.where.find(exp.Subquery) is None:
+    asking = [item.expression for item in query.items if isinstance(item, ast.SelectColumn)]
+    asking = [node for node in (*asking, *([] if query.where is None else [query.where])) if node.find(exp.Subquery)]
+    if not asking:
         return query
     if isinstance(query.source, ast.Join):
         raise Unsupported(
-            "a query cannot be a condition of a join's WHERE",
-            span=span_of(query.where),
+            "a query cannot stand in the SELECT or WHERE of a join",
+            span=span_of(asking[0]),
             hint="Put the join into a subquery: SELECT … FROM (SELECT … FROM a JOIN b ON …) q WHERE ….",
         )
+    answers = Answers(query.source)
+    stays = target in ("STREAM", "INSERT") or query.window is not None
     others: list[exp.Expression] = []
-    source = query.source
-    for number, node in enumerate(_conjuncts(query.where)):
+    for node in [] if query.where is None else conjuncts(query.where):
         if node.find(exp.Subquery) is None:
             others.append(node)
-        else:
-            source = _joined(source, _condition(node), f"SUBQUERY_{number}")
-    return replace(query, source=source, where=_all_of(others) if others else None)
+        elif not ((stays and _looked_up(answers, node, context)) or _narrowed(answers, node)):
+            others.append(answers.inside(node))
+    items = tuple(_answered(item, query, answers) for item in query.items)
+    return replace(query, items=items, source=answers.source, where=all_of(others) if others else None)
 
 
-def _condition(node: exp.Expression) -> _Condition:
+def _answered(item: ast.SelectItem, query: Query, answers: Answers) -> ast.SelectItem:
+    if not isinstance(item, ast.SelectColumn) or item.expression.find(exp.Subquery) is None:
+        return item
+    if query.group_by or any(isinstance(i, ast.SelectColumn) and contains_aggregate(i.expression) for i in query.items):
+        raise Unsupported(
+            "a query cannot stand beside aggregates",
+            span=span_of(item.expression),
+            hint="Put the aggregates into a subquery: SELECT q.*, (SELECT …) FROM (SELECT … GROUP BY …) q.",
+        )
+    return replace(item, expression=answers.inside(item.expression))
+
+
+def _narrowed(answers: Answers, node: exp.Expression) -> bool:
+    """Whether an inner join says all of the condition; then it is made."""
     inner = unwrapped(node)
-    negated = isinstance(inner, exp.Not)
-    inner = unwrapped(inner.this) if isinstance(inner, exp.Not) else inner
-    match inner:
-        case exp.Exists():
-            return _Condition(node, inner.this.meta["query"], negated=negated)
-        case exp.In() if not negated and inner.args.get("query") is not None and _is_plain(inner.this):
-            return _Condition(node, inner.args["query"].meta["query"], exp.EQ, inner.this)
-        case exp.EQ() | exp.LT() | exp.LTE() | exp.GT() | exp.GTE() if not negated:
-            left, right = unwrapped(inner.this), unwrapped(inner.expression)
-            if isinstance(right, exp.Subquery) and _is_plain(left):
-                return _Condition(node, right.meta["query"], type(inner), left, distinct=False)
-            if isinstance(left, exp.Subquery) and _is_plain(right):
-                return _Condition(node, left.meta["query"], _MIRRORED[type(inner)], right, distinct=False)
-        case _:
-            pass
-    raise Unsupported(
-        "a query can be a condition of WHERE as x IN (SELECT …), x = (SELECT MAX(…) …) with =, <, <=, > or >=, and "
-        "[NOT] EXISTS (SELECT …), with AND between them",
-        span=span_of(node),
-        hint="NOT IN can be said with NOT EXISTS, OR with UNION ALL, and everything with a join.",
-    )
+    if isinstance(inner, exp.Exists):
+        pairs, values = answers.different(inner.this.meta["query"], None, span_of(node))
+        answers.keep(values, pairs, ())
+        return True
+    if isinstance(inner, exp.In) and inner.args.get("query") and _is_plain(inner.this):
+        pairs, values = answers.different(inner.args["query"].meta["query"], inner.this, span_of(node))
+        answers.keep(values, pairs, ())
+        return True
+    if type(inner) not in _MIRRORED:
+        return False
+    left, right = unwrapped(inner.this), unwrapped(inner.expression)
+    if isinstance(right, exp.Subquery) and _is_plain(left):
+        return _compared(answers, node, right.meta["query"], type(inner), left)
+    if isinstance(left, exp.Subquery) and _is_plain(right):
+        return _compared(answers, node, left.meta["query"], _MIRRORED[type(inner)], right)
+    return False
+
+
+def _compared(
+    answers: Answers, node: exp.Expression, query: Query, comparison: type[exp.Expression], value: exp.Expression
+) -> bool:
+    """Rows without a group have NULL to compare with, and drop out with the inner join; where it is not NULL (a
+    COUNT), they may not."""
+    if over_nothing(query) is not None:
+        return False
+    keys, values = answers.one_value(query, span_of(node))
+    answers.keep(values, keys, [comparison(this=value.copy(), expression=column_of(values.alias, VALUE))])
+    return True
 
 
 def _is_plain(node: exp.Expression) -> bool:
     return node.find(exp.Subquery) is None
 
 
-def _joined(source: ast.FromItem, condition: _Condition, alias: str) -> ast.Subquery:
-    """The rows of `source` for which the condition holds, under its name."""
-    keys, rest = _correlated(condition, source.alias)
-    items = [ast.SelectColumn(expression=inner, alias=f"{_VALUE}_{i}") for i, (inner, _) in enumerate(keys)]
-    on: list[exp.Expression] = [
-        exp.EQ(this=outer.copy(), expression=_column(alias, f"{_VALUE}_{i}")) for i, (_, outer) in enumerate(keys)
-    ]
-    if condition.comparison is not None and condition.value is not None:
-        items.append(ast.SelectColumn(expression=_only_value(condition), alias=_VALUE))
-        on.append(condition.comparison(this=condition.value.copy(), expression=_column(alias, _VALUE)))
-    values = replace(
-        condition.query,
-        items=tuple(items),
-        where=_all_of(rest) if rest else None,
-        group_by=() if condition.distinct else tuple(inner for inner, _ in keys),
-        distinct=condition.distinct,
-    )
-    span = span_of(condition.node)
-    for node in on:
-        node.meta["span"] = span
-    join = ast.Join(
-        left=source,
-        right=ast.Subquery(queries=(values,), alias=alias, span=span),
-        kind="LEFT" if condition.negated else "INNER",
-        on=_all_of(on),
-        span=span,
-    )
-    none = exp.Is(this=_column(alias, f"{_VALUE}_0"), expression=exp.Null()) if condition.negated else None
-    rows = Query(
-        items=(ast.SelectStar(source=source.alias, span=source.span),), source=join, where=none, span=span, text=""
-    )
-    return ast.Subquery(queries=(rows,), alias=source.alias, span=source.span)
+# ------------------------------------------------------------------ streams that look into a table
 
 
-def _correlated(
-    condition: _Condition, outer: str
-) -> tuple[list[tuple[exp.Expression, exp.Expression]], list[exp.Expression]]:
-    """The equalities with columns of the outer source, as (inner, outer), and the query's own conditions."""
-    query = condition.query
-    keys: list[tuple[exp.Expression, exp.Expression]] = []
-    rest: list[exp.Expression] = []
-    for node in () if query.where is None else _conjuncts(query.where):
-        if isinstance(query.source, ast.Join) or query.source.alias == outer or not _names(node, outer):
-            rest.append(node)
-            continue
-        equality = unwrapped(node)
-        sides = [equality.this, equality.expression] if isinstance(equality, exp.EQ) else []
-        own = [side for side in sides if not _names(side, outer)]
-        if len(own) != 1 or not _names_only(next(side for side in sides if side is not own[0]), outer):
-            raise Unsupported(
-                f"what the query says about {outer} has to be equalities of its columns with columns of {outer}",
-                span=span_of(node),
-                hint="Join the query instead: the conditions of ON can compare in other ways too.",
-            )
-        keys.append((own[0], next(side for side in sides if side is not own[0])))
-    if not keys and (condition.comparison is None or not condition.distinct):
-        raise Unsupported(
-            f"the query says nothing about {outer}",
-            span=span_of(condition.node),
-            hint=f"Name a column of {outer} in its WHERE, with {outer} in front: WHERE b.id = {outer}.id.",
-        )
-    return keys, rest
-
-
-def _only_value(condition: _Condition) -> exp.Expression:
-    items = condition.query.items
-    item = items[0]
-    if len(items) != 1 or not isinstance(item, ast.SelectColumn):
-        raise Unsupported("the query has to select one column", span=condition.query.span)
-    if not condition.distinct and (contains_aggregate(item.expression) is None or condition.query.group_by):
-        raise Unsupported(
-            "the query may give several values",
-            span=condition.query.span,
-            hint="Let it select an aggregate without GROUP BY, such as MAX(…).",
-        )
-    return item.expression
-
-
-def _names(node: exp.Expression, source: str) -> bool:
-    return any(column.table == source for column in node.find_all(exp.Column))
-
-
-def _names_only(node: exp.Expression, source: str) -> bool:
-    return all(column.table == source for column in node.find_all(exp.Column))
-
-
-def _column(source: str, name: str) -> exp.Column:
-    return exp.Column(this=exp.Identifier(this=name, quoted=True), table=exp.Identifier(this=source, quoted=True))
-
-
-def _conjuncts(node: exp.Expression) -> Iterator[exp.Expression]:
+def _looked_up(answers: Answers, node: exp.Expression, context: PlanningContext) -> bool:
+    """Whether the query gives the keys of a table of the catalog. Then a row stays or goes by what the table says at
+    that moment, as in a join of a stream with a table, and a stream remains a stream."""
     inner = unwrapped(node)
-    if isinstance(inner, exp.And):
-        yield from _conjuncts(inner.this)
-        yield from _conjuncts(inner.expression)
-    else:
-        yield node
+    negated = isinstance(inner, exp.Not)
+    inner = unwrapped(inner.this) if isinstance(inner, exp.Not) else inner
+    if not _asks_whether(inner):
+        return False
+    value = inner.this if isinstance(inner, exp.In) else None
+    query: Query = (inner.this if value is None else inner.args["query"]).meta["query"]
+    if value is not None and not _is_plain(value):
+        return False
+    keys, rest = correlated(query, answers.source)
+    if value is not None:
+        keys.append((only_value(query), value))
+    if not _are_whole_key([own for own, _ in keys], query, context):
+        return False
+    alias = answers.next_alias()
+    values = replace(query, items=keyed_items(own for own, _ in keys), where=all_of(rest) if rest else None)
+    pairs = [(outer, f"{VALUE}_{i}") for i, (_, outer) in enumerate(keys)]
+    subquery = ast.Subquery(queries=(values,), alias=alias, span=span_of(node))
+    if not negated:
+        answers.keep(subquery, pairs, (), lies_by=_key_of(answers.source, context))
+        return True
+    missing: list[exp.Expression] = [exp.Is(this=column_of(alias, f"{VALUE}_0"), expression=exp.Null())]
+    if value is not None:  # whether NULL is among keys, nobody knows
+        missing.append(exp.Not(this=exp.Is(this=value.copy(), expression=exp.Null())))
+    answers.keep(subquery, pairs, (), kind="LEFT", where=all_of(missing), lies_by=_key_of(answers.source, context))
+    return True
 
 
-def _all_of(nodes: Sequence[exp.Expression]) -> exp.Expression:
-    def both(first: exp.Expression, second: exp.Expression) -> exp.Expression:
-        node = exp.And(this=first, expression=second)
-        node.meta["span"] = span_of(first)
-        return node
+def _asks_whether(node: exp.Expression) -> bool:
+    return isinstance(node, exp.Exists) or (isinstance(node, exp.In) and node.args.get("query") is not None)
 
-    return reduce(both, nodes)
+
+def _are_whole_key(columns: list[exp.Expression], query: Query, context: PlanningContext) -> bool:
+    source = named(query.source, context)
+    if source is None or source.kind != "TABLE" or source.key_window is not None or not columns:
+        return False
+    if query.group_by or query.distinct or query.qualify is not None or query.having is not None or query.window:
+        return False
+    names = [inner.name for node in columns if isinstance(inner := unwrapped(node), exp.Column)]
+    return len(names) == len(columns) and sorted(names) == sorted(c.name for c in source.schema.key)
+
+
+def _key_of(source: ast.FromItem, context: PlanningContext) -> tuple[exp.Expression, ...] | None:
+    """The key under which the rows of a source of the catalog lie; None of another source."""
+    found = named(source, context)
+    if found is None:
+        return None
+    return tuple(column_of(source.alias, c.name) for c in found.schema.key)

@@ -36,6 +36,7 @@ How expressions are written as sqlglot nodes:
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -59,6 +60,16 @@ def unwrapped(node: exp.Expression) -> exp.Expression:
     while isinstance(node, exp.Paren):
         node = node.this
     return node
+
+
+def conjuncts(node: exp.Expression) -> Iterator[exp.Expression]:
+    """The conditions that AND puts together."""
+    inner = unwrapped(node)
+    if isinstance(inner, exp.And):
+        yield from conjuncts(inner.this)
+        yield from conjuncts(inner.expression)
+    else:
+        yield node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -43,6 +43,10 @@ TOO_LARGE = {
         _doubling("SELECT x.a AS a FROM c? x JOIN c? y WITHIN UNBOUNDED ON x.a = y.a", 60),
         "reads streams and tables at more than 200 places",
     ),
+    "queries of NOT IN inside each other": (
+        f"SELECT a FROM s{' WHERE a NOT IN (SELECT a FROM s' * 9}{')' * 9} EMIT CHANGES;",
+        "reads streams and tables at more than 200 places",
+    ),
     "many branches": (
         f"SELECT a FROM s{' UNION ALL SELECT a FROM s' * 200} EMIT CHANGES;",
         "reads streams and tables at more than 200 places",

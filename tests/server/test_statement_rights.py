@@ -49,6 +49,7 @@ ROWS = (
     Row(ast.Query, "WITH one AS (SELECT * FROM two) SELECT * FROM one EMIT CHANGES;", f"{ONE}, {TWO}"),
     Row(ast.Query, "SELECT * FROM one a JOIN two b WITHIN 1 DAY ON a.id = b.id EMIT CHANGES;", f"{ONE}, {TWO}"),
     Row(ast.Query, "SELECT * FROM one WHERE id IN (SELECT id FROM two) EMIT CHANGES;", f"{ONE}, {TWO}"),
+    Row(ast.Query, "SELECT (SELECT MAX(v) FROM two) FROM one EMIT CHANGES;", f"{ONE}, {TWO}"),
     Row(ast.PrintTopic, "PRINT 'topic-one';", "read topic-one"),
     Row(ast.CreateSource, f"CREATE STREAM new {FULL} kafka_topic='topic-one');", "ddl NEW, read topic-one"),
     Row(ast.CreateSource, f"CREATE OR REPLACE STREAM one {FULL} kafka_topic='topic-two');", "ddl ONE, read topic-two"),
