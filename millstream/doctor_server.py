@@ -29,7 +29,7 @@ def server(url: str) -> Iterator[Line]:
         yield Line("server", "fail", error.message, error.hint or "")
         return
     try:
-        yield Line("server", "ok", f"version {info.get('version', '?')} answers at {client.address}")
+        yield Line("server", "ok", f"version {info.get('millstreamVersion', '?')} answers at {client.address}")
         yield from _health(client.address)
         yield from queries(client)
     except (MillstreamError, OSError, http.client.HTTPException) as error:

@@ -21,8 +21,10 @@ from millstream.errors import (
 from ..sql.ast import span_of
 from ..sql.build_types import TYPE_NAMES
 from ..sql.foreign_names import type_hint
+from ..sql.identifiers import quote_identifier
 from ..sql.printing import print_expression
 from ..sql.types import Array, Field, Map, NamedType, SqlType, Struct
+from .naming import joined
 from .typed import Typed, column
 
 _PLAIN_NAME = re.compile(r"[A-Z_][A-Z0-9_]*")
@@ -56,7 +58,8 @@ class Scope:
                 f"'{node.table}' is not a valid stream/table name or alias. {self.clause} column "
                 f"'{node.table}.{node.name}' cannot be resolved.",
                 span=span_of(node),
-                hint=did_you_mean(node.table, [source.alias for source in self.sources])
+                hint=self._field_hint(node)
+                or did_you_mean(node.table, [source.alias for source in self.sources])
                 or f"FROM calls its sources {', '.join(source.alias for source in self.sources)} here.",
             )
         found = [source for source in candidates if node.name in source.columns]
@@ -86,6 +89,17 @@ class Scope:
                 hint=did_you_mean(node.name, names) or _text_hint(node.name),
             )
         return column(*found[0].columns[node.name])
+
+    def _field_hint(self, node: exp.Column) -> str | None:
+        """For who writes a field of a struct with a dot."""
+        having = [source.columns[node.table] for source in self.sources if node.table in source.columns]
+        if len(having) != 1 or not isinstance(type_ := having[0][1], Struct) or not type_.fields:
+            return None
+        names = [field.name for field in type_.fields]
+        struct = quote_identifier(node.table)
+        if node.name not in names:
+            return f"{struct} is a struct, with the fields {joined(names)}: write {struct}->… for one of them."
+        return f"{struct} is a struct: write {struct}->{quote_identifier(node.name)} for its field."
 
     def qualified(self, node: exp.Expression) -> exp.Expression:
         """A copy in which every column names its source."""

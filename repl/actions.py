@@ -65,7 +65,7 @@ def _clear(runner: Runner, argument: str | None) -> None:
 def _version(runner: Runner, argument: str | None) -> None:
     del argument
     runner.printer.line(f"shell:  {importlib.metadata.version('millstream')}")
-    runner.printer.line(f"server: {runner.client.info().get('version', 'in this process')}")
+    runner.printer.line(f"server: {runner.client.info().get('millstreamVersion', 'in this process')}")
 
 
 def _server(runner: Runner, url: str | None) -> None:

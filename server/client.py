@@ -26,7 +26,7 @@ from millstream.errors import MillstreamError, ServerError
 from ..planner.full_sql import FULL_SQL
 from ..sql.splitting import split_tokens
 from ..sql.tokens import ROWS_STATEMENTS, token_span, tokenize
-from ..sql.variables import substitute_variables
+from ..sql.variables import define, substitute_variables, undefine
 from .client_tables import ARROW_TYPE, Tables, insert_bodies, local_tables, remote_tables
 
 if TYPE_CHECKING:  # a client of a server needs no engine, which takes a second to import
@@ -233,7 +233,7 @@ class HttpClient:
         return rows.num_rows
 
     def define(self, name: str, value: str) -> None:
-        self.variables[name.upper()] = value
+        define(self.variables, name, value)
 
     def info(self) -> dict[str, Any]:
         with self._send("GET", "/info", None, {}) as exchange:
@@ -308,7 +308,7 @@ class HttpClient:
                 case "DEFINE":
                     self.define(words[1], _string(words[3]))
                 case _:
-                    self.variables.pop(words[1].upper(), None)
+                    undefine(self.variables, words[1])
 
 
 class LocalClient:

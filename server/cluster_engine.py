@@ -51,13 +51,15 @@ def start_engine_on_cluster(
     node; `operations`: what /cluster does.
     """
     starting = _Starting(functools.partial(_bootstrap, node, kafka_address, secret), _kafka_tls(configuration))
+    properties = configuration.engine_properties_at(listener.address)
     paused = iter([configuration.paused])  # a fail-over, later, is no start
 
     def open_engine(on_loss: Callable[[], None]) -> RunningEngine:
         with starting.log() as remote:
             return _open_engine(
-                remote, cluster_id, configuration, users, figures, operations, on_loss, node, paused=next(paused, False)
-            )
+                remote, cluster_id, configuration, properties, users, figures, operations, on_loss, node,
+                paused=next(paused, False),
+            )  # fmt: skip
 
     def create_topic(name: str, partition_count: int, config: dict[str, str]) -> None:
         with starting.log() as remote, remote:
@@ -127,6 +129,7 @@ def _open_engine(
     remote: RemoteLog,
     cluster_id: str,
     configuration: Configuration,
+    properties: dict[str, str],
     users: Authenticator | None,
     figures: Collector | None,
     operations: Operations | None,
@@ -136,7 +139,7 @@ def _open_engine(
     paused: bool,
 ) -> RunningEngine:
     log = EngineLog(remote, on_loss)
-    engine = engine_on(log, configuration.data, configuration.engine_properties, remote.bootstrap, paused=paused)
+    engine = engine_on(log, configuration.data, properties, remote.bootstrap, paused=paused)
     context = HttpContext(engine, cluster_id, configuration.body_bytes_max, figures, operations)
     app = http_app(context, users, functools.partial(other_nodes, node))
     context.ready = True

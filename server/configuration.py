@@ -24,7 +24,7 @@ from millstream.errors import InvalidProperty, ServerError, did_you_mean
 from ..logcore.expiry import Expiry
 from .access import AccessSettings
 from .executors import PROPERTY as EXECUTOR_PROPERTY
-from .properties import checked_properties, text_of
+from .properties import LISTENERS, checked_properties, text_of
 from .tls import ClusterTlsSettings, TlsSettings, with_ksqldb_names
 
 
@@ -220,6 +220,10 @@ class Configuration(BaseSettings):
     def engine_properties(self) -> dict[str, str]:
         """What the engine is given: the choice of the executor is one of its properties."""
         return self.properties if self.executor is None else {**self.properties, EXECUTOR_PROPERTY: self.executor}
+
+    def engine_properties_at(self, http: Address) -> dict[str, str]:
+        """The same, with the address that HTTP answers at: port 0 is a port by now."""
+        return {**self.engine_properties, LISTENERS: f"{'http' if self.tls is None else 'https'}://{http}"}
 
     @classmethod
     def settings_customise_sources(

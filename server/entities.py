@@ -70,7 +70,8 @@ class CurrentStatus(Entity):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Warned(Entity):
-    """A statement that did nothing, and may: CREATE … IF NOT EXISTS of what exists."""
+    """A statement that did nothing, and may: CREATE … IF NOT EXISTS of what exists; or one that did what is seldom
+    meant, and has no other answer."""
 
     type_name = "warning_entity"
 

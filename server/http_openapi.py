@@ -64,8 +64,8 @@ SCHEMAS: Final[dict[str, dict[str, Any]]] = {
     "ServerInfo": _object(
         ["KsqlServerInfo"],
         KsqlServerInfo=_object(
-            ["version", "kafkaClusterId", "ksqlServiceId", "serverStatus"],
-            version=_TEXT, kafkaClusterId=_TEXT, ksqlServiceId=_TEXT, serverStatus=_TEXT,
+            ["version", "millstreamVersion", "kafkaClusterId", "ksqlServiceId", "serverStatus"],
+            version=_TEXT, millstreamVersion=_TEXT, kafkaClusterId=_TEXT, ksqlServiceId=_TEXT, serverStatus=_TEXT,
         ),
     ),
     "Health": _object(

@@ -20,6 +20,7 @@ from .properties import find_property
 from .rights import Rights
 
 VERSION = importlib.metadata.version("millstream")
+KSQLDB_VERSION = "0.29.0"  # whose statements and API these are: ksqlDB's tools ask for it, and refuse what is older
 
 
 class Pages:
@@ -35,7 +36,8 @@ class Pages:
     async def info(self, request: Request) -> Response:
         del request
         about = {
-            "version": VERSION,
+            "version": KSQLDB_VERSION,
+            "millstreamVersion": VERSION,
             "kafkaClusterId": self._context.cluster_id,
             "ksqlServiceId": self._context.service_id,
             "serverStatus": "RUNNING" if self._context.ready else "TERMINATING",

@@ -86,6 +86,8 @@ def _entries() -> Iterable[Property]:
         yield Property(name, "STRING", "", "Accepted for compatibility; changes nothing.", effective=False)
 
 
+LISTENERS = "listeners"
+
 _READING = (
     Property(
         "auto.offset.reset",
@@ -365,7 +367,7 @@ _SERVER = (
         "Create the stream KSQL_PROCESSING_LOG over the topic of the processing log when the server starts.",
         scope="SERVER",
     ),
-    Property("listeners", "STRING", "http://127.0.0.1:8088", "Where the HTTP server listens.", scope="SERVER"),
+    Property(LISTENERS, "STRING", "http://127.0.0.1:8088", "Where the HTTP server listens.", scope="SERVER"),
     Property("ksql.variable.substitution.enable", "BOOLEAN", "true", "Replace ${name} in statements."),
     Property(
         "ksql.query.persistent.active.limit",

@@ -174,7 +174,7 @@ class Service:
         registry: HttpListener | None,
         parts: contextlib.ExitStack,
     ) -> None:
-        properties = self.configuration.engine_properties
+        properties = self.configuration.engine_properties_at(self._http)
         log = open_log(self.configuration.data / "log", expiry=self.configuration.expiry)
         parts.callback(log.close)
         kafka = kafka_listener(log, self.configuration, users)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from ..sql.variables import define, undefine
 from .rights import Rights
 
 
 @dataclass(slots=True)
 class Session:
-    """`properties` by canonical name (see `properties.py`), `variables` by name in upper case: case does not matter.
+    """`properties` by canonical name (see `properties.py`), `variables` by name as written; case does not matter.
 
     `asserted`: up to which offset ASSERT VALUES has gone through a partition of a topic. `rights`: of its
     user; everything where nobody says otherwise. `rows_from`: who answers a SELECT, for whoever asked the wrong door.
@@ -28,7 +29,7 @@ class Session:
 
     def define(self, name: str, value: str) -> None:
         """DEFINE; also for the variables that a request brings."""
-        self.variables[name.upper()] = value
+        define(self.variables, name, value)
 
     def forget_topic(self, topic: str) -> None:
         """The topic is deleted: assertions about a new one of its name begin at its start."""
@@ -37,4 +38,4 @@ class Session:
 
     def undefine(self, name: str) -> bool:
         """UNDEFINE; False where there was no such variable."""
-        return self.variables.pop(name.upper(), None) is not None
+        return undefine(self.variables, name)

@@ -39,6 +39,20 @@ def substitute_variables(text: str, variables: Mapping[str, str]) -> str:
     return "".join([*pieces, text[position:]])
 
 
+def define(variables: dict[str, str], name: str, value: str) -> None:
+    """The name is kept as it is written; what has it in another case is replaced."""
+    undefine(variables, name)
+    variables[name] = value
+
+
+def undefine(variables: dict[str, str], name: str) -> bool:
+    """In whatever case; False where there is no such variable."""
+    known = [each for each in variables if each.upper() == name.upper()]
+    for each in known:
+        del variables[each]
+    return bool(known)
+
+
 def _places(text: str) -> list[tuple[int, int, str]]:
     """Where variables stand: start, end, and the quote around them, or no text."""
     found: list[tuple[int, int, str]] = []

@@ -8,6 +8,7 @@ from millstream.errors import InvalidStatement, ServerError
 
 from ...executor.start_offsets import check_start
 from ...planner.catalog import Catalog, PersistentQuery
+from ...planner.naming import joined
 from ...planner.planning import PlannedQuery
 from ...planner.queries import plan_query
 from ...planner.source_info import SourceInfo
@@ -92,7 +93,25 @@ def insert_into(statement: InsertInto, request: Request) -> list[Entity]:
         kind="INSERT",
     )
     offset = request.store.submit(_start(statement.text, query, None, planned, request))
-    return [_query_created(statement.text, f"stream/`{planned.target}`/create", query_id, offset)]
+    created = _query_created(statement.text, f"stream/`{planned.target}`/create", query_id, offset)
+    return [replace(created, warnings=_reads_itself(query, request.catalog))]
+
+
+def _reads_itself(query: PersistentQuery, catalog: Catalog) -> tuple[str, ...]:
+    """A warning where what the query writes comes back to it, at once or through other queries."""
+    behind, waiting = set[str](), [query.sink]
+    while waiting:
+        name = waiting.pop()
+        behind.add(name)
+        waiting += {reader.sink for reader in catalog.readers_of(name)} - behind
+    again = sorted(behind & set(query.sources))
+    if not again:
+        return ()
+    warning = (
+        f"The query reads what it writes: {query.sink} feeds {joined(again)}. Unless a condition ends it, each row "
+        f"comes back without end; TERMINATE {query.id} stops it."
+    )
+    return (warning,)
 
 
 def command_id(kind: str, name: str, action: str) -> str:

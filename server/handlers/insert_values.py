@@ -6,12 +6,14 @@ import pyarrow as pa
 
 from millstream.errors import InvalidStatement
 
+from ...planner.naming import joined
 from ...planner.schema import Column
+from ...planner.source_info import SourceInfo
 from ...planner.specs import SqlExpression
 from ...planner.values import PlannedRow, plan_insert_values
 from ...sql.ast import InsertValues
 from ...sql.types import BIGINT
-from ..entities import Entity
+from ..entities import Entity, Warned
 from ..request import Request
 
 _ROWTIME = Column("ROWTIME", BIGINT)
@@ -19,14 +21,26 @@ _EXPRESSIONS_MAX = 1_000  # of one evaluation
 
 
 def insert_values(statement: InsertValues, request: Request) -> list[Entity]:
-    """INSERT INTO name [(columns)] VALUES (…), (…). Nothing is answered."""
+    """INSERT INTO name [(columns)] VALUES (…), (…). Nothing is answered, but for a warning."""
     planned = plan_insert_values(statement, request.planning_context())
     rows = [_asked(row) for row in planned.rows]
     values = [dict(zip(row, arrays, strict=True)) for row, arrays in zip(rows, _evaluated(rows, request), strict=True)]
     rowtimes = [_rowtime(row.get(_ROWTIME), request) for row in values]
     columns = {column: _together([row.get(column) for row in values], column) for column in planned.source.schema}
     request.appender.append(planned.source, columns, pa.array(rowtimes, pa.int64()))
-    return []
+    return _overwritten(statement, planned.source, request)
+
+
+def _overwritten(statement: InsertValues, table: SourceInfo, request: Request) -> list[Entity]:
+    """A query that writes a table knows nothing of rows that come from elsewhere."""
+    writers = sorted(query.id for query in request.visible.writers_of(table.name))
+    if table.kind != "TABLE" or not writers:
+        return []
+    message = (
+        f"The rows are written, but {joined(writers)} writes {table.name} too: its next change of a key replaces the "
+        "row, and what it computes knows nothing of this one. Insert into what it reads instead."
+    )
+    return [Warned(statement_text=statement.text, message=message)]
 
 
 def _asked(row: PlannedRow) -> dict[Column, SqlExpression]:

@@ -49,7 +49,8 @@ def show(statement: Show, request: Request) -> list[Entity]:
         case "PROPERTIES":
             return [_properties(statement, request)]
         case "VARIABLES":
-            lines = [VariableLine(name, value) for name, value in sorted(request.session.variables.items())]
+            variables = request.session.variables
+            lines = [VariableLine(name, variables[name]) for name in sorted(variables, key=str.upper)]
             return [Variables(statement_text=statement.text, variables=lines)]
         case "CONNECTORS" | "CONNECTOR PLUGINS":
             raise Unsupported("connectors are not built yet", span=statement.span)

@@ -102,3 +102,20 @@ def test_the_refusal_has_ksqldbs_words(statement: str) -> None:
         list(planner.plans(statement))
     refused.value.text = statement
     assert REFUSED[statement] in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("written", "hint"),
+    [
+        ("who.name", "WHO is a struct: write WHO->NAME for its field."),
+        ("who.`first`", "WHO is a struct: write WHO->`first` for its field."),
+        ("who.nick", "WHO is a struct, with the fields NAME and first: write WHO->… for one of them."),
+        ("url.name", "FROM calls its sources PEOPLE here."),
+    ],
+)
+def test_a_field_of_a_struct_behind_a_dot_is_told_the_arrow(written: str, hint: str) -> None:
+    people = "CREATE STREAM people (id INT KEY, url STRING, who STRUCT<name STRING, `first` STRING>)"
+    with_clause = "WITH (kafka_topic='p', value_format='JSON', partitions=1);"
+    with pytest.raises(StatementError) as refused:
+        list(Planner().plans(f"{people} {with_clause} CREATE STREAM o AS SELECT id, {written} AS x FROM people;"))
+    assert refused.value.hint == hint

@@ -24,7 +24,7 @@ NAMES = Names(
     queries=("CTAS_T_1",),
     functions={"UCASE": "scalar", "COUNT": "aggregate", "MINE": "scalar"},
     properties={"auto.offset.reset": "Where to begin."},
-    variables=("WANTED",),
+    variables=("wanted",),
     types=("ADDRESS",),
 )
 
@@ -55,7 +55,7 @@ def found(before: str, after: str = "") -> list[str]:
         ("TERMINATE ", "ct", "CTAS_T_1"),
         ("EXPLAIN ", "ct", "CTAS_T_1"),
         ("SET ", "'auto", "'auto.offset.reset'"),
-        ("UNDEFINE ", "w", "WANTED"),
+        ("UNDEFINE ", "W", "wanted"),
         ("DESCRIBE FUNCTION ", "u", "UCASE"),
         ("SELECT 1; DROP ", "ta", "TABLE"),
         ("\\set keys ", "v", "vi"),

@@ -48,7 +48,7 @@ def talk(keys: str) -> tuple[str, str]:
 
 def test_a_statement_goes_on_until_its_semicolon() -> None:
     out, _ = talk(f"DEFINE a{ENTER}= 'b';{ENTER}show variables;{ENTER}{CTRL_D}")
-    assert out.splitlines() == [" Variable | Value", "----------+-------", " A        | b"]
+    assert out.splitlines() == [" Variable | Value", "----------+-------", " a        | b"]
 
 
 def test_an_error_does_not_end_the_shell_and_neither_does_ctrl_c() -> None:
@@ -74,7 +74,7 @@ def test_a_file_of_the_user_begins_each_conversation(tmp_path: Path) -> None:
     (tmp_path / "millstream").mkdir()
     (tmp_path / "millstream" / "shellrc").write_text("\\set format jsonl\nDEFINE v = '1';")
     out, err = talk(f"SHOW VARIABLES;{ENTER}exit{ENTER}")
-    assert out.endswith('"variables":[{"name":"V","value":"1"}]}\n')
+    assert out.endswith('"variables":[{"name":"v","value":"1"}]}\n')
     assert "error" not in err
 
 

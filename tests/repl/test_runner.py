@@ -52,7 +52,7 @@ class RecordingClient:
     def define(self, name: str, value: str) -> None: ...
 
     def info(self) -> dict[str, Any]:
-        return {"version": "9"}
+        return {"version": "0.29.0", "millstreamVersion": "9"}
 
     def close(self) -> None: ...
 

@@ -40,10 +40,10 @@ def test_rows_come_with_their_columns_and_decimals_with_their_digits(client: Htt
 
 def test_what_is_set_and_defined_holds_for_the_statements_after_it(client: HttpClient) -> None:
     client.execute("SET 'auto.offset.reset' = 'earliest'; DEFINE kind = 'x'; DEFINE other = '${kind}y';")
-    assert client.variables == {"KIND": "x", "OTHER": "xy"}
+    assert client.variables == {"kind": "x", "other": "xy"}
     assert len(list(client.query("SELECT ${kind} FROM s EMIT CHANGES LIMIT 1;"))) == 1
     client.execute("UNSET 'auto.offset.reset'; UNDEFINE kind;")
-    assert (client.properties, client.variables) == ({"millstream.pull.full.sql": "true"}, {"OTHER": "xy"})
+    assert (client.properties, client.variables) == ({"millstream.pull.full.sql": "true"}, {"other": "xy"})
 
 
 def test_closing_from_another_thread_ends_a_push_query(client: HttpClient) -> None:

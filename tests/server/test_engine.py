@@ -225,10 +225,36 @@ def test_set_takes_known_properties_with_valid_values_only(sandbox: Sandbox) -> 
 def test_a_variable_defined_in_a_text_holds_for_the_rest_of_it(sandbox: Sandbox) -> None:
     sandbox.execute("DEFINE name = 'S2';" + STREAM.replace("STREAM s", "STREAM ${name}"))
     assert sandbox.sources()[0]["name"] == "S2"
-    assert sandbox.execute("SHOW VARIABLES;")[0]["variables"] == [{"name": "NAME", "value": "S2"}]
-    sandbox.execute("UNDEFINE name;")
+    assert sandbox.execute("SHOW VARIABLES;")[0]["variables"] == [{"name": "name", "value": "S2"}]
+    sandbox.execute("DEFINE Name = 'S3';")
+    assert sandbox.execute("SHOW VARIABLES;")[0]["variables"] == [{"name": "Name", "value": "S3"}]
+    sandbox.execute("UNDEFINE NAME;")
     with pytest.raises(StatementError):
         sandbox.execute("DROP STREAM ${name};")
+
+
+def test_a_query_that_reads_what_it_writes_says_so(sandbox: Sandbox) -> None:
+    sandbox.execute(
+        STREAM + COPY + "CREATE STREAM d (id INT KEY, v INT) WITH (kafka_topic='d', format='JSON', partitions=1);"
+    )
+    (harmless,) = sandbox.execute("INSERT INTO d SELECT * FROM c WHERE v > 5;")
+    assert harmless["warnings"] == []
+    for text in ("INSERT INTO d SELECT * FROM d WHERE v > 5;", "INSERT INTO s SELECT * FROM c WHERE v > 5;"):
+        (answer,) = sandbox.execute(text)
+        (warning,) = answer["warnings"]
+        query = answer["commandStatus"]["queryId"]
+        assert warning["message"].startswith("The query reads what it writes")
+        assert f"TERMINATE {query}" in warning["message"]
+
+
+def test_a_row_that_is_inserted_into_a_table_that_a_query_writes_is_written_with_a_warning(sandbox: Sandbox) -> None:
+    table = "CREATE TABLE n AS SELECT id, COUNT(*) AS n FROM s GROUP BY id;"
+    query = sandbox.execute(STREAM + table)[-1]["commandStatus"]["queryId"]
+    assert sandbox.execute("INSERT INTO s VALUES (1, 2);") == []
+    (answer,) = sandbox.execute("INSERT INTO n VALUES (9, 9);")
+    assert answer["@type"] == "warning_entity"
+    assert f"{query} writes N too" in answer["message"]
+    assert {"N": 9} in _values(sandbox, "N")
 
 
 def test_insert_values_refuses_what_cannot_be_written(sandbox: Sandbox) -> None:

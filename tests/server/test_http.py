@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.metadata
 import json
 import socket
 import threading
@@ -51,6 +52,9 @@ def test_info_and_health_answer_as_ksqldb_does(http: httpx.Client) -> None:
     info = http.get("/", follow_redirects=True).json()["KsqlServerInfo"]
     assert info["ksqlServiceId"] == "default_"
     assert info["serverStatus"] == "RUNNING"
+    major, minor, _ = map(int, info["version"].split("."))
+    assert (major, minor) >= (0, 14)  # older than this, ksqlDB's migrations tool refuses a server
+    assert info["millstreamVersion"] == importlib.metadata.version("millstream")
     health = http.get("/healthcheck").json()
     assert health["isHealthy"] is True
     assert health["details"] == {name: {"isHealthy": True} for name in ("metastore", "kafka", "commandRunner")}
@@ -145,9 +149,16 @@ def test_variables_and_properties_of_a_request_hold_for_it_alone(http: httpx.Cli
     listed = ksql(
         http, "SHOW VARIABLES; SHOW PROPERTIES;", sessionVariables={"a": "b"}, streamsProperties=EARLIEST
     ).json()
-    assert listed[0]["variables"] == [{"name": "A", "value": "b"}]
+    assert listed[0]["variables"] == [{"name": "a", "value": "b"}]
     assert listed[1]["overwrittenProperties"] == ["auto.offset.reset"]
     assert ksql(http, "SHOW VARIABLES;").json()[0]["variables"] == []
+
+
+def test_show_properties_shows_the_address_that_answers(service: Service, http: httpx.Client) -> None:
+    listed = ksql(http, "SHOW PROPERTIES;").json()[0]
+    values = {line["name"]: line["value"] for line in listed["properties"]}
+    assert values["listeners"] == f"http://{service.http_address}"
+    assert "listeners" not in listed["defaultProperties"]
 
 
 def test_a_push_query_sends_rows_as_they_come_and_ends_with_its_client(http: httpx.Client) -> None:
