@@ -22,13 +22,7 @@ def has_run(statement: ast.Statement, text: str, client: Client) -> bool | None:
         case ast.DropSource():
             return statement.name not in {source["name"] for source in _described(client)}
         case ast.AlterSource():
-            columns = {
-                field["name"]
-                for source in _described(client)
-                if source["name"] == statement.name
-                for field in source["fields"]
-            }
-            return columns >= {column.name for column in statement.columns}
+            return _is_altered(statement, client)
         case ast.CreateType():
             return statement.name in client.execute("SHOW TYPES;")[0]["types"]
         case ast.DropType():
@@ -44,6 +38,24 @@ def has_run(statement: ast.Statement, text: str, client: Client) -> bool | None:
             return None
         case _:
             return False  # to run it twice is to run it once
+
+
+def _is_altered(statement: ast.AlterSource, client: Client) -> bool:
+    """ALTER is done as a whole, so one of its changes tells."""
+    described = {source["name"]: source for source in _described(client)}
+    change = statement.changes[-1]
+    if isinstance(change, ast.RenameSource):
+        return change.to in described and statement.name not in described
+    names = [each.to for each in statement.changes if isinstance(each, ast.RenameSource)]
+    source = described.get(names[-1] if names else statement.name)
+    fields = set[str]() if source is None else {field["name"] for field in source["fields"]}
+    match change:
+        case ast.ColumnDefinition():
+            return change.name in fields
+        case ast.DropColumn():
+            return source is not None and change.name not in fields
+        case ast.RenameColumn():
+            return change.to in fields and change.name not in fields
 
 
 def _described(client: Client) -> list[dict[str, Any]]:

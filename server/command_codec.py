@@ -86,7 +86,8 @@ def command_from_json(data: bytes) -> Command:
 def _fields(command: Command) -> dict[str, Any]:
     match command:
         case PutSource():
-            return {"source": source_to_json(command.source), "topic": _topic_json(command.topic)}
+            fields = {"source": source_to_json(command.source), "topic": _topic_json(command.topic)}
+            return fields if command.replaces is None else {**fields, "replaces": command.replaces}
         case StartQuery():
             sink = None if command.sink is None else source_to_json(command.sink)
             return {"query": _query_json(command.query), "sink": sink, "topic": _topic_json(command.topic)}
@@ -107,7 +108,8 @@ def _fields(command: Command) -> dict[str, Any]:
 def _command(record: dict[str, Any], common: dict[str, Any]) -> Command:
     match record["kind"]:
         case "put_source":
-            return PutSource(**common, source=source_from_json(record["source"]), topic=_topic(record["topic"]))
+            source, topic = source_from_json(record["source"]), _topic(record["topic"])
+            return PutSource(**common, source=source, topic=topic, replaces=record.get("replaces"))
         case "start_query":
             sink = None if record["sink"] is None else source_from_json(record["sink"])
             return StartQuery(**common, query=_query(record["query"]), sink=sink, topic=_topic(record["topic"]))

@@ -27,10 +27,12 @@ class CommandBase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PutSource(CommandBase):
-    """CREATE STREAM|TABLE (…) or ALTER: the source as it is from now on; `topic` is to be created first."""
+    """CREATE STREAM|TABLE (…) or ALTER: the source as it is from now on. `topic` is to be created first; `replaces` is
+    the name that the source had until now."""
 
     source: SourceInfo
     topic: NewTopic | None = None
+    replaces: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +115,8 @@ def apply_command(catalog: Catalog, command: Command) -> Catalog:
     """The catalog after the command. Never fails: what may be refused was refused before it was written."""
     match command:
         case PutSource():
-            return catalog.with_source(command.source)
+            kept = catalog if command.replaces is None else catalog.without_source(command.replaces)
+            return kept.with_source(command.source)
         case StartQuery():
             started = catalog if command.sink is None else catalog.with_source(command.sink)
             return started.with_query(command.query)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ..planner.catalog import Catalog, PersistentQuery
+from ..planner.dependents import dependents
 from ..planner.registry import Registry, topic_of
 from ..planner.topic_names import topic_of_statement
 from ..sql import ast
@@ -58,9 +59,11 @@ def needs(statement: ast.Statement, around: Surroundings) -> Iterator[Need]:
             yield from _reads(statement.query, catalog)
         case ast.InsertValues() | ast.DeleteRows():
             yield from on_source("insert", statement.target, catalog)
-        case ast.DropSource(delete_topic=True):
-            yield from on_source("ddl", statement.name, catalog)
-        case ast.DropSource() | ast.AlterSource() | ast.CreateType() | ast.DropType():
+        case ast.DropSource():
+            yield from _drops(statement, catalog)
+        case ast.AlterSource():
+            yield from _alters(statement, catalog)
+        case ast.CreateType() | ast.DropType():
             yield Need("ddl", statement.name)
         case ast.ControlQuery(query_id=None):
             yield Need("admin", ANYTHING)
@@ -92,6 +95,28 @@ def needs(statement: ast.Statement, around: Surroundings) -> Iterator[Need]:
 def _reads(query: ast.Query, catalog: Catalog) -> Iterator[Need]:
     for name in names_in(query, catalog.sources):
         yield from on_source("read", name, catalog)
+
+
+def _drops(statement: ast.DropSource, catalog: Catalog) -> Iterator[Need]:
+    """CASCADE is DROP of each stream and table, and TERMINATE of each query, that depends on it."""
+    if statement.delete_topic:
+        yield from on_source("ddl", statement.name, catalog)
+    else:
+        yield Need("ddl", statement.name)
+    for dependent in dependents(statement.name, catalog) if statement.cascade else ():
+        name = dependent.sink if isinstance(dependent, PersistentQuery) else dependent.name
+        yield Need("ddl", name, f"all that depends on {statement.name}")
+
+
+def _alters(statement: ast.AlterSource, catalog: Catalog) -> Iterator[Need]:
+    """RENAME TO makes a name for the topic, as CREATE does."""
+    yield Need("ddl", statement.name)
+    source = catalog.sources.get(statement.name)
+    for change in statement.changes:
+        if isinstance(change, ast.RenameSource):
+            yield Need("ddl", change.to)
+            if source is not None:
+                yield Need("read", source.topic, f"the topic of {source.name}")
 
 
 def _makes(topic: str, around: Surroundings) -> Iterator[Need]:

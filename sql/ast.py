@@ -287,13 +287,34 @@ class DropSource(Statement):
     name: str
     if_exists: bool = False
     delete_topic: bool = False
+    cascade: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropColumn(Node):
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RenameColumn(Node):
+    name: str
+    to: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RenameSource(Node):
+    to: str
+
+
+Alteration = ColumnDefinition | DropColumn | RenameColumn | RenameSource
+"""A part of ALTER; a column definition is a column to add."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterSource(Statement):
     kind: Literal["STREAM", "TABLE"]
     name: str
-    columns: tuple[ColumnDefinition, ...] = ()
+    changes: tuple[Alteration, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

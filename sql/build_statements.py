@@ -76,6 +76,7 @@ class StatementRules(FunctionRules):
             name=children[3].name,
             if_exists=children[2] is not None,
             delete_topic=has(children, "DELETE"),
+            cascade=has(children, "CASCADE"),
             **_place(children),
         )
 
@@ -86,12 +87,24 @@ class StatementRules(FunctionRules):
         return ast.DropType(name=children[3].name, if_exists=children[2] is not None, **_place(children))
 
     def alter_source(self, children: list[Any]) -> ast.AlterSource:
-        name, *columns = items(children)
-        return ast.AlterSource(kind=_kind(children), name=name.name, columns=tuple(columns), **_place(children))
+        name, *changes = items(children)
+        return ast.AlterSource(kind=_kind(children), name=name.name, changes=tuple(changes), **_place(children))
 
-    def alter_option(self, children: list[Any]) -> ast.ColumnDefinition:
+    def add_column(self, children: list[Any]) -> ast.ColumnDefinition:
         name, column_type = items(children)
         return ast.ColumnDefinition(name=name.name, type=column_type.value, span=span_of_all(children))
+
+    def drop_column(self, children: list[Any]) -> ast.DropColumn:
+        (name,) = items(children)
+        return ast.DropColumn(name=name.name, span=span_of_all(children))
+
+    def rename_column(self, children: list[Any]) -> ast.RenameColumn:
+        name, to = items(children)
+        return ast.RenameColumn(name=name.name, to=to.name, span=span_of_all(children))
+
+    def rename_source(self, children: list[Any]) -> ast.RenameSource:
+        (to,) = items(children)
+        return ast.RenameSource(to=to.name, span=span_of_all(children))
 
     # -------------------------------------------------------------- pieces of these
 

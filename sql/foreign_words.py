@@ -45,8 +45,8 @@ _FOREIGN = (
     _Foreign(("BEGIN", "COMMIT", "ROLLBACK", "START"), "There are no transactions to begin or end: each statement is "
              "done as a whole or not at all, and each query processes every record exactly once."),
     _Foreign(("GRANT", "REVOKE"), "There are no users or rights."),
-    _Foreign(("DROP", "RENAME", "MODIFY", "ALTER", "CHANGE"), "ALTER only adds columns: ALTER STREAM name ADD COLUMN "
-             "column TYPE; for anything else drop it and create it anew.", first=("ALTER",)),
+    _Foreign(("MODIFY", "ALTER", "CHANGE"), "ALTER can ADD COLUMN name TYPE, DROP COLUMN name, RENAME COLUMN name TO "
+             "name and RENAME TO name; for another type drop it and create it anew.", first=("ALTER",)),
     _Foreign(("AUTO_INCREMENT", "AUTOINCREMENT", "IDENTITY", "GENERATED"), "No column numbers itself: who writes the "
              "records gives the key; UUID() makes one up.", first=("CREATE",)),
     _Foreign(("NOT", "NULL", "UNIQUE", "CHECK", "REFERENCES", "CONSTRAINT", "COLLATE"), "Columns have no constraints: "

@@ -14,4 +14,5 @@ AVRO = Format(
     codes_more=True,
     options=frozenset({"fullSchemaName"}),
     holds_bare_null=False,
+    by_name=True,
 )

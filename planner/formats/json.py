@@ -14,6 +14,7 @@ JSON = Format(
     refusal=only_text_map_keys("JSON only supports MAP types with STRING keys"),
     holds_no_columns=True,
     codes_more=True,
+    by_name=True,
     same_bytes=lambda wrapped: not wrapped,
 )
 JSON_SR = replace(

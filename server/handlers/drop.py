@@ -1,4 +1,4 @@
-"""DROP STREAM|TABLE."""
+"""DROP STREAM|TABLE, and with CASCADE what depends on it."""
 
 from __future__ import annotations
 
@@ -7,21 +7,23 @@ from typing import Literal
 
 from millstream.errors import InvalidStatement, UnknownSource, did_you_mean
 
-from ...planner.catalog import Catalog
+from ...planner.catalog import Catalog, PersistentQuery
+from ...planner.dependents import Dependent, dependents, without
 from ...planner.formats import FORMAT_KINDS
+from ...planner.naming import joined
 from ...planner.registry import subject_of
 from ...planner.source_info import SourceInfo
 from ...planner.specs import FormatSpec
 from ...planner.steps.sink import Sink
 from ...sql.ast import DropSource as DropStatement
-from ..commands import DropSource
+from ..commands import Command, DropSource, TerminateQuery
 from ..entities import CommandState, CurrentStatus, Entity
 from ..request import Request
 from .create import command_id
 
 
 def drop_source(statement: DropStatement, request: Request) -> list[Entity]:
-    """DROP STREAM|TABLE [IF EXISTS] name [DELETE TOPIC]; ends the query that CREATE … AS started."""
+    """DROP STREAM|TABLE [IF EXISTS] name [DELETE TOPIC] [CASCADE]; ends the query that CREATE … AS started."""
     source = request.catalog.sources.get(statement.name)
     if source is None and statement.if_exists:
         return [_dropped(statement, f"Source `{statement.name}` does not exist.", -1)]
@@ -31,19 +33,46 @@ def drop_source(statement: DropStatement, request: Request) -> list[Entity]:
             span=statement.span,
             hint=did_you_mean(statement.name, request.catalog.sources),
         )
-    _refuse(statement, source, request.catalog)
-    own_query = source.created_by if source.created_by in request.catalog.queries else None
-    command = DropSource(
-        name=source.name,
-        terminate=own_query,
-        delete_topic=source.topic if statement.delete_topic else None,
-        statement=statement.text,
-    )
+    first = dependents(source.name, request.catalog) if statement.cascade else ()
+    _refuse(statement, source, without(first, request.catalog))
+    for dependent in first:
+        request.store.submit(_ending(dependent, statement, request.catalog))
+    command = _drop(source, statement, request.catalog, delete_topic=statement.delete_topic)
     offset = request.store.submit(command)
     if statement.delete_topic:
         _delete_schemas(source, request)
         request.session.forget_topic(source.topic)
-    return [_dropped(statement, f"Source `{source.name}` (topic: {source.topic}) was dropped.", offset)]
+    message = f"Source `{source.name}` (topic: {source.topic}) was dropped."
+    if first:
+        message += f" Before it, in this order: {joined([_told(dependent) for dependent in first])}."
+    return [_dropped(statement, message, offset)]
+
+
+def _drop(source: SourceInfo, statement: DropStatement, catalog: Catalog, *, delete_topic: bool) -> DropSource:
+    return DropSource(
+        name=source.name,
+        terminate=source.created_by if source.created_by in catalog.queries else None,
+        delete_topic=source.topic if delete_topic else None,
+        statement=statement.text,
+    )
+
+
+# ------------------------------------------------------------------ CASCADE
+
+
+def _ending(dependent: Dependent, statement: DropStatement, catalog: Catalog) -> Command:
+    if isinstance(dependent, PersistentQuery):
+        return TerminateQuery(query_id=dependent.id, statement=statement.text)
+    return _drop(dependent, statement, catalog, delete_topic=False)
+
+
+def _told(dependent: Dependent) -> str:
+    if isinstance(dependent, PersistentQuery):
+        return f"query {dependent.id}"
+    return f"{dependent.kind.lower()} {dependent.name} (topic: {dependent.topic})"
+
+
+# ------------------------------------------------------------------ one
 
 
 def _delete_schemas(source: SourceInfo, request: Request) -> None:
@@ -94,6 +123,7 @@ def _refuse_inserting_queries(statement: DropStatement, source: SourceInfo, cata
             f"The following queries write into this source: [{', '.join(writers)}].\n"
             f"You need to terminate them before dropping {source.name}.",
             span=statement.span,
+            hint=f"DROP {source.kind} {source.name} CASCADE; ends them too.",
         )
 
 
@@ -107,6 +137,7 @@ def _refuse_dependent_sources(statement: DropStatement, source: SourceInfo, cata
             f"The following streams and/or tables read from this source: [{', '.join(readers)}].\n"
             f"You need to drop them before dropping {source.name}.",
             span=statement.span,
+            hint=f"DROP {source.kind} {source.name} CASCADE; drops them too.",
         )
 
 

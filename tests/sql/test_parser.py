@@ -79,11 +79,27 @@ STATEMENTS: dict[str, ast.Statement] = {
     "ALTER STREAM s ADD COLUMN a INT, ADD b DECIMAL(4, 2)": ast.AlterSource(
         kind="STREAM",
         name="S",
-        columns=(
+        changes=(
             ast.ColumnDefinition(name="A", type=INTEGER),
             ast.ColumnDefinition(name="B", type=Decimal(4, 2)),
         ),
     ),
+    "ALTER TABLE t DROP COLUMN a, DROP b, RENAME COLUMN c TO d, RENAME rename TO to": ast.AlterSource(
+        kind="TABLE",
+        name="T",
+        changes=(
+            ast.DropColumn(name="A"),
+            ast.DropColumn(name="B"),
+            ast.RenameColumn(name="C", to="D"),
+            ast.RenameColumn(name="RENAME", to="TO"),
+        ),
+    ),
+    "ALTER STREAM s RENAME TO u": ast.AlterSource(kind="STREAM", name="S", changes=(ast.RenameSource(to="U"),)),
+    "DROP STREAM cascade CASCADE": ast.DropSource(kind="STREAM", name="CASCADE", cascade=True),
+    **{
+        f"DROP TABLE t {options}": ast.DropSource(kind="TABLE", name="T", delete_topic=True, cascade=True)
+        for options in ("DELETE TOPIC CASCADE", "CASCADE DELETE TOPIC")
+    },
     "SHOW STREAMS": ast.Show(what="STREAMS"),
     "list tables extended": ast.Show(what="TABLES", extended=True),
     "SHOW ALL TOPICS EXTENDED": ast.Show(what="TOPICS", extended=True, all_topics=True),

@@ -164,7 +164,7 @@ TRUNCATE TABLE users;
 
 ALTER STREAM clicks DROP COLUMN url;
 
-ALTER TABLE users RENAME TO people;
+ALTER TABLE users RENAME COLUMN name TO full_name;
 
 DROP STREAM clicks;
 
