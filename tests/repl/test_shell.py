@@ -98,7 +98,7 @@ def test_the_first_error_ends_a_script_with_its_line_and_exit_code_1() -> None:
     )
     assert ended.returncode == 1
     assert ended.stdout.splitlines()[-1] == "------+-------+------------+--------------+----------"
-    assert " TOPIC    | t" in ended.stdout
+    assert " topic    | t" in ended.stdout
     error = ended.stderr.splitlines()
     assert error[0].startswith("error: ")
     assert error[1] == "  2 |               SHOW STREEMS;"
