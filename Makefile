@@ -3,6 +3,7 @@
 #   make demo          a look at what Millstream does
 #   make test          all tests but the soak tests      (make test ARGS="-k window"; JOBS=6 for more processes)
 #   make lint          ruff, import contracts, pyright
+#   make check         lint, and the tests that need no server and no Spark: before each commit
 #   make format        let ruff rewrite the files
 #   make bench         the benchmarks                    (ARGS=…)
 #   make conformance   ksqlDB's query cases              (ARGS="--file joins --failures 10")
@@ -18,6 +19,7 @@ MILLSTREAM_SHARED ?= ../shared
 ARGS ?=
 JOBS ?= 4
 VENV := .venv
+QUICK := tests/architecture tests/sql tests/planner tests/logcore/replication tests/executor/operators tests/executor/formats
 RUN := $(VENV)/bin/python
 
 # PySpark needs Java 17 or newer. Old releases call themselves "1.8".
@@ -32,7 +34,7 @@ installed := $(VENV)/.installed$(if $(spark),-with-spark)
 export MILLSTREAM_SHARED
 export PYRIGHT_PYTHON_IGNORE_WARNINGS = 1
 
-.PHONY: help demo test lint format bench conformance soak lock clean distclean environment java-note
+.PHONY: help demo test check lint format bench conformance soak lock clean distclean environment java-note
 .DEFAULT_GOAL := help
 
 help:
@@ -61,6 +63,9 @@ demo: $(installed) java-note
 
 test: $(installed) java-note
 	@$(VENV)/bin/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
+
+check: lint
+	@$(VENV)/bin/pytest -n $(JOBS) -q $(QUICK) $(ARGS)
 
 soak: $(installed) java-note
 	@$(VENV)/bin/pytest -m soak $(ARGS)

@@ -14,7 +14,7 @@ from typing import Final
 import structlog
 
 from millstream.executor.spark.session import spark_session
-from millstream.server.executors import why_no_spark
+from millstream.server.engine.executors import why_no_spark
 
 from . import latency, references, throughput
 from .bids import bids, write_ndjson

@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 
 from millstream.executor.executor import QueryStatus
 from millstream.logcore.client import FetchedColumns, FetchedRows, LogClient, RowRecords
-from millstream.server.embedded import EmbeddedEngine, open_engine
-from millstream.server.executors import why_no_spark
-from millstream.server.session import Session
+from millstream.server.engine.embedded import EmbeddedEngine, open_engine
+from millstream.server.engine.executors import why_no_spark
+from millstream.server.engine.session import Session
 
 from .bids import COLUMNS, PRICE_ABOVE
 from .measuring import Measured, Stopwatch, timed

@@ -17,9 +17,9 @@ from typing import Final
 from lark import Lark
 
 from millstream.planner.catalog import Catalog
+from millstream.planner.declarations.sources import plan_create_source
 from millstream.planner.planning import PlanningContext
-from millstream.planner.queries import plan_query
-from millstream.planner.sources import plan_create_source
+from millstream.planner.select.queries import plan_query
 from millstream.sql.ast import CreateAsSelect, CreateSource
 from millstream.sql.parser import grammar, parse, parse_one
 from millstream.sql.tokens import PUNCTUATION

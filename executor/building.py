@@ -21,7 +21,7 @@ from ..planner.steps.repartition import Rekey
 from ..planner.steps.step import Step, timed_sources
 from .batch import ChangeBatch
 from .figures import Meter, Meters
-from .state import StateStore
+from .state.store import StateStore
 
 Emit = Literal["every", "last"]
 """What a table gives: every change, or a key's last one per batch."""

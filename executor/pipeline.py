@@ -24,8 +24,8 @@ from .building import Building, Emit, Partitioner
 from .figures import Meters
 from .operators.columns import batch_schema
 from .record_error import RecordError, of_functions
-from .source_reader import empty_rows
-from .state import StateStore, StoreChanges
+from .sources.source_reader import empty_rows
+from .state.store import StateStore, StoreChanges
 
 for _module in pkgutil.iter_modules(operators.__path__):  # each says which steps it builds
     importlib.import_module(f"{operators.__name__}.{_module.name}")

@@ -15,12 +15,12 @@ from ..planner.steps.sink import Sink
 from ..sql.functions.catalog import register_udfs
 from .batch import ChangeBatch
 from .columnar import ARROW, columnar_batch
-from .connection import lock, open_connection
 from .formats.codec import Encoder
 from .formats.registry import encoder
 from .partitioning import byte_format, sink_partitions, split_by_partition
 from .record_error import RecordError
-from .source_reader import ReadBatch, RecordHeaders
+from .sources.source_reader import ReadBatch, RecordHeaders
+from .state.connection import lock, open_connection
 from .updates import settle
 
 

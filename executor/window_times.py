@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..sql.functions.java_zones import offset_seconds, zone_of
+from ..sql.functions.java.java_zones import offset_seconds, zone_of
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 

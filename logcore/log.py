@@ -24,8 +24,17 @@ from .client import (
     Topic,
     TopicPartition,
 )
-from .coordinator import TransactionCoordinator
-from .data_directory import DataDirectory, StoredTopic
+from .clients.local_producer import LocalTransactionalProducer
+from .coordination.coordinator import TransactionCoordinator
+from .coordination.group_coordinator import GroupCoordinator
+from .coordination.group_offsets import TOPIC as OFFSETS_TOPIC
+from .coordination.group_offsets import GroupOffsets
+from .coordination.state_log import StateLog
+from .coordination.transaction_log import TOPIC as TRANSACTIONS_TOPIC
+from .cores.expiry import DEFAULT, Expiry
+from .cores.group_messages import check_forgotten
+from .cores.transaction_records import Identity
+from .cores.transactions import TransactionDescription
 from .errors import (
     CorruptLog,
     InvalidTopic,
@@ -35,31 +44,22 @@ from .errors import (
     UnknownTopic,
     write_error,
 )
-from .expiry import DEFAULT, Expiry
 from .failpoints import fp
-from .group_coordinator import GroupCoordinator
-from .group_messages import check_forgotten
-from .group_offsets import TOPIC as OFFSETS_TOPIC
-from .group_offsets import GroupOffsets
-from .housekeeping import Housekeeper, Kept, Target
 from .log_settings import Changes
-from .open_files import OpenFiles
-from .partition import Partition, PartitionContext
-from .producer import LocalTransactionalProducer
-from .reader import read
 from .records.batch import EncodedBatch
 from .records.codec import encode
 from .records.whole import checked_batches
 from .secret import secret_of
 from .settings_file import SettingsFile
-from .state_log import StateLog
+from .storage.data_directory import DataDirectory, StoredTopic
+from .storage.housekeeping import Housekeeper, Kept, Target
+from .storage.open_files import OpenFiles
+from .storage.partition import Partition, PartitionContext
+from .storage.reader import read
+from .storage.timestamps import first_at_or_after
 from .stored_topic_ids import StoredTopicIds
-from .timestamps import first_at_or_after
 from .topic_rules import check_topic
 from .topic_settings import check_config, settings_of
-from .transaction_log import TOPIC as TRANSACTIONS_TOPIC
-from .transaction_records import Identity
-from .transactions import TransactionDescription
 
 RESERVED: Final = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
 _log = structlog.get_logger("millstream.logcore")

@@ -15,24 +15,24 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from .client import ColumnarRecords, Fetched, Isolation, Offsets, RowRecords, Topic, TopicPartition
+from .clients.remote_admin import RemoteAdmin, check
+from .clients.remote_groups import RemoteGroups
+from .clients.remote_producer import RemoteTransactionalProducer, offset_topics
+from .clients.remote_wait import by_leader, first_answers
+from .cores.group_messages import check_forgotten
 from .errors import LogUnavailable, UnknownTopic
-from .group_messages import check_forgotten
-from .protocol import fetch as fetch_messages
-from .protocol.apis import Api
 from .protocol.channel import Address, Response
-from .protocol.fetch import FetchedPartition, FetchPosition, FetchRequest
-from .protocol.received import decode
 from .protocol.retries import RETRIABLE
 from .protocol.routing import Coordinator, Router
-from .protocol.sasl import Credentials, secret_credentials
+from .protocol.security.sasl import Credentials, secret_credentials
 from .protocol.sender import Sender
 from .protocol.served_log import ServedLog
+from .protocol.wire import fetch_messages
+from .protocol.wire.apis import Api
+from .protocol.wire.fetch_messages import FetchedPartition, FetchPosition, FetchRequest
+from .protocol.wire.received import decode
 from .records.batch import Producer
 from .records.codec import encode
-from .remote_admin import RemoteAdmin, check
-from .remote_groups import RemoteGroups
-from .remote_producer import RemoteTransactionalProducer, offset_topics
-from .remote_wait import by_leader, first_answers
 
 _TIMEOUT: Final = timedelta(seconds=30)
 _WAIT_S_MAX: Final = 30.0  # at a time: firewalls forget connections on which nothing happens

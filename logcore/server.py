@@ -22,10 +22,10 @@ from .protocol.dispatch import answer
 from .protocol.fetch_sessions import SLOTS
 from .protocol.local_transactions import LocalTransactions
 from .protocol.one_node import OneNode
-from .protocol.quotas import UNLIMITED, Quotas
-from .protocol.record_requests import answer_produce
+from .protocol.requests.record_requests import answer_produce
 from .protocol.row_view import Transcoder
-from .protocol.security import Users
+from .protocol.security.quotas import UNLIMITED, Quotas
+from .protocol.security.users import Users
 from .protocol.served_log import ServedLog
 
 DEFAULT_PORT: Final = 9092

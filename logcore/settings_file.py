@@ -6,9 +6,9 @@ import threading
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from .checked_json import read_with_copy, write_with_copy
 from .errors import CorruptLog, write_error
 from .log_settings import Changes, with_changes
+from .storage.checked_json import read_with_copy, write_with_copy
 
 
 class SettingsFile:

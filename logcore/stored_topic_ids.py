@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from .data_directory import DataDirectory, StoredTopic
+from .storage.data_directory import DataDirectory, StoredTopic
 
 
 class StoredTopicIds:

@@ -17,17 +17,17 @@ import typer
 
 from millstream.errors import ServerError
 
-from . import file_commands, shell_command
-from .access_commands import access_app
-from .cluster_commands import cluster_app
-from .command_errors import one_sentence_errors
-from .config_commands import config_app
-from .doctor_command import doctor
-from .graph_commands import graph
-from .group_commands import DEFAULT_KAFKA, KafkaOption, group_app
-from .log_commands import log_app
-from .migrate_commands import migrate_app
-from .topic_commands import topic_app
+from .commands import file_commands, shell_command
+from .commands.access_commands import access_app
+from .commands.cluster_commands import cluster_app
+from .commands.command_errors import one_sentence_errors
+from .commands.config_commands import config_app
+from .commands.doctor_command import doctor
+from .commands.graph_commands import graph
+from .commands.group_commands import DEFAULT_KAFKA, KafkaOption, group_app
+from .commands.log_commands import log_app
+from .commands.migrate_commands import migrate_app
+from .commands.topic_commands import topic_app
 
 if TYPE_CHECKING:
     from millstream.logcore.remote import RemoteLog
@@ -115,7 +115,7 @@ def server(
     """
     asked_to_stop = _stop_on_signals()
     with one_sentence_errors():
-        from millstream.server.configuration import load_configuration
+        from millstream.server.config.configuration import load_configuration
         from millstream.server.service import Service
 
         flags: dict[str, Any] = {"data": data, "http": http, "kafka": kafka, "schema_registry": schema_registry}

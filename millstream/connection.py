@@ -13,7 +13,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from millstream.errors import InvalidStatement, did_you_mean
-from millstream.repl.entity_text import type_text
+from millstream.repl.text.entity_text import type_text
 from millstream.server.client import DataClient, LocalClient, gives_rows
 from millstream.server.client import connect as connect_to_server
 from millstream.server.client_tables import Tables
@@ -265,9 +265,9 @@ def own_engine(folder: Path | None) -> LocalClient:
 
     Queries run on DuckDB: there is no listener for Spark's processes.
     """
-    from millstream.server.embedded import open_engine
-    from millstream.server.executors import PROPERTY
-    from millstream.server.session import Session
+    from millstream.server.engine.embedded import open_engine
+    from millstream.server.engine.executors import PROPERTY
+    from millstream.server.engine.session import Session
 
     _quiet_logs()
     parts = contextlib.ExitStack()

@@ -24,26 +24,26 @@ import pyarrow as pa
 
 from millstream.errors import ServerError, Unsupported
 from millstream.executor.executor import Executor
-from millstream.executor.journal import JournaledLog, Place
 from millstream.executor.partitioning import sink_partitions
+from millstream.executor.queries.stepwise import StepwiseExecutor
+from millstream.executor.sources.journal import JournaledLog, Place
 from millstream.executor.spark.sandbox import SparkSandboxExecutor
-from millstream.executor.stepwise import StepwiseExecutor
-from millstream.executor.temporary_folders import TemporaryFolder
+from millstream.executor.state.temporary_folders import TemporaryFolder
 from millstream.logcore.client import HEADERS, LogClient, RowRecords, TopicPartition
 from millstream.logcore.log import open_log
 from millstream.planner.formats import FORMAT_KINDS
 from millstream.planner.planning import PlannedPush
-from millstream.planner.registry import Reference, Registry, SchemaKind, subject_of
+from millstream.planner.schemas.registry import Reference, Registry, SchemaKind, subject_of
 from millstream.planner.source_info import SourceInfo
 from millstream.planner.specs import FormatSpec
-from millstream.server.engine import Engine
-from millstream.server.processing_log_stream import AUTO_CREATE
-from millstream.server.properties import lenient_properties
-from millstream.server.queries import ChangeFeed, QueryResult
-from millstream.server.session import Session
-from millstream.server.topic_records import TopicRecord, Window, decode_run, encode_part
+from millstream.server.catalog.processing_log_stream import AUTO_CREATE
+from millstream.server.config.properties import lenient_properties
+from millstream.server.engine.engine import Engine
+from millstream.server.engine.queries import ChangeFeed, QueryResult
+from millstream.server.engine.session import Session
+from millstream.server.engine.topic_records import TopicRecord, Window, decode_run, encode_part
 from millstream.sql.ast import CreateSource
-from millstream.sql.functions.user_functions import PROPERTY as PYTHON_FUNCTIONS
+from millstream.sql.functions.users.user_functions import PROPERTY as PYTHON_FUNCTIONS
 from millstream.sql.parser import parse
 
 __all__ = ["Sandbox", "SandboxExecutor", "TopicRecord", "Window"]

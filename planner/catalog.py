@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar
 
 from millstream.errors import InvalidStatement, Span, UnknownSource, did_you_mean
 
-from ..sql.functions.user_functions import UserFunction
+from ..sql.functions.users.user_functions import UserFunction
 from ..sql.types import SqlType
 from .physical import PhysicalPlan
 from .source_info import SourceInfo

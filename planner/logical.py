@@ -12,11 +12,11 @@ from dataclasses import dataclass, fields, replace
 from functools import cache
 from typing import Literal, Self
 
+from .expressions.typed import Typed
 from .lowering import Lowering
 from .schema import Column, Schema
 from .specs import KeyWindow, Kind
 from .steps.step import Step
-from .typed import Typed
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from .expressions.typed import Typed, to_sql
 from .schema import PSEUDO, Schema
 from .specs import SqlExpression
-from .typed import Typed, to_sql
 
 
 @dataclass(frozen=True, slots=True)

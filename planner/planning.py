@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from ..sql.ast import Query
 from .catalog import Catalog
 from .physical import PhysicalPlan
-from .registry import Registry, Version
 from .schema import Schema
+from .schemas.registry import Registry, Version
 from .source_info import SourceInfo
 from .specs import SqlExpression
 

@@ -16,12 +16,12 @@ from typing import Any
 from millstream.errors import StatementError
 
 from ..sql import types
-from ..sql.functions import user_functions
-from ..sql.functions.user_functions import remember_functions
+from ..sql.functions.users import user_functions
+from ..sql.functions.users.user_functions import remember_functions
 from . import physical, schema, source_info, specs, steps
+from .expressions.user_functions import functions_of
 from .physical import PLAN_VERSION, PhysicalPlan
 from .source_info import SourceInfo
-from .user_functions import functions_of
 
 _STEPS = [importlib.import_module(f"{steps.__name__}.{each.name}") for each in pkgutil.iter_modules(steps.__path__)]
 _CLASSES: dict[str, type] = {

@@ -12,7 +12,7 @@ from typing import Literal
 from ..sql.types import SqlType
 from ..sql.windows import WINDOW_TYPES
 from ..sql.windows.window_type import WindowType
-from .answer_times import duration_text
+from .insight.answer_times import duration_text
 
 JoinKind = Literal["INNER", "LEFT", "RIGHT", "FULL"]
 Kind = Literal["STREAM", "TABLE"]

@@ -19,9 +19,9 @@ from millstream.errors import ServerError
 from ..server.client import connect
 from ..sql.identifiers import quote_identifier
 from .commands import Command, Verb, help_text
-from .entity_text import entity_table
 from .settings import BadSetting, output_format
 from .terminal import has_keys
+from .text.entity_text import entity_table
 from .typed_history import typed_entries
 from .watch import watch_statement
 

@@ -12,8 +12,8 @@ from lark import Token
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion, PathCompleter
 from prompt_toolkit.document import Document
 
+from ..planner.declarations.with_properties import PROPERTY_NAMES
 from ..planner.formats import FORMATS
-from ..planner.with_properties import PROPERTY_NAMES
 from ..sql.expected import all_keywords, expected_keywords
 from ..sql.functions.catalog import FUNCTIONS
 from ..sql.identifiers import RESERVED, normalise_identifier, quote_identifier
@@ -23,7 +23,7 @@ from .commands import SHORT, WORDS
 from .names import LiveNames, Names
 from .settings import ENTRIES
 from .splitting import parts
-from .tables import printable
+from .text.tables import printable
 
 _WORD: Final = re.compile(r"(?:[`'\"]?[A-Za-z_][A-Za-z0-9_.@]*|[`'\"]|\\[a-z?]*)?$")
 _FILE_COMMAND: Final = re.compile(r"\s*(?:\\[ioe]\s+|(?:run\s+script|spool)\s+['\"]?)(?P<path>\S*)", re.IGNORECASE)

@@ -9,7 +9,7 @@ from typing import Final, Literal
 from millstream.errors import LogError
 
 from ..logcore.clients.admin import Admin
-from .tables import render_table
+from .text.tables import render_table
 
 _DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}.*")
 _END: Final[tuple[Literal["earliest"], Literal["latest"]]] = ("earliest", "latest")

@@ -20,10 +20,10 @@ from prompt_toolkit.layout.controls import FormattedTextControl
 from prompt_toolkit.output import Output
 
 from ..server.client import Rows
-from .keyed_rows import KeyedRows
 from .printer import Printer
-from .tables import cut_to, text_width
 from .terminal import height
+from .text.keyed_rows import KeyedRows
+from .text.tables import cut_to, text_width
 from .viewer import BAR_STYLE, REFRESH_SECONDS, Page, Viewer, end_soon
 
 _LINES_WAITING_MAX: Final = 2_000  # then the query waits for the screen

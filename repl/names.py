@@ -11,7 +11,7 @@ from typing import Any, Final
 from millstream.errors import MillstreamError
 
 from ..server.client import Client
-from .entity_text import type_text
+from .text.entity_text import type_text
 
 _FRESH_SECONDS: Final = 5.0
 

@@ -13,8 +13,8 @@ from collections.abc import Callable, Generator, Iterator
 from itertools import chain, islice
 from typing import Final
 
-from .tables import text_width
 from .terminal import height, width
+from .text.tables import text_width
 from .viewer import Page, Place, Viewer, window
 
 _ESCAPES: Final = re.compile(r"\033\[[0-9;]*m")

@@ -14,12 +14,12 @@ import pyarrow as pa
 from millstream.errors import MillstreamError, ServerError
 
 from ..server.client import Rows, Tables
-from . import row_lines
-from .entity_text import entity_lines, entity_table, warning_lines
-from .excerpts import is_carets, shown_lines
 from .settings import Settings
-from .tables import printable, render_table
 from .terminal import has_colours, is_terminal, width
+from .text import row_lines
+from .text.entity_text import entity_lines, entity_table, warning_lines
+from .text.excerpts import is_carets, shown_lines
+from .text.tables import printable, render_table
 
 Pager = Callable[[Iterator[str], Callable[[str], None]], None]
 """Shows lines itself, or has each written by the function."""

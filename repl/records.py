@@ -17,7 +17,7 @@ from ..logcore.clients.consumer import Consumer, Reset
 from ..logcore.clients.groups import GroupLog
 from ..logcore.errors import UnknownTopic
 from ..logcore.murmur2 import partitions_of
-from .tables import render_table
+from .text.tables import render_table
 
 BATCH_LINES: Final = 5000
 BATCH_BYTES: Final = 4 * 1024 * 1024

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..logcore.client import LogClient
 from ..logcore.topic_settings import SETTINGS
 from .records import find_topic
-from .tables import render_table
+from .text.tables import render_table
 
 
 def topic_description(log: LogClient, name: str) -> list[str]:

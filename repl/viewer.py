@@ -14,7 +14,7 @@ from prompt_toolkit.layout import HSplit, Layout, Window
 from prompt_toolkit.layout.controls import FormattedTextControl
 from prompt_toolkit.output import Output
 
-from .tables import cut_to, text_width
+from .text.tables import cut_to, text_width
 
 BAR_STYLE = "reverse"
 REFRESH_SECONDS = 0.2

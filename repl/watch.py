@@ -11,7 +11,7 @@ from millstream.errors import InvalidStatement
 
 from ..server.client import gives_rows
 from ..sql.tokens import tokenize
-from .tables import printable
+from .text.tables import printable
 
 if TYPE_CHECKING:
     from .runner import Runner

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from millstream.server.configuration_reference import reference_tables
+from millstream.server.config.configuration_reference import reference_tables
 
 PAGE = Path(__file__).parent.parent / "docs" / "configuration.md"
 

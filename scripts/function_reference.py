@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from millstream.sql.functions.aggregates import AggregateExample, AggregateFunction
+from millstream.sql.functions.aggregation.aggregates import AggregateExample, AggregateFunction
 from millstream.sql.functions.catalog import FUNCTIONS, Function
 from millstream.sql.types import Map, SqlType
 

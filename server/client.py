@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from millstream.errors import MillstreamError, ServerError
 
-from ..planner.full_sql import FULL_SQL
+from ..planner.pull.full_sql import FULL_SQL
 from ..sql.splitting import split_tokens
 from ..sql.tokens import ROWS_STATEMENTS, token_span, tokenize
 from ..sql.variables import define, substitute_variables, undefine
@@ -32,8 +32,8 @@ from .client_tables import ARROW_TYPE, Tables, insert_bodies, local_tables, remo
 if TYPE_CHECKING:  # a client of a server needs no engine, which takes a second to import
     import pyarrow as pa
 
-    from .engine import Engine
-    from .session import Session
+    from .engine.engine import Engine
+    from .engine.session import Session
 
 RowsKind = Literal["PULL", "PUSH", "PRINT"]
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 from millstream.errors import ServerError
 
 if TYPE_CHECKING:
-    from .queries import QueryResult
+    from .engine.queries import QueryResult
 
 ARROW_TYPE: Final = "application/vnd.apache.arrow.stream"
 HEADER: Final = b"millstream.header"

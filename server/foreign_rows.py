@@ -15,7 +15,7 @@ from ..logcore.client import Topic
 from ..planner.catalog import Catalog
 from ..planner.source_info import SourceInfo
 from ..planner.specs import FormatSpec
-from .topic_records import stored_columns
+from .engine.topic_records import stored_columns
 
 _FORMAT = "millstream.value.format"
 _JSON = "JSON"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from ..logcore.log import Log
 from ..logcore.protocol.admission import ConnectionLimits
 from ..logcore.protocol.broker import Serving
-from ..logcore.protocol.quotas import Quotas
+from ..logcore.protocol.security.quotas import Quotas
 from ..logcore.server import LogServer
-from .access import Authenticator
-from .configuration import Configuration
-from .kafka_users import KafkaUsers
+from .config.configuration import Configuration
+from .security.access import Authenticator
+from .security.kafka_users import KafkaUsers
 
 
 def kafka_listener(log: Log | Serving, configuration: Configuration, authenticator: Authenticator | None) -> LogServer:

@@ -15,28 +15,28 @@ import structlog
 from ..logcore.cluster.operations import Operations
 from ..logcore.log import Log, open_log
 from ..logcore.protocol.admission import ConnectionLimits
-from ..logcore.protocol.security import NoUsers
+from ..logcore.protocol.security.users import NoUsers
 from ..logcore.remote import RemoteLog
 from ..logcore.server import ListenFailed, LogServer
-from .access import Authenticator
-from .cluster_engine import start_engine_on_cluster
-from .cluster_metrics import ClusterMetrics
-from .cluster_service import start_node
-from .configuration import Address, Configuration, InvalidConfiguration
-from .embedded import engine_on
-from .engine import Engine
-from .executors import check_executor, describe_executor
-from .followed_catalog import FollowedCatalog
+from .cluster.followed_catalog import FollowedCatalog
+from .cluster.node_engine import start_engine_on_cluster
+from .cluster.node_metrics import ClusterMetrics
+from .cluster.node_service import start_node
+from .config.configuration import Address, Configuration, InvalidConfiguration
+from .engine.embedded import engine_on
+from .engine.engine import Engine
+from .engine.executors import check_executor, describe_executor
 from .foreign_rows import ForeignRows, is_own_name
-from .host_check import HostCheck, names_of
-from .http_app import http_app
-from .http_context import HttpContext
-from .http_gate import Gate
-from .http_listener import HttpListener, cannot_listen
+from .http.app import http_app
+from .http.context import HttpContext
+from .http.gate import Gate
+from .http.listener import HttpListener, cannot_listen
+from .http.schema_registry import schema_registry_app
+from .insight.log_metrics import LogMetrics
 from .kafka_listener import kafka_listener
-from .log_metrics import LogMetrics
-from .private_folder import PRIVATE_UMASK, make_private
-from .schema_registry import schema_registry_app
+from .security.access import Authenticator
+from .security.host_check import HostCheck, names_of
+from .security.private_folder import PRIVATE_UMASK, make_private
 
 _SWITCH_S: Final = 0.001
 """The event loop waits so long for a thread that computes. Against Python's 5 ms, in turns: pull queries by key 0.80 in

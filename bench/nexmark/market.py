@@ -12,8 +12,8 @@ import duckdb
 import pyarrow as pa
 
 from millstream.executor.executor import QueryStatus
-from millstream.server.embedded import EmbeddedEngine, open_engine
-from millstream.server.session import Session
+from millstream.server.engine.embedded import EmbeddedEngine, open_engine
+from millstream.server.engine.session import Session
 
 from .events import Events
 from .queries import NexmarkQuery

@@ -12,8 +12,8 @@ from millstream.executor.columnar import columnar_batch
 from millstream.logcore.client import ColumnarRecords, LogClient, RowRecords
 from millstream.logcore.murmur2 import partitions_of
 from millstream.planner.source_info import SourceInfo
-from millstream.server.engine import Engine
-from millstream.server.session import Session
+from millstream.server.engine.engine import Engine
+from millstream.server.engine.session import Session
 
 from .events import ARRIVAL_MS, STREAMS, Events
 

@@ -11,8 +11,8 @@ import importlib
 import pkgutil
 
 from .codec import Decoded, Decoder, Encoder, RowError
+from .compiled.warm_up import warm_up
 from .registry import decode_logical, decoder, encode_logical, encoder
-from .warm_up import warm_up
 from .windows import add_window, take_window
 
 __all__ = [

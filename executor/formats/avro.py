@@ -16,8 +16,8 @@ from typing import Any, cast
 import fastavro
 from fastavro.schema import SchemaParseException
 
-from ...planner import avro_schemas
-from ...planner.registry import InvalidSchema
+from ...planner.schemas import avro_schemas
+from ...planner.schemas.registry import InvalidSchema
 from ...planner.specs import RecordSchema
 from .reading import fold
 from .wire import HEADER_BYTES, Unreadable, Unwritable, header

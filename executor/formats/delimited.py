@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from ...planner.formats.delimited import DELIMITED
 from ...planner.schema import Column
-from . import scan
 from .codec import Decoder, Encoder, read_only
 from .coding import Coding, Part, codes
+from .compiled import scan
+from .compiled.spans import Bytes, Positions
 from .reading import Convert, Mismatch, convert_fields, converter
-from .spans import Bytes, Positions
 from .text_columns import TextColumn, join_delimited
 from .text_decoder import TextDecoder, UnreadableRow
 from .text_encoder import TextEncoder

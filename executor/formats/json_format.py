@@ -13,13 +13,13 @@ import numpy as np
 
 from ...planner.formats.json import JSON
 from ...planner.schema import Column
-from . import scan
 from .codec import Decoder, Encoder, read_only
 from .coding import Coding, Part, codes
+from .compiled import scan
+from .compiled.spans import Bytes, FieldNames, Positions, find_fields
 from .json_text import InvalidJson, parse_json, write_json
 from .logical import typed_value
 from .reading import FieldReader, Mismatch, convert_fields, converter, describe
-from .spans import Bytes, FieldNames, Positions, find_fields
 from .text_decoder import TextDecoder, UnreadableRow
 from .text_encoder import BareValue, JsonObject, TextEncoder
 

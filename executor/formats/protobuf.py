@@ -19,9 +19,9 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
-from ...planner import protobuf_text
-from ...planner.protobuf_schemas import DECIMAL, WRAPPERS, is_map, is_synthetic, oneof_name
-from ...planner.registry import InvalidSchema
+from ...planner.schemas import protobuf_text
+from ...planner.schemas.protobuf_schemas import DECIMAL, WRAPPERS, is_map, is_synthetic, oneof_name
+from ...planner.schemas.registry import InvalidSchema
 from ...planner.specs import RecordSchema
 from .reading import fold
 from .wire import HEADER_BYTES, Unreadable, Unwritable, header

@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 from ...planner.formats import FORMATS
 from ...planner.formats.avro import AVRO
 from ...planner.formats.protobuf import PROTOBUF, PROTOBUF_NOSR
-from ...planner.registry import InvalidSchema
 from ...planner.schema import Column
+from ...planner.schemas.registry import InvalidSchema
 from ...planner.specs import FormatSpec, RecordSchema
 from ..errors import QueryFailed
 from .avro import avro_codec
-from .avro_scan import NULL_ROW, REDO, FlatRecord, flat_record, scan
 from .codec import Decoded, Decoder, Encoder, RowError, boolean_array, one_array
 from .coding import Coding, Part, codes
+from .compiled.avro_scan import NULL_ROW, REDO, FlatRecord, flat_record, scan
 from .protobuf import protobuf_codec
 from .reading import Convert, FieldReader, Mismatch, convert_fields
 from .typed_values import converter, plain_columns

@@ -10,10 +10,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ...sql.types import Array, Decimal, Map, Primitive, SqlType, Struct
-from . import write
 from .codec import byte_view, read_only, valid_flags
+from .compiled import write
+from .compiled.write_numbers import write_integers
 from .json_text import quote
-from .write_numbers import write_integers
 
 _NULL = read_only(np.frombuffer(b"null", np.uint8))
 _PADDING = read_only(np.zeros(write.WORD, np.uint8))

@@ -14,9 +14,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ...planner.schema import Column
-from . import scan
 from .codec import Decoded, RowError, boolean_array, byte_view, one_array, valid_flags
-from .spans import Bytes, Positions, Spans, to_arrow
+from .compiled import scan
+from .compiled.spans import Bytes, Positions, Spans, to_arrow
 
 SMALL_BATCH = 12  # rows; below, the reference is faster than the calls into numpy and Arrow
 

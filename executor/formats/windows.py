@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from ...planner.specs import KeyWindow
 from ..window_times import window_ends
-from . import write
 from .codec import Decoded, Decoder, Encoder, RowError, boolean_array, byte_view, one_array, read_only, valid_flags
+from .compiled import write
 from .text_encoder import SMALL_BATCH
 
 _TIME_BYTES = 8

@@ -1,8 +1,8 @@
 """GROUP BY without windows, and with those that a row's time says; of streams and of tables.
 
 SQL evaluates the arguments, the groups' states wait in memory (`hot_groups.py`) and in DuckDB, and loops in row order
-fold (`sql/functions/aggregate_kernels.py` says why not window functions). Sessions are in `session.py`, what closes
-windows in `closing.py`.
+fold (`sql/functions/aggregation/aggregate_kernels.py` says why not window functions). Sessions are in `session.py`,
+what closes windows in `closing.py`.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import pyarrow as pa
 
 from ...planner.schema import Schema
 from ...planner.steps.aggregate import Aggregate
-from ...sql.functions.aggregate_kernels import Events, running_max
+from ...sql.functions.aggregation.aggregate_kernels import Events, running_max
 from ...sql.types import BIGINT, INTEGER, SqlType
 from ..batch import ChangeBatch
 from ..building import Emit, Operator
-from ..state import StateStore
+from ..state.store import StateStore
 from ..windows.placing import placing_of
 from .calls import Calls
 from .closing import Closing

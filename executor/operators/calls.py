@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 
 from ...planner.steps.aggregate import AggregateCall
-from ...sql.functions.aggregate_distinct import distinct_fold
-from ...sql.functions.aggregate_kernels import Events
-from ...sql.functions.aggregates import AGGREGATES
+from ...sql.functions.aggregation.aggregate_distinct import distinct_fold
+from ...sql.functions.aggregation.aggregate_kernels import Events
+from ...sql.functions.aggregation.aggregates import AGGREGATES
 from ...sql.types import SqlType
-from ..state import StateStore
+from ..state.store import StateStore
 from .columns import Bools, flat
 from .members import Members
 from .statement import Statement

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from ...planner.steps.aggregate import Aggregate
-from ..state import StateStore
+from ..state.store import StateStore
 from ..windows.placing import Placing
 from .calls import Calls
 from .columns import Ints, ints, key_names, number_within

@@ -17,7 +17,7 @@ from ...planner.steps.foreign_key_join import ForeignKeyJoin
 from ...sql.types import BIGINT, INTEGER, SqlType
 from ..batch import ChangeBatch
 from ..building import Building, Joiner, builds
-from ..state import StateStore
+from ..state.store import StateStore
 from .columns import (
     Bools,
     Ints,

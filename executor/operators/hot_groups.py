@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from ..state import StateStore
+from ..state.store import StateStore
 from .columns import Bools, Ints, conform, flat, ints, take
 from .group_index import GroupIndex, Numbered
 from .state_columns import StateColumn, state_column

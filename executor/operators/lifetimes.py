@@ -13,9 +13,9 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from ...sql.functions.aggregate_kernels import running_max
+from ...sql.functions.aggregation.aggregate_kernels import running_max
 from ...sql.types import BIGINT, SqlType
-from ..state import StateStore
+from ..state.store import StateStore
 from .columns import Bools, Ints, group, ints, last_of_group, latest_in_group, previous_in_group, take, with_columns
 from .stream_time import NEVER
 

@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ...sql.functions.aggregate_kernels import Events
+from ...sql.functions.aggregation.aggregate_kernels import Events
 from ...sql.types import BIGINT, SqlType
-from ..state import StateStore
+from ..state.store import StateStore
 from .columns import Bools, Ints, codes, ints, take
 
 

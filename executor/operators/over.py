@@ -19,7 +19,7 @@ from ...planner.steps.over import Over, OverCall
 from ...sql.types import BIGINT, INTEGER, SqlType
 from ..batch import ChangeBatch
 from ..building import Building, Chain, Operator, builds
-from ..state import StateStore
+from ..state.store import StateStore
 from .columns import (
     Bools,
     Ints,

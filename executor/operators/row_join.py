@@ -19,7 +19,7 @@ from ...planner.steps.row_join import RowJoin
 from ...sql.types import BIGINT, INTEGER, SqlType
 from ..batch import ChangeBatch
 from ..building import Building, Emit, Joiner, builds
-from ..state import StateStore
+from ..state.store import StateStore
 from .absences import Lives, absences
 from .columns import (
     Bools,

@@ -15,12 +15,12 @@ import pyarrow as pa
 
 from ...planner.schema import Schema
 from ...planner.steps.aggregate import Aggregate
-from ...sql.functions.aggregate_fold import State
-from ...sql.functions.aggregate_values import column_of, values_of
+from ...sql.functions.aggregation.aggregate_fold import State
+from ...sql.functions.aggregation.aggregate_values import column_of, values_of
 from ...sql.types import BIGINT, INTEGER, SqlType
 from ..batch import ChangeBatch
 from ..building import Emit, Operator
-from ..state import StateStore
+from ..state.store import StateStore
 from .calls import Calls
 from .columns import Ints, batch_schema, conform, flat, group, ints, is_null, key_names, number_within, take
 from .stream_time import NEVER, StreamTime, merged, moved_on, running

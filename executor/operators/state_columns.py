@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from ...sql.functions.aggregate_values import as_physical, physical
+from ...sql.functions.aggregation.aggregate_values import as_physical, physical
 from .columns import Ints
 
 _PIECES_MAX = 32  # of a pooled column: taking rows from many pieces is slow

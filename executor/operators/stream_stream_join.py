@@ -19,7 +19,7 @@ from ...planner.steps.stream_stream_join import StreamStreamJoin
 from ...sql.types import BIGINT, INTEGER, SqlType
 from ..batch import ChangeBatch
 from ..building import Building, Joiner, builds
-from ..state import StateStore
+from ..state.store import StateStore
 from .columns import (
     WINDOW,
     Bools,

@@ -16,7 +16,7 @@ from ...planner.steps.stream_table_join import StreamTableJoin
 from ...sql.types import BIGINT, INTEGER, SqlType
 from ..batch import ChangeBatch
 from ..building import Building, Joiner, builds
-from ..state import StateStore
+from ..state.store import StateStore
 from .columns import (
     WINDOW,
     Ints,

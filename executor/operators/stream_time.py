@@ -15,11 +15,11 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from ...sql.functions.aggregate_kernels import running_max
+from ...sql.functions.aggregation.aggregate_kernels import running_max
 from ...sql.types import BIGINT, INTEGER
 from ..batch import ChangeBatch
 from ..building import Operator
-from ..state import StateStore
+from ..state.store import StateStore
 from .columns import Ints, flat, ints, with_columns
 
 NEVER = -(1 << 62)

@@ -13,7 +13,7 @@ from ...planner.schema import Schema
 from ...sql.types import BIGINT, INTEGER, SqlType
 from ..batch import ChangeBatch
 from ..building import Operator
-from ..state import StateStore
+from ..state.store import StateStore
 from .columns import (
     WINDOW,
     conform,

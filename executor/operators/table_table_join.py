@@ -17,7 +17,7 @@ from ...planner.steps.table_table_join import TableTableJoin
 from ...sql.types import BIGINT, INTEGER, SqlType
 from ..batch import ChangeBatch
 from ..building import Building, Joiner, builds
-from ..state import StateStore
+from ..state.store import StateStore
 from .columns import (
     WINDOW,
     Bools,

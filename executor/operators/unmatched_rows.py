@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...sql.types import BIGINT, INTEGER, SqlType
-from ..state import StateStore
+from ..state.store import StateStore
 from .columns import Bools, Ints, conform, flat, ints, take, with_columns
 from .stream_time import NEVER
 

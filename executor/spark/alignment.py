@@ -17,8 +17,7 @@ from ...logcore.errors import TopicExists
 from ...logcore.failpoints import fp
 from ...planner.physical import PhysicalPlan
 from .. import processing_log
-from ..lost_state import forget_ends
-from ..query_log import (
+from ..queries.query_log import (
     FORGOTTEN,
     STATE_CONFIG,
     changelog_topic,
@@ -27,6 +26,7 @@ from ..query_log import (
     offset_group,
     start_positions,
 )
+from ..state.lost_state import forget_ends
 from ..tasks import changelog_partition_count
 from .bucket import BucketRuntime, bucket_id
 from .lanes import Positions, ranges_between

@@ -12,7 +12,7 @@ from dataclasses import replace
 from ...logcore.client import LogClient, TopicPartition
 from ...planner.physical import PhysicalPlan
 from ...planner.steps.source import Source
-from ..source_reader import SourceReader
+from ..sources.source_reader import SourceReader
 from ..tasks import needs_time_order
 from .lanes import Positions
 

@@ -23,19 +23,19 @@ from ...logcore.errors import ProducerFenced
 from ...logcore.failpoints import fp
 from .. import processing_log
 from ..batch import ChangeBatch
-from ..changelog import changelog_records
-from ..connection import EngineSettings, lock
-from ..lost_state import check_ends, whole_state
 from ..partitioning import RekeyPartitioner
 from ..pipeline import Pipeline
-from ..query import DATA_ERRORS
-from ..query_log import changelog_topic, marker_topic
+from ..queries.query import DATA_ERRORS
+from ..queries.query_log import changelog_topic, marker_topic
+from ..queries.recovery import emit_of, replay_changelog
 from ..record_error import RecordError, left_out
-from ..recovery import emit_of, replay_changelog
 from ..sink_writer import Output, SinkWriter
-from ..source_reader import ReadBatch
-from ..state import StoreChanges
-from ..state_file import StateFile, open_state
+from ..sources.source_reader import ReadBatch
+from ..state.changelog import changelog_records
+from ..state.connection import EngineSettings, lock
+from ..state.lost_state import check_ends, whole_state
+from ..state.state_file import StateFile, open_state
+from ..state.store import StoreChanges
 from .markers import Marker, check_run
 from .merging import lane_times, merge
 from .pieces import Piece

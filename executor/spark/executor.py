@@ -20,8 +20,8 @@ from ...planner.catalog import PersistentQuery
 from ..errors import UnknownQuery
 from ..executor import QueryStatus
 from ..figures import QueryFigures
-from ..query_log import changelog_topic, forget_query, safe_name, start_positions
-from ..temporary_folders import TemporaryFolder
+from ..queries.query_log import changelog_topic, forget_query, safe_name, start_positions
+from ..state.temporary_folders import TemporaryFolder
 from .alignment import remove_markers
 from .errors import SparkUnavailable
 from .query import SparkQuery

@@ -11,8 +11,8 @@ from ...logcore.client import TopicPartition
 from ..batch import ChangeBatch
 from ..operators.columns import Ints, ints, with_columns
 from ..record_error import RecordError
-from ..source_reader import ReadBatch, RecordHeaders, empty_rows
-from ..time_order import BEFORE_ALL, tables_first
+from ..sources.source_reader import ReadBatch, RecordHeaders, empty_rows
+from ..sources.time_order import BEFORE_ALL, tables_first
 from .pieces import ORDER, RECORD_HEADERS, Piece
 from .stages import Stages
 

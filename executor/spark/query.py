@@ -26,8 +26,8 @@ from ...planner.physical import PhysicalPlan
 from ...planner.serde import plan_to_json
 from ..errors import QueryFailed
 from ..executor import QueryMetrics, QueryState, QueryStatus
-from ..lost_state import LOST, how_to_rebuild, what_to_do
-from ..query_log import offset_group
+from ..queries.query_log import offset_group
+from ..state.lost_state import LOST, how_to_rebuild, what_to_do
 from .alignment import align
 from .markers import StaleRun
 from .session import first_line, on_progress

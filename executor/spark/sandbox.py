@@ -26,10 +26,10 @@ from .. import processing_log
 from ..errors import QueryFailed, UnknownQuery
 from ..executor import QueryStatus
 from ..figures import QueryFigures
-from ..journal import Entry, JournaledLog
-from ..query_log import start_positions
-from ..stepwise import ROUNDS_MAX, StepwiseFeed
-from ..temporary_folders import TemporaryFolder
+from ..queries.query_log import start_positions
+from ..queries.stepwise import ROUNDS_MAX, StepwiseFeed
+from ..sources.journal import Entry, JournaledLog
+from ..state.temporary_folders import TemporaryFolder
 from .executor import BOOTSTRAP, SparkExecutor
 from .query import SparkQuery
 from .session import MASTER

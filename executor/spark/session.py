@@ -16,8 +16,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..formats.warm_up import warm_up
-from ..temporary_folders import TemporaryFolder
+from ..formats.compiled.warm_up import warm_up
+from ..state.temporary_folders import TemporaryFolder
 from .errors import SparkUnavailable
 
 if TYPE_CHECKING:

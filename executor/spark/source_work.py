@@ -9,7 +9,7 @@ import pyarrow as pa
 from ...logcore.client import TransactionalProducer
 from ...logcore.errors import ProducerFenced
 from ...logcore.failpoints import fp
-from ..query_log import marker_topic, offset_group
+from ..queries.query_log import marker_topic, offset_group
 from .batch_ends import BatchEnds
 from .lanes import LaneRange, Positions, ranges_between
 from .markers import check_run

@@ -10,14 +10,14 @@ import pyarrow as pa
 
 from ...logcore.client import LogClient, TopicPartition
 from ..batch import ChangeBatch
-from ..connection import EngineSettings, lock, open_connection
 from ..operators.columns import Ints, ints, with_columns
 from ..partitioning import RekeyPartitioner, split_by_partition
 from ..pipeline import Pipeline
-from ..query import DATA_ERRORS
+from ..queries.query import DATA_ERRORS
 from ..record_error import RecordError
-from ..source_reader import ReadBatch, SourceReader
-from ..time_order import BEFORE_ALL, running_maximum
+from ..sources.source_reader import ReadBatch, SourceReader
+from ..sources.time_order import BEFORE_ALL, running_maximum
+from ..state.connection import EngineSettings, lock, open_connection
 from .lanes import LaneRange, Positions
 from .pieces import ORDER, RECORD_HEADERS, Piece, PieceHead
 from .stages import Chain, Stages

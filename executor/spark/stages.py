@@ -13,9 +13,9 @@ from ...planner.physical import PhysicalPlan
 from ...planner.steps.sink import Sink
 from ...planner.steps.source import Source
 from ...planner.steps.step import Step, run_where_read, schema_of, timed_sources, walk
-from ..connection import open_connection
 from ..partitioning import RekeyPartitioner
 from ..pipeline import Pipeline
+from ..state.connection import open_connection
 from ..tasks import changelog_partition_count, is_stateful
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from ...sql.functions.aggregate_kernels import COMPILED_FROM
+from ...sql.functions.aggregation.aggregate_kernels import COMPILED_FROM
 from ..window_times import DAY_MS, day_starts, days_of, first_day, window_ends
 from .placing import Ints, Placing, repeated
 

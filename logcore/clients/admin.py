@@ -9,9 +9,9 @@ from typing import Literal
 from millstream.errors import LogError
 
 from ..client import Topic, TopicPartition
+from ..cores.group_messages import CheckCommit, GroupDescription, GroupFault, GroupState, MemberDescription
+from ..cores.subscriptions import decode_assignment
 from ..errors import UnknownTopic
-from ..group_messages import CheckCommit, GroupDescription, GroupFault, GroupState, MemberDescription
-from ..subscriptions import decode_assignment
 from .groups import GroupLog
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from ..client import TopicPartition
-from ..subscriptions import Subscription
+from ..cores.subscriptions import Subscription
 
 Assignment = dict[str, list[TopicPartition]]
 """Partitions per member id."""

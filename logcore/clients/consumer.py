@@ -10,8 +10,8 @@ from typing import Final, Literal
 import pyarrow as pa
 
 from ..client import FetchedColumns, FetchedRows, Isolation, TopicPartition
+from ..cores.group_messages import CheckCommit, GroupFault
 from ..errors import OffsetOutOfRange, UnknownTopic
-from ..group_messages import CheckCommit, GroupFault
 from .assignors import COOPERATIVE
 from .groups import GroupLog
 from .membership import GroupRefused, Membership, MembershipSettings

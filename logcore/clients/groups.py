@@ -7,8 +7,8 @@ from concurrent.futures import Future
 from typing import Protocol
 
 from ..client import LogAdmin, LogClient, TopicPartition
-from ..group_messages import CheckCommit, GroupDescription, GroupFault, Message, Reply
-from ..group_offsets import CommittedOffset
+from ..coordination.group_offsets import CommittedOffset
+from ..cores.group_messages import CheckCommit, GroupDescription, GroupFault, Message, Reply
 
 
 class GroupClient(Protocol):

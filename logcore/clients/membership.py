@@ -18,7 +18,7 @@ import structlog
 from millstream.errors import LogError
 
 from ..client import TopicPartition
-from ..group_messages import (
+from ..cores.group_messages import (
     CheckCommit,
     GroupFault,
     Heartbeat,
@@ -31,8 +31,8 @@ from ..group_messages import (
     Sync,
     Synced,
 )
-from ..group_messages import Protocol as GroupProtocol
-from ..subscriptions import (
+from ..cores.group_messages import Protocol as GroupProtocol
+from ..cores.subscriptions import (
     CONSUMER,
     Subscription,
     decode_assignment,

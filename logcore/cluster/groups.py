@@ -9,8 +9,7 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from ..client import TopicPartition
-from ..errors import LogClosed, NotNow
-from ..group_messages import (
+from ..cores.group_messages import (
     Answer,
     CheckCommit,
     CommittedOffset,
@@ -28,8 +27,12 @@ from ..group_messages import (
     Sync,
     Synced,
 )
-from ..replication.coordination_messages import GROUPS_TOPIC, ForEveryShard, ForGroup
-from ..replication.group_requests import (
+from ..errors import LogClosed, NotNow
+from ..replication.machine import BROKER
+from ..replication.node.node import NodeStopped
+from ..replication.replica.replica_messages import Refused
+from ..replication.shards.coordination_messages import GROUPS_TOPIC, ForEveryShard, ForGroup
+from ..replication.shards.group_requests import (
     AskCommitted,
     CommitOffsets,
     DeleteGroup,
@@ -39,9 +42,6 @@ from ..replication.group_requests import (
     ListGroups,
     OffsetsDeleted,
 )
-from ..replication.machine import BROKER
-from ..replication.node import NodeStopped
-from ..replication.replica_messages import Refused
 from .node import ClusterNode
 from .refusals import refused
 

@@ -21,23 +21,23 @@ from ..protocol.layout import (
     PartitionLayout,
     QuorumLayout,
 )
-from ..replication.controller_messages import AddPartitions, CreateTopic, ElectLeader, Reassign
-from ..replication.coordination_messages import GROUPS_TOPIC, TRANSACTIONS_TOPIC, place_of
+from ..replication.broker.nearest import nearest_replica
+from ..replication.controller.controller_messages import AddPartitions, CreateTopic, ElectLeader, Reassign
+from ..replication.controller.metadata_image import Broker
+from ..replication.controller.operations_messages import DescribeQuorum, QuorumDescription
+from ..replication.controller.partition_rules import to_come
 from ..replication.machine import NodeId
-from ..replication.metadata_image import Broker
-from ..replication.nearest import nearest_replica
-from ..replication.node import NodeStopped
-from ..replication.operations_messages import DescribeQuorum, QuorumDescription
-from ..replication.partition_rules import to_come
-from ..replication.replica import Replica
-from ..replication.replica_leader import Leader
-from ..replication.replica_messages import (
+from ..replication.node.node import NodeStopped
+from ..replication.replica.replica import Replica
+from ..replication.replica.replica_leader import Leader
+from ..replication.replica.replica_messages import (
     AskEpochEnd,
     DeleteRecords,
     PartitionId,
     Refused,
 )
-from ..replication.replica_reading import epoch_problem
+from ..replication.replica.replica_reading import epoch_problem
+from ..replication.shards.coordination_messages import GROUPS_TOPIC, TRANSACTIONS_TOPIC, place_of
 from ..topic_rules import check_topic
 from .log import ClusterLog
 from .peers import address_of

@@ -10,18 +10,18 @@ from pathlib import Path
 from kio.schema.errors import ErrorCode
 
 from ..client import Topic, TopicPartition
+from ..cores.expiry import Expiry
+from ..cores.transactions import TransactionDescription
 from ..errors import InvalidTopic, NotNow, UnknownTopic
-from ..expiry import Expiry
 from ..log_settings import Changes
-from ..replication.controller_messages import ChangeConfig, ChangeSettings, DeleteTopic
-from ..replication.coordination_messages import GROUPS_TOPIC, TRANSACTIONS_TOPIC
-from ..replication.disk_log import DiskLog
-from ..replication.metadata_image import MetadataImage
-from ..replication.replica import Replica
-from ..replication.replica_messages import PartitionId
+from ..replication.controller.controller_messages import ChangeConfig, ChangeSettings, DeleteTopic
+from ..replication.controller.metadata_image import MetadataImage
+from ..replication.disk.disk_log import DiskLog
+from ..replication.replica.replica import Replica
+from ..replication.replica.replica_messages import PartitionId
+from ..replication.shards.coordination_messages import GROUPS_TOPIC, TRANSACTIONS_TOPIC
 from ..replication.topic_ids import id_bytes
 from ..topic_settings import check_config
-from ..transactions import TransactionDescription
 from .groups import ClusterGroups
 from .node import ClusterNode
 from .refusals import check_done

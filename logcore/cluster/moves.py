@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from ..replication.controller.metadata_image import MetadataImage
+from ..replication.controller.metadata_records import PartitionState
 from ..replication.machine import NodeId
-from ..replication.metadata_image import MetadataImage
-from ..replication.metadata_records import PartitionState
-from ..replication.replica_messages import PartitionId
+from ..replication.replica.replica_messages import PartitionId
 
 
 @dataclass(frozen=True, slots=True)

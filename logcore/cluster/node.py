@@ -15,23 +15,23 @@ from kio.schema.errors import ErrorCode
 from millstream.errors import LogError
 
 from ..errors import CorruptLog, LogClosed, NotNow
-from ..replication.broker import Broker, Leave
-from ..replication.controller import Controller
-from ..replication.controller_messages import Done, NotController, Refused
-from ..replication.coordinators import default_makers
-from ..replication.disk_folder import DiskFolder
-from ..replication.disk_logs import DiskLogs
-from ..replication.group_shard import GroupSettings
+from ..replication.broker.broker import Broker, Leave
+from ..replication.broker.registration import Identity
+from ..replication.controller.controller import Controller
+from ..replication.controller.controller_messages import Done, NotController, Refused
+from ..replication.controller.metadata_image import ImageCodec, MetadataImage
+from ..replication.controller.metadata_records import Endpoints
+from ..replication.disk.disk_folder import DiskFolder
+from ..replication.disk.disk_logs import DiskLogs
 from ..replication.machine import BROKER, CONTROLLER, NodeId
-from ..replication.metadata_image import ImageCodec, MetadataImage
-from ..replication.metadata_records import Endpoints
-from ..replication.node import NoAnswer, Node, NodeStopped, Running
-from ..replication.node_links import LinkTraffic, Peers
-from ..replication.quorum import Quorum
-from ..replication.quorum_files import QuorumDamaged, QuorumFiles
-from ..replication.registration import Identity
-from ..replication.replica import Replica
-from ..replication.replica_messages import ForPartition, PartitionId
+from ..replication.node.node import NoAnswer, Node, NodeStopped, Running
+from ..replication.node.node_links import LinkTraffic, Peers
+from ..replication.raft.quorum import Quorum
+from ..replication.raft.quorum_files import QuorumDamaged, QuorumFiles
+from ..replication.replica.replica import Replica
+from ..replication.replica.replica_messages import ForPartition, PartitionId
+from ..replication.shards.coordinators import default_makers
+from ..replication.shards.group_shard import GroupSettings
 from .peers import PeerFollower
 from .settings import ClusterSettings
 from .watch import MetadataWatch

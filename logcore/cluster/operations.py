@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 from millstream.errors import LogError
 
 from ..errors import NotNow
-from ..replication.controller_messages import (
+from ..replication.controller.controller_messages import (
     AddNode,
     ChangeVoters,
     Done,
@@ -25,18 +25,18 @@ from ..replication.controller_messages import (
     SetThrottle,
     Trouble,
 )
-from ..replication.machine import BROKER, CONTROLLER, NodeId
-from ..replication.metadata_image import MetadataImage
-from ..replication.node import NoAnswer, NodeStopped
-from ..replication.operations_messages import (
+from ..replication.controller.metadata_image import MetadataImage
+from ..replication.controller.operations_messages import (
     DescribeQuorum,
     DescribeQuorumHere,
     DescribeReplicas,
     QuorumDescription,
     ReplicasDescribed,
 )
-from ..replication.quorum_messages import VotersChanged
-from ..replication.replica_messages import PartitionId
+from ..replication.machine import BROKER, CONTROLLER, NodeId
+from ..replication.node.node import NoAnswer, NodeStopped
+from ..replication.raft.quorum_messages import VotersChanged
+from ..replication.replica.replica_messages import PartitionId
 from .moves import CannotPlan, Move, balanced, emptied
 from .status import ClusterStatus, nodes_of, status_of
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from ..replication.controller.metadata_image import MetadataImage
 from ..replication.machine import NodeId
-from ..replication.metadata_image import MetadataImage
-from ..replication.node_links import Address
+from ..replication.node.node_links import Address
 
 SetPeer = Callable[[NodeId, Address | None], None]
 

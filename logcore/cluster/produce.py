@@ -15,13 +15,9 @@ from kio.schema.errors import ErrorCode
 from millstream.errors import LogError
 
 from ..errors import InvalidRecords, NotNow, RecordsTooLarge
-from ..protocol import produce
-from ..protocol.access import check_writable
 from ..protocol.broker import Broker
 from ..protocol.connection import Answer, Request
-from ..protocol.peer import Peer
-from ..protocol.produce import ProduceData, ProduceRequest, ProduceResult
-from ..protocol.record_requests import (
+from ..protocol.requests.record_requests import (
     answered,
     check_same_topic,
     checked_write,
@@ -30,11 +26,15 @@ from ..protocol.record_requests import (
     named,
     refused_transaction,
 )
+from ..protocol.security.access import check_writable
+from ..protocol.security.peer import Peer
+from ..protocol.wire import produce_messages as produce
+from ..protocol.wire.produce_messages import ProduceData, ProduceRequest, ProduceResult
 from ..records.batch import Buffer, EncodedBatch, stamp
 from ..replication.machine import BROKER
-from ..replication.node_codec import FRAME_BYTES_MAX
-from ..replication.replica_messages import ForPartition, PartitionId, Produced, Refused
-from ..replication.replica_messages import Produce as ProduceBatches
+from ..replication.node.node_codec import FRAME_BYTES_MAX
+from ..replication.replica.replica_messages import ForPartition, PartitionId, Produced, Refused
+from ..replication.replica.replica_messages import Produce as ProduceBatches
 from .layout import ClusterLayout
 from .log import ClusterLog
 from .refusals import refused

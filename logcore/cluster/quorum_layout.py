@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..protocol.layout import NodeAddress, QuorumLayout, QuorumMember
+from ..replication.controller.metadata_image import MetadataImage
+from ..replication.controller.operations_messages import MemberLag, QuorumDescription
 from ..replication.machine import NodeId
-from ..replication.metadata_image import MetadataImage
-from ..replication.operations_messages import MemberLag, QuorumDescription
 from .peers import address_of
 
 

@@ -7,8 +7,9 @@ from typing import Final
 from millstream.errors import LogError
 
 from ..errors import InvalidReplicationFactor, InvalidSetting, NotNow, TopicExists, UnknownTopic
-from ..replication import controller_messages, replica_messages
-from ..replication.controller_messages import Done, Trouble
+from ..replication.controller import controller_messages
+from ..replication.controller.controller_messages import Done, Trouble
+from ..replication.replica import replica_messages
 
 _ERRORS: Final[dict[Trouble, type[LogError]]] = {
     Trouble.UNKNOWN_TOPIC_OR_PARTITION: UnknownTopic,

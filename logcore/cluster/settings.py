@@ -11,13 +11,13 @@ from typing import Final
 
 from millstream.errors import LogError
 
-from ..expiry import DEFAULT, Expiry
-from ..replication.broker import BrokerSettings
-from ..replication.controller import ControllerSettings
+from ..cores.expiry import DEFAULT, Expiry
+from ..replication.broker.broker import BrokerSettings
+from ..replication.controller.controller import ControllerSettings
 from ..replication.machine import NodeId
-from ..replication.node_links import Address
-from ..replication.quorum_state import QuorumSettings
-from ..replication.replica_core import ReplicaSettings
+from ..replication.node.node_links import Address
+from ..replication.raft.quorum_state import QuorumSettings
+from ..replication.replica.replica_core import ReplicaSettings
 
 SESSION_MS: Final = 3_000
 SESSION_MS_MIN: Final = 300

@@ -10,14 +10,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from ..replication.controller.metadata_image import MetadataImage
+from ..replication.controller.metadata_records import PartitionState
+from ..replication.controller.operations_messages import LedPartition, QuorumDescription, QuorumHere, ReplicasDescribed
+from ..replication.controller.partition_rules import lacks_replicas, to_come
 from ..replication.machine import NodeId
-from ..replication.metadata_image import MetadataImage
-from ..replication.metadata_records import PartitionState
-from ..replication.operations_messages import LedPartition, QuorumDescription, QuorumHere, ReplicasDescribed
-from ..replication.partition_rules import lacks_replicas, to_come
-from ..replication.quorum_messages import VotersChanged
-from ..replication.replica_messages import PartitionId
-from ..replication.throttle import throttled_rate
+from ..replication.raft.quorum_messages import VotersChanged
+from ..replication.replica.replica_messages import PartitionId
+from ..replication.replica.throttle import throttled_rate
 
 NodeState = Literal["up", "fenced", "leaving", "added"]
 NodeRole = Literal["voter", "learner", "none", "unknown"]

@@ -9,13 +9,15 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from ..client import TopicPartition
+from ..cores.group_messages import CheckCommit, GroupFault
+from ..cores.transaction_records import Identity, TransactionState
+from ..cores.transactions import TransactionDescription
 from ..errors import LogClosed, NotNow
-from ..group_messages import CheckCommit, GroupFault
-from ..replication.coordination_messages import TRANSACTIONS_TOPIC, ForEveryShard, ForTransaction, place_of
 from ..replication.machine import BROKER, NodeId
-from ..replication.node import NoAnswer, NodeStopped
-from ..replication.replica_messages import EndHanging, PartitionId, Refused
-from ..replication.transaction_messages import (
+from ..replication.node.node import NoAnswer, NodeStopped
+from ..replication.replica.replica_messages import EndHanging, PartitionId, Refused
+from ..replication.shards.coordination_messages import TRANSACTIONS_TOPIC, ForEveryShard, ForTransaction, place_of
+from ..replication.shards.transaction_messages import (
     AskProducerId,
     DescribedTransaction,
     EndTransaction,
@@ -28,8 +30,6 @@ from ..replication.transaction_messages import (
     ProducerGiven,
     SendOffsets,
 )
-from ..transaction_records import Identity, TransactionState
-from ..transactions import TransactionDescription
 from .log import ClusterLog
 from .refusals import refused
 

@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import structlog
 
+from ..replication.controller.metadata_image import MetadataImage, fold
+from ..replication.controller.metadata_records import BrokerFenced, PartitionState, Together
 from ..replication.machine import Committed, Effect, Input, NodeId
-from ..replication.metadata_image import MetadataImage, fold
-from ..replication.metadata_records import BrokerFenced, PartitionState, Together
-from ..replication.replica_messages import PartitionId
+from ..replication.replica.replica_messages import PartitionId
 
 _log: Final = structlog.get_logger("millstream.cluster")
 

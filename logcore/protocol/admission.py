@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeVar
 
-from .peer import Peer
+from .security.peer import Peer
 
 _STRANGERS_MAX: Final = 32
 """Connections beyond the limits that may still show that they are our own. The oldest makes room for the next one."""

@@ -11,17 +11,17 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 from ..topic_rules import belongs_to_millstream
-from .client_quotas import ANONYMOUS, FETCHED, PRODUCED, ClientQuotas
 from .connection import Answer, HangUp, Request
 from .fetch_sessions import SLOTS, FetchSessions
-from .frames import CLIENT_ID
 from .layout import Layout
-from .peer import Peer
-from .quotas import UNLIMITED, Meter, Quotas
 from .row_view import RowView, Transcoder, row_view
-from .security import Users
+from .security.client_quotas import ANONYMOUS, FETCHED, PRODUCED, ClientQuotas
+from .security.peer import Peer
+from .security.quotas import UNLIMITED, Meter, Quotas
+from .security.users import Users
 from .served_log import ServedLog, ServedTransactions
 from .syncing import Syncs
+from .wire.frames import CLIENT_ID
 
 _LOGINS_MAX: Final = 2  # at the same time: checking a password is work
 _READY_S: Final = 10.0

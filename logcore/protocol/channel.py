@@ -15,12 +15,12 @@ from millstream.errors import LogError
 
 from ..errors import LogClosed, LogUnavailable
 from ..records.batch import Buffer
-from . import messages
-from .apis import KNOWN, NAMING_TOPICS, Api
-from .frames import FRAME_BYTES_MAX, LENGTH, frame_length, read_response_header, write_request_frame
-from .messages import Fields
-from .sasl import PLAIN, USER, Credentials, encode_plain
-from .wire import MalformedMessage
+from .security.sasl import PLAIN, USER, Credentials, encode_plain
+from .wire import messages
+from .wire.apis import KNOWN, NAMING_TOPICS, Api
+from .wire.frames import FRAME_BYTES_MAX, LENGTH, frame_length, read_response_header, write_request_frame
+from .wire.messages import Fields
+from .wire.primitives import MalformedMessage
 
 _BUFFERS_PER_CALL: Final = 512
 _OWING_MAX: Final = 16

@@ -17,11 +17,11 @@ import structlog
 
 from ..records.batch import Buffer
 from .admission import HeldConnections
-from .apis import Api
-from .frames import RequestHeader, read_request_header, write_response_frame
-from .peer import Peer
-from .receiving import FrameReceiver
-from .wire import MalformedMessage
+from .security.peer import Peer
+from .wire.apis import Api
+from .wire.frames import RequestHeader, read_request_header, write_response_frame
+from .wire.primitives import MalformedMessage
+from .wire.receiving import FrameReceiver
 
 IN_FLIGHT_MAX: Final = 16
 """Answers that a client may wait for at once."""

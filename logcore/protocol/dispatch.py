@@ -11,9 +11,9 @@ import structlog
 from kio.schema.errors import ErrorCode
 
 from ..records.batch import Buffer
-from . import messages
-from .access import ASKS
-from .admin_requests import (
+from .broker import Broker
+from .connection import Answer, HangUp, Request
+from .requests.admin_requests import (
     alter_partition_reassignments,
     create_acls,
     delete_acls,
@@ -24,12 +24,9 @@ from .admin_requests import (
     list_config_resources,
     list_partition_reassignments,
 )
-from .apis import KNOWN, Api
-from .broker import Broker
-from .config_requests import alter_configs, describe_configs, incremental_alter_configs
-from .connection import Answer, HangUp, Request
-from .consumer_group_requests import consumer_group_describe, consumer_group_heartbeat
-from .group_requests import (
+from .requests.config_requests import alter_configs, describe_configs, incremental_alter_configs
+from .requests.consumer_group_requests import consumer_group_describe, consumer_group_heartbeat
+from .requests.group_requests import (
     delete_groups,
     describe_groups,
     heartbeat,
@@ -39,21 +36,19 @@ from .group_requests import (
     offset_delete,
     sync_group,
 )
-from .messages import Fields
-from .offset_requests import (
+from .requests.offset_requests import (
     find_coordinator,
     list_offsets,
     offset_commit,
     offset_fetch,
     offset_for_leader_epoch,
 )
-from .peer import Peer
-from .quorum_requests import describe_quorum
-from .quota_requests import alter_client_quotas, describe_client_quotas
-from .record_requests import answer_fetch
-from .sasl_requests import sasl_authenticate, sasl_handshake
-from .scram_requests import alter_user_scram_credentials, describe_user_scram_credentials
-from .topic_requests import (
+from .requests.quorum_requests import describe_quorum
+from .requests.quota_requests import alter_client_quotas, describe_client_quotas
+from .requests.record_requests import answer_fetch
+from .requests.sasl_requests import sasl_authenticate, sasl_handshake
+from .requests.scram_requests import alter_user_scram_credentials, describe_user_scram_credentials
+from .requests.topic_requests import (
     api_versions,
     create_partitions,
     create_topics,
@@ -62,7 +57,7 @@ from .topic_requests import (
     describe_cluster,
     metadata,
 )
-from .transaction_requests import (
+from .requests.transaction_requests import (
     add_offsets_to_txn,
     add_partitions_to_txn,
     describe_producers,
@@ -73,6 +68,11 @@ from .transaction_requests import (
     txn_offset_commit,
     write_txn_markers,
 )
+from .security.access import ASKS
+from .security.peer import Peer
+from .wire import messages
+from .wire.apis import KNOWN, Api
+from .wire.messages import Fields
 
 _log = structlog.get_logger("millstream.logcore")
 

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from .fetch import NO_SESSION, FetchedPartition, FetchPosition, FetchRequest, PartitionKey
+from .wire.fetch_messages import NO_SESSION, FetchedPartition, FetchPosition, FetchRequest, PartitionKey
 
 SLOTS: Final = 1000
 IDLE_S: Final = 120.0

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ..client import TopicPartition
-from ..group_messages import CheckCommit, GroupFault
+from ..cores.group_messages import CheckCommit, GroupFault
+from ..cores.transaction_records import Identity
 from ..log import Log
-from ..transaction_records import Identity
 from .producers import ClientProducer, Producers
 
 

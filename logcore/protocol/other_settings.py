@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from .. import group_messages
+from ..cores import group_messages
 from ..errors import InvalidSetting
 from ..log_settings import Changes
-from ..replication.throttle import FOLLOWER_RATE, LEADER_RATE
+from ..replication.replica.throttle import FOLLOWER_RATE, LEADER_RATE
 from ..topic_settings import NEVER_MS, Setting, whole_number
 
 SESSION_MS: Final = "consumer.session.timeout.ms"

@@ -17,11 +17,11 @@ import structlog
 from millstream.errors import LogError
 
 from ..client import TopicPartition
+from ..clients.local_producer import LocalTransactionalProducer
 from ..errors import InvalidTransactionState, LogClosed, ProducerFenced
 from ..log import Log
-from ..partition import Appended
-from ..producer import LocalTransactionalProducer
 from ..records.batch import EncodedBatch
+from ..storage.partition import Appended
 
 TIMEOUT_MS_MAX: Final = 15 * 60 * 1000
 

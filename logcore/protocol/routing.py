@@ -19,13 +19,13 @@ from kio.schema.errors import ErrorCode
 from ..client import TopicPartition
 from ..errors import LogUnavailable, UnknownTopic
 from ..records.batch import Buffer
-from . import messages
-from .apis import Api
 from .channel import Address, Channels, Response, Timeouts, understanding
-from .faults import error_of
-from .messages import Fields
 from .retries import IN_DOUBT, MOVED, RETRIABLE, codes_of
-from .sasl import Credentials
+from .security.sasl import Credentials
+from .wire import messages
+from .wire.apis import Api
+from .wire.faults import error_of
+from .wire.messages import Fields
 
 T = TypeVar("T")
 

@@ -9,13 +9,13 @@ from typing import Final
 from ..client import TopicPartition
 from ..errors import InvalidRecords, LogUnavailable
 from ..records.batch import Buffer, EncodedBatch, next_sequence
-from . import produce
-from .apis import Api
 from .channel import Response
-from .faults import error_of
-from .frames import FRAME_BYTES_MAX
-from .produce import ProduceData, ProduceRequest, ProduceResult
 from .routing import Router
+from .wire import produce_messages as produce
+from .wire.apis import Api
+from .wire.faults import error_of
+from .wire.frames import FRAME_BYTES_MAX
+from .wire.produce_messages import ProduceData, ProduceRequest, ProduceResult
 
 _REQUEST_BYTES: Final = 32 * 1024 * 1024  # batches are gathered up to here
 _HEADERS_BYTES: Final = 4096  # what a frame needs besides batches

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Protocol
 
 from ..client import Topic, TopicPartition
-from ..expiry import Expiry
-from ..group_messages import (
+from ..cores.expiry import Expiry
+from ..cores.group_messages import (
     CheckCommit,
     CommittedOffset,
     ConsumerBeat,
@@ -19,10 +19,10 @@ from ..group_messages import (
     Message,
     Reply,
 )
+from ..cores.transaction_records import Identity
+from ..cores.transactions import TransactionDescription
 from ..log_settings import Changes
-from ..partition_keeping import KeptPartition
-from ..transaction_records import Identity
-from ..transactions import TransactionDescription
+from ..storage.partition_keeping import KeptPartition
 
 
 class ServedGroups(Protocol):

@@ -7,7 +7,7 @@ from enum import IntEnum
 from typing import Final
 
 from ..topic_settings import Kind, Setting
-from .messages import Fields
+from .wire.messages import Fields
 
 
 class Origin(IntEnum):

@@ -8,9 +8,9 @@ from typing import Final
 import pyarrow as pa
 
 from ..errors import CorruptLog
-from ..read_view import ReadableFile, ReadView, Sequel
 from ..records.batch import HEADER_SIZE, read_header
-from .fetch import AbortedTransaction
+from ..storage.read_view import ReadableFile, ReadView, Sequel
+from .wire.fetch_messages import AbortedTransaction
 
 _WINDOW_BYTES: Final = 16 * 1024 * 1024
 

@@ -8,7 +8,7 @@ from concurrent.futures import Executor
 
 from millstream.errors import LogError
 
-from ..partition import Mark, Partition
+from ..storage.partition import Mark, Partition
 
 Outcome = LogError | None
 _Waiting = list[tuple[Mark, "asyncio.Future[Outcome]"]]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from hashlib import blake2b
 from typing import Final
 
-from .metadata_image import MetadataImage
+from .controller.metadata_image import MetadataImage
 
 ID_BYTES: Final = 16
 

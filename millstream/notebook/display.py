@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from millstream.errors import MillstreamError
-from millstream.repl.entity_text import entity_lines, type_text
+from millstream.repl.text.entity_text import entity_lines, type_text
 
 from .cells import html_cell, is_number
 

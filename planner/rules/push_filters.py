@@ -10,9 +10,9 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from ..expressions.typed import Typed
 from ..logical import LogicalPlan, names_of
 from ..steps.filter import LogicalFilter
-from ..typed import Typed
 
 
 def push_filters(plan: LogicalPlan) -> LogicalPlan:

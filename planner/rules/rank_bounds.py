@@ -10,9 +10,9 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from ..expressions.typed import Typed
 from ..logical import LogicalPlan
 from ..steps.filter import LogicalFilter
-from ..typed import Typed
 
 _MIRRORED: dict[type[exp.Expression], type[exp.Expression]] = {
     exp.EQ: exp.EQ,

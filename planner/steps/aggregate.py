@@ -9,14 +9,14 @@ from typing import Literal
 from millstream.errors import InvalidProperty
 
 from ...sql.types import SqlType
-from ..lineage_rows import Rows, Value, indirect, shortened
+from ..expressions.readable import with_names
+from ..expressions.typed import Typed
+from ..insight.lineage_rows import Rows, Value, indirect, shortened
+from ..insight.stall import Cause, OperatorSeen, counted
 from ..logical import Unary, names_of, read_by
 from ..lowering import Lowering, sql_over
-from ..readable import with_names
 from ..schema import Column, Schema
 from ..specs import KeyWindow, Kind, SqlExpression, WindowSpec
-from ..stall import Cause, OperatorSeen, counted
-from ..typed import Typed
 from .step import Step, Text
 
 Emit = Literal["CHANGES", "FINAL"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ...sql.types import Array
-from ..lineage_rows import Rows
+from ..insight.lineage_rows import Rows
 from ..logical import Named, Unary, read_by
 from ..lowering import Lowering, sql_over
 from ..schema import Column, Schema

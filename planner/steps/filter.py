@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ..lineage_rows import Rows
+from ..expressions.typed import Typed
+from ..insight.lineage_rows import Rows
 from ..logical import LogicalPlan, Unary
 from ..lowering import Lowering, sql_over
 from ..schema import Schema
 from ..specs import SqlExpression
-from ..typed import Typed
 from .step import Step, Text, schema_of
 
 

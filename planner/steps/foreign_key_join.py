@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from ..lineage_rows import Rows
+from ..insight.lineage_rows import Rows
 from ..lowering import Lowering, positions
 from ..schema import Schema
 from .join import Join, LogicalJoin, Side, pairs

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ..lineage_rows import Rows, Value, indirect
+from ..insight.lineage_rows import Rows, Value, indirect
+from ..insight.stall import Cause, OperatorSeen, counted
 from ..logical import LogicalPlan, names_of
 from ..schema import Schema
 from ..specs import JoinKind, KeyWindow, Kind
-from ..stall import Cause, OperatorSeen, counted
 from .source import Source
 from .step import Step, walk
 

@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 
 from ...sql.functions.over_functions import OVER_FUNCTIONS
 from ...sql.types import BIGINT, SqlType
-from ..lineage_rows import Influence, Rows, Value, indirect, shortened
+from ..expressions.readable import with_names
+from ..expressions.typed import Typed
+from ..insight.lineage_rows import Influence, Rows, Value, indirect, shortened
 from ..logical import LogicalPlan, Unary, names_of, read_by
 from ..lowering import Lowering, sql_over
-from ..readable import with_names
 from ..schema import Column, Schema
 from ..specs import KeyWindow, Kind, SqlExpression
-from ..typed import Typed
 from .step import Step, Text
 
 ROW_NUMBER_COLUMN = "#row"

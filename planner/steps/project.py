@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ..lineage_rows import Rows
+from ..expressions.substitution import computed_from
+from ..expressions.typed import Typed
+from ..insight.lineage_rows import Rows
 from ..logical import LogicalPlan, Named, Unary, names_of, read_by
 from ..lowering import Lowering, is_key_column, sql_over
 from ..schema import Schema
 from ..specs import SqlExpression
-from ..substitution import computed_from
-from ..typed import Typed
 from .step import Step, Text
 
 

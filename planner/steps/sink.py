@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..lineage_rows import Rows
+from ..insight.lineage_rows import Rows
 from ..schema import Schema
 from ..specs import FormatSpec, KeyWindow, Kind, SqlExpression
 from .step import Step, Text

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ..lineage_rows import Field, Influence, Rows, Value
+from ..expressions.readable import column_names
+from ..expressions.typed import Typed
+from ..insight.lineage_rows import Field, Influence, Rows, Value
 from ..logical import LogicalPlan, names_of
 from ..lowering import Lowering, physical_names, sql_over
-from ..readable import column_names
 from ..schema import Schema
 from ..source_info import SourceInfo
 from ..specs import FormatSpec, KeyWindow, Kind, SqlExpression
-from ..typed import Typed
 from .step import Step, Text
 
 

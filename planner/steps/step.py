@@ -9,11 +9,11 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache
 
-from ..lineage_rows import Rows
-from ..readable import column_names, readable, with_names
+from ..expressions.readable import column_names, readable, with_names
+from ..insight.lineage_rows import Rows
+from ..insight.stall import Cause, OperatorSeen, counted
 from ..schema import Schema
 from ..specs import KeyWindow, Kind, SqlExpression, WindowSpec
-from ..stall import Cause, OperatorSeen, counted
 
 Text = Callable[[str], str]
 """How an expression is written: as generated, or with the names that people know."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ..answer_times import duration_text
-from ..lineage_rows import Rows
+from ..insight.answer_times import duration_text
+from ..insight.lineage_rows import Rows
+from ..insight.stall import Cause, OperatorSeen, counted
 from ..lowering import Lowering
 from ..schema import Schema
 from ..specs import JoinKind, Kind
-from ..stall import Cause, OperatorSeen, counted
 from .join import Join, LogicalJoin, Side, pairs
 from .step import Step, Text
 

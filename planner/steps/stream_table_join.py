@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from ..lineage_rows import Rows
+from ..insight.lineage_rows import Rows
+from ..insight.stall import OperatorSeen
 from ..lowering import Lowering
 from ..schema import Column, Schema
 from ..specs import Kind
-from ..stall import OperatorSeen
 from .join import Join, LogicalJoin, Side, pairs
 from .step import Step, Text
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ..lineage_rows import Rows
+from ..insight.lineage_rows import Rows
 from ..lowering import Lowering
 from ..schema import Schema
 from ..specs import JoinKind

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..lineage_rows import Rows, Value
+from ..insight.lineage_rows import Rows, Value
 from ..logical import LogicalPlan, names_of
 from ..lowering import Lowering
 from ..schema import Schema

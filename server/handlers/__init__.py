@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ...sql import ast
-from ..entities import Entity
-from ..request import Request
+from ..engine.entities import Entity
+from ..engine.request import Request
 from .alter import alter_source
 from .assert_schema import assert_schema
 from .assert_source import assert_source

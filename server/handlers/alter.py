@@ -13,17 +13,17 @@ from typing import assert_never
 from millstream.errors import InvalidStatement, SourceExists, Span, UnknownColumn, UnknownSource, did_you_mean
 
 from ...planner.catalog import Catalog, PersistentQuery
+from ...planner.declarations.record_schemas import with_new_schemas
+from ...planner.expressions.scope import resolve_type
 from ...planner.formats import check_columns, format_rules
-from ...planner.naming import joined
-from ...planner.record_schemas import with_new_schemas
 from ...planner.schema import PSEUDO, Column, Schema
-from ...planner.scope import resolve_type
+from ...planner.select.naming import joined
 from ...planner.source_info import SourceInfo
 from ...planner.specs import FormatSpec
 from ...sql.ast import AlterSource, ColumnDefinition, DropColumn, RenameColumn, RenameSource
-from ..commands import PutSource
-from ..entities import CommandState, CurrentStatus, Entity
-from ..request import Request
+from ..catalog.commands import PutSource
+from ..engine.entities import CommandState, CurrentStatus, Entity
+from ..engine.request import Request
 from .create import command_id
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 
 from ...sql.ast import AssertSchema
-from ..entities import AssertedSchema, Entity
-from ..request import Request
+from ..engine.entities import AssertedSchema, Entity
+from ..engine.request import Request
 from .assertions import TIMEOUT_MS, AssertionFailed
 
 _PAUSE_S = 0.05

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ...planner.declarations.with_properties import read_properties
+from ...planner.expressions.scope import resolve_type
 from ...planner.schema import Column, Schema
-from ...planner.scope import resolve_type
 from ...planner.source_info import SourceInfo
-from ...planner.with_properties import read_properties
 from ...sql.ast import AssertSource
-from ..entities import AssertedSource, Entity
-from ..request import Request
+from ..engine.entities import AssertedSource, Entity
+from ..engine.request import Request
 from .assertions import AssertionFailed
 
 

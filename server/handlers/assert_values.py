@@ -6,16 +6,16 @@ import time
 from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
 
-from ...executor.materialization import source_step
-from ...executor.source_reader import SourceReader
+from ...executor.answers.materialization import source_step
+from ...executor.sources.source_reader import SourceReader
 from ...logcore.client import TopicPartition
+from ...planner.declarations.values import plan_asserted_values
 from ...planner.schema import PSEUDO
 from ...planner.source_info import SourceInfo
 from ...planner.steps.source import Source
-from ...planner.values import plan_asserted_values
 from ...sql.ast import AssertValues
-from ..entities import AssertedValues, Entity
-from ..request import Request
+from ..engine.entities import AssertedValues, Entity
+from ..engine.request import Request
 from .assertions import TIMEOUT_MS, AssertionFailed
 
 _PAUSE_S = 0.05

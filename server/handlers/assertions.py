@@ -7,8 +7,8 @@ import time
 from millstream.errors import ServerError
 
 from ...sql.ast import AssertTopic
-from ..entities import AssertedTopic, Entity
-from ..request import Request
+from ..engine.entities import AssertedTopic, Entity
+from ..engine.request import Request
 
 TIMEOUT_MS = 1000
 _PAUSE_S = 0.05

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ...sql.ast import ControlQuery
-from ..commands import Command, PauseQuery, ResetQuery, TerminateQuery
-from ..entities import CommandState, CurrentStatus, Entity
-from ..request import Request
+from ..catalog.commands import Command, PauseQuery, ResetQuery, TerminateQuery
+from ..engine.entities import CommandState, CurrentStatus, Entity
+from ..engine.request import Request
 
 _DONE = {
     "TERMINATE": "Query terminated.",

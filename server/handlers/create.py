@@ -6,20 +6,20 @@ from dataclasses import replace
 
 from millstream.errors import InvalidStatement, ServerError
 
-from ...executor.start_offsets import check_start
+from ...executor.queries.start_offsets import check_start
 from ...planner.catalog import Catalog, PersistentQuery
-from ...planner.naming import joined
+from ...planner.declarations.sources import plan_create_source
 from ...planner.planning import PlannedQuery
-from ...planner.queries import plan_query
+from ...planner.select.naming import joined
+from ...planner.select.queries import plan_query
 from ...planner.source_info import SourceInfo
-from ...planner.sources import plan_create_source
 from ...sql.ast import CreateAsSelect, CreateSource, InsertInto
-from ..commands import PutSource, StartQuery
-from ..entities import CommandState, CurrentStatus, Entity, Warned
-from ..executors import chosen_executor
-from ..properties import PROPERTIES
-from ..request import Request
-from ..upgrades import refuse_other_schema, refuse_other_state
+from ..catalog.commands import PutSource, StartQuery
+from ..catalog.upgrades import refuse_other_schema, refuse_other_state
+from ..config.properties import PROPERTIES
+from ..engine.entities import CommandState, CurrentStatus, Entity, Warned
+from ..engine.executors import chosen_executor
+from ..engine.request import Request
 
 _QUERIES_MAX = "ksql.query.persistent.active.limit"
 _QUERY_PREFIX = {"STREAM": "CSAS", "TABLE": "CTAS"}

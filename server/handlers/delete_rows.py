@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from ...planner.deletions import plan_deletion
+from ...planner.pull.deletions import plan_deletion
 from ...sql.ast import DeleteRows
-from ..entities import Entity, RowsDeleted
-from ..pull_answers import answer
-from ..request import Request
+from ..engine.entities import Entity, RowsDeleted
+from ..engine.pull_answers import answer
+from ..engine.request import Request
 
 
 def delete_rows(statement: DeleteRows, request: Request) -> list[Entity]:

@@ -7,26 +7,26 @@ from dataclasses import replace
 from millstream.errors import InvalidStatement, UnknownFunction, Unsupported, did_you_mean
 
 from ...planner.catalog import PersistentQuery
-from ...planner.explain import explain as explain_plan
+from ...planner.insight.explain import explain as explain_plan
 from ...planner.physical import PhysicalPlan
 from ...planner.planning import PlannedBatch
-from ...planner.pull import plan_pull
-from ...planner.queries import plan_push, plan_query
+from ...planner.pull.pull_queries import plan_pull
 from ...planner.schema import Schema
+from ...planner.select.queries import plan_push, plan_query
 from ...sql.ast import CreateAsSelect, Describe, Explain, InsertInto, Query, Statement
 from ...sql.functions.catalog import FUNCTIONS, find_function
 from ...sql.functions.over_functions import OVER_FUNCTIONS
-from ..descriptions import describe_query, describe_source, fields_of, window_type
-from ..entities import (
+from ..engine.entities import (
     Entity,
     QueryDescribed,
     QueryDescription,
     SourceDescribed,
     SourcesDescribed,
 )
-from ..function_pages import function_page, over_function_page
-from ..live_plan import live_figures, live_text
-from ..request import Request
+from ..engine.request import Request
+from ..insight.descriptions import describe_query, describe_source, fields_of, window_type
+from ..insight.function_pages import function_page, over_function_page
+from ..insight.live_plan import live_figures, live_text
 from .insight import explain_stall
 from .show import sources_of_kind
 

@@ -8,17 +8,17 @@ from typing import Literal
 from millstream.errors import InvalidStatement, UnknownSource, did_you_mean
 
 from ...planner.catalog import Catalog, PersistentQuery
-from ...planner.dependents import Dependent, dependents, without
 from ...planner.formats import FORMAT_KINDS
-from ...planner.naming import joined
-from ...planner.registry import subject_of
+from ...planner.schemas.registry import subject_of
+from ...planner.select.dependents import Dependent, dependents, without
+from ...planner.select.naming import joined
 from ...planner.source_info import SourceInfo
 from ...planner.specs import FormatSpec
 from ...planner.steps.sink import Sink
 from ...sql.ast import DropSource as DropStatement
-from ..commands import Command, DropSource, TerminateQuery
-from ..entities import CommandState, CurrentStatus, Entity
-from ..request import Request
+from ..catalog.commands import Command, DropSource, TerminateQuery
+from ..engine.entities import CommandState, CurrentStatus, Entity
+from ..engine.request import Request
 from .create import command_id
 
 

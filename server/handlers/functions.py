@@ -6,17 +6,17 @@ import re
 
 from millstream.errors import InvalidProperty, InvalidStatement, Span, SqlSyntaxError, UnknownFunction, did_you_mean
 
-from ...planner.scope import resolve_type
-from ...planner.user_functions import callers_of
+from ...planner.expressions.scope import resolve_type
+from ...planner.expressions.user_functions import callers_of
 from ...sql.ast import CreateFunction
 from ...sql.ast import DropFunction as DropFunctionStatement
 from ...sql.functions.catalog import FUNCTIONS
-from ...sql.functions.python_body import BodyError
-from ...sql.functions.user_functions import UserFunction, UserParameter, functions_off
+from ...sql.functions.users.python_body import BodyError
+from ...sql.functions.users.user_functions import UserFunction, UserParameter, functions_off
 from ...sql.types import INTERVAL_UNIT, NULL
-from ..commands import DropFunction, PutFunction
-from ..entities import CommandState, CurrentStatus, Entity, Warned
-from ..request import Request
+from ..catalog.commands import DropFunction, PutFunction
+from ..engine.entities import CommandState, CurrentStatus, Entity, Warned
+from ..engine.request import Request
 from .create import command_id
 
 _NAME = re.compile(r"[A-Z_][A-Z0-9_]*")

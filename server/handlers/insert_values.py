@@ -6,15 +6,15 @@ import pyarrow as pa
 
 from millstream.errors import InvalidStatement
 
-from ...planner.naming import joined
+from ...planner.declarations.values import PlannedRow, plan_insert_values
 from ...planner.schema import Column
+from ...planner.select.naming import joined
 from ...planner.source_info import SourceInfo
 from ...planner.specs import SqlExpression
-from ...planner.values import PlannedRow, plan_insert_values
 from ...sql.ast import InsertValues
 from ...sql.types import BIGINT
-from ..entities import Entity, Warned
-from ..request import Request
+from ..engine.entities import Entity, Warned
+from ..engine.request import Request
 
 _ROWTIME = Column("ROWTIME", BIGINT)
 _EXPRESSIONS_MAX = 1_000  # of one evaluation

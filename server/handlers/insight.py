@@ -6,19 +6,19 @@ from millstream.errors import InvalidStatement, UnknownColumn, did_you_mean
 
 from ...executor.errors import UnknownQuery
 from ...planner.catalog import PersistentQuery
-from ...planner.catalog_lineage import CatalogLineage
-from ...planner.graph import Graph, catalog_graph, graph_of, plan_graph
-from ...planner.graph_svg import graph_svg
-from ...planner.graph_text import graph_dot, graph_text
+from ...planner.insight.catalog_lineage import CatalogLineage
+from ...planner.insight.graph import Graph, catalog_graph, graph_of, plan_graph
+from ...planner.insight.graph_svg import graph_svg
+from ...planner.insight.graph_text import graph_dot, graph_text
+from ...planner.insight.stall import Cause
 from ...planner.schema import PSEUDO
-from ...planner.stall import Cause
 from ...sql.ast import Explain, ShowGraph, ShowLineage
-from ..entities import Entity
-from ..insight_entities import CauseLine, GraphShown, InfluenceLine, LineageShown, QueryStall
-from ..live_plan import live_figures, operator_note
-from ..request import Request
-from ..stall import Situation, record_causes, situation, source_causes, state_causes
-from ..stall_operators import operator_causes
+from ..engine.entities import Entity
+from ..engine.insight_entities import CauseLine, GraphShown, InfluenceLine, LineageShown, QueryStall
+from ..engine.request import Request
+from ..insight.live_plan import live_figures, operator_note
+from ..insight.stall import Situation, record_causes, situation, source_causes, state_causes
+from ..insight.stall_operators import operator_causes
 
 
 def explain_stall(statement: Explain, query: PersistentQuery, request: Request) -> Entity:

@@ -7,10 +7,10 @@ import re
 from millstream.errors import InvalidProperty, InvalidStatement, did_you_mean
 
 from ...sql.ast import DefineVariable, SetProperty, UndefineVariable, UnsetProperty
-from ..denied_properties import refuse_denied
-from ..entities import Entity
-from ..properties import settable_property
-from ..request import Request
+from ..config.denied_properties import refuse_denied
+from ..config.properties import settable_property
+from ..engine.entities import Entity
+from ..engine.request import Request
 
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 

@@ -8,8 +8,8 @@ from ...planner.source_info import SourceInfo
 from ...sql.ast import Show
 from ...sql.functions.catalog import FUNCTIONS
 from ...sql.functions.over_functions import OVER_FUNCTIONS
-from ..descriptions import describe_query, describe_source, query_line, source_line, type_info
-from ..entities import (
+from ..config.properties import PROPERTIES
+from ..engine.entities import (
     Entity,
     ExtendedTopicLine,
     ExtendedTopics,
@@ -28,8 +28,8 @@ from ..entities import (
     VariableLine,
     Variables,
 )
-from ..properties import PROPERTIES
-from ..request import Request
+from ..engine.request import Request
+from ..insight.descriptions import describe_query, describe_source, query_line, source_line, type_info
 
 
 def show(statement: Show, request: Request) -> list[Entity]:

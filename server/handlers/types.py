@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from millstream.errors import InvalidStatement, UnknownType, did_you_mean
 
-from ...planner.scope import resolve_type
+from ...planner.expressions.scope import resolve_type
 from ...sql.ast import CreateType
 from ...sql.ast import DropType as DropTypeStatement
-from ..commands import DropType, PutType
-from ..entities import CommandState, CurrentStatus, Entity, Warned
-from ..request import Request
+from ..catalog.commands import DropType, PutType
+from ..engine.entities import CommandState, CurrentStatus, Entity, Warned
+from ..engine.request import Request
 from .create import command_id
 
 

@@ -12,8 +12,8 @@ from ...sql.ast import (
     Query,
     RunScript,
 )
-from ..entities import Entity
-from ..request import Request
+from ..engine.entities import Entity
+from ..engine.request import Request
 
 
 def connectors(statement: CreateConnector | DropConnector, request: Request) -> list[Entity]:

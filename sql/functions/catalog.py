@@ -40,7 +40,7 @@ class _Catalog(Mapping[str, Any]):
 
     @cached_property
     def _aggregates(self) -> Any:
-        return importlib.import_module(".aggregates", __package__)
+        return importlib.import_module(".aggregation.aggregates", __package__)
 
     def __getitem__(self, name: str) -> Any:
         return self._entries[name] if name in self._entries else self._aggregates.USER_ENTRIES[name]

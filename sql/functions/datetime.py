@@ -10,11 +10,11 @@ from millstream.errors import InvalidStatement
 
 from ..types import DATE, STRING, TIME, TIMESTAMP, SqlType
 from .function import Call, Function, Render, scalar, variant
-from .java_fields import DATE_FIELDS, Moment, day_of, epoch_ms_of, moment_of, nanos_of
-from .java_time import compile_pattern
-from .java_zones import Unparsable, offset_seconds, zone_of
-from .simple_date import parse_lenient_date
-from .strftime import strftime_format
+from .java.java_fields import DATE_FIELDS, Moment, day_of, epoch_ms_of, moment_of, nanos_of
+from .java.java_time import compile_pattern
+from .java.java_zones import Unparsable, offset_seconds, zone_of
+from .java.simple_date import parse_lenient_date
+from .java.strftime import strftime_format
 from .template import fill
 from .udf import Udf, by_row
 

@@ -13,7 +13,7 @@ import orjson
 
 from ..types import BIGINT, BOOLEAN, DOUBLE, INTEGER, NULL, STRING, SqlType
 from .function import Function, scalar
-from .java_text import json_text, quoted
+from .java.java_text import json_text, quoted
 from .udf import by_row, by_typed_row
 
 json_function = partial(scalar, category="JSON")

@@ -13,7 +13,7 @@ from typing import Literal
 from millstream.errors import Span, TypeMismatch
 
 from ..types import BIGINT, DOUBLE, INTEGER, Decimal, SqlType
-from .aggregate_fold import is_number
+from .aggregation.aggregate_fold import is_number
 
 Returns = Callable[[Sequence[SqlType]], SqlType | None]
 

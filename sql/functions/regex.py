@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from .function import Function, scalar
-from .java_regex import compile_pattern, replacement
+from .java.java_regex import compile_pattern, replacement
 from .matching import Pattern
 from .udf import by_row
 

@@ -7,7 +7,7 @@ from functools import partial
 from urllib.parse import quote_plus, unquote_plus
 
 from .function import Function, scalar
-from .java_uri import parse_uri
+from .java.java_uri import parse_uri
 from .udf import PythonFunction, by_row
 
 url_function = partial(scalar, category="URL")

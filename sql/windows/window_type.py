@@ -10,7 +10,7 @@ from typing import ClassVar, Protocol
 from millstream.errors import InvalidStatement
 
 from ..ast import Window
-from ..functions.java_zones import Unparsable, zone_of
+from ..functions.java.java_zones import Unparsable, zone_of
 
 DAY_MS = 86_400_000
 _WINDOWS_PER_ROW_MAX = 100_000  # a day by the second is fewer

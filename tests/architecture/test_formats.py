@@ -16,20 +16,21 @@ FOLDERS = ("planner", "executor", "server")
 ROOMS = ("planner/formats/", "executor/formats/")
 KINDS = {"AVRO", "JSON", "PROTOBUF"}  # of schemas in the registry, too
 BY_KIND = {  # what is about schemas and not about formats
-    "planner/compatibility.py", "planner/inference.py", "planner/record_schemas.py", "planner/registry.py",
-    "planner/specs.py", "server/schema_registry.py",
+    "planner/schemas/compatibility.py", "planner/declarations/inference.py", "planner/declarations/record_schemas.py",
+    "planner/schemas/registry.py",
+    "planner/specs.py", "server/http/schema_registry.py",
 }  # fmt: skip
 CHOSEN = {  # where somebody who named no format gets one
-    "planner/compatibility.py": {"NONE"},  # a level of compatibility
-    "planner/registry.py": {"NONE"},
-    "planner/queries.py": {"JSON", "NONE"},
-    "planner/sources.py": {"KAFKA", "NONE"},
+    "planner/schemas/compatibility.py": {"NONE"},  # a level of compatibility
+    "planner/schemas/registry.py": {"NONE"},
+    "planner/select/queries.py": {"JSON", "NONE"},
+    "planner/declarations/sources.py": {"KAFKA", "NONE"},
     "planner/steps/repartition.py": {"JSON"},
     "executor/columnar.py": {"ARROW"},  # no coding of records: whole batches
     "executor/partitioning.py": {"JSON"},
-    "executor/source_decoder.py": {"NONE"},
+    "executor/sources/source_decoder.py": {"NONE"},
     "server/foreign_rows.py": {"JSON"},
-    "server/properties.py": {"KAFKA"},
+    "server/config/properties.py": {"KAFKA"},
 }
 
 

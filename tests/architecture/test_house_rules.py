@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -12,11 +13,12 @@ from repository import REPOSITORY, module_name, source_files
 from millstream.errors import MillstreamError
 
 LINES_MAX = 600
+FILES_MAX = 30
 LONG_TABLES = ("sql/functions/",)  # read by looking up, so they may be long; grammars are no Python files
 PRINTERS = (
     "millstream/cli.py",
-    "millstream/command_errors.py",
-    "millstream/file_commands.py",
+    "millstream/commands/command_errors.py",
+    "millstream/commands/file_commands.py",
     "millstream/demo.py",
     "millstream/__main__.py",
     "repl/",
@@ -29,6 +31,11 @@ SOURCES = [path.relative_to(REPOSITORY).as_posix() for path in source_files()]
 def test_no_source_file_is_too_long_to_read() -> None:
     lengths = {source: len(read(source).splitlines()) for source in SOURCES if not source.startswith(LONG_TABLES)}
     assert {source: length for source, length in lengths.items() if length > LINES_MAX} == {}, "split by noun or verb"
+
+
+def test_no_folder_has_more_files_than_one_takes_in_at_a_glance() -> None:
+    counts = Counter(source.rpartition("/")[0] for source in SOURCES)
+    assert {folder: count for folder, count in counts.items() if count > FILES_MAX} == {}, "make rooms, and name them"
 
 
 def test_no_package_lives_at_the_top() -> None:

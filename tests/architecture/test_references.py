@@ -44,6 +44,12 @@ def test_files_that_are_named_are_there() -> None:
     assert {(name, source) for name, source in named if not is_there(name, source)} == set()
 
 
+def test_the_page_on_architecture_is_short() -> None:
+    lines = (REPOSITORY / "ARCHITECTURE.md").read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= 300
+    assert [line for line in lines if len(line) > 120] == []
+
+
 def test_numbers_of_rules_are_on_their_page() -> None:
     rows = set(re.findall(r"^\| ((?:R|I|T-L)\d+) \|", RULES.read_text(encoding="utf-8"), re.MULTILINE))
     cited = {

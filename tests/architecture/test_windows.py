@@ -17,8 +17,8 @@ PRODUCT = ("sql", "planner", "logcore", "executor", "server", "repl", "millstrea
 ROOMS = ("sql/windows/", "executor/windows/")
 OTHER_MEANINGS = {
     "SESSION": {  # SESSION(TABLE …) of SQL:2016 in FROM, and the level at which a property is set
-        "sql/ast.py", "sql/build_relations.py", "planner/window_functions.py", "server/handlers/show.py",
-        "server/properties.py",
+        "sql/ast.py", "sql/build_relations.py", "planner/select/window_functions.py", "server/handlers/show.py",
+        "server/config/properties.py",
     },
 }  # fmt: skip
 

@@ -9,7 +9,7 @@ from running_server import service_in
 
 from bench.serving import DDL
 from bench.serving_load import HEALTH, loop, pulls, push, write
-from millstream.server.session import Session
+from millstream.server.engine.session import Session
 
 
 def test_push_queries_get_every_row_and_look_ups_an_answer_while_rows_are_written(tmp_path: Path) -> None:

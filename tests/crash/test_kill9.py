@@ -46,7 +46,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run_process() -> Run:
     """Runs the workload in a process of its own and returns its exit code; the modules are loaded once for all."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["millstream.executor.query"])  # what it can import before it knows sys.path
+    context.set_forkserver_preload(["millstream.executor.queries.query"])  # what it can import before it knows sys.path
 
     def run(directory: Path, failpoints: str = "", *, together: bool = False) -> int:
         process = context.Process(target=crash_workload.run_and_exit, args=(str(directory), failpoints, together))

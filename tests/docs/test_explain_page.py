@@ -7,9 +7,9 @@ from pathlib import Path
 
 from running_server import eventually
 
-from millstream.repl.entity_text import entity_lines
-from millstream.server.embedded import EmbeddedEngine, open_engine
-from millstream.server.session import Session
+from millstream.repl.text.entity_text import entity_lines
+from millstream.server.engine.embedded import EmbeddedEngine, open_engine
+from millstream.server.engine.session import Session
 
 PAGE = Path(__file__).parents[2] / "docs" / "explain.md"
 FENCE = re.compile(r"^```(sql|text)\n(.*?)^```", re.MULTILINE | re.DOTALL)

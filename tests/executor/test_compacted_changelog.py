@@ -9,9 +9,9 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from millstream.executor.changelog import changelog_records, replay
-from millstream.executor.query_log import STATE_CONFIG
-from millstream.executor.state import StateStore
+from millstream.executor.queries.query_log import STATE_CONFIG
+from millstream.executor.state.changelog import changelog_records, replay
+from millstream.executor.state.store import StateStore
 from millstream.logcore.log import Log, open_log
 from millstream.sql.types import BIGINT, INTEGER, STRING
 

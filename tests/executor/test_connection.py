@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from millstream.executor import connection
-from millstream.executor.connection import open_connection
+from millstream.executor.state import connection
+from millstream.executor.state.connection import open_connection
 
 
 def test_the_folder_of_a_killed_process_is_cleared_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -18,7 +18,7 @@ def test_the_folder_of_a_killed_process_is_cleared_away(tmp_path: Path, monkeypa
     open_and_die = (
         "import os, signal, tempfile, sys\n"
         "tempfile.tempdir = sys.argv[1]\n"
-        "from millstream.executor.connection import open_connection\n"
+        "from millstream.executor.state.connection import open_connection\n"
         "open_connection()\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )

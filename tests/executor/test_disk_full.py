@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 from hand_plans import count_plan, filter_plan, read_all, rows
 
-from millstream.executor import query_worker
-from millstream.executor.duckdb_executor import DuckDBExecutor
-from millstream.executor.query_log import changelog_topic
+from millstream.executor.queries import query_worker
+from millstream.executor.queries.duckdb_executor import DuckDBExecutor
+from millstream.executor.queries.query_log import changelog_topic
 from millstream.logcore.client import LogClient
-from millstream.logcore.disk import LogFile
 from millstream.logcore.errors import LogFull
 from millstream.logcore.failpoints import arm
 from millstream.logcore.log import open_log
+from millstream.logcore.storage.disk import LogFile
 from millstream.planner.catalog import PersistentQuery
 from millstream.planner.physical import PhysicalPlan
 

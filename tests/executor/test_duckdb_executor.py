@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from hand_plans import count_plan, filter_plan, read_all, rows
 
-from millstream.executor.duckdb_executor import DuckDBExecutor
 from millstream.executor.errors import UnknownQuery
-from millstream.executor.query_log import changelog_topic
+from millstream.executor.queries.duckdb_executor import DuckDBExecutor
+from millstream.executor.queries.query_log import changelog_topic
 from millstream.logcore.client import LogClient
 from millstream.logcore.log import open_log
 from millstream.planner.catalog import PersistentQuery
@@ -112,7 +112,7 @@ def test_a_dropped_query_leaves_nothing_but_its_output(
 def test_a_query_that_cannot_run_ends_in_error_with_its_cause(
     client: LogClient, executor: DuckDBExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("millstream.executor.query_worker.BACKOFF_S", 0.001)
+    monkeypatch.setattr("millstream.executor.queries.query_worker.BACKOFF_S", 0.001)
     executor.start(query(filter_plan(sink="no_such_topic")))
     records(client, 1)
     eventually(lambda: executor.status("FILTER_1").state == "ERROR")
@@ -125,7 +125,7 @@ def test_a_query_that_cannot_run_ends_in_error_with_its_cause(
 def test_the_status_of_a_query_whose_source_is_gone_says_so(
     client: LogClient, executor: DuckDBExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("millstream.executor.query_worker.BACKOFF_S", 0.001)
+    monkeypatch.setattr("millstream.executor.queries.query_worker.BACKOFF_S", 0.001)
     executor.start(query(filter_plan()))
     records(client, 1)
     eventually(lambda: len(read_all(client, "filtered")) == 1)

@@ -9,8 +9,8 @@ import pytest
 from hand_plans import read_all, rows
 from planning import Planner
 
-from millstream.executor.idle import IDLE_MS, IdleTime
-from millstream.executor.query import QueryRuntime
+from millstream.executor.queries.query import QueryRuntime
+from millstream.executor.sources.idle import IDLE_MS, IdleTime
 from millstream.logcore.client import LogClient
 from millstream.logcore.failpoints import FailpointHit, arm
 from millstream.logcore.log import open_log

@@ -11,7 +11,7 @@ import pytest
 from hand_plans import read_all, rows
 from planning import Planner
 
-from millstream.executor.query import QueryRuntime
+from millstream.executor.queries.query import QueryRuntime
 from millstream.logcore.client import LogClient
 from millstream.logcore.log import open_log
 from millstream.logcore.murmur2 import partitions_of

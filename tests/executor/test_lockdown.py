@@ -17,15 +17,16 @@ import pytest
 from hand_plans import count_plan, rows
 
 from millstream.errors import MillstreamError
-from millstream.executor import sink_writer, source_decoder
-from millstream.executor.connection import MEMORY, EngineSettings, lock, open_connection
-from millstream.executor.materialization import Materialization
-from millstream.executor.push_query import PushQuery
-from millstream.executor.query import QueryRuntime
+from millstream.executor import sink_writer
+from millstream.executor.answers.materialization import Materialization
+from millstream.executor.answers.push_query import PushQuery
+from millstream.executor.queries.query import QueryRuntime
+from millstream.executor.sources import source_decoder
+from millstream.executor.state.connection import MEMORY, EngineSettings, lock, open_connection
 from millstream.logcore.log import open_log
 from millstream.planner.source_info import SourceInfo
 from millstream.planner.specs import SqlExpression
-from millstream.server.constants import ConstantEvaluator
+from millstream.server.engine.constants import ConstantEvaluator
 from millstream.sql.types import BIGINT
 from millstream.testing import Sandbox
 

@@ -9,7 +9,7 @@ import duckdb
 import pytest
 from hand_plans import INPUT, JSON, KAFKA, rows
 
-from millstream.executor.materialization import Materialization
+from millstream.executor.answers.materialization import Materialization
 from millstream.logcore.client import LogClient
 from millstream.logcore.log import open_log
 from millstream.planner.source_info import SourceInfo

@@ -6,8 +6,8 @@ import gc
 
 import pytest
 
-from millstream.executor.connection import MEMORY, EngineSettings, open_connection
-from millstream.executor.memory_shares import SHARE_MIN, MemoryShares, shares_of
+from millstream.executor.state.connection import MEMORY, EngineSettings, open_connection
+from millstream.executor.state.memory_shares import SHARE_MIN, MemoryShares, shares_of
 
 
 def test_the_limits_add_up_to_less_than_there_is() -> None:

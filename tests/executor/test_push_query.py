@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hand_plans import count_plan, filter_plan, rows
 
-from millstream.executor.push_query import PushQuery
+from millstream.executor.answers.push_query import PushQuery
 from millstream.logcore.client import LogClient
 from millstream.logcore.log import open_log
 from millstream.planner.physical import PhysicalPlan

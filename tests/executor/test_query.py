@@ -16,7 +16,7 @@ from millstream.executor import processing_log
 from millstream.executor.batch import ChangeBatch
 from millstream.executor.errors import ForeignState
 from millstream.executor.pipeline import Pipeline
-from millstream.executor.query import QueryRuntime
+from millstream.executor.queries.query import QueryRuntime
 from millstream.logcore.client import ColumnarRecords, FetchedColumns, LogClient, TopicPartition
 from millstream.logcore.errors import ProducerFenced
 from millstream.logcore.failpoints import FailpointHit, arm

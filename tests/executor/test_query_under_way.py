@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from hand_plans import count_plan, read_all, rows
 
-from millstream.executor import query, state_commits
-from millstream.executor.query import QueryRuntime
+from millstream.executor.queries import query
+from millstream.executor.queries.query import QueryRuntime
+from millstream.executor.state import state_commits
 from millstream.logcore.client import LogClient
 from millstream.logcore.failpoints import FailpointHit, arm
 from millstream.logcore.log import open_log

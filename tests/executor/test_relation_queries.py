@@ -13,7 +13,7 @@ from batch_answers import batch_rows, bids
 from hand_plans import read_all, rows
 from planning import Planner
 
-from millstream.executor.query import QueryRuntime
+from millstream.executor.queries.query import QueryRuntime
 from millstream.logcore.client import LogClient
 from millstream.logcore.log import open_log
 from millstream.planner.physical import PhysicalPlan

@@ -10,7 +10,7 @@ from hand_plans import ARROW, COUNTS, INPUT, count_plan, sink_of, stream_source
 
 from millstream.executor.batch import ChangeBatch
 from millstream.executor.sink_writer import Output, SinkWriter
-from millstream.executor.source_reader import ReadBatch, RecordHeaders
+from millstream.executor.sources.source_reader import ReadBatch, RecordHeaders
 from millstream.logcore.client import ColumnarRecords
 from millstream.planner.specs import SqlExpression
 from millstream.planner.steps.sink import Sink

@@ -11,7 +11,7 @@ import pytest
 from hand_plans import ARROW, INPUT, JSON, rows, stream_source
 
 from millstream.executor.columnar import columnar_batch
-from millstream.executor.source_reader import ReadBatch, SourceReader
+from millstream.executor.sources.source_reader import ReadBatch, SourceReader
 from millstream.logcore.client import ColumnarRecords, LogClient, RowRecords, TopicPartition
 from millstream.logcore.log import open_log
 from millstream.planner.schema import Column, Schema

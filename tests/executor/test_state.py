@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import millstream.executor.state as state_module
-from millstream.executor.state import StateStore
+import millstream.executor.state.store as state_module
+from millstream.executor.state.store import StateStore
 from millstream.sql.types import BIGINT, INTEGER, STRING, Array, Decimal, Field, Map, SqlType, Struct
 
 KEY: dict[str, SqlType] = {"_part": INTEGER, "k0": STRING, "_ws": BIGINT}

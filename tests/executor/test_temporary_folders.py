@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from millstream.executor.temporary_folders import TemporaryFolder, clear_away
+from millstream.executor.state.temporary_folders import TemporaryFolder, clear_away
 
 _MAKE_ONE = (
     "import sys, tempfile\n"
     "tempfile.tempdir = sys.argv[1]\n"
-    "from millstream.executor.temporary_folders import TemporaryFolder\n"
+    "from millstream.executor.state.temporary_folders import TemporaryFolder\n"
     "folder = TemporaryFolder('sandbox')\n"
     "(folder.path / 'file').write_text('something')\n"
     "print(folder.path.parent, flush=True)\n"

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.executor.time_order import BEFORE_ALL, ranks, ready_counts, running_maximum
+from millstream.executor.sources.time_order import BEFORE_ALL, ranks, ready_counts, running_maximum
 
 lanes = st.lists(st.lists(st.integers(0, 20), max_size=8), min_size=1, max_size=4)
 

@@ -20,9 +20,9 @@ from unittest import mock
 import pyarrow as pa
 
 from millstream.logcore.client import ColumnarRecords, RowRecords
+from millstream.logcore.clients.local_producer import LocalTransactionalProducer
 from millstream.logcore.errors import OffsetOutOfRange
 from millstream.logcore.log import Log, open_log
-from millstream.logcore.producer import LocalTransactionalProducer
 from millstream.logcore.records.batch import Producer
 from millstream.logcore.records.codec import encode
 from millstream.logcore.records.column_keys import key_metadata

@@ -10,10 +10,10 @@ import pytest
 from typer.testing import CliRunner
 
 from millstream.cli import app
-from millstream.logcore.accepted_loss import accept_loss
 from millstream.logcore.client import TopicPartition
 from millstream.logcore.errors import CorruptLog, UnknownTopic
 from millstream.logcore.log import Log, open_log
+from millstream.logcore.storage.accepted_loss import accept_loss
 
 from .damage import read_all
 from .log_records import rows, segment_files

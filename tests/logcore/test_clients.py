@@ -14,8 +14,8 @@ from millstream.logcore.clients.admin import GroupChangeRefused
 from millstream.logcore.clients.consumer import Distance
 from millstream.logcore.clients.groups import GroupLog
 from millstream.logcore.clients.membership import GroupRefused
+from millstream.logcore.cores.group_messages import GroupState
 from millstream.logcore.errors import InvalidRecords, InvalidTransactionState, OffsetOutOfRange, UnknownTopic
-from millstream.logcore.group_messages import GroupState
 from millstream.logcore.log import Log
 from millstream.logcore.murmur2 import partition_of
 from millstream.logcore.remote import RemoteLog

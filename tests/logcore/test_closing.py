@@ -12,9 +12,9 @@ from millstream.errors import LogError
 from millstream.logcore import failpoints
 from millstream.logcore.errors import LogClosed, ProducerFenced
 from millstream.logcore.log import open_log
-from millstream.logcore.partition import Partition
 from millstream.logcore.records.batch import Producer
 from millstream.logcore.records.codec import encode
+from millstream.logcore.storage.partition import Partition
 
 from .log_records import rows, values_of
 

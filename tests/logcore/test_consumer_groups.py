@@ -6,8 +6,8 @@ import random
 from dataclasses import dataclass, field
 
 from millstream.logcore.client import TopicPartition
-from millstream.logcore.consumer_groups import LEAVES, LEAVES_FOR_A_WHILE, ConsumerGroups
-from millstream.logcore.group_messages import (
+from millstream.logcore.cores.consumer_groups import LEAVES, LEAVES_FOR_A_WHILE, ConsumerGroups
+from millstream.logcore.cores.group_messages import (
     HEARTBEAT_MS,
     SESSION_MS,
     CheckCommit,
@@ -16,7 +16,7 @@ from millstream.logcore.group_messages import (
     GroupFault,
     GroupState,
 )
-from millstream.logcore.subscriptions import decode_assignment
+from millstream.logcore.cores.subscriptions import decode_assignment
 
 REBALANCE_MS = 30_000
 

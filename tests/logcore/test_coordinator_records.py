@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.logcore.client import TopicPartition
-from millstream.logcore.group_messages import CommittedOffset
-from millstream.logcore.group_offset_bytes import (
+from millstream.logcore.coordination.group_offset_bytes import (
     AppliedKey,
     Held,
     HeldKey,
@@ -28,6 +27,7 @@ from millstream.logcore.group_offset_bytes import (
     offset_record,
     settled_record,
 )
+from millstream.logcore.cores.group_messages import CommittedOffset
 from millstream.logcore.records.batch import EncodedBatch
 from millstream.logcore.records.codec import decode_rows, stored_batch
 from millstream.logcore.records.key_values import KeyValue, decode_key_values, encode_key_values

@@ -7,7 +7,7 @@ from typing import Final, Literal, get_args
 
 import pytest
 
-from millstream.logcore import segment
+from millstream.logcore.storage import segment
 
 from .damage import check_damaged, make_original
 from .soak import count_of

@@ -14,8 +14,8 @@ import pytest
 from millstream.logcore import failpoints
 from millstream.logcore.errors import LogFull, LogWriteFailed
 from millstream.logcore.log import Log, open_log
-from millstream.logcore.partition_checkpoint import PartitionCheckpoint
-from millstream.logcore.recovery import Checkpoint
+from millstream.logcore.storage.partition_checkpoint import PartitionCheckpoint
+from millstream.logcore.storage.recovery import Checkpoint
 
 from .log_records import rows, segment_files, values_of
 from .replication.full_disk import FullDisk

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from millstream.logcore.durable_point import POINT, DurablePoint
 from millstream.logcore.errors import CorruptLog
 from millstream.logcore.log import Log, open_log
 from millstream.logcore.records.batch import read_header
+from millstream.logcore.storage.durable_point import POINT, DurablePoint
 
 from .damage import read_all
 from .log_records import rows, segment_files, values_of

@@ -12,8 +12,8 @@ import pytest
 
 from millstream.errors import LogError
 from millstream.logcore.client import TopicPartition
-from millstream.logcore.disk import LogFile
 from millstream.logcore.log import Log, open_log
+from millstream.logcore.storage.disk import LogFile
 
 from .log_records import rows, values_of
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from millstream.logcore.client import TopicPartition
+from millstream.logcore.cores.expiry import Expiry
 from millstream.logcore.errors import ProducerFenced
-from millstream.logcore.expiry import Expiry
 from millstream.logcore.log import Log, open_log
 from millstream.logcore.remote import RemoteLog, trusted_address
 from millstream.logcore.server import LogServer

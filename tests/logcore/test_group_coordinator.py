@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from millstream.logcore.client import TopicPartition
-from millstream.logcore.errors import LogClosed
-from millstream.logcore.group_messages import (
+from millstream.logcore.cores.group_messages import (
     CheckCommit,
     GroupFault,
     GroupState,
@@ -22,6 +21,7 @@ from millstream.logcore.group_messages import (
     Reply,
     Sync,
 )
+from millstream.logcore.errors import LogClosed
 from millstream.logcore.log import Log, open_log
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 from millstream.logcore import failpoints
 from millstream.logcore.client import TopicPartition
-from millstream.logcore.consumer_groups import ConsumerGroups
-from millstream.logcore.expiry import Expiry
-from millstream.logcore.group_messages import (
+from millstream.logcore.coordination.group_record_bytes import decode_key, decode_value, encode_key, encode_value
+from millstream.logcore.cores.consumer_groups import ConsumerGroups
+from millstream.logcore.cores.expiry import Expiry
+from millstream.logcore.cores.group_messages import (
     CheckCommit,
     ConsumerBeat,
     ConsumerHeartbeat,
@@ -32,8 +33,7 @@ from millstream.logcore.group_messages import (
     Sync,
     Synced,
 )
-from millstream.logcore.group_record_bytes import decode_key, decode_value, encode_key, encode_value
-from millstream.logcore.group_records import (
+from millstream.logcore.cores.group_records import (
     ClassicGroup,
     ClassicMember,
     Current,
@@ -46,9 +46,9 @@ from millstream.logcore.group_records import (
     ReadTopics,
     Target,
 )
-from millstream.logcore.groups import Groups
+from millstream.logcore.cores.groups import Groups
+from millstream.logcore.cores.subscriptions import Subscription, encode_subscription
 from millstream.logcore.log import Log, open_log
-from millstream.logcore.subscriptions import Subscription, encode_subscription
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 DAY_MS = 24 * 60 * 60 * 1000

@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from millstream.logcore.group_messages import (
+from millstream.logcore.cores.group_messages import (
     Answer,
     CheckCommit,
     GroupFault,
@@ -23,7 +23,7 @@ from millstream.logcore.group_messages import (
     Sync,
     Synced,
 )
-from millstream.logcore.groups import GATHERING_MS, Groups
+from millstream.logcore.cores.groups import GATHERING_MS, Groups
 
 RANGE, STICKY = Protocol("range", b"r"), Protocol("sticky", b"s")
 SESSION_MS, REBALANCE_MS = 10_000, 30_000

@@ -20,12 +20,12 @@ from millstream.logcore.errors import (
     ProducerFenced,
     RecordsTooLarge,
 )
-from millstream.logcore.housekeeping import Housekeeper, Target
 from millstream.logcore.log import Log, open_log
-from millstream.logcore.partition_keeping import KeptPartition
 from millstream.logcore.records.batch import Producer
 from millstream.logcore.records.codec import encode
-from millstream.logcore.timestamps import first_at_or_after, latest_timestamp
+from millstream.logcore.storage.housekeeping import Housekeeper, Target
+from millstream.logcore.storage.partition_keeping import KeptPartition
+from millstream.logcore.storage.timestamps import first_at_or_after, latest_timestamp
 
 from .log_records import columnar, records_of, rows, segment_files, values_of
 
@@ -284,7 +284,7 @@ def test_settings_are_checked_changed_and_kept(log: Log, folder: Path) -> None:
 
 
 def test_few_files_are_open_however_many_partitions_there_are(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("millstream.logcore.open_files._default_max", lambda: 8)
+    monkeypatch.setattr("millstream.logcore.storage.open_files._default_max", lambda: 8)
     with open_log(folder, sync="never") as log:
         log.create_topic("t", 50)
         for number in range(100):

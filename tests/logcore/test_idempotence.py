@@ -13,10 +13,10 @@ from millstream.errors import LogError
 from millstream.logcore import failpoints
 from millstream.logcore.errors import InvalidRecords, OutOfOrderSequence, ProducerFenced
 from millstream.logcore.log import Log, open_log
-from millstream.logcore.partition import Mark
-from millstream.logcore.producer_state import ProducerStates
 from millstream.logcore.records.batch import Producer, read_header
 from millstream.logcore.records.codec import encode
+from millstream.logcore.storage.partition import Mark
+from millstream.logcore.storage.producer_state import ProducerStates
 
 from .log_records import rows, values_of
 

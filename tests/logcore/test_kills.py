@@ -14,7 +14,7 @@ import pytest
 
 from millstream.logcore.client import FetchedRows
 from millstream.logcore.log import Log, open_log
-from millstream.logcore.verification import verify
+from millstream.logcore.storage.verification import verify
 
 from . import killable
 from .kill_server import PARTITIONS, TOPIC

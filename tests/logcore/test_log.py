@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from millstream.logcore.checked_json import write_checked_json
 from millstream.logcore.client import ROWS, FetchedColumns, FetchedRows, LogClient, RowRecords, TopicPartition
 from millstream.logcore.errors import (
     CorruptLog,
@@ -26,6 +25,7 @@ from millstream.logcore.errors import (
     UnsupportedDataDirectory,
 )
 from millstream.logcore.log import Log, open_log
+from millstream.logcore.storage.checked_json import write_checked_json
 
 from .log_records import columnar, records_of, rows, segment_files, values_of
 

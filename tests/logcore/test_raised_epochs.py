@@ -9,15 +9,16 @@ import pytest
 
 from millstream.logcore import failpoints
 from millstream.logcore.client import TopicPartition
-from millstream.logcore.errors import InvalidTransactionState, LogWriteFailed, ProducerFenced
-from millstream.logcore.group_messages import CommittedOffset
-from millstream.logcore.log import Log, open_log
-from millstream.logcore.protocol.producers import ClientProducer, Producers
-from millstream.logcore.records.batch import Producer
-from millstream.logcore.records.codec import encode
-from millstream.logcore.transaction_log import decode_entry, encode_entry
-from millstream.logcore.transaction_records import Entry, Identity, Participant, TransactionRecord, TransactionState
-from millstream.logcore.transaction_steps import (
+from millstream.logcore.coordination.transaction_log import decode_entry, encode_entry
+from millstream.logcore.cores.group_messages import CommittedOffset
+from millstream.logcore.cores.transaction_records import (
+    Entry,
+    Identity,
+    Participant,
+    TransactionRecord,
+    TransactionState,
+)
+from millstream.logcore.cores.transaction_steps import (
     Abort,
     Aborted,
     Begin,
@@ -28,7 +29,12 @@ from millstream.logcore.transaction_steps import (
     SendOffsets,
     Wrote,
 )
-from millstream.logcore.transactions import Coordinator
+from millstream.logcore.cores.transactions import Coordinator
+from millstream.logcore.errors import InvalidTransactionState, LogWriteFailed, ProducerFenced
+from millstream.logcore.log import Log, open_log
+from millstream.logcore.protocol.producers import ClientProducer, Producers
+from millstream.logcore.records.batch import Producer
+from millstream.logcore.records.codec import encode
 
 from .log_records import rows, values_of
 

@@ -11,9 +11,9 @@ import pytest
 from millstream.errors import LogError
 from millstream.logcore import failpoints
 from millstream.logcore.client import TopicPartition
-from millstream.logcore.disk import LogFile
 from millstream.logcore.errors import InvalidTransactionState, LogFull, LogWriteFailed
 from millstream.logcore.log import Log, open_log
+from millstream.logcore.storage.disk import LogFile
 
 from .log_records import rows, values_of
 

@@ -5,17 +5,16 @@ from __future__ import annotations
 import pytest
 
 from millstream.logcore.client import TopicPartition
-from millstream.logcore.errors import InvalidTransactionState, ProducerFenced
-from millstream.logcore.group_messages import CommittedOffset
-from millstream.logcore.transaction_log import decode_entry, encode_entry
-from millstream.logcore.transaction_records import (
+from millstream.logcore.coordination.transaction_log import decode_entry, encode_entry
+from millstream.logcore.cores.group_messages import CommittedOffset
+from millstream.logcore.cores.transaction_records import (
     Identity,
     Participant,
     ProducerIds,
     TransactionRecord,
     TransactionState,
 )
-from millstream.logcore.transaction_steps import (
+from millstream.logcore.cores.transaction_steps import (
     Abort,
     Aborted,
     Begin,
@@ -27,7 +26,8 @@ from millstream.logcore.transaction_steps import (
     Unprepared,
     Wrote,
 )
-from millstream.logcore.transactions import Coordinator
+from millstream.logcore.cores.transactions import Coordinator
+from millstream.logcore.errors import InvalidTransactionState, ProducerFenced
 
 FIRST = Participant(TopicPartition("t", 0), "id", 3)
 SECOND = Participant(TopicPartition("t", 1), "id", 4)

@@ -236,7 +236,7 @@ def test_the_epoch_starts_afresh_under_a_new_producer_id_when_it_is_used_up(log:
 
 
 def test_the_logs_own_topics_are_compacted(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("millstream.logcore.state_log._COMPACT_BYTES", 2000)
+    monkeypatch.setattr("millstream.logcore.coordination.state_log._COMPACT_BYTES", 2000)
     with open_log(folder, sync="never") as log:
         log.create_topic("t", 1)
         producer = log.transactional_producer("q")

@@ -11,14 +11,14 @@ from asgi_client import AsgiClient
 from starlette.applications import Starlette
 from typer.testing import CliRunner, Result
 
-from millstream import cluster_commands
 from millstream.cli import app
+from millstream.commands import cluster_commands
 from millstream.logcore.cluster.operations import Operations
 from millstream.logcore.replication.machine import NodeId
 from millstream.server import client as server_client
 from millstream.server.client import HttpClient, RemoteError
-from millstream.server.http_cluster_admin import cluster_routes
-from millstream.server.http_context import Workers
+from millstream.server.cluster.admin import cluster_routes
+from millstream.server.http.context import Workers
 from tests.logcore.cluster.hand_cluster import HandCluster
 
 Run = Callable[..., Result]

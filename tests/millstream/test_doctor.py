@@ -10,14 +10,14 @@ import pytest
 from running_server import eventually, service_in
 from typer.testing import CliRunner
 
-from millstream import doctor
 from millstream.cli import app
-from millstream.doctor_line import Line
-from millstream.doctor_server import server as ask
+from millstream.doctor import checks as doctor
+from millstream.doctor.line import Line
+from millstream.doctor.running_server import server as ask
 from millstream.server.client import connect
-from millstream.server.configuration import load_configuration
-from millstream.server.embedded import open_engine
-from millstream.server.session import Session
+from millstream.server.config.configuration import load_configuration
+from millstream.server.engine.embedded import open_engine
+from millstream.server.engine.session import Session
 
 DDL = "CREATE STREAM s (id INT KEY, v INT) WITH (kafka_topic='s', value_format='JSON', partitions=1);"
 

@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 from running_server import millstream
 
-from millstream import sql_tests
+from millstream.commands import sql_tests
+from millstream.commands.loading import CannotLoad, Target, load
 from millstream.connection import connect
-from millstream.loading import CannotLoad, Target, load
 
 CSV = "id,name,at,paid\n1,ada,2020-01-01 00:00:00,1.5\n2,bo,1970-01-01 00:00:01,\n"
 

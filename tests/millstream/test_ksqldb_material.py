@@ -12,7 +12,7 @@ from pathlib import Path
 import ksqldb_material as material
 import pytest
 
-from millstream import sql_tests
+from millstream.commands import sql_tests
 from millstream.testing import Sandbox
 
 SQL_TESTS = "ksqldb-functional-tests/src/test/resources/sql-tests"

@@ -15,11 +15,11 @@ from typer.testing import CliRunner
 
 from millstream.cli import app
 from millstream.errors import MillstreamError
-from millstream.migration_files import BadMigration, Project, create_file, load_project, new_project
-from millstream.migrations import MigrationFailed, Migrator, Selection
+from millstream.migrations.applying import MigrationFailed, Migrator, Selection
+from millstream.migrations.files import BadMigration, Project, create_file, load_project, new_project
 from millstream.server.client import DataClient, LocalClient, connect
-from millstream.server.embedded import EmbeddedEngine, open_engine
-from millstream.server.session import Session
+from millstream.server.engine.embedded import EmbeddedEngine, open_engine
+from millstream.server.engine.session import Session
 
 ALL = Selection(every=True)
 STREAM = "CREATE STREAM s{} (id INT KEY, v INT) WITH (kafka_topic='s{}', value_format='JSON', partitions=1);\n"

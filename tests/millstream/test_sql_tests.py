@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from millstream import sql_tests
+from millstream.commands import sql_tests
 
 CLICKS = "CREATE STREAM clicks (id INT KEY, v INT) WITH (kafka_topic='clicks', value_format='JSON');\n"
 STOCK = "CREATE TABLE stock (id INT PRIMARY KEY, n INT) WITH (kafka_topic='stock', value_format='JSON');\n"

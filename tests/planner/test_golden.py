@@ -12,7 +12,7 @@ import pytest
 from planning import Planner
 
 from millstream.errors import StatementError
-from millstream.planner.explain import explain
+from millstream.planner.insight.explain import explain
 from millstream.planner.serde import plan_from_json, plan_to_json
 from millstream.sql.splitting import split_statements
 

@@ -8,10 +8,10 @@ from itertools import combinations, pairwise
 
 import pytest
 
-from millstream.planner.graph import Edge, Graph, Node
-from millstream.planner.graph_layout import lay_out
-from millstream.planner.graph_svg import graph_svg
-from millstream.planner.graph_text import graph_dot, graph_text
+from millstream.planner.insight.graph import Edge, Graph, Node
+from millstream.planner.insight.graph_layout import lay_out
+from millstream.planner.insight.graph_svg import graph_svg
+from millstream.planner.insight.graph_text import graph_dot, graph_text
 from millstream.testing import Sandbox
 
 STATEMENTS = """
@@ -87,7 +87,7 @@ HOSTILE = [
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_name_breaks_neither_dot_nor_svg_nor_the_terminal(name: str) -> None:
-    from millstream.planner.graph import visible
+    from millstream.planner.insight.graph import visible
 
     graph = Graph((Node(name, "STREAM", visible(name)), Node("q", "QUERY", "q")), (Edge(name, "q"),))
     root = ET.fromstring(graph_svg(graph))

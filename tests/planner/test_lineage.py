@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from millstream.planner.catalog_lineage import CatalogLineage, LineageEdge
+from millstream.planner.insight.catalog_lineage import CatalogLineage, LineageEdge
 from millstream.testing import Sandbox
 
 SOURCES = """

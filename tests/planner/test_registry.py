@@ -6,9 +6,10 @@ import json
 
 import pytest
 
-from millstream.planner import avro_schemas, json_schemas, protobuf_schemas, protobuf_text
-from millstream.planner.compatibility import incompatibilities
-from millstream.planner.registry import (
+from millstream.planner.schema import Column
+from millstream.planner.schemas import avro_schemas, json_schemas, protobuf_schemas, protobuf_text
+from millstream.planner.schemas.compatibility import incompatibilities
+from millstream.planner.schemas.registry import (
     InvalidSchema,
     Reference,
     Registry,
@@ -19,7 +20,6 @@ from millstream.planner.registry import (
     removal_record,
     version_record,
 )
-from millstream.planner.schema import Column
 from millstream.planner.serde import _decode, _encode  # pyright: ignore[reportPrivateUsage]
 from millstream.planner.specs import FormatSpec, RecordSchema
 from millstream.sql.types import (

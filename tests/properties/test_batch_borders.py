@@ -11,7 +11,7 @@ from laws.budget import Budget
 from laws.queries import random_case
 from laws.running import World, compacting, drain, same, world
 
-from millstream.executor.source_reader import SourceReader
+from millstream.executor.sources.source_reader import SourceReader
 from millstream.executor.tasks import needs_time_order
 from millstream.logcore.client import TopicPartition
 from millstream.planner.physical import PhysicalPlan

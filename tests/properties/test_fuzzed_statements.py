@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from laws.budget import Budget
 
 from millstream.errors import MillstreamError
-from millstream.planner.explain import explain
+from millstream.planner.insight.explain import explain
 from millstream.planner.serde import plan_from_json, plan_to_json
 from millstream.sql.parser import parse
 

@@ -13,7 +13,7 @@ from hand_plans import rows
 from pipelines import aggregate, call, expression, plan, rekey, run, stream
 from planning import Planner
 
-from millstream.executor.query import QueryRuntime
+from millstream.executor.queries.query import QueryRuntime
 from millstream.logcore.client import LogClient
 from millstream.logcore.log import open_log
 from millstream.sql.types import DOUBLE, STRING

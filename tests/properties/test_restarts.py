@@ -19,7 +19,7 @@ from laws.budget import Budget
 from laws.queries import random_case
 from laws.running import World, compacting, drain, same, world
 
-from millstream.executor.query import QueryRuntime
+from millstream.executor.queries.query import QueryRuntime
 from millstream.logcore.failpoints import FailpointHit, arm
 from millstream.planner.physical import PhysicalPlan
 

@@ -18,7 +18,7 @@ from millstream.repl.settings import BadSetting
 from millstream.repl.splitting import is_finished, parts
 from millstream.repl.typed_history import history_file, open_history, typed_entries
 from millstream.server.client import LocalClient
-from millstream.server.session import Session
+from millstream.server.engine.session import Session
 from millstream.testing import Sandbox
 
 

@@ -9,7 +9,7 @@ from prompt_toolkit.document import Document
 from millstream.repl.completion import StatementCompleter, candidates_for, matching
 from millstream.repl.names import LiveNames, Names
 from millstream.server.client import LocalClient
-from millstream.server.session import Session
+from millstream.server.engine.session import Session
 from millstream.testing import Sandbox
 
 NAMES = Names(

@@ -13,10 +13,10 @@ import pyarrow as pa
 import pytest
 
 from millstream.errors import Span, SqlSyntaxError
-from millstream.repl.keyed_rows import KeyedRows
 from millstream.repl.printer import NotForScreens, Printer
 from millstream.repl.settings import OutputFormat, Settings
-from millstream.repl.tables import render_table, text_width
+from millstream.repl.text.keyed_rows import KeyedRows
+from millstream.repl.text.tables import render_table, text_width
 from millstream.repl.viewer import Place
 from millstream.server.client import Row, Rows, RowsKind
 from millstream.server.client_tables import Tables

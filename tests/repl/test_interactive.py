@@ -17,7 +17,7 @@ from millstream.repl.printer import Printer
 from millstream.repl.runner import Runner
 from millstream.repl.typed_history import history_file
 from millstream.server.client import LocalClient
-from millstream.server.session import Session
+from millstream.server.engine.session import Session
 from millstream.testing import Sandbox
 
 ENTER, ESCAPE = "\r", "\x1b"

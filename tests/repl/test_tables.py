@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from millstream.repl.tables import cut_to, render_table, text_width
+from millstream.repl.text.tables import cut_to, render_table, text_width
 
 
 def test_a_table_is_cut_to_the_width_of_the_screen() -> None:

@@ -25,8 +25,8 @@ from millstream.executor.executor import QueryStatus
 from millstream.logcore.client import FetchedRows, RowRecords, TopicPartition
 from millstream.logcore.errors import CorruptLog
 from millstream.logcore.log import Log
-from millstream.server.embedded import EmbeddedEngine, open_engine
-from millstream.server.session import Session
+from millstream.server.engine.embedded import EmbeddedEngine, open_engine
+from millstream.server.engine.session import Session
 
 End = Literal["closed", "killed"]
 PROPERTIES: Final = {

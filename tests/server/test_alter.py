@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from millstream.errors import InvalidStatement, MillstreamError, SourceExists, UnknownColumn, UnknownSource
-from millstream.server.embedded import open_engine
-from millstream.server.session import Session
+from millstream.server.engine.embedded import open_engine
+from millstream.server.engine.session import Session
 from millstream.testing import Sandbox
 
 JSON = """

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from millstream.server.arrow_body import read_table
-from millstream.server.http_errors import RequestRefused
+from millstream.server.http.arrow_body import read_table
+from millstream.server.http.errors import RequestRefused
 
 DICTIONARY = pa.DictionaryArray.from_arrays(pa.array(np.zeros(100_000, np.int8)), pa.array(["x" * 100_000]))
 

@@ -15,7 +15,7 @@ import pytest
 from running_server import eventually, service_in
 
 from millstream.server.client import connect
-from millstream.server.configuration import Address
+from millstream.server.config.configuration import Address
 from millstream.server.service import Service
 
 SETTINGS = {

@@ -17,7 +17,7 @@ from web_socket import WebSocketClient
 
 from millstream.logcore.log import Log, open_log
 from millstream.server.client import connect
-from millstream.server.configuration import Address
+from millstream.server.config.configuration import Address
 
 STREAM = "CREATE STREAM s (k INT KEY, v INT) WITH (kafka_topic='s', value_format='JSON', partitions=1);"
 TABLE = "CREATE TABLE t AS SELECT k, COUNT(*) AS n FROM s GROUP BY k;"
@@ -139,7 +139,7 @@ def rows_of_socket(address: Address, **headers: str) -> list[str | int]:
 def test_two_nodes_that_send_to_each_other_refuse_in_the_end(
     cluster: TwoEngines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("millstream.server.cluster_http.WAIT_S", 0.5)
+    monkeypatch.setattr("millstream.server.cluster.node_http.WAIT_S", 0.5)
     cluster.lead(2, known_to=(1,))
     cluster.lead(1, known_to=(2,))
     for server in cluster.servers:

@@ -12,11 +12,11 @@ from repository import REPOSITORY
 
 from millstream.logcore.cluster.operations import Operations
 from millstream.logcore.cluster.watch import MetadataWatch
-from millstream.logcore.partition_files import PartitionFiles
 from millstream.logcore.replication.machine import NodeId
-from millstream.logcore.replication.node_links import LinkTraffic
-from millstream.logcore.replication.replica_messages import PartitionId
-from millstream.server.cluster_metrics import ClusterMetrics
+from millstream.logcore.replication.node.node_links import LinkTraffic
+from millstream.logcore.replication.replica.replica_messages import PartitionId
+from millstream.logcore.storage.partition_files import PartitionFiles
+from millstream.server.cluster.node_metrics import ClusterMetrics
 from tests.logcore.cluster.hand_cluster import HandCluster
 
 

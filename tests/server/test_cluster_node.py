@@ -23,8 +23,8 @@ from running_server import eventually
 from millstream.errors import MillstreamError
 from millstream.logcore.log import open_log
 from millstream.server.client import connect
-from millstream.server.cluster_service import cluster_settings, reached_at
-from millstream.server.configuration import Address, InvalidConfiguration, load_configuration
+from millstream.server.cluster.node_service import cluster_settings, reached_at
+from millstream.server.config.configuration import Address, InvalidConfiguration, load_configuration
 from millstream.server.service import Service
 from tests.logcore.cluster.nodes import free_ports
 

@@ -13,8 +13,8 @@ from millstream.planner.source_info import SourceInfo
 from millstream.planner.specs import FormatSpec
 from millstream.planner.steps.sink import Sink
 from millstream.planner.steps.source import Source
-from millstream.server.command_codec import UnreadableCommand, command_from_json, command_to_json
-from millstream.server.commands import (
+from millstream.server.catalog.command_codec import UnreadableCommand, command_from_json, command_to_json
+from millstream.server.catalog.commands import (
     Command,
     DropSource,
     DropType,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from millstream.server.configuration import Address, InvalidConfiguration, load_configuration
+from millstream.server.config.configuration import Address, InvalidConfiguration, load_configuration
 
 FILE = """
 data = "from-file"

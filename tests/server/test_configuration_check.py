@@ -10,9 +10,9 @@ from repository import REPOSITORY
 from typer.testing import CliRunner
 
 from millstream.cli import app
-from millstream.server.configuration import Configuration
-from millstream.server.configuration_check import MASK, Finding, check_file, check_variables, effective
-from millstream.server.configuration_reference import properties, reference_tables, settings
+from millstream.server.config.configuration import Configuration
+from millstream.server.config.configuration_check import MASK, Finding, check_file, check_variables, effective
+from millstream.server.config.configuration_reference import properties, reference_tables, settings
 
 
 def check(tmp_path: Path, text: str) -> list[Finding]:

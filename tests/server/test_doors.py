@@ -20,12 +20,12 @@ from two_engines import TwoEngines
 from web_socket import WebSocketClient
 
 from millstream.logcore.log import Log, open_log
-from millstream.logcore.protocol.apis import Api
-from millstream.logcore.protocol.frames import write_request_frame
+from millstream.logcore.protocol.wire.apis import Api
+from millstream.logcore.protocol.wire.frames import write_request_frame
 from millstream.logcore.remote import RemoteLog, trusted_address
-from millstream.server.configuration import Address
+from millstream.server.config.configuration import Address
+from millstream.server.security.tls import TlsSettings
 from millstream.server.service import Service
-from millstream.server.tls import TlsSettings
 
 FLAGS = {
     "http_hosts": ("sql.example.com",), "schema_registry": "127.0.0.1:0",

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from millstream.errors import InvalidStatement
-from millstream.server.access import RoleSettings, User
-from millstream.server.rights import NotPermitted, Rights
-from millstream.server.session import Session
+from millstream.server.engine.session import Session
+from millstream.server.security.access import RoleSettings, User
+from millstream.server.security.rights import NotPermitted, Rights
 from millstream.testing import Sandbox
 
 SOURCES = """

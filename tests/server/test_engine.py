@@ -16,7 +16,7 @@ from millstream.errors import (
     UnknownSource,
     Unsupported,
 )
-from millstream.server.command_topic import COMMAND_TOPIC
+from millstream.server.catalog.command_topic import COMMAND_TOPIC
 from millstream.testing import Sandbox
 
 STREAM = "CREATE STREAM s (id INT KEY, v INT) WITH (kafka_topic='s', value_format='JSON', partitions=1);"

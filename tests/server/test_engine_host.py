@@ -11,7 +11,7 @@ from running_server import eventually
 from structlog.testing import capture_logs
 from two_engines import StandInNode, image_led_by
 
-from millstream.server.engine_host import EngineHost, RunningEngine
+from millstream.server.cluster.engine_host import EngineHost, RunningEngine
 
 
 class _Engines:

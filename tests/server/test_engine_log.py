@@ -12,9 +12,9 @@ from millstream.logcore.errors import LogUnavailable, ProducerFenced, UnknownTop
 from millstream.logcore.log import Log, open_log
 from millstream.logcore.remote import RemoteLog, trusted_address
 from millstream.logcore.server import LogServer
-from millstream.server.command_topic import COMMAND_TOPIC, CommandTopic
-from millstream.server.commands import DropType
-from millstream.server.engine_log import EngineLog
+from millstream.server.catalog.command_topic import COMMAND_TOPIC, CommandTopic
+from millstream.server.catalog.commands import DropType
+from millstream.server.cluster.engine_log import EngineLog
 
 HERE = TopicPartition("src", 0)
 

@@ -9,8 +9,8 @@ import pytest
 
 from millstream.logcore.client import FetchedRows
 from millstream.logcore.errors import InvalidTopic
-from millstream.server.embedded import EmbeddedEngine, open_engine
-from millstream.server.session import Session
+from millstream.server.engine.embedded import EmbeddedEngine, open_engine
+from millstream.server.engine.session import Session
 
 STATEMENTS = """
 CREATE TYPE money AS DECIMAL(10, 2);

@@ -10,10 +10,10 @@ from planning import Planner
 
 from millstream.errors import Unsupported
 from millstream.planner.catalog import PersistentQuery
-from millstream.server import executors
-from millstream.server.embedded import open_engine
-from millstream.server.executors import NoSpark, check_executor, chosen_executor, describe_executor
-from millstream.server.session import Session
+from millstream.server.engine import executors
+from millstream.server.engine.embedded import open_engine
+from millstream.server.engine.executors import NoSpark, check_executor, chosen_executor, describe_executor
+from millstream.server.engine.session import Session
 
 STREAM = "CREATE STREAM s (id INT KEY, v INT) WITH (kafka_topic='s', value_format='JSON', partitions=1);"
 

@@ -13,8 +13,8 @@ from running_server import eventually
 
 from millstream.executor.figures import Meters
 from millstream.logcore.client import LogClient, RowRecords
-from millstream.server.embedded import EmbeddedEngine, open_engine
-from millstream.server.session import Session
+from millstream.server.engine.embedded import EmbeddedEngine, open_engine
+from millstream.server.engine.session import Session
 
 SOURCES = """
 CREATE STREAM clicks (user STRING KEY, url STRING, size INT)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from batch_answers import sandbox
 
 from millstream.executor.executor import QueryMetrics, QueryStatus
-from millstream.server.http_metrics import Metrics
+from millstream.server.http.metrics import Metrics
 from millstream.testing import Sandbox
 
 BAD, GOOD = {"V": "no number"}, {"V": 1}

@@ -20,10 +20,10 @@ from millstream.logcore.log import Log, open_log
 from millstream.logcore.murmur2 import partition_of
 from millstream.logcore.remote import RemoteLog, trusted_address
 from millstream.logcore.server import LogServer
-from millstream.server.embedded import engine_on
-from millstream.server.engine import Engine
+from millstream.server.engine.embedded import engine_on
+from millstream.server.engine.engine import Engine
+from millstream.server.engine.session import Session
 from millstream.server.foreign_rows import ForeignRows, is_own_name
-from millstream.server.session import Session
 
 from ..logcore.log_records import rows
 

@@ -16,12 +16,12 @@ from two_engines import Access, TwoEngines
 
 from millstream.logcore.log import Log, open_log
 from millstream.logcore.protocol.admission import ConnectionLimits, Places
-from millstream.server.access import CERTIFICATE, AccessSettings, Authenticator
-from millstream.server.connection_places import Place
-from millstream.server.forwarded_clients import ForwardedClients
-from millstream.server.forwarding import CLIENT, FORWARDED, Headers
-from millstream.server.http_errors import RequestRefused
-from millstream.server.tls import TlsSettings
+from millstream.server.cluster.forwarded_clients import ForwardedClients
+from millstream.server.cluster.forwarding import CLIENT, FORWARDED, Headers
+from millstream.server.http.connection_places import Place
+from millstream.server.http.errors import RequestRefused
+from millstream.server.security.access import CERTIFICATE, AccessSettings, Authenticator
+from millstream.server.security.tls import TlsSettings
 
 STREAM = "CREATE STREAM s (k INT KEY, v INT) WITH (kafka_topic='s', value_format='JSON', partitions=1);"
 PUSH = {"sql": "SELECT k, v FROM s EMIT CHANGES;", "properties": {}}

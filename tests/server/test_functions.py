@@ -11,8 +11,8 @@ import pytest
 from running_server import eventually
 
 from millstream.errors import MillstreamError, SqlSyntaxError, StatementError
-from millstream.server.embedded import EmbeddedEngine, open_engine
-from millstream.server.session import Session
+from millstream.server.engine.embedded import EmbeddedEngine, open_engine
+from millstream.server.engine.session import Session
 from millstream.testing import Sandbox
 
 ORDERS = """

@@ -10,8 +10,8 @@ from running_server import eventually, service_in
 
 from millstream.executor.executor import QueryMetrics
 from millstream.logcore.client import RowRecords
+from millstream.server.engine.session import Session
 from millstream.server.service import Service
-from millstream.server.session import Session
 
 GOOD = b'{"A": 1, "D": 1.5, "T": "x"}'
 POISON = {

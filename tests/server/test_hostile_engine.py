@@ -11,7 +11,7 @@ import httpx
 import pytest
 from running_server import service_in
 
-from millstream.executor.connection import lock, open_connection
+from millstream.executor.state.connection import lock, open_connection
 
 SECRET = "the content of a file that nobody may see"
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from millstream.executor.pull_limits import PullLimitExceeded
+from millstream.executor.answers.pull_limits import PullLimitExceeded
 from millstream.testing import Sandbox
 
 HOSTILE = "a" * 45 + "!"

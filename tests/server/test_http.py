@@ -14,7 +14,8 @@ import httpx
 import pytest
 from running_server import eventually, service_in
 
-from millstream.server import http_queries, http_requests
+from millstream.server.http import query_responses as http_queries
+from millstream.server.http import requests as http_requests
 from millstream.server.service import Service
 
 STREAM = (

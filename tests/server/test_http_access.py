@@ -18,12 +18,12 @@ from running_server import ENVIRONMENT, ServerProcess, millstream, service_in
 from web_socket import WebSocketClient
 
 from millstream.errors import MillstreamError
-from millstream.server import access
-from millstream.server.access import hash_password, hash_token, new_token
 from millstream.server.client import HttpClient
-from millstream.server.configuration import InvalidConfiguration, load_configuration
+from millstream.server.config.configuration import InvalidConfiguration, load_configuration
+from millstream.server.security import access
+from millstream.server.security.access import hash_password, hash_token, new_token
+from millstream.server.security.tls import CannotUseTls
 from millstream.server.service import Service
-from millstream.server.tls import CannotUseTls
 
 TOKEN = new_token()
 ACCESS = {

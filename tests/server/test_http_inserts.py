@@ -12,8 +12,8 @@ import httpx
 import pytest
 from running_server import eventually, service_in
 
-from millstream.server.http_context import Slots
-from millstream.server.http_errors import RequestRefused
+from millstream.server.http.context import Slots
+from millstream.server.http.errors import RequestRefused
 from millstream.server.service import Service
 
 DDL = """

@@ -14,11 +14,12 @@ import httpx
 import pytest
 from running_server import eventually, service_in
 
-from millstream.server import http_connections, query_limits
-from millstream.server.access import AccessSettings, Authenticator
-from millstream.server.http_connections import certificate_names
-from millstream.server.http_errors import RequestRefused
-from millstream.server.query_limits import PullGate
+from millstream.server.engine import query_limits
+from millstream.server.engine.query_limits import PullGate
+from millstream.server.http import connections as http_connections
+from millstream.server.http.connections import certificate_names
+from millstream.server.http.errors import RequestRefused
+from millstream.server.security.access import AccessSettings, Authenticator
 from millstream.server.service import Service
 
 DDL = """

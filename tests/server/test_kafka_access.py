@@ -20,16 +20,16 @@ from kio.schema.errors import ErrorCode
 
 from millstream.logcore import client as log_client
 from millstream.logcore.log import Log
-from millstream.logcore.protocol import produce
-from millstream.logcore.protocol.apis import Api
 from millstream.logcore.protocol.channel import Address, AuthenticationFailed, Channel, Channels
-from millstream.logcore.protocol.produce import ProduceData, ProduceRequest
-from millstream.logcore.protocol.sasl import Credentials
+from millstream.logcore.protocol.security.sasl import Credentials
+from millstream.logcore.protocol.wire import produce_messages as produce
+from millstream.logcore.protocol.wire.apis import Api
+from millstream.logcore.protocol.wire.produce_messages import ProduceData, ProduceRequest
 from millstream.logcore.records.codec import encode
 from millstream.logcore.remote import RemoteLog, trusted_address
-from millstream.server.access import hash_password, hash_token
-from millstream.server.configuration import InvalidConfiguration, load_configuration
-from millstream.server.scram_texts import scram_texts
+from millstream.server.config.configuration import InvalidConfiguration, load_configuration
+from millstream.server.security.access import hash_password, hash_token
+from millstream.server.security.scram_texts import scram_texts
 from millstream.server.service import Service
 
 from ..logcore.log_records import rows, values_of

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from millstream.logcore.protocol.access import ASKS
-from millstream.logcore.protocol.apis import KNOWN, Api
 from millstream.logcore.protocol.channel import Address, Channels, Credentials
-from millstream.server.access import hash_token
-from millstream.server.configuration import load_configuration
+from millstream.logcore.protocol.security.access import ASKS
+from millstream.logcore.protocol.wire.apis import KNOWN, Api
+from millstream.server.config.configuration import load_configuration
+from millstream.server.security.access import hash_token
 from millstream.server.service import Service
 
 TOPIC, HIDDEN, GROUP, ID = "own-topic", "hidden-topic", "own-group", "own-id"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from batch_answers import sandbox
 
-from millstream.executor.left_out import ENTRIES_MAX, LeftOut
+from millstream.executor.answers.left_out import ENTRIES_MAX, LeftOut
 from millstream.executor.processing_log import TOPIC
 from millstream.executor.record_error import RecordError
 from millstream.testing import Sandbox

@@ -12,7 +12,7 @@ from millstream.logcore.client import TopicPartition
 from millstream.logcore.log import Log, open_log
 from millstream.logcore.remote import RemoteLog
 from millstream.logcore.server import LogServer
-from millstream.server.log_metrics import LogMetrics
+from millstream.server.insight.log_metrics import LogMetrics
 
 from ..logcore.log_records import rows, values_of
 

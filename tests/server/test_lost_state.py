@@ -12,8 +12,8 @@ import pytest
 
 from millstream.errors import MillstreamError
 from millstream.logcore.errors import CorruptLog
-from millstream.server.embedded import EmbeddedEngine, open_engine
-from millstream.server.session import Session
+from millstream.server.engine.embedded import EmbeddedEngine, open_engine
+from millstream.server.engine.session import Session
 
 PROPERTIES = {"auto.offset.reset": "earliest", "millstream.executor": "duckdb"}
 CHANGELOG = "_millstream-CTAS_COUNTS_1-changelog-0"

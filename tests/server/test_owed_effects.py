@@ -11,12 +11,12 @@ import pytest
 from millstream.logcore.client import FetchedRows
 from millstream.logcore.errors import LogFull, TopicExists
 from millstream.logcore.log import Log
-from millstream.server import owed_effects
-from millstream.server.command_topic import CommandTopic
-from millstream.server.embedded import EmbeddedEngine, open_engine
-from millstream.server.entities import Queries
-from millstream.server.owed_effects import EffectsDelayed
-from millstream.server.session import Session
+from millstream.server.catalog import owed_effects
+from millstream.server.catalog.command_topic import CommandTopic
+from millstream.server.catalog.owed_effects import EffectsDelayed
+from millstream.server.engine.embedded import EmbeddedEngine, open_engine
+from millstream.server.engine.entities import Queries
+from millstream.server.engine.session import Session
 
 PROPERTIES = {"auto.offset.reset": "earliest", "millstream.executor": "duckdb"}
 STREAM = "CREATE STREAM s (id INT KEY, v INT) WITH (kafka_topic='s', value_format='JSON', partitions=1);"

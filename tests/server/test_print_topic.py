@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from millstream.errors import ServerError
-from millstream.server.print_topic import PrintFeed
+from millstream.server.engine.print_topic import PrintFeed
 from millstream.sql.ast import PrintTopic
 from millstream.testing import Sandbox
 

@@ -10,8 +10,8 @@ import pytest
 from running_server import eventually, service_in
 
 from millstream.server.client import HttpClient, LocalClient, Progress, Rows, connect
-from millstream.server.row_stream import RowStream
-from millstream.server.session import Session
+from millstream.server.engine.row_stream import RowStream
+from millstream.server.engine.session import Session
 
 SETUP = """
     SET 'auto.offset.reset' = 'earliest';

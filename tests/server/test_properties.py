@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from millstream.errors import InvalidProperty
-from millstream.server.properties import (
+from millstream.server.config.properties import (
     PROPERTIES,
     checked_properties,
     find_property,

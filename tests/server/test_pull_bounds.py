@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 
 from millstream.errors import MillstreamError
+from millstream.executor.answers.pull_limits import PullLimitExceeded
 from millstream.executor.partitioning import partitions_of
-from millstream.executor.pull_limits import PullLimitExceeded
 from millstream.planner.catalog import Catalog
-from millstream.server.materializations import Materializations
+from millstream.server.engine.materializations import Materializations
 from millstream.testing import Sandbox
 
 SOURCES = """

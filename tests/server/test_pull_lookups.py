@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from running_server import eventually, service_in
 
-from millstream.executor import keyed_rows
-from millstream.server import http_lookups
+from millstream.executor.answers import keyed_rows
+from millstream.server.http import lookups as http_lookups
 from millstream.server.service import Service
 
 DDL = """

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 from running_server import service_in
 
-from millstream.server.access import hash_token
-from millstream.server.http_routes import PATHS
-from millstream.server.schema_registry import schema_registry_app
+from millstream.server.http.routes import PATHS
+from millstream.server.http.schema_registry import schema_registry_app
+from millstream.server.security.access import hash_token
 from millstream.server.service import Service
 
 USERS = {"nobody": None, "stranger": ["else"], "owner": ["own"], "root": ["admin"]}

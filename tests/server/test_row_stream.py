@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 
-from millstream.server.row_stream import BUFFER_BYTES_MAX, RowStream
+from millstream.server.engine.row_stream import BUFFER_BYTES_MAX, RowStream
 
 CHUNK = b"x" * 1000
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from millstream.server.row_values import converter
+from millstream.server.http.row_values import converter
 from millstream.sql.types import (
     BYTES,
     DATE,

@@ -11,10 +11,10 @@ from asgi_client import AsgiClient
 
 from millstream.errors import FormatError, InvalidProperty, InvalidStatement, StatementError
 from millstream.executor.errors import QueryFailed
-from millstream.planner.registry import Registry
+from millstream.planner.schemas.registry import Registry
+from millstream.server.catalog.schema_store import SchemaStore
 from millstream.server.handlers.assertions import AssertionFailed
-from millstream.server.schema_registry import schema_registry_app
-from millstream.server.schema_store import SchemaStore
+from millstream.server.http.schema_registry import schema_registry_app
 from millstream.testing import Sandbox
 
 

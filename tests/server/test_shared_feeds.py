@@ -11,7 +11,7 @@ import httpx
 import pytest
 from running_server import eventually, service_in
 
-from millstream.server import shared_stream
+from millstream.server.engine import shared_stream
 from millstream.server.service import Service
 
 DDL = """

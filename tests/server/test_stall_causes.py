@@ -11,9 +11,9 @@ from millstream.executor.executor import QueryMetrics, QueryStatus
 from millstream.executor.figures import OperatorFigures, QueryFigures
 from millstream.logcore.client import Offsets, TopicPartition
 from millstream.planner.catalog import PersistentQuery
-from millstream.planner.stall import Cause
+from millstream.planner.insight.stall import Cause
 from millstream.server.handlers.insight import stall_causes
-from millstream.server.stall import Situation
+from millstream.server.insight.stall import Situation
 from millstream.testing import Sandbox
 
 DDL = """

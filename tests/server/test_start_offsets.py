@@ -11,7 +11,7 @@ import pytest
 
 from millstream.errors import InvalidProperty
 from millstream.executor.columnar import columnar_batch
-from millstream.executor.start_offsets import first_offset
+from millstream.executor.queries.start_offsets import first_offset
 from millstream.logcore.client import ColumnarRecords, LogClient, TopicPartition
 from millstream.logcore.log import open_log
 from millstream.planner.schema import Column, Schema

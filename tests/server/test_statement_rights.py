@@ -11,12 +11,12 @@ from typing import NamedTuple
 import pytest
 
 from millstream.errors import MillstreamError
-from millstream.server.access import RoleSettings, User
-from millstream.server.embedded import open_engine
-from millstream.server.engine import Engine
+from millstream.server.engine.embedded import open_engine
+from millstream.server.engine.engine import Engine
+from millstream.server.engine.session import Session
 from millstream.server.handlers import HANDLERS
-from millstream.server.rights import NotPermitted, Rights
-from millstream.server.session import Session
+from millstream.server.security.access import RoleSettings, User
+from millstream.server.security.rights import NotPermitted, Rights
 from millstream.sql import ast
 
 # Every name is called otherwise than its topic, so that a right on one of them is none on the other.

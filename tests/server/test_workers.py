@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from millstream.server.http_context import WORKERS, Workers
-from millstream.server.http_errors import SHUTTING_DOWN, RequestRefused
+from millstream.server.http.context import WORKERS, Workers
+from millstream.server.http.errors import SHUTTING_DOWN, RequestRefused
 
 
 def test_calls_that_have_not_begun_when_the_threads_end_are_refused() -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from millstream.logcore.replication.broker import Broker
+from millstream.logcore.replication.broker.broker import Broker
+from millstream.logcore.replication.controller.metadata_image import MetadataImage
+from millstream.logcore.replication.controller.metadata_records import PartitionState
 from millstream.logcore.replication.machine import Effect, NodeId, Reply
-from millstream.logcore.replication.metadata_image import MetadataImage
-from millstream.logcore.replication.metadata_records import PartitionState
-from millstream.logcore.replication.replica_messages import (
+from millstream.logcore.replication.replica.replica_messages import (
     AlterPartition,
     ForPartition,
     PartitionId,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from millstream.logcore.records.batch import HEADER_SIZE, EncodedBatch, Producer, seal
-from millstream.logcore.replication.replica_messages import (
+from millstream.logcore.replication.replica.replica_messages import (
     PartitionId,
     Problem,
     Produce,

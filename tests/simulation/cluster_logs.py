@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Final
 
-from millstream.logcore.replication.replica_core import SyncLog
-from millstream.logcore.replication.replica_messages import PartitionId
+from millstream.logcore.replication.replica.replica_core import SyncLog
+from millstream.logcore.replication.replica.replica_messages import PartitionId
 
 from .disk import SimDisk
 from .replica_log import LOST, SimReplicaLog

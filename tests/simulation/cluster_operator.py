@@ -5,8 +5,8 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
-from millstream.logcore.replication.controller import Controller
-from millstream.logcore.replication.controller_messages import (
+from millstream.logcore.replication.controller.controller import Controller
+from millstream.logcore.replication.controller.controller_messages import (
     AddPartitions,
     ChangeConfig,
     Done,
@@ -15,10 +15,10 @@ from millstream.logcore.replication.controller_messages import (
     Reassign,
     Refused,
 )
-from millstream.logcore.replication.controller_requests import MIN_ISR
+from millstream.logcore.replication.controller.controller_requests import MIN_ISR
+from millstream.logcore.replication.controller.metadata_image import MetadataImage
 from millstream.logcore.replication.machine import CONTROLLER, NodeId
-from millstream.logcore.replication.metadata_image import MetadataImage
-from millstream.logcore.replication.replica_messages import PartitionId
+from millstream.logcore.replication.replica.replica_messages import PartitionId
 
 from .kernel import MILLISECOND
 from .node_replacement import NodeReplacement

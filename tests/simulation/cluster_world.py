@@ -6,24 +6,24 @@ from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from millstream.logcore.replication.broker import Broker
-from millstream.logcore.replication.controller import Controller
-from millstream.logcore.replication.controller_messages import CreateTopic, Done
-from millstream.logcore.replication.coordination_messages import TRANSACTIONS_TOPIC
-from millstream.logcore.replication.coordinators import default_makers
-from millstream.logcore.replication.led_log import ShardMaker
+from millstream.logcore.replication.broker.broker import Broker
+from millstream.logcore.replication.broker.registration import Identity
+from millstream.logcore.replication.controller.controller import Controller
+from millstream.logcore.replication.controller.controller_messages import CreateTopic, Done
+from millstream.logcore.replication.controller.metadata_image import ImageCodec, MetadataImage
 from millstream.logcore.replication.machine import BROKER, CONTROLLER, Asked, Committed, Effect, Input, NodeId, Send
-from millstream.logcore.replication.metadata_image import ImageCodec, MetadataImage
-from millstream.logcore.replication.quorum_files import QuorumDamaged, QuorumFiles
-from millstream.logcore.replication.registration import Identity
-from millstream.logcore.replication.replica import Replica
-from millstream.logcore.replication.replica_messages import (
+from millstream.logcore.replication.raft.quorum_files import QuorumDamaged, QuorumFiles
+from millstream.logcore.replication.replica.replica import Replica
+from millstream.logcore.replication.replica.replica_messages import (
     AlterPartition,
     ForPartition,
     PartitionId,
     Produced,
     ReadBatches,
 )
+from millstream.logcore.replication.shards.coordination_messages import TRANSACTIONS_TOPIC
+from millstream.logcore.replication.shards.coordinators import default_makers
+from millstream.logcore.replication.shards.led_log import ShardMaker
 
 from .cluster_checks import ClusterChecks
 from .cluster_clients import ConsumerClient, ProducerClient, Promises, Requests

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 
-from millstream.logcore.replication.controller import UNCLEAN_ELECTION
-from millstream.logcore.replication.machine import NodeId
-from millstream.logcore.replication.metadata_image import MetadataImage, fold
-from millstream.logcore.replication.metadata_records import (
+from millstream.logcore.replication.controller.controller import UNCLEAN_ELECTION
+from millstream.logcore.replication.controller.metadata_image import MetadataImage, fold
+from millstream.logcore.replication.controller.metadata_records import (
     BrokerRegistered,
     BrokerRemoved,
     PartitionState,
     ProducerIdsReserved,
     Together,
 )
-from millstream.logcore.replication.quorum_messages import Entry
-from millstream.logcore.replication.replica_messages import AlterPartition, InSync, PartitionId
+from millstream.logcore.replication.machine import NodeId
+from millstream.logcore.replication.raft.quorum_messages import Entry
+from millstream.logcore.replication.replica.replica_messages import AlterPartition, InSync, PartitionId
 
 from .kernel import InvariantViolated, Kernel
 

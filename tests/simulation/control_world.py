@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from millstream.logcore.replication.controller import UNCLEAN_ELECTION, Controller, ControllerSettings
-from millstream.logcore.replication.controller_messages import (
+from millstream.logcore.replication.controller.controller import UNCLEAN_ELECTION, Controller, ControllerSettings
+from millstream.logcore.replication.controller.controller_messages import (
     AddPartitions,
     BrokerHeartbeat,
     ChangeConfig,
@@ -19,14 +19,14 @@ from millstream.logcore.replication.controller_messages import (
     NotController,
     Reassign,
 )
-from millstream.logcore.replication.controller_requests import MIN_ISR
+from millstream.logcore.replication.controller.controller_requests import MIN_ISR
+from millstream.logcore.replication.controller.metadata_image import ImageCodec, MetadataImage
+from millstream.logcore.replication.controller.metadata_records import PartitionState
 from millstream.logcore.replication.machine import BROKER, CONTROLLER, Committed, Effect, Input, NodeId, Send
-from millstream.logcore.replication.metadata_image import ImageCodec, MetadataImage
-from millstream.logcore.replication.metadata_records import PartitionState
-from millstream.logcore.replication.quorum import Quorum
-from millstream.logcore.replication.quorum_files import QuorumDamaged, QuorumFiles
-from millstream.logcore.replication.quorum_messages import Entry, VotersChanged
-from millstream.logcore.replication.replica_messages import AlterPartition, PartitionId
+from millstream.logcore.replication.raft.quorum import Quorum
+from millstream.logcore.replication.raft.quorum_files import QuorumDamaged, QuorumFiles
+from millstream.logcore.replication.raft.quorum_messages import Entry, VotersChanged
+from millstream.logcore.replication.replica.replica_messages import AlterPartition, PartitionId
 
 from .control_checks import ControlChecks
 from .host import CannotStart, Host, Running

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from millstream.logcore.client import TopicPartition
-from millstream.logcore.group_messages import CheckCommit
+from millstream.logcore.cores.group_messages import CheckCommit
 
 from .kernel import InvariantViolated, Kernel
 

@@ -12,7 +12,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from millstream.logcore.client import TopicPartition
-from millstream.logcore.group_messages import (
+from millstream.logcore.cores.group_messages import (
     Answer,
     ConsumerBeat,
     ConsumerHeartbeat,
@@ -21,12 +21,12 @@ from millstream.logcore.group_messages import (
     Sync,
     Synced,
 )
-from millstream.logcore.replication.controller_messages import CreateTopic
-from millstream.logcore.replication.coordination_messages import GROUPS_TOPIC, ForGroup, place_of
-from millstream.logcore.replication.group_requests import AskCommitted, CommitOffsets, GroupCommits
+from millstream.logcore.cores.subscriptions import decode_assignment
+from millstream.logcore.replication.controller.controller_messages import CreateTopic
 from millstream.logcore.replication.machine import BROKER, CONTROLLER
-from millstream.logcore.replication.replica_messages import Problem, Refused
-from millstream.logcore.subscriptions import decode_assignment
+from millstream.logcore.replication.replica.replica_messages import Problem, Refused
+from millstream.logcore.replication.shards.coordination_messages import GROUPS_TOPIC, ForGroup, place_of
+from millstream.logcore.replication.shards.group_requests import AskCommitted, CommitOffsets, GroupCommits
 
 from .group_checks import GroupChecks
 from .group_members import GONE, GROUP_TOPIC, AssignedMember, ClassicMember, Member

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from millstream.logcore.client import TopicPartition
 from millstream.logcore.clients.assignors import range_assignment
-from millstream.logcore.group_messages import (
+from millstream.logcore.cores.group_messages import (
     Answer,
     CheckCommit,
     CommittedOffset,
@@ -24,9 +24,7 @@ from millstream.logcore.group_messages import (
     Sync,
     Synced,
 )
-from millstream.logcore.replication.group_requests import AskCommitted, CommitOffsets, GroupCommits
-from millstream.logcore.replication.replica_messages import Problem, Refused
-from millstream.logcore.subscriptions import (
+from millstream.logcore.cores.subscriptions import (
     CONSUMER,
     Subscription,
     decode_assignment,
@@ -34,6 +32,8 @@ from millstream.logcore.subscriptions import (
     encode_assignment,
     encode_subscription,
 )
+from millstream.logcore.replication.replica.replica_messages import Problem, Refused
+from millstream.logcore.replication.shards.group_requests import AskCommitted, CommitOffsets, GroupCommits
 
 from .kernel import MILLISECOND
 

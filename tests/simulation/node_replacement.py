@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from millstream.logcore.replication.controller import Controller
-from millstream.logcore.replication.controller_messages import ChangeVoters, Reassign, RemoveBroker
+from millstream.logcore.replication.controller.controller import Controller
+from millstream.logcore.replication.controller.controller_messages import ChangeVoters, Reassign, RemoveBroker
+from millstream.logcore.replication.controller.metadata_records import PartitionState
 from millstream.logcore.replication.machine import NodeId
-from millstream.logcore.replication.metadata_records import PartitionState
-from millstream.logcore.replication.replica_messages import PartitionId
+from millstream.logcore.replication.replica.replica_messages import PartitionId
 
 
 class NodeReplacement:

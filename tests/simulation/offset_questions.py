@@ -9,10 +9,10 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from millstream.logcore.replication.controller.metadata_image import MetadataImage
+from millstream.logcore.replication.controller.metadata_records import PartitionState
 from millstream.logcore.replication.machine import NodeId
-from millstream.logcore.replication.metadata_image import MetadataImage
-from millstream.logcore.replication.metadata_records import PartitionState
-from millstream.logcore.replication.replica_messages import (
+from millstream.logcore.replication.replica.replica_messages import (
     AskOffsets,
     PartitionId,
     PartitionOffsets,

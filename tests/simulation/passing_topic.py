@@ -6,8 +6,8 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
 from millstream.logcore.records.batch import Producer
-from millstream.logcore.replication.controller_messages import CreateTopic, DeleteTopic
-from millstream.logcore.replication.replica_messages import PartitionId, Produce, Produced, Read, ReadBatches
+from millstream.logcore.replication.controller.controller_messages import CreateTopic, DeleteTopic
+from millstream.logcore.replication.replica.replica_messages import PartitionId, Produce, Produced, Read, ReadBatches
 
 from .cluster_clients import encode, value_of
 from .kernel import MILLISECOND

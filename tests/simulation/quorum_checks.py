@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from millstream.logcore.replication.machine import Committed, Effect, NodeId, Panic, Send
-from millstream.logcore.replication.quorum import Quorum
-from millstream.logcore.replication.quorum_messages import (
+from millstream.logcore.replication.raft.quorum import Quorum
+from millstream.logcore.replication.raft.quorum_messages import (
     Append,
     AppendAnswer,
     Entry,
@@ -16,7 +16,7 @@ from millstream.logcore.replication.quorum_messages import (
     Vote,
     VoteAnswer,
 )
-from millstream.logcore.replication.quorum_state import Role
+from millstream.logcore.replication.raft.quorum_state import Role
 
 from .kernel import InvariantViolated, Kernel
 

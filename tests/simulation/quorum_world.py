@@ -8,6 +8,8 @@ from random import Random
 from typing import TYPE_CHECKING, Any, ClassVar
 from zlib import crc32
 
+from millstream.logcore.replication.controller.metadata_codec import encode_record
+from millstream.logcore.replication.controller.metadata_records import ConfigChanged
 from millstream.logcore.replication.machine import (
     CONTROLLER,
     Asked,
@@ -18,12 +20,10 @@ from millstream.logcore.replication.machine import (
     Reply,
     RequestId,
 )
-from millstream.logcore.replication.metadata_codec import encode_record
-from millstream.logcore.replication.metadata_records import ConfigChanged
-from millstream.logcore.replication.quorum import Quorum
-from millstream.logcore.replication.quorum_files import MAGIC, QuorumDamaged, QuorumFiles
-from millstream.logcore.replication.quorum_messages import VotersChanged
-from millstream.logcore.replication.quorum_state import Role
+from millstream.logcore.replication.raft.quorum import Quorum
+from millstream.logcore.replication.raft.quorum_files import MAGIC, QuorumDamaged, QuorumFiles
+from millstream.logcore.replication.raft.quorum_messages import VotersChanged
+from millstream.logcore.replication.raft.quorum_state import Role
 
 from .host import CannotStart, Host, Running
 from .kernel import MILLISECOND, InvariantViolated

@@ -9,11 +9,11 @@ from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
-from millstream.logcore.epoch_cache import EpochCache
 from millstream.logcore.errors import write_error
-from millstream.logcore.partition_state import PartitionState
 from millstream.logcore.records.batch import HEADER_SIZE, EncodedBatch, checksum_of, read_header
-from millstream.logcore.replication.replica_core import SyncLog
+from millstream.logcore.replication.replica.replica_core import SyncLog
+from millstream.logcore.storage.epoch_cache import EpochCache
+from millstream.logcore.storage.partition_state import PartitionState
 
 from .disk import SimDisk, SimFile
 

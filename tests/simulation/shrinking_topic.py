@@ -9,9 +9,9 @@ from random import Random
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from millstream.logcore.records.batch import Producer
-from millstream.logcore.replication.controller_messages import CreateTopic
-from millstream.logcore.replication.replica import Replica
-from millstream.logcore.replication.replica_messages import (
+from millstream.logcore.replication.controller.controller_messages import CreateTopic
+from millstream.logcore.replication.replica.replica import Replica
+from millstream.logcore.replication.replica.replica_messages import (
     Deleted,
     DeleteRecords,
     PartitionId,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from millstream.logcore.replication.controller_messages import (
+from millstream.logcore.replication.controller.controller_messages import (
     BrokerAccepted,
     BrokerHeartbeat,
     HeartbeatAnswer,
@@ -15,6 +15,8 @@ from millstream.logcore.replication.controller_messages import (
     RegisterBroker,
     ReserveProducerIds,
 )
+from millstream.logcore.replication.controller.metadata_image import MetadataImage, fold
+from millstream.logcore.replication.controller.metadata_records import PartitionState
 from millstream.logcore.replication.machine import (
     BROKER,
     CONTROLLER,
@@ -26,9 +28,7 @@ from millstream.logcore.replication.machine import (
     Send,
     Tick,
 )
-from millstream.logcore.replication.metadata_image import MetadataImage, fold
-from millstream.logcore.replication.metadata_records import PartitionState
-from millstream.logcore.replication.replica_messages import AlterPartition, AlterRefused, InSync, PartitionId
+from millstream.logcore.replication.replica.replica_messages import AlterPartition, AlterRefused, InSync, PartitionId
 
 _SAY_MS = 300  # between two signs of life, to the controller and to leaders
 _SILENT_MS = 1_500  # a follower not heard for so long leaves the ISR

@@ -5,8 +5,8 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from millstream.logcore.replication.controller_messages import SetThrottle
-from millstream.logcore.replication.throttle import throttled_rate
+from millstream.logcore.replication.controller.controller_messages import SetThrottle
+from millstream.logcore.replication.replica.throttle import throttled_rate
 
 from .kernel import MILLISECOND
 

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from millstream.logcore.replication.led_log import LedLog
-from millstream.logcore.replication.replica_messages import PartitionId
-from millstream.logcore.replication.transaction_ends import TransactionEnds
-from millstream.logcore.replication.transaction_shard import TransactionShard
-from millstream.logcore.transaction_steps import Outcome
+from millstream.logcore.cores.transaction_steps import Outcome
+from millstream.logcore.replication.replica.replica_messages import PartitionId
+from millstream.logcore.replication.shards.led_log import LedLog
+from millstream.logcore.replication.shards.transaction_ends import TransactionEnds
+from millstream.logcore.replication.shards.transaction_shard import TransactionShard
 
 from .kernel import InvariantViolated
 

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from millstream.logcore.client import TopicPartition
 from millstream.logcore.records.batch import Producer
-from millstream.logcore.replication.controller_messages import CreateTopic
-from millstream.logcore.replication.coordination_messages import (
+from millstream.logcore.replication.controller.controller_messages import CreateTopic
+from millstream.logcore.replication.machine import BROKER, CONTROLLER
+from millstream.logcore.replication.replica.replica_messages import PartitionId, Problem, Produce, Produced, Refused
+from millstream.logcore.replication.shards.coordination_messages import (
     GROUPS_TOPIC,
     TRANSACTIONS_TOPIC,
     ForGroup,
     ForTransaction,
     place_of,
 )
-from millstream.logcore.replication.group_requests import AskCommitted, GroupCommits
-from millstream.logcore.replication.machine import BROKER, CONTROLLER
-from millstream.logcore.replication.replica_messages import PartitionId, Problem, Produce, Produced, Refused
-from millstream.logcore.replication.transaction_messages import (
+from millstream.logcore.replication.shards.group_requests import AskCommitted, GroupCommits
+from millstream.logcore.replication.shards.transaction_messages import (
     EndTransaction,
     Included,
     IncludeGroup,

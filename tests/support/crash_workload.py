@@ -9,8 +9,10 @@ from typing import Any
 
 from hand_plans import count_plan, filter_plan, read_all, rows
 
-from millstream.executor import processing_log, query, state_commits
-from millstream.executor.query import QueryRuntime
+from millstream.executor import processing_log
+from millstream.executor.queries import query
+from millstream.executor.queries.query import QueryRuntime
+from millstream.executor.state import state_commits
 from millstream.logcore.failpoints import arm
 from millstream.logcore.log import open_log
 

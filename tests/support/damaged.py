@@ -18,15 +18,15 @@ from repository import REPOSITORY
 
 from millstream.errors import MillstreamError
 from millstream.planner.catalog import Catalog
-from millstream.planner.deletions import plan_deletion
-from millstream.planner.full_sql import FULL_SQL
+from millstream.planner.declarations.values import plan_asserted_values, plan_insert_values
+from millstream.planner.expressions.user_functions import bound
 from millstream.planner.physical import PhysicalPlan
 from millstream.planner.planning import PlanningContext
-from millstream.planner.pull import plan_pull
-from millstream.planner.user_functions import bound
-from millstream.planner.values import plan_asserted_values, plan_insert_values
+from millstream.planner.pull.deletions import plan_deletion
+from millstream.planner.pull.full_sql import FULL_SQL
+from millstream.planner.pull.pull_queries import plan_pull
 from millstream.sql import ast
-from millstream.sql.functions.user_functions import UserFunction, UserParameter
+from millstream.sql.functions.users.user_functions import UserFunction, UserParameter
 from millstream.sql.identifiers import RESERVED
 from millstream.sql.parser import parse
 from millstream.sql.splitting import split_statements

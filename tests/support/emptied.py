@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 
 from millstream.errors import MillstreamError
-from millstream.server.engine import Engine
-from millstream.server.session import Session
+from millstream.server.engine.engine import Engine
+from millstream.server.engine.session import Session
 from millstream.sql.identifiers import quote_identifier
 
 

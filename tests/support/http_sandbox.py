@@ -19,11 +19,11 @@ from typing import Any, Final, cast
 
 from running_server import service_in
 
-from millstream.executor.journal import JournaledLog, Place
+from millstream.executor.sources.journal import JournaledLog, Place
 from millstream.logcore.client import LogClient, TopicPartition
 from millstream.server.client import HttpClient
-from millstream.server.properties import lenient_properties
-from millstream.server.session import Session
+from millstream.server.config.properties import lenient_properties
+from millstream.server.engine.session import Session
 from millstream.testing import Sandbox, TopicRecord
 
 _IDLE_S: Final = 1.0  # a push query that says nothing for so long has nothing more to say

@@ -20,7 +20,7 @@ from millstream.planner.steps.repartition import Rekey
 from millstream.planner.steps.sink import Sink
 from millstream.planner.steps.source import Source
 from millstream.planner.steps.step import Step
-from millstream.sql.functions.aggregates import AGGREGATES
+from millstream.sql.functions.aggregation.aggregates import AGGREGATES
 from millstream.sql.types import BIGINT, DOUBLE, STRING, SqlType
 
 JSON = FormatSpec("JSON")

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from millstream.planner.catalog import Catalog
+from millstream.planner.declarations.sources import plan_create_source
 from millstream.planner.physical import PhysicalPlan
 from millstream.planner.planning import NewTopic, PlanningContext
-from millstream.planner.queries import plan_push, plan_query
-from millstream.planner.sources import plan_create_source
+from millstream.planner.select.queries import plan_push, plan_query
 from millstream.sql import ast
 from millstream.sql.parser import parse
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from millstream.server.configuration import load_configuration
+from millstream.server.config.configuration import load_configuration
 from millstream.server.service import Service
 
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("MILLSTREAM_")}

@@ -10,7 +10,7 @@ import pyarrow as pa
 from hand_plans import read_all, rows
 from planning import Planner
 
-from millstream.executor.query import QueryRuntime
+from millstream.executor.queries.query import QueryRuntime
 from millstream.executor.spark.alignment import align
 from millstream.executor.spark.batch_ends import BatchEnds
 from millstream.executor.spark.bucket import BucketRuntime, Report

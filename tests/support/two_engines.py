@@ -11,18 +11,18 @@ from typing import NamedTuple
 from millstream.logcore.client import TopicPartition
 from millstream.logcore.log import Log
 from millstream.logcore.protocol.admission import ConnectionLimits
-from millstream.logcore.protocol.security import NoUsers
+from millstream.logcore.protocol.security.users import NoUsers
+from millstream.logcore.replication.controller.metadata_image import Broker, MetadataImage, Topic
+from millstream.logcore.replication.controller.metadata_records import PartitionState
 from millstream.logcore.replication.machine import NodeId
-from millstream.logcore.replication.metadata_image import Broker, MetadataImage, Topic
-from millstream.logcore.replication.metadata_records import PartitionState
 from millstream.logcore.server import LogServer
-from millstream.server.access import Authenticator
-from millstream.server.cluster_engine import start_engine_on_cluster
-from millstream.server.command_topic import COMMAND_TOPIC
-from millstream.server.configuration import Address, Configuration
-from millstream.server.engine_host import EngineHost
-from millstream.server.http_listener import HttpListener
-from millstream.server.tls import TlsSettings
+from millstream.server.catalog.command_topic import COMMAND_TOPIC
+from millstream.server.cluster.engine_host import EngineHost
+from millstream.server.cluster.node_engine import start_engine_on_cluster
+from millstream.server.config.configuration import Address, Configuration
+from millstream.server.http.listener import HttpListener
+from millstream.server.security.access import Authenticator
+from millstream.server.security.tls import TlsSettings
 
 _TOPIC_ID = "00"
 _ANYWHERE = Address("127.0.0.1", 0)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from millstream.planner import avro_schemas, json_schemas, protobuf_schemas
 from millstream.planner.schema import Column
+from millstream.planner.schemas import avro_schemas, json_schemas, protobuf_schemas
 from millstream.planner.specs import FormatSpec, RecordSchema
 from millstream.sql.types import (
     BIGINT,

@@ -7,7 +7,7 @@ import os
 import pyarrow as pa
 import pytest
 
-from millstream.executor.formats.parallel import decode_in_parallel
+from millstream.executor.formats.compiled.parallel import decode_in_parallel
 from millstream.executor.formats.registry import decoder
 from millstream.planner.schema import Column
 from millstream.planner.specs import FormatSpec

@@ -11,8 +11,8 @@ from google.protobuf.message_factory import GetMessageClass
 
 from millstream.executor.errors import QueryFailed
 from millstream.executor.formats import decode_logical, decoder, encode_logical, encoder
-from millstream.planner import protobuf_text
 from millstream.planner.schema import Column
+from millstream.planner.schemas import protobuf_text
 from millstream.planner.specs import FormatSpec, RecordSchema
 from millstream.sql.types import BIGINT, BOOLEAN, BYTES, DOUBLE, INTEGER, STRING, Array, Field, Map, Struct
 

@@ -12,8 +12,8 @@ from hand_plans import INPUT, count_plan, read_all, rows
 from spark_stages import QUERIES, OnDuckDB, StagedRun, contents, create_topics, plan_of, produce
 
 from millstream.executor import processing_log
-from millstream.executor.duckdb_executor import DuckDBExecutor
-from millstream.executor.query import QueryRuntime
+from millstream.executor.queries.duckdb_executor import DuckDBExecutor
+from millstream.executor.queries.query import QueryRuntime
 from millstream.executor.spark.alignment import take_from_spark
 from millstream.executor.spark.markers import StaleRun
 from millstream.executor.spark.stages import split

@@ -9,11 +9,12 @@ from datetime import timedelta
 from typing import Any
 
 from millstream.logcore.client import TopicPartition
-from millstream.logcore.protocol import messages, produce
-from millstream.logcore.protocol.apis import Api
 from millstream.logcore.protocol.channel import Address, Channels
-from millstream.logcore.protocol.frames import read_response_header, write_request_frame
-from millstream.logcore.protocol.produce import ProduceData, ProduceRequest, ProduceResult
+from millstream.logcore.protocol.wire import messages
+from millstream.logcore.protocol.wire import produce_messages as produce
+from millstream.logcore.protocol.wire.apis import Api
+from millstream.logcore.protocol.wire.frames import read_response_header, write_request_frame
+from millstream.logcore.protocol.wire.produce_messages import ProduceData, ProduceRequest, ProduceResult
 from millstream.logcore.records.codec import encode
 
 from ..log_records import rows

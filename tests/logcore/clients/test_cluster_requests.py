@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from millstream.logcore.protocol.apis import Api
+from millstream.logcore.protocol.wire.apis import Api
 
 from .asking import Asking, until
 from .outside import unique

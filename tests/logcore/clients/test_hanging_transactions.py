@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from millstream.logcore.protocol.apis import Api
+from millstream.logcore.protocol.wire.apis import Api
 from millstream.logcore.records.batch import Producer
 from millstream.logcore.records.codec import encode
 

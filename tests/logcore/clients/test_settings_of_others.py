@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode
 
-from millstream.logcore.protocol.apis import Api
+from millstream.logcore.protocol.wire.apis import Api
 
 from .asking import BROKER, GROUP, Asking, until
 from .outside import unique

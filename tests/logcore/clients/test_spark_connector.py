@@ -14,7 +14,7 @@ import pytest
 from running_server import service_in
 
 from bench.maven import Unavailable, jars
-from millstream.server.session import Session
+from millstream.server.engine.session import Session
 
 from . import with_confluent
 from .driver import Record

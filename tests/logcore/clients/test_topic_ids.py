@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 import pytest
 from kio.schema.errors import ErrorCode
 
-from millstream.logcore.protocol.apis import Api
+from millstream.logcore.protocol.wire.apis import Api
 from millstream.logcore.records.codec import encode
 
 from ..log_records import rows

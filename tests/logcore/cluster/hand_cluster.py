@@ -10,9 +10,11 @@ from typing import Any
 from millstream.logcore.cluster.watch import MetadataWatch
 from millstream.logcore.errors import NotNow
 from millstream.logcore.records.batch import HEADER_SIZE, NOBODY, EncodedBatch, seal
-from millstream.logcore.replication.broker import Broker
-from millstream.logcore.replication.controller import Controller
-from millstream.logcore.replication.controller_messages import CreateTopic, Done, NotController
+from millstream.logcore.replication.broker.broker import Broker
+from millstream.logcore.replication.broker.registration import Identity
+from millstream.logcore.replication.controller.controller import Controller
+from millstream.logcore.replication.controller.controller_messages import CreateTopic, Done, NotController
+from millstream.logcore.replication.controller.metadata_image import MetadataImage
 from millstream.logcore.replication.machine import (
     BROKER,
     CONTROLLER,
@@ -31,11 +33,9 @@ from millstream.logcore.replication.machine import (
     Send,
     Tick,
 )
-from millstream.logcore.replication.metadata_image import MetadataImage
-from millstream.logcore.replication.quorum import Quorum
-from millstream.logcore.replication.quorum_messages import QuorumRecovered, nothing_recovered
-from millstream.logcore.replication.registration import Identity
-from millstream.logcore.replication.replica_messages import ForPartition, PartitionId, Produce
+from millstream.logcore.replication.raft.quorum import Quorum
+from millstream.logcore.replication.raft.quorum_messages import QuorumRecovered, nothing_recovered
+from millstream.logcore.replication.replica.replica_messages import ForPartition, PartitionId, Produce
 from tests.simulation.cluster_logs import SimReplicaLogs
 from tests.simulation.disk import SimDisk
 

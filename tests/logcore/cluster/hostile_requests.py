@@ -19,12 +19,13 @@ from typing import Any, Final, NamedTuple, TypeVar
 import crc32c
 
 from millstream.logcore.client import TopicPartition
-from millstream.logcore.protocol import messages, produce
-from millstream.logcore.protocol.apis import KNOWN, NAMING_TOPICS, Api
-from millstream.logcore.protocol.frames import read_response_header, write_request_frame
-from millstream.logcore.protocol.messages import Fields
-from millstream.logcore.protocol.produce import ProduceData, ProduceRequest
-from millstream.logcore.protocol.wire import MalformedMessage
+from millstream.logcore.protocol.wire import messages
+from millstream.logcore.protocol.wire import produce_messages as produce
+from millstream.logcore.protocol.wire.apis import KNOWN, NAMING_TOPICS, Api
+from millstream.logcore.protocol.wire.frames import read_response_header, write_request_frame
+from millstream.logcore.protocol.wire.messages import Fields
+from millstream.logcore.protocol.wire.primitives import MalformedMessage
+from millstream.logcore.protocol.wire.produce_messages import ProduceData, ProduceRequest
 from millstream.logcore.records.batch import CHECKED_FROM, CONTROL, HEADER, TRANSACTIONAL, read_header
 
 from ..protocol.hostile import Hostile

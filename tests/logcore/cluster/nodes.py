@@ -15,7 +15,7 @@ from millstream.logcore.cluster.node import ClusterNode
 from millstream.logcore.cluster.serving import serving_of
 from millstream.logcore.cluster.settings import ClusterSettings
 from millstream.logcore.replication.machine import NodeId
-from millstream.logcore.replication.node_links import Address
+from millstream.logcore.replication.node.node_links import Address
 from millstream.logcore.server import LogServer
 
 PATIENCE_S = 30.0

@@ -7,10 +7,10 @@ import pytest
 from millstream.errors import LogError
 from millstream.logcore.errors import NotNow
 from millstream.logcore.records.codec import encode
-from millstream.logcore.replication.controller_messages import CreateTopic, Done, NotController
+from millstream.logcore.replication.controller.controller_messages import CreateTopic, Done, NotController
 from millstream.logcore.replication.machine import BROKER, CONTROLLER, NodeId
-from millstream.logcore.replication.node import NodeStopped
-from millstream.logcore.replication.replica_messages import ForPartition, Produce
+from millstream.logcore.replication.node.node import NodeStopped
+from millstream.logcore.replication.replica.replica_messages import ForPartition, Produce
 
 from ..log_records import rows
 from .nodes import PATIENCE_S, Cluster, until

@@ -11,11 +11,11 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, Ne
 from kafka import KafkaConsumer
 
 from millstream.logcore import client
-from millstream.logcore.protocol import produce
-from millstream.logcore.protocol.apis import Api
-from millstream.logcore.protocol.frames import write_request_frame
+from millstream.logcore.protocol.wire import produce_messages as produce
+from millstream.logcore.protocol.wire.apis import Api
+from millstream.logcore.protocol.wire.frames import write_request_frame
 from millstream.logcore.records.codec import encode
-from millstream.logcore.replication.metadata_records import PartitionState
+from millstream.logcore.replication.controller.metadata_records import PartitionState
 
 from ..log_records import rows
 from .nodes import PATIENCE_S, Cluster, until

@@ -12,8 +12,8 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from structlog.testing import capture_logs
 
-from millstream.logcore.disk import LogFile
 from millstream.logcore.records.batch import Buffer
+from millstream.logcore.storage.disk import LogFile
 
 from .nodes import PATIENCE_S, Cluster, until
 

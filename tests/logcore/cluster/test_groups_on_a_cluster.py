@@ -10,9 +10,9 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from millstream.logcore.protocol.apis import Api
 from millstream.logcore.protocol.channel import Address, Channels
-from millstream.logcore.replication.coordination_messages import GROUPS_TOPIC, partition_of, place_of
+from millstream.logcore.protocol.wire.apis import Api
+from millstream.logcore.replication.shards.coordination_messages import GROUPS_TOPIC, partition_of, place_of
 
 from .nodes import PATIENCE_S, Cluster, until
 

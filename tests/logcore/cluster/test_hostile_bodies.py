@@ -15,13 +15,14 @@ from kio.schema.errors import ErrorCode
 
 from millstream.logcore.client import TopicPartition as Place
 from millstream.logcore.cluster import produce as cluster_produce
-from millstream.logcore.protocol import messages, produce
-from millstream.logcore.protocol.apis import Api
-from millstream.logcore.protocol.messages import Fields
-from millstream.logcore.protocol.produce import ProduceData, ProduceRequest
+from millstream.logcore.protocol.wire import messages
+from millstream.logcore.protocol.wire import produce_messages as produce
+from millstream.logcore.protocol.wire.apis import Api
+from millstream.logcore.protocol.wire.messages import Fields
+from millstream.logcore.protocol.wire.produce_messages import ProduceData, ProduceRequest
 from millstream.logcore.records.batch import Producer as ProducerOf
 from millstream.logcore.records.codec import encode
-from millstream.logcore.replication import led_log
+from millstream.logcore.replication.shards import led_log
 
 from ..log_records import rows
 from ..unforeseen import unforeseen_failures

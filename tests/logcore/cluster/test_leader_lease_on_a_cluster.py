@@ -15,7 +15,7 @@ from millstream.logcore.cluster.log import ClusterLog
 from millstream.logcore.errors import NotNow
 from millstream.logcore.protocol.layout import ANY_EPOCH
 from millstream.logcore.remote import RemoteLog
-from millstream.logcore.replication.leader_lease import LeaderLease
+from millstream.logcore.replication.broker.leader_lease import LeaderLease
 
 from ..log_records import rows
 from .nodes import PATIENCE_S, Cluster, until

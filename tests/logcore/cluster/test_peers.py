@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from millstream.logcore.cluster.peers import PeerFollower
+from millstream.logcore.replication.controller.metadata_image import MetadataImage, fold
+from millstream.logcore.replication.controller.metadata_records import BrokerRegistered, BrokerRemoved, NodeAdded
 from millstream.logcore.replication.machine import NodeId
-from millstream.logcore.replication.metadata_image import MetadataImage, fold
-from millstream.logcore.replication.metadata_records import BrokerRegistered, BrokerRemoved, NodeAdded
-from millstream.logcore.replication.node_links import Address
+from millstream.logcore.replication.node.node_links import Address
 
 TWO, THREE, FOUR = NodeId(2), NodeId(3), NodeId(4)
 MEMBERS = {TWO: Address("two", 9093), THREE: Address("three", 9093)}

@@ -8,10 +8,10 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from millstream.logcore.protocol.apis import Api
 from millstream.logcore.protocol.channel import Address, Channels
-from millstream.logcore.replication.coordination_messages import TRANSACTIONS_TOPIC, partition_of
+from millstream.logcore.protocol.wire.apis import Api
 from millstream.logcore.replication.machine import NodeId
+from millstream.logcore.replication.shards.coordination_messages import TRANSACTIONS_TOPIC, partition_of
 
 from .nodes import Cluster, until
 

@@ -7,7 +7,7 @@ from structlog.testing import capture_logs
 from millstream.logcore.cluster.operations import Operations
 from millstream.logcore.cluster.watch import Noticed
 from millstream.logcore.replication.machine import NodeId
-from millstream.logcore.replication.replica_messages import PartitionId
+from millstream.logcore.replication.replica.replica_messages import PartitionId
 from tests.logcore.cluster.hand_cluster import HandCluster
 
 

@@ -18,11 +18,13 @@ from kio.schema.errors import ErrorCode
 from kio.serial import entity_writer
 
 from millstream.logcore.client import TopicPartition
-from millstream.logcore.protocol import fetch, messages, produce
-from millstream.logcore.protocol.apis import KNOWN, NAMING_TOPICS, Api
-from millstream.logcore.protocol.fetch import FetchPosition, FetchRequest
-from millstream.logcore.protocol.frames import write_request_frame
-from millstream.logcore.protocol.produce import ProduceData, ProduceRequest
+from millstream.logcore.protocol.wire import fetch_messages as fetch
+from millstream.logcore.protocol.wire import messages
+from millstream.logcore.protocol.wire import produce_messages as produce
+from millstream.logcore.protocol.wire.apis import KNOWN, NAMING_TOPICS, Api
+from millstream.logcore.protocol.wire.fetch_messages import FetchPosition, FetchRequest
+from millstream.logcore.protocol.wire.frames import write_request_frame
+from millstream.logcore.protocol.wire.produce_messages import ProduceData, ProduceRequest
 from millstream.logcore.records.batch import CHECKED_FROM, HEADER, HEADER_SIZE
 from millstream.logcore.records.codec import encode
 

@@ -12,9 +12,9 @@ from kio.schema.errors import ErrorCode
 from millstream.logcore.client import RowRecords
 from millstream.logcore.errors import InvalidRecords
 from millstream.logcore.log import Log
-from millstream.logcore.protocol.apis import Api
 from millstream.logcore.protocol.channel import Address, Channels
-from millstream.logcore.protocol.quotas import Quotas
+from millstream.logcore.protocol.security.quotas import Quotas
+from millstream.logcore.protocol.wire.apis import Api
 from millstream.logcore.remote import RemoteLog
 from millstream.logcore.server import LogServer
 

@@ -11,10 +11,10 @@ import pytest
 from millstream.logcore.client import TopicPartition
 from millstream.logcore.errors import InvalidTransactionState, ProducerFenced
 from millstream.logcore.log import Log
-from millstream.logcore.protocol.apis import Api
 from millstream.logcore.protocol.channel import Address
 from millstream.logcore.protocol.routing import Router
 from millstream.logcore.protocol.sender import Sender
+from millstream.logcore.protocol.wire.apis import Api
 from millstream.logcore.records.batch import Producer
 from millstream.logcore.records.codec import encode
 from millstream.logcore.server import LogServer

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from millstream.logcore.client import TopicPartition
+from millstream.logcore.coordination.transaction_log import NOTES_OPEN
 from millstream.logcore.errors import ProducerFenced
 from millstream.logcore.log import open_log
 from millstream.logcore.protocol.producers import ClientProducer, Producers
 from millstream.logcore.records.batch import Producer
 from millstream.logcore.records.codec import encode
 from millstream.logcore.records.key_values import KeyValue
-from millstream.logcore.transaction_log import NOTES_OPEN
 
 from ..log_records import rows, values_of
 

@@ -15,13 +15,15 @@ import pytest
 
 from millstream.logcore.client import TopicPartition
 from millstream.logcore.log import Log
-from millstream.logcore.protocol import fetch, messages, produce
 from millstream.logcore.protocol.admission import ConnectionLimits, HeldConnections
-from millstream.logcore.protocol.apis import KNOWN, Api
 from millstream.logcore.protocol.connection import IN_FLIGHT_MAX, Answer, Connection, Request
-from millstream.logcore.protocol.fetch import FetchPosition, FetchRequest
-from millstream.logcore.protocol.frames import FRAME_BYTES_MAX, write_request_frame
-from millstream.logcore.protocol.produce import ProduceData, ProduceRequest
+from millstream.logcore.protocol.wire import fetch_messages as fetch
+from millstream.logcore.protocol.wire import messages
+from millstream.logcore.protocol.wire import produce_messages as produce
+from millstream.logcore.protocol.wire.apis import KNOWN, Api
+from millstream.logcore.protocol.wire.fetch_messages import FetchPosition, FetchRequest
+from millstream.logcore.protocol.wire.frames import FRAME_BYTES_MAX, write_request_frame
+from millstream.logcore.protocol.wire.produce_messages import ProduceData, ProduceRequest
 from millstream.logcore.records.batch import Buffer
 from millstream.logcore.records.codec import encode
 from millstream.logcore.remote import RemoteLog

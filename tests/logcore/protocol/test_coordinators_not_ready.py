@@ -12,12 +12,12 @@ from kio.schema.errors import ErrorCode
 
 from millstream.logcore.client import TopicPartition
 from millstream.logcore.cluster.groups import ClusterGroups
+from millstream.logcore.cores.group_messages import CheckCommit, ConsumerHeartbeat, GroupFault
 from millstream.logcore.errors import LogClosed, NotNow
-from millstream.logcore.group_messages import CheckCommit, ConsumerHeartbeat, GroupFault
 from millstream.logcore.log import Log
-from millstream.logcore.protocol import group_requests
-from millstream.logcore.protocol.apis import Api
 from millstream.logcore.protocol.channel import Address, Channels
+from millstream.logcore.protocol.requests import group_requests
+from millstream.logcore.protocol.wire.apis import Api
 from millstream.logcore.server import LogServer
 
 _MEMBER = {"group_id": "g", "generation_id": 1, "member_id": "m", "group_instance_id": None}

@@ -11,11 +11,11 @@ from kio.schema.errors import ErrorCode
 
 from millstream.logcore.client import TopicPartition
 from millstream.logcore.log import Log
-from millstream.logcore.protocol import fetch
-from millstream.logcore.protocol.apis import Api
 from millstream.logcore.protocol.channel import Address, Channels
-from millstream.logcore.protocol.fetch import FetchedPartition, FetchPosition, FetchRequest, PartitionKey
 from millstream.logcore.protocol.fetch_sessions import IDLE_S, FetchSessions
+from millstream.logcore.protocol.wire import fetch_messages as fetch
+from millstream.logcore.protocol.wire.apis import Api
+from millstream.logcore.protocol.wire.fetch_messages import FetchedPartition, FetchPosition, FetchRequest, PartitionKey
 from millstream.logcore.server import LogServer
 
 from ..log_records import rows

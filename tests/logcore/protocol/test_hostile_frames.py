@@ -13,7 +13,7 @@ import pytest
 from millstream.logcore.client import FetchedRows
 from millstream.logcore.errors import TopicExists
 from millstream.logcore.log import Log, open_log
-from millstream.logcore.protocol.security import NoUsers, Users
+from millstream.logcore.protocol.security.users import NoUsers, Users
 from millstream.logcore.remote import RemoteLog, trusted_address
 from millstream.logcore.server import LogServer
 

@@ -8,14 +8,15 @@ from typing import Any
 from millstream.logcore.client import TopicPartition
 from millstream.logcore.log import Log
 from millstream.logcore.log_settings import of_client
-from millstream.logcore.protocol import fetch, produce
-from millstream.logcore.protocol.apis import Api
 from millstream.logcore.protocol.channel import Address, Channel
-from millstream.logcore.protocol.client_quotas import FETCHED, PRODUCED, ClientQuotas
-from millstream.logcore.protocol.fetch import FetchPosition, FetchRequest
-from millstream.logcore.protocol.produce import ProduceData, ProduceRequest
-from millstream.logcore.protocol.quotas import Meter, Quotas
-from millstream.logcore.protocol.wire import Reader
+from millstream.logcore.protocol.security.client_quotas import FETCHED, PRODUCED, ClientQuotas
+from millstream.logcore.protocol.security.quotas import Meter, Quotas
+from millstream.logcore.protocol.wire import fetch_messages as fetch
+from millstream.logcore.protocol.wire import produce_messages as produce
+from millstream.logcore.protocol.wire.apis import Api
+from millstream.logcore.protocol.wire.fetch_messages import FetchPosition, FetchRequest
+from millstream.logcore.protocol.wire.primitives import Reader
+from millstream.logcore.protocol.wire.produce_messages import ProduceData, ProduceRequest
 from millstream.logcore.records.codec import encode
 from millstream.logcore.server import LogServer
 

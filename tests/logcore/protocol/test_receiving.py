@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.logcore.protocol.frames import LENGTH
-from millstream.logcore.protocol.receiving import FrameReceiver
-from millstream.logcore.protocol.wire import MalformedMessage
+from millstream.logcore.protocol.wire.frames import LENGTH
+from millstream.logcore.protocol.wire.primitives import MalformedMessage
+from millstream.logcore.protocol.wire.receiving import FrameReceiver
 
 
 def fed(receiver: FrameReceiver, content: bytes, piece: int) -> list[bytes]:

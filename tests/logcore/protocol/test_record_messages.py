@@ -11,11 +11,17 @@ import pytest
 from kio.serial import entity_reader, entity_writer
 
 from millstream.logcore.client import TopicPartition
-from millstream.logcore.protocol import fetch, produce
-from millstream.logcore.protocol.apis import KNOWN, Api
-from millstream.logcore.protocol.fetch import AbortedTransaction, FetchedPartition, FetchPosition, FetchRequest
-from millstream.logcore.protocol.produce import ProduceData, ProduceRequest, ProduceResult
-from millstream.logcore.protocol.wire import MalformedMessage
+from millstream.logcore.protocol.wire import fetch_messages as fetch
+from millstream.logcore.protocol.wire import produce_messages as produce
+from millstream.logcore.protocol.wire.apis import KNOWN, Api
+from millstream.logcore.protocol.wire.fetch_messages import (
+    AbortedTransaction,
+    FetchedPartition,
+    FetchPosition,
+    FetchRequest,
+)
+from millstream.logcore.protocol.wire.primitives import MalformedMessage
+from millstream.logcore.protocol.wire.produce_messages import ProduceData, ProduceRequest, ProduceResult
 
 PARTITIONS = [TopicPartition("a", 0), TopicPartition("a", 7), TopicPartition("long" * 50, 1)]
 

@@ -12,11 +12,11 @@ from kio.schema.errors import ErrorCode
 
 from millstream.logcore.client import TopicPartition
 from millstream.logcore.log import Log
-from millstream.logcore.protocol import fetch
-from millstream.logcore.protocol.access import NotAllowed
-from millstream.logcore.protocol.apis import Api
 from millstream.logcore.protocol.channel import Address, AuthenticationFailed, Channel, Channels
-from millstream.logcore.protocol.fetch import FetchPosition, FetchRequest
+from millstream.logcore.protocol.security.access import NotAllowed
+from millstream.logcore.protocol.wire import fetch_messages as fetch
+from millstream.logcore.protocol.wire.apis import Api
+from millstream.logcore.protocol.wire.fetch_messages import FetchPosition, FetchRequest
 from millstream.logcore.remote import RemoteLog, trusted_address
 from millstream.logcore.server import LogServer
 

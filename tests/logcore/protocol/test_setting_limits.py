@@ -12,7 +12,7 @@ from kio.schema.errors import ErrorCode
 
 from millstream.logcore.log import Log, open_log
 from millstream.logcore.protocol import setting_limits
-from millstream.logcore.protocol.apis import Api
+from millstream.logcore.protocol.wire.apis import Api
 from millstream.logcore.remote import RemoteLog, trusted_address
 from millstream.logcore.server import LogServer
 

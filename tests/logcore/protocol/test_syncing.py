@@ -13,9 +13,9 @@ import pytest
 from millstream.errors import LogError
 from millstream.logcore import failpoints
 from millstream.logcore.log import Log
-from millstream.logcore.partition import Partition
 from millstream.logcore.protocol.syncing import Outcome, Syncs
 from millstream.logcore.records.codec import encode
+from millstream.logcore.storage.partition import Partition
 
 from ..log_records import rows
 

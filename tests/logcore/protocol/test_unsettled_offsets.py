@@ -8,8 +8,8 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from millstream.logcore.client import TopicPartition
-from millstream.logcore.group_messages import CommittedOffset
-from millstream.logcore.protocol.offset_requests import offset_fetch
+from millstream.logcore.cores.group_messages import CommittedOffset
+from millstream.logcore.protocol.requests.offset_requests import offset_fetch
 
 T0 = TopicPartition("t", 0)
 

@@ -6,17 +6,22 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from millstream.logcore.replication.broker import Broker, BrokerSettings
-from millstream.logcore.replication.controller_messages import (
+from millstream.logcore.replication.broker.broker import Broker, BrokerSettings
+from millstream.logcore.replication.broker.registration import Identity
+from millstream.logcore.replication.controller.controller_messages import (
     BrokerAccepted,
     BrokerHeartbeat,
     HeartbeatAnswer,
     RegisterBroker,
 )
-from millstream.logcore.replication.coordination import CoordinationSettings
-from millstream.logcore.replication.coordination_messages import GROUPS_TOPIC, ForGroup
-from millstream.logcore.replication.coordinators import default_makers
-from millstream.logcore.replication.led_log import ShardMaker
+from millstream.logcore.replication.controller.metadata_image import MetadataImage, fold
+from millstream.logcore.replication.controller.metadata_records import (
+    BrokerRegistered,
+    PartitionState,
+    Together,
+    TopicCreated,
+    TopicDeleted,
+)
 from millstream.logcore.replication.machine import (
     CONTROLLER,
     Asked,
@@ -32,16 +37,11 @@ from millstream.logcore.replication.machine import (
     Send,
     Tick,
 )
-from millstream.logcore.replication.metadata_image import MetadataImage, fold
-from millstream.logcore.replication.metadata_records import (
-    BrokerRegistered,
-    PartitionState,
-    Together,
-    TopicCreated,
-    TopicDeleted,
-)
-from millstream.logcore.replication.registration import Identity
-from millstream.logcore.replication.replica_messages import AlterPartition, PartitionId
+from millstream.logcore.replication.replica.replica_messages import AlterPartition, PartitionId
+from millstream.logcore.replication.shards.coordination import CoordinationSettings
+from millstream.logcore.replication.shards.coordination_messages import GROUPS_TOPIC, ForGroup
+from millstream.logcore.replication.shards.coordinators import default_makers
+from millstream.logcore.replication.shards.led_log import ShardMaker
 from tests.simulation.cluster_logs import SimReplicaLogs
 from tests.simulation.disk import SimDisk
 

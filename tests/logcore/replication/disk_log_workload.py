@@ -6,7 +6,7 @@ from pathlib import Path
 from random import Random
 
 from millstream.logcore import failpoints
-from millstream.logcore.replication.disk_log import DiskLog
+from millstream.logcore.replication.disk.disk_log import DiskLog
 
 from .replica_logs import Entry, entries, entry_of, open_disk_log, placed
 

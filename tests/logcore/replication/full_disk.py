@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from millstream.logcore import disk
-from millstream.logcore.disk import LogFile
 from millstream.logcore.records.batch import Buffer
-from millstream.logcore.replication import disk_checkpoint
+from millstream.logcore.replication.disk import disk_checkpoint
+from millstream.logcore.storage import disk
+from millstream.logcore.storage.disk import LogFile
 
 
 class FullDisk:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from millstream.logcore.open_files import OpenFiles
-from millstream.logcore.partition_files import PartitionContext
 from millstream.logcore.records.batch import EncodedBatch, Producer, place
-from millstream.logcore.replication.disk_log import DiskLog
-from millstream.logcore.replication.disk_recovery import begin_log
-from millstream.logcore.replication.replica_log import ReplicaLog
+from millstream.logcore.replication.disk.disk_log import DiskLog
+from millstream.logcore.replication.disk.disk_recovery import begin_log
+from millstream.logcore.replication.replica.replica_log import ReplicaLog
+from millstream.logcore.storage.open_files import OpenFiles
+from millstream.logcore.storage.partition_files import PartitionContext
 from millstream.logcore.topic_settings import settings_of
 
 from .trio import batch

@@ -6,24 +6,24 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from millstream.logcore.replication.broker import Broker, Leave
-from millstream.logcore.replication.controller_messages import (
+from millstream.logcore.replication.broker.broker import Broker, Leave
+from millstream.logcore.replication.broker.registration import Identity
+from millstream.logcore.replication.controller.controller_messages import (
     BrokerAccepted,
     BrokerHeartbeat,
     BrokerRefused,
     HeartbeatAnswer,
 )
-from millstream.logcore.replication.machine import Asked, Committed, NodeId, Received, Reply, RequestId, Send, Tick
-from millstream.logcore.replication.metadata_image import ALL
-from millstream.logcore.replication.metadata_records import (
+from millstream.logcore.replication.controller.metadata_image import ALL
+from millstream.logcore.replication.controller.metadata_records import (
     BrokerRegistered,
     ConfigChanged,
     PartitionState,
     Together,
     TopicCreated,
 )
-from millstream.logcore.replication.registration import Identity
-from millstream.logcore.replication.replica_messages import PartitionId
+from millstream.logcore.replication.machine import Asked, Committed, NodeId, Received, Reply, RequestId, Send, Tick
+from millstream.logcore.replication.replica.replica_messages import PartitionId
 from tests.simulation.cluster_logs import SimReplicaLogs
 from tests.simulation.disk import SimDisk
 

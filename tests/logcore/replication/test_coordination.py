@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from millstream.logcore.records.key_values import KeyValue
-from millstream.logcore.replication.coordination import CoordinationSettings
-from millstream.logcore.replication.coordination_messages import GROUPS_TOPIC, ForEveryShard, ForGroup
-from millstream.logcore.replication.led_log import LedLog
 from millstream.logcore.replication.machine import NodeId, RequestId, Send
-from millstream.logcore.replication.replica_messages import FetchRequest, Problem, Refused
+from millstream.logcore.replication.replica.replica_messages import FetchRequest, Problem, Refused
+from millstream.logcore.replication.shards.coordination import CoordinationSettings
+from millstream.logcore.replication.shards.coordination_messages import GROUPS_TOPIC, ForEveryShard, ForGroup
+from millstream.logcore.replication.shards.led_log import LedLog
 
 from .brokers import Brokers
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from millstream.logcore.compaction import compact
+from millstream.logcore.compaction.cleaning import compact
 from millstream.logcore.records.batch import EncodedBatch, Producer, place
 from millstream.logcore.records.codec import encode
-from millstream.logcore.replication.disk_log import DiskLog
-from millstream.logcore.replication.disk_recovery import RESCAN
+from millstream.logcore.replication.disk.disk_log import DiskLog
+from millstream.logcore.replication.disk.disk_recovery import RESCAN
 from millstream.logcore.replication.machine import NodeId
-from millstream.logcore.replication.replica_messages import Deleted, DeleteRecords, Problem, Refused
+from millstream.logcore.replication.replica.replica_messages import Deleted, DeleteRecords, Problem, Refused
 from tests.logcore.log_records import rows
 
 from .replica_logs import NOW_MS, append, entries, open_disk_log

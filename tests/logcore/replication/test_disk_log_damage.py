@@ -8,9 +8,9 @@ from random import Random
 
 import pytest
 
-from millstream.logcore import segment
 from millstream.logcore.errors import CorruptLog
-from millstream.logcore.replication.disk_log import DiskLog
+from millstream.logcore.replication.disk.disk_log import DiskLog
+from millstream.logcore.storage import segment
 from tests.logcore.soak import count_of
 
 from .disk_log_workload import Workload

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from millstream.logcore.client import FetchedRows
-from millstream.logcore.compaction import compact
+from millstream.logcore.compaction.cleaning import compact
 from millstream.logcore.errors import OffsetOutOfRange
-from millstream.logcore.reader import read
 from millstream.logcore.records.batch import place
 from millstream.logcore.records.codec import encode
-from millstream.logcore.replication.disk_log import DiskLog
+from millstream.logcore.replication.disk.disk_log import DiskLog
+from millstream.logcore.storage.reader import read
 from tests.logcore.log_records import rows
 
 from .replica_logs import NOW_MS, open_disk_log

@@ -10,13 +10,13 @@ import pytest
 from millstream.errors import LogError
 from millstream.logcore import failpoints
 from millstream.logcore.client import Offsets
-from millstream.logcore.disk import LogFile
 from millstream.logcore.errors import CorruptLog, LogLocked, LogWriteFailed, UnsupportedDataDirectory
 from millstream.logcore.log import open_log
-from millstream.logcore.replication.disk_logs import DiskLogs
-from millstream.logcore.replication.replica_core import SyncLog
-from millstream.logcore.replication.replica_messages import PartitionId
-from millstream.logcore.retention import drop_expired
+from millstream.logcore.replication.disk.disk_logs import DiskLogs
+from millstream.logcore.replication.replica.replica_core import SyncLog
+from millstream.logcore.replication.replica.replica_messages import PartitionId
+from millstream.logcore.storage.disk import LogFile
+from millstream.logcore.storage.retention import drop_expired
 
 from .replica_logs import append, entries, open_disk_log
 

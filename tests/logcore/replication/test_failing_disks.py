@@ -8,18 +8,18 @@ from pathlib import Path
 import pytest
 
 from millstream.errors import LogError
-from millstream.logcore.replication.broker import Broker
-from millstream.logcore.replication.controller_messages import BrokerAccepted, BrokerHeartbeat
-from millstream.logcore.replication.machine import Committed, Effect, NodeId, Received, Send, Tick
-from millstream.logcore.replication.metadata_records import (
+from millstream.logcore.replication.broker.broker import Broker
+from millstream.logcore.replication.broker.registration import Identity
+from millstream.logcore.replication.controller.controller_messages import BrokerAccepted, BrokerHeartbeat
+from millstream.logcore.replication.controller.metadata_records import (
     BrokerRegistered,
     BrokerUnfenced,
     PartitionState,
     TopicCreated,
     TopicDeleted,
 )
-from millstream.logcore.replication.registration import Identity
-from millstream.logcore.replication.replica_messages import PartitionId
+from millstream.logcore.replication.machine import Committed, Effect, NodeId, Received, Send, Tick
+from millstream.logcore.replication.replica.replica_messages import PartitionId
 from tests.simulation.cluster_logs import SimReplicaLogs
 from tests.simulation.disk import SimDisk
 from tests.simulation.replica_log import SimReplicaLog

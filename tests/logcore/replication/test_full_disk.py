@@ -10,12 +10,12 @@ from structlog.testing import capture_logs
 
 from millstream.logcore import failpoints
 from millstream.logcore.errors import LogFull
-from millstream.logcore.housekeeping import Housekeeper, Target
 from millstream.logcore.records.batch import Producer
-from millstream.logcore.replication.disk_log import DiskLog
-from millstream.logcore.replication.disk_logs import DiskLogs
-from millstream.logcore.replication.replica_messages import PartitionId
-from millstream.logcore.retention import drop_expired
+from millstream.logcore.replication.disk.disk_log import DiskLog
+from millstream.logcore.replication.disk.disk_logs import DiskLogs
+from millstream.logcore.replication.replica.replica_messages import PartitionId
+from millstream.logcore.storage.housekeeping import Housekeeper, Target
+from millstream.logcore.storage.retention import drop_expired
 from millstream.logcore.topic_settings import settings_of
 
 from .full_disk import FullDisk

@@ -9,8 +9,8 @@ from random import Random
 import pytest
 
 from millstream.logcore import failpoints
-from millstream.logcore.recovery import read_checkpoint
-from millstream.logcore.replication.disk_checkpoint import EARLIER
+from millstream.logcore.replication.disk.disk_checkpoint import EARLIER
+from millstream.logcore.storage.recovery import read_checkpoint
 
 from .disk_log_workload import Workload, reaches
 from .full_disk import FullDisk

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from millstream.logcore.client import TopicPartition
-from millstream.logcore.expiry import Expiry
-from millstream.logcore.group_messages import (
+from millstream.logcore.cores.expiry import Expiry
+from millstream.logcore.cores.group_messages import (
     Answer,
     CheckCommit,
     CommittedOffset,
@@ -27,9 +27,22 @@ from millstream.logcore.group_messages import (
     Sync,
     Synced,
 )
-from millstream.logcore.replication.coordination_messages import GROUPS_TOPIC, ForEveryShard, ForGroup, partition_of
-from millstream.logcore.replication.coordinators import default_makers
-from millstream.logcore.replication.group_requests import (
+from millstream.logcore.replication.machine import NodeId
+from millstream.logcore.replication.replica.replica_messages import (
+    FetchedBatches,
+    FetchRequest,
+    PartitionId,
+    Problem,
+    Refused,
+)
+from millstream.logcore.replication.shards.coordination_messages import (
+    GROUPS_TOPIC,
+    ForEveryShard,
+    ForGroup,
+    partition_of,
+)
+from millstream.logcore.replication.shards.coordinators import default_makers
+from millstream.logcore.replication.shards.group_requests import (
     AskCommitted,
     CommitOffsets,
     DeleteGroup,
@@ -39,10 +52,8 @@ from millstream.logcore.replication.group_requests import (
     ListGroups,
     OffsetsDeleted,
 )
-from millstream.logcore.replication.group_shard import GroupSettings
-from millstream.logcore.replication.machine import NodeId
-from millstream.logcore.replication.replica_messages import FetchedBatches, FetchRequest, PartitionId, Problem, Refused
-from millstream.logcore.replication.transaction_messages import (
+from millstream.logcore.replication.shards.group_shard import GroupSettings
+from millstream.logcore.replication.shards.transaction_messages import (
     ApplyOffsets,
     HoldOffsets,
     OffsetRow,

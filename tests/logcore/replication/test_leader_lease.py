@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from millstream.logcore.records.batch import NOBODY
-from millstream.logcore.replication.controller_messages import BrokerHeartbeat, HeartbeatAnswer
-from millstream.logcore.replication.leader_lease import LeaderLease
+from millstream.logcore.replication.broker.leader_lease import LeaderLease
+from millstream.logcore.replication.controller.controller_messages import BrokerHeartbeat, HeartbeatAnswer
 from millstream.logcore.replication.machine import NodeId
-from millstream.logcore.replication.replica_messages import (
+from millstream.logcore.replication.replica.replica_messages import (
     AskEpochEnd,
     AskOffsets,
     ForPartition,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from millstream.logcore.replication.broker.nearest import nearest_replica
+from millstream.logcore.replication.controller.metadata_image import Broker, MetadataImage
+from millstream.logcore.replication.controller.metadata_records import PartitionState
 from millstream.logcore.replication.machine import NodeId
-from millstream.logcore.replication.metadata_image import Broker, MetadataImage
-from millstream.logcore.replication.metadata_records import PartitionState
-from millstream.logcore.replication.nearest import nearest_replica
 
 ONE, TWO, THREE, FOUR = map(NodeId, range(1, 5))
 RACKS = {ONE: "a", TWO: "b", THREE: "b", FOUR: "c"}

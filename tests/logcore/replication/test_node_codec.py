@@ -6,22 +6,27 @@ import random
 
 import pytest
 
-from millstream.logcore.replication.controller_messages import CreateTopic, Refused, Trouble
-from millstream.logcore.replication.coordination_messages import ForTransaction
+from millstream.logcore.replication.controller.controller_messages import CreateTopic, Refused, Trouble
+from millstream.logcore.replication.controller.metadata_image import MetadataImage, fold
+from millstream.logcore.replication.controller.metadata_records import (
+    BrokerRegistered,
+    PartitionState,
+    Together,
+    TopicCreated,
+)
 from millstream.logcore.replication.machine import NodeId
-from millstream.logcore.replication.metadata_image import MetadataImage, fold
-from millstream.logcore.replication.metadata_records import BrokerRegistered, PartitionState, Together, TopicCreated
-from millstream.logcore.replication.node_codec import Frame, InvalidFrame, decode_frame, encode_frame
-from millstream.logcore.replication.node_messages import AskMachine, MachineAnswered
-from millstream.logcore.replication.quorum_messages import Append, Entry, InstallSnapshot, Snapshot, VotersChanged
-from millstream.logcore.replication.replica_messages import (
+from millstream.logcore.replication.node.node_codec import Frame, InvalidFrame, decode_frame, encode_frame
+from millstream.logcore.replication.node.node_messages import AskMachine, MachineAnswered
+from millstream.logcore.replication.raft.quorum_messages import Append, Entry, InstallSnapshot, Snapshot, VotersChanged
+from millstream.logcore.replication.replica.replica_messages import (
     FetchedBatches,
     FetchRefused,
     FetchRequest,
     Problem,
 )
-from millstream.logcore.replication.replica_messages import Refused as ReplicaRefused
-from millstream.logcore.replication.transaction_messages import OffsetRow, SendOffsets
+from millstream.logcore.replication.replica.replica_messages import Refused as ReplicaRefused
+from millstream.logcore.replication.shards.coordination_messages import ForTransaction
+from millstream.logcore.replication.shards.transaction_messages import OffsetRow, SendOffsets
 from tests.logcore.replication.trio import PARTITION, batch
 
 STATE = PartitionState("topic", 0, NodeId(1), 3, 4, (NodeId(1), NodeId(2)), (NodeId(1),), (), 1)

@@ -14,12 +14,12 @@ import pytest
 from certificates import make_certificates
 from structlog.testing import capture_logs
 
-from millstream.logcore.replication import node_codec
 from millstream.logcore.replication.machine import NodeId
-from millstream.logcore.replication.node_codec import Frame, encode_frame
-from millstream.logcore.replication.node_links import Address, NodeLinks, Peers
-from millstream.logcore.replication.replica_messages import FetchRequest, Problem, Refused
-from millstream.server.tls import ClusterTlsSettings
+from millstream.logcore.replication.node import node_codec
+from millstream.logcore.replication.node.node_codec import Frame, encode_frame
+from millstream.logcore.replication.node.node_links import Address, NodeLinks, Peers
+from millstream.logcore.replication.replica.replica_messages import FetchRequest, Problem, Refused
+from millstream.server.security.tls import ClusterTlsSettings
 from tests.logcore.replication.trio import PARTITION
 
 ONE, TWO = NodeId(1), NodeId(2)

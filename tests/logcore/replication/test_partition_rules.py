@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from millstream.logcore.replication.machine import NodeId
-from millstream.logcore.replication.metadata_records import PartitionState
-from millstream.logcore.replication.partition_rules import (
+from millstream.logcore.replication.controller.metadata_records import PartitionState
+from millstream.logcore.replication.controller.partition_rules import (
     changed,
     handed_over,
     reassigned,
@@ -22,6 +21,7 @@ from millstream.logcore.replication.partition_rules import (
     without,
     without_unclean,
 )
+from millstream.logcore.replication.machine import NodeId
 
 
 def partition(isr: tuple[int, ...], **fields: Any) -> PartitionState:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
+from millstream.logcore.replication.controller.metadata_image import Broker, MetadataImage
+from millstream.logcore.replication.controller.partition_rules import with_leader, without_unclean
+from millstream.logcore.replication.controller.placement import Placement, new_partition
 from millstream.logcore.replication.machine import NodeId
-from millstream.logcore.replication.metadata_image import Broker, MetadataImage
-from millstream.logcore.replication.partition_rules import with_leader, without_unclean
-from millstream.logcore.replication.placement import Placement, new_partition
 
 
 def cluster(*racks: str | None, fenced: tuple[int, ...] = ()) -> MetadataImage:

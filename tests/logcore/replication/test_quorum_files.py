@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from millstream.logcore.replication.disk_folder import DiskFolder
+from millstream.logcore.replication.controller.metadata_image import ImageCodec, MetadataImage, fold
+from millstream.logcore.replication.controller.metadata_records import BrokerRegistered, ConfigChanged, TopicCreated
+from millstream.logcore.replication.disk.disk_folder import DiskFolder
 from millstream.logcore.replication.machine import NodeId
-from millstream.logcore.replication.metadata_image import ImageCodec, MetadataImage, fold
-from millstream.logcore.replication.metadata_records import BrokerRegistered, ConfigChanged, TopicCreated
 from millstream.logcore.replication.ports import Folder
-from millstream.logcore.replication.quorum_files import QuorumDamaged, QuorumFiles
-from millstream.logcore.replication.quorum_messages import (
+from millstream.logcore.replication.raft.quorum_files import QuorumDamaged, QuorumFiles
+from millstream.logcore.replication.raft.quorum_messages import (
     QuorumRecovered,
     SaveSnapshot,
     SaveVote,

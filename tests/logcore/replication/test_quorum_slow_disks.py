@@ -6,9 +6,9 @@ from collections import deque
 from typing import Any
 
 from millstream.logcore.replication.machine import NodeId, Persist, Send
-from millstream.logcore.replication.quorum import Quorum
-from millstream.logcore.replication.quorum_messages import nothing_recovered
-from millstream.logcore.replication.quorum_state import Role
+from millstream.logcore.replication.raft.quorum import Quorum
+from millstream.logcore.replication.raft.quorum_messages import nothing_recovered
+from millstream.logcore.replication.raft.quorum_state import Role
 
 NODES = tuple(NodeId(node) for node in (1, 2, 3))
 STEP_MS = 50

@@ -6,7 +6,7 @@ import pytest
 
 from millstream.logcore.records.batch import Producer
 from millstream.logcore.replication.machine import NodeId, Persisted, Received
-from millstream.logcore.replication.replica_messages import (
+from millstream.logcore.replication.replica.replica_messages import (
     AlterRefused,
     AskOffsets,
     Diverging,

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from millstream.logcore.epoch_cache import EpochEnd
 from millstream.logcore.records.batch import Producer, place
 from millstream.logcore.records.control import encode_marker
-from millstream.logcore.replication.replica_log import ReplicaLog
+from millstream.logcore.replication.replica.replica_log import ReplicaLog
+from millstream.logcore.storage.epoch_cache import EpochEnd
 from tests.simulation.disk import SimDisk
 from tests.simulation.replica_log import SimReplicaLog
 

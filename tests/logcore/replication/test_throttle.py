@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from millstream.logcore.log_settings import ALL_BROKERS
+from millstream.logcore.replication.controller.metadata_image import MetadataImage, fold
+from millstream.logcore.replication.controller.metadata_records import ConfigChanged
 from millstream.logcore.replication.machine import NodeId
-from millstream.logcore.replication.metadata_image import MetadataImage, fold
-from millstream.logcore.replication.metadata_records import ConfigChanged
-from millstream.logcore.replication.replica_messages import PartitionId, Produced
-from millstream.logcore.replication.throttle import Allowance, throttled_rates
+from millstream.logcore.replication.replica.replica_messages import PartitionId, Produced
+from millstream.logcore.replication.replica.throttle import Allowance, throttled_rates
 from tests.logcore.replication.trio import Trio
 
 ONE, TWO, THREE = NodeId(1), NodeId(2), NodeId(3)

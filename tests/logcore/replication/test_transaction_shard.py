@@ -8,17 +8,13 @@ import pytest
 
 from millstream.logcore.client import TopicPartition
 from millstream.logcore.records.batch import Producer
-from millstream.logcore.replication.controller_messages import BrokerHeartbeat, ProducerIds, ReserveProducerIds
-from millstream.logcore.replication.coordination_messages import (
-    TRANSACTIONS_TOPIC,
-    ForEveryShard,
-    ForGroup,
-    ForTransaction,
+from millstream.logcore.replication.controller.controller_messages import (
+    BrokerHeartbeat,
+    ProducerIds,
+    ReserveProducerIds,
 )
-from millstream.logcore.replication.coordinators import default_makers
-from millstream.logcore.replication.group_requests import AskCommitted
 from millstream.logcore.replication.machine import Input, NodeId, Received
-from millstream.logcore.replication.replica_messages import (
+from millstream.logcore.replication.replica.replica_messages import (
     FetchRequest,
     ForPartition,
     PartitionId,
@@ -29,7 +25,15 @@ from millstream.logcore.replication.replica_messages import (
     ReadBatches,
     Refused,
 )
-from millstream.logcore.replication.transaction_messages import (
+from millstream.logcore.replication.shards.coordination_messages import (
+    TRANSACTIONS_TOPIC,
+    ForEveryShard,
+    ForGroup,
+    ForTransaction,
+)
+from millstream.logcore.replication.shards.coordinators import default_makers
+from millstream.logcore.replication.shards.group_requests import AskCommitted
+from millstream.logcore.replication.shards.transaction_messages import (
     ApplyOffsets,
     AskProducerId,
     DescribedTransaction,
@@ -48,7 +52,7 @@ from millstream.logcore.replication.transaction_messages import (
     VerifyTransaction,
     WriteMarker,
 )
-from millstream.logcore.replication.transaction_shard import TransactionSettings
+from millstream.logcore.replication.shards.transaction_shard import TransactionSettings
 
 from .brokers import Brokers
 from .trio import batch, value_of

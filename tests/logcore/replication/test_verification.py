@@ -6,7 +6,7 @@ from typing import Any
 
 from millstream.logcore.records.batch import Producer
 from millstream.logcore.replication.machine import NodeId, Received, Send
-from millstream.logcore.replication.replica_messages import (
+from millstream.logcore.replication.replica.replica_messages import (
     COORDINATOR,
     EndMarker,
     PartitionId,
@@ -14,7 +14,7 @@ from millstream.logcore.replication.replica_messages import (
     Produced,
     Refused,
 )
-from millstream.logcore.replication.transaction_messages import (
+from millstream.logcore.replication.shards.transaction_messages import (
     MarkerWritten,
     TransactionVerified,
     VerifyTransaction,

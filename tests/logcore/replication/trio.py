@@ -7,6 +7,7 @@ from random import Random
 from typing import Any
 
 from millstream.logcore.records.batch import HEADER_SIZE, NOBODY, EncodedBatch, Producer, seal
+from millstream.logcore.replication.controller.metadata_records import PartitionState
 from millstream.logcore.replication.machine import (
     Asked,
     Effect,
@@ -21,9 +22,8 @@ from millstream.logcore.replication.machine import (
     Send,
     Tick,
 )
-from millstream.logcore.replication.metadata_records import PartitionState
-from millstream.logcore.replication.replica import Replica, ReplicaSettings
-from millstream.logcore.replication.replica_messages import (
+from millstream.logcore.replication.replica.replica import Replica, ReplicaSettings
+from millstream.logcore.replication.replica.replica_messages import (
     ACTIVE_CONTROLLER,
     AlterPartition,
     MetadataChanged,

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from millstream.logcore.replication.machine import Effect, NodeId, Persist, Send
-from millstream.logcore.replication.quorum_messages import nothing_recovered
-from millstream.logcore.replication.quorum_state import Role
+from millstream.logcore.replication.raft.quorum_messages import nothing_recovered
+from millstream.logcore.replication.raft.quorum_state import Role
 
 from ..kernel import Kernel
 from ..quorum_checks import CheckedQuorum, QuorumChecks

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from millstream.logcore.replication.controller import Controller
-from millstream.logcore.replication.controller_messages import (
+from millstream.logcore.replication.controller.controller import Controller
+from millstream.logcore.replication.controller.controller_messages import (
     AddPartitions,
     BrokerHeartbeat,
     CreateTopic,
@@ -13,11 +13,11 @@ from millstream.logcore.replication.controller_messages import (
     RegisterBroker,
     RemoveBroker,
 )
-from millstream.logcore.replication.controller_requests import MIN_ISR
-from millstream.logcore.replication.coordination_messages import GROUPS_TOPIC
+from millstream.logcore.replication.controller.controller_requests import MIN_ISR
+from millstream.logcore.replication.controller.metadata_records import PartitionState
 from millstream.logcore.replication.machine import CONTROLLER, NodeId
-from millstream.logcore.replication.metadata_records import PartitionState
-from millstream.logcore.replication.replica_messages import PartitionId
+from millstream.logcore.replication.replica.replica_messages import PartitionId
+from millstream.logcore.replication.shards.coordination_messages import GROUPS_TOPIC
 from tests.logcore.replication.test_broker_logs import (
     test_an_answer_for_the_disk_of_before_is_not_taken_for_ones_own,
 )

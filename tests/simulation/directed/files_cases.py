@@ -6,11 +6,11 @@ from contextlib import suppress
 from random import Random
 from typing import Final
 
+from millstream.logcore.replication.controller.metadata_image import ImageCodec, MetadataImage
+from millstream.logcore.replication.controller.metadata_records import ConfigChanged
 from millstream.logcore.replication.machine import NodeId
-from millstream.logcore.replication.metadata_image import ImageCodec, MetadataImage
-from millstream.logcore.replication.metadata_records import ConfigChanged
-from millstream.logcore.replication.quorum_files import MAGIC, QuorumDamaged, QuorumFiles
-from millstream.logcore.replication.quorum_messages import (
+from millstream.logcore.replication.raft.quorum_files import MAGIC, QuorumDamaged, QuorumFiles
+from millstream.logcore.replication.raft.quorum_messages import (
     Entry,
     SaveEntries,
     SaveSnapshot,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any, Final
 
+from millstream.logcore.replication.controller.metadata_records import ConfigChanged
 from millstream.logcore.replication.machine import CONTROLLER, NodeId
-from millstream.logcore.replication.metadata_records import ConfigChanged
-from millstream.logcore.replication.quorum import Quorum
-from millstream.logcore.replication.quorum_messages import Append, Vote, VotersChanged
-from millstream.logcore.replication.quorum_state import Role
+from millstream.logcore.replication.raft.quorum import Quorum
+from millstream.logcore.replication.raft.quorum_messages import Append, Vote, VotersChanged
+from millstream.logcore.replication.raft.quorum_state import Role
 from tests.logcore.replication.test_quorum_slow_disks import (
     test_a_leader_goes_on_leading_while_the_disks_of_all_take_longer_than_an_election,
     test_nothing_is_committed_before_a_majority_has_written_it,

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from millstream.logcore.producer_state import ProducerStates
-from millstream.logcore.replication import replica_leader
-from millstream.logcore.replication.broker import Broker
-from millstream.logcore.replication.in_sync import InSyncReplicas
-from millstream.logcore.replication.leader_lease import LeaderLease
+from millstream.logcore.replication.broker.broker import Broker
+from millstream.logcore.replication.broker.leader_lease import LeaderLease
+from millstream.logcore.replication.controller.metadata_records import PartitionState
 from millstream.logcore.replication.machine import NodeId, Operation
-from millstream.logcore.replication.metadata_records import PartitionState
-from millstream.logcore.replication.replica import Replica
-from millstream.logcore.replication.replica_core import ReplicaCore
-from millstream.logcore.replication.replica_follower import Follower
-from millstream.logcore.replication.replica_leader import Leader
+from millstream.logcore.replication.replica import replica_leader
+from millstream.logcore.replication.replica.in_sync import InSyncReplicas
+from millstream.logcore.replication.replica.replica import Replica
+from millstream.logcore.replication.replica.replica_core import ReplicaCore
+from millstream.logcore.replication.replica.replica_follower import Follower
+from millstream.logcore.replication.replica.replica_leader import Leader
+from millstream.logcore.storage.producer_state import ProducerStates
 
 from .base import cluster_mutant
 
@@ -131,7 +131,7 @@ MUTANTS: Final = [
         "R20",
         "takes a topic that is made anew for the one that was deleted",
         0,
-        ("millstream.logcore.replication.controller_requests", "_new_topic_id", _name_of_the_topic),
+        ("millstream.logcore.replication.controller.controller_requests", "_new_topic_id", _name_of_the_topic),
     ),
     cluster_mutant(
         "no_min_isr", "R11", "raises the high watermark with too few in sync", 106, (Leader, "_enough_in_sync", _yes)

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from millstream.logcore.replication import controller, metadata_image, partition_rules
-from millstream.logcore.replication.broker_registry import BrokerRegistry
-from millstream.logcore.replication.controller import Controller
+from millstream.logcore.replication.broker.registration import Registration
+from millstream.logcore.replication.controller import controller, metadata_image, partition_rules
+from millstream.logcore.replication.controller.broker_registry import BrokerRegistry
+from millstream.logcore.replication.controller.controller import Controller
+from millstream.logcore.replication.controller.metadata_image import MetadataImage
+from millstream.logcore.replication.controller.metadata_records import (
+    BrokerRegistered,
+    PartitionState,
+    ProducerIdsReserved,
+)
+from millstream.logcore.replication.controller.partition_rules import IsLive
 from millstream.logcore.replication.machine import Effect, NodeId
-from millstream.logcore.replication.metadata_image import MetadataImage
-from millstream.logcore.replication.metadata_records import BrokerRegistered, PartitionState, ProducerIdsReserved
-from millstream.logcore.replication.partition_rules import IsLive
-from millstream.logcore.replication.registration import Registration
 
 from .base import Mutant
 

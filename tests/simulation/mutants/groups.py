@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from millstream.logcore import consumer_groups
-from millstream.logcore.all_groups import AllGroups
-from millstream.logcore.group_messages import GroupFault
+from millstream.logcore.cores import consumer_groups
+from millstream.logcore.cores.all_groups import AllGroups
+from millstream.logcore.cores.group_messages import GroupFault
 from millstream.logcore.records.key_values import KeyValue, encode_key_values
-from millstream.logcore.replication import coordination
-from millstream.logcore.replication.coordination import Coordinators
-from millstream.logcore.replication.group_commits import CommittedOffsets
-from millstream.logcore.replication.led_log import LedLog
+from millstream.logcore.replication.shards import coordination
+from millstream.logcore.replication.shards.coordination import Coordinators
+from millstream.logcore.replication.shards.group_commits import CommittedOffsets
+from millstream.logcore.replication.shards.led_log import LedLog
 
 from .base import cluster_mutant
 

@@ -8,12 +8,12 @@ from unittest.mock import patch
 from crc32c import crc32c
 
 from millstream.logcore.replication.machine import NodeId
-from millstream.logcore.replication.quorum import Quorum
-from millstream.logcore.replication.quorum_elections import Elections
-from millstream.logcore.replication.quorum_files import QuorumFiles
-from millstream.logcore.replication.quorum_messages import Entry, SaveSnapshot, SaveVote
-from millstream.logcore.replication.quorum_replication import Replication
-from millstream.logcore.replication.quorum_state import QuorumState, Role
+from millstream.logcore.replication.raft.quorum import Quorum
+from millstream.logcore.replication.raft.quorum_elections import Elections
+from millstream.logcore.replication.raft.quorum_files import QuorumFiles
+from millstream.logcore.replication.raft.quorum_messages import Entry, SaveSnapshot, SaveVote
+from millstream.logcore.replication.raft.quorum_replication import Replication
+from millstream.logcore.replication.raft.quorum_state import QuorumState, Role
 
 from .base import Mutant
 
@@ -341,7 +341,7 @@ MUTANTS: Final = [
         "damage_cut_off",
         "R17, T-L15",
         "takes damage in the middle of the log for a torn end",
-        (("millstream.logcore.replication.quorum_files", "_marks_behind", _no_marks),),
+        (("millstream.logcore.replication.raft.quorum_files", "_marks_behind", _no_marks),),
         "quorum",
         "damage_is_noticed_or_says_nothing",
     ),
@@ -349,7 +349,7 @@ MUTANTS: Final = [
         "no_checksums",
         "T-L15",
         "does not look at checksums",
-        (("millstream.logcore.replication.quorum_files", "crc32c", _any_checksum),),
+        (("millstream.logcore.replication.raft.quorum_files", "crc32c", _any_checksum),),
         "quorum",
         "damage_is_noticed_or_says_nothing",
     ),

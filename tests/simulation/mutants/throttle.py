@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from millstream.logcore.replication.machine import NodeId
-from millstream.logcore.replication.replica_follower import Follower
-from millstream.logcore.replication.replica_leader import Leader
-from millstream.logcore.replication.throttle import Allowance
+from millstream.logcore.replication.replica.replica_follower import Follower
+from millstream.logcore.replication.replica.replica_leader import Leader
+from millstream.logcore.replication.replica.throttle import Allowance
 
 from .base import Mutant, cluster_mutant
 

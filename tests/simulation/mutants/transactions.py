@@ -6,17 +6,17 @@ from collections import deque
 from dataclasses import replace
 from typing import Any, Final
 
-from millstream.logcore.producer_state import ProducerStates
-from millstream.logcore.replication.led_log import LedLog
-from millstream.logcore.replication.producer_ids import ProducerIdPool
-from millstream.logcore.replication.replica_leader import Leader
+from millstream.logcore.cores.transaction_records import Ended
+from millstream.logcore.cores.transactions import Coordinator
+from millstream.logcore.replication.broker.producer_ids import ProducerIdPool
+from millstream.logcore.replication.replica.replica_leader import Leader
+from millstream.logcore.replication.replica.verification import Verification
+from millstream.logcore.replication.shards.led_log import LedLog
+from millstream.logcore.replication.shards.transaction_ends import TransactionEnds
+from millstream.logcore.replication.shards.transaction_offsets import TransactionOffsets
+from millstream.logcore.replication.shards.transaction_shard import TransactionShard
 from millstream.logcore.replication.time_of_day import TimeOfDay
-from millstream.logcore.replication.transaction_ends import TransactionEnds
-from millstream.logcore.replication.transaction_offsets import TransactionOffsets
-from millstream.logcore.replication.transaction_shard import TransactionShard
-from millstream.logcore.replication.verification import Verification
-from millstream.logcore.transaction_records import Ended
-from millstream.logcore.transactions import Coordinator
+from millstream.logcore.storage.producer_state import ProducerStates
 
 from .base import cluster_mutant
 

@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millstream.errors import QueryError, TypeMismatch
-from millstream.sql.functions.aggregate_kernels import Events
-from millstream.sql.functions.aggregate_values import column_of
-from millstream.sql.functions.aggregates import AGGREGATES, AggregateExample, AggregateFunction, Fold
+from millstream.sql.functions.aggregation.aggregate_kernels import Events
+from millstream.sql.functions.aggregation.aggregate_values import column_of
+from millstream.sql.functions.aggregation.aggregates import AGGREGATES, AggregateExample, AggregateFunction, Fold
 from millstream.sql.types import (
     BIGINT,
     BOOLEAN,

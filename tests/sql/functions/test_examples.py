@@ -9,8 +9,8 @@ import duckdb
 import pytest
 from sqlglot import exp
 
-from millstream.planner.expressions import coerced, compile_call, compile_expression
-from millstream.planner.scope import Scope
+from millstream.planner.expressions.compilation import coerced, compile_call, compile_expression
+from millstream.planner.expressions.scope import Scope
 from millstream.sql.functions.catalog import FUNCTIONS, Function, register_udfs, udfs_in
 from millstream.sql.parser import parse_expression
 from millstream.sql.types import Array, SqlType

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from millstream.sql.functions.bounds import BoundExceeded, Bounds, bounded_by
-from millstream.sql.functions.java_regex import _Translation, compile_pattern, replacement
+from millstream.sql.functions.java.java_regex import _Translation, compile_pattern, replacement
 
 
 @pytest.mark.parametrize(

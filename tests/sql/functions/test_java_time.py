@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis.strategies import integers, sampled_from
 
-from millstream.sql.functions.java_fields import epoch_ms_of, moment_of
-from millstream.sql.functions.java_time import InvalidPattern, compile_pattern
-from millstream.sql.functions.java_zones import Unparsable
-from millstream.sql.functions.simple_date import parse_lenient_date
-from millstream.sql.functions.strftime import strftime_format
+from millstream.sql.functions.java.java_fields import epoch_ms_of, moment_of
+from millstream.sql.functions.java.java_time import InvalidPattern, compile_pattern
+from millstream.sql.functions.java.java_zones import Unparsable
+from millstream.sql.functions.java.simple_date import parse_lenient_date
+from millstream.sql.functions.java.strftime import strftime_format
 from millstream.sql.types import DATE, TIME, TIMESTAMP
 
 MOMENT_MS = 1_526_075_913_005  # 2018-05-11T21:58:33.005 in UTC, a Friday

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millstream.sql.functions.aggregate_kernels import Events
-from millstream.sql.functions.aggregate_values import column_of
-from millstream.sql.functions.aggregates import AGGREGATES
+from millstream.sql.functions.aggregation.aggregate_kernels import Events
+from millstream.sql.functions.aggregation.aggregate_values import column_of
+from millstream.sql.functions.aggregation.aggregates import AGGREGATES
 from millstream.sql.types import BIGINT, BYTES, DATE, DOUBLE, STRING, TIMESTAMP, Decimal, SqlType
 
 Step = tuple[int, Any, bool]  # group, value, whether it is taken back

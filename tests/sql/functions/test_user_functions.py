@@ -9,13 +9,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from millstream.sql.functions.aggregates import AGGREGATES
+from millstream.sql.functions.aggregation.aggregates import AGGREGATES
 from millstream.sql.functions.failures import Failures, collecting
-from millstream.sql.functions.python_body import Body, BodyError, load
-from millstream.sql.functions.python_values import reader, writer
 from millstream.sql.functions.signature import parse_type
-from millstream.sql.functions.user_calls import table_or_scalar_columns
-from millstream.sql.functions.user_functions import UserFunction, UserParameter
+from millstream.sql.functions.users.python_body import Body, BodyError, load
+from millstream.sql.functions.users.python_values import reader, writer
+from millstream.sql.functions.users.user_calls import table_or_scalar_columns
+from millstream.sql.functions.users.user_functions import UserFunction, UserParameter
 from millstream.sql.types import BIGINT, DOUBLE, STRING
 
 

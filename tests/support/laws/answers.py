@@ -9,13 +9,13 @@ from typing import Any
 
 from planning import Planner
 
-from millstream.executor.materialization import Materialization
-from millstream.executor.pull_limits import PullLimits
-from millstream.executor.pull_query import PullQuery
+from millstream.executor.answers.materialization import Materialization
+from millstream.executor.answers.pull_limits import PullLimits
+from millstream.executor.answers.pull_query import PullQuery
 from millstream.logcore.client import LogClient
-from millstream.planner.full_sql import FULL_SQL
 from millstream.planner.planning import PlannedBatch, PlannedPull, PlanningContext
-from millstream.planner.pull import plan_pull
+from millstream.planner.pull.full_sql import FULL_SQL
+from millstream.planner.pull.pull_queries import plan_pull
 from millstream.planner.steps.sink import Sink
 from millstream.planner.steps.source import Source
 from millstream.sql import ast

@@ -16,8 +16,9 @@ from unittest import mock
 
 from planning import Planner
 
-from millstream.executor import processing_log, state
-from millstream.executor.query import QueryRuntime
+from millstream.executor import processing_log
+from millstream.executor.queries.query import QueryRuntime
+from millstream.executor.state import store as state
 from millstream.logcore.client import FetchedColumns, LogClient
 from millstream.logcore.log import open_log
 from millstream.planner.physical import PhysicalPlan

@@ -1,0 +1,52 @@
+"""What a client's query had to leave out: the client is told how many records, the processing log has each.
+
+Persistent queries write the same entries in the transaction of their batch (`query.py`); a client's query has none, so
+after a crash an entry may be missing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import structlog
+
+from millstream.errors import LogError
+
+from ...logcore.client import LogClient
+from .. import processing_log
+from ..record_error import RecordError, left_out
+
+ENTRIES_MAX = 100  # of one batch: whoever asks again and again must not fill the log
+
+_log = structlog.get_logger()
+
+
+class LeftOut:
+    """`count`: records that are left out so far. A query reads on where its trace cannot be written."""
+
+    def __init__(self, log: LogClient, query_id: str) -> None:
+        self._log = log
+        self._query_id = query_id
+        self.count = 0
+
+    def note(self, errors: Sequence[RecordError]) -> None:
+        """In: what went wrong in a batch. What is read from the processing log itself leaves no trace there."""
+        self.count += left_out(errors)
+        traced = [error for error in errors if error.topic != processing_log.TOPIC][:ENTRIES_MAX]
+        if not traced:
+            return
+        now_ms = int(time.time() * 1000)
+        try:
+            processing_log.create_topic(self._log)
+            self._log.append(processing_log.TOPIC, 0, processing_log.records_of(self._query_id, traced, now_ms))
+        except LogError as error:
+            _log.warning("no trace of records left out", query_id=self._query_id, count=len(errors), error=str(error))
+
+
+def remark(count: int) -> str | None:
+    """What a client is told, in words."""
+    if not count:
+        return None
+    subject = "1 record that could not be read was" if count == 1 else f"{count} records that could not be read were"
+    return f"{subject} left out; the topic {processing_log.TOPIC} has the reasons."

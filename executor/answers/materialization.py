@@ -1,0 +1,210 @@
+"""The rows of a stream or table as a relation that pull queries ask, kept up to date from its topic."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Mapping, Sequence
+
+import duckdb
+import pyarrow as pa
+
+from ...logcore.client import LogClient, TopicPartition
+from ...planner.source_info import SourceInfo
+from ...planner.specs import SqlExpression
+from ...planner.steps.source import Source
+from ...sql.functions.catalog import register_udfs
+from ..batch import ChangeBatch
+from ..sources.source_reader import ReadBatch, SourceReader, empty_rows
+from ..state.connection import EngineSettings, lock, open_connection
+from .left_out import LeftOut
+from .pull_limits import Deadline, PullLimits
+
+MAX_BATCH_BYTES = 16 * 1024 * 1024
+RELATION = "source"
+
+
+class Materialization:
+    """For a table its latest row per key (and window), for a stream all its rows, as the relation `source`. A stream's
+    record without value is no row.
+
+    Columns: `k0`…, `v0`…, `_ts`, `_ws`, `_we`, `_rowpartition`, `_offset`. Methods may be called from any thread.
+    In: `timestamp`: the source's TIMESTAMP column as an expression over the row's columns, where it has one.
+    `query_id`: who asks first; what cannot be read is traced under this name. `left_out`: how many records that is.
+    """
+
+    def __init__(
+        self,
+        source: SourceInfo,
+        client: LogClient,
+        properties: Mapping[str, str] | None = None,
+        *,
+        timestamp: SqlExpression | None = None,
+        query_id: str = "",
+    ) -> None:
+        self._client = client
+        self._left_out = LeftOut(client, query_id or f"pull_{source.name}")
+        self._source = source_step(source, timestamp)
+        self._guard = threading.Lock()
+        self._connection = open_connection(settings=EngineSettings.of(properties or {}))
+        self._columns = _columns(self._source)
+        self._registered: set[str] = set()
+        self._stream_time_ms: dict[int, int] = {}  # of the partitions of a table with a TTL
+        self._create()
+        # UDFs that a later query needs can still be registered once the settings are locked.
+        lock(self._connection)
+        self._contained = {
+            TopicPartition(source.topic, partition): client.offsets(source.topic, partition).log_start_offset
+            for partition in range(client.partition_count(source.topic))
+        }
+        self._reader = self._reader_behind_contained()
+
+    def catch_up(self, deadline: Deadline | None = None) -> None:
+        """Takes in everything that is committed at the moment of the call. After an error the next call goes on.
+        Raises `PullLimitExceeded` once the deadline has passed."""
+        with self._held(deadline):
+            ends = {at: self._client.offsets(*at).last_stable_offset for at in self._reader.fetch_positions}
+            while any(self._reader.fetch_positions[at] < end for at, end in ends.items()):
+                if deadline is not None:
+                    deadline.check()
+                batch = self._reader.read(MAX_BATCH_BYTES, ends)
+                if batch is not None:
+                    self._take_in(batch)
+
+    @property
+    def left_out(self) -> int:
+        return self._left_out.count
+
+    def query(
+        self,
+        sql: str,
+        udfs: Sequence[str] = (),
+        limits: PullLimits | None = None,
+        deadline: Deadline | None = None,
+    ) -> pa.Table:
+        """The answer to generated SQL over `source`. Raises `PullLimitExceeded`, and `duckdb.Error` for a failing
+        expression."""
+        with self._held(deadline):
+            new = [name for name in udfs if name not in self._registered]
+            if new:
+                register_udfs(self._connection, new)
+                self._registered.update(new)
+            limits = limits or PullLimits()
+            with limits.watch(self._connection, deadline):
+                return limits.fetch(self._connection, sql)
+
+    def rows(self, deadline: Deadline | None = None) -> pa.Table:
+        """All rows in the order of their times, the columns of the relation."""
+        with self._held(deadline):
+            sql = f"SELECT * FROM {RELATION} ORDER BY _ts, _rowpartition, _offset"
+            return self._connection.sql(sql).to_arrow_table()
+
+    def _held(self, deadline: Deadline | None) -> contextlib.AbstractContextManager[object]:
+        return self._guard if deadline is None else deadline.holding(self._guard)
+
+    def interrupt(self) -> None:
+        """Ends a query that runs in another thread; it raises `duckdb.InterruptException` there."""
+        self._connection.interrupt()
+
+    def close(self) -> None:
+        with self._guard:
+            self._connection.close()
+
+    def _create(self) -> None:
+        self._connection.register("shape", empty_rows(self._source))
+        selected = ", ".join(
+            name if known else f"CAST(NULL AS BIGINT) AS {name}" for name, known in self._columns.items()
+        )
+        self._connection.execute(f"CREATE TABLE {RELATION} AS SELECT {selected} FROM shape")
+        self._connection.unregister("shape")
+
+    def _reader_behind_contained(self) -> SourceReader:
+        return SourceReader(self._client, [self._source], self._contained, time_order=False)
+
+    def _take_in(self, batch: ReadBatch) -> None:
+        changes = batch.inputs[self._source.id]
+        try:
+            self._apply(changes)
+            self._expire(changes)
+        except BaseException:  # an interrupt, say: the reader is past these rows, the relation is not
+            self._reader = self._reader_behind_contained()
+            raise
+        self._contained = batch.positions
+        self._left_out.note(batch.errors)
+
+    def _apply(self, changes: ChangeBatch) -> None:
+        if not changes.rows.num_rows:
+            return
+        self._connection.register("batch", changes.rows)
+        self._connection.execute("BEGIN")
+        try:
+            if self._source.kind == "TABLE":
+                self._replace()
+            else:
+                self._connection.execute(
+                    f"INSERT INTO {RELATION} SELECT {self._selected()} FROM batch WHERE NOT _null ORDER BY _seq"
+                )
+            self._connection.execute("COMMIT")
+        except BaseException:
+            with contextlib.suppress(duckdb.Error):
+                self._connection.execute("ROLLBACK")
+            raise
+        finally:
+            self._connection.unregister("batch")
+
+    def _expire(self, changes: ChangeBatch) -> None:
+        """Rows that were not updated for the table's TTL are gone, by the stream time of their partition."""
+        if self._source.ttl_ms is None:
+            return
+        for partition, time in changes.stream_time_ms.items():
+            latest = self._stream_time_ms[partition] = max(time, self._stream_time_ms.get(partition, time))
+            self._connection.execute(
+                f"DELETE FROM {RELATION} WHERE _rowpartition = {partition} AND _ts <= {latest - self._source.ttl_ms}"
+            )
+
+    def _replace(self) -> None:
+        """Deletes the batch's keys and inserts the last row of each, unless that is a deletion."""
+        keys = [name for name in self._columns if name.startswith("k")]
+        if self._source.key_window is not None:
+            keys += ["_ws", "_we"]
+        same = " AND ".join(f"s.{key} IS NOT DISTINCT FROM b.{key}" for key in keys) or "true"
+        partition = f"PARTITION BY {', '.join(keys)} " if keys else ""
+        last = f"row_number() OVER ({partition}ORDER BY _seq DESC) = 1"
+        self._connection.execute(f"CREATE OR REPLACE TEMP TABLE latest AS SELECT * FROM batch QUALIFY {last}")
+        self._connection.execute(f"DELETE FROM {RELATION} AS s USING latest AS b WHERE {same}")
+        self._connection.execute(f"INSERT INTO {RELATION} SELECT {self._selected()} FROM latest WHERE NOT _null")
+
+    def _selected(self) -> str:
+        return ", ".join(name if known else f"NULL AS {name}" for name, known in self._columns.items())
+
+
+def record_count(client: LogClient, topic: str) -> int:
+    """How many offsets the topic holds: at least as many as it has records."""
+    partitions = range(client.partition_count(topic))
+    bounds = [client.offsets(topic, partition) for partition in partitions]
+    return sum(each.last_stable_offset - each.log_start_offset for each in bounds)
+
+
+def source_step(source: SourceInfo, timestamp: SqlExpression | None = None) -> Source:
+    """A step that reads the whole of a stream or table."""
+    return Source(
+        id="source",
+        topic=source.topic,
+        kind=source.kind,
+        schema=source.schema,
+        key_format=source.key_format,
+        value_format=source.value_format,
+        key_window=source.key_window,
+        timestamp=timestamp,
+        partition_count=source.partition_count,
+        name=source.name,
+        ttl_ms=source.ttl_ms if source.created_by is None else None,
+    )
+
+
+def _columns(source: Source) -> dict[str, bool]:
+    """The relation's columns, and whether batches of the source have them."""
+    names = [f"k{i}" for i in range(len(source.schema.key))] + [f"v{i}" for i in range(len(source.schema.value))]
+    names += ["_ts", "_ws", "_we", "_rowpartition", "_offset"]
+    present = set(empty_rows(source).column_names)
+    return {name: name in present for name in names}

@@ -1,0 +1,229 @@
+"""What one pull query may take: time, memory, and rows of its answer."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Generator, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+
+import duckdb
+import pyarrow as pa
+
+from millstream.errors import QueryError
+
+from ...sql.functions.bounds import BoundExceeded, Bounds, CallTooLarge
+from ...sql.functions.udf import failures_of
+from ..value_sizes import check_sizes
+
+MAX_SECONDS = "millstream.query.pull.max.seconds"
+MAX_ROWS = "millstream.query.pull.max.rows"
+MAX_MEMORY = "millstream.query.pull.max.memory"
+
+MAX_BYTES = "millstream.query.pull.max.bytes"
+
+_FETCHED_ROWS = 10_000
+_LOCK_S = 0.1
+
+
+class PullLimitExceeded(QueryError):
+    """A pull query that would take more than it may."""
+
+    code = "PULL_LIMIT"
+
+
+@dataclass(frozen=True, slots=True)
+class PullLimits:
+    """`memory`: in DuckDB's notation, empty is DuckDB's own limit; what does not fit goes to disk where it can.
+    `bytes`: of the answer. `functions`: what each of them may cost for a row."""
+
+    seconds: float = 60.0
+    rows: int = 10_000_000
+    memory: str = ""
+    bytes: int = 1024 * 1024 * 1024
+    functions: Bounds = field(default_factory=Bounds)
+
+    @staticmethod
+    def of(properties: Mapping[str, str]) -> PullLimits:
+        usual = PullLimits()
+        return PullLimits(
+            float(properties.get(MAX_SECONDS, usual.seconds)),
+            int(properties.get(MAX_ROWS, usual.rows)),
+            properties.get(MAX_MEMORY, usual.memory),
+            int(properties.get(MAX_BYTES, usual.bytes)),
+            Bounds.of(properties),
+        )
+
+    def begin(self) -> Deadline:
+        """The deadline of a query that begins now, for the client that this context serves."""
+        return Deadline(time.monotonic() + self.seconds, self, _client.get())
+
+    @contextlib.contextmanager
+    def watch(self, connection: duckdb.DuckDBPyConnection, deadline: Deadline | None = None) -> Generator[Deadline]:
+        """Interrupts what runs on the connection when the time is over or the client is gone; functions in Python end
+        then too. Raises `PullLimitExceeded`, also where the memory does not suffice, or a value would be too large."""
+        deadline = deadline or self.begin()
+        failures = failures_of(connection)
+        failures.take()
+        failures.exceeded = failures.too_large = None
+        failures.bounds = replace(self.functions, ends_at=deadline.at)
+        try:
+            with _WATCHDOG.watching(connection, deadline):
+                yield deadline
+            failures.check()
+        except BoundExceeded as error:
+            if isinstance(error, CallTooLarge):
+                raise _out_of_memory() from error
+            raise _exceeded(error) from error
+        except (duckdb.OutOfMemoryException, MemoryError) as error:
+            raise _out_of_memory() from error
+        except (duckdb.Error, pa.ArrowException, OSError, RuntimeError):  # an interrupt, as who read the rows says it
+            deadline.check()
+            raise
+        finally:
+            failures.bounds.ends_at = None
+        deadline.check()
+        if failures.exceeded is not None:
+            raise _exceeded(failures.exceeded)
+
+    def fetch(self, connection: duckdb.DuckDBPyConnection, sql: str) -> pa.Table:
+        """The rows of a SELECT. Raises `PullLimitExceeded` where there are too many, or they are too large."""
+        batches: list[pa.RecordBatch] = []
+        count = size = 0
+        with connection.sql(sql).to_arrow_reader(_FETCHED_ROWS) as reader:  # closed, or nothing else runs there
+            for batch in reader:
+                check_sizes(batch, self.functions)
+                batches.append(batch)
+                count += batch.num_rows
+                size += batch.nbytes
+                if count > self.rows:
+                    raise PullLimitExceeded(
+                        f"the answer has more than {self.rows} rows", hint=f"Use WHERE or LIMIT, or raise {MAX_ROWS}."
+                    )
+                if size > self.bytes:
+                    raise PullLimitExceeded(
+                        f"the answer has more than {self.bytes:,} bytes",
+                        hint=f"Use WHERE or LIMIT, select fewer columns, or raise {MAX_BYTES}.",
+                    )
+            return pa.Table.from_batches(batches, reader.schema)
+
+
+def _out_of_memory() -> PullLimitExceeded:
+    return PullLimitExceeded(
+        "the pull query needs more memory than it may take", hint=f"Narrow it with WHERE, or raise {MAX_MEMORY}."
+    )
+
+
+def _exceeded(error: BoundExceeded) -> PullLimitExceeded:
+    return PullLimitExceeded(error.message, hint=f"Raise {error.setting}, or leave such rows out with WHERE.")
+
+
+class Client:
+    """Who waits for an answer. May leave in any thread."""
+
+    def __init__(self) -> None:
+        self.is_gone = False
+
+    def leave(self) -> None:
+        self.is_gone = True
+
+
+_client: ContextVar[Client | None] = ContextVar("client", default=None)
+
+
+@contextlib.contextmanager
+def serving(client: Client) -> Generator[None]:
+    """Pull queries that begin meanwhile in this context end when the client is gone."""
+    token = _client.set(client)
+    try:
+        yield
+    finally:
+        _client.reset(token)
+
+
+@dataclass(frozen=True, slots=True)
+class Deadline:
+    """When a query has to be done, on the monotonic clock; at once where its client is gone."""
+
+    at: float
+    limits: PullLimits
+    client: Client | None = None
+
+    @property
+    def left_s(self) -> float:
+        """Not below 0."""
+        return 0.0 if self._is_abandoned else max(0.0, self.at - time.monotonic())
+
+    def check(self) -> None:
+        """Raises `PullLimitExceeded` once it has passed."""
+        if self._is_abandoned:
+            raise PullLimitExceeded("the client has gone away, so the pull query was ended")
+        if self.left_s == 0:
+            raise PullLimitExceeded(
+                f"the pull query took longer than {self.limits.seconds:g} seconds",
+                hint=f"Narrow it with WHERE, make a table of it with CREATE TABLE AS SELECT, or raise {MAX_SECONDS}.",
+            )
+
+    @contextlib.contextmanager
+    def holding(self, lock: threading.Lock) -> Generator[None]:
+        """The lock, held for the block. Raises `PullLimitExceeded` where others have it until the deadline."""
+        while not lock.acquire(timeout=min(self.left_s, _LOCK_S)):
+            self.check()
+        try:
+            yield
+        finally:
+            lock.release()
+
+    @property
+    def _is_abandoned(self) -> bool:
+        return self.client is not None and self.client.is_gone
+
+
+class _Watchdog:
+    """One thread that interrupts connections whose time is over, for all queries: a look at one key of a table takes
+    less time than a thread of its own would. It ends when there was nothing to watch for a while."""
+
+    _PAUSE_S = 0.1
+    _IDLE_ROUNDS = 100
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._watched: dict[object, tuple[duckdb.DuckDBPyConnection, Deadline]] = {}
+        self._running = False
+
+    @contextlib.contextmanager
+    def watching(self, connection: duckdb.DuckDBPyConnection, deadline: Deadline) -> Generator[None]:
+        """After the block the connection is not interrupted any more."""
+        entry = object()
+        with self._guard:
+            self._watched[entry] = connection, deadline
+            if not self._running:
+                self._running = True
+                threading.Thread(target=self._run, name="pull-watchdog", daemon=True).start()
+        try:
+            yield
+        finally:
+            with self._guard:
+                del self._watched[entry]
+
+    def _run(self) -> None:
+        idle = 0
+        while True:
+            time.sleep(self._PAUSE_S)
+            with self._guard:
+                self._interrupt_late()
+                idle = 0 if self._watched else idle + 1
+                if idle > self._IDLE_ROUNDS:
+                    self._running = False
+                    return
+
+    def _interrupt_late(self) -> None:
+        for connection, deadline in self._watched.values():
+            if deadline.left_s == 0:
+                failures_of(connection).bounds.ends_at = deadline.at - deadline.limits.seconds  # the past
+                connection.interrupt()
+
+
+_WATCHDOG = _Watchdog()

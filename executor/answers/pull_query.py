@@ -1,0 +1,131 @@
+"""A pull query as the batch run of a plan: what its sources hold goes once through the pipeline, tables first.
+
+So a stream's row meets a table's row as it is now, and everything else is as in a persistent query: the same operators,
+the order of time, the tasks of the partitions, rows that come too late.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+from ...logcore.client import LogClient, TopicPartition
+from ...planner.planning import PlannedBatch
+from ...planner.steps.source import Source
+from ..batch import ChangeBatch
+from ..partitioning import RekeyPartitioner
+from ..pipeline import Pipeline
+from ..sources.source_reader import SourceReader, empty_rows
+from ..state.connection import EngineSettings, lock, open_connection
+from .left_out import LeftOut
+from .pull_answer import Answer
+from .pull_limits import Deadline, PullLimits
+
+MAX_BATCH_BYTES = 16 * 1024 * 1024
+MAX_BATCH_ROWS = 500_000
+
+TableRows = Callable[[Source], pa.Table]
+"""The rows that a table holds now, as `Materialization.rows` gives them."""
+
+
+class PullQuery:
+    """Runs a plan once over what its sources hold when `answer` is called. `left_out`: the records that it could not
+    use, those of tables apart: whoever keeps their rows knows of them."""
+
+    def __init__(
+        self, planned: PlannedBatch, client: LogClient, properties: Mapping[str, str], limits: PullLimits
+    ) -> None:
+        self._planned = planned
+        self._plan = planned.plan
+        self._client = client
+        self._limits = limits
+        self.left_out = LeftOut(client, planned.plan.query_id)
+        settings = EngineSettings.of(properties)
+        if limits.memory:
+            settings = replace(settings, memory_limit=limits.memory, shares=None)
+        self._connection = open_connection(settings=settings)
+        partitioner = RekeyPartitioner()
+        self._pipeline = Pipeline(self._plan, self._connection, partitioner=partitioner, emit="last", write_behind=True)
+        lock(self._connection)
+        self._answer = Answer(self._connection, self._pipeline.output_schema, keyed=planned.table)
+
+    def answer(self, tables: TableRows, deadline: Deadline | None = None) -> pa.Table:
+        """The rows of `planned.sql`. To be called once. Raises `PullLimitExceeded`, `duckdb.Error`."""
+        with contextlib.closing(self._connection), self._limits.watch(self._connection, deadline) as deadline:
+            for source in self._plan.sources():
+                if source.kind == "TABLE":
+                    self._take_table(source, tables(source), deadline)
+            self._take_streams([s for s in self._plan.sources() if s.kind == "STREAM"], deadline)
+            self._answer.settle()
+            if self._planned.whole and not self._answer.row_count:
+                self._answer.add(self._pipeline.of_nothing().rows)
+                self._answer.settle()
+            return self._limits.fetch(self._connection, self._planned.sql)
+
+    def _take_table(self, source: Source, rows: pa.Table, deadline: Deadline) -> None:
+        for begin in range(0, rows.num_rows, MAX_BATCH_ROWS):
+            self._process({source.id: _as_changes(rows.slice(begin, MAX_BATCH_ROWS), source, begin)}, deadline)
+
+    def _take_streams(self, sources: Sequence[Source], deadline: Deadline) -> None:
+        for inputs in self._batches(sources):
+            self._process(inputs, deadline)
+            if self._planned.enough is not None and self._answer.row_count >= self._planned.enough:
+                return
+
+    def _batches(self, sources: Sequence[Source]) -> Iterator[Mapping[str, ChangeBatch]]:
+        """What the streams hold now, merged by time."""
+        if not sources:
+            return
+        begins: dict[TopicPartition, int] = {}
+        ends: dict[TopicPartition, int] = {}
+        for topic in dict.fromkeys(source.topic for source in sources):
+            for partition in range(self._client.partition_count(topic)):
+                bounds = self._client.offsets(topic, partition)
+                begins[TopicPartition(topic, partition)] = bounds.log_start_offset
+                ends[TopicPartition(topic, partition)] = bounds.last_stable_offset
+        reader = SourceReader(self._client, sources, begins)
+        while True:
+            batch = reader.read(MAX_BATCH_BYTES, ends)
+            if batch is not None:
+                self.left_out.note(batch.errors)
+                yield batch.inputs
+            elif all(reader.fetch_positions[at] >= end for at, end in ends.items()):
+                return
+
+    def _process(self, inputs: Mapping[str, ChangeBatch], deadline: Deadline) -> None:
+        deadline.check()
+        self._connection.execute("BEGIN")
+        try:
+            rows = self._pipeline.process(inputs).rows
+            self._pipeline.take_changes()
+            failures = self._pipeline.take_failures()
+        except BaseException:
+            with contextlib.suppress(duckdb.Error):
+                self._connection.execute("ROLLBACK")
+            raise
+        self._connection.execute("COMMIT")
+        self.left_out.note(failures)
+        self._answer.add(rows)
+
+
+def _as_changes(rows: pa.Table, source: Source, first: int) -> ChangeBatch:
+    """Rows of a table as one batch in which each appears. `first`: the number of the first one."""
+    count = rows.num_rows
+    given: dict[str, pa.Array | pa.ChunkedArray] = {
+        **{name: rows[name] for name in rows.column_names},
+        "_seq": pa.array(np.arange(first, first + count, dtype=np.int64)),
+        "_sub": pa.array(np.zeros(count, np.int32)),
+        "_part": rows["_rowpartition"],
+        "_weight": pa.array(np.ones(count, np.int8)),
+        "_null": pa.array(np.zeros(count, np.bool_)),
+    }
+    shape = empty_rows(source).schema
+    table = pa.table([given[field.name].cast(field.type) for field in shape], schema=shape)
+    times = table["_ts"].to_numpy()
+    parts = table["_part"].to_numpy()
+    return ChangeBatch(table, {int(part): int(times[parts == part].max()) for part in np.unique(parts)})

@@ -1,0 +1,160 @@
+"""A push query: a plan without a sink, whose changes go to one client as they come. Nothing of it is kept."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from ...logcore.client import LogClient, TopicPartition
+from ...planner.physical import PhysicalPlan
+from ..partitioning import RekeyPartitioner
+from ..pipeline import Pipeline
+from ..queries.recovery import emit_of
+from ..queries.start_offsets import first_offset
+from ..record_error import RecordError
+from ..sources.source_reader import ReadBatch, SourceReader
+from ..state.connection import EngineSettings, lock, open_connection
+from ..updates import settle
+from .left_out import LeftOut
+
+MAX_BATCH_BYTES = 4 * 1024 * 1024
+WAKE_UP_S = 0.2
+ERRORS_KEPT = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a push query is: `lag` counts the records that are readable and not yet read; `stream_time_ms` is the
+    largest rowtime so far, None before the first record. `left_out`: records that it could not use."""
+
+    lag: int
+    stream_time_ms: int | None
+    left_out: int = 0
+
+
+class PushQuery:
+    """Iterate over it for batches of rows: the columns of a ChangeBatch, where `_weight` -1 is a deletion.
+
+    It reads `read_committed`, from the end of the topics or from where the properties say (`start_offsets.py`), or from
+    `begin`. `time_order`: see `SourceReader`.
+    Iteration blocks while there is nothing new; it ends after `limit` rows or once `close` was called, by any thread.
+    """
+
+    def __init__(
+        self,
+        plan: PhysicalPlan,
+        client: LogClient,
+        properties: Mapping[str, str] | None = None,
+        *,
+        limit: int | None = None,
+        begin: Mapping[TopicPartition, int] | None = None,
+        time_order: bool = True,
+    ) -> None:
+        settings = {**(properties or {}), **plan.properties}
+        self._client = client
+        self._left = limit
+        self._closed = False
+        self._stream_time_ms: int | None = None
+        self._connection = open_connection(settings=EngineSettings.of(settings))
+        self._pipeline = Pipeline(plan, self._connection, emit=emit_of(settings), partitioner=RekeyPartitioner())
+        lock(self._connection)
+        positions = first_offsets(plan, client, settings) if begin is None else begin
+        self._reader = SourceReader(client, plan.sources(), positions, time_order=time_order)
+        self.errors: deque[RecordError] = deque(maxlen=ERRORS_KEPT)  # the last records that were left out
+        self._left_out = LeftOut(client, plan.query_id)
+
+    def poll(self, timeout_s: float = 0.0, ends: Mapping[TopicPartition, int] | None = None) -> pa.Table | None:
+        """The next rows, or None if there are none within the time. An empty table means: input came, but no rows.
+
+        In: `ends`: read to these offsets, exclusive.
+        """
+        if self._left == 0 or self._closed:
+            return None
+        batch = self._reader.read(MAX_BATCH_BYTES, ends)
+        if batch is None and timeout_s > 0 and self._client.wait(self._reader.fetch_positions, timeout_s):
+            batch = self._reader.read(MAX_BATCH_BYTES, ends)
+        return None if batch is None else self._rows(batch)
+
+    def await_records(self, timeout_s: float) -> bool:
+        """Waits until there is something to read; False where nothing came."""
+        return self._client.wait(self._reader.fetch_positions, timeout_s)
+
+    @property
+    def positions(self) -> dict[TopicPartition, int]:
+        """Where it reads on."""
+        return self._reader.fetch_positions
+
+    def progress(self) -> Progress:
+        """How far it is. From any thread."""
+        positions = self._reader.fetch_positions
+        lag = sum(max(0, self._client.offsets(*at).last_stable_offset - offset) for at, offset in positions.items())
+        return Progress(lag, self._stream_time_ms, self.left_out)
+
+    @property
+    def left_out(self) -> int:
+        """How many records it could not use so far."""
+        return self._left_out.count
+
+    @property
+    def finished(self) -> bool:
+        """Whether it was closed or has sent all the rows of its limit."""
+        return self._closed or self._left == 0
+
+    def __iter__(self) -> Iterator[pa.Table]:
+        with self:
+            while not self.finished:
+                rows = self.poll(WAKE_UP_S)
+                if rows is not None and rows.num_rows:
+                    yield rows
+
+    def close(self) -> None:
+        """Ends the query; an iteration under way stops within a fraction of a second."""
+        self._closed = True
+
+    def __enter__(self) -> PushQuery:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        """Also lets go of DuckDB's memory and threads: to be called where nothing polls any more."""
+        self.close()
+        self._connection.close()
+
+    def __del__(self) -> None:
+        with contextlib.suppress(Exception):
+            self._connection.close()
+
+    def _rows(self, batch: ReadBatch) -> pa.Table:
+        times = [time for changes in batch.inputs.values() for time in changes.stream_time_ms.values()]
+        known = [] if self._stream_time_ms is None else [self._stream_time_ms]
+        self._stream_time_ms = max(known + times, default=None)
+        self._connection.execute("BEGIN")
+        try:
+            rows = settle(self._pipeline.process(batch.inputs).rows)
+            self._pipeline.take_changes()
+            errors = [*batch.errors, *self._pipeline.take_failures()]
+        except BaseException:
+            with contextlib.suppress(Exception):
+                self._connection.execute("ROLLBACK")
+            self._closed = True
+            raise
+        self._connection.execute("COMMIT")
+        self.errors += errors
+        self._left_out.note(errors)
+        if self._left is not None:
+            rows = rows.slice(0, self._left)
+            self._left -= rows.num_rows
+        return rows
+
+
+def first_offsets(plan: PhysicalPlan, client: LogClient, properties: Mapping[str, str]) -> dict[TopicPartition, int]:
+    """Where a push query with these properties begins, of each partition that it reads."""
+    positions: dict[TopicPartition, int] = {}
+    for source in plan.sources():
+        for partition in range(client.partition_count(source.topic)):
+            at = TopicPartition(source.topic, partition)
+            positions[at] = first_offset(client, at, source, properties)
+    return positions

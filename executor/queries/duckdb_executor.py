@@ -1,0 +1,103 @@
+"""The DuckDB executor: persistent queries in threads of this process."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+
+from millstream.errors import MillstreamError
+
+from ...logcore.client import LogClient
+from ...logcore.errors import UnknownTopic
+from ...planner.catalog import PersistentQuery
+from ..errors import UnknownQuery
+from ..executor import QueryStatus
+from ..figures import QueryFigures
+from ..spark.alignment import remove_markers, take_from_spark
+from .query import QueryRuntime
+from .query_log import changelog_topic, forget_query, safe_name, start_positions
+from .query_worker import QueryWorker
+
+
+class DuckDBExecutor:
+    """Implements `Executor`. One thread per query; state files live under `data_directory`, one folder per query.
+
+    In: `data_directory`: None keeps all state in memory; it is rebuilt from the changelog at the next start.
+    """
+
+    def __init__(
+        self, client: LogClient, data_directory: Path | None, properties: Mapping[str, str] | None = None
+    ) -> None:
+        self._client = client
+        self._data_directory = data_directory
+        self._properties = dict(properties or {})
+        self._workers: dict[str, QueryWorker] = {}
+        self._guard = threading.Lock()
+
+    def start(self, query: PersistentQuery) -> None:
+        with self._guard:
+            if query.id in self._workers:
+                return
+            self._fix_beginning(query)
+            worker = QueryWorker(query.id, lambda: self._open(query), paused=query.paused)
+            self._workers[query.id] = worker
+        worker.start()
+
+    def stop(self, query_id: str) -> None:
+        with self._guard:
+            worker = self._workers.pop(query_id, None)
+        if worker is not None:
+            worker.stop()
+
+    def pause(self, query_id: str) -> None:
+        self._worker(query_id).pause()
+
+    def resume(self, query_id: str) -> None:
+        self._worker(query_id).resume()
+
+    def drop(self, query_id: str) -> None:
+        self.stop(query_id)
+        directory = self._directory(query_id)
+        if directory is not None:
+            shutil.rmtree(directory, ignore_errors=True)
+        remove_markers(self._client, query_id)
+        with contextlib.suppress(UnknownTopic):
+            self._client.delete_topic(changelog_topic(query_id))
+        forget_query(self._client, query_id)
+
+    def status(self, query_id: str) -> QueryStatus:
+        return self._worker(query_id).status()
+
+    def figures(self, query_id: str) -> QueryFigures | None:
+        return self._worker(query_id).figures()
+
+    def close(self) -> None:
+        with self._guard:
+            workers, self._workers = list(self._workers.values()), {}
+        for worker in workers:
+            worker.stop()
+
+    def _fix_beginning(self, query: PersistentQuery) -> None:
+        """ "latest" means the moment at which the query was started, not the later one at which its thread gets to it.
+
+        What is wrong with a topic or a property, the thread finds out again, and says it in the query's status.
+        """
+        with contextlib.suppress(MillstreamError):
+            start_positions(self._client, query.plan, {**self._properties, **query.plan.properties})
+
+    def _open(self, query: PersistentQuery) -> QueryRuntime:
+        take_from_spark(query.plan, self._client, self._properties)
+        return QueryRuntime(query.plan, self._client, self._directory(query.id), self._properties)
+
+    def _directory(self, query_id: str) -> Path | None:
+        return None if self._data_directory is None else self._data_directory / safe_name(query_id)
+
+    def _worker(self, query_id: str) -> QueryWorker:
+        with self._guard:
+            worker = self._workers.get(query_id)
+        if worker is None:
+            raise UnknownQuery(f"query {query_id} does not run here", hint="SHOW QUERIES lists the queries.")
+        return worker

@@ -1,0 +1,405 @@
+"""QueryRuntime: a persistent query that processes its input batch by batch, each exactly once.
+
+One transaction of the log holds a batch's output, its state changes, the records it left out and its offsets. The local
+state file follows the log (`state_commits.py`); if it cannot, it is replayed from the changelog (`recovery.py`). While
+there is much to read, three batches are under way at once: one is read and decoded, one computed, one written; they
+are written in order, and whatever fails makes all of them begin again. Pausing and retries are `query_worker.py`'s
+business.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import structlog
+
+from ...logcore.client import LogClient, TopicPartition
+from ...logcore.failpoints import fp
+from ...planner.physical import PhysicalPlan
+from ...planner.steps.sink import Sink
+from ...sql.functions.bounds import CallTooLarge
+from .. import processing_log
+from ..executor import QueryMetrics
+from ..figures import Meters, PartitionTimes, QueryFigures
+from ..inspection import inspected
+from ..record_error import RecordError, left_out
+from ..sink_writer import Output, SinkWriter
+from ..sources.idle import IdleTime, idle_ms_of
+from ..sources.source_reader import ReadBatch, SourceReader
+from ..state.changelog import changelog_records
+from ..state.lost_state import with_ends
+from ..state.store import StoreChanges
+from ..tasks import needs_time_order
+from .query_log import changelog_topic, offset_group
+from .recovery import Recovered, recover
+
+log = structlog.get_logger()
+
+MAX_BATCH_BYTES = 16 * 1024 * 1024
+READ_AHEAD_RECORDS = 2_000  # smaller batches are done sooner than another thread is woken
+
+DATA_ERRORS = (duckdb.DataError, duckdb.InvalidInputException, ArithmeticError, ValueError, CallTooLarge)
+"""What a single record can cause; pyarrow's `ArrowInvalid` is a ValueError."""
+
+SIZE_ERRORS = (MemoryError, duckdb.OutOfMemoryException, pa.ArrowCapacityError)
+"""What a smaller batch may not cause. pyarrow's `ArrowMemoryError` is a MemoryError."""
+
+
+class _BadBatch(Exception):
+    """Something in the batch's rows, or their number, made it fail, before anything was written."""
+
+    def __init__(self, cause: Exception) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+
+
+class QueryRuntime:
+    """Runs one plan whose root is a Sink. Not for several threads at once.
+
+    In: `state_directory`: the query's own directory; None keeps its state in memory. `properties`: the session's
+    settings over those of the server; the plan's own go first.
+    """
+
+    def __init__(
+        self,
+        plan: PhysicalPlan,
+        client: LogClient,
+        state_directory: Path | None,
+        properties: Mapping[str, str] | None = None,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        assert isinstance(plan.root, Sink)
+        self.plan = plan
+        self.metrics = QueryMetrics()
+        self._meters = Meters()
+        self._times: dict[TopicPartition, PartitionTimes] = {}
+        self._client = client
+        self._state_directory = state_directory
+        self._properties = {**(properties or {}), **plan.properties}
+        self._clock = clock
+        self._idle = IdleTime(idle_ms_of(self._properties), clock)
+        self._sink = plan.root
+        self._writer = SinkWriter(plan.root)
+        self._ahead: Future[ReadBatch | None] | None = None
+        self._committing: Future[None] | None = None
+        self._threads: tuple[ThreadPoolExecutor, ThreadPoolExecutor] | None = (
+            None  # to read and to write, until `close`
+        )
+        self._max_records: int | None = None  # set while a record is searched that makes a batch fail
+        self._recovered: Recovered | None = None
+        self._changelog_count: int | None = None
+        self._recover()
+
+    @property
+    def positions(self) -> dict[TopicPartition, int]:
+        """The committed offsets: where the next batch begins."""
+        return dict(self._positions)
+
+    def lag(self) -> dict[TopicPartition, int]:
+        """Records per source partition that are readable and not yet processed."""
+        return {
+            at: max(0, self._client.offsets(*at).last_stable_offset - offset) for at, offset in self._positions.items()
+        }
+
+    def figures(self, *, with_state: bool) -> QueryFigures:
+        """What the query measures. `with_state`: also what lies in its state; for its own thread, or while that has
+        nothing under way."""
+        if with_state and self._recovered is not None:
+            self.rest()
+        pipeline = self._recovered.pipeline if with_state and self._recovered is not None else None
+        return inspected(self.plan, self._meters, self._times, pipeline, writing=self._committing is not None)
+
+    def wait(self, timeout_s: float) -> bool:
+        """Waits until there is something to process; False after `timeout_s`."""
+        if self._ahead is not None or self._client.wait(self._reader.fetch_positions, timeout_s):
+            return True
+        self.rest()
+        return False
+
+    def step(self, max_bytes: int = MAX_BATCH_BYTES) -> bool:
+        """Processes one batch; False if there was nothing to read. Where more is waiting, the batch may not be written
+        yet: what then goes wrong, the next call raises.
+
+        After an exception the next call begins by recovering from the log. Raises `ProducerFenced` when another
+        runtime has taken the query over: this one must not go on.
+        """
+        self._ensure_recovered()
+        with self._recovery_on_failure():
+            batch = self._next_batch(max_bytes)
+            if batch is None:
+                self._finish()
+                return self._process_idle()
+            self._idle.came()
+            self._process(batch, may_go_on=batch.more and self._is_large(batch))
+            return True
+
+    def _process_idle(self) -> bool:
+        """Moves stream time on where nothing has come for long, and windows wait for it."""
+        assert self._recovered is not None
+        elapsed_ms = self._idle.take()
+        if not elapsed_ms or not self._recovered.pipeline.waits_for_time:
+            return False
+        self._process(ReadBatch({}, {}, elapsed_ms=elapsed_ms))
+        return True
+
+    def rest(self) -> None:
+        """Returns once everything is written that was computed, and the local state has caught up with the log."""
+        with self._recovery_on_failure():
+            self._finish()
+            if self._recovered is not None:
+                self._recovered.commits.commit()
+
+    def step_in_order(self, order: Sequence[TopicPartition]) -> bool:
+        """Processes the next records of these partitions in exactly this order, as one batch."""
+        self._ensure_recovered()
+        with self._recovery_on_failure():
+            batch = self._reader.read_in_order(order)
+            if batch is None:
+                return False
+            self._process(batch)
+            return True
+
+    def close(self) -> None:
+        """Lets go of the state file and the thread; nothing is lost, and a later `step` goes on."""
+        try:
+            self.rest()
+        except Exception as error:  # what counts is in the log, and is found there
+            log.warning("state not settled", query_id=self.plan.query_id, error=str(error))
+        self._give_up()
+        for thread in self._threads or ():
+            thread.shutdown(wait=True)
+        self._threads = None
+
+    def _ensure_recovered(self) -> None:
+        if self._recovered is None:
+            self.metrics = replace(self.metrics, restarts=self.metrics.restarts + 1)
+            self._recover()
+
+    def _recover(self) -> None:
+        recovered = recover(self.plan, self._client, self._state_directory, self._properties, self._meters)
+        self._positions = dict(recovered.positions)
+        self._reader = self._reader_from(recovered.positions)
+        self._recovered = recovered
+
+    def _reader_from(self, positions: Mapping[TopicPartition, int]) -> SourceReader:
+        return SourceReader(self._client, self.plan.sources(), positions, time_order=needs_time_order(self.plan))
+
+    @contextlib.contextmanager
+    def _recovery_on_failure(self):
+        try:
+            yield
+        except BaseException as error:
+            self._give_up(error)
+            raise
+
+    def _give_up(self, cause: BaseException | None = None) -> None:
+        """Drops everything that is not in the log. Closing DuckDB rolls back what it has not committed."""
+        for under_way in (self._ahead, self._committing):
+            if under_way is not None:
+                under_way.cancel()
+                with contextlib.suppress(BaseException):
+                    under_way.result()
+        self._ahead = self._committing = None
+        if self._recovered is not None:
+            self._recovered.state.close(cause)
+            self._recovered = None
+
+    def _next_batch(self, max_bytes: int) -> ReadBatch | None:
+        if self._ahead is not None:
+            batch = self._ahead.result()
+            self._ahead = None
+        else:
+            batch = self._reader.read(max_bytes, max_records=self._max_records)
+        if batch is not None and batch.more and self._is_large(batch):
+            self._ahead = self._reading.submit(self._reader.read, max_bytes)
+        return batch
+
+    def _is_large(self, batch: ReadBatch) -> bool:
+        return batch.record_count >= READ_AHEAD_RECORDS and self._max_records is None
+
+    @property
+    def _reading(self) -> ThreadPoolExecutor:
+        return self._own_threads()[0]
+
+    @property
+    def _writing(self) -> ThreadPoolExecutor:
+        return self._own_threads()[1]
+
+    def _own_threads(self) -> tuple[ThreadPoolExecutor, ThreadPoolExecutor]:
+        if self._threads is None:
+            name = self.plan.query_id
+            self._threads = (
+                ThreadPoolExecutor(1, thread_name_prefix=f"read-{name}"),
+                ThreadPoolExecutor(1, thread_name_prefix=f"write-{name}"),
+            )
+        return self._threads
+
+    def _process(self, batch: ReadBatch, *, may_go_on: bool = False) -> None:
+        """`may_go_on`: the batch may be left to the writing thread."""
+        assert self._recovered is not None
+        run = self._recovered
+        if run.commits.is_due:
+            self._finish()
+            run.commits.commit()
+        run.commits.begin()
+        try:
+            output, state_changes = self._compute(run, batch)
+        except _BadBatch as failure:
+            self._finish()
+            self._isolate(batch, failure.cause)
+            return
+        fp("query.processed")
+        self._finish()
+        if may_go_on:
+            self._committing = self._writing.submit(self._commit, run, batch, output, state_changes)
+        else:
+            self._commit(run, batch, output, state_changes)
+
+    def _finish(self) -> None:
+        """Waits for the batch before. Raises what made it fail."""
+        committing, self._committing = self._committing, None
+        if committing is not None:
+            committing.result()
+
+    def _commit(self, run: Recovered, batch: ReadBatch, output: Output, state_changes: Sequence[StoreChanges]) -> None:
+        errors = [*batch.errors, *output.errors]
+        applied = self._commit_to_log(run, batch, output, state_changes, errors)
+        fp("query.before_store_commit")
+        run.commits.contain(applied, sum(change.rows.num_rows for change in state_changes))
+        fp("query.store_committed")
+        self._count(batch, output.record_count, output.cause_count, left_out(errors))
+        if self._max_records is not None:
+            self._max_records = None if self._max_records > MAX_BATCH_BYTES // 100 else self._max_records * 2
+
+    def _compute(self, run: Recovered, batch: ReadBatch) -> tuple[Output, Sequence[StoreChanges]]:
+        self._meters.sample()
+        try:
+            if batch.elapsed_ms:
+                changes = run.pipeline.process_idle(batch.elapsed_ms)
+            else:
+                changes = run.pipeline.process(batch.inputs)
+            since = time.perf_counter_ns()
+            output = self._writer.encode(changes, batch)
+            meter = self._meters.of((self._sink.id,))
+            meter.count(changes.rows.num_rows, output.record_count, output.byte_count, since)
+            output.errors.extend(run.pipeline.take_failures())
+            return output, run.pipeline.take_changes()
+        except (*DATA_ERRORS, *SIZE_ERRORS) as error:
+            raise _BadBatch(error) from error
+
+    def _commit_to_log(
+        self,
+        run: Recovered,
+        batch: ReadBatch,
+        output: Output,
+        state_changes: Sequence[StoreChanges],
+        errors: Sequence[RecordError],
+    ) -> dict[int, int]:
+        """Returns the offset in each changelog partition up to which the state is contained now."""
+        producer = run.producer
+        producer.begin()
+        for partition, records in output.records:
+            producer.append(self._sink.topic, partition, records)
+            fp("query.appended")
+        applied = self._append_changes(run, state_changes)
+        if errors:
+            producer.append(
+                processing_log.TOPIC, 0, processing_log.records_of(self.plan.query_id, errors, self._now_ms())
+            )
+        moved = {at: offset for at, offset in batch.positions.items() if self._positions.get(at) != offset}
+        producer.send_offsets(offset_group(self.plan.query_id), with_ends(moved, self.plan.query_id, applied))
+        producer.commit()
+        self._positions.update(moved)
+        return applied
+
+    def _append_changes(self, run: Recovered, state_changes: Sequence[StoreChanges]) -> dict[int, int]:
+        """The offsets are exact: a partition's end, read before the append, belongs to this producer alone, or the
+        append is refused because another one has fenced it."""
+        topic = changelog_topic(self.plan.query_id)
+        applied: dict[int, int] = {}
+        if not state_changes:
+            return applied
+        for partition, records in changelog_records(state_changes, self._changelog_partitions):
+            if partition not in applied:
+                applied[partition] = self._client.offsets(topic, partition).log_end_offset
+            run.producer.append(topic, partition, records)
+            applied[partition] += records.batch.num_rows
+            fp("query.appended")
+        return applied
+
+    @property
+    def _changelog_partitions(self) -> int:
+        """Asked once: keys would have to move if it changed."""
+        if self._changelog_count is None:
+            self._changelog_count = self._client.partition_count(changelog_topic(self.plan.query_id))
+        return self._changelog_count
+
+    def _isolate(self, batch: ReadBatch, error: Exception) -> None:
+        """A record made the batch fail. Batches get smaller until it is alone; then it goes to the processing log,
+        unless memory is what it lacks: that may be there later.
+
+        Nothing was committed, so everything since the last commit is forgotten and read again.
+        """
+        self._give_up()
+        count = batch.record_count
+        log.warning("batch failed", query_id=self.plan.query_id, records=count, error=str(error))
+        self._ensure_recovered()
+        if count > 1:
+            self._max_records = max(1, count // 2)
+            return
+        if isinstance(error, SIZE_ERRORS):
+            raise error
+        assert self._recovered is not None
+        failure = self._failed_record(batch, error)
+        self._commit_to_log(self._recovered, batch, Output(), (), [*batch.errors, failure])
+        self._reader = self._reader_from(self._positions)
+        self._count(batch, 0, 0, len(batch.errors) + 1)
+
+    def _failed_record(self, batch: ReadBatch, error: Exception) -> RecordError:
+        """In: a batch of one record."""
+        rows = next((changes.rows for changes in batch.inputs.values() if changes.rows.num_rows), None)
+        if rows is None:  # it could not be decoded either, and what fails is what it set off
+            return RecordError(kind="compute", message=str(error), topic="", partition=-1, offset=-1)
+        row = rows.slice(0, 1).to_pylist()[0]
+        topic, partition, offset = batch.origin(row["_seq"])
+        return RecordError(
+            kind="compute",
+            message=str(error),
+            topic=topic,
+            partition=partition,
+            offset=offset,
+            value=repr({name: value for name, value in row.items() if not name.startswith("_")}).encode(),
+        )
+
+    def _count(self, batch: ReadBatch, out: int, used: int, failed: int) -> None:
+        old = self.metrics
+        self._note_times(batch)
+        self.metrics = replace(
+            old,
+            rows_in=old.rows_in + batch.record_count,
+            rows_used=old.rows_used + used,
+            rows_failed=old.rows_failed + failed,
+            rows_dropped=old.rows_dropped + batch.record_count - used - failed,
+            rows_out=old.rows_out + out,
+            bytes_in=old.bytes_in + batch.byte_count,
+            batches=old.batches + 1,
+        )
+
+    def _note_times(self, batch: ReadBatch) -> None:
+        now = self._now_ms()
+        for source_id, changes in batch.inputs.items():
+            for partition, time_ms in changes.stream_time_ms.items():
+                at = TopicPartition(batch.topics[source_id], partition)
+                before = self._times.get(at)
+                self._times[at] = PartitionTimes(max(time_ms, before.largest_ms) if before else time_ms, now)
+
+    def _now_ms(self) -> int:
+        return int(self._clock() * 1000)

@@ -1,0 +1,146 @@
+"""How a query comes back: the log is asked first, and the local state follows it.
+
+The order matters. A new producer decides the transaction that the last run left open, before anything is read; then
+the state file is brought to the end of the changelog; then reading goes on at the committed offsets. Whatever happened
+to the local file, the result is the state right after the last committed batch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from ...logcore.client import LogClient, TopicPartition, TransactionalProducer
+from ...logcore.errors import TopicExists
+from ...logcore.failpoints import fp
+from ...planner.physical import PhysicalPlan
+from .. import processing_log
+from ..building import Emit
+from ..figures import Meters
+from ..partitioning import RekeyPartitioner
+from ..pipeline import Pipeline
+from ..state.changelog import replay
+from ..state.connection import EngineSettings, lock
+from ..state.lost_state import check_ends, check_not_ahead, committed_ends, whole_state
+from ..state.state_commits import StateCommits
+from ..state.state_file import StateFile, open_state
+from ..tasks import changelog_partition_count, is_stateful
+from .query_log import STATE_CONFIG, changelog_topic, start_positions
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """A query that is ready for its next batch."""
+
+    producer: TransactionalProducer
+    state: StateFile
+    pipeline: Pipeline
+    commits: StateCommits
+    positions: dict[TopicPartition, int]
+
+
+def recover(
+    plan: PhysicalPlan,
+    client: LogClient,
+    state_directory: Path | None,
+    properties: Mapping[str, str],
+    meters: Meters | None = None,
+) -> Recovered:
+    """Brings the query to the state after its last committed batch. Fences whoever ran it until now.
+
+    In: `state_directory`: the query's own; None keeps its state in memory.
+    """
+    producer = client.transactional_producer(plan.query_id)
+    fp("query.fenced")
+    processing_log.create_topic(client)
+    stateful = is_stateful(plan)
+    noted = committed_ends(client, plan.query_id) if stateful else {}
+    with whole_state(plan.query_id):
+        ends = _changelog_ends(plan, client) if stateful else {}
+    check_ends(plan.query_id, noted, ends)
+    settings = EngineSettings.of(properties)
+    state = open_state(state_directory if stateful else None, plan, producer.epoch, ends, settings)
+    try:
+        pipeline = Pipeline(
+            plan,
+            state.connection,
+            emit=emit_of(properties),
+            partitioner=RekeyPartitioner(),
+            write_behind=True,
+            meters=meters,
+        )
+        lock(state.connection)
+        replay_changelog(plan, client, state, pipeline, ends, noted)
+        commits = StateCommits(state, pipeline)
+        return Recovered(producer, state, pipeline, commits, start_positions(client, plan, properties))
+    except BaseException as error:
+        state.close(error)
+        raise
+
+
+def emit_of(properties: Mapping[str, str]) -> Emit:
+    """Without a cache every change is emitted; with one, the last of each key and batch."""
+    size = properties.get("ksql.streams.cache.max.bytes.buffering", properties.get("cache.max.bytes.buffering"))
+    return "every" if size is not None and int(size) == 0 else "last"
+
+
+def _changelog_ends(plan: PhysicalPlan, client: LogClient) -> dict[int, int]:
+    """The end of each changelog partition; creates the topic at the first start."""
+    topic = changelog_topic(plan.query_id)
+    with contextlib.suppress(TopicExists):
+        if client.topic(topic) is None:
+            client.create_topic(topic, changelog_partition_count(plan), STATE_CONFIG)
+    count = client.partition_count(topic)
+    return {partition: client.offsets(topic, partition).last_stable_offset for partition in range(count)}
+
+
+def replay_changelog(
+    plan: PhysicalPlan,
+    client: LogClient,
+    state: StateFile,
+    pipeline: Pipeline,
+    ends: Mapping[int, int],
+    noted: Mapping[int, int],
+) -> None:
+    """Brings the stores to the end of the changelog; one transaction per fetched batch, so that it can be cut short.
+
+    In: `noted`: the ends that belong to the query's position. Raises `StateLost`.
+    """
+    with whole_state(plan.query_id):
+        for partition in ends:
+            check_not_ahead(plan.query_id, noted, partition, state.applied.get(partition, 0))
+        _replay(plan, client, state, pipeline, ends, noted)
+
+
+def _replay(
+    plan: PhysicalPlan,
+    client: LogClient,
+    state: StateFile,
+    pipeline: Pipeline,
+    ends: Mapping[int, int],
+    noted: Mapping[int, int],
+) -> None:
+    topic = changelog_topic(plan.query_id)
+    replayed = 0
+    for partition in ends:
+        for change, offset in replay(client, topic, partition, state.applied.get(partition, 0)):
+            check_not_ahead(plan.query_id, noted, partition, offset)
+            state.connection.execute("BEGIN")
+            try:
+                pipeline.restore(change.store, change.rows)
+                fp("query.replaying")
+                state.remember({partition: offset})
+                state.connection.execute("COMMIT")
+            except BaseException:
+                with contextlib.suppress(Exception):
+                    state.connection.execute("ROLLBACK")
+                raise
+            replayed += change.rows.num_rows
+    if replayed:
+        log.info("state replayed", query_id=plan.query_id, rows=replayed)

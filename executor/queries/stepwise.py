@@ -1,0 +1,374 @@
+"""An executor that does nothing by itself: queries run when they are told to, in the caller's thread, in a fixed order.
+
+The Sandbox stands on it. It uses the parts of the DuckDB executor (reader, pipeline, sink writer) and leaves out what
+needs time or luck: threads, transactions, recovery. All partitions count as one task, so results do not depend on
+how keys are spread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import cast
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+from ...logcore.client import LogClient, RowRecords, TopicPartition
+from ...planner.catalog import PersistentQuery
+from ...planner.physical import PhysicalPlan
+from ...planner.planning import PlannedPush
+from ...planner.steps.repartition import Rekey
+from ...planner.steps.sink import Sink
+from .. import processing_log
+from ..answers.left_out import LeftOut
+from ..batch import ChangeBatch
+from ..columnar import ARROW
+from ..errors import QueryFailed, UnknownQuery
+from ..executor import QueryMetrics, QueryStatus
+from ..figures import Meters, QueryFigures
+from ..inspection import inspected
+from ..partitioning import sink_partitions
+from ..pipeline import Pipeline
+from ..record_error import left_out
+from ..sink_writer import Output, SinkWriter
+from ..sources.idle import idle_ms_of
+from ..sources.journal import Entry, JournaledLog
+from ..sources.source_reader import ReadBatch, SourceReader
+from ..sources.time_order import tables_first
+from ..state.connection import EngineSettings, lock, open_connection
+from ..updates import settle
+from .query_log import forget_query, offset_group, start_positions
+from .recovery import emit_of
+
+ROUNDS_MAX = 100  # of queries that feed each other
+_STOP_ON_BAD_RECORD = "ksql.fail.on.deserialization.error"
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """One batch of input, and what it gave."""
+
+    changes: ChangeBatch
+    batch: ReadBatch
+
+
+class StepwisePlan:
+    """One plan, and how far it has read. It begins where it has stopped, at first where `auto.offset.reset` says.
+
+    In: `state`: the rows of its stores, as `kept_state` of the plan that it replaces gave them.
+    """
+
+    def __init__(
+        self,
+        plan: PhysicalPlan,
+        log: JournaledLog,
+        properties: Mapping[str, str],
+        state: Mapping[str, pa.Table] | None = None,
+    ) -> None:
+        self.plan = plan
+        self._state = dict(state or {})
+        self._log = log
+        self._settings = {**properties, **plan.properties}
+        self._begin = start_positions(cast(LogClient, log), plan, self._settings)
+        self._positions = dict(self._begin)  # after everything that `advance` has given out
+        self._seen = 0  # entries of the journal
+        self._silent_ms = 0
+        self._reader: SourceReader | None = None
+        self._connection: duckdb.DuckDBPyConnection | None = None
+        self._pipeline: Pipeline | None = None
+        self._meters = Meters()
+
+    def figures(self) -> QueryFigures:
+        """What it measures, and what lies in its state."""
+        return inspected(self.plan, self._meters, {}, self._open()[0], writing=False)
+
+    def advance(self) -> Iterator[Computed]:
+        """Reads what has come since the last time: first the topics that `produce` wrote to, in the order of their
+        records, as one batch; then topic by topic, tables first."""
+        for order in self._orders():
+            batch = self._read(order)
+            if batch is not None:
+                self._silent_ms = 0
+                yield self._compute(batch)
+
+    def kept_state(self) -> dict[str, pa.Table]:
+        """The rows of its stores; what it was given and has not opened counts."""
+        if self._pipeline is None:
+            return self._state
+        return {name: store.rows() for name, store in self._pipeline.stores.items()}
+
+    def commit_positions(self) -> None:
+        """Notes in the log how far it has read, for the query of this id that comes next."""
+        self._log.commit_offsets(offset_group(self.plan.query_id), self._positions)
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = self._pipeline = None
+
+    def _orders(self) -> list[list[TopicPartition]]:
+        new = self._new_entries()
+        produced = {entry.at.topic for entry in new if entry.produced}
+        topics = list(dict.fromkeys(source.topic for source in tables_first(self.plan.sources())))
+        groups = [produced, *({topic} for topic in topics if topic not in produced)]
+        orders = [self._order(new, group) for group in groups]
+        for entry in new:
+            self._positions[entry.at] = entry.first_offset + entry.count
+        return [order for order in orders if order]
+
+    def _new_entries(self) -> list[Entry]:
+        entries = self._log.entries[self._seen :]
+        self._seen = len(self._log.entries)
+        return [entry for entry in entries if entry.count and entry.at in self._positions]
+
+    def _order(self, entries: list[Entry], topics: set[str]) -> list[TopicPartition]:
+        return [
+            place.at
+            for entry in entries
+            if entry.at.topic in topics
+            for place in entry.places(self._positions[entry.at])
+        ]
+
+    def _read(self, order: list[TopicPartition]) -> ReadBatch | None:
+        reader = self._reader
+        if reader is None:
+            reader = self._reader = SourceReader(cast(LogClient, self._log), self.plan.sources(), self._begin)
+        return reader.read_in_order(order)
+
+    def idle(self, elapsed_ms: int) -> Computed | None:
+        """Nothing came for so long: what that gives, where the properties ask for it and windows wait for time."""
+        wanted_ms = idle_ms_of(self._settings)
+        self._silent_ms += elapsed_ms
+        if not wanted_ms or self._silent_ms < wanted_ms or not self._open()[0].waits_for_time:
+            return None
+        elapsed_ms, self._silent_ms = self._silent_ms, 0
+        return self._compute(ReadBatch({}, {}, elapsed_ms=elapsed_ms))
+
+    def _compute(self, batch: ReadBatch) -> Computed:
+        if batch.errors and self._settings.get(_STOP_ON_BAD_RECORD) == "true":
+            raise QueryFailed(f"query {self.plan.query_id}: {batch.errors[0].message}")
+        pipeline, connection = self._open()
+        self._meters.sample()
+        connection.execute("BEGIN")
+        try:
+            if batch.elapsed_ms:
+                changes = pipeline.process_idle(batch.elapsed_ms)
+            else:
+                changes = pipeline.process({name: _as_one_task(rows) for name, rows in batch.inputs.items()})
+            pipeline.take_changes()
+            failures = pipeline.take_failures()
+        except (duckdb.Error, pa.ArrowException, ArithmeticError, ValueError) as error:
+            connection.execute("ROLLBACK")
+            raise QueryFailed(f"query {self.plan.query_id}: Exception caught in process: {error}") from error
+        connection.execute("COMMIT")
+        return Computed(changes, replace(batch, errors=[*batch.errors, *failures]))
+
+    def _open(self) -> tuple[Pipeline, duckdb.DuckDBPyConnection]:
+        if self._pipeline is not None and self._connection is not None:
+            return self._pipeline, self._connection
+        connection = open_connection(settings=EngineSettings.of(self._settings))
+        pipeline = Pipeline(
+            self.plan,
+            connection,
+            emit=emit_of(self._settings),
+            partitioner=_one_partition,
+            meters=self._meters,
+        )
+        lock(connection)
+        for store_id, rows in self._state.items():
+            alive = pa.array(np.zeros(len(rows), np.bool_))
+            pipeline.restore(store_id, rows.append_column("_deleted", alive))
+        self._connection, self._pipeline = connection, pipeline
+        return pipeline, connection
+
+
+class StepwiseQuery:
+    """A persistent query: a plan whose rows go to its sink."""
+
+    def __init__(
+        self,
+        query: PersistentQuery,
+        log: JournaledLog,
+        properties: Mapping[str, str],
+        state: Mapping[str, pa.Table] | None = None,
+    ) -> None:
+        assert isinstance(query.plan.root, Sink)
+        self.paused = query.paused
+        self.metrics = QueryMetrics()
+        self._sink = query.plan.root
+        self._log = log
+        self._plan = StepwisePlan(query.plan, log, properties, state)
+        self._writer: SinkWriter | None = None
+
+    def figures(self) -> QueryFigures:
+        return self._plan.figures()
+
+    def run(self) -> bool:
+        """Processes what there is; False if there was nothing. Raises `QueryError`."""
+        worked = False
+        for computed in self._plan.advance():
+            worked = True
+            self._write(computed)
+        return worked
+
+    def idle(self, elapsed_ms: int) -> None:
+        computed = self._plan.idle(elapsed_ms)
+        if computed is not None:
+            self._write(computed)
+
+    def stop(self) -> dict[str, pa.Table]:
+        """Ends it so that a query of the same id goes on where it was; gives its state."""
+        state = self._plan.kept_state()
+        self._plan.commit_positions()
+        self.close()
+        return state
+
+    def close(self) -> None:
+        self._plan.close()
+
+    def _write(self, computed: Computed) -> None:
+        output = self._open_writer().encode(computed.changes, computed.batch)
+        for partition, records in output.records:
+            if isinstance(records, RowRecords):
+                self._append(pa.table(records.table))
+            else:
+                self._log.append(self._sink.topic, partition, records)
+        errors = [*computed.batch.errors, *output.errors]
+        if errors:
+            processing_log.create_topic(cast(LogClient, self._log))
+            records = processing_log.records_of(self._plan.plan.query_id, errors, 0)
+            self._log.append(processing_log.TOPIC, 0, records)
+        self._count(computed.batch.record_count, output, left_out(errors))
+
+    def _open_writer(self) -> SinkWriter:
+        """One partition, so that the rows stay in their order; `_append` spreads them. Columns are spread by it."""
+        if self._writer is None:
+            in_rows = self._sink.value_format.name != ARROW
+            self._writer = SinkWriter(replace(self._sink, partition_count=1) if in_rows else self._sink)
+        return self._writer
+
+    def _append(self, table: pa.Table) -> None:
+        """Appends the rows in their order, each to the partition of its key."""
+        keys = table["key"].combine_chunks()
+        tasks = pa.array(np.zeros(len(keys), np.int32))
+        partitions = sink_partitions(keys, tasks, self._sink.partition_count, self._sink.key_window)
+        borders = [0, *(np.flatnonzero(np.diff(partitions)) + 1).tolist(), len(partitions)]
+        for begin, end in pairwise(borders):
+            self._log.append(self._sink.topic, int(partitions[begin]), RowRecords(table.slice(begin, end - begin)))
+
+    def _count(self, record_count: int, output: Output, failed: int) -> None:
+        old = self.metrics
+        self.metrics = replace(
+            old,
+            rows_in=old.rows_in + record_count,
+            rows_used=old.rows_used + output.cause_count,
+            rows_failed=old.rows_failed + failed,
+            rows_dropped=old.rows_dropped + record_count - output.cause_count - failed,
+            rows_out=old.rows_out + output.record_count,
+            batches=old.batches + 1,
+        )
+
+
+class StepwiseFeed:
+    """A push query: iterate over it to get the rows that there are; it ends when nothing is left to read."""
+
+    def __init__(self, planned: PlannedPush, log: JournaledLog, properties: Mapping[str, str]) -> None:
+        self._plan = StepwisePlan(planned.plan, log, properties)
+        self._left_out = LeftOut(cast(LogClient, log), planned.plan.query_id)
+
+    @property
+    def left_out(self) -> int:
+        return self._left_out.count
+
+    def __iter__(self) -> Iterator[pa.Table]:
+        for computed in self._plan.advance():
+            self._left_out.note(computed.batch.errors)
+            if computed.changes.rows.num_rows:
+                yield settle(computed.changes.rows)
+
+    def close(self) -> None:
+        self._plan.close()
+
+
+class StepwiseExecutor:
+    """Implements `Executor`, and `drain`."""
+
+    def __init__(self, log: JournaledLog, properties: Mapping[str, str]) -> None:
+        self._log = log
+        self._properties = dict(properties)
+        self._queries: dict[str, StepwiseQuery] = {}
+        self._states: dict[str, dict[str, pa.Table]] = {}  # of stopped queries, by id
+
+    def drain(self) -> None:
+        """Runs every query until no input is left, in the order in which they were created. Raises `QueryError`."""
+        for _ in range(ROUNDS_MAX):
+            worked = [query.run() for query in list(self._queries.values()) if not query.paused]
+            if not any(worked):
+                return
+        raise QueryFailed(f"the queries still feed each other after {ROUNDS_MAX} rounds")
+
+    def idle(self, elapsed_ms: int) -> None:
+        """Lets time pass in which the sources of the queries bring nothing, after what they have brought."""
+        self.drain()
+        for query in [query for query in self._queries.values() if not query.paused]:
+            query.idle(elapsed_ms)
+        self.drain()
+
+    def open_feed(self, planned: PlannedPush, properties: Mapping[str, str]) -> StepwiseFeed:
+        """Starts a push query."""
+        return StepwiseFeed(planned, self._log, {**self._properties, **properties})
+
+    def start(self, query: PersistentQuery) -> None:
+        if query.id not in self._queries:
+            state = self._states.pop(query.id, None)
+            self._queries[query.id] = StepwiseQuery(query, self._log, self._properties, state)
+
+    def stop(self, query_id: str) -> None:
+        found = self._queries.pop(query_id, None)
+        if found is not None:
+            self._states[query_id] = found.stop()
+
+    def drop(self, query_id: str) -> None:
+        self.stop(query_id)
+        self._states.pop(query_id, None)
+        forget_query(cast(LogClient, self._log), query_id)
+
+    def pause(self, query_id: str) -> None:
+        self._query(query_id).paused = True
+
+    def resume(self, query_id: str) -> None:
+        self._query(query_id).paused = False
+
+    def status(self, query_id: str) -> QueryStatus:
+        query = self._query(query_id)
+        return QueryStatus(query_id, "PAUSED" if query.paused else "RUNNING", query.metrics)
+
+    def figures(self, query_id: str) -> QueryFigures | None:
+        return self._query(query_id).figures()
+
+    def close(self) -> None:
+        for query in self._queries.values():
+            query.close()
+        self._queries.clear()
+
+    def _query(self, query_id: str) -> StepwiseQuery:
+        found = self._queries.get(query_id)
+        if found is None:
+            raise UnknownQuery(f"query {query_id} does not run here", hint="SHOW QUERIES lists the queries.")
+        return found
+
+
+def _as_one_task(batch: ChangeBatch) -> ChangeBatch:
+    rows = batch.rows
+    zeros = pa.array(np.zeros(rows.num_rows, np.int32))
+    index = rows.column_names.index("_part")
+    latest = max(batch.stream_time_ms.values(), default=None)
+    return ChangeBatch(rows.set_column(index, "_part", zeros), {} if latest is None else {0: latest})
+
+
+def _one_partition(step: Rekey, rows: pa.Table) -> np.ndarray:
+    del step
+    return np.zeros(rows.num_rows, np.int32)

@@ -1,0 +1,1 @@
+"""From the topics that a query reads to batches of changes, in one order."""

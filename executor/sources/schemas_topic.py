@@ -1,0 +1,66 @@
+"""The schemas that records name by id: the topic `_schemas`, read as far as somebody needs it.
+
+Every process that reads records has one of its own over its log; nobody asks a server.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import Final
+
+from ...logcore.client import FetchedRows, LogClient
+from ...planner.schemas.registry import InvalidSchema, Registry, apply_record
+from ...planner.specs import RecordSchema
+
+SCHEMAS_TOPIC: Final = "_schemas"
+
+
+class SchemasTopic:
+    """The registry that is the fold of the topic. May be used from any thread."""
+
+    def __init__(self, log: LogClient) -> None:
+        self._log = log
+        self._lock = threading.Lock()
+        self._registry = Registry()
+        self._position = 0
+        self._known: dict[int, RecordSchema] = {}
+
+    def registry(self) -> Registry:
+        """As of now."""
+        with self._lock:
+            if SCHEMAS_TOPIC in self._log.topics():
+                self._read_on()
+            return self._registry
+
+    def schema(self, schema_id: int) -> RecordSchema | None:
+        """The schema with this id; None where there is none, or one whose references are missing."""
+        found = self._known.get(schema_id)
+        if found is None:
+            registry = self.registry()
+            version = registry.by_id(schema_id)
+            if version is None:
+                return None
+            try:
+                found = self._known[schema_id] = registry.record_schema(version)
+            except InvalidSchema:
+                return None
+        return found
+
+    def _read_on(self) -> None:
+        while True:
+            fetched = self._log.fetch(SCHEMAS_TOPIC, 0, self._position)
+            for run in fetched.runs:
+                if isinstance(run, FetchedRows):
+                    for key, value in zip(run.table["key"].to_pylist(), run.table["value"].to_pylist(), strict=True):
+                        self._apply(key, value)
+            if fetched.next_offset <= self._position:
+                return
+            self._position = fetched.next_offset
+
+    def _apply(self, key: bytes | None, value: bytes | None) -> None:
+        """A record that no registry can have written is left out: anybody may write to a topic."""
+        try:
+            self._registry = apply_record(self._registry, key, value)
+        except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, AttributeError):
+            return

@@ -1,0 +1,244 @@
+"""Records of one source, from bytes or Arrow columns to the columns of its schema.
+
+Which records, in which order, is `topic_feed.py`'s and `source_reader.py`'s business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ...planner.schema import Column
+from ...planner.specs import FormatSpec, SqlExpression
+from ...planner.steps.source import Source
+from ...sql.functions.catalog import register_udfs
+from ..columnar import ARROW, split_columnar
+from ..formats.codec import Decoder
+from ..formats.compiled.parallel import decode_in_parallel
+from ..formats.registry import decoder
+from ..formats.wire import SchemaLookup, no_schemas
+from ..record_error import RecordError
+from ..state.connection import lock, open_connection
+
+Offsets = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+_NO_KEY = FormatSpec("NONE")
+HEADER_TYPE = pa.list_(pa.struct([("KEY", pa.string()), ("VALUE", pa.binary())]))
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """Some records of a topic, in row form or (`columns`) in columnar form. All arrays have one entry per record."""
+
+    partitions: npt.NDArray[np.int32]
+    offsets: Offsets
+    rows: pa.Table | None = None
+    columns: pa.RecordBatch | None = None
+    timestamp_ms: int = 0  # of a columnar batch
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedRecords:
+    """One row per record, also for those that are left out (`ok` false): those that failed, whose columns are NULL, and
+    a table's records without key, which are about no row.
+
+    `table`: k0…, v0…, `_null`, and `_ws`, `_we` where windowed. `times`: rowtimes, -1 where it failed.
+    """
+
+    table: pa.Table
+    times: npt.NDArray[np.int64]
+    ok: Mask
+    errors: list[RecordError]
+
+
+class SourceDecoder:
+    """Decodes the columns that somebody needs (`Source.columns`). Of the others, value columns are left out of the
+    table, and key columns are NULL."""
+
+    def __init__(self, source: Source, schemas: SchemaLookup = no_schemas) -> None:
+        self._source = source
+        self._schemas = schemas
+        schema = source.schema
+        self._encoded = tuple(column for column in schema.value if column.role == "VALUE")
+        self._value_needed = [self._is_needed(column) for column in self._encoded]
+        self._key_needed = [self._is_needed(column) for column in schema.key]
+        self._header_columns = {index for index, column in enumerate(schema.value) if column.role == "HEADERS"}
+        self._key_decoder = self._decoder_of_key()
+        self._value_decoder = self._decoder_of_value()
+        self._timestamp = _TimestampExpression(source.timestamp) if source.timestamp else None
+
+    @property
+    def needs_headers(self) -> bool:
+        return bool(self._header_columns)
+
+    def decode(self, records: Records) -> DecodedRecords:
+        """Never raises for what is in a record: see `DecodedRecords.errors`."""
+        if records.columns is not None:
+            return self._decode_columns(records, records.columns)
+        assert records.rows is not None
+        return self._decode_rows(records, records.rows)
+
+    def _is_needed(self, column: Column) -> bool:
+        if column.role == "KEY" and self._source.kind == "TABLE":
+            return True  # it says which row is meant, whoever reads it
+        return self._source.columns is None or self._source.schema.physical_name(column) in self._source.columns
+
+    def _decoder_of_key(self) -> Decoder | None:
+        """Without key columns nothing is asked of the keys' bytes, whatever the format is."""
+        source = self._source
+        if source.key_format.name == ARROW:
+            return None
+        return decoder(
+            source.key_format if source.schema.key else _NO_KEY,
+            source.schema.key,
+            needed=self._key_needed,
+            window=source.key_window,
+            schemas=self._schemas,
+        )
+
+    def _decoder_of_value(self) -> Decoder | None:
+        source = self._source
+        if source.value_format.name == ARROW:
+            return None
+        return decoder(source.value_format, self._encoded, needed=self._value_needed, schemas=self._schemas)
+
+    def _decode_rows(self, records: Records, rows: pa.Table) -> DecodedRecords:
+        if self._key_decoder is None or self._value_decoder is None:
+            return self._all_failed(records, rows, f"the source {self._source.name} is columnar, this record is not")
+        key = decode_in_parallel(self._key_decoder, rows["key"])
+        value = decode_in_parallel(self._value_decoder, rows["value"])
+        names: dict[str, pa.Array] = {f"k{i}": _as_key(array) for i, array in enumerate(key.columns)}
+        names |= self._value_columns(value.columns, rows["headers"] if self._header_columns else None, len(records))
+        names["_null"] = value.null_rows
+        if self._source.key_window is not None:
+            assert key.window_start is not None and key.window_end is not None
+            names["_ws"], names["_we"] = key.window_start, key.window_end
+        ok = np.ones(len(records), np.bool_)
+        failed: list[tuple[int, str, bool]] = []
+        for failures, in_key in ((key.errors, True), (value.errors, False)):
+            failed += [(failure.row, failure.message, in_key) for failure in failures if ok[failure.row]]
+            ok[[failure.row for failure in failures]] = False
+        errors = _errors_of(self._source.topic, records, failed)
+        times = _int64s(rows["timestamp"])
+        decoded = self._with_times(records, pa.table(names), times, ok, errors)
+        if self._source.kind == "TABLE" and rows["key"].null_count:
+            decoded.ok[rows["key"].is_null().to_numpy()] = False
+        return decoded
+
+    def _decode_columns(self, records: Records, batch: pa.RecordBatch) -> DecodedRecords:
+        key_columns = self._source.schema.key
+        part = split_columnar(batch, [*key_columns, *self._encoded], records.timestamp_ms)
+        keys, values = part.columns[: len(key_columns)], part.columns[len(key_columns) :]
+        names: dict[str, pa.Array] = {f"k{i}": _as_key(array) for i, array in enumerate(keys)}
+        names |= self._value_columns(values, None, len(records))
+        names["_null"] = part.null_rows
+        if self._source.key_window is not None:
+            empty = pa.nulls(batch.num_rows, pa.int64())
+            names["_ws"], names["_we"] = part.window_start or empty, part.window_end or empty
+        if part.errors:
+            return self._all_failed(records, None, "; ".join(part.errors.values()))
+        ok = np.ones(len(records), np.bool_)
+        return self._with_times(records, pa.table(names), _int64s(part.timestamps), ok, [])
+
+    def _value_columns(
+        self, encoded: Sequence[pa.Array], headers: pa.ChunkedArray | None, rows: int
+    ) -> dict[str, pa.Array]:
+        names: dict[str, pa.Array] = {}
+        remaining = iter(encoded)
+        for index, column in enumerate(self._source.schema.value):
+            array = None if index in self._header_columns else next(remaining)
+            if self._is_needed(column):
+                names[f"v{index}"] = _header_column(column, headers, rows) if array is None else array
+        return names
+
+    def _with_times(
+        self, records: Records, table: pa.Table, times: npt.NDArray[np.int64], ok: Mask, errors: list[RecordError]
+    ) -> DecodedRecords:
+        if self._timestamp is not None:
+            computed = self._timestamp.evaluate(table.append_column("_ts", pa.array(times)))
+            null_rows = table["_null"].combine_chunks()
+            times = _int64s(pc.coalesce(pc.if_else(null_rows, pa.array(times), computed), -1))
+        unusable = np.flatnonzero(ok & (times < 0)).tolist()
+        listed = [(row, f"the timestamp is not usable: {times[row]}", False) for row in unusable]
+        errors = errors + _errors_of(self._source.topic, records, listed)
+        ok = ok & (times >= 0)
+        return DecodedRecords(table, np.where(ok, times, -1), ok, errors)
+
+    def _all_failed(self, records: Records, rows: pa.Table | None, message: str) -> DecodedRecords:
+        source, count = self._source, len(records)
+        names = {f"k{i}": pa.nulls(count, column.type.arrow) for i, column in enumerate(source.schema.key)}
+        names |= self._value_columns([pa.nulls(count, column.type.arrow) for column in self._encoded], None, count)
+        names["_null"] = pa.nulls(count, pa.bool_()).fill_null(True)
+        if source.key_window is not None:
+            names |= {"_ws": pa.nulls(count, pa.int64()), "_we": pa.nulls(count, pa.int64())}
+        errors = _errors_of(source.topic, records, [(row, message, False) for row in range(count)])
+        return DecodedRecords(pa.table(names), np.full(count, -1, np.int64), np.zeros(count, np.bool_), errors)
+
+
+class _TimestampExpression:
+    """Computes rowtimes by DuckDB. What it cannot compute is NULL: the planner wraps what can fail in TRY."""
+
+    def __init__(self, expression: SqlExpression) -> None:
+        self._connection = open_connection()
+        register_udfs(self._connection, expression.udfs)
+        lock(self._connection)
+        self._sql = f"SELECT CAST(({expression.sql}) AS BIGINT) AS t FROM batch"
+
+    def evaluate(self, table: pa.Table) -> pa.Array:
+        self._connection.register("batch", table)
+        result = self._connection.sql(self._sql).to_arrow_table()["t"].combine_chunks()
+        self._connection.unregister("batch")
+        return result
+
+
+def _header_column(column: Column, headers: pa.ChunkedArray | None, rows: int) -> pa.Array:
+    """All headers of each record, or the last value under the column's header key."""
+    if column.header_key is None:
+        if headers is None:
+            return pa.array([[]] * rows, HEADER_TYPE)
+        filled = pc.coalesce(headers.combine_chunks(), pa.scalar([], headers.type))
+        parts = filled.values.flatten()
+        structs = pa.StructArray.from_arrays(parts, fields=list(HEADER_TYPE.value_type))
+        return pa.ListArray.from_arrays(filled.offsets, structs)
+    if headers is None:
+        return pa.nulls(rows, column.type.arrow)
+    wanted = column.header_key
+    found = [
+        next((header["value"] for header in reversed(record or ()) if header["key"] == wanted), None)
+        for record in headers.to_pylist()
+    ]
+    return pa.array(found, column.type.arrow)
+
+
+def _as_key(array: pa.Array) -> pa.Array:
+    """-0.0 becomes 0.0: as keys they must be the same (see `operators/stateless.py`)."""
+    return pc.add(array, 0.0) if pa.types.is_float64(array.type) else array
+
+
+def _int64s(array: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.int64]:
+    return array.to_numpy() if isinstance(array, pa.ChunkedArray) else array.to_numpy(zero_copy_only=False)
+
+
+def _errors_of(topic: str, records: Records, failed: Sequence[tuple[int, str, bool]]) -> list[RecordError]:
+    """In: the row, the message, and whether it is about the key."""
+    if not failed:
+        return []
+    rows = np.array([row for row, _, _ in failed], np.int64)
+    keys: list[bytes | None] = [None] * len(failed)
+    values: list[bytes | None] = [None] * len(failed)
+    if records.rows is not None:
+        keys, values = (records.rows[name].take(pa.array(rows)).to_pylist() for name in ("key", "value"))
+    places = zip(records.partitions[rows].tolist(), records.offsets[rows].tolist(), strict=True)
+    return [
+        RecordError("decode", message, topic, partition, offset, key=key, value=value, in_key=in_key)
+        for (_, message, in_key), (partition, offset), key, value in zip(failed, places, keys, values, strict=True)
+    ]

@@ -1,0 +1,104 @@
+"""DuckDB connections as every part of the executor opens them: no files, no network, no extensions, settings locked.
+
+A state file needs the file system of the process, and DuckDB leaves a database's own files open to SQL; therefore
+only SQL that Millstream generated runs here. What is blocked and what is not was measured (hostile input, 6.1).
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import os
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import duckdb
+
+from ...sql.functions.bounds import Bounds
+from ...sql.functions.udf import failures_of
+from .memory_shares import MemoryShares, shares_of
+from .temporary_folders import TemporaryFolder
+
+MEMORY = ":memory:"
+THREADS_MAX = 4  # of one DuckDB, where nothing is set: batches are small, and there are many queries
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSettings:
+    """How much of the machine one DuckDB instance may use. None leaves it to DuckDB.
+
+    `shares`: what a limit is taken from where there is no `memory_limit`. `bounds`: of functions that run there.
+    """
+
+    memory_limit: str | None = None  # DuckDB's notation: 512MB, 2GB
+    threads: int | None = None
+    temp_directory: str | None = None  # where large operators spill
+    shares: MemoryShares | None = None
+    bounds: Bounds = field(default_factory=Bounds)
+
+    @staticmethod
+    def of(properties: Mapping[str, str]) -> EngineSettings:
+        """Reads `millstream.duckdb.memory.limit`, `….threads` and `….temp.directory`."""
+        threads = properties.get("millstream.duckdb.threads")
+        limit = properties.get("millstream.duckdb.memory.limit")
+        shares = shares_of(limit)
+        return EngineSettings(
+            memory_limit=limit if shares is None else None,
+            threads=int(threads) if threads else min(THREADS_MAX, os.cpu_count() or 1),
+            temp_directory=properties.get("millstream.duckdb.temp.directory"),
+            shares=shares,
+            bounds=Bounds.of(properties),
+        )
+
+
+def open_connection(path: str = MEMORY, settings: EngineSettings | None = None) -> duckdb.DuckDBPyConnection:
+    """Opens a database that cannot reach anything but itself. Call `lock` once the set-up is done."""
+    settings = settings or EngineSettings()
+    config: dict[str, str | bool | int | float | list[str]] = {
+        "enable_external_access": False,
+        "autoinstall_known_extensions": False,
+        "autoload_known_extensions": False,
+        "allow_community_extensions": False,
+        "allow_persistent_secrets": False,
+        "python_enable_replacements": False,
+    }
+    share = None
+    if settings.memory_limit:
+        config["memory_limit"] = settings.memory_limit
+    elif settings.shares is not None:
+        share = settings.shares.take()
+        config["memory_limit"] = f"{share}B"
+    if settings.threads:
+        config["threads"] = settings.threads
+    if settings.temp_directory:
+        config["temp_directory"] = settings.temp_directory
+    elif path == MEMORY:  # DuckDB's own choice is a folder in the working directory of whoever started the process
+        config["temp_directory"] = str(_spill_directory() / uuid.uuid4().hex)
+    try:
+        connection = duckdb.connect(path, config=config)
+    except BaseException:
+        if share is not None and settings.shares is not None:
+            settings.shares.give_back(share)
+        raise
+    if share is not None and settings.shares is not None:
+        settings.shares.belongs_to(connection, share)
+    failures_of(connection).bounds = settings.bounds
+    connection.execute("SET TimeZone = 'UTC'")
+    # DuckDB 2.0 computes what occurs twice in an expression once, in front of it, and so outside of its TRY.
+    connection.execute("SET disabled_optimizers = 'common_subexpressions'")
+    return connection
+
+
+@functools.cache
+def _spill_directory() -> Path:
+    """For this process and this user alone; DuckDB makes its folders in it when it needs them."""
+    folder = TemporaryFolder("spill")
+    atexit.register(folder.remove)
+    return folder.path
+
+
+def lock(connection: duckdb.DuckDBPyConnection) -> None:
+    """From here on no statement can change a setting."""
+    connection.execute("SET lock_configuration = true")

@@ -1,0 +1,181 @@
+"""The DuckDB file with a query's state: a cache of its changelog that says how much of it has been applied.
+
+Nothing here is needed to be right: a file that is missing, broken, in use by a zombie, of another plan, or ahead of
+the log is left alone or set aside, and the changelog is replayed into a new one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import duckdb
+import structlog
+
+from ...planner.physical import PhysicalPlan
+from .connection import MEMORY, EngineSettings, open_connection
+
+log = structlog.get_logger()
+
+_APPLIED = "_millstream_applied"
+_LAG_S_MAX = 12 * 60 * 60  # well below what the changelog keeps deletions for: delete.retention.ms
+_CORRUPT = ("Corrupt database file", "IO Error: Corrupt")  # a plain `duckdb.Error`: no class of its own tells it
+_in_use: set[Path] = set()
+_in_use_guard = threading.Lock()
+
+
+class StateFile:
+    """An open state database. `applied`: changelog partition → the offset up to which it is contained."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, path: Path | None, applied: Mapping[int, int]) -> None:
+        self.connection = connection
+        self.path = path
+        self.applied = dict(applied)
+        connection.execute(f"PREPARE _millstream_begin AS INSERT INTO {_APPLIED} VALUES ($1, $2)")
+        connection.execute(
+            f"PREPARE _millstream_move AS UPDATE {_APPLIED} SET applied_offset = $2 WHERE partition = $1"
+        )
+
+    def remember(self, applied: Mapping[int, int]) -> None:
+        """Writes down, in the transaction under way, that the changelog is contained up to these offsets."""
+        for partition, offset in applied.items():
+            statement = "_millstream_move" if partition in self.applied else "_millstream_begin"
+            self.connection.execute(f"EXECUTE {statement}({int(partition)}, {int(offset)})").fetchall()
+        self.applied.update(applied)
+
+    def close(self, cause: BaseException | None = None) -> None:
+        """In: `cause`: why it is closed. Where that is damage to the file, the next start replays the changelog."""
+        self.connection.close()
+        if self.path is None:
+            return
+        with _in_use_guard:
+            _in_use.discard(self.path)
+        if cause is not None and _is_damage(cause):
+            log.warning("state file set aside", path=str(self.path), problem=str(cause))
+            _set_aside(self.path)
+
+
+def open_state(
+    directory: Path | None, plan: PhysicalPlan, epoch: int, ends: Mapping[int, int], settings: EngineSettings
+) -> StateFile:
+    """Opens the query's newest usable file, or a new one.
+
+    In: `directory`: None keeps the state in memory. `epoch`: of the query's producer; a new file is named by it, so
+    that it never meets the file of a zombie. `ends`: the end of each changelog partition.
+    """
+    if directory is None:
+        connection = open_connection(MEMORY, settings)
+        _create_bookkeeping(connection, plan)
+        return StateFile(connection, None, {})
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    newest = max(directory.glob("state-*.duckdb"), default=None)
+    if newest is not None:
+        found = _reopen(newest, plan, ends, settings)
+        if found is not None:
+            return found
+    return _create(directory, plan, epoch, settings)
+
+
+def _reopen(path: Path, plan: PhysicalPlan, ends: Mapping[int, int], settings: EngineSettings) -> StateFile | None:
+    """None where the file must not be used. A file that nobody else uses is set aside then."""
+    with _in_use_guard:
+        if path in _in_use:
+            return None
+        _in_use.add(path)
+    connection: duckdb.DuckDBPyConnection | None = None
+    try:
+        connection = open_connection(str(path), settings)
+        applied = _read_bookkeeping(connection, plan)
+        if _is_outdated(path, applied, ends):
+            _let_go(connection, path)
+            log.info("state file too old for its changelog", path=str(path))
+            _set_aside(path)
+            return None
+        ahead = {partition: at for partition, at in applied.items() if at > ends.get(partition, 0)}
+        if not ahead:
+            return StateFile(connection, path, applied)
+        problem = f"it is ahead of the changelog: {ahead}"
+    except duckdb.Error as error:
+        problem = str(error)
+    except BaseException:
+        _let_go(connection, path)
+        raise
+    _let_go(connection, path)
+    if "Could not set lock" not in problem:
+        log.warning("state file set aside", path=str(path), problem=problem)
+        _set_aside(path)
+    return None
+
+
+def _is_damage(error: BaseException) -> bool:
+    """Blocks are read when they are needed, so damage may be found long after the file was opened."""
+    return isinstance(error, duckdb.Error) and str(error).startswith(_CORRUPT)
+
+
+def _is_outdated(path: Path, applied: Mapping[int, int], ends: Mapping[int, int]) -> bool:
+    """True where compaction may have removed deletions from the changelog that the file has not seen: they are kept for
+    a day after they were written at least, and the file has seen everything up to its last commit."""
+    if all(applied.get(partition, 0) >= end for partition, end in ends.items()):
+        return False
+    files = [file for file in (path, path.with_name(path.name + ".wal")) if file.exists()]
+    return time.time() - max(file.stat().st_mtime for file in files) > _LAG_S_MAX
+
+
+def _let_go(connection: duckdb.DuckDBPyConnection | None, path: Path) -> None:
+    if connection is not None:
+        connection.close()
+    with _in_use_guard:
+        _in_use.discard(path)
+
+
+def _set_aside(path: Path) -> None:
+    """Kept for whoever wants to know what happened; the last one is enough."""
+    for old in path.parent.glob("state-*.aside"):
+        old.unlink(missing_ok=True)
+    for file in (path, path.with_name(path.name + ".wal")):
+        with contextlib.suppress(FileNotFoundError):
+            os.replace(file, file.with_name(file.name + ".aside"))
+
+
+def _create(directory: Path, plan: PhysicalPlan, epoch: int, settings: EngineSettings) -> StateFile:
+    """A new, empty file. Older ones are removed: the next start must not find a zombie's."""
+    path = directory / f"state-{epoch:010d}.duckdb"
+    for file in directory.glob("state-*.duckdb*"):
+        if not file.name.endswith(".aside"):
+            file.unlink()
+    with _in_use_guard:
+        _in_use.add(path)
+    connection: duckdb.DuckDBPyConnection | None = None
+    try:
+        connection = open_connection(str(path), settings)
+        _create_bookkeeping(connection, plan)
+        return StateFile(connection, path, {})
+    except BaseException:
+        _let_go(connection, path)
+        raise
+
+
+def _create_bookkeeping(connection: duckdb.DuckDBPyConnection, plan: PhysicalPlan) -> None:
+    connection.execute(f"CREATE TABLE {_APPLIED} (partition INTEGER, applied_offset BIGINT)")
+    connection.execute(
+        "CREATE TABLE _millstream_plan AS SELECT $fingerprint AS fingerprint", {"fingerprint": _print(plan)}
+    )
+
+
+def _read_bookkeeping(connection: duckdb.DuckDBPyConnection, plan: PhysicalPlan) -> dict[int, int]:
+    """Raises `duckdb.Error` for a file that is not of this plan."""
+    found = connection.execute("SELECT fingerprint FROM _millstream_plan").fetchone()
+    if found is None or found[0] != _print(plan):
+        raise duckdb.Error("the file belongs to another plan")
+    rows = connection.execute(f"SELECT partition, applied_offset FROM {_APPLIED}").fetchall()
+    return {int(partition): int(offset) for partition, offset in rows}
+
+
+def _print(plan: PhysicalPlan) -> str:
+    """A fingerprint of what the state's tables depend on."""
+    return hashlib.sha256(repr((plan.version, plan.root)).encode()).hexdigest()

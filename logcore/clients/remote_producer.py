@@ -1,0 +1,153 @@
+"""The transactional producer of a log over the network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any, Final
+
+from ..client import ColumnarRecords, RowRecords, TopicPartition
+from ..errors import InvalidTransactionState
+from ..protocol.routing import Coordinator, Router
+from ..protocol.sender import Sender
+from ..protocol.wire.apis import Api
+from ..protocol.wire.faults import error_of
+from ..protocol.wire.messages import Fields
+from ..records.batch import NO_PRODUCER, Producer
+from ..records.codec import encode
+
+_TIMEOUT: Final = timedelta(minutes=15)  # after which the server aborts what is still open; Kafka allows no more
+
+
+class RemoteTransactionalProducer:
+    """State: whether a transaction is open, what the server knows to belong to it, and the place in each partition.
+
+    After `LogUnavailable` from `commit` the outcome is unknown: a new producer of the id finds it decided.
+    """
+
+    def __init__(self, router: Router, transactional_id: str) -> None:
+        self._router = router
+        self._sender = Sender(router)
+        self._id = transactional_id
+        self._coordinator = Coordinator("transaction", transactional_id)
+        self.producer_id = NO_PRODUCER
+        self.epoch = -1
+        self._open = False
+        self._partitions: set[TopicPartition] = set()
+        self._groups: set[str] = set()
+        self._sequences: dict[TopicPartition, int] = {}
+        self._in_doubt = False  # an append failed: the server may have stored a part of it
+        self._take_id()
+
+    def _take_id(self) -> None:
+        fields = {
+            "transactional_id": self._id,
+            "transaction_timeout": _TIMEOUT,
+            "producer_id": self.producer_id,
+            "producer_epoch": self.epoch,
+        }
+        again = self.producer_id == NO_PRODUCER
+        answer = self._router.ask(Api.INIT_PRODUCER_ID, fields, to=self._coordinator, repeat=again)
+        self._check(answer.error_code, f'take the transactional id "{self._id}"')
+        self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
+        self._sequences, self._in_doubt = {}, False
+
+    def begin(self) -> None:
+        if self._open:
+            self._announce_group(self._id)
+            raise InvalidTransactionState("a transaction is open already", hint="Commit or abort it first.")
+        if self._in_doubt:
+            self._take_id()
+        self._partitions, self._groups = set(), set()
+        self._announce_group(self._id)  # opens it on the server
+        self._open = True
+
+    def append(self, topic: str, partition: int, records: RowRecords | ColumnarRecords) -> None:
+        self._check_open()
+        where = TopicPartition(topic, partition)
+        self._announce(where)
+        sequence = self._sequences.get(where, 0)
+        batches = encode(records, Producer(self.producer_id, self.epoch, sequence, transactional=True))
+        if not batches:
+            return
+        in_doubt, self._in_doubt = self._in_doubt, True
+        self._sequences[where] = self._sender.send(where, batches, self._id).next_sequence
+        self._in_doubt = in_doubt
+
+    def _announce(self, where: TopicPartition) -> None:
+        if where in self._partitions:
+            return
+        fields = {
+            "v3_and_below_transactional_id": self._id,
+            "v3_and_below_producer_id": self.producer_id,
+            "v3_and_below_producer_epoch": self.epoch,
+            "v3_and_below_topics": [{"name": where.topic, "partitions": [where.partition]}],
+        }
+        answer = self._router.ask(Api.ADD_PARTITIONS_TO_TXN, fields, to=self._coordinator)
+        for topic in answer.results_by_topic_v3_and_below:
+            for result in topic.results_by_partition:
+                what = f'write to partition {where.partition} of topic "{where.topic}"'
+                self._check(result.partition_error_code, what)
+        self._partitions.add(where)
+
+    def send_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        self._check_open()
+        if group not in self._groups:
+            self._announce_group(group)
+        fields = {"group_id": group, "topics": offset_topics(offsets)}
+        answer = self._ask(Api.TXN_OFFSET_COMMIT, fields, Coordinator("group", group))
+        for topic in answer.topics:
+            for partition in topic.partitions:
+                self._check(partition.error_code, f'commit the offsets of group "{group}"')
+
+    def _announce_group(self, group: str) -> None:
+        """Opens a transaction on the server, where none is, and finds out whether we are fenced."""
+        self._check(self._ask(Api.ADD_OFFSETS_TO_TXN, {"group_id": group}).error_code, "open a transaction")
+        self._groups.add(group)
+
+    def commit(self) -> None:
+        self._check_open()
+        self._open = False
+        self._end(committed=True, what="commit the transaction")
+
+    def abort(self) -> None:
+        self._open = False
+        self._end(committed=False, what="abort the transaction")
+
+    def _end(self, *, committed: bool, what: str) -> None:
+        """Newer servers give another epoch to go on with, in which sequences begin anew."""
+        answer = self._ask(Api.END_TXN, {"committed": committed})
+        self._check(answer.error_code, what)
+        raised = getattr(answer, "producer_id", NO_PRODUCER), getattr(answer, "producer_epoch", -1)
+        if raised[0] != NO_PRODUCER and raised != (self.producer_id, self.epoch):
+            self.producer_id, self.epoch = raised
+            self._sequences, self._in_doubt = {}, False
+
+    def _ask(self, api: Api, fields: Fields, to: Coordinator | None = None) -> Any:
+        identity = {
+            "transactional_id": self._id,
+            "producer_id": self.producer_id,
+            "producer_epoch": self.epoch,
+        }
+        return self._router.ask(api, {**identity, **fields}, to=to or self._coordinator)
+
+    def _check_open(self) -> None:
+        if not self._open:
+            self.abort()  # there is nothing to drop, but it says whether we are fenced
+            raise InvalidTransactionState("no transaction is open", hint="Call begin() first.")
+
+    def _check(self, code: int, what: str) -> None:
+        if code:
+            raise error_of(code, None, what)
+
+
+def offset_topics(
+    offsets: Mapping[TopicPartition, int], metadata: Mapping[TopicPartition, str] | None = None
+) -> list[Fields]:
+    """The offsets as requests have them: per topic."""
+    by_topic: dict[str, list[Fields]] = {}
+    for (topic, partition), offset in offsets.items():
+        note = (metadata or {}).get(TopicPartition(topic, partition), "")
+        entry = {"partition_index": partition, "committed_offset": offset, "committed_metadata": note}
+        by_topic.setdefault(topic, []).append(entry)
+    return [{"name": topic, "partitions": partitions} for topic, partitions in by_topic.items()]

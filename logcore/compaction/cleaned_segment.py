@@ -1,0 +1,69 @@
+"""The file that compaction writes: batches in order, and none missing."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+from ..failpoints import fp
+from ..records.batch import EncodedBatch
+from ..records.thinning import fillers
+from ..storage.disk import LogFile
+from ..storage.epoch_cache import EpochCache
+from .segment_swap import cleaned_path
+
+_BUFFERED_BYTES: Final = 4 * 1024 * 1024
+
+
+class CleanedSegment:
+    """State: what was written, and the offset after it. Where batches were dropped, one without records says so."""
+
+    def __init__(self, folder: Path, base_offset: int, epochs: EpochCache) -> None:
+        """`epochs`: of the whole log: what stands for removed batches is of the epoch that they had."""
+        self.base_offset = base_offset
+        self._epochs = epochs
+        self.size = 0
+        self._path = cleaned_path(folder, base_offset)
+        self._path.unlink(missing_ok=True)
+        self._file = LogFile(self._path, create=True)
+        self._next_offset = base_offset
+        self._written = 0
+        self._buffered: list[EncodedBatch] = []
+
+    def add(self, batch: EncodedBatch) -> None:
+        """Raises OSError."""
+        self._fill(batch.header.base_offset)
+        self._put(batch)
+        if self.size - self._written > _BUFFERED_BYTES:
+            self._write()
+
+    def finish(self, end_offset: int, written_ms: int, *, durable: bool) -> None:
+        """The file is whole. In: `written_ms`: when the youngest of its records was written. Raises OSError."""
+        self._fill(end_offset)
+        self._write()
+        os.utime(self._path, ns=(written_ms * 1_000_000, written_ms * 1_000_000))
+        if durable:
+            self._file.sync()
+        fp("clean.written")
+
+    def discard(self) -> None:
+        self._path.unlink(missing_ok=True)
+
+    def _fill(self, end_offset: int) -> None:
+        if self._next_offset < end_offset:
+            stretches = list(self._epochs.split(self._next_offset, end_offset))
+            ends = [*(following.offset for following in stretches[1:]), end_offset]
+            for (epoch, offset), end in zip(stretches, ends, strict=True):
+                for batch in fillers(offset, end, max(epoch, 0)):
+                    self._put(batch)
+
+    def _put(self, batch: EncodedBatch) -> None:
+        self._buffered.append(batch)
+        self.size += batch.header.size
+        self._next_offset = batch.header.last_offset + 1
+
+    def _write(self) -> None:
+        buffers = [buffer for batch in self._buffered for buffer in batch.buffers]
+        self._written = self._file.write(buffers, self._written)
+        self._buffered = []

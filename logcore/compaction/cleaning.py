@@ -1,0 +1,203 @@
+"""Compaction of one partition: the latest record of each key stays, and every record its offset.
+
+Two passes over the segments that are not written to any more. The first finds the last record of each key in those
+that were not cleaned yet; the second writes the segments anew, as few as they fill. Only what is decided is looked at:
+nothing from the last stable offset on. `segment_swap.py` puts the new files in the place of the old ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final, NamedTuple, TypeVar
+
+from ..storage.partition_keeping import KeptPartition, Snapshot
+from ..storage.partition_state import scan
+from ..storage.segment import Segment
+from ..topic_settings import TopicSettings
+from .batch_cleaning import CleaningRules, StoredBytes, add_keys, clean
+from .cleaned_segment import CleanedSegment
+from .live_keys import LiveKeys
+
+KEY_BYTES_MAX: Final = 64 * 1024 * 1024
+_WINDOW_BYTES: Final = 4 * 1024 * 1024
+_Result = TypeVar("_Result")
+
+
+class _Sealed(NamedTuple):
+    """A segment that nobody writes to any more."""
+
+    segment: Segment
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """What a pass has done: bytes of the segments before and after it."""
+
+    bytes_before: int
+    bytes_after: int
+
+
+def is_due(partition: KeptPartition, now_ms: int) -> bool:
+    """Whether there is enough to clean, by the settings of the topic."""
+    settings, snapshot = partition.settings, partition.snapshot()
+    sealed = _cleanable(snapshot, settings, now_ms)
+    dirty = [each for each in sealed if each.end_offset > snapshot.cleaning.cleaned_to]
+    if dirty:
+        share = sum(each.segment.size for each in dirty) / max(1, sum(each.segment.size for each in sealed))
+        oldest_ms = min(each.segment.written_ms for each in dirty)
+        if share >= settings.dirty_share_min or now_ms - oldest_ms >= settings.compaction_lag_ms_max:
+            return True
+    removable = snapshot.cleaning.removable_below(now_ms, settings.delete_retention_ms)
+    return bool(sealed) and removable > snapshot.cleaning.removed_below
+
+
+def compact(
+    partition: KeptPartition,
+    now_ms: int,
+    *,
+    pause: Callable[[], None] = lambda: None,
+    key_bytes_max: int = KEY_BYTES_MAX,
+) -> Compacted | None:
+    """One pass; None where nothing is there to clean, or segments were deleted meanwhile.
+
+    In: `pause`: called now and then, between pieces of work. Raises `LogError` (`CorruptLog` where a segment is
+    damaged) and OSError: then the segments are as they were, but for those already replaced.
+    """
+    settings, snapshot = partition.settings, partition.snapshot()
+    sealed = _cleanable(snapshot, settings, now_ms)
+    rules = CleaningRules(snapshot, snapshot.cleaning.removable_below(now_ms, settings.delete_retention_ms))
+    live = LiveKeys()
+    end_offset = min(snapshot.cleaning.cleaned_to, sealed[-1].end_offset) if sealed else 0
+    for each in sealed:
+        if each.end_offset > snapshot.cleaning.cleaned_to and live.bytes <= key_bytes_max:
+            for window in _windows(each):
+                _checked(each, lambda window=window: add_keys(live, window, rules))
+                pause()
+            end_offset = each.end_offset
+    live.settle()
+    work = [each for each in sealed if each.end_offset <= end_offset]
+    if not work:
+        return None
+    rewriting = _Rewriting(partition, live, rules, settings, pause)
+    if not all(rewriting.take(each) for each in work) or not rewriting.finish():
+        return None
+    cleaning = snapshot.cleaning.after(end_offset, now_ms, settings.delete_retention_ms, rules.removable_below)
+    partition.note_cleaned(cleaning)
+    return Compacted(sum(each.segment.size for each in work), rewriting.bytes_after)
+
+
+def _cleanable(snapshot: Snapshot, settings: TopicSettings, now_ms: int) -> list[_Sealed]:
+    """The segments from the start on that are decided, and old enough."""
+    found: list[_Sealed] = []
+    for segment, following in pairwise(snapshot.segments):
+        if following.base_offset > snapshot.last_stable_offset:
+            break
+        if settings.compaction_lag_ms_min and now_ms - segment.written_ms < settings.compaction_lag_ms_min:
+            break
+        found.append(_Sealed(segment, following.base_offset))
+    return found
+
+
+class _Rewriting:
+    """State: the cleaned segment that is being written, and those that it will replace."""
+
+    def __init__(
+        self,
+        partition: KeptPartition,
+        live: LiveKeys,
+        rules: CleaningRules,
+        settings: TopicSettings,
+        pause: Callable[[], None],
+    ) -> None:
+        self.bytes_after = 0
+        self._partition = partition
+        self._live = live
+        self._rules = rules
+        self._settings = settings
+        self._pause = pause
+        self._sources: list[_Sealed] = []
+        self._cleaned: CleanedSegment | None = None
+        self._unchanged_bytes = 0
+
+    def take(self, source: _Sealed) -> bool:
+        """False where a segment was deleted meanwhile."""
+        cleaned = self._cleaned
+        if cleaned is not None and cleaned.size + source.segment.size > self._settings.segment_bytes:
+            if not self.finish():
+                return False
+            cleaned = None
+        if cleaned is None:
+            cleaned = self._cleaned = CleanedSegment(
+                self._partition.folder, source.segment.base_offset, self._rules.snapshot.epochs
+            )
+        self._sources.append(source)
+        try:
+            for window in _windows(source):
+                known = {id(stored.batch) for stored in window}
+                for batch in _checked(source, lambda window=window: list(clean(self._live, window, self._rules))):
+                    cleaned.add(batch)
+                    self._unchanged_bytes += batch.header.size if id(batch.buffers[0]) in known else 0
+                self._pause()
+        except BaseException:
+            cleaned.discard()
+            raise
+        return True
+
+    def finish(self) -> bool:
+        """Puts what was written in its place, where it differs from what is there. False where that is gone."""
+        cleaned, sources, unchanged_bytes = self._cleaned, self._sources, self._unchanged_bytes
+        if cleaned is None:
+            return True
+        self._cleaned, self._sources, self._unchanged_bytes = None, [], 0
+        written_ms = max(source.segment.written_ms for source in sources)
+        cleaned.finish(sources[-1].end_offset, written_ms, durable=self._partition.waits_for_disk)
+        self.bytes_after += cleaned.size
+        if len(sources) == 1 and unchanged_bytes == cleaned.size == sources[0].segment.size:
+            cleaned.discard()  # nothing was taken out
+            return True
+        replaced = self._partition.replace([source.segment for source in sources])
+        if not replaced:
+            cleaned.discard()
+        return replaced
+
+
+def _windows(source: _Sealed) -> Iterator[Sequence[StoredBytes]]:
+    """All batches of a segment, some megabytes at once. Raises `CorruptLog`."""
+    segment, expected = source.segment, source.segment.base_offset
+    window: list[StoredBytes] = []
+    size = position = 0
+    for position, header, batch in scan(segment.file, 0, segment.size):
+        if header.base_offset != expected:
+            raise segment.corrupt(position, f"a batch with offset {header.base_offset} lies where {expected} should")
+        expected = header.last_offset + 1
+        window.append(StoredBytes(header, batch))
+        position += header.size
+        size += header.size
+        if size >= _WINDOW_BYTES:
+            yield window
+            window, size = [], 0
+    if position < segment.size or expected != source.end_offset:
+        raise segment.corrupt(position, "no record batch begins here")
+    if window:
+        yield window
+
+
+def _checked(source: _Sealed, act: Callable[[], _Result]) -> _Result:
+    try:
+        return act()
+    except (ValueError, IndexError) as error:
+        raise source.segment.corrupt(0, f"a record batch in it cannot be read: {error}") from error
+
+
+def dirty_bytes(partition: KeptPartition) -> int:
+    """What the next pass would look at for the first time."""
+    snapshot = partition.snapshot()
+    ends = [segment.base_offset for segment in snapshot.segments[1:]]
+    return sum(
+        segment.size
+        for segment, end_offset in zip(snapshot.segments, ends, strict=False)
+        if end_offset > snapshot.cleaning.cleaned_to
+    )

@@ -1,0 +1,105 @@
+"""What is remembered of consumer groups: the records of the topic `__consumer_offsets`, but for the offsets themselves.
+
+A group is the fold of its records: the last one of a key counts, and None removes it. Bytes: `group_record_bytes.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple
+
+from ..client import TopicPartition
+
+
+class Kind(IntEnum):
+    """What a record is about. The numbers are the versions of Kafka's keys."""
+
+    CLASSIC = 2  # a group whose members assign, with its members
+    EPOCH = 3  # the following are of groups whose coordinator assigns
+    TOPICS = 4
+    MEMBER = 5
+    TARGET_EPOCH = 6
+    TARGET = 7
+    CURRENT = 8
+
+
+class GroupKey(NamedTuple):
+    """`member` is empty where the record is about the group as a whole."""
+
+    kind: Kind
+    group: str
+    member: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ClassicMember:
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    subscription: bytes
+    assignment: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ClassicGroup:
+    """Without members the group is empty, since `since_ms` (the time of day; whoever writes the record puts it in)."""
+
+    protocol_type: str
+    generation: int
+    protocol: str | None
+    leader_id: str | None
+    members: tuple[ClassicMember, ...]
+    since_ms: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Epoch:
+    """Of a group, or of its target."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReadTopics:
+    """How many partitions the topics have that the group reads, as of its epoch."""
+
+    counts: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MemberRecord:
+    """`pattern`: None where the member names its topics only."""
+
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    topics: tuple[str, ...]
+    pattern: str | None
+    rebalance_timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    places: frozenset[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class Current:
+    """What a member reads, and what it was told to give up."""
+
+    epoch: int
+    previous_epoch: int
+    assigned: frozenset[TopicPartition]
+    revoking: frozenset[TopicPartition]
+
+
+GroupValue = ClassicGroup | Epoch | ReadTopics | MemberRecord | Target | Current
+
+
+class GroupRecord(NamedTuple):
+    key: GroupKey
+    value: GroupValue | None

@@ -1,0 +1,133 @@
+"""What goes into the transaction coordinator and what comes out of it: the messages of `transactions.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ..client import TopicPartition
+from .group_messages import CommittedOffset
+from .transaction_records import Entry, Identity, Participant, TransactionRecord
+
+
+@dataclass(frozen=True, slots=True)
+class NewProducer:
+    """Somebody takes the id: fences and ends what was before. The other fields are those of the record."""
+
+    transactional_id: str
+    timeout_ms: int = 0
+    follows: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NewProducerId:
+    """Somebody wants to write batches that are stored once, but no transactions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    identity: Identity
+
+
+@dataclass(frozen=True, slots=True)
+class Include:
+    """The transaction, which begins where none is open, is going to write to these, and to commit offsets of these
+    groups."""
+
+    identity: Identity
+    participants: tuple[Participant, ...] = ()
+    groups: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CheckWrite:
+    """Asks whether the producer may write now."""
+
+    identity: Identity
+
+
+@dataclass(frozen=True, slots=True)
+class Wrote:
+    """The producer has written to a partition."""
+
+    identity: Identity
+    participant: Participant
+
+
+@dataclass(frozen=True, slots=True)
+class SendOffsets:
+    identity: Identity
+    group: str
+    offsets: Mapping[TopicPartition, CommittedOffset]
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """`raises_epoch`: the producer goes on with the identity that it gets. Asked again, it is given that once more."""
+
+    identity: Identity
+    raises_epoch: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Abort:
+    """The same; nothing needs to be open."""
+
+    identity: Identity
+    raises_epoch: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """All markers and offsets of the id's prepared transaction are written; durable, where open ones are remembered."""
+
+    transactional_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Aborted:
+    """All markers of the id's aborted transaction are written."""
+
+    transactional_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unprepared:
+    """The commit failed, and its PREPARE_COMMIT is surely not in the log."""
+
+    transactional_id: str
+
+
+Message = (
+    NewProducer
+    | NewProducerId
+    | Begin
+    | Include
+    | CheckWrite
+    | Wrote
+    | SendOffsets
+    | Commit
+    | Abort
+    | Finished
+    | Aborted
+    | Unprepared
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Ends a transaction: a marker in each participant, and the offsets of the groups if it is committed."""
+
+    record: TransactionRecord
+    committed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """What the shell does now, in this order."""
+
+    sync: tuple[Participant, ...] = ()  # data and older markers: durable before anything else
+    sync_offsets: bool = False  # likewise the committed offsets of the commit before
+    append: tuple[Entry, ...] = ()  # to the transaction log, durable before going on
+    outcome: Outcome | None = None
+    identity: Identity | None = None  # the answer to NewProducer, and where a transaction's end raises the epoch

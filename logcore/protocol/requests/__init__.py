@@ -1,0 +1,1 @@
+"""Answers to requests of the Kafka protocol, a module for each family."""

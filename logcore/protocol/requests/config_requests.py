@@ -1,0 +1,263 @@
+"""Answers about settings: of topics, brokers and groups, and changing them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from enum import IntEnum
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from millstream.errors import LogError
+
+from ...cores.expiry import DEFAULT as USUAL_EXPIRY
+from ...cores.groups import SESSION_TIMEOUT_MS_MAX, SESSION_TIMEOUT_MS_MIN
+from ...errors import InvalidTopic, UnknownTopic
+from ...log_settings import ALL_BROKERS, ALL_TOPICS, of_broker, of_group
+from ...topic_settings import SETTINGS
+from ..broker import IDLE_MS, Broker
+from ..fetch_sessions import SLOTS
+from ..other_settings import OF_BROKERS, OF_GROUPS, check_changes
+from ..producers import TIMEOUT_MS_MAX
+from ..security.access import NotAllowed, check_administrable, check_administrator, may_see
+from ..security.peer import Peer
+from ..setting_limits import NAME_BYTES_MAX, check_room, is_too_long
+from ..setting_origins import Origin, described, fixed, unknown, without_synonyms
+from ..wire.faults import code_of, message_of
+from ..wire.messages import Fields
+
+
+class Resource(IntEnum):
+    """What has settings. The numbers are the protocol's."""
+
+    TOPIC = 2
+    BROKER = 4
+    GROUP = 32
+
+
+class InvalidConfigChange(InvalidTopic):
+    """A request to change what cannot be changed, or in a way that there is not."""
+
+    code = "INVALID_CONFIG_CHANGE"
+
+
+class InvalidResource(LogError):
+    """A name that is no broker's, or a kind of resource that has no settings here."""
+
+    code = "INVALID_RESOURCE"
+
+
+class GroupNotAllowed(NotAllowed):
+    """A client wants something of a group that it has no right to."""
+
+    code = "GROUP_NOT_ALLOWED"
+
+
+# What is set
+
+
+def describe_configs(broker: Broker, request: Any, peer: Peer) -> Fields:
+    """Every setting, with its default where it is not set."""
+    documented = getattr(request, "include_documentation", False)
+    results: list[Fields] = []
+    for asked in request.resources:
+        result = {"resource_type": asked.resource_type, "resource_name": asked.resource_name}
+        try:
+            entries = list(_entries_of(broker, asked, peer, documented))
+        except LogError as error:
+            code, message = _code_of(error), message_of(error)
+            results.append({**result, "error_code": code, "error_message": message, "configs": []})
+            continue
+        wanted = asked.configuration_keys
+        chosen = [entry for entry in entries if wanted is None or entry["name"] in wanted]
+        configs = chosen if request.include_synonyms else without_synonyms(chosen)
+        results.append({**result, "error_code": ErrorCode.none, "configs": configs})
+    return {"results": results}
+
+
+def _entries_of(broker: Broker, asked: Any, peer: Peer, documented: bool) -> Iterable[Fields]:
+    """Raises `LogError`."""
+    name = asked.resource_name
+    match asked.resource_type:
+        case Resource.TOPIC:
+            return _of_topic(broker, name, peer, documented)
+        case Resource.BROKER:
+            return _of_broker(broker, _number(broker, name), documented)
+        case Resource.GROUP:
+            _check_group(broker, peer, name)
+            return _of_group(broker, name, documented)
+        case kind:
+            raise InvalidResource(f"resources of kind {kind} have no settings here")
+
+
+def _of_topic(broker: Broker, name: str, peer: Peer, documented: bool) -> Iterable[Fields]:
+    if not may_see(peer, name):
+        raise NotAllowed(f'there is no right on topic "{name}"')
+    topic = broker.log.topics().get(name)
+    if topic is None:
+        raise UnknownTopic(f'topic "{name}" does not exist')
+    all_topics = broker.log.settings(ALL_TOPICS)
+    for setting in SETTINGS.values():
+        given = ((Origin.TOPIC, topic.config.get(setting.name)), (Origin.ALL_BROKERS, all_topics.get(setting.name)))
+        yield described(setting, given, documented=documented)
+    yield from (unknown(key, value) for key, value in topic.config.items() if key not in SETTINGS)
+
+
+def _number(broker: Broker, name: str) -> int | None:
+    """None where all brokers are meant. Raises `InvalidResource`."""
+    if name == "":
+        return None
+    known = [each.node for each in broker.layout.nodes(("", 0))]
+    if not name.isdecimal() or int(name) not in known:
+        raise InvalidResource(f'"{name}" is no broker: there are {", ".join(map(str, sorted(known)))}')
+    return int(name)
+
+
+def _of_broker(broker: Broker, node: int | None, documented: bool) -> Iterable[Fields]:
+    """What was set, as in Kafka; of one broker also what its configuration says, as far as Kafka has that, too."""
+    everywhere = broker.log.settings(ALL_BROKERS)
+    own = {} if node is None else broker.log.settings(of_broker(node))
+    for setting in OF_BROKERS.values():
+        given = ((Origin.BROKER, own.get(setting.name)), (Origin.ALL_BROKERS, everywhere.get(setting.name)))
+        if any(value is not None for _, value in given):
+            yield described(setting, given, documented=documented)
+    if node is not None:
+        yield from (fixed(name, value, usual) for name, (value, usual) in _configured(broker, node).items())
+
+
+def _configured(broker: Broker, node: int) -> Mapping[str, tuple[object, object | None]]:
+    """What the configuration says, and what holds where it says nothing; None where that depends."""
+    expiry = broker.log.expiry
+    return {
+        "broker.id": (node, None),
+        "auto.create.topics.enable": (str(broker.settings.creates_topics).lower(), "true"),
+        "connections.max.idle.ms": (broker.settings.idle_ms, IDLE_MS),
+        "delete.topic.enable": ("true", "true"),
+        "num.partitions": (1, 1),
+        "default.replication.factor": (broker.layout.default_replication(), None),
+        "group.min.session.timeout.ms": (SESSION_TIMEOUT_MS_MIN, SESSION_TIMEOUT_MS_MIN),
+        "group.max.session.timeout.ms": (SESSION_TIMEOUT_MS_MAX, SESSION_TIMEOUT_MS_MAX),
+        "offsets.retention.minutes": (expiry.offsets_ms // 60_000, USUAL_EXPIRY.offsets_ms // 60_000),
+        "transaction.max.timeout.ms": (TIMEOUT_MS_MAX, TIMEOUT_MS_MAX),
+        "transactional.id.expiration.ms": (expiry.transactional_ids_ms, USUAL_EXPIRY.transactional_ids_ms),
+        "producer.id.expiration.ms": (expiry.producer_ids_ms, USUAL_EXPIRY.producer_ids_ms),
+        "max.incremental.fetch.session.cache.slots": (broker.settings.fetch_sessions, SLOTS),
+    }
+
+
+def _of_group(broker: Broker, name: str, documented: bool) -> Iterable[Fields]:
+    settings = broker.log.settings(of_group(name))
+    for setting in OF_GROUPS.values():
+        yield described(setting, [(Origin.GROUP, settings.get(setting.name))], documented=documented)
+
+
+def _check_group(broker: Broker, peer: Peer, name: str) -> None:
+    """Raises `GroupNotAllowed`, `InvalidResource`."""
+    if broker.refuses(peer, name):
+        raise GroupNotAllowed(f'there is no right "group" on group "{name}"')
+    if not name:
+        raise InvalidResource("a group has a name")
+
+
+def config_entries(config: Mapping[str, str]) -> Iterable[Fields]:
+    """Of a new topic."""
+    return [unknown(name, value) for name, value in config.items()]
+
+
+# Changing it
+
+
+def alter_configs(broker: Broker, request: Any, peer: Peer) -> Fields:
+    """The older way: what is not named goes back to its default."""
+
+    def change(asked: Any, config: Mapping[str, str]) -> dict[str, str]:
+        return {entry.name: entry.value for entry in asked.configs if entry.value is not None}
+
+    return _alter(broker, request, peer, change)
+
+
+def incremental_alter_configs(broker: Broker, request: Any, peer: Peer) -> Fields:
+    """What is not named stays."""
+
+    def change(asked: Any, config: Mapping[str, str]) -> dict[str, str]:
+        changed = dict(config)
+        for entry in asked.configs:
+            _apply(changed, entry)
+        return changed
+
+    return _alter(broker, request, peer, change)
+
+
+def _apply(config: dict[str, str], entry: Any) -> None:
+    value = entry.value or ""
+    present = [part for part in config.get(entry.name, "").split(",") if part]
+    match entry.config_operation:
+        case 0:
+            config[entry.name] = value
+        case 1:
+            config.pop(entry.name, None)
+        case 2:
+            config[entry.name] = ",".join(dict.fromkeys([*present, *value.split(",")]))
+        case 3:
+            config[entry.name] = ",".join(part for part in present if part not in value.split(","))
+        case other:
+            raise InvalidConfigChange(f"there is no way {other} to change a setting")
+
+
+_Change = Callable[[Any, Mapping[str, str]], dict[str, str]]
+
+
+def _alter(broker: Broker, request: Any, peer: Peer, change: _Change) -> Fields:
+    return {"responses": [_altered(broker, asked, peer, change, request.validate_only) for asked in request.resources]}
+
+
+def _altered(broker: Broker, asked: Any, peer: Peer, change: _Change, only_check: bool) -> Fields:
+    result: Fields = {"resource_type": asked.resource_type, "resource_name": asked.resource_name}
+    try:
+        _change(broker, asked, peer, change, only_check=only_check)
+    except LogError as error:
+        return {**result, "error_code": _code_of(error), "error_message": message_of(error)}
+    return {**result, "error_code": ErrorCode.none, "error_message": None}
+
+
+def _code_of(error: LogError) -> ErrorCode:
+    match error:
+        case InvalidResource():
+            return ErrorCode.invalid_request
+        case GroupNotAllowed():
+            return ErrorCode.group_authorization_failed
+        case InvalidTopic():
+            return ErrorCode.invalid_config
+        case _:
+            return code_of(error)
+
+
+def _change(broker: Broker, asked: Any, peer: Peer, change: _Change, *, only_check: bool) -> None:
+    """Raises `LogError`."""
+    name = asked.resource_name
+    match asked.resource_type:
+        case Resource.TOPIC:
+            check_administrable(peer, name)
+            topic = broker.log.topics().get(name)
+            if topic is None:
+                raise UnknownTopic(f'topic "{name}" does not exist')
+            broker.log.alter_topic(name, change(asked, topic.config), only_check=only_check)
+            return
+        case Resource.BROKER:
+            check_administrator(peer)
+            known, resource = OF_BROKERS, of_broker(_number(broker, name))
+        case Resource.GROUP:
+            _check_group(broker, peer, name)
+            if is_too_long(name):
+                what = f"a group whose name has more than {NAME_BYTES_MAX} bytes has no settings of its own"
+                raise InvalidResource(what)
+            known, resource = OF_GROUPS, of_group(name)
+        case kind:
+            raise InvalidResource(f"resources of kind {kind} have no settings that can be changed here")
+    before = {key: value for key, value in broker.log.settings(resource).items() if key in known}
+    after = change(asked, before)
+    changes = {key: after.get(key) for key in sorted({*before, *after}) if before.get(key) != after.get(key)}
+    check_changes(known, before, changes)
+    check_room(broker.log, resource, changes)
+    if not only_check:
+        broker.log.change_settings(resource, changes)

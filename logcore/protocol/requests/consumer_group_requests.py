@@ -1,0 +1,150 @@
+"""Answers about groups whose coordinator assigns (KIP-848). Topics go by their ids here."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from millstream.errors import LogError
+
+from ...client import TopicPartition
+from ...cores.group_messages import ConsumerHeartbeat, GroupDescription, MemberDescription
+from ...cores.subscriptions import decode_assignment, topics_of
+from ...log_settings import of_group
+from ..broker import Broker
+from ..other_settings import HEARTBEAT_MS, OF_GROUPS, SESSION_MS, value_of
+from ..security.access import may_see_all
+from ..security.peer import Peer
+from ..wire.faults import code_of, message_of, sayable
+from ..wire.messages import Fields
+from .group_requests import code_of_fault, topics_read
+from .topic_requests import topic_uuid
+
+
+def consumer_group_heartbeat(broker: Broker, request: Any, peer: Peer) -> Fields:
+    """A member says what it reads, and is told what it should read."""
+    if broker.refuses(peer, request.group_id):
+        return {"error_code": ErrorCode.group_authorization_failed, "member_id": request.member_id or None}
+    if not all(peer.may("read", name) for name in request.subscribed_topic_names or ()):
+        return {"error_code": ErrorCode.topic_authorization_failed, "member_id": request.member_id or None}
+    member_id = request.member_id or (str(uuid.uuid4()) if request.member_epoch == 0 else "")
+    owned = None if request.topic_partitions is None else _places(broker, request.topic_partitions)
+    beat = ConsumerHeartbeat(
+        request.group_id,
+        member_id,
+        request.member_epoch,
+        request.instance_id,
+        peer.client_id,
+        peer.remote[0],
+        round(request.rebalance_timeout.total_seconds() * 1000),
+        request.subscribed_topic_names,
+        getattr(request, "subscribed_topic_regex", None),
+        owned,
+        request.server_assignor,
+        *_times(broker, request.group_id),
+    )
+    counts = {topic.name: topic.partition_count for topic in broker.log.topics().values()}
+    readable = frozenset(name for name in counts if peer.may("read", name))
+    if len(readable) < len(counts):
+        beat = replace(beat, readable=readable)
+    try:
+        answer = broker.log.groups.beat(beat, counts)
+    except LogError as error:
+        return {"error_code": code_of(error), "error_message": message_of(error), "member_id": member_id or None}
+    return {
+        "error_code": code_of_fault(answer.fault),
+        "member_id": answer.member_id or None,
+        "member_epoch": answer.epoch,
+        "heartbeat_interval": timedelta(milliseconds=answer.heartbeat_ms),
+        "assignment": None if answer.assignment is None else {"topic_partitions": _by_id(broker, answer.assignment)},
+    }
+
+
+def _times(broker: Broker, group: str) -> tuple[int, int]:
+    settings = broker.log.settings(of_group(group))
+    return value_of(OF_GROUPS, settings, SESSION_MS), value_of(OF_GROUPS, settings, HEARTBEAT_MS)
+
+
+def _places(broker: Broker, owned: Any) -> frozenset[TopicPartition]:
+    """What of it there still is: a topic that was deleted meanwhile is nobody's."""
+    names = {topic_uuid(broker, name): name for name in broker.log.topics()}
+    return frozenset(
+        TopicPartition(names[topic.topic_id], partition)
+        for topic in owned
+        if topic.topic_id in names
+        for partition in topic.partitions
+    )
+
+
+def _by_id(broker: Broker, places: Iterable[TopicPartition], *, named: bool = False) -> list[Fields]:
+    by_topic: dict[str, list[int]] = {}
+    for topic, partition in places:
+        by_topic.setdefault(topic, []).append(partition)
+    return [
+        {"topic_id": id, "partitions": partitions, **({"topic_name": topic} if named else {})}
+        for topic, partitions in by_topic.items()
+        if (id := topic_uuid(broker, topic)) is not None
+    ]
+
+
+def consumer_group_describe(broker: Broker, request: Any, peer: Peer) -> Fields:
+    return {
+        "groups": [
+            _described_or_not(broker, peer, group)
+            if peer.may("group", group)
+            else {"group_id": group, "group_state": "", "error_code": ErrorCode.group_authorization_failed}
+            for group in request.group_ids
+        ]
+    }
+
+
+def _described_or_not(broker: Broker, peer: Peer, group: str) -> Fields:
+    try:
+        found = broker.log.groups.describe(group)
+        if not all(may_see_all(peer, topics_read(member)) for member in found.members if found.kind == "consumer"):
+            return {"group_id": group, "group_state": "", "error_code": ErrorCode.topic_authorization_failed}
+        return _described(broker, found)
+    except LogError as error:
+        return {"error_code": code_of(error), "error_message": message_of(error), "group_id": group, "group_state": ""}
+
+
+def _described(broker: Broker, group: GroupDescription) -> Fields:
+    if group.kind != "consumer":
+        message = sayable(f'"{group.group}" is no group of this kind')
+        return {
+            "error_code": ErrorCode.group_id_not_found,
+            "error_message": message,
+            "group_id": group.group,
+            "group_state": "Dead",
+        }
+    return {
+        "error_code": ErrorCode.none,
+        "group_id": group.group,
+        "group_state": str(group.state),
+        "group_epoch": group.generation,
+        "assignment_epoch": group.generation,
+        "assignor_name": group.protocol,
+        "members": [_member(broker, member) for member in group.members],
+    }
+
+
+def _member(broker: Broker, member: MemberDescription) -> Fields:
+    def assignment(encoded: bytes) -> Fields:
+        return {"topic_partitions": _by_id(broker, decode_assignment(encoded), named=True)}
+
+    return {
+        "member_id": member.member_id,
+        "instance_id": member.instance_id,
+        "member_epoch": member.epoch,
+        "client_id": member.client_id,
+        "client_host": f"/{member.client_host}",
+        "subscribed_topic_names": topics_of(member.metadata),
+        "assignment": assignment(member.assignment),
+        "target_assignment": assignment(member.target),
+        "member_type": 1,
+    }

@@ -1,0 +1,353 @@
+"""Answers to Produce and Fetch."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Final, NamedTuple
+
+import structlog
+from kio.schema.errors import ErrorCode
+
+from millstream.errors import LogError
+
+from ...client import Offsets
+from ...errors import (
+    InconsistentTopicId,
+    InvalidRecords,
+    InvalidTransactionState,
+    OffsetOutOfRange,
+    RejectedRecords,
+    UnknownTopic,
+    UnknownTopicId,
+)
+from ...records.batch import COLUMNAR, COMPRESSION, HEADER_SIZE, Buffer, EncodedBatch, read_header
+from ...storage.partition import Mark, Partition
+from ...storage.partition_files import PartitionFiles
+from ..broker import Broker
+from ..connection import Answer, Request
+from ..incoming import check_keys, checked_batches
+from ..layout import NOBODY
+from ..local_transactions import LocalTransactions
+from ..security.access import check_readable, check_writable
+from ..security.peer import Peer
+from ..served_log import ServedLog
+from ..stored import StoredBytes, read_stored
+from ..syncing import Outcome
+from ..wire import fetch_messages as fetch
+from ..wire import produce_messages as produce
+from ..wire.faults import code_of, message_of
+from ..wire.fetch_messages import FetchedPartition, FetchPosition, FetchRequest
+from ..wire.produce_messages import ProduceData, ProduceRequest, ProduceResult
+
+_ANSWER_BYTES_MAX: Final = 64 * 1024 * 1024
+_WAIT_MS_MAX: Final = 5 * 60 * 1000
+_LIGHT_BYTES_MAX: Final = 64 * 1024
+_LIGHT_ROWS_MAX: Final = 15
+
+_log = structlog.get_logger("millstream.logcore")
+
+
+class _Written(NamedTuple):
+    """An append that may not be durable yet."""
+
+    result: ProduceResult
+    partition: Partition | None = None
+    mark: Mark | None = None
+
+
+async def answer_produce(local: LocalTransactions, broker: Broker, request: Request) -> Answer:
+    """At a log of one node.
+
+    Returns when the records are written in order; the answer comes when they are durable. Records of a transaction are
+    answered at once: their commit makes them durable.
+    """
+    version = request.header.version
+    asked = named(broker.log, produce.read_request(request.message, request.position, version))
+    throttle_ms = broker.throttle(request.peer, produced=len(request.message))
+
+    def write(results: list[ProduceResult]) -> list[Buffer] | None:
+        return produce.write_response(results, version, throttle_ms, asked.topic_ids) if asked.acks else None
+
+    if (refused := await refused_transaction(broker, asked, request.peer)) is not None:
+        return answered(write(refused))
+    at_once = _written_at_once(local, asked, request.peer)
+    if at_once is not None:
+        return _synced(broker, at_once, write)
+    writing = asyncio.ensure_future(broker.blocking(partial(_write_all, local, asked, request.peer)))
+    finish = _finish if asked.transactional_id is None else _finish_transactional
+    answer = broker.keep(finish(broker, writing, write))
+    await asyncio.shield(writing)  # if the client goes away meanwhile, what it sent is written and synced all the same
+    return answer
+
+
+def named(log: ServedLog, asked: ProduceRequest) -> ProduceRequest:
+    """With the names of topics that go by their ids; of those that there are not it stays empty."""
+    if not any(asked.topic_ids):
+        return asked
+    names = {id: log.topic_name(id) or "" for id in set(asked.topic_ids)}
+    data = [each._replace(partition=each.partition._replace(topic=names[each.topic_id])) for each in asked.data]
+    return asked._replace(data=data)
+
+
+def check_same_topic(log: ServedLog, topic: str, topic_id: bytes) -> None:
+    """To be asked when its partition was found: the one that has this name now is the one that the client means, where
+    it has said an id. Raises `UnknownTopic`."""
+    if not topic_id or (topic and log.topic_name(topic_id) == topic):
+        return
+    if topic and log.topic(topic) is None:
+        raise UnknownTopic(f'topic "{topic}" does not exist any more')
+    if topic:
+        raise InconsistentTopicId(f'topic "{topic}" has another id than {topic_id.hex()}: it was deleted and made anew')
+    raise UnknownTopicId(f"no topic has the id {topic_id.hex()}")
+
+
+async def refused_transaction(broker: Broker, asked: ProduceRequest, peer: Peer) -> list[ProduceResult] | None:
+    """The results where the client may not use the transactional id; None where it may."""
+    if asked.transactional_id is None:
+        return None
+    await broker.wait_for_names(peer)
+    if not broker.refuses(peer, asked.transactional_id, "transaction"):
+        return None
+    code = ErrorCode.transactional_id_authorization_failed
+    return [ProduceResult(data.partition, code) for data in asked.data]
+
+
+_Writing = asyncio.Future[list[_Written]]
+
+
+_Write = Callable[[list[ProduceResult]], list[Buffer] | None]
+
+
+def _written_at_once(local: LocalTransactions, asked: ProduceRequest, peer: Peer) -> _Written | None:
+    """A small request is written here, on the event loop, where that waits for nobody: a thread costs more than it."""
+    if asked.transactional_id is not None or len(asked.data) != 1 or not is_light(asked.data[0].records):
+        return None
+    (data,) = asked.data
+    partition = local.log.partition_if_open(*data.partition)
+    if partition is None:
+        return None
+    with partition.unless_busy(len(data.records[0])) as free:
+        return _write(local, None, data, peer) if free else None
+
+
+def is_light(records: Sequence[Buffer]) -> bool:
+    """One batch of a few records that need no uncompressing."""
+    if len(records) != 1 or not HEADER_SIZE <= len(records[0]) <= _LIGHT_BYTES_MAX:
+        return False
+    header = read_header(records[0])
+    return (
+        header.size == len(records[0])
+        and header.record_count <= _LIGHT_ROWS_MAX
+        and not header.attributes & (COMPRESSION | COLUMNAR)
+    )
+
+
+def _synced(broker: Broker, written: _Written, write: _Write) -> Answer:
+    if written.partition is None or written.mark is None or not written.partition.waits_for_disk:
+        return answered(write([written.result]))
+    answer: asyncio.Future[list[Buffer] | None] = asyncio.get_running_loop().create_future()
+
+    def settle(synced: asyncio.Future[Outcome]) -> None:
+        failure = synced.exception()
+        if answer.done():
+            return
+        if failure is None:
+            answer.set_result(write([_settled(written.result, synced.result())]))
+        else:
+            answer.set_exception(failure)
+
+    broker.syncs.durable(written.partition, written.mark).add_done_callback(settle)
+    return answer
+
+
+def answered(body: list[Buffer] | None) -> Answer:
+    """One that waits for nothing."""
+    answer: asyncio.Future[list[Buffer] | None] = asyncio.get_running_loop().create_future()
+    answer.set_result(body)
+    return answer
+
+
+async def _finish(broker: Broker, writing: _Writing, write: _Write) -> list[Buffer] | None:
+    written = await writing
+    syncs = [
+        broker.syncs.durable(entry.partition, entry.mark) if entry.partition is not None and entry.mark else None
+        for entry in written
+    ]
+    return write(
+        [
+            entry.result if sync is None else _settled(entry.result, await sync)
+            for entry, sync in zip(written, syncs, strict=True)
+        ]
+    )
+
+
+async def _finish_transactional(broker: Broker, writing: _Writing, write: _Write) -> list[Buffer] | None:
+    written = await writing
+    for entry in written:
+        if entry.partition is not None and entry.mark is not None:
+            broker.syncs.durable(entry.partition, entry.mark)
+    return write([entry.result for entry in written])
+
+
+def _settled(result: ProduceResult, outcome: Outcome) -> ProduceResult:
+    if outcome is None:
+        return result
+    return ProduceResult(result.partition, code_of(outcome), error_message=message_of(outcome))
+
+
+def _write_all(local: LocalTransactions, asked: ProduceRequest, peer: Peer) -> list[_Written]:
+    return [_write(local, asked.transactional_id, data, peer, announces=asked.announces) for data in asked.data]
+
+
+def _write(
+    local: LocalTransactions, transactional_id: str | None, data: ProduceData, peer: Peer, *, announces: bool = False
+) -> _Written:
+    try:
+        check_same_topic(local.log, data.partition.topic, data.topic_id)
+        check_writable(peer, data.partition.topic)
+        partition = local.log.writable(*data.partition)
+        check_same_topic(local.log, data.partition.topic, data.topic_id)
+        batches = checked_write(partition, transactional_id, data, peer)
+        if transactional_id is None:
+            first_offset, mark = _append(partition, batches)
+        else:
+            header = batches[0].header
+            producer = local.producers.find(transactional_id, header.producer_id, header.producer_epoch)
+            first_offset, mark = producer.append(data.partition, batches, announces=announces)
+    except LogError as error:
+        return _Written(failed(data, error))
+    return _Written(ProduceResult(data.partition, 0, first_offset, partition.log_start_offset), partition, mark)
+
+
+def checked_write(
+    partition: PartitionFiles, transactional_id: str | None, data: ProduceData, peer: Peer
+) -> list[EncodedBatch]:
+    """What is to be appended to the partition. Raises `LogError`."""
+    batches = [batch for records in data.records for batch in checked_batches(memoryview(records))]
+    if not batches:
+        raise InvalidRecords("a partition's data holds no record batch")
+    for batch in batches:
+        partition.check_size(batch.header)
+    if partition.settings.compacted and not peer.trusted:
+        check_keys(batches)
+    if transactional_id is None and any(batch.header.transactional for batch in batches):
+        raise InvalidTransactionState("records of a transaction come with its id")
+    return batches
+
+
+def _append(partition: Partition, batches: list[EncodedBatch]) -> tuple[int, Mark]:
+    """Numbered batches go one by one: of those that were sent before, each is found again."""
+    if batches[0].header.producer_id < 0:
+        return partition.append(batches)
+    appended = [partition.append([batch]) for batch in batches]
+    return appended[0].first_offset, appended[-1].mark
+
+
+def failed(data: ProduceData, error: LogError) -> ProduceResult:
+    reasons = error.reasons if isinstance(error, RejectedRecords) else {}
+    return ProduceResult(
+        data.partition, code_of(error), error_message=message_of(error), record_errors=list(reasons.items())
+    )
+
+
+async def answer_fetch(broker: Broker, request: Request) -> list[Buffer]:
+    """Waits until there is as much as the client wants, or for as long as it wants."""
+    version = request.header.version
+    asked = fetch.read_request(request.message, request.position, version)
+    if asked.by_id:  # a session remembers the names
+        asked = replace(asked, positions=[_named_position(broker.log, each) for each in asked.positions])
+    turn = broker.sessions.turn(asked, time.monotonic())
+    if turn.error is not ErrorCode.none:
+        return fetch.write_response([], version, int(turn.error))
+    asked = replace(asked, positions=turn.positions)
+    deadline = time.monotonic() + min(max(asked.wait_ms_max, 0), _WAIT_MS_MAX) / 1000
+    while True:
+        advance = broker.next_advance()
+        fetched = await broker.blocking(partial(_read_all, broker, asked, request.peer))
+        left_s = deadline - time.monotonic()
+        if left_s <= 0 or _is_enough(asked, fetched):
+            break
+        try:
+            await asyncio.wait_for(advance.wait(), left_s)
+        except TimeoutError:
+            break
+    throttle_ms = broker.throttle(request.peer, fetched=sum(entry.size for entry in fetched))
+    return fetch.write_response(turn.news(fetched), version, throttle_ms=throttle_ms, session_id=turn.session_id)
+
+
+def _is_enough(asked: FetchRequest, fetched: Sequence[FetchedPartition]) -> bool:
+    if not fetched or any(entry.error_code or entry.preferred_replica != NOBODY for entry in fetched):
+        return True
+    if sum(entry.size for entry in fetched) >= asked.bytes_min:
+        return True
+    return any(
+        not position.bytes_max and _visible_end(asked, entry) > position.offset
+        for position, entry in zip(asked.positions, fetched, strict=True)
+    )
+
+
+def _visible_end(asked: FetchRequest, fetched: FetchedPartition) -> int:
+    return fetched.last_stable_offset if asked.isolation == "read_committed" else fetched.high_watermark
+
+
+def _read_all(broker: Broker, asked: FetchRequest, peer: Peer) -> list[FetchedPartition]:
+    left = min(max(asked.bytes_max, 0), _ANSWER_BYTES_MAX)
+    taken = 0
+    fetched: list[FetchedPartition] = []
+    for position in asked.positions:
+        bytes_max = min(position.bytes_max, left - taken)
+        if taken and bytes_max <= 0:
+            position = replace(position, bytes_max=0)
+        entry = _read(broker, asked, _named_position(broker.log, position), max(bytes_max, 0), peer)
+        if position.topic_id:
+            entry = replace(entry, topic_id=position.topic_id)
+        taken += entry.size
+        fetched.append(entry)
+    return fetched
+
+
+def _named_position(log: ServedLog, position: FetchPosition) -> FetchPosition:
+    """With the name of a topic that goes by its id; without one where there has been no such topic."""
+    if position.partition.topic:
+        return position
+    name = log.topic_name(position.topic_id)
+    return position if name is None else replace(position, partition=position.partition._replace(topic=name))
+
+
+def _read(broker: Broker, asked: FetchRequest, position: FetchPosition, bytes_max: int, peer: Peer) -> FetchedPartition:
+    committed_only = asked.isolation == "read_committed"
+    error_code, stored = 0, StoredBytes([], [])
+    records: Sequence[Buffer] = ()
+    topic, id = position.partition.topic, position.topic_id
+    try:
+        check_same_topic(broker.log, topic, id)
+        check_readable(peer, topic)
+        near = broker.layout.check_reads(position.partition, position.leader_epoch, position.offset, asked.rack)
+        partition = broker.log.partition(*position.partition)
+        offsets = partition.offsets()
+        if near != NOBODY and offsets.log_start_offset <= position.offset <= offsets.high_watermark:
+            return FetchedPartition(position.partition, 0, *_told(offsets), preferred_replica=near)
+        try:
+            view = partition.view(position.offset, bytes_max, asked.isolation)
+            offsets = view.offsets
+            if position.bytes_max:
+                stored = read_stored(view, position.offset, bytes_max, committed_only=committed_only)
+                rows = broker.row_view(peer, topic)
+                records = stored.records if rows is None else rows.of(stored.records, position.offset)
+                if stored.records:
+                    partition.traffic.note_sent(stored.end_offset - position.offset, sum(map(len, records)))
+        except OffsetOutOfRange as error:
+            error_code = code_of(error)  # with the offsets that there are
+        broker.layout.check_reads(position.partition, position.leader_epoch, position.offset, asked.rack)
+        check_same_topic(broker.log, topic, id)
+    except LogError as error:
+        return FetchedPartition(position.partition, code_of(error))
+    return FetchedPartition(position.partition, error_code, *_told(offsets), stored.aborted, records)
+
+
+def _told(offsets: Offsets) -> tuple[int, int, int]:
+    return offsets.high_watermark, offsets.last_stable_offset, offsets.log_start_offset

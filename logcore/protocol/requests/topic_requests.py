@@ -1,0 +1,252 @@
+"""Answers about brokers and topics."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from millstream.errors import LogError
+
+from ...client import Topic, TopicPartition
+from ...errors import InvalidTopic, UnknownTopic
+from ...log import RESERVED
+from ..broker import Broker
+from ..layout import NOBODY, NewTopic
+from ..security.access import check_administrable, may_see
+from ..security.peer import Peer
+from ..wire.apis import ADVERTISED_FROM, FEATURES, KNOWN
+from ..wire.faults import code_of, message_of
+from ..wire.messages import Fields
+from .config_requests import config_entries
+
+_PARTITIONS_BY_DEFAULT: Final = 1
+_HIGH_WATERMARK: Final = -1
+_DELETED_BY_ID_FROM: Final = 6
+_NAMELESS_FROM: Final = 12  # from then on, an answer about a topic that there is not may lack the name
+
+
+def api_versions(error: ErrorCode = ErrorCode.none) -> Fields:
+    keys = [
+        {"api_key": api, "min_version": ADVERTISED_FROM.get(api, versions.oldest), "max_version": versions.newest}
+        for api, versions in KNOWN.items()
+    ]
+    features = [{"name": name, "min_version": 0, "max_version": newest} for name, newest in FEATURES.items()]
+    levels = [
+        {"name": name, "min_version_level": newest, "max_version_level": newest} for name, newest in FEATURES.items()
+    ]
+    return {
+        "error_code": error,
+        "api_keys": keys,
+        "supported_features": features,
+        "finalized_features_epoch": 0,
+        "finalized_features": levels,
+    }
+
+
+def metadata(broker: Broker, request: Any, peer: Peer) -> Fields:
+    """No list of topics asks for all; in the oldest version an empty list does. Newer clients may ask by id."""
+    topics = broker.log.topics()
+    if request.topics is None or (request.__version__ == 0 and not request.topics):
+        described = [_described(broker, topic) for topic in topics.values() if may_see(peer, topic.name)]
+    else:
+        if broker.settings.creates_topics and _may_create(request):
+            _create_missing(broker, peer, [asked.name for asked in request.topics if asked.name not in topics])
+            topics = broker.log.topics()
+        described = [_described_or_not(broker, peer, topics, asked) for asked in request.topics]
+    nodes = broker.layout.nodes(peer.local)
+    return {
+        "brokers": [{"node_id": each.node, "host": each.host, "port": each.port, "rack": each.rack} for each in nodes],
+        "cluster_id": broker.log.id,
+        "controller_id": broker.layout.controller,
+        "topics": described,
+    }
+
+
+def _may_create(request: Any) -> bool:
+    """In versions that cannot say it, it is meant."""
+    return getattr(request, "allow_auto_topic_creation", True)
+
+
+def _create_missing(broker: Broker, peer: Peer, names: Sequence[str | None]) -> None:
+    """Those that the client may create; the answer about the others says what is the matter."""
+    for name in filter(None, names):
+        with suppress(LogError):
+            check_administrable(peer, name)
+            broker.layout.create_topic(NewTopic(name, _PARTITIONS_BY_DEFAULT, {}))
+
+
+def _described_or_not(broker: Broker, peer: Peer, topics: Mapping[str, Topic], asked: Any) -> Fields:
+    name, error = asked.name, ErrorCode.unknown_topic_or_partition
+    if not name and getattr(asked, "topic_id", None) is not None:  # some clients send an empty name beside the id
+        name = _name_of(broker, asked.topic_id)
+        error = ErrorCode.unknown_topic_id
+    topic = topics.get(name or "")
+    if name and not may_see(peer, name):
+        error = ErrorCode.topic_authorization_failed if asked.name else ErrorCode.unknown_topic_id
+    elif topic is not None:
+        return _described(broker, topic)
+    nameless = None if asked.__version__ >= _NAMELESS_FROM else ""
+    return {"error_code": error, "name": asked.name or nameless, "topic_id": getattr(asked, "topic_id", None)}
+
+
+def _described(broker: Broker, topic: Topic) -> Fields:
+    return {
+        "error_code": ErrorCode.none,
+        "name": topic.name,
+        "topic_id": topic_uuid(broker, topic.name),
+        "is_internal": topic.name in RESERVED,
+        "partitions": [described_partition(broker, topic.name, number) for number in range(topic.partition_count)],
+    }
+
+
+def topic_uuid(broker: Broker, name: str) -> uuid.UUID | None:
+    """Tells a topic from an earlier one of the same name; None where it is gone."""
+    try:
+        return uuid.UUID(hex=broker.log.topic_id(name))
+    except UnknownTopic:
+        return None
+
+
+def described_partition(broker: Broker, topic: str, partition: int) -> Fields:
+    layout = broker.layout.partition(topic, partition)
+    return {
+        "error_code": ErrorCode.leader_not_available if layout.leader == NOBODY else ErrorCode.none,
+        "partition_index": partition,
+        "leader_id": layout.leader,
+        "leader_epoch": layout.leader_epoch,
+        "replica_nodes": list(layout.replicas),
+        "isr_nodes": list(layout.in_sync),
+        "offline_replicas": list(layout.offline),
+    }
+
+
+def create_topics(broker: Broker, request: Any, peer: Peer) -> Fields:
+    return {"topics": [_created(broker, topic, peer, only_check=request.validate_only) for topic in request.topics]}
+
+
+def _created(broker: Broker, asked: Any, peer: Peer, *, only_check: bool) -> Fields:
+    partition_count = _PARTITIONS_BY_DEFAULT if asked.num_partitions == -1 else asked.num_partitions
+    config = {entry.name: entry.value for entry in asked.configs if entry.value is not None}
+
+    def create() -> None:
+        nonlocal partition_count
+        check_administrable(peer, asked.name)
+        assignment = _assignment(asked)
+        partition_count = len(assignment) or partition_count
+        new = NewTopic(asked.name, partition_count, config, asked.replication_factor, assignment)
+        broker.layout.create_topic(new, only_check=only_check)
+
+    outcome = _outcome(create)
+    made = outcome["error_code"] is ErrorCode.none
+    return {
+        "name": asked.name,
+        "topic_id": topic_uuid(broker, asked.name) if made else None,
+        "num_partitions": partition_count if made else -1,
+        "replication_factor": _replication(broker, asked) if made else -1,
+        "configs": config_entries(config) if made else None,
+        **outcome,
+    }
+
+
+def _replication(broker: Broker, asked: Any) -> int:
+    if asked.assignments:
+        return len(asked.assignments[0].broker_ids)
+    return asked.replication_factor if asked.replication_factor != -1 else broker.layout.default_replication()
+
+
+def _assignment(asked: Any) -> Sequence[Sequence[int]]:
+    """Replicas by partition. Raises `InvalidTopic`."""
+    by_number = {assignment.partition_index: tuple(assignment.broker_ids) for assignment in asked.assignments}
+    if sorted(by_number) != list(range(len(asked.assignments))):
+        raise InvalidTopic(f'topic "{asked.name}" cannot be placed as asked: partitions are numbered from 0 on')
+    return [by_number[number] for number in range(len(by_number))]
+
+
+def delete_topics(broker: Broker, request: Any, peer: Peer) -> Fields:
+    """By name; newer clients may name ids instead."""
+
+    def deleted(name: str, id: uuid.UUID | None = None) -> Fields:
+        def delete() -> None:
+            check_administrable(peer, name)
+            broker.log.delete_topic(name)
+
+        return {"name": name, "topic_id": id, **_outcome(delete)}
+
+    if request.__version__ < _DELETED_BY_ID_FROM:
+        return {"responses": [deleted(name) for name in request.topic_names]}
+    responses: list[Fields] = []
+    for asked in request.topics:
+        name = asked.name if asked.name is not None else _name_of(broker, asked.topic_id)
+        if name is None or (asked.name is None and not may_see(peer, name)):
+            error = ErrorCode.unknown_topic_id
+            responses.append({"name": None, "topic_id": asked.topic_id, "error_code": error})
+        else:
+            responses.append(deleted(name, topic_uuid(broker, name)))
+    return {"responses": responses}
+
+
+def _name_of(broker: Broker, id: uuid.UUID | None) -> str | None:
+    return None if id is None else broker.log.topic_name(id.bytes)
+
+
+def create_partitions(broker: Broker, request: Any, peer: Peer) -> Fields:
+    def created(asked: Any) -> Fields:
+        def create() -> None:
+            check_administrable(peer, asked.name)
+            broker.layout.add_partitions(asked.name, asked.count, only_check=request.validate_only)
+
+        outcome = _outcome(create)
+        if outcome["error_code"] is ErrorCode.invalid_topic_exception:
+            outcome = {**outcome, "error_code": ErrorCode.invalid_partitions}
+        return {"name": asked.name, **outcome}
+
+    return {"results": [created(asked) for asked in request.topics]}
+
+
+def delete_records(broker: Broker, request: Any, peer: Peer) -> Fields:
+    """Everything before an offset; -1 stands for the high watermark."""
+
+    def deleted(topic: str, asked: Any) -> Fields:
+        low_watermark = -1
+
+        def delete() -> None:
+            nonlocal low_watermark
+            check_administrable(peer, topic)
+            where, offset = TopicPartition(topic, asked.partition_index), asked.offset
+            if offset == _HIGH_WATERMARK:
+                offset = broker.layout.offsets(where).offsets.high_watermark
+            low_watermark = broker.layout.delete_records(where, offset)
+
+        code = _outcome(delete)["error_code"]
+        return {"partition_index": asked.partition_index, "low_watermark": low_watermark, "error_code": code}
+
+    return {
+        "topics": [
+            {"name": topic.name, "partitions": [deleted(topic.name, asked) for asked in topic.partitions]}
+            for topic in request.topics
+        ]
+    }
+
+
+def describe_cluster(broker: Broker, request: Any, peer: Peer) -> Fields:
+    nodes = broker.layout.nodes(peer.local)
+    return {
+        "error_code": ErrorCode.none,
+        "cluster_id": broker.log.id,
+        "controller_id": broker.layout.controller,
+        "brokers": [
+            {"broker_id": each.node, "host": each.host, "port": each.port, "rack": each.rack} for each in nodes
+        ],
+    }
+
+
+def _outcome(act: Callable[[], None]) -> Fields:
+    try:
+        act()
+    except LogError as error:
+        return {"error_code": code_of(error), "error_message": message_of(error)}
+    return {"error_code": ErrorCode.none}

@@ -1,0 +1,113 @@
+"""Our errors as the protocol's codes, and back. What a code cannot say travels in the message, where there is room."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kio.schema.errors import ErrorCode
+
+from millstream.errors import LogError
+
+from ...errors import (
+    CorruptLog,
+    InconsistentTopicId,
+    InvalidRecords,
+    InvalidReplicationFactor,
+    InvalidSetting,
+    InvalidTopic,
+    InvalidTransactionState,
+    LogClosed,
+    LogFull,
+    LogUnavailable,
+    LogWriteFailed,
+    NotNow,
+    OffsetOutOfRange,
+    OutOfOrderSequence,
+    ProducerFenced,
+    RecordsTooLarge,
+    TopicExists,
+    UnknownTopic,
+    UnknownTopicId,
+)
+from ..incoming import CorruptRecords
+from ..retries import RETRIABLE
+from ..security.access import NotAllowed, OnlyForAdministrators
+from ..setting_limits import TooManySettings
+
+_CODES: Final[dict[type[LogError], ErrorCode]] = {
+    CorruptRecords: ErrorCode.corrupt_message,
+    InconsistentTopicId: ErrorCode.inconsistent_topic_id,
+    UnknownTopicId: ErrorCode.unknown_topic_id,
+    UnknownTopic: ErrorCode.unknown_topic_or_partition,
+    TopicExists: ErrorCode.topic_already_exists,
+    InvalidReplicationFactor: ErrorCode.invalid_replication_factor,
+    InvalidSetting: ErrorCode.invalid_config,
+    InvalidTopic: ErrorCode.invalid_topic_exception,
+    InvalidRecords: ErrorCode.invalid_record,
+    RecordsTooLarge: ErrorCode.message_too_large,
+    OffsetOutOfRange: ErrorCode.offset_out_of_range,
+    ProducerFenced: ErrorCode.invalid_producer_epoch,
+    OutOfOrderSequence: ErrorCode.out_of_order_sequence_number,
+    InvalidTransactionState: ErrorCode.invalid_txn_state,
+    TooManySettings: ErrorCode.policy_violation,
+    NotAllowed: ErrorCode.topic_authorization_failed,
+    OnlyForAdministrators: ErrorCode.cluster_authorization_failed,
+    LogClosed: ErrorCode.leader_not_available,
+    LogFull: ErrorCode.kafka_storage_error,
+    LogWriteFailed: ErrorCode.kafka_storage_error,
+    CorruptLog: ErrorCode.corrupt_message,
+}
+_MESSAGE_CHARACTERS_MAX: Final = 1_000
+_NAMES: Final = {kind.code: kind for kind in (*_CODES, LogUnavailable) if kind is not LogClosed}
+"""A log that the server has closed is not the client's own: there may be another server soon."""
+
+_CLASSES: Final[dict[ErrorCode, type[LogError]]] = {
+    **{code: kind for kind, code in _CODES.items()},
+    ErrorCode.corrupt_message: CorruptLog,
+    ErrorCode.kafka_storage_error: LogWriteFailed,
+    ErrorCode.producer_fenced: ProducerFenced,
+    ErrorCode.invalid_producer_id_mapping: ProducerFenced,
+    ErrorCode.invalid_partitions: InvalidTopic,
+    ErrorCode.unknown_topic_id: UnknownTopic,
+    ErrorCode.unstable_offset_commit: LogUnavailable,
+    ErrorCode.leader_not_available: LogUnavailable,
+    ErrorCode.not_leader_or_follower: LogUnavailable,
+    ErrorCode.coordinator_not_available: LogUnavailable,
+}
+
+
+def code_of(error: LogError) -> ErrorCode:
+    if isinstance(error, NotNow):
+        return ErrorCode(error.problem)
+    for kind in type(error).__mro__:
+        if kind in _CODES:
+            return _CODES[kind]
+    return ErrorCode.unknown_server_error
+
+
+def coordinator_code_of(error: LogError) -> ErrorCode:
+    """`code_of` for what a client asks a coordinator: it comes again where there is none any more."""
+    return ErrorCode.coordinator_not_available if isinstance(error, LogClosed) else code_of(error)
+
+
+def message_of(error: LogError) -> str:
+    """The error's text for a response. Our own code leads it: several of our errors share one of the protocol's."""
+    return sayable(error.message if isinstance(error, NotNow) else f"{error.code}: {error.message}")
+
+
+def sayable(text: str) -> str:
+    """What of a text for people fits into a response: it may name what a client has sent, which fills a field alone."""
+    return text if len(text) <= _MESSAGE_CHARACTERS_MAX else f"{text[:_MESSAGE_CHARACTERS_MAX]} …"
+
+
+def error_of(code: int, message: str | None, what: str) -> LogError:
+    """What a client raises where the server answered with this code; `what` says what it wanted."""
+    name, separator, text = (message or "").partition(": ")
+    if separator and name in _NAMES:
+        return _NAMES[name](text)
+    try:
+        known = ErrorCode(code)
+    except ValueError:
+        return LogError(f"cannot {what}: the server answered with error {code}")
+    kind = _CLASSES.get(known, LogUnavailable if code in RETRIABLE else LogError)
+    return kind(f"cannot {what}: {message or known.name.replace('_', ' ')}")

@@ -1,0 +1,404 @@
+"""A broker: the replicas of a node, the metadata they live by, and the node's standing with the controller.
+
+The life of a broker begins with its registration. Until that is committed, and the metadata applied up to it, none of
+its replicas does anything (R7); from then on it is kept alive by heartbeats.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple, Protocol
+
+from millstream.errors import LogError
+
+from ..controller.controller_messages import BrokerAccepted, BrokerRefused, HeartbeatAnswer, ProducerIds
+from ..controller.metadata_image import MetadataImage, fold
+from ..controller.metadata_records import ConfigChanged, PartitionState, Together, TopicDeleted
+from ..controller.operations_messages import DescribeReplicas
+from ..machine import (
+    Asked,
+    Committed,
+    Effect,
+    Input,
+    NodeId,
+    Operation,
+    Persist,
+    Persisted,
+    Received,
+    Reply,
+    RequestId,
+    Send,
+    Tick,
+)
+from ..replica.replica import Replica, ReplicaSettings
+from ..replica.replica_figures import described
+from ..replica.replica_log import ReplicaLog
+from ..replica.replica_messages import (
+    ACTIVE_CONTROLLER,
+    COORDINATOR,
+    AskEpochEnd,
+    AskOffsets,
+    FetchRefused,
+    FetchRequest,
+    ForPartition,
+    MetadataChanged,
+    PartitionId,
+    Problem,
+    Read,
+    Refused,
+)
+from ..replica.throttle import Throttle, throttled_rates
+from ..shards.coordination import CoordinationSettings, Coordinators
+from ..shards.coordination_messages import TRANSACTIONS_TOPIC, ForEveryShard, ForGroup, ForTransaction, place_of
+from ..shards.led_log import ShardMaker
+from ..shards.transaction_messages import SHARDS_HEAR, AskProducerId, ProducerGiven, ToCoordinator
+from .leader_lease import LeaderLease
+from .producer_ids import ProducerIdPool
+from .registration import HeartbeatTimes, Identity, Registration
+
+_READS: Final = (Read, AskOffsets, AskEpochEnd)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerSettings:
+    """Times in milliseconds. A broker that is not heard for the controller's session time is fenced."""
+
+    heartbeat_ms: int = 500
+    register_ms: int = 500
+    producer_ids: int = 1_000  # asked for at a time
+    replica: ReplicaSettings = field(default_factory=ReplicaSettings)
+    coordination: CoordinationSettings = field(default_factory=CoordinationSettings)
+
+
+class ReplicaLogs(Protocol):
+    """The logs on a node's disk. `clean`: all that was ever acknowledged is in them, as far as they can tell (R17)."""
+
+    @property
+    def clean(self) -> bool: ...
+
+    def open(self, partition: PartitionId) -> ReplicaLog:
+        """The log of the partition, empty where there is none. Raises OSError, `LogError`."""
+        ...
+
+    def configure(self, topic: str, name: str, config: Mapping[str, str]) -> None:
+        """The settings of the topic with this id, which is called so: of logs that are open, and that will be."""
+        ...
+
+    def registered(self) -> None:
+        """The controller knows now whether the logs are clean: the next start need not say so again."""
+        ...
+
+    def remove(self, partition: PartitionId) -> None: ...
+
+    def stored(self) -> Iterable[PartitionId]:
+        """The partitions that have a log here."""
+        ...
+
+
+class _Persisting(NamedTuple):
+    operation: Operation
+    partition: PartitionId
+    of_replica: Operation
+
+
+class Leave(NamedTuple):
+    """The process is about to end: what it leads is handed over. Answered when nothing is left to hand over."""
+
+
+class Broker:
+    """State: the node's standing, the image of committed metadata, the replicas of this node.
+
+    The replicas' effects go out as its own: syncs are numbered anew, one sequence for all of them.
+    """
+
+    def __init__(
+        self,
+        identity: Identity,
+        logs: ReplicaLogs,
+        settings: BrokerSettings | None = None,
+        coordinators: Mapping[str, ShardMaker] | None = None,
+    ) -> None:
+        """In: `coordinators`: what makes the shards of the topics of this name."""
+        self.identity = identity
+        self.settings = settings or BrokerSettings()
+        self.image = MetadataImage()
+        times = HeartbeatTimes(self.settings.register_ms, self.settings.heartbeat_ms)
+        self.registration = Registration(identity, times, self.emit)
+        self.replicas: dict[PartitionId, Replica] = {}
+        self.unopened: dict[PartitionId, str] = {}  # why the disk does not give the log
+        self.throttle = Throttle()
+        self.producer_ids = ProducerIdPool()
+        self.coordinators = Coordinators(self, coordinators or {}, self.settings.coordination)
+        self._logs = logs
+        self._now_ms = 0
+        self._next_operation = 0
+        self._persisting: deque[_Persisting] = deque()
+        self._out: list[Effect] = []
+
+    @property
+    def epoch(self) -> int | None:
+        """Of the registration, once it is committed."""
+        return self.registration.epoch
+
+    @property
+    def fenced(self) -> bool:
+        return self.registration.fenced
+
+    @property
+    def lease(self) -> LeaderLease:
+        return self.registration.lease
+
+    @property
+    def active(self) -> bool:
+        """R7: registered, and aware of all that was decided before."""
+        return self.epoch is not None and self.image.index >= self.epoch
+
+    def step(self, given: Input) -> list[Effect]:
+        match given:
+            case Received(sender, message):
+                self._receive(sender, message)
+            case Asked(request, body):
+                self._ask(request, body)
+            case Committed():
+                self._learn(given)
+            case Persisted(operation, failed):
+                self._persisted(operation, failed)
+            case Tick(now_ms):
+                self._tick(given, now_ms)
+        effects, self._out = self._out, []
+        return effects
+
+    # Standing with the controller
+
+    def _tick(self, tick: Tick, now_ms: int) -> None:
+        self._now_ms = now_ms
+        for partition in list(self.unopened):
+            self._adopt_current(partition)
+        if self.registration.is_due(now_ms):
+            self._speak()
+        for partition, replica in self.replicas.items():
+            self._take(partition, replica.step(tick))
+        self.coordinators.tick(now_ms, tick.wall_ms)
+
+    def _speak(self) -> None:
+        if self.epoch is None:
+            self.registration.register(clean=self._logs.clean)
+        elif not self._fails_those_it_leads():
+            wanted_ids = self.settings.producer_ids if self.producer_ids.asks else 0
+            self.registration.beat(self.epoch, self.image.index, wanted_ids=wanted_ids)
+
+    def _fails_those_it_leads(self) -> bool:
+        """Then it is silent, and after its session somebody else leads them. Where nobody else can, silence would only
+        cost the others that it leads their leader, again and again."""
+        states = map(self.image.partition, self.unopened)
+        return any(state is not None and self._could_be_replaced(state) for state in states)
+
+    def _could_be_replaced(self, state: PartitionState) -> bool:
+        own = self.identity.node
+        others = (node for node in (*state.isr, *state.elr) if node != own)
+        return state.leader == own and any(map(self.image.is_live, others))
+
+    def _accepted(self, accepted: BrokerAccepted) -> None:
+        if self.registration.accepted(accepted):
+            self._logs.registered()
+            if self.active:
+                self._begin()
+
+    def _got_ids(self, ids: ProducerIds) -> None:
+        if ids.epoch == self.epoch:
+            self.producer_ids.got(ids)
+            self._serve_ids()
+
+    def _serve_ids(self) -> None:
+        while (served := self.producer_ids.served()) is not None:
+            self._out.append(Reply(served[0], ProducerGiven(served[1], 0)))
+        if self.producer_ids.asks:
+            self.registration.hurry()
+
+    # Metadata
+
+    def _learn(self, committed: Committed) -> None:
+        was_active = self.active
+        if committed.image is not None:
+            self.image = committed.image
+        for index, record in enumerate(committed.records, committed.first_index):
+            self.image = fold(self.image, index, record)
+        self.throttle.set_rates(throttled_rates(self.image, self.identity.node))
+        self.lease.learned(self.image.index)
+        if not self.active:
+            return
+        if committed.image is not None or not was_active:
+            self._begin()
+            return
+        for record in committed.records:
+            for part in record.records if isinstance(record, Together) else (record,):
+                self._apply(part)
+
+    def _apply(self, record: Any) -> None:
+        if isinstance(record, PartitionState):
+            self._adopt(record)
+        elif isinstance(record, TopicDeleted):
+            for partition in [known for known in (*self.replicas, *self.unopened) if known.topic == record.topic_id]:
+                self._drop(partition)
+        elif isinstance(record, ConfigChanged):
+            self._configure(sorted({partition.topic for partition in self.replicas}))
+
+    def _configure(self, topics: Iterable[str]) -> None:
+        for id in topics:
+            topic = self.image.topics.get(id)
+            if topic is not None:
+                self._logs.configure(id, topic.name, self.image.topic_config(id))
+
+    def _begin(self) -> None:
+        """All that the image says of this node: at the start of a life, or after a snapshot."""
+        self._configure(sorted({partition.topic for partition in self.replicas}))
+        for state in self.image.partitions():
+            self._adopt(state)
+        for partition in sorted({*self.replicas, *self._logs.stored()}):
+            state = self.image.partition(partition)
+            if state is None or self.identity.node not in state.replicas:
+                self._drop(partition)
+
+    def _adopt(self, state: PartitionState) -> None:
+        partition = PartitionId(state.topic_id, state.partition)
+        if self.identity.node in state.replicas:
+            self._adopt_current(partition)
+        elif partition in self.replicas or partition in self.unopened:
+            self._drop(partition)
+
+    def _adopt_current(self, partition: PartitionId) -> None:
+        """Tells the replica what the image says of it, which may be of a later record than the one looked at."""
+        current = self.image.partition(partition)
+        if current is None or self.identity.node not in current.replicas:
+            self.unopened.pop(partition, None)
+            return
+        replica = self.replicas.get(partition) or self._open(partition)
+        if replica is not None:
+            self._take(partition, replica.step(Tick(self._now_ms)))
+            changed = MetadataChanged(current, self.image.index)
+            self._take(partition, replica.step(Received(self.identity.node, changed)))
+
+    def _open(self, partition: PartitionId) -> Replica | None:
+        """None where the disk refuses; then it is tried again, and the other replicas go on."""
+        assert self.epoch is not None
+        self._configure((partition.topic,))
+        try:
+            log = self._logs.open(partition)
+        except (OSError, LogError) as error:
+            self.unopened[partition] = str(error)
+            return None
+        self.unopened.pop(partition, None)
+        own, settings = self.identity.node, self.settings.replica
+        replica = Replica(own, partition, log, settings, self.epoch, self.epoch, self.throttle)
+        self.replicas[partition] = replica
+        return replica
+
+    def _drop(self, partition: PartitionId) -> None:
+        """The partition is no longer this node's: who waits is told, and the log goes."""
+        self.unopened.pop(partition, None)
+        replica = self.replicas.pop(partition, None)
+        if replica is not None:
+            self._take(partition, replica.resign())
+            self._persisting = deque(each for each in self._persisting if each.partition != partition)
+        self._logs.remove(partition)
+
+    # Replicas
+
+    def _receive(self, sender: NodeId, message: Any) -> None:
+        match message:
+            case BrokerAccepted():
+                self._accepted(message)
+            case BrokerRefused():
+                self.registration.refused(message)
+            case HeartbeatAnswer():
+                self.registration.heard(message, self.image.index)
+            case ProducerIds():
+                self._got_ids(message)
+            case _:
+                self._to_replica(sender, message)
+
+    def _to_replica(self, sender: NodeId, message: Any) -> None:
+        if isinstance(message, SHARDS_HEAR):
+            self.coordinators.receive(sender, message)
+            return
+        partition: PartitionId = message.partition
+        replica = self.replicas.get(partition)
+        if replica is not None:
+            self._take(partition, replica.step(Received(sender, message)))
+        elif isinstance(message, FetchRequest):
+            problem = Problem.UNKNOWN_PARTITION
+            answer = FetchRefused(partition, message.leader_epoch, message.correlation, problem, 0)
+            self._out.append(Send(sender, answer))
+
+    def _ask(self, request: RequestId, body: Any) -> None:
+        match body:
+            case Leave():
+                self.registration.leave(request)
+            case DescribeReplicas():
+                self._out.append(Reply(request, described(self.replicas, self.unopened)))
+            case AskProducerId() if self.producer_ids.is_crowded:
+                text = "too many wait for producer ids, which the controller does not give now; ask again"
+                self._out.append(Reply(request, Refused(Problem.COORDINATOR_NOT_AVAILABLE, text)))
+            case AskProducerId():
+                self.producer_ids.wait_for_id(request)
+                self._serve_ids()
+            case ForGroup() | ForTransaction() | ForEveryShard():
+                self.coordinators.ask(request, body)
+            case ForPartition(partition, asked):
+                replica = self.replicas.get(partition)
+                if replica is None:
+                    text = f"node {self.identity.node} has no replica of {partition.topic}-{partition.number}"
+                    self._out.append(Reply(request, Refused(Problem.UNKNOWN_PARTITION, text)))
+                elif isinstance(asked, _READS) and replica.leader is not None and not self.leads_for_certain():
+                    text = f"node {self.identity.node} is out of touch with the controller: another one may lead by now"
+                    self._out.append(Reply(request, Refused(Problem.NOT_LEADER, text)))
+                else:
+                    self._take(partition, replica.step(Asked(request, asked)))
+            case _:
+                raise AssertionError(f"unknown request {body!r}")
+
+    def leads_for_certain(self) -> bool:
+        """Whether what this node leads, as far as it knows, cannot have another leader yet (T-L4)."""
+        return self.lease.holds(self._now_ms)
+
+    def _take(self, partition: PartitionId, effects: list[Effect]) -> None:
+        """Passes on what a replica wants done; if it is a coordinator's, that may have something to go on with."""
+        self.pass_on(partition, effects)
+        if self.coordinators.coordinates(partition):
+            self.coordinators.advance(partition)
+
+    def emit(self, effect: Effect) -> None:
+        self._out.append(effect)
+
+    def pass_on(self, partition: PartitionId, effects: list[Effect]) -> None:
+        """What a replica wants done, as this machine's effects."""
+        for effect in effects:
+            match effect:
+                case Persist(of_replica, change):
+                    operation = Operation(self._next_operation)
+                    self._next_operation += 1
+                    self._persisting.append(_Persisting(operation, partition, of_replica))
+                    self._out.append(Persist(operation, change))
+                case Send(to, message) if to == ACTIVE_CONTROLLER:
+                    self.registration.say(message)
+                case Send(to, message) if to == COORDINATOR:
+                    self._say_to_coordinator(message)
+                case _:
+                    self._out.append(effect)
+
+    def _say_to_coordinator(self, message: ToCoordinator) -> None:
+        """Nobody hears it where nobody coordinates now; it is said again."""
+        place = place_of(self.image, TRANSACTIONS_TOPIC, message.transactional_id)
+        state = self.image.partition(place) if place is not None else None
+        if state is not None and state.leader is not None:
+            self._out.append(Send(state.leader, message.message._replace(partition=place)))
+
+    def _persisted(self, operation: Operation, failed: str | None) -> None:
+        """Stands for all syncs that were asked for before this one."""
+        while self._persisting and self._persisting[0].operation <= operation:
+            _, partition, of_replica = self._persisting.popleft()
+            replica = self.replicas.get(partition)
+            if replica is not None:
+                self._take(partition, replica.step(Persisted(of_replica, failed)))

@@ -1,0 +1,125 @@
+"""A node's standing with the controller: its registration, and the heartbeats that keep it.
+
+Each life of a process registers once (R8). From then on it is heard every now and then, or it is fenced; the answers
+also renew the lease by which it answers reads of what it leads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from ..controller.controller_messages import (
+    BrokerAccepted,
+    BrokerHeartbeat,
+    BrokerRefused,
+    HeartbeatAnswer,
+    RegisterBroker,
+    ReserveProducerIds,
+)
+from ..controller.metadata_records import Endpoints
+from ..machine import CONTROLLER, Effect, NodeId, Panic, Reply, RequestId, Send
+from .leader_lease import LeaderLease
+
+
+class Identity(NamedTuple):
+    """Who a process is: `incarnation` counts the starts of the node, on its disk (R8); `disk` names that disk."""
+
+    cluster: str
+    node: NodeId
+    incarnation: int
+    endpoints: Endpoints
+    rack: str | None = None
+    disk: str = ""
+
+
+class HeartbeatTimes(NamedTuple):
+    """In milliseconds."""
+
+    register_ms: int
+    heartbeat_ms: int
+
+
+class Registration:
+    """State: the epoch of the registration, once it is committed, and when to speak next.
+
+    Out: all that it says goes to the controller of this node, which passes it on to the one that decides.
+    """
+
+    def __init__(self, identity: Identity, times: HeartbeatTimes, emit: Callable[[Effect], None]) -> None:
+        self.epoch: int | None = None
+        self.fenced = True
+        self.lease = LeaderLease()
+        self._identity = identity
+        self._times = times
+        self._emit = emit
+        self._now_ms = 0
+        self._speaks_at_ms = 0
+        self._beats = 0
+        self._leaving: list[RequestId] = []
+
+    def is_due(self, now_ms: int) -> bool:
+        self._now_ms = now_ms
+        return now_ms >= self._speaks_at_ms
+
+    def hurry(self) -> None:
+        """Something has to be said at the next tick."""
+        self._speaks_at_ms = self._now_ms
+
+    def leave(self, request: RequestId) -> None:
+        """The process is about to end. Answered when nothing is left to hand over."""
+        self._leaving.append(request)
+        self.hurry()
+
+    def say(self, message: Any) -> None:
+        self._emit(Send(self._identity.node, message, CONTROLLER))
+
+    def register(self, *, clean: bool) -> None:
+        """In: `clean`: all that was ever acknowledged is in the logs of this node, as far as they can tell (R17)."""
+        who = self._identity
+        self._speaks_at_ms = self._now_ms + self._times.register_ms
+        self.say(RegisterBroker(who.cluster, who.node, who.incarnation, clean, who.endpoints, who.rack, who.disk))
+
+    def beat(self, epoch: int, applied_index: int, *, wanted_ids: int) -> None:
+        """More often as long as nobody answers: the controller may be new, and the lease needs its answer.
+
+        In: `wanted_ids`: how many producer ids to ask for.
+        """
+        wait_ms = self._times.heartbeat_ms
+        self._beats += 1
+        self._speaks_at_ms = self._now_ms + (wait_ms // 4 if self.lease.is_unanswered else wait_ms)
+        self.lease.sent(self._beats, self._now_ms)
+        who = self._identity
+        self.say(BrokerHeartbeat(who.cluster, who.node, epoch, self._beats, applied_index, bool(self._leaving)))
+        if wanted_ids:
+            self.say(ReserveProducerIds(who.cluster, who.node, epoch, self._beats, wanted_ids))
+
+    def accepted(self, accepted: BrokerAccepted) -> bool:
+        """Whether the life of this broker begins."""
+        if self.epoch is not None or not self._is_ours(accepted):
+            return False
+        self.epoch = accepted.epoch
+        self.hurry()
+        return True
+
+    def refused(self, refused: BrokerRefused) -> None:
+        if self._is_ours(refused):
+            self._emit(Panic(f"the cluster does not take this node: {refused.reason}"))
+
+    def _is_ours(self, answer: BrokerAccepted | BrokerRefused) -> bool:
+        who = self._identity
+        return (answer.incarnation, answer.disk) == (who.incarnation, who.disk)
+
+    def heard(self, answer: HeartbeatAnswer, applied_index: int) -> None:
+        """In: `applied_index`: how far this node knows the metadata."""
+        if answer.epoch != self.epoch:
+            return
+        if not answer.known:
+            self._emit(Panic("this registration is over: another process is this node, or the node was removed"))
+            return
+        self.fenced = answer.fenced
+        self.lease.answered(answer, applied_index)
+        if answer.fenced:
+            for request in self._leaving:
+                self._emit(Reply(request, None))
+            self._leaving.clear()

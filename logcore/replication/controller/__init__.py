@@ -1,0 +1,1 @@
+"""Who leads the quorum decides: brokers, topics, partitions, and the records that say so."""

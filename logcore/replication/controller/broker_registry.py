@@ -1,0 +1,170 @@
+"""The leading controller's side of brokers' lives: registration, signs of life, fencing, farewells (R7, R8, R14)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..machine import BROKER, NodeId, Send
+from .controller_messages import BrokerAccepted, BrokerHeartbeat, BrokerRefused, HeartbeatAnswer, RegisterBroker
+from .metadata_image import Broker
+from .metadata_records import BrokerFenced, BrokerRegistered, BrokerUnfenced, PartitionState
+from .partition_rules import handed_over, without, without_unclean
+
+if TYPE_CHECKING:
+    from .controller import Controller
+
+
+@dataclass(slots=True)
+class _Life:
+    """What this leader has heard of a broker. It is not in the metadata: the next leader is patient at first."""
+
+    epoch: int
+    heard_ms: int
+    number: int = -1
+    leaving: bool = False
+
+
+class BrokerRegistry:
+    """Part of a `Controller`."""
+
+    def __init__(self, controller: Controller) -> None:
+        self._controller = controller
+        self._lives: dict[NodeId, _Life] = {}
+
+    def begin(self) -> None:
+        """This node leads from now on: everybody gets a whole session to be heard."""
+        now_ms = self._controller.now_ms
+        self._lives = {broker.id: _Life(broker.epoch, now_ms) for broker in self._controller.ahead.brokers.values()}
+
+    def seen(self) -> list[tuple[NodeId, int, bool]]:
+        """Each broker, when it was heard last, and whether it is about to end."""
+        return [(node, life.heard_ms, life.leaving) for node, life in sorted(self._lives.items())]
+
+    # Registration
+
+    def register(self, sender: NodeId, asked: RegisterBroker) -> None:
+        """A new life fences the old one off; the same one is answered again."""
+        controller = self._controller
+        known = controller.ahead.brokers.get(asked.broker)
+        if known is not None and (refused := self._refusal(asked, known)) is not None:
+            answer = BrokerRefused(asked.cluster, asked.incarnation, refused, asked.disk)
+            controller.emit(Send(asked.broker, answer, BROKER))
+            return
+        epoch: int | None
+        if known is not None and asked.incarnation == known.incarnation:
+            epoch = known.epoch
+        else:
+            epoch = controller.propose(self._registration(asked))
+        controller.admit(asked.broker)
+        if epoch is not None:
+            self._lives[asked.broker] = _Life(epoch, controller.now_ms)
+            accepted = BrokerAccepted(asked.cluster, asked.incarnation, epoch, asked.disk)
+            controller.once_committed(epoch, Send(asked.broker, accepted, BROKER))
+
+    def _refusal(self, asked: RegisterBroker, known: Broker) -> str | None:
+        """Why this is not the next life of the broker."""
+        if self._is_on_another_disk(asked, known):
+            return f"the disk of node {asked.broker} was exchanged: remove the node from the cluster first"
+        if self._is_outlived(asked, known):
+            return f"broker {asked.broker} was started {known.incarnation} times, and this is start {asked.incarnation}"
+        return None
+
+    def _is_on_another_disk(self, asked: RegisterBroker, known: Broker) -> bool:
+        """An empty disk that was started as often as the one before, or more often, has none of its records."""
+        return asked.disk != known.disk
+
+    def _is_outlived(self, asked: RegisterBroker, known: Broker) -> bool:
+        """Whether a later life of this broker has registered (R8)."""
+        return asked.incarnation < known.incarnation
+
+    def _registration(self, asked: RegisterBroker) -> list[Any]:
+        """The record, and what it means to partitions: whoever had the broker as a leader or in sync needs another."""
+        broker = asked.broker
+        leaves = without if asked.clean else self._leaves_for_good()
+        record = BrokerRegistered(broker, asked.incarnation, asked.clean, asked.endpoints, asked.rack, asked.disk)
+        return [record, *self._without(broker, leaves)]
+
+    def _leaves_for_good(self) -> Any:
+        """A broker that may lack what it acknowledged is neither in sync nor eligible (R14)."""
+        return without_unclean
+
+    # Fencing
+
+    def heartbeat(self, sender: NodeId, beat: BrokerHeartbeat) -> None:
+        controller = self._controller
+        known = controller.ahead.brokers.get(beat.broker)
+        life = self._lives.get(beat.broker)
+        if known is None or life is None or not self._is_this_life(beat, known):
+            self._answer(beat, known=False, fenced=True)
+            return
+        if beat.number <= life.number:
+            return  # an old copy
+        controller.admit(beat.broker)
+        life.number, life.heard_ms, life.leaving = beat.number, controller.now_ms, beat.leaving
+        if beat.leaving and not known.fenced:
+            self._let_go(beat.broker)
+        elif known.fenced and not beat.leaving and self._has_caught_up(beat, known):
+            self._unfence(known)
+        self._answer(beat, known=True, fenced=not controller.image.is_live(beat.broker))
+
+    def tick(self) -> None:
+        """Fences who was silent for a session."""
+        controller = self._controller
+        since_ms = controller.now_ms - controller.settings.session_ms
+        for node, broker in sorted(controller.ahead.brokers.items()):
+            life = self._lives.get(node)
+            if not broker.fenced and (life is None or life.heard_ms < since_ms):
+                self._fence(broker)
+
+    def _is_this_life(self, beat: BrokerHeartbeat, known: Broker) -> bool:
+        return beat.epoch == known.epoch
+
+    def _has_caught_up(self, beat: BrokerHeartbeat, known: Broker) -> bool:
+        """A broker leads nothing before it knows all that was decided before its registration (R7)."""
+        return beat.applied_index >= known.epoch
+
+    def _fence(self, broker: Broker) -> None:
+        self._controller.propose([BrokerFenced(broker.id, broker.epoch), *self._without(broker.id, without)])
+
+    def _without(self, node: NodeId, leaves: Any) -> list[PartitionState]:
+        """The partitions that change when the broker is not live any more."""
+        controller = self._controller
+        now_live = controller.is_live
+
+        def is_live(other: NodeId) -> bool:
+            return other != node and now_live(other)
+
+        return controller.changes(lambda state: controller.elected(leaves(state, node), is_live))
+
+    def _unfence(self, broker: Broker) -> None:
+        """It may lead what nobody leads."""
+        controller = self._controller
+        now_live = controller.is_live
+
+        def is_live(other: NodeId) -> bool:
+            return other == broker.id or now_live(other)
+
+        elected = controller.changes(lambda state: controller.elected(state, is_live))
+        controller.propose([BrokerUnfenced(broker.id, broker.epoch), *elected])
+
+    def _let_go(self, node: NodeId) -> None:
+        """Hands over what the broker leads, to who stays; once it leads nothing that such a one could, it is fenced.
+
+        Brokers that all leave at once would hand the same partitions to each other for ever.
+        """
+        controller = self._controller
+        moved = controller.changes(lambda state: handed_over(state, node, self._stays))
+        if moved:
+            controller.propose(moved)
+        elif controller.image.index >= controller.ahead.index:
+            self._fence(controller.ahead.brokers[node])
+
+    def _stays(self, node: NodeId) -> bool:
+        life = self._lives.get(node)
+        return self._controller.is_live(node) and not (life is not None and life.leaving)
+
+    def _answer(self, beat: BrokerHeartbeat, *, known: bool, fenced: bool) -> None:
+        index, session_ms = self._controller.image.index, self._controller.settings.session_ms
+        answer = HeartbeatAnswer(beat.cluster, beat.epoch, beat.number, known, fenced, index, session_ms)
+        self._controller.emit(Send(beat.broker, answer, BROKER))

@@ -1,0 +1,318 @@
+"""The controller: a member of the metadata quorum, the image of what it has committed, and, on the leader, decisions.
+
+A decision is a record that is proposed; its answer goes out when it is committed (R5). The leader decides on `ahead`,
+the image with all that is in its log. What only this life knows (who gave a sign of life, and when) is not in records.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any, Final, NamedTuple
+
+from ..machine import (
+    BROKER,
+    CONTROLLER,
+    Asked,
+    Committed,
+    Effect,
+    Input,
+    NodeId,
+    Persisted,
+    Received,
+    Reply,
+    Send,
+    Tick,
+)
+from ..raft.quorum import Quorum
+from ..replica.replica_messages import AlterPartition, AlterRefused
+from .broker_registry import BrokerRegistry
+from .controller_description import quorum_here
+from .controller_messages import (
+    BrokerHeartbeat,
+    Done,
+    NotController,
+    ProducerIds,
+    Refused,
+    RegisterBroker,
+    ReserveProducerIds,
+    Trouble,
+)
+from .controller_requests import MIN_ISR, REQUESTS, min_isr_of
+from .metadata_image import MetadataImage, fold
+from .metadata_records import PartitionState, ProducerIdsReserved, Together
+from .operations_messages import DescribeQuorumHere
+from .partition_rules import (
+    IsLive,
+    changed,
+    reassignment_done,
+    with_any_leader,
+    with_isr,
+    with_leader,
+    with_preferred_leader,
+)
+
+UNCLEAN_ELECTION: Final = "unclean.leader.election.enable"
+
+
+class ControllerSettings(NamedTuple):
+    session_ms: int = 3_000  # a broker that is silent for so long is fenced
+    balance_ms: int = 300_000  # how often preferred replicas get back what they lead; 0: never
+    snapshot_every: int = 2_000  # records
+
+
+class _Waiting(NamedTuple):
+    index: int  # pyright: ignore[reportIncompatibleMethodOverride]
+    effect: Effect
+
+
+class Controller:
+    """One per node. `image` is what is committed, on every node; `ahead` and what is below it is the leader's."""
+
+    def __init__(self, quorum: Quorum, settings: ControllerSettings | None = None) -> None:
+        self.quorum = quorum
+        self.settings = settings or ControllerSettings()
+        self.image = MetadataImage()
+        self.ahead = self.image
+        self.now_ms = 0
+        self.active_term: int | None = None  # while this node decides
+        self.brokers = BrokerRegistry(self)
+        self._waiting: deque[_Waiting] = deque()  # answers, in the order of their indexes
+        self._balance_at_ms = 0
+        self._tried = 0
+        self._out: list[Effect] = []
+        self._handlers: dict[type, Callable[[NodeId, Any], None]] = {
+            RegisterBroker: self.brokers.register,
+            BrokerHeartbeat: self.brokers.heartbeat,
+            AlterPartition: self._alter_partition,
+            ReserveProducerIds: self._reserve_producer_ids,
+        }
+
+    def step(self, given: Input) -> list[Effect]:
+        if isinstance(given, Received):
+            self._receive(given.sender, given.message)
+        elif isinstance(given, Tick):
+            self._go_on(given.now_ms)
+        elif isinstance(given, Persisted):
+            self.quorum.persisted(given.operation, given.failed)
+        elif isinstance(given, Asked):
+            self._asked(given.request, given.body)
+        self._take_from_quorum()
+        out, self._out = self._out, []
+        return out
+
+    @property
+    def active(self) -> bool:
+        """Whether this node decides."""
+        return self.active_term is not None and self.active_term == self.quorum.term and self._may_decide()
+
+    # From the quorum
+
+    def _take_from_quorum(self) -> None:
+        """Carries out what the quorum says, until it says no more: a decision may come of what is committed."""
+        while (effects := self.quorum.drain()) or self._is_news_who_decides():
+            for effect in effects:
+                self._out.append(effect)
+                if isinstance(effect, Committed):
+                    self._apply(effect)
+
+    def _is_news_who_decides(self) -> bool:
+        """Begins or ends this node's time as the one that decides."""
+        before = self.active_term
+        if self.active_term is not None and not self.active:
+            self._resign()
+        if self.active_term is None and self._may_decide():
+            self._begin()
+        return self.active_term != before
+
+    def _may_decide(self) -> bool:
+        """Only who has committed a record of its own term knows what others have committed before (R3)."""
+        return self.quorum.leads
+
+    def _apply(self, committed: Committed) -> None:
+        if committed.image is not None:
+            self.image = committed.image
+        for index, record in enumerate(committed.records, committed.first_index):
+            self.image = fold(self.image, index, record)
+        while self._waiting and self._waiting[0].index <= self.image.index:
+            self._out.append(self._waiting.popleft().effect)
+        snapshot = self.quorum.log.snapshot.index
+        if self.image.index - snapshot >= self.settings.snapshot_every and self.image.index == self.quorum.commit:
+            self.quorum.compact(self.image.index, self.image)
+
+    def _begin(self) -> None:
+        """This node decides from now on. What was begun and not finished is looked for."""
+        self.active_term = self.quorum.term
+        self.ahead = self.image
+        first = self.image.index + 1
+        for index, entry in enumerate(self.quorum.log.after(self.image.index, self.quorum.log.last_index), first):
+            self.ahead = fold(self.ahead, index, entry.record)
+        self.brokers.begin()
+        self._balance_at_ms = self.now_ms + self.settings.balance_ms
+        self.propose(self.elections())
+
+    def _resign(self) -> None:
+        """Somebody else decides, or nobody: those who wait ask again."""
+        self.active_term = None
+        for waiting in self._waiting:
+            if isinstance(waiting.effect, Reply):
+                self._out.append(Reply(waiting.effect.request, NotController(self.quorum.leader)))
+        self._waiting.clear()
+
+    # Decisions
+
+    def propose(self, records: Iterable[Any]) -> int | None:
+        """Decides these records as one. Gives the index that has to be committed; None: not now."""
+        together = tuple(records)
+        if not together:
+            return self.ahead.index
+        record = together[0] if len(together) == 1 else Together(together)
+        index = self.quorum.propose(record)
+        if index is not None:
+            self.ahead = fold(self.ahead, index, record)
+        return index
+
+    def once_committed(self, index: int, effect: Effect) -> None:
+        """The effect, when all records up to `index` are committed."""
+        if index <= self.image.index:
+            self._out.append(effect)
+        else:
+            self._waiting.append(_Waiting(index, effect))
+
+    def emit(self, effect: Effect) -> None:
+        self._out.append(effect)
+
+    def elections(self) -> list[PartitionState]:
+        """Leaders for partitions without a live one, where somebody may lead."""
+        return self.changes(lambda state: self.elected(state, self.is_live))
+
+    def elected(self, state: PartitionState, is_live: IsLive) -> PartitionState:
+        """The partition with a leader, if it needs one and may have one. Unclean where a setting says so (T-L12).
+
+        Where that puts all in sync that a reassignment is to leave, it ends: a leader alone has no ISR to ask for.
+        """
+        elects = with_any_leader if self.ahead.config(state.topic_id, UNCLEAN_ELECTION) == "true" else with_leader
+        return self.moved(elects(state, is_live), is_live)
+
+    def moved(self, state: PartitionState, is_live: IsLive) -> PartitionState:
+        """Ends a reassignment, where it has come to its end."""
+        return reassignment_done(state, is_live, self.min_isr_wanted(state.topic_id))
+
+    def min_isr_wanted(self, topic_id: str) -> int:
+        """The setting, also where a partition has fewer replicas."""
+        return min_isr_of(self.ahead.config(topic_id, MIN_ISR)) or 1
+
+    def changes(self, rule: Callable[[PartitionState], PartitionState]) -> list[PartitionState]:
+        """What the rule makes of all partitions, as records."""
+        return [after for state in self.ahead.partitions() if (after := changed(state, rule(state))) is not None]
+
+    @property
+    def is_live(self) -> IsLive:
+        return self.ahead.is_live
+
+    def _go_on(self, now_ms: int) -> None:
+        self.now_ms = max(self.now_ms, now_ms)
+        self.quorum.tick(now_ms)
+        self._take_from_quorum()
+        if not self.active:
+            return
+        self.brokers.tick()
+        if self.settings.balance_ms and self.now_ms >= self._balance_at_ms:
+            self._balance_at_ms = self.now_ms + self.settings.balance_ms
+            self.propose(self.changes(lambda state: with_preferred_leader(state, self.is_live)))
+
+    # What is said
+
+    def _receive(self, sender: NodeId, message: Any) -> None:
+        if self.quorum.understands(message):
+            self.quorum.receive(sender, message)
+            return
+        handler = self._handlers.get(message.__class__)
+        if handler is None or not self._is_of_this_cluster(message):
+            return
+        if self.active:
+            handler(sender, message)
+        elif sender == self.quorum.id:
+            self._pass_on(message)
+
+    def _pass_on(self, message: Any) -> None:
+        """To the leader; a node that has heard of none (it may be new) tries one voter after the other."""
+        leader = self.quorum.leader
+        if leader is None:
+            voters = self.quorum.log.voters.voters
+            self._tried += 1
+            leader = voters[self._tried % len(voters)]
+        if leader != self.quorum.id:
+            self._out.append(Send(leader, message, CONTROLLER))
+
+    def admit(self, node: NodeId) -> None:
+        """Whoever has replicas gets the metadata: a node that is no member yet becomes a learner."""
+        voters = self.quorum.log.voters
+        if node not in voters.members():
+            self.quorum.change_voters(voters._replace(learners=(*voters.learners, node)))
+
+    def _is_of_this_cluster(self, message: Any) -> bool:
+        """R20; partitions are named by ids that no other cluster gives."""
+        return getattr(message, "cluster", self.quorum.cluster) == self.quorum.cluster
+
+    def _alter_partition(self, sender: NodeId, asked: AlterPartition) -> None:
+        """A leader wants another ISR (R5, R8). Done, the metadata says so; no answer is needed."""
+        state = self.ahead.partition(asked.partition)
+        if state is None or not self._may_alter(state, asked):
+            refused = AlterRefused(asked.partition, asked.leader_epoch, asked.partition_epoch)
+            self._out.append(Send(asked.leader, refused, BROKER))
+            return
+        after = with_isr(state, [member.node for member in asked.in_sync])
+        record = changed(state, self.moved(after, self.is_live), settle=True)
+        if record is not None:
+            self.propose([record])
+
+    def _may_alter(self, state: PartitionState, asked: AlterPartition) -> bool:
+        return (
+            self._is_current(state, asked)
+            and self._is_current_life(asked.leader, asked.broker_epoch)
+            and asked.leader in [member.node for member in asked.in_sync]
+            and all(
+                member.node in state.isr
+                or (member.node in state.replicas and self._is_current_life(member.node, member.broker_epoch))
+                for member in asked.in_sync
+            )
+        )
+
+    def _is_current(self, state: PartitionState, asked: AlterPartition) -> bool:
+        """Whether the leader speaks of the partition as it is now (R5)."""
+        return (state.leader, state.leader_epoch, state.partition_epoch) == (
+            asked.leader,
+            asked.leader_epoch,
+            asked.partition_epoch,
+        )
+
+    def _is_current_life(self, node: NodeId, epoch: int) -> bool:
+        """Whether the broker still lives the life in which it was heard (R8; T-L6)."""
+        broker = self.ahead.brokers.get(node)
+        return broker is not None and broker.epoch == epoch and not broker.fenced
+
+    def _reserve_producer_ids(self, sender: NodeId, asked: ReserveProducerIds) -> None:
+        broker = self.ahead.brokers.get(asked.broker)
+        if broker is None or broker.epoch != asked.epoch or not 0 < asked.count <= 1_000_000:
+            return
+        first = self.ahead.next_producer_id
+        index = self.propose([ProducerIdsReserved(first + asked.count)])
+        if index is not None:
+            answer = ProducerIds(asked.cluster, asked.epoch, asked.number, first, asked.count)
+            self.once_committed(index, Send(asked.broker, answer, BROKER))
+
+    def _asked(self, request: Any, body: Any) -> None:
+        """A client's or an operator's request."""
+        if isinstance(body, DescribeQuorumHere):
+            self._out.append(Reply(request, quorum_here(self)))
+            return
+        if not self.active:
+            self._out.append(Reply(request, NotController(self.quorum.leader)))
+            return
+        handler = REQUESTS.get(body.__class__)
+        answer = handler(self, body) if handler else Refused(Trouble.INVALID_REQUEST, "not a request to the controller")
+        if isinstance(answer, Done):
+            self.once_committed(answer.index, Reply(request, answer))
+        else:
+            self._out.append(Reply(request, answer))

@@ -1,0 +1,77 @@
+"""Metadata records as bytes: JSON `[kind, fields…]`. What this version does not know is refused."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import orjson
+
+from ..raft.quorum_messages import LeaderStarted, VotersChanged
+from .metadata_records import (
+    BrokerFenced,
+    BrokerRegistered,
+    BrokerRemoved,
+    BrokerUnfenced,
+    ConfigChanged,
+    NodeAdded,
+    PartitionState,
+    ProducerIdsReserved,
+    Together,
+    TopicCreated,
+    TopicDeleted,
+)
+
+_KINDS: Final[dict[str, Any]] = {
+    kind.__name__: kind
+    for kind in (
+        BrokerFenced,
+        BrokerRegistered,
+        BrokerRemoved,
+        BrokerUnfenced,
+        ConfigChanged,
+        LeaderStarted,
+        NodeAdded,
+        PartitionState,
+        ProducerIdsReserved,
+        Together,
+        TopicCreated,
+        TopicDeleted,
+        VotersChanged,
+    )
+}
+
+
+def encode_record(record: Any) -> bytes:
+    """Raises TypeError for what is no record."""
+    return orjson.dumps(_plain(record))
+
+
+def decode_record(content: bytes) -> Any:
+    """Raises ValueError for what no version before this one can have written."""
+    return _record(orjson.loads(content))
+
+
+def _plain(record: Any) -> list[Any]:
+    name = record.__class__.__name__
+    if _KINDS.get(name) is not record.__class__:
+        raise TypeError(f"not a metadata record: {record!r}")
+    if record.__class__ is Together:
+        return [name, *(_plain(each) for each in record.records)]
+    return [name, *record]
+
+
+def _record(content: list[Any]) -> Any:
+    kind = _KINDS.get(content[0])
+    if kind is None:
+        raise ValueError(f"metadata record of an unknown kind: {content[0]}")
+    if kind is Together:
+        return Together(tuple(_record(each) for each in content[1:]))
+    try:
+        return kind(*map(tuples, content[1:]))
+    except TypeError as error:
+        raise ValueError(f"metadata record of another version: {error}") from error
+
+
+def tuples(value: Any) -> Any:
+    """JSON has lists where records have tuples."""
+    return tuple(map(tuples, value)) if isinstance(value, list) else value

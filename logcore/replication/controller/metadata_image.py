@@ -1,0 +1,244 @@
+"""What a cluster agrees on: the fold of its metadata records. An image never changes; a record gives the next one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from typing import Any, Final, NamedTuple
+
+from ...log_settings import ALL_TOPICS, with_changes
+from ..machine import NodeId
+from ..raft.quorum_messages import LeaderStarted, VotersChanged
+from ..replica.replica_messages import PartitionId
+from .metadata_codec import tuples
+from .metadata_records import (
+    BrokerFenced,
+    BrokerRegistered,
+    BrokerRemoved,
+    BrokerUnfenced,
+    ConfigChanged,
+    Endpoints,
+    NodeAdded,
+    PartitionState,
+    ProducerIdsReserved,
+    Together,
+    TopicCreated,
+    TopicDeleted,
+)
+
+ALL: Final = ALL_TOPICS  # the resource of settings that hold where nothing more particular is said
+
+
+class Broker(NamedTuple):
+    """A node as a broker, in the life that it registered last."""
+
+    id: NodeId
+    epoch: int  # the index of its registration
+    incarnation: int
+    endpoints: Endpoints
+    rack: str | None
+    fenced: bool
+    disk: str = ""
+
+    def address(self, purpose: str) -> str | None:
+        """`host:port` for `kafka`, `http` or `node`; None where it has none."""
+        return dict(self.endpoints).get(purpose)
+
+
+class Topic(NamedTuple):
+    id: str
+    name: str
+    partitions: tuple[PartitionState, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataImage:
+    """All records up to and including `index`."""
+
+    index: int = 0
+    brokers: Mapping[NodeId, Broker] = field(default_factory=dict[NodeId, Broker])
+    addresses: Mapping[NodeId, str | None] = field(default_factory=dict[NodeId, str | None])
+    """Where nodes are found by each other; None for one that was removed, and is not listened to any more."""
+    topics: Mapping[str, Topic] = field(default_factory=dict[str, Topic])  # by id
+    topic_ids: Mapping[str, str] = field(default_factory=dict[str, str])  # by name
+    configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])  # by resource
+    next_producer_id: int = 0
+
+    def partition(self, id: PartitionId) -> PartitionState | None:
+        topic = self.topics.get(id.topic)
+        if topic is None or not 0 <= id.number < len(topic.partitions):
+            return None
+        return topic.partitions[id.number]
+
+    def partitions(self) -> Iterator[PartitionState]:
+        for topic in self.topics.values():
+            yield from topic.partitions
+
+    def config(self, topic_id: str, key: str) -> str | None:
+        """The setting of the topic, else of all topics."""
+        for resource in (topic_id, ALL):
+            value = self.configs.get(resource, {}).get(key)
+            if value is not None:
+                return value
+        return None
+
+    def topic_config(self, topic_id: str) -> Mapping[str, str]:
+        """The settings of the topic, with those of all topics where it has none of its own."""
+        return {**self.configs.get(ALL, {}), **self.configs.get(topic_id, {})}
+
+    def is_live(self, node: NodeId) -> bool:
+        """Whether the node is registered and not fenced."""
+        broker = self.brokers.get(node)
+        return broker is not None and not broker.fenced
+
+
+def fold(image: MetadataImage, index: int, record: Any) -> MetadataImage:
+    """The image with this record. What a record is about may be gone; then it says nothing."""
+    return replace(_HANDLERS[record.__class__](image, index, record), index=index)
+
+
+def _together(image: MetadataImage, index: int, record: Together) -> MetadataImage:
+    for kind, records in groupby(record.records, type):
+        if kind is PartitionState:
+            image = _partitions(image, records)
+        else:
+            for each in records:
+                image = _HANDLERS[kind](image, index, each)
+    return image
+
+
+def _registered(image: MetadataImage, index: int, record: BrokerRegistered) -> MetadataImage:
+    broker = Broker(record.broker, index, record.incarnation, record.endpoints, record.rack, True, record.disk)
+    address = broker.address("node")
+    addresses = image.addresses if address is None else {**image.addresses, record.broker: address}
+    return replace(image, brokers={**image.brokers, record.broker: broker}, addresses=addresses)
+
+
+def _node_added(image: MetadataImage, index: int, record: NodeAdded) -> MetadataImage:
+    return replace(image, addresses={**image.addresses, record.node: record.address})
+
+
+def _fenced(image: MetadataImage, index: int, record: BrokerFenced) -> MetadataImage:
+    return _set_fenced(image, record.broker, record.epoch, True)
+
+
+def _unfenced(image: MetadataImage, index: int, record: BrokerUnfenced) -> MetadataImage:
+    return _set_fenced(image, record.broker, record.epoch, False)
+
+
+def _set_fenced(image: MetadataImage, node: NodeId, epoch: int, fenced: bool) -> MetadataImage:
+    broker = image.brokers.get(node)
+    if broker is None or broker.epoch != epoch:
+        return image
+    return replace(image, brokers={**image.brokers, node: broker._replace(fenced=fenced)})
+
+
+def _removed(image: MetadataImage, index: int, record: BrokerRemoved) -> MetadataImage:
+    return replace(
+        image,
+        brokers={node: broker for node, broker in image.brokers.items() if node != record.broker},
+        addresses={**image.addresses, record.broker: None},
+    )
+
+
+def _topic_created(image: MetadataImage, index: int, record: TopicCreated) -> MetadataImage:
+    topic = Topic(record.topic_id, record.name, ())
+    return replace(
+        image,
+        topics={**image.topics, record.topic_id: topic},
+        topic_ids={**image.topic_ids, record.name: record.topic_id},
+    )
+
+
+def _topic_deleted(image: MetadataImage, index: int, record: TopicDeleted) -> MetadataImage:
+    return replace(
+        image,
+        topics={id: topic for id, topic in image.topics.items() if id != record.topic_id},
+        topic_ids={name: id for name, id in image.topic_ids.items() if id != record.topic_id},
+        configs={resource: settings for resource, settings in image.configs.items() if resource != record.topic_id},
+    )
+
+
+def _partition(image: MetadataImage, index: int, record: PartitionState) -> MetadataImage:
+    return _partitions(image, (record,))
+
+
+def _partitions(image: MetadataImage, records: Iterable[PartitionState]) -> MetadataImage:
+    """Each topic is copied once, however many of its partitions change."""
+    changed: dict[str, list[PartitionState]] = {}
+    for state in records:
+        partitions = changed.get(state.topic_id)
+        if partitions is None:
+            topic = image.topics.get(state.topic_id)
+            if topic is None:
+                continue
+            partitions = changed[state.topic_id] = list(topic.partitions)
+        partitions[state.partition : state.partition + 1] = (state,)
+    topics = {id: image.topics[id]._replace(partitions=tuple(partitions)) for id, partitions in changed.items()}
+    return replace(image, topics={**image.topics, **topics}) if topics else image
+
+
+def _config(image: MetadataImage, index: int, record: ConfigChanged) -> MetadataImage:
+    return replace(image, configs=with_changes(image.configs, record.resource, {record.key: record.value}))
+
+
+def _producer_ids(image: MetadataImage, index: int, record: ProducerIdsReserved) -> MetadataImage:
+    return replace(image, next_producer_id=max(image.next_producer_id, record.next_id))
+
+
+def _nothing(image: MetadataImage, index: int, record: Any) -> MetadataImage:
+    return image
+
+
+_HANDLERS: Final[dict[type, Callable[[MetadataImage, int, Any], MetadataImage]]] = {
+    Together: _together,
+    BrokerRegistered: _registered,
+    BrokerFenced: _fenced,
+    BrokerUnfenced: _unfenced,
+    BrokerRemoved: _removed,
+    NodeAdded: _node_added,
+    TopicCreated: _topic_created,
+    TopicDeleted: _topic_deleted,
+    PartitionState: _partition,
+    ConfigChanged: _config,
+    ProducerIdsReserved: _producer_ids,
+    LeaderStarted: _nothing,  # of the quorum itself
+    VotersChanged: _nothing,
+}
+
+
+class ImageCodec:
+    """Images as bytes, for snapshots: JSON."""
+
+    def encode(self, image: MetadataImage) -> bytes:
+        content = {
+            "index": image.index,
+            "brokers": list(image.brokers.values()),
+            "addresses": list(image.addresses.items()),
+            "topics": [[topic.id, topic.name, topic.partitions] for topic in image.topics.values()],
+            "configs": image.configs,
+            "next_producer_id": image.next_producer_id,
+        }
+        return json.dumps(content, separators=(",", ":")).encode()
+
+    def decode(self, content: bytes) -> MetadataImage:
+        read = json.loads(content)
+        topics = [
+            Topic(id, name, tuple(_state(state) for state in partitions)) for id, name, partitions in read["topics"]
+        ]
+        brokers = [Broker(*map(tuples, fields)) for fields in read["brokers"]]
+        return MetadataImage(
+            index=read["index"],
+            brokers={broker.id: broker for broker in brokers},
+            addresses={NodeId(node): address for node, address in read["addresses"]},
+            topics={topic.id: topic for topic in topics},
+            topic_ids={topic.name: topic.id for topic in topics},
+            configs=read["configs"],
+            next_producer_id=read["next_producer_id"],
+        )
+
+
+def _state(fields: list[Any]) -> PartitionState:
+    return PartitionState(*map(tuples, fields))

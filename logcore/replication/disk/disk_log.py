@@ -1,0 +1,392 @@
+"""The log of a replica in files: what the machine appends and cuts, what its syncs make durable, what readers see.
+
+The machine (in the node's thread) appends; the node's storage thread makes durable; readers and housekeeping come from
+threads of their own. Readers see what the machine has published, no more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from bisect import bisect_right
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from millstream.errors import LogError
+
+from ...compaction.cleaning_state import CleaningState
+from ...errors import LogFull, write_error
+from ...failpoints import fp
+from ...records.batch import EncodedBatch
+from ...storage.disk import LogFile, sync_folder
+from ...storage.durable_point import DurablePoint
+from ...storage.epoch_cache import EpochCache
+from ...storage.partition_files import CHECKPOINT_BYTES, PartitionContext
+from ...storage.partition_keeping import KeptPartition
+from ...storage.partition_state import PartitionState
+from ...storage.read_view import ReadableFile
+from ...storage.recovery import CHECKPOINT, Checkpoint, create_segment, read_checkpoint
+from ...storage.segment import Segment, file_name
+from ...topic_settings import TopicSettings
+from .disk_checkpoint import EARLIER, Noted, ReplicaCheckpoint
+from .disk_reading import from_offset, read_batches
+from .disk_recovery import RESCAN, recover_replica
+from .disk_room import DiskRoom
+
+
+class _Unsynced(NamedTuple):
+    """What one sync makes durable, as of the moment when it begins."""
+
+    rolled: list[Segment]
+    active: LogFile
+    end_offset: int
+    log_start_offset: int
+    bytes: int
+    names: bool  # there are new ones
+    checkpoint: Noted | None  # to be written once the rest is durable
+
+
+class DiskLog(KeptPartition):
+    """A `ReplicaLog`, and a partition for readers and housekeeping.
+
+    State: the segments that ended since the last sync, and how much was written since the last checkpoint. Nothing is
+    durable because it was appended: `sync_all` is what makes it so. After a failed sync it takes no more (R17).
+    """
+
+    def __init__(
+        self,
+        name: str,
+        folder: Path,
+        settings: TopicSettings,
+        context: PartitionContext,
+        room: DiskRoom | None = None,
+    ) -> None:
+        """In: `room`: who tells people of a full disk. Raises OSError."""
+        self._point = DurablePoint(folder)
+        found = recover_replica(folder, context.files, context.now_ms(), self._point)
+        super().__init__(name, folder, settings, context, found.recovered)
+        self.clean = found.clean
+        self._published_stable = self._high_watermark = self._log_start_offset
+        self._rolled: list[Segment] = []
+        self._room = room or DiskRoom()
+        self._noted = ReplicaCheckpoint(folder, self._room, found.recovered.noted_segment, self._log_start_offset)
+        self._named = self._noted.exists
+        self._unnoted_bytes = 0
+
+    def accept_loss(self) -> None:
+        """Notes that the log ends where it does, though more was durable once: somebody remembers that it was not
+        clean. Raises OSError."""
+        with self._lock:
+            self._write_checkpoint(self._current_checkpoint(), durable=True)
+            self._point.note(self._state.end_offset, durably=True)
+            (self._folder / RESCAN).unlink(missing_ok=True)
+            sync_folder(self._folder)
+
+    # As the machine has it
+
+    @property
+    def end_offset(self) -> int:
+        return self._state.end_offset
+
+    @property
+    def state(self) -> PartitionState:
+        return self._state
+
+    @property
+    def epochs(self) -> EpochCache:
+        return self._state.epochs
+
+    def append(self, batches: Sequence[EncodedBatch]) -> None:
+        """As `ReplicaLog` says. Raises `LogFull`, `LogWriteFailed`."""
+        size = sum(batch.header.size for batch in batches)
+        with self._lock:
+            self.check_usable()
+            first_offset = self._state.end_offset
+            try:
+                self._append(batches, size)
+            except LogFull as error:
+                self._room.records_refused(self._folder, self.name, size, error.message)
+                raise
+            self._room.records_taken(self._folder, size)
+            self._unnoted_bytes += size
+            self.traffic.note_appended(self._state.end_offset - first_offset, size)
+
+    def _append(self, batches: Sequence[EncodedBatch], size: int) -> None:
+        if not self._fits(size):
+            self._roll()
+        try:
+            self._point.reserve()
+            self._store(batches)
+        except OSError as error:
+            self._active.take_back()
+            raise write_error(error, f"to {self.name}") from error
+
+    def read(self, offset: int, limit: int, max_bytes: int) -> Sequence[EncodedBatch]:
+        """As `ReplicaLog` says; of one segment at a time. Raises `CorruptLog`, OSError: then the next start
+        reads all of the log."""
+        with self._lock:
+            place = bisect_right(self._segments, offset, key=lambda each: each.base_offset) - 1
+            segment = self._segments[max(place, 0)]
+            position, first_offset = segment.position_before(offset)
+            file = ReadableFile(segment, segment.file, position, segment.size, first_offset)
+            epochs, limit = self._state.epochs, min(limit, self._state.end_offset)
+        try:
+            return from_offset(read_batches(file, offset, limit, max_bytes, epochs), offset)
+        except (LogError, OSError):
+            with contextlib.suppress(OSError):
+                (self._folder / RESCAN).touch()
+                sync_folder(self._folder)
+            raise
+
+    def publish(self, high_watermark: int, last_stable_offset: int) -> None:
+        """Readers see the log up to here from now on."""
+        with self._lock:
+            assert self._log_start_offset <= last_stable_offset <= high_watermark <= self._state.end_offset
+            self._high_watermark, self._published_stable = high_watermark, last_stable_offset
+        self._on_advance()
+
+    def _stable_offset(self) -> int:
+        return self._published_stable
+
+    # A shorter log
+
+    def truncate(self, offset: int) -> None:
+        """As `ReplicaLog` says; durable on return. Raises OSError, `LogError`."""
+        with self._lock:
+            self._wait_for_sync()
+            self.check_usable()
+            try:
+                if offset == self._log_start_offset:
+                    self._truncate_at_start(offset)
+                else:
+                    self._truncate(offset)
+            except BaseException:
+                self._fail(write_error(OSError("a truncation did not end"), f"to {self.name}"))
+                raise
+
+    def _truncate_at_start(self, offset: int) -> None:
+        """Records may be deleted up to the middle of a batch. Then that batch goes first, so that a crash leaves a log
+        that ends in front of it, and the empty log begins anew."""
+        segment, position = self._place_of(offset)
+        start, _ = segment.position_before(offset)
+        around = [each for _, each in segment.headers(start, position) if each.last_offset >= offset]
+        if not around:
+            self._truncate(offset)
+            return
+        self._log_start_offset = around[0].base_offset
+        self._truncate(around[0].base_offset)
+        self._restart_at(offset)
+
+    def _truncate(self, offset: int) -> None:
+        """A crash in between leaves the log longer, or as it should be: no note says more than there is."""
+        last, position = self._place_of(offset)
+        kept = [segment for segment in self._segments if segment.base_offset <= last.base_offset]
+        gone = self._segments[len(kept) :]
+        older = self._checkpoint_below(offset)
+        state = self._state_at(last, position, older)
+        if state.end_offset != offset:
+            raise last.corrupt(position, f"the log ends at {state.end_offset} there, and should at {offset}")
+        for segment in kept:
+            if segment is last or segment in self._rolled:
+                segment.file.sync()
+        self._noted.replace(Noted.of(self._checkpoint_at(last, position, state)), older)
+        self._point.note(offset, durably=True)
+        fp("replica.before_truncate")
+        for segment in reversed(gone):
+            segment.remove()
+            fp("replica.truncating")
+        last.truncate(position)
+        last.file.sync()
+        sync_folder(self._folder)
+        fp("replica.truncated")
+        self._begin_with(kept, state)
+        self._high_watermark = min(self._high_watermark, offset)
+        self._published_stable = min(self._published_stable, offset)
+
+    def restart_at(self, offset: int) -> None:
+        """As `ReplicaLog` says; durable on return. In: it lies behind the end, or the log is empty.
+
+        Raises OSError, `LogError`.
+        """
+        with self._lock:
+            self._wait_for_sync()
+            self.check_usable()
+            try:
+                self._restart_at(offset)
+            except BaseException:
+                self._fail(write_error(OSError("a new beginning did not end"), f"to {self.name}"))
+                raise
+
+    def _restart_at(self, offset: int) -> None:
+        """The checkpoint decides: what lies before its start, a crash leaves to the next opening."""
+        if offset < self._state.end_offset:
+            self._point.note(offset, durably=True)  # before the log is shorter: else a crash would look like a loss
+        old = [segment for segment in self._segments if segment.base_offset != offset]
+        first = create_segment(self._folder, offset, self._files_open, durable=True)
+        fp("replica.before_restart")
+        state = PartitionState.beginning_at(offset)
+        self._log_start_offset, self._cleaning = offset, CleaningState()
+        self._write_checkpoint(self._checkpoint_at(first, 0, state), durable=True)
+        self._point.note(offset, durably=True)
+        fp("replica.restarting")
+        for segment in old:
+            segment.remove()
+            fp("replica.restart_removed")
+        sync_folder(self._folder)
+        self._begin_with([first], state)
+        self._high_watermark = self._published_stable = offset
+
+    def _begin_with(self, segments: list[Segment], state: PartitionState) -> None:
+        self._segments, self._state = segments, state
+        self._active.allocated_max = self.settings.segment_bytes
+        self._rolled = []
+        self._durable_offset = state.end_offset
+        self._unnoted_bytes = 0
+        self._checkpointed = True
+
+    def _place_of(self, offset: int) -> tuple[Segment, int]:
+        """The segment that ends at this offset, or holds it, and where in it."""
+        last = self._segments[max(bisect_right(self._segments, offset, key=lambda each: each.base_offset) - 1, 0)]
+        start, _ = last.position_before(offset)
+        for position, header in last.headers(start, last.size):
+            if header.base_offset >= offset:
+                return last, position
+        return last, last.size
+
+    def _checkpoint_below(self, offset: int) -> Checkpoint | None:
+        for name in (CHECKPOINT, EARLIER):
+            checkpoint = read_checkpoint(self._folder, name)
+            if checkpoint is not None and checkpoint.state.end_offset <= offset:
+                if any(segment.base_offset == checkpoint.segment for segment in self._segments):
+                    return checkpoint
+        return None
+
+    def _checkpoint_at(self, segment: Segment, position: int, state: PartitionState) -> Checkpoint:
+        return Checkpoint(
+            self._log_start_offset, segment.base_offset, position, True, state, self._cleaning, self._began_ms
+        )
+
+    # Segments
+
+    def _roll(self) -> None:
+        """What ends here is made durable by the next sync, as what comes behind it is."""
+        active, end_offset = self._active, self._state.end_offset
+        if not active.size:
+            return
+        try:
+            active.trim()
+            fp("segment.roll")
+            segment = create_segment(self._folder, end_offset, self._files_open, durable=False)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                (self._folder / file_name(end_offset)).unlink(missing_ok=True)
+            raise write_error(error, f"to {self.name}") from error
+        segment.allocated_max = self.settings.segment_bytes
+        active.seal()
+        self._rolled.append(active)
+        self._segments = [*self._segments, segment]
+
+    def move_start(self, offset: int) -> None:
+        """The log begins here from now on, or where it is stable if that is less; durable with the next sync, which
+        also removes what is not needed any more."""
+        with self._lock:
+            start = min(offset, self._published_stable)
+            if start > self._log_start_offset:
+                self._log_start_offset = start
+                self._state.transactions.forget_before(start)
+                self._state.epochs.start_at(start)
+
+    def drop_before(self, offset: int) -> int:
+        self.move_start(offset)
+        self.sync_all()
+        return self._log_start_offset
+
+    # Durability
+
+    def sync_all(self) -> None:
+        """Makes durable what is in the log now: one sync at a time. Raises `LogError`; then it takes no more (R17)."""
+        with self._lock:
+            self._wait_for_sync()
+            self.check_usable()
+            unsynced = self._unsynced()
+            self._syncing = True
+        failure, noted = None, False
+        try:
+            noted = self._make_durable(unsynced)
+        except BaseException as error:
+            failure = error
+        with self._lock:
+            self._syncing = False
+            self._lock.notify_all()
+            if failure is None:
+                self._note_durable(unsynced, noted)
+            else:
+                reason = failure if isinstance(failure, OSError) else OSError(str(failure))
+                self._fail(write_error(reason, f"to {self.name}"))
+        if isinstance(failure, OSError):
+            raise write_error(failure, f"to {self.name}") from failure
+        if failure is not None:
+            raise failure
+        removed = self._remove_before(min(unsynced.log_start_offset, self._noted.segment))
+        if removed and self._noted.owed:
+            self._noted.hurry()  # there is room now
+            self.sync_all()
+
+    def mark_deleted(self) -> None:
+        """Returns when no sync is under way any more."""
+        with self._lock:
+            self._wait_for_sync()
+            super().mark_deleted()
+        self._room.forget(self._folder)
+
+    @property
+    def size_bytes(self) -> int:
+        return self.size_on_disk
+
+    @property
+    def deleted(self) -> bool:
+        return self._deleted
+
+    def _wait_for_sync(self) -> None:
+        while self._syncing:
+            self._lock.wait()
+
+    def _unsynced(self) -> _Unsynced:
+        rolled, self._rolled = self._rolled, []
+        noted = Noted.of(self._current_checkpoint()) if self._is_checkpoint_due(rolled) else None
+        start, end_offset = self._log_start_offset, self._state.end_offset
+        names = bool(rolled) or not self._named
+        return _Unsynced(rolled, self._active.file, end_offset, start, self._unnoted_bytes, names, noted)
+
+    def _is_checkpoint_due(self, rolled: list[Segment]) -> bool:
+        noted = self._noted
+        if self._log_start_offset > noted.start_offset:
+            return True
+        due = rolled or not noted.exists or noted.owed or self._unnoted_bytes >= CHECKPOINT_BYTES
+        return bool(due) and not noted.rests
+
+    def _make_durable(self, unsynced: _Unsynced) -> bool:
+        """True where there is a new checkpoint, too. Raises OSError: then nothing is known of the log's end."""
+        fp("replica.before_sync")
+        began = time.perf_counter()
+        for segment in unsynced.rolled:
+            segment.file.sync()
+        unsynced.active.sync()
+        self.traffic.note_sync(time.perf_counter() - began)
+        if unsynced.names or unsynced.checkpoint is not None:
+            self._noted.sync_names()  # first: a checkpoint says that the segment is there, and the log itself
+        noted = unsynced.checkpoint is not None and self._noted.try_to_replace(unsynced.checkpoint, self.name)
+        fp("replica.after_sync")
+        if self._point.reserved:  # else nothing was appended since it was opened
+            self._point.note(unsynced.end_offset)
+        return noted
+
+    def _note_durable(self, unsynced: _Unsynced, noted: bool) -> None:
+        self._durable_offset = max(self._durable_offset, unsynced.end_offset)
+        self._named = True
+        if noted:
+            self._unnoted_bytes -= unsynced.bytes
+
+    def _write_checkpoint(self, checkpoint: Checkpoint, *, durable: bool) -> None:
+        self._noted.replace(Noted.of(checkpoint))

@@ -1,0 +1,253 @@
+"""The replicas' logs on the disk of a node: one folder per partition, and what a start and an end of the node do."""
+
+from __future__ import annotations
+
+import shutil
+import time
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import structlog
+
+from millstream.errors import LogError
+
+from ...cores.expiry import DEFAULT, Expiry
+from ...errors import write_error
+from ...storage.disk import sync_folder
+from ...storage.housekeeping import Housekeeper, Target
+from ...storage.open_files import OpenFiles
+from ...storage.partition_files import PartitionContext
+from ...topic_settings import TopicSettings, settings_of
+from ..node.node_directory import NodeDirectory
+from ..replica.replica_core import SyncLog
+from ..replica.replica_messages import PartitionId
+from .disk_log import DiskLog
+from .disk_recovery import begin_log
+from .disk_room import DiskRoom
+
+_DELETED: Final = "-delete"
+_LOST: Final = "records-lost"
+_THREADS: Final = 8
+_log = structlog.get_logger("millstream.logcore")
+
+
+class _Configured(NamedTuple):
+    name: str
+    settings: TopicSettings
+
+
+class DiskLogs:
+    """`ReplicaLogs`, and the `Storage` of a broker machine.
+
+    State: the open logs. All are opened at the start, so that the node can say whether they are `clean`; that they were
+    not is remembered on the disk until the controller knows (`registered`), whatever happens before.
+
+    The node's thread calls what a machine calls, its storage thread `apply` and `sync`; any thread may ask for a log.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        node: int,
+        cluster: str,
+        *,
+        on_advance: Callable[[], None] = lambda: None,
+        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        expiry: Expiry = DEFAULT,
+    ) -> None:
+        """In: `path`: of the node's data directory, which is made where it is missing; `on_advance`: called in the
+        node's thread whenever readers of some log see more; `now_ms`: the time of day. Raises `LogError`."""
+        self._directory = NodeDirectory(path, node, cluster)
+        self.disk, self.incarnation = self._directory.disk, self._directory.incarnation
+        self._folder = path / "replicas"
+        self.room = DiskRoom()
+        self._open: dict[PartitionId, DiskLog] = {}
+        self._unreadable: dict[PartitionId, str] = {}
+        self._configured: dict[str, _Configured] = {}
+        self._dirty: dict[PartitionId, None] = {}
+        self._closed = False
+        self._context = PartitionContext(OpenFiles(), now_ms, on_advance, durable=True)
+        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="millstream-replicas")
+        try:
+            self._folder.mkdir(exist_ok=True)
+            sync_folder(path)
+            self._remove_leftovers()
+            self._recover()
+        except OSError as error:
+            self._directory.close()
+            raise write_error(error, f"to the data directory {path}") from error
+        self._housekeeper = Housekeeper(self._targets, now_ms, lambda: None, producer_expiry_ms=expiry.producer_ids_ms)
+
+    def _targets(self) -> list[Target]:
+        return [Target(log.name, lambda log=log: log) for log in list(self._open.values())]
+
+    def _recover(self) -> None:
+        found = list(self.stored())
+        for partition, log in zip(found, self._pool.map(self._opened_or_why, found), strict=True):
+            if isinstance(log, DiskLog):
+                self._open[partition] = log
+            else:
+                self._unreadable[partition] = log
+                _log.error("a replica's log cannot be opened", partition=partition, error=log)
+        lossy = [log for log in self._open.values() if not log.clean]
+        self.clean = not lossy and not self._unreadable and not self._lost.exists()
+        if not self.clean:
+            self._lost.touch()
+            sync_folder(self._folder)
+            for log in lossy:
+                log.accept_loss()
+
+    def _opened_or_why(self, partition: PartitionId) -> DiskLog | str:
+        try:
+            return self._opened(partition)
+        except (OSError, LogError) as error:
+            return str(error)
+
+    # As machines have it
+
+    def registered(self) -> None:
+        """The controller knows now whether the logs are clean, so the next start need not say so again."""
+        if self._lost.exists() and not self._unreadable:
+            with suppress(OSError):  # saying it once more is no harm
+                self._lost.unlink()
+                sync_folder(self._folder)
+
+    def stored(self) -> Iterable[PartitionId]:
+        for folder in sorted(self._folder.iterdir()):
+            topic, _, number = folder.name.rpartition("-")
+            if topic and number.isdecimal() and folder.is_dir():
+                yield PartitionId(topic, int(number))
+
+    def configure(self, topic: str, name: str, config: Mapping[str, str]) -> None:
+        """The settings of the topic with this id, which is called so: for its logs that are open, and that will be."""
+        configured = _Configured(name, settings_of(config))
+        if configured == self._configured.get(topic):
+            return
+        self._configured[topic] = configured
+        for partition, log in self._open.items():
+            if partition.topic == topic:
+                log.name = _name_of(partition, name)
+                log.configure(configured.settings)
+
+    def open(self, partition: PartitionId) -> DiskLog:
+        """The log of the partition, empty where there is none. Raises OSError, `LogError`."""
+        if partition not in self._open:
+            folder = self._path(partition)
+            if not folder.exists():
+                begin_log(folder, self._context.files)
+            self._open[partition] = self._opened(partition)
+            self._unreadable.pop(partition, None)
+        return self._open[partition]
+
+    def _opened(self, partition: PartitionId) -> DiskLog:
+        configured = self._configured.get(partition.topic) or _Configured(partition.topic, settings_of({}))
+        name = _name_of(partition, configured.name)
+        return DiskLog(name, self._path(partition), configured.settings, self._context, self.room)
+
+    def remove(self, partition: PartitionId) -> None:
+        """Out of the way at once, so that half a log is never taken for one; then its files go."""
+        log = self._open.pop(partition, None)
+        self._unreadable.pop(partition, None)
+        if not any(other.topic == partition.topic for other in self._open):
+            self._configured.pop(partition.topic, None)
+        if log is not None:
+            log.mark_deleted()
+        folder = self._path(partition)
+        if folder.exists():
+            aside = folder.with_name(f"{uuid.uuid4().hex}{_DELETED}")
+            folder.rename(aside)
+            self._pool.submit(shutil.rmtree, aside, ignore_errors=True)
+
+    # Storage
+
+    def apply(self, change: SyncLog) -> None:
+        """What is to be made durable is in the files already."""
+        self._dirty[change.partition] = None
+
+    def sync(self) -> None:
+        """Makes durable what was applied: each log by itself, several at once. Raises `LogError`."""
+        dirty, self._dirty = self._dirty, {}
+        logs = [log for log in map(self._open.get, dirty) if log is not None]
+        if len(logs) == 1:
+            _sync(logs[0])
+        else:
+            for _ in self._pool.map(_sync, logs):
+                pass
+
+    # As everybody else has it
+
+    def log(self, partition: PartitionId) -> DiskLog | None:
+        """The open log of the partition, for readers: they see what the machine has published."""
+        return self._open.get(partition)
+
+    @property
+    def without_room(self) -> int:
+        """How many logs take no records, for the disk is full."""
+        return self.room.without
+
+    def problems(self) -> list[str]:
+        """What is wrong: damage that was found, logs that cannot be opened or have no room, failed housekeeping."""
+        damage = [f"{log.name} lacked {lost}" for log in list(self._open.values()) for lost in log.damage]
+        kept = [problem.message for problem in self._housekeeper.problems.values()]
+        return [*self._unreadable.values(), *self.room.problems(), *damage, *kept]
+
+    def start_housekeeping(self) -> None:
+        """Retention and compaction, in a thread of its own: each replica does it by itself."""
+        self._housekeeper.start()
+
+    def keep_house(self) -> None:
+        """Does at once what otherwise happens in the background."""
+        self._housekeeper.round()
+
+    def close(self) -> None:
+        """Notes where all logs end, so that the next start reads nothing, and lets another process have the directory.
+        Call it when the node has stopped. Twice is fine.
+
+        Raises `LogError` where a disk refused; what was durable is safe all the same.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        self._housekeeper.stop()
+        failures = [error for error in self._pool.map(_close, list(self._open.values())) if error is not None]
+        self._pool.shutdown()
+        self._directory.close()
+        if failures:
+            raise failures[0]
+
+    # Files
+
+    @property
+    def _lost(self) -> Path:
+        return self._folder / _LOST
+
+    def _path(self, partition: PartitionId) -> Path:
+        return self._folder / f"{partition.topic}-{partition.number}"
+
+    def _remove_leftovers(self) -> None:
+        for folder in self._folder.glob(f"*{_DELETED}"):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _name_of(partition: PartitionId, topic: str) -> str:
+    return f'partition {partition.number} of topic "{topic}"'
+
+
+def _close(log: DiskLog) -> LogError | None:
+    try:
+        log.close()
+    except LogError as error:
+        return error
+    return None
+
+
+def _sync(log: DiskLog) -> None:
+    try:
+        log.sync_all()
+    except (LogError, OSError):
+        if not log.deleted:
+            raise

@@ -1,0 +1,254 @@
+"""Opening a replica's log after whatever happened: the beginning of it that is whole, and whether that is all.
+
+Other than the log of one node (`logcore/storage/recovery.py`), a replica never goes on behind damage: other replicas
+have what is missing, at the same offsets. So the log ends in front of the first batch that is not whole. Where more
+was durable once, records are lost: what cannot be used is kept in files aside, and the node has to say so (R17). Else
+what lies behind the end was never durable, and nobody was told of it.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import structlog
+
+from ...compaction.cleaning_state import CleaningState
+from ...compaction.segment_swap import finish_swap
+from ...records.batch import BatchHeader
+from ...storage.damage import DamagedRange
+from ...storage.disk import LogFile, sync_folder
+from ...storage.durable_point import DurablePoint
+from ...storage.epoch_cache import EpochCache
+from ...storage.open_files import OpenFiles
+from ...storage.partition_state import PartitionState, scan
+from ...storage.recovery import CHECKPOINT, Checkpoint, Recovered, create_segment, read_checkpoint
+from ...storage.segment import Segment, offsets_of
+from ...storage.start_mark import drop_marks, marked_start
+from .disk_checkpoint import EARLIER
+
+RESCAN: Final = "rescan"  # a file of this name: something was found damaged, so nothing is taken for read
+_ASIDE: Final = ".dropped"
+_COPY_BYTES: Final = 4 * 1024 * 1024
+_log = structlog.get_logger("millstream.logcore")
+
+
+class _Place(NamedTuple):
+    segment: Segment
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveredReplica:
+    """Invariant: all that is in `recovered` is durable. `clean`: nothing is missing that was durable once."""
+
+    recovered: Recovered
+    clean: bool
+
+
+def begin_log(folder: Path, files: OpenFiles) -> None:
+    """A folder with an empty log. Nothing of it is durable before the first sync. Raises OSError."""
+    folder.mkdir()
+    create_segment(folder, 0, files, durable=False)
+
+
+def recover_replica(folder: Path, files: OpenFiles, now_ms: int, point: DurablePoint) -> RecoveredReplica:
+    """Raises OSError."""
+    names = os.listdir(folder)
+    if finish_swap(folder, names, durable=True):
+        names = os.listdir(folder)
+    return _Recovery(folder, files, now_ms, names, point.read().end_offset).run()
+
+
+class _Recovery:
+    """State: what is known up to `_state.end_offset`. Up to `_durable_offset` everything was durable once."""
+
+    def __init__(self, folder: Path, files: OpenFiles, now_ms: int, names: list[str], durable_offset: int) -> None:
+        self._folder = folder
+        self._files = files
+        self._now_ms = now_ms
+        self._names = names
+        self._rescan = RESCAN in names
+        known = read_checkpoint(folder, CHECKPOINT) or read_checkpoint(folder, EARLIER)
+        self._known = known
+        self._noted_start = max(known.log_start_offset if known else 0, marked_start(names))
+        self._checkpoint_lost = known is None and (CHECKPOINT in names or EARLIER in names)
+        self._segments = [Segment(folder, base_offset, files) for base_offset in offsets_of(names)]
+        self._durable_offset = max(durable_offset, known.state.end_offset if known else 0)
+        self._known_end_offset = known.state.end_offset if known else 0
+        self._known_epochs = known.state.epochs.copy() if known else EpochCache()
+        self._checkpoint = self._usable(known)
+        self._state = self._checkpoint.state if self._checkpoint else PartitionState.beginning_at(self._first_offset())
+        self._kept: list[Segment] = []
+        self._ahead: list[Segment] = []  # their files are longer than what was written
+        self._safe: _Place | None = None  # the last place up to which all is known to be durable
+
+    def run(self) -> RecoveredReplica:
+        """Raises OSError."""
+        bad_from = self._take_all()
+        clean = self._state.end_offset >= self._durable_offset and not self._checkpoint_lost
+        changed = self._drop_behind(bad_from, aside=not clean)
+        if not self._kept:
+            self._kept.append(create_segment(self._folder, self._state.end_offset, self._files, durable=True))
+        self._seal()
+        self._write_again()
+        if changed:
+            self._kept[-1].file.sync()
+            sync_folder(self._folder)
+        recovered = self._recovered(exact=clean and not changed and self._is_exact())
+        drop_marks(self._folder, self._names, recovered.log_start_offset)
+        return RecoveredReplica(recovered, clean)
+
+    # What counts
+
+    def _usable(self, known: Checkpoint | None) -> Checkpoint | None:
+        """The checkpoint, where the log holds what it says."""
+        segments = self._segments
+        if known is None:
+            return None
+        while len(segments) > 1 and segments[1].base_offset <= min(self._noted_start, known.segment):
+            segments.pop(0).remove()  # a crash came before they were removed
+        reached = any(each.base_offset == known.segment and each.size >= known.position for each in segments)
+        begins = bool(segments) and segments[0].base_offset <= self._noted_start
+        return known if reached and begins and not self._rescan else None
+
+    def _first_offset(self) -> int:
+        """Where the log has to begin."""
+        start = self._noted_start
+        first = self._segments[0].base_offset if self._segments else start
+        return min(first, start) if self._known or start else first
+
+    def _take_all(self) -> int | None:
+        """Reads what is behind the checkpoint; gives where the last segment that is kept is bad, if it is."""
+        checkpoint, state = self._checkpoint, self._state
+        for segment in self._segments:
+            start = 0
+            if checkpoint is not None and segment.base_offset <= checkpoint.segment:
+                start = checkpoint.position if segment.base_offset == checkpoint.segment else segment.size
+            elif segment.base_offset != state.end_offset:
+                return None  # nothing leads there
+            self._kept.append(segment)
+            end = self._replay(segment, start)
+            if end < segment.size:
+                if not segment.file.is_unwritten(end, segment.size):
+                    return end
+                segment.end_at(end)
+                self._ahead.append(segment)
+        return None
+
+    def _replay(self, segment: Segment, position: int) -> int:
+        """Takes the batches that follow into the state; gives the position behind the last one that is whole."""
+        state = self._state
+        self._note_safe(segment, position)
+        for scanned in scan(segment.file, position, segment.size):
+            header = scanned.header
+            if header.base_offset != state.end_offset or not self._fits(header):
+                break
+            state.note(header, lambda scanned=scanned: scanned.batch, self._now_ms)
+            position = scanned.position + header.size
+            self._note_safe(segment, position)
+        return position
+
+    def _fits(self, header: BatchHeader) -> bool:
+        """The checksum says nothing of the leader epoch. It never goes back, and is what it was at the checkpoint."""
+        if header.base_offset < self._known_end_offset:
+            return header.leader_epoch == self._known_epochs.at(header.base_offset)
+        return header.leader_epoch >= self._state.epochs.last
+
+    def _note_safe(self, segment: Segment, position: int) -> None:
+        if self._state.end_offset <= self._durable_offset:
+            self._safe = _Place(segment, position)
+
+    # What does not
+
+    def _drop_behind(self, bad_from: int | None, *, aside: bool) -> bool:
+        """Ends the log behind what is kept. True where there was something else."""
+        rest = self._segments[len(self._kept) :]
+        if aside:
+            _log.error(
+                "records are lost",
+                folder=str(self._folder),
+                end_offset=self._state.end_offset,
+                durable_offset=self._durable_offset,
+            )
+        for segment in rest:
+            if aside and segment.size:
+                segment.path.rename(segment.path.with_name(segment.path.name + _ASIDE))
+            else:
+                segment.remove()
+        if bad_from is not None:
+            last = self._kept[-1]
+            if aside:
+                _copy_aside(last, bad_from)
+            last.truncate(bad_from)
+        return bool(rest) or bad_from is not None
+
+    def _seal(self) -> None:
+        """Only the last segment may end in zeros, also after a power cut: later starts do not look at the others."""
+        for segment in self._kept[:-1]:
+            if segment in self._ahead:
+                segment.trim()
+                segment.file.sync()
+            segment.seal()
+
+    # What is durable
+
+    def _write_again(self) -> None:
+        """What is not known to be durable is written anew: after a failed sync the system shows what the disk never
+        got, and says of it that there is nothing left to be synced. Where a file ends, and that there is one at all,
+        may not be durable either."""
+        if self._is_exact():
+            return
+        safe = self._safe or _Place(self._kept[0], 0)
+        for segment in self._kept:
+            if self._checkpoint is None or segment.base_offset >= self._checkpoint.segment:
+                if segment.base_offset >= safe.segment.base_offset:
+                    start = safe.position if segment is safe.segment else 0
+                    _copy(segment.file, start, segment.size, segment.file, start)
+                segment.file.sync()
+        sync_folder(self._folder)
+        if self._known is None:
+            sync_folder(self._folder.parent)
+
+    def _is_exact(self) -> bool:
+        checkpoint, last = self._checkpoint, self._kept[-1]
+        return checkpoint is not None and (checkpoint.segment, checkpoint.position) == (last.base_offset, last.size)
+
+    def _recovered(self, *, exact: bool) -> Recovered:
+        known, state, last = self._known, self._state, self._kept[-1]
+        start = min(max(self._noted_start, self._kept[0].base_offset), state.end_offset)
+        state.epochs.start_at(start)
+        state.transactions.forget_before(start)
+        damage: list[DamagedRange] = []
+        if state.end_offset < self._durable_offset:
+            reason = f"the log in {self._folder} is damaged; what was there is kept in files that end in {_ASIDE}"
+            damage.append(DamagedRange(state.end_offset, self._durable_offset, reason))
+        return Recovered(
+            self._kept,
+            state,
+            start,
+            scanned=not exact,
+            checkpoint_exact=exact,
+            cleaning=known.cleaning if known and not damage else CleaningState(),
+            began_ms=known.began_ms if known and known.segment == last.base_offset else None,
+            damage=damage,
+            noted_segment=self._checkpoint.segment if self._checkpoint else 0,
+        )
+
+
+def _copy_aside(segment: Segment, position: int) -> None:
+    aside = LogFile(segment.path.with_name(f"{segment.path.name}.from-{position}{_ASIDE}"), create=True)
+    _copy(segment.file, position, segment.size, aside, 0)
+    aside.sync()
+
+
+def _copy(source: LogFile, position: int, end: int, target: LogFile, target_position: int) -> None:
+    while position < end:
+        part = memoryview(bytearray(min(_COPY_BYTES, end - position)))
+        filled = source.read_into(part, position)
+        if not filled:
+            return
+        target.write([part[:filled]], target_position)
+        position, target_position = position + filled, target_position + filled

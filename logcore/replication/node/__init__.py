@@ -1,0 +1,1 @@
+"""Carries out what the machines decide, on sockets and files."""

@@ -1,0 +1,325 @@
+"""A node of a cluster on sockets and disks: it carries out what its machines decide, in one thread with an event loop.
+
+The simulator does the same with virtual sockets and disks (`tests/simulation/host.py`); nothing is decided here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from typing import Any, Final, NamedTuple, Protocol
+
+import structlog
+
+from ..machine import (
+    Asked,
+    Committed,
+    Effect,
+    Input,
+    Machine,
+    NodeId,
+    Operation,
+    Panic,
+    Persist,
+    Persisted,
+    Received,
+    Reply,
+    RequestId,
+    Send,
+    Tick,
+)
+from .node_codec import Frame
+from .node_links import Address, LinkTraffic, NodeLinks, Peers
+from .node_messages import NODE, AskMachine, MachineAnswered
+
+_log: Final = structlog.get_logger(__name__)
+_TICK_S: Final = 0.05
+_SLEPT_NS: Final = 200_000_000  # without a tick: what has arrived meanwhile is not to be taken at the time of before
+ASK_S: Final = 10.0
+"""So long an answer of another node is waited for."""
+
+
+class Storage(Protocol):
+    """Where the changes of a machine go: called by one thread at a time, which is not the node's. Raises OSError."""
+
+    def apply(self, change: Any) -> None: ...
+
+    def sync(self) -> None: ...
+
+
+class Running(NamedTuple):
+    machine: Machine
+    storage: Storage
+
+
+class NodeStopped(RuntimeError):
+    """The node ended before it answered; what was asked may have happened, or may yet."""
+
+
+class NoAnswer(RuntimeError):
+    """Another node did not answer in time; what was asked may have happened, or may yet."""
+
+
+class _Syncing:
+    """Per machine: the changes that wait for the next sync, and whether one is under way."""
+
+    def __init__(self) -> None:
+        self.waiting: list[Persist] = []
+        self.under_way = False
+
+
+class Node:
+    """State: the machines and what they wait for. Any thread may call `ask` and `stop`.
+
+    `panicked(reason)` is called once, in the node's thread, when a machine cannot go on: the process is to end.
+    """
+
+    def __init__(self, peers: Peers, machines: Mapping[str, Running], panicked: Callable[[str], None]) -> None:
+        self.id = peers.node
+        self.address: Address | None = None
+        self._machines = dict(machines)
+        self._panicked = panicked
+        self._links = NodeLinks(peers, self._arrived, self._lost)
+        self._syncing = {name: _Syncing() for name in machines}
+        self._todo: deque[tuple[str, Input]] = deque()
+        self._stepping = False
+        self._told_ns = time.monotonic_ns()  # when the machines heard last what time it is
+        self._requests = 0
+        self._life = time.time_ns()
+        self._asked: dict[RequestId, Future[Any]] = {}
+        self._asked_at: dict[RequestId, NodeId] = {}  # of those, what another node was asked
+        self._lock = threading.Lock()
+        self._stopped = False
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name=f"node {peers.node}", daemon=True)
+
+    def start(self) -> Address:
+        """Returns when the node listens. Raises OSError."""
+        self._thread.start()
+        self.address = asyncio.run_coroutine_threadsafe(self._links.start(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._tick)
+        return self.address
+
+    def stop(self) -> None:
+        """Ends it; who waits for an answer gets `NodeStopped`."""
+        with self._lock:
+            if self._stopped:
+                return
+            self._stopped = True
+        asyncio.run_coroutine_threadsafe(self._links.stop(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._end_waiting()
+
+    def ask(self, machine: str, body: Any, *, at: NodeId | None = None, timeout_s: float = ASK_S) -> Future[Any]:
+        """A client's request to a machine of this node, or of another one, whose answer comes as an exception
+        `NoAnswer` where it takes longer than `timeout_s`. It cannot be cancelled: who waits no more forgets it."""
+        future: Future[Any] = Future()
+        future.set_running_or_notify_cancel()  # else one that is cancelled while it is settled would end the node
+        with self._lock:
+            if self._stopped:
+                future.set_exception(NodeStopped(f"node {self.id} was stopped"))
+                return future
+            self._requests += 1
+            request = RequestId(self._requests)
+            self._asked[request] = future
+            if at is None or at == self.id:
+                self._loop.call_soon_threadsafe(self._take, machine, Asked(request, body))
+            else:
+                self._loop.call_soon_threadsafe(self._ask_at, at, AskMachine(request, self._life, machine, body))
+                self._loop.call_soon_threadsafe(self._loop.call_later, timeout_s, self._give_up, request, at)
+        return future
+
+    def tell(self, machine: str, body: Any) -> None:
+        """The same to a machine of this node, by who wants no answer."""
+        with self._lock:
+            if not self._stopped:
+                self._requests += 1
+                self._loop.call_soon_threadsafe(self._take, machine, Asked(RequestId(self._requests), body))
+
+    def caught_up(self) -> Future[None]:
+        """Is done when the machines have taken what they were told before this, so that who tells goes no faster."""
+        future: Future[None] = Future()
+        future.set_running_or_notify_cancel()
+        with self._lock:
+            if self._stopped:
+                future.set_result(None)
+                return future
+            self._requests += 1
+            request = RequestId(self._requests)
+            self._asked[request] = future
+            self._loop.call_soon_threadsafe(self._settle, request, None)
+        return future
+
+    def set_peer(self, node: NodeId, address: Address | None) -> None:
+        """Where another node is found from now on; None: it is none of this cluster's any more. From any thread."""
+        with self._lock:
+            if not self._stopped:
+                self._loop.call_soon_threadsafe(self._links.set_peer, node, address)
+
+    @property
+    def traffic(self) -> Mapping[NodeId, LinkTraffic]:
+        """With each other node; any thread may read it."""
+        return dict(self._links.traffic)
+
+    # In the node's thread
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+        self._loop.run_until_complete(self._loop.shutdown_default_executor())
+        self._loop.close()
+
+    def _tick(self) -> None:
+        if self._stopped:
+            return
+        self._tell_the_time()
+        self._loop.call_later(_TICK_S, self._tick)
+
+    def _tell_the_time(self) -> None:
+        self._told_ns = time.monotonic_ns()
+        now = Tick(self._told_ns // 1_000_000, time.time_ns() // 1_000_000)
+        for name in list(self._machines):
+            self._take(name, now)
+
+    def _arrived(self, sender: NodeId, frame: Frame) -> None:
+        """A process that was stopped first learns how long: its controller may be deposed, and must not say of others
+        that they lead (T-L4)."""
+        if time.monotonic_ns() - self._told_ns > _SLEPT_NS:
+            self._tell_the_time()
+        if frame.machine == NODE:
+            self._hear(sender, frame.message)
+        elif frame.machine in self._machines:
+            self._take(frame.machine, Received(sender, frame.message))
+
+    # Requests from node to node
+
+    def _ask_at(self, node: NodeId, asked: AskMachine) -> None:
+        self._asked_at[RequestId(asked.number)] = node
+        self._links.send(node, Frame(NODE, asked))
+
+    def _lost(self, node: NodeId) -> None:
+        """What the node was asked may have died with it: who waits is to ask again, or somebody else."""
+        for request in [request for request, at in self._asked_at.items() if at == node]:
+            self._give_up(request, node)
+
+    def _hear(self, sender: NodeId, message: AskMachine | MachineAnswered) -> None:
+        if isinstance(message, MachineAnswered):
+            if message.life == self._life:
+                self._settle(RequestId(message.number), message.answer)
+        elif message.machine in self._machines:
+            self.ask(message.machine, message.body).add_done_callback(
+                lambda done: self._answer_to(sender, message, done)
+            )
+
+    def _answer_to(self, node: NodeId, asked: AskMachine, done: Future[Any]) -> None:
+        if done.exception() is None:
+            self._links.send(node, Frame(NODE, MachineAnswered(asked.number, asked.life, done.result())))
+
+    def _give_up(self, request: RequestId, at: NodeId) -> None:
+        self._asked_at.pop(request, None)
+        with self._lock:
+            future = self._asked.pop(request, None)
+        if future is not None:
+            future.set_exception(NoAnswer(f"node {at} did not answer"))
+
+    def _settle(self, request: RequestId, answer: Any) -> None:
+        self._asked_at.pop(request, None)
+        with self._lock:
+            future = self._asked.pop(request, None)
+        if future is not None:
+            future.set_result(answer)
+
+    def _take(self, machine: str, given: Input) -> None:
+        """Steps the machine, and whatever that leads to within this node, one after the other."""
+        if machine not in self._machines:
+            self._refuse(given)
+            return
+        self._todo.append((machine, given))
+        if self._stepping:
+            return
+        self._stepping = True
+        try:
+            while self._todo and not self._stopped:
+                name, now = self._todo.popleft()
+                for effect in self._machines[name].machine.step(now):
+                    self._carry_out(name, effect)
+        except Exception as error:
+            _log.exception("a machine of this node broke")
+            self._panic(f"{type(error).__name__}: {error}")
+        finally:
+            self._stepping = False
+
+    def _carry_out(self, name: str, effect: Effect) -> None:
+        match effect:
+            case Send(to, message, machine):
+                if to == self.id:
+                    self._todo.append((machine or name, Received(self.id, message)))
+                else:
+                    self._links.send(to, Frame(machine or name, message))
+            case Persist():
+                self._persist(name, effect)
+            case Reply(request, response):
+                self._settle(request, response)
+            case Committed():
+                self._todo.extend((other, effect) for other in self._machines if other != name)
+            case Panic(reason):
+                self._panic(reason)
+
+    def _panic(self, reason: str) -> None:
+        if not self._machines:
+            return  # it ends already
+        _log.error("this node ends, for going on could lose or alter records", reason=reason)
+        self._todo.clear()
+        self._machines.clear()
+        self._end_waiting()
+        self._panicked(reason)
+
+    def _refuse(self, given: Input) -> None:
+        """There is no such machine, or none any more."""
+        if isinstance(given, Asked):
+            with self._lock:
+                future = self._asked.pop(given.request, None)
+            if future is not None:
+                future.set_exception(NodeStopped(f"node {self.id} has ended"))
+
+    def _end_waiting(self) -> None:
+        with self._lock:
+            asked, self._asked = self._asked, {}
+        for future in asked.values():
+            future.set_exception(NodeStopped(f"node {self.id} was stopped"))
+
+    # Disks
+
+    def _persist(self, name: str, effect: Persist) -> None:
+        syncing = self._syncing[name]
+        syncing.waiting.append(effect)
+        if not syncing.under_way:
+            self._sync(name)
+
+    def _sync(self, name: str) -> None:
+        """One sync at a time: what comes while it runs waits for the next one, and shares it."""
+        syncing = self._syncing[name]
+        effects, syncing.waiting, syncing.under_way = syncing.waiting, [], True
+        storage = self._machines[name].storage
+        done = self._loop.run_in_executor(None, _make_durable, storage, [effect.change for effect in effects])
+        done.add_done_callback(lambda result: self._synced(name, effects[-1].operation, result))
+
+    def _synced(self, name: str, last: Operation, result: asyncio.Future[None]) -> None:
+        if self._stopped or name not in self._machines:
+            return
+        error = result.exception()
+        self._syncing[name].under_way = False
+        self._take(name, Persisted(last, str(error) if error is not None else None))
+        if name in self._machines and self._syncing[name].waiting and not self._syncing[name].under_way:
+            self._sync(name)
+
+
+def _make_durable(storage: Storage, changes: list[Any]) -> None:
+    for change in changes:
+        storage.apply(change)
+    storage.sync()

@@ -1,0 +1,93 @@
+"""The data directory of a node of a cluster: whose it is, which disk it is, and how often the node was started.
+
+node.json   cluster, node, the disk's name, the count of starts (and a copy beside it)
+lock        held while a process has the directory open
+replicas/   the logs of partitions: `disk_logs.py`
+quorum/     the metadata: `quorum_files.py`
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from pathlib import Path
+from typing import Any, Final
+
+from ...errors import CorruptLog, UnsupportedDataDirectory, write_error
+from ...storage.checked_json import read_with_copy, write_with_copy
+from ...storage.data_directory import NODE_FILE, SINGLE_NODE_FILES, locked
+
+_FORMAT: Final = 1
+_OTHER_HINT: Final = "Start it with the node and the cluster that the directory belongs to, or with another directory."
+
+
+class NodeDirectory:
+    """State: the lock, held until `close`.
+
+    `disk`: a name by chance, given when the directory was made: an exchanged disk has another one. `incarnation`: how
+    often the node was started, this time included; durable before anybody hears of it (R8).
+    """
+
+    def __init__(self, path: Path, node: int, cluster: str) -> None:
+        """Makes the directory where it is missing.
+
+        Raises `LogLocked`; `UnsupportedDataDirectory` where it belongs to somebody else, `CorruptLog` where that cannot
+        be read any more, `LogFull`, `LogWriteFailed`.
+        """
+        self.path = path
+        try:
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._check_not_of_a_single_node()
+            self._lock = locked(path / "lock")
+        except OSError as error:
+            raise write_error(error, f"to the data directory {path}") from error
+        try:
+            self.disk, self.incarnation = self._begin(node, cluster)
+        except OSError as error:
+            self.close()
+            raise write_error(error, f"to the data directory {path}") from error
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Lets another process have the directory."""
+        os.close(self._lock)
+
+    def _begin(self, node: int, cluster: str) -> tuple[str, int]:
+        meta = self._read() or {"format": _FORMAT, "node": node, "cluster": cluster, "disk": uuid.uuid4().hex}
+        self._check(meta, node, cluster)
+        starts = 1 + int(meta.get("starts", 0))
+        write_with_copy(self.path / NODE_FILE, {**meta, "starts": starts}, durable=True)
+        return str(meta["disk"]), starts
+
+    def _read(self) -> Any:
+        path = self.path / NODE_FILE
+        hint = "Restore it from a backup, or remove the node from the cluster and add it anew with an empty directory."
+        try:
+            meta = read_with_copy(path, durable=True)
+        except ValueError as error:
+            raise CorruptLog(f"{path} is damaged at position 0: {error}", hint=hint) from error
+        if meta is None and any((self.path / name).exists() for name in ("replicas", "quorum")):
+            raise CorruptLog(f"{path} is missing, though there are files of a node beside it", hint=hint)
+        return meta
+
+    def _check(self, meta: Any, node: int, cluster: str) -> None:
+        if meta["format"] != _FORMAT:
+            raise UnsupportedDataDirectory(
+                f"the data directory {self.path} has format {meta['format']}, and this version reads {_FORMAT}",
+                hint="Open it with the version of Millstream that wrote it.",
+            )
+        if (meta["cluster"], meta["node"]) != (cluster, node):
+            raise UnsupportedDataDirectory(
+                f'the data directory {self.path} belongs to node {meta["node"]} of cluster "{meta["cluster"]}",'
+                f' not to node {node} of cluster "{cluster}"',
+                hint=_OTHER_HINT,
+            )
+
+    def _check_not_of_a_single_node(self) -> None:
+        if any((self.path / name).exists() for name in SINGLE_NODE_FILES):
+            raise UnsupportedDataDirectory(
+                f"the data directory {self.path} holds the log of a single node, not of a node of a cluster",
+                hint="Start it without --node, or give the node a directory of its own: the cluster begins empty.",
+            )

@@ -1,0 +1,294 @@
+"""Connections between the nodes of a cluster: frames over TCP, one connection in each direction.
+
+Whoever connects has the other side show that it knows the cluster's secret, and shows it, before anything is read: each
+answers the other's random challenge with an HMAC of both, of who connects to whom, and of which of the two it is, so
+that no answer is of use anywhere else. What is sent may be lost at any time (a peer that is away, a queue that is
+full): the machines say again what matters.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import json
+import os
+import socket
+import ssl
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import structlog
+
+from ..complaints import Complaints
+from ..machine import NodeId
+from .node_codec import FRAME_BYTES_MAX, Frame, FrameTooLarge, InvalidFrame, decode_frame, encode_frame
+
+_log: Final = structlog.get_logger(__name__)
+_CHALLENGE_BYTES: Final = 32
+_HELLO_BYTES_MAX: Final = 1024
+_HELLO_S: Final = 5.0
+_STRANGERS_MAX: Final = 64  # connections that have not shown the secret yet; the oldest goes first
+_CONNECT_S: Final = 1.5  # a link that has just been healed is found soon
+_UNACKNOWLEDGED_MS: Final = 3_000
+_QUEUE_MAX: Final = 1_000  # frames that wait for a peer; the oldest goes first
+_BACKOFF_S: Final = (0.05, 1.0)
+
+Arrived = Callable[[NodeId, Frame], None]
+
+
+class Address(NamedTuple):
+    host: str
+    port: int
+
+
+class Peers(NamedTuple):
+    """All that connections need to know. `certificates`: contexts for what comes and what goes; None: clear text."""
+
+    cluster: str
+    node: NodeId
+    secret: bytes
+    addresses: Mapping[NodeId, Address]
+    serving: ssl.SSLContext | None = None
+    connecting: ssl.SSLContext | None = None
+
+
+@dataclass(slots=True)
+class LinkTraffic:
+    """With one peer, since the start."""
+
+    sent_bytes: int = 0
+    received_bytes: int = 0
+    connected: bool = False  # the own connection to it, which what is sent goes over
+
+
+class NodeLinks:
+    """State: the listener, and per peer a queue and a connection that is made again whenever it breaks.
+
+    `arrived(sender, frame)` is called in the event loop. Peers come, go and move while it runs (`set_peer`); `traffic`
+    may be read by any thread.
+    """
+
+    def __init__(self, peers: Peers, arrived: Arrived, lost: Callable[[NodeId], None] = lambda node: None) -> None:
+        """In: `lost`: called when a connection to a node has broken: what was sent last may not have arrived."""
+        self._peers = peers
+        self._arrived = arrived
+        self._lost = lost
+        self._server: asyncio.Server | None = None
+        self.traffic: dict[NodeId, LinkTraffic] = {}
+        self._addresses = dict(peers.addresses)
+        self._queues: dict[NodeId, asyncio.Queue[Frame]] = {}
+        self._tasks: dict[NodeId, asyncio.Task[None]] = {}
+        self._shown: dict[NodeId, asyncio.Event] = {}  # set when the peer connects: it is worth trying then
+        self._complaints = Complaints()
+        self._readers: dict[asyncio.Task[None], NodeId | None] = {}  # who sends, once that is known
+
+    async def start(self) -> Address:
+        """Listens, and begins to connect. Gives the address with the real port. Raises OSError."""
+        own = self._addresses[self._peers.node]
+        tls = self._peers.serving
+        handshake_s = None if tls is None else _HELLO_S
+        self._server = await asyncio.start_server(
+            self._serve, own.host, own.port, ssl=tls, ssl_handshake_timeout=handshake_s
+        )
+        host, port = self._server.sockets[0].getsockname()[:2]
+        for node, address in list(self._addresses.items()):
+            self._connect(node, address)
+        return Address(host, port)
+
+    def set_peer(self, node: NodeId, address: Address | None) -> None:
+        """The peer is found there from now on; None: it is no peer any more, and is not listened to."""
+        if node == self._peers.node or self._addresses.get(node) == address:
+            return
+        if (task := self._tasks.pop(node, None)) is not None:
+            task.cancel()
+        if address is not None:
+            self._connect(node, address)
+            return
+        self._addresses.pop(node, None)
+        self._queues.pop(node, None)
+        self.traffic.pop(node, None)
+        for reader in [task for task, sender in self._readers.items() if sender == node]:
+            reader.cancel()
+
+    def _connect(self, node: NodeId, address: Address) -> None:
+        if node == self._peers.node:
+            return
+        self._addresses[node] = address
+        self._queues.setdefault(node, asyncio.Queue())
+        traffic = self.traffic.setdefault(node, LinkTraffic())
+        connecting = self._keep_connected(node, address, traffic)
+        self._tasks[node] = asyncio.create_task(connecting, name=f"link to node {node}")
+
+    async def stop(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        tasks = (*self._tasks.values(), *self._readers)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def send(self, to: NodeId, frame: Frame) -> None:
+        queue = self._queues.get(to)
+        if queue is None:
+            return
+        if queue.qsize() >= _QUEUE_MAX:
+            queue.get_nowait()
+        queue.put_nowait(frame)
+
+    # Out
+
+    async def _keep_connected(self, node: NodeId, address: Address, traffic: LinkTraffic) -> None:
+        pause, longest = _BACKOFF_S
+        while True:
+            try:
+                await self._send_to(node, address, traffic)
+            except (OSError, asyncio.IncompleteReadError, TimeoutError, InvalidFrame, ValueError) as error:
+                _log.debug("a node is not reached", node=node, error=str(error) or type(error).__name__)
+            else:
+                pause = _BACKOFF_S[0]
+            shown = self._shown[node] = asyncio.Event()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(shown.wait(), pause)
+            pause = min(2 * pause, longest)
+
+    async def _send_to(self, node: NodeId, address: Address, traffic: LinkTraffic) -> None:
+        queue = self._queues[node]
+        async with asyncio.timeout(_CONNECT_S):
+            reader, writer = await asyncio.open_connection(*address, ssl=self._peers.connecting)
+        _give_up_early(writer)
+        try:
+            async with asyncio.timeout(_HELLO_S):
+                await self._introduce(reader, writer, node)
+            traffic.connected = True
+            while True:
+                frame = await queue.get()
+                try:
+                    buffers = encode_frame(frame)
+                except (TypeError, FrameTooLarge) as error:  # a mistake of ours; it must not cut the node off
+                    _log.error("a message cannot be sent", node=node, machine=frame.machine, error=str(error))
+                    continue
+                writer.writelines(buffers)
+                traffic.sent_bytes += sum(map(len, buffers))
+                await writer.drain()
+        finally:
+            traffic.connected = False
+            writer.close()
+            self._lost(node)
+
+    async def _introduce(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, node: NodeId) -> None:
+        peers, challenge = self._peers, os.urandom(_CHALLENGE_BYTES).hex()
+        _write_hello(writer, {"cluster": peers.cluster, "from": peers.node, "to": node, "challenge": challenge})
+        answer = await _read_hello(reader)
+        meeting = _Meeting(peers.cluster, peers.node, node, challenge, str(answer.get("challenge")))
+        meeting.check(answer.get("proof"), peers.secret, _SERVES)
+        _write_hello(writer, {"proof": meeting.proof(peers.secret, _CONNECTS)})
+        await writer.drain()
+
+    # In
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._readers[task] = None
+        self._make_room()
+        try:
+            async with asyncio.timeout(_HELLO_S):
+                sender = self._readers[task] = await self._welcome(reader, writer)
+            _give_up_early(writer)
+            if sender in self._shown:
+                self._shown[sender].set()
+            traffic = self.traffic[sender]
+            while True:
+                size = int.from_bytes(await reader.readexactly(4), "big")
+                if size > FRAME_BYTES_MAX:
+                    raise InvalidFrame(f"a frame of {size} bytes")
+                traffic.received_bytes += 4 + size
+                self._arrived(sender, decode_frame(memoryview(await reader.readexactly(size))))
+        except (OSError, asyncio.IncompleteReadError, TimeoutError, asyncio.CancelledError):
+            pass  # it went away and will be back, or this node stops
+        except (InvalidFrame, ValueError) as error:
+            self._complain(writer, error)
+        finally:
+            self._readers.pop(task, None)
+            writer.close()
+
+    def _complain(self, writer: asyncio.StreamWriter, error: Exception) -> None:
+        """Anybody can knock at this port, as often as he likes: one line a minute for each address."""
+        address = str((writer.get_extra_info("peername") or ("?",))[0])
+        left_out = self._complaints.note(address, asyncio.get_running_loop().time())
+        if left_out is not None:
+            _log.warning("a connection between nodes was closed", reason=str(error), address=address, left_out=left_out)
+
+    def _make_room(self) -> None:
+        """Who does not show the secret must not keep out who does, nor use up what may be open at a time."""
+        strangers = [task for task, sender in self._readers.items() if sender is None]
+        for task in strangers[: max(0, len(strangers) - _STRANGERS_MAX)]:
+            task.cancel()
+
+    async def _welcome(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> NodeId:
+        peers, challenge = self._peers, os.urandom(_CHALLENGE_BYTES).hex()
+        hello = await _read_hello(reader)
+        sender = NodeId(int(str(hello.get("from"))))
+        known = sender != peers.node and sender in self._addresses
+        if (hello.get("cluster"), hello.get("to")) != (peers.cluster, peers.node) or not known:
+            raise InvalidFrame(
+                f"node {hello.get('from')} of cluster {hello.get('cluster')!r} is none of this cluster's"
+            )
+        meeting = _Meeting(peers.cluster, sender, peers.node, str(hello.get("challenge")), challenge)
+        _write_hello(writer, {"proof": meeting.proof(peers.secret, _SERVES), "challenge": challenge})
+        meeting.check((await _read_hello(reader)).get("proof"), peers.secret, _CONNECTS)
+        return sender
+
+
+# The secret
+
+_CONNECTS: Final = "connects"
+_SERVES: Final = "serves"
+
+
+class _Meeting(NamedTuple):
+    """What both sides know of the connection that they make. Challenges are texts."""
+
+    cluster: str
+    connects: NodeId
+    serves: NodeId
+    of_who_connects: str
+    of_who_serves: str
+
+    def proof(self, secret: bytes, side: str) -> str:
+        """Only who knows the secret can say it, and only as this side of this connection: a proof that somebody was
+        given elsewhere, by a node that takes him for another one, proves nothing here."""
+        return hmac.new(secret, json.dumps([side, *self]).encode(), "sha256").hexdigest()
+
+    def check(self, proof: Any, secret: bytes, side: str) -> None:
+        if not hmac.compare_digest(str(proof).encode(), self.proof(secret, side).encode()):
+            node = self.connects if side == _CONNECTS else self.serves
+            raise InvalidFrame(f"node {node} does not know the secret of this cluster")
+
+
+def _give_up_early(writer: asyncio.StreamWriter) -> None:
+    """A link that is cut ends within seconds, and is made anew: TCP alone waits ever longer before it tries again, and
+    a link that has been healed meanwhile would stay silent for minutes."""
+    connected: socket.socket = writer.get_extra_info("socket")
+    connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, seconds in (("TCP_KEEPIDLE", 5), ("TCP_KEEPINTVL", 2), ("TCP_KEEPCNT", 3)):
+        if hasattr(socket, option):
+            connected.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), seconds)
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNACKNOWLEDGED_MS)
+
+
+def _write_hello(writer: asyncio.StreamWriter, fields: Mapping[str, Any]) -> None:
+    writer.write(json.dumps(fields).encode() + b"\n")
+
+
+async def _read_hello(reader: asyncio.StreamReader) -> dict[str, Any]:
+    line = await reader.readline()
+    if not line.endswith(b"\n") or len(line) > _HELLO_BYTES_MAX:
+        raise InvalidFrame("a connection that does not begin as one between nodes")
+    content = json.loads(line)
+    if not isinstance(content, dict):
+        raise InvalidFrame("a connection that does not begin as one between nodes")
+    return content

@@ -1,0 +1,177 @@
+"""The metadata quorum: Raft as a machine without I/O. One `Quorum` runs on every node, voters and learners alike.
+
+`QuorumState` (terms, durability) < `Elections` < `Replication` < `Quorum` (inputs, proposals, membership, snapshots).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from ..machine import Effect, Input, NodeId, Persisted, Received, Tick
+from .quorum_messages import (
+    Append,
+    AppendAnswer,
+    Entry,
+    InstallSnapshot,
+    PreVote,
+    PreVoteAnswer,
+    QuorumRecovered,
+    SaveSnapshot,
+    Snapshot,
+    TimeoutNow,
+    Vote,
+    VoteAnswer,
+    VotersChanged,
+)
+from .quorum_replication import Replication
+from .quorum_state import QuorumSettings, Role
+
+_KEPT_ENTRIES: Final = 64  # behind a snapshot, for followers that are a little late
+
+
+class Quorum(Replication):
+    """A member of the metadata quorum."""
+
+    def __init__(
+        self,
+        node: NodeId,
+        cluster: str,
+        recovered: QuorumRecovered,
+        *,
+        seed: int,
+        settings: QuorumSettings | None = None,
+    ) -> None:
+        super().__init__(node, cluster, recovered, seed=seed, settings=settings or QuorumSettings())
+        self._votes = set()
+        self._progress = {}
+        self._heartbeat_at_ms = 0
+        self._handlers: dict[type, Callable[[NodeId, Any], None]] = {
+            Append: self._on_append,
+            AppendAnswer: self._on_append_answer,
+            PreVote: self._on_pre_vote,
+            PreVoteAnswer: self._on_pre_vote_answer,
+            Vote: self._on_vote,
+            VoteAnswer: self._on_vote_answer,
+            InstallSnapshot: self._on_install_snapshot,
+            TimeoutNow: self._on_timeout_now,
+        }
+
+    # Inputs
+
+    def step(self, given: Input) -> list[Effect]:
+        """Takes a Received, Tick or Persisted."""
+        if isinstance(given, Received):
+            self.receive(given.sender, given.message)
+        elif isinstance(given, Tick):
+            self.tick(given.now_ms)
+        elif isinstance(given, Persisted):
+            self.persisted(given.operation, given.failed)
+        return self.drain()
+
+    def understands(self, message: Any) -> bool:
+        return message.__class__ in self._handlers
+
+    def receive(self, sender: NodeId, message: Any) -> None:
+        if self._is_of_this_cluster(message):
+            self._handlers[message.__class__](sender, message)
+
+    def _is_of_this_cluster(self, message: Any) -> bool:
+        """R20."""
+        return message.cluster == self.cluster
+
+    def tick(self, now_ms: int) -> None:
+        self.now_ms = max(self.now_ms, now_ms)
+        if self.role is Role.LEADER:
+            self._lead_on()
+            self._name_disks()
+        else:
+            self._stand_when_due()
+
+    # What a leader is asked
+
+    @property
+    def leads(self) -> bool:
+        """Whether this node leads and has committed a record of its own term: only now it knows all that is (R3)."""
+        return self.role is Role.LEADER and self.log.term_at(self.commit) == self.term
+
+    def propose(self, *records: Any) -> int | None:
+        """The index of the last of these records, which are committed together or later; None: not now, not here."""
+        if self.role is not Role.LEADER or self.log.last_index - self.commit >= self.settings.uncommitted_max:
+            return None
+        self._append(tuple(Entry(self.term, record) for record in records))
+        self._replicate()
+        return self.log.last_index
+
+    def change_voters(self, wanted: VotersChanged) -> str | None:
+        """Begins to add, promote or remove one member; else the reason why not."""
+        if not self._may_change_voters():
+            return "the leader is new, or another change is under way"
+        now = self.log.voters
+        if self._too_many(now, wanted):
+            return "one voter at a time"
+        if not wanted.voters:
+            return "no voter would be left"
+        joining = set(wanted.voters) - set(now.voters)
+        if any(self._of(node).match < self.commit for node in joining):
+            return "the new voter has not caught up: add it as a learner first"
+        wanted = wanted._replace(disks=self._disks_of(wanted.voters))
+        if not self._counts_enough(wanted):
+            return "not all voters were heard of yet"
+        return None if self.propose(wanted) is not None else "too much is under way"
+
+    def _counts_enough(self, wanted: VotersChanged) -> bool:
+        """Whether each voter would count: one whose disk is not known might be needed for a majority."""
+        return all(wanted.disks) if self.disk and wanted.voters != self.log.voters.voters else True
+
+    def _name_disks(self) -> None:
+        """Once a majority is known by its disks, only these count; the others as soon as they are known."""
+        voters = self.log.voters
+        if not self.disk or all(voters.disks or [""]) or not self._may_change_voters():
+            return
+        disks = self._disks_of(voters.voters)
+        if disks != voters.disks and sum(map(bool, disks)) >= voters.majority():
+            self.propose(voters._replace(disks=disks))
+
+    def _disks_of(self, voters: tuple[NodeId, ...]) -> tuple[str, ...]:
+        """Those that the quorum knows, else those that answered this leader."""
+        if not self.disk:
+            return ()
+        now = self.log.voters
+        heard = {member: progress.disk for member, progress in self._progress.items()} | {self.id: self.disk}
+        return tuple(now.disk_of(voter) or heard.get(voter, "") for voter in voters)
+
+    def _may_change_voters(self) -> bool:
+        """Only once a record of the own term is committed, and the change before (T-L25)."""
+        return self.leads and self.log.voters_index <= self.commit
+
+    def _too_many(self, now: VotersChanged, wanted: VotersChanged) -> bool:
+        """One at a time: then any majority of before meets any majority of after."""
+        return len(set(now.voters) ^ set(wanted.voters)) > 1
+
+    def members(self) -> list[tuple[NodeId, int, int]]:
+        """Of a leader: each voter and learner, how far it is known to have the log, and when it was heard."""
+        others = [(node, self._of(node)) for node in self._others(self.log.voters.members())]
+        return [
+            (self.id, self.durable_index, self.now_ms),
+            *((node, progress.match, progress.heard_ms) for node, progress in others),
+        ]
+
+    def transfer(self, to: NodeId) -> bool:
+        """Hands leadership to a voter that has everything."""
+        if self.role is not Role.LEADER or to == self.id or to not in self.log.voters.voters:
+            return False
+        if self._of(to).match != self.log.last_index:
+            return False
+        self._send(to, TimeoutNow(self.cluster, self.term))
+        return True
+
+    def compact(self, index: int, image: Any) -> None:
+        """`image` is the fold of the records up to `index`, which is committed: the log may forget them."""
+        assert self.log.snapshot.index < index <= self.commit
+        term = self.log.term_at(index)
+        assert term is not None
+        snapshot = Snapshot(index, term, self.log.voters_at(index), image)
+        base = max(self.log.base, index - _KEPT_ENTRIES)
+        self.log.compact(snapshot, base)
+        self._persist(SaveSnapshot(snapshot, base, self.log.base_term, reset=False))

@@ -1,0 +1,138 @@
+"""Elections of the metadata quorum: pre-votes, votes, and who wins (R1, R2, R4)."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+from ..machine import NodeId
+from .quorum_messages import PreVote, PreVoteAnswer, SaveVote, TimeoutNow, Vote, VoteAnswer, VotersChanged
+from .quorum_state import QuorumState, Role
+
+
+class Elections(QuorumState, ABC):
+    """How a follower becomes a leader. A node that is no voter (any more) does not try, but votes when asked: who asks
+    may know of voters that this node has not heard of yet."""
+
+    _votes: set[NodeId]
+
+    def _stand_when_due(self) -> None:
+        if self._elect_at_ms is None:
+            self._delay_election()
+        elif self.now_ms >= self._elect_at_ms:
+            self._delay_election()
+            if self._may_stand():
+                self._ask_for_pre_votes()
+            else:
+                self.leader = None  # whoever has registrations to send asks all voters for the one that leads now
+
+    def _may_stand(self) -> bool:
+        """A voter; also one that is to leave, until that is committed: it may be the only one that knows of it."""
+        log = self.log
+        if self.id in log.voters.voters:
+            return self._counts(self.id, self.disk)
+        return log.voters_index > self.commit and self.id in log.voters_before.voters
+
+    # The candidate
+
+    def _ask_for_pre_votes(self) -> None:
+        self.role, self.leader = Role.ASKING, None
+        self._votes = {self.id}
+        if self._has_majority(self._votes):
+            self._stand()
+            return
+        asked = PreVote(self.cluster, self.term + 1, self.log.last_term, self.log.last_index)
+        for voter in self._others(self.log.voters.voters):
+            self._send(voter, asked)
+
+    def _on_pre_vote_answer(self, sender: NodeId, answer: PreVoteAnswer) -> None:
+        if not answer.granted:
+            self._observe_term(answer.term)
+        elif self.role is Role.ASKING and answer.term == self.term + 1 and self._counts(sender, answer.disk):
+            self._votes.add(sender)
+            if self._has_majority(self._votes):
+                self._stand()
+
+    def _stand(self) -> None:
+        """Becomes a candidate. Its own vote counts, and others are asked, once that vote is durable."""
+        self.role, self.leader = Role.CANDIDATE, None
+        self.term += 1
+        self.voted_for = self.id
+        self._votes = set()
+        self._delay_election()
+        self._persist(SaveVote(self.term, self.id))
+        self._say_once_durable(self.id, VoteAnswer(self.cluster, self.term, True, self.disk))
+        asked = Vote(self.cluster, self.term, self.log.last_term, self.log.last_index)
+        for voter in self._others(self.log.voters.voters):
+            self._say_once_durable(voter, asked)
+
+    def _heard_own(self, message: Any) -> None:
+        self._on_vote_answer(self.id, message)
+
+    def _on_vote_answer(self, sender: NodeId, answer: VoteAnswer) -> None:
+        self._observe_term(answer.term)
+        if (
+            self.role is Role.CANDIDATE
+            and answer.term == self.term
+            and answer.granted
+            and self._counts(sender, answer.disk)
+        ):
+            self._votes.add(sender)
+            if self._has_majority(self._votes):
+                self._lead()
+
+    def _on_timeout_now(self, sender: NodeId, message: TimeoutNow) -> None:
+        if message.term == self.term and self.leader == sender and self._may_stand():
+            self._stand()
+
+    def _has_majority(self, votes: set[NodeId]) -> bool:
+        voters = self.log.voters
+        return sum(voter in votes for voter in voters.voters) >= self._votes_needed(voters)
+
+    def _votes_needed(self, voters: VotersChanged) -> int:
+        """A majority; all, as long as no disk is known by name: one of them may be new, with nothing on it."""
+        return voters.majority() if voters.disks or not self.disk else len(voters.voters)
+
+    def _counts(self, voter: NodeId, disk: str) -> bool:
+        return self.log.voters.counts(voter, disk)
+
+    # The voter
+
+    def _on_pre_vote(self, sender: NodeId, asked: PreVote) -> None:
+        granted = (
+            asked.term > self.term and self._is_as_new(asked.last_term, asked.last_index) and not self._hears_a_leader()
+        )
+        self._send(sender, PreVoteAnswer(self.cluster, asked.term if granted else self.term, granted, self.disk))
+
+    def _on_vote(self, sender: NodeId, asked: Vote) -> None:
+        self._observe_term(asked.term)
+        granted = (
+            asked.term == self.term
+            and self._vote_is_free(sender)
+            and self._is_as_new(asked.last_term, asked.last_index)
+        )
+        if granted and self.voted_for is None:
+            self.voted_for = sender
+            self._persist(SaveVote(self.term, sender))
+        if granted:
+            self._delay_election()
+        self._say_once_durable(sender, VoteAnswer(self.cluster, self.term, granted, self.disk))
+
+    def _vote_is_free(self, candidate: NodeId) -> bool:
+        """One vote per term (R1)."""
+        return self.voted_for is None or self.voted_for == candidate
+
+    def _is_as_new(self, last_term: int, last_index: int) -> bool:
+        """Whether a log with this end has at least what the own one has (R2)."""
+        return (last_term, last_index) >= (self.log.last_term, self.log.last_index)
+
+    def _hears_a_leader(self) -> bool:
+        """A leader that lives is not replaced because somebody else does not hear it (R4)."""
+        if self.role is Role.LEADER:
+            return True
+        heard = self._leader_heard_ms
+        return heard is not None and self.now_ms - heard < self.settings.election_ms
+
+    @abstractmethod
+    def _lead(self) -> None:
+        """Won: replication, above this class, leads."""

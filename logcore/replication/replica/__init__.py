@@ -1,0 +1,1 @@
+"""One replica of a partition, in the roles of leader and follower."""

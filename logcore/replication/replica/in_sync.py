@@ -1,0 +1,84 @@
+"""The leader's view of its followers: who is in sync, who might be, and what is waiting for the controller's word."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from ..controller.metadata_records import PartitionState
+from ..machine import NodeId
+
+
+@dataclass(slots=True)
+class Follower:
+    """What a follower has acknowledged. `caught_up_ms`: when it last had all that the leader had at that time."""
+
+    offset: int
+    broker_epoch: int
+    caught_up_ms: int
+    fetched_ms: int
+    end_offset_then: int
+
+
+@dataclass(slots=True)
+class InSyncReplicas:
+    """State: the committed set, and every set that the controller may have committed since, all at one partition epoch.
+
+    `maximal` is their union: the high watermark waits for all of it (R11, R12). It shrinks only with a new partition
+    epoch, for a copy of a refused request may still be under way.
+    """
+
+    committed: frozenset[NodeId]
+    partition_epoch: int
+    maximal: frozenset[NodeId]
+    pending: frozenset[NodeId] | None = None
+    asked_ms: int = 0
+    followers: dict[NodeId, Follower] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, view: PartitionState) -> InSyncReplicas:
+        committed = frozenset(view.isr)
+        return cls(committed, view.partition_epoch, committed)
+
+    def adopt(self, view: PartitionState) -> None:
+        """Takes newer committed metadata of the same leader epoch."""
+        self.committed = self.maximal = frozenset(view.isr)
+        self.partition_epoch, self.pending = view.partition_epoch, None
+        self.followers = {node: known for node, known in self.followers.items() if node in view.replicas}
+
+    def propose(self, members: Iterable[NodeId], now_ms: int) -> None:
+        self.pending = frozenset(members)
+        self.maximal |= self.pending
+        self.asked_ms = now_ms
+
+    def refused(self) -> None:
+        """The last request was; `maximal` stays."""
+        self.pending = None
+
+    @property
+    def unsettled(self) -> bool:
+        """True where a refused set still holds the high watermark back."""
+        return self.pending is None and self.maximal != self.committed
+
+    def acknowledged(self, node: NodeId) -> int:
+        known = self.followers.get(node)
+        return known.offset if known is not None else -1
+
+    def note_fetch(self, node: NodeId, offset: int, broker_epoch: int, end_offset: int, now_ms: int) -> bool:
+        """Takes what a fetch acknowledges. False for one of an earlier life of the follower."""
+        known = self.followers.get(node)
+        if known is None:
+            # A follower is not late before it had the time to fetch once more.
+            self.followers[node] = Follower(offset, broker_epoch, now_ms, now_ms, end_offset)
+            return True
+        if broker_epoch < known.broker_epoch:
+            return False
+        if offset >= end_offset:
+            known.caught_up_ms = now_ms
+        elif offset >= known.end_offset_then and broker_epoch == known.broker_epoch:
+            known.caught_up_ms = max(known.caught_up_ms, known.fetched_ms)
+        # Within one life of the follower acknowledgements only grow: a lower one is an old copy.
+        known.offset = offset if broker_epoch > known.broker_epoch else max(known.offset, offset)
+        known.broker_epoch = broker_epoch
+        known.fetched_ms, known.end_offset_then = now_ms, end_offset
+        return True

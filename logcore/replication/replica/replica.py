@@ -1,0 +1,175 @@
+"""One replica of one partition: what it does with any message, tick or finished sync.
+
+`replica_leader.py` and `replica_follower.py` are its roles, `replica_core.py` is what outlives them. The rules R5 to
+R20 and the invariants I4 to I24 are listed, with their sources, in `docs/replication-rules.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...records.batch import EncodedBatch
+from ..controller.metadata_records import PartitionState
+from ..machine import Asked, Committed, Effect, Input, NodeId, Persisted, Received, Reply, Send, Tick
+from ..shards.transaction_messages import TransactionVerified, WriteMarker
+from .replica_core import ReplicaCore, ReplicaSettings, SyncLog
+from .replica_follower import Follower
+from .replica_leader import Leader
+from .replica_log import ReplicaLog
+from .replica_messages import (
+    AlterRefused,
+    Diverging,
+    FetchedBatches,
+    FetchRefused,
+    FetchRequest,
+    MetadataChanged,
+    PartitionId,
+    Problem,
+    Produced,
+    Read,
+    Refused,
+)
+from .replica_reading import read_committed_log
+from .throttle import Throttle
+
+__all__ = ["Replica", "ReplicaSettings", "SyncLog"]
+
+
+class Replica:
+    """State: what is known in any role, and the role it plays in the leader epoch, if there is a leader."""
+
+    def __init__(
+        self,
+        node: NodeId,
+        partition: PartitionId,
+        log: ReplicaLog,
+        settings: ReplicaSettings,
+        broker_epoch: int,
+        registered_at: int,
+        throttle: Throttle | None = None,
+    ) -> None:
+        self.core = ReplicaCore(node, partition, log, settings, broker_epoch, registered_at, throttle)
+        self.leader: Leader | None = None
+        self.follower: Follower | None = None
+        self._correlation = 0
+
+    def step(self, given: Input) -> list[Effect]:
+        """After a `Panic` it does nothing any more."""
+        core = self.core
+        if core.stopped is not None:
+            return []
+        match given:
+            case Received(sender, message):
+                if message.partition == core.partition:  # R20
+                    self._receive(sender, message)
+            case Asked(request, body):
+                self._ask(request, body)
+            case Persisted(operation, failed):
+                if core.persisted(operation, failed):
+                    self._go_on()
+            case Tick(now_ms):
+                core.now_ms = now_ms
+                if not core.log.usable:
+                    core.panic("the disk failed a sync of housekeeping")  # R17: nobody would hear of it
+                elif self.leader is not None:
+                    self.leader.tick()
+                elif self.follower is not None:
+                    self.follower.fetch()
+            case Committed():
+                raise AssertionError("metadata comes as MetadataChanged, from the broker")
+        return self.flush()
+
+    def append_own(self, batches: Sequence[EncodedBatch]) -> Produced | Refused:
+        """Records of this node itself; what is to be done about them comes from `flush`."""
+        if self.leader is None or self.core.stopped is not None:
+            return Refused(Problem.NOT_LEADER, f"node {self.core.node} does not lead this partition")
+        return self.leader.append_own(batches)
+
+    def flush(self) -> list[Effect]:
+        """Makes durable what was appended, and passes it on to the followers that wait."""
+        self.core.sync()
+        if self.leader is not None:
+            self.leader.answer_fetches()
+        return self.core.take_effects()
+
+    def resign(self) -> list[Effect]:
+        """The partition is no longer this node's."""
+        if self.leader is not None:
+            self.leader.resign()
+        self.leader = self.follower = None
+        return self.core.take_effects()
+
+    def _go_on(self) -> None:
+        if self.leader is not None:
+            self.leader.advance()
+        elif self.follower is not None:
+            self.follower.fetch()
+
+    def _receive(self, sender: NodeId, message: Any) -> None:
+        match message:
+            case FetchRequest():
+                if self.leader is not None:
+                    self.leader.fetch(sender, message)
+                else:
+                    self._refuse(sender, message)
+            case FetchedBatches() | Diverging() | FetchRefused():
+                if self.follower is not None:
+                    self.follower.take(message)
+            case MetadataChanged(state, as_of):
+                self._change(state, as_of)
+            case WriteMarker():
+                if self.leader is not None:
+                    self.leader.write_marker(sender, message)
+            case TransactionVerified():
+                if self.leader is not None:
+                    self.leader.verified(message)
+            case AlterRefused():
+                if self.leader is not None:
+                    self.leader.alter_refused(message)
+            case _:
+                raise AssertionError(f"unknown message {message!r}")
+
+    def _refuse(self, sender: NodeId, request: FetchRequest) -> None:
+        core = self.core
+        refused = FetchRefused(
+            core.partition, request.leader_epoch, request.correlation, Problem.NOT_LEADER, core.log.log_start_offset
+        )
+        core.emit(Send(sender, refused))
+
+    def _ask(self, request: Any, body: Any) -> None:
+        if self.leader is not None:
+            self.leader.ask(request, body)
+            return
+        answer = Refused(Problem.NOT_LEADER, f"node {self.core.node} does not lead this partition")
+        if isinstance(body, Read) and self.follower is not None:
+            answer = read_committed_log(self.core, body)
+        self.core.emit(Reply(request, answer))
+
+    def _change(self, view: PartitionState, as_of: int) -> None:
+        """Takes committed metadata. No role begins with a truncation: the leader says where two logs part (R10)."""
+        core = self.core
+        if self._is_stale(view, as_of):
+            return
+        before, core.view = core.view, view
+        if before is not None and (before.leader, before.leader_epoch) == (view.leader, view.leader_epoch):
+            if self.leader is not None:
+                self.leader.adopt(view)
+            return
+        if self.leader is not None:
+            self.leader.resign()
+        if self.follower is not None:
+            self._correlation = self.follower.correlation
+        self.leader = self.follower = None
+        if view.leader == core.node:
+            self.leader = Leader(core, view)
+        elif view.leader is not None and core.node in view.replicas:
+            self.follower = Follower(core, view.leader, self._correlation)
+            self.follower.fetch()
+
+    def _is_stale(self, view: PartitionState, as_of: int) -> bool:
+        """R5, R7: metadata of before this life of the broker, or older than what is known, says nothing."""
+        if as_of < self.core.registered_at:
+            return True
+        known = self.core.view
+        return known is not None and view.partition_epoch <= known.partition_epoch

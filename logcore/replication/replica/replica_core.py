@@ -1,0 +1,206 @@
+"""What a replica knows in any role: its log, what of it is durable, and what is committed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from millstream.errors import LogError
+
+from ...records.batch import EncodedBatch
+from ...storage.epoch_cache import NO_EPOCH
+from ..controller.metadata_records import PartitionState
+from ..machine import Effect, NodeId, Operation, Panic, Persist
+from .replica_log import ReplicaLog
+from .replica_messages import PartitionId
+from .throttle import Throttle
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaSettings:
+    """Times in milliseconds. `lag_ms`: replica.lag.time.max.ms, after which a follower that is behind is not in sync;
+    `fetch_wait_ms`: how long the leader keeps a fetch that has nothing to bring; a follower asks again after
+    `fetch_timeout_ms`, which is longer."""
+
+    lag_ms: int = 10_000
+    fetch_wait_ms: int = 500
+    fetch_timeout_ms: int = 2_000
+    backoff_ms: int = 100
+    ask_again_ms: int = 1_000
+    fetch_bytes: int = 1024 * 1024
+    waiting_max: int = 10_000  # requests that wait for the high watermark
+    verify_again_ms: int = 500  # a coordinator that does not answer is asked again, for so long:
+    verify_ms: int = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class SyncLog:
+    """Makes everything durable that is in the partition's log now. What fails is never tried again (R17)."""
+
+    partition: PartitionId
+    end_offset: int
+
+
+class EndedTransaction(NamedTuple):
+    """Its marker is in the log, but may not be committed."""
+
+    first_offset: int
+    marker_offset: int
+
+
+class ReplicaCore:
+    """State: as above. Invariant: log start <= last stable <= high watermark <= end offset.
+
+    `broker_epoch` and `registered_at` (the metadata offset of its registration) are those of this life of the broker.
+    """
+
+    def __init__(
+        self,
+        node: NodeId,
+        partition: PartitionId,
+        log: ReplicaLog,
+        settings: ReplicaSettings,
+        broker_epoch: int,
+        registered_at: int,
+        throttle: Throttle | None = None,
+    ) -> None:
+        self.node = node
+        self.partition = partition
+        self.log = log
+        self.settings = settings
+        self.broker_epoch = broker_epoch
+        self.registered_at = registered_at
+        self.throttle = throttle or Throttle()  # of the node: all its replicas share it
+        self.view: PartitionState | None = None
+        self.high_watermark = log.log_start_offset
+        self.durable_offset = log.end_offset
+        self.durable_start = log.log_start_offset
+        self.now_ms = 0
+        self.stopped: str | None = None  # why, after a Panic
+        self._recovered_end = log.end_offset
+        self._stable_offset = log.log_start_offset
+        self._ended: list[EndedTransaction] = []
+        self._next_operation = 0
+        self._syncing: tuple[Operation, int, int] | None = None  # up to which end, and from which start
+        self._out: list[Effect] = []
+
+    @property
+    def leader_epoch(self) -> int:
+        return self.view.leader_epoch if self.view is not None else NO_EPOCH
+
+    # Effects
+
+    def emit(self, effect: Effect) -> None:
+        self._out.append(effect)
+
+    def take_effects(self) -> list[Effect]:
+        effects, self._out = self._out, []
+        return effects
+
+    def panic(self, reason: str) -> None:
+        self.stopped = f"{self.partition.topic}-{self.partition.number}: {reason}"
+        self._out.append(Panic(self.stopped))
+
+    # The log
+
+    def append(self, batches: Sequence[EncodedBatch]) -> None:
+        """Raises `LogError` where there is no room; what was appended before that stays."""
+        if not any(batch.header.control for batch in batches):
+            self.log.append(batches)
+            return
+        for batch in batches:
+            header = batch.header
+            transaction = self.log.state.transactions.open_of(header.producer_id) if header.control else None
+            self.log.append((batch,))
+            if transaction is not None:
+                self._ended.append(EndedTransaction(transaction.first_offset, header.base_offset))
+
+    def truncate(self, offset: int) -> None:
+        """Nothing is asked of the leader, or told to it, before the shorter log is durable."""
+        try:
+            self.log.truncate(offset)
+        except (OSError, LogError) as error:
+            self.panic(f"the disk did not truncate the log: {error}")
+            return
+        self._ended = [ended for ended in self._ended if ended.marker_offset < offset]
+        self._cut_to(offset)
+
+    def restart_at(self, offset: int) -> None:
+        try:
+            self.log.restart_at(offset)
+        except (OSError, LogError) as error:
+            self.panic(f"the disk did not begin the log anew: {error}")
+            return
+        self._ended = []
+        self.high_watermark = self._stable_offset = self._recovered_end = offset
+        self._cut_to(offset)
+
+    def _cut_to(self, offset: int) -> None:
+        self.high_watermark = min(self.high_watermark, offset)
+        self._stable_offset = min(self._stable_offset, offset)
+        self._recovered_end = min(self._recovered_end, offset)
+        self.durable_offset = min(self.durable_offset, offset)
+        self.log.publish(self.high_watermark, self._stable_offset)
+        self._persist()
+
+    # What is committed
+
+    def raise_high_watermark(self, offset: int) -> bool:
+        """True where it moved; it never goes back but by a truncation."""
+        if offset <= self.high_watermark:
+            return False
+        self.high_watermark = offset
+        if self._ended:
+            self._ended = [ended for ended in self._ended if ended.marker_offset >= offset]
+        self.log.publish(offset, self.last_stable_offset)
+        return True
+
+    def move_start(self, offset: int) -> None:
+        """What lies before this offset was deleted; what is not stable yet stays."""
+        if self.log.log_start_offset < offset:
+            self.log.move_start(offset)
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Up to here every transaction has ended, and its marker is committed.
+
+        Of transactions that ended before this life it is not known where their markers are, so it stands still until
+        all of that is committed.
+        """
+        if self.high_watermark >= self._recovered_end:
+            open_from = self.log.state.transactions.first_open_offset(self.high_watermark)
+            self._stable_offset = max(self._stable_offset, min(open_from, self._uncommitted_ends_from()))
+        return self._stable_offset
+
+    def _uncommitted_ends_from(self) -> int:
+        return min((ended.first_offset for ended in self._ended), default=self.high_watermark)
+
+    # Durability: one sync at a time takes everything that was appended meanwhile
+
+    @property
+    def all_durable(self) -> bool:
+        return self._syncing is None and self.durable_offset == self.log.end_offset
+
+    def sync(self) -> None:
+        if self._syncing is not None or self.stopped is not None:
+            return
+        if self.durable_offset < self.log.end_offset or self.durable_start < self.log.log_start_offset:
+            self._persist()
+
+    def _persist(self) -> None:
+        operation = Operation(self._next_operation)
+        self._next_operation += 1
+        self._syncing = operation, self.log.end_offset, self.log.log_start_offset
+        self.emit(Persist(operation, SyncLog(self.partition, self.log.end_offset)))
+
+    def persisted(self, operation: Operation, failed: str | None) -> bool:
+        """True where more is durable than before."""
+        if failed is not None:
+            self.panic(f"the disk failed a sync: {failed}")  # R17
+            return False
+        if self._syncing is None or self._syncing[0] != operation:
+            return False  # the log was cut since
+        _, self.durable_offset, self.durable_start = self._syncing
+        self._syncing = None
+        return True

@@ -1,0 +1,152 @@
+"""A replica that follows: it asks the leader for what comes next, and parts with what the leader does not have."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from millstream.errors import LogError
+
+from ...records.batch import BatchHeader, EncodedBatch
+from ...storage.epoch_cache import NO_EPOCH
+from ..machine import NodeId, Send
+from .replica_core import ReplicaCore
+from .replica_log import ReplicaLog
+from .replica_messages import Diverging, FetchedBatches, FetchRefused, FetchRequest, Problem
+
+Response = FetchedBatches | Diverging | FetchRefused
+
+_NOTHING = -1
+
+
+class Follower:
+    """State of one leader epoch: the fetch under way, and what earlier ones have acknowledged.
+
+    R9: one fetch at a time, matched by its correlation, whose response counts once. R10: the log is cut only where the
+    leader says that epochs end, and never below what was acknowledged in this epoch (I4).
+    """
+
+    def __init__(self, core: ReplicaCore, leader: NodeId, first_correlation: int) -> None:
+        self._core = core
+        self._leader = leader
+        self.correlation = first_correlation
+        self._deadline_ms: int | None = None  # of the fetch under way, or of a pause after a refusal
+        self._waits = False  # for the response to a fetch
+        self._acknowledged = _NOTHING
+        self._behind = False  # of the high watermark that the leader told last
+
+    def fetch(self) -> None:
+        """Asks for what follows, once everything before it is durable: the request is the acknowledgement."""
+        core = self._core
+        if not core.all_durable or core.stopped is not None:
+            return
+        if self._deadline_ms is not None and core.now_ms < self._deadline_ms:
+            return
+        if self._has_to_wait():
+            return
+        self.correlation += 1
+        self._waits = True
+        self._deadline_ms = core.now_ms + core.settings.fetch_timeout_ms
+        request = FetchRequest(
+            core.partition,
+            core.leader_epoch,
+            core.broker_epoch,
+            self.correlation,
+            core.durable_offset,
+            core.log.epochs.last,
+            core.settings.fetch_bytes,
+        )
+        core.emit(Send(self._leader, request))
+
+    def take(self, response: Response) -> None:
+        if not self._is_current(response):
+            return
+        self._waits, self._deadline_ms = False, None
+        match response:
+            case Diverging(_, _, _, epoch, end_offset):
+                self._part(epoch, end_offset)
+            case FetchedBatches():
+                self._append(response)
+            case FetchRefused(_, _, _, Problem.OFFSET_OUT_OF_RANGE, log_start_offset):
+                self._begin_at(log_start_offset)
+            case FetchRefused():
+                self._pause()
+        self.fetch()
+
+    def _is_current(self, response: Response) -> bool:
+        return (
+            self._waits
+            and response.leader_epoch == self._core.leader_epoch
+            and response.correlation == self.correlation
+        )
+
+    def _has_to_wait(self) -> bool:
+        """Who has reached the high watermark may be a member already (R11): only who is behind it is slowed down."""
+        core = self._core
+        return self._behind and self._is_throttled() and not core.throttle.following.allows(core.partition, core.now_ms)
+
+    def _is_throttled(self) -> bool:
+        view = self._core.view
+        return view is not None and self._core.node not in view.isr
+
+    def _pause(self) -> None:
+        self._deadline_ms = self._core.now_ms + self._core.settings.backoff_ms
+
+    def _part(self, epoch: int, end_offset: int) -> None:
+        core, log = self._core, self._core.log
+        own = log.epochs.end_of(epoch, log.end_offset, log.log_start_offset)
+        target = max(min(end_offset, own.end_offset), log.log_start_offset)
+        if target < self._acknowledged:
+            core.panic(f"told to truncate to {target}, but {self._acknowledged} was acknowledged in this leader epoch")
+        elif epoch == NO_EPOCH and log.log_start_offset == log.end_offset:
+            core.restart_at(max(end_offset, log.end_offset))  # of what was deleted here its last epoch is still known
+        elif target >= log.end_offset:
+            core.panic(f"told that the logs part, but epoch {own.epoch} ends at {own.end_offset} in both")
+        else:
+            core.truncate(target)
+
+    def _begin_at(self, offset: int) -> None:
+        """The leader has nothing at the end of this log. Only a log that begins later makes this one begin anew."""
+        log = self._core.log
+        if offset > log.end_offset or (log.epochs.last == NO_EPOCH and offset != log.end_offset):
+            self._core.restart_at(offset)
+        else:
+            self._pause()
+
+    def _begin_with(self, first: BatchHeader) -> None:
+        """Records can be deleted up to the middle of a batch, and batches are never split: the first batch of an empty
+        log may begin before the offset where the log starts, if it reaches beyond. Then the log begins with the batch,
+        and starts again where the leader's does once the batch is in it (`move_start`)."""
+        log = self._core.log
+        if log.log_start_offset == log.end_offset and first.base_offset < log.end_offset <= first.last_offset:
+            self._core.restart_at(first.base_offset)
+
+    def _append(self, response: FetchedBatches) -> None:
+        core = self._core
+        self._acknowledged = max(self._acknowledged, response.offset)
+        if response.batches:
+            self._begin_with(response.batches[0].header)
+            problem = _what_is_wrong(response.batches, core.log)
+            if problem is not None:
+                core.panic(f"the leader sent {problem}")
+                return
+            try:
+                core.append(response.batches)
+            except LogError:
+                self._pause()  # no room: the log stays readable, and what is missing is asked for again
+        if self._is_throttled():
+            core.throttle.following.take(sum(batch.header.size for batch in response.batches), core.now_ms)
+        self._behind = core.log.end_offset < response.high_watermark
+        core.raise_high_watermark(min(response.high_watermark, core.log.end_offset))
+        core.move_start(response.log_start_offset)
+
+
+def _what_is_wrong(batches: Sequence[EncodedBatch], log: ReplicaLog) -> str | None:
+    offset, epoch = log.end_offset, log.epochs.last
+    for batch in batches:
+        header = batch.header
+        if header.base_offset != offset:
+            return f"a batch at offset {header.base_offset} where {offset} comes next"
+        if header.leader_epoch < epoch:
+            return f"a batch of epoch {header.leader_epoch} after one of epoch {epoch}"
+        offset, epoch = header.last_offset + 1, header.leader_epoch
+    return None

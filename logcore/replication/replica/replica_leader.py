@@ -1,0 +1,447 @@
+"""A replica that leads: it orders what producers send, and says what is committed."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from millstream.errors import LogError
+
+from ...errors import InvalidTransactionState, OutOfOrderSequence, ProducerFenced
+from ...records.batch import BatchHeader, EncodedBatch, place
+from ...records.control import encode_marker
+from ...storage.epoch_cache import EpochEnd
+from ..controller.metadata_records import PartitionState
+from ..machine import CONTROLLER, NodeId, Reply, RequestId, Send
+from ..shards.transaction_messages import MarkerWritten, TransactionVerified, WriteMarker
+from .in_sync import InSyncReplicas
+from .replica_core import ReplicaCore
+from .replica_messages import (
+    ACTIVE_CONTROLLER,
+    AlterPartition,
+    AlterRefused,
+    AskEpochEnd,
+    AskOffsets,
+    Deleted,
+    DeleteRecords,
+    Diverging,
+    Ended,
+    EndHanging,
+    EndMarker,
+    FetchedBatches,
+    FetchRefused,
+    FetchRequest,
+    InSync,
+    PartitionOffsets,
+    Problem,
+    Produce,
+    Produced,
+    Read,
+    Refused,
+)
+from .replica_reading import epoch_problem, read_committed_log
+from .verification import Verification
+
+_UNKNOWN_EPOCH = -1
+_Answer = TypeVar("_Answer", Produced, Ended)
+
+
+class _Waiting(NamedTuple):
+    end_offset: int
+    answer: Reply | Send
+
+
+class _Parked(NamedTuple):
+    """A follower's fetch that had nothing to bring."""
+
+    request: FetchRequest
+    until_ms: int
+
+
+class Leader:
+    """State of one leader epoch: followers, and the requests that wait for durability or for the high watermark."""
+
+    def __init__(self, core: ReplicaCore, view: PartitionState) -> None:
+        self._core = core
+        self.epoch_start = core.log.end_offset
+        self.in_sync = InSyncReplicas.of(view)
+        self._began_ms = core.now_ms
+        self._for_commit: deque[_Waiting] = deque()
+        self._for_disk: deque[_Waiting] = deque()
+        self._for_start: deque[_Waiting] = deque()  # until the log's start is durable
+        self._parked: dict[NodeId, _Parked] = {}
+        self._marking: set[Reply | Send] = set()  # those of `_for_commit` that coordinators ask for again and again
+        self.verification = Verification(core)
+        self._told: dict[NodeId, int] = {}  # the high watermark that each follower was told last
+        self.advance()
+
+    @property
+    def _view(self) -> PartitionState:
+        view = self._core.view
+        assert view is not None
+        return view
+
+    @property
+    def end_offset(self) -> int:
+        return self._core.log.end_offset
+
+    def adopt(self, view: PartitionState) -> None:
+        """Newer metadata of the same epoch."""
+        self.in_sync.adopt(view)
+        self._parked = {node: parked for node, parked in self._parked.items() if node in view.replicas}
+        self.advance()
+
+    def resign(self) -> None:
+        """Another epoch begins: what waits may be committed there, or not."""
+        refused = Refused(Problem.NOT_LEADER, "another leader epoch has begun; whether the records are stored is open")
+        answers = [waiting.answer for waiting in (*self._for_disk, *self._for_start, *self._for_commit)]
+        asked = [answer.request for answer in answers if isinstance(answer, Reply)]
+        for request in (*asked, *(parked.request for parked in self.verification.resign())):
+            self._core.emit(Reply(request, refused))
+        for node, parked in self._parked.items():
+            self._refuse(node, parked.request, Problem.NOT_LEADER)
+
+    # Clients
+
+    def ask(self, request: RequestId, body: Any) -> None:
+        match body:
+            case Produce():
+                answer = self._produce(request, body)
+            case EndMarker():
+                answer = self._end_transaction(request, body)
+            case EndHanging():
+                answer = self._end_hanging(request, body)
+            case Read():
+                answer = read_committed_log(self._core, body)
+            case AskOffsets(leader_epoch):
+                answer = self._offsets(leader_epoch)
+            case DeleteRecords(offset):
+                answer = self._delete(request, offset)
+            case AskEpochEnd(epoch, leader_epoch):
+                log = self._core.log
+                answer = epoch_problem(self._core.leader_epoch, leader_epoch) or log.epochs.end_of(
+                    epoch, log.end_offset, log.log_start_offset
+                )
+            case _:
+                raise AssertionError(f"unknown request {body!r}")
+        if answer is not None:
+            self._core.emit(Reply(request, answer))
+
+    def _produce(self, request: RequestId, asked: Produce) -> Produced | Refused | None:
+        """None where the answer comes later, or never (acks=0)."""
+        core, first = self._core, asked.batches[0].header
+        refused = self._why_not(asked)
+        if refused is not None:
+            return refused
+        if first.transactional and not asked.verified and self.verification.holds(first.producer_id):
+            return self.verification.park(request, asked)
+        try:
+            repeated = core.log.state.check(first)
+        except ProducerFenced as error:
+            return Refused(Problem.PRODUCER_FENCED, error.message)
+        except OutOfOrderSequence as error:
+            return Refused(Problem.OUT_OF_ORDER_SEQUENCE, error.message)
+        except InvalidTransactionState as error:
+            return Refused(Problem.INVALID_TXN_STATE, error.message)
+        if repeated is not None:
+            # It is stored, but it may not be committed yet.
+            stored = Produced(repeated.base_offset, core.leader_epoch)
+            return self._answer_later(request, repeated.last_offset + 1, stored, asked.acks)
+        if first.transactional and not asked.verified and not self._is_open_here(first):
+            return self.verification.park(request, asked)
+        stored = self._append(asked.batches)
+        if isinstance(stored, Refused):
+            return stored
+        return self._answer_later(request, core.log.end_offset, stored, asked.acks)
+
+    def _is_open_here(self, first: BatchHeader) -> bool:
+        """The producer's last transaction may still be open, which has another epoch."""
+        transaction = self._core.log.state.transactions.open_of(first.producer_id)
+        return transaction is not None and transaction.epoch == first.producer_epoch
+
+    def _why_not(self, asked: Produce) -> Refused | None:
+        if asked.acks == -1 and not self._enough_in_sync():
+            return Refused(
+                Problem.NOT_ENOUGH_REPLICAS,
+                f"{len(self.in_sync.committed)} replicas are in sync, min.insync.replicas is {self._view.min_isr}",
+            )
+        if len(self._for_commit) + len(self._for_disk) >= self._core.settings.waiting_max:
+            return Refused(Problem.NOT_ENOUGH_REPLICAS, "too many requests wait for the followers")
+        return None
+
+    def _end_transaction(self, request: RequestId, asked: EndMarker) -> Ended | Refused | None:
+        # A marker that is there already may not be committed yet.
+        ended = Ended(self._core.leader_epoch)
+        return self._mark(asked) or self._answer_later(request, self._core.log.end_offset, ended, -1)
+
+    def _end_hanging(self, request: RequestId, asked: EndHanging) -> Ended | Refused | None:
+        """As the next end of the producer's transactions here: what its coordinator writes later ends nothing twice."""
+        state = self._core.log.state
+        if state.transactions.open_of(asked.producer_id) is not None:
+            return self._end_transaction(request, EndMarker(*asked, state.producers.next_end(asked.producer_id)))
+        try:
+            state.producers.check_epoch(asked.producer_id, asked.epoch)
+        except ProducerFenced as error:
+            return Refused(Problem.PRODUCER_FENCED, error.message)
+        return Ended(self._core.leader_epoch)
+
+    def _mark(self, asked: EndMarker) -> Refused | None:
+        if self._has_marker(asked):
+            return None
+        try:
+            self._core.log.state.producers.check_epoch(asked.producer_id, asked.epoch)
+        except ProducerFenced as error:
+            return Refused(Problem.PRODUCER_FENCED, error.message)
+        marker = encode_marker(
+            asked.producer_id,
+            asked.epoch,
+            committed=asked.committed,
+            timestamp_ms=asked.timestamp_ms,
+            number=asked.number,
+        )
+        stored = self._append([marker])
+        if isinstance(stored, Refused):
+            return stored
+        self.verification.ended(asked.producer_id)
+        return None
+
+    def _has_marker(self, asked: EndMarker) -> bool:
+        """A marker is also written where nothing is open: a record that is on its way must not open the transaction."""
+        return self._core.log.state.producers.has_ended(asked.producer_id, asked.number)
+
+    # Coordinators of transactions
+
+    def write_marker(self, sender: NodeId, asked: WriteMarker) -> None:
+        """Answered when it is committed; what is asked again meanwhile waits once (I24)."""
+        core, marker = self._core, asked.marker
+        self.verification.heard(asked.sender, asked.sender_epoch)
+        refused = self._mark(marker)
+        if refused is not None and refused.problem is not Problem.PRODUCER_FENCED:
+            return  # it is asked for again
+        written = MarkerWritten(asked.sender, asked.transactional_id, marker.producer_id, marker.number, core.partition)
+        answer = Send(sender, written)
+        if core.high_watermark >= core.log.end_offset:
+            core.emit(answer)
+        elif answer not in self._marking:
+            self._marking.add(answer)
+            self._for_commit.append(_Waiting(core.log.end_offset, answer))
+
+    def verified(self, answer: TransactionVerified) -> None:
+        """What has waited for the coordinator goes on, in the order in which it came."""
+        parked, refused = self.verification.take(answer)
+        for request, asked in parked:
+            given = refused or self._produce(request, asked._replace(verified=True))
+            if given is not None:
+                self._core.emit(Reply(request, given))
+
+    def append_own(self, batches: Sequence[EncodedBatch]) -> Produced | Refused:
+        """What this node writes itself: in order, all or none. Nobody is answered."""
+        return self._append(batches)
+
+    def _append(self, batches: Sequence[EncodedBatch]) -> Produced | Refused:
+        core = self._core
+        first = offset = core.log.end_offset
+        placed: list[EncodedBatch] = []
+        for batch in batches:
+            placed.append(place(batch, offset, core.leader_epoch))
+            offset += batch.header.last_offset_delta + 1
+        try:
+            core.append(placed)
+        except LogError as error:
+            return Refused(Problem.STORAGE_ERROR, error.message)
+        return Produced(first, core.leader_epoch)
+
+    def _answer_later(self, request: RequestId, end_offset: int, answer: _Answer, acks: int) -> _Answer | None:
+        if acks == -1 and self._core.high_watermark < end_offset:
+            self._for_commit.append(_Waiting(end_offset, Reply(request, answer)))
+            return None
+        if acks == 1 and self._core.durable_offset < end_offset:
+            self._for_disk.append(_Waiting(end_offset, Reply(request, answer)))
+            return None
+        return answer if acks else None
+
+    def _offsets(self, leader_epoch: int) -> PartitionOffsets | Refused:
+        core = self._core
+        refused = epoch_problem(core.leader_epoch, leader_epoch)
+        if refused is not None:
+            return refused
+        if core.high_watermark < self.epoch_start:
+            # R16: the leader before may have told clients of more.
+            return Refused(Problem.OFFSET_NOT_AVAILABLE, "the new leader does not know yet what is committed")
+        return PartitionOffsets(core.log.log_start_offset, core.last_stable_offset, core.high_watermark)
+
+    def _delete(self, request: RequestId, offset: int) -> Deleted | Refused | None:
+        """None where the answer comes later."""
+        core = self._core
+        wanted = core.high_watermark if offset == -1 else offset
+        if not 0 <= wanted <= core.high_watermark:
+            text = f"the records before offset {offset} cannot be deleted: {core.high_watermark} is committed"
+            return Refused(Problem.OFFSET_OUT_OF_RANGE, text)
+        core.move_start(wanted)
+        deleted = Deleted(core.log.log_start_offset)
+        if core.durable_start >= deleted.log_start_offset:
+            return deleted
+        self._for_start.append(_Waiting(deleted.log_start_offset, Reply(request, deleted)))
+        return None
+
+    # Followers
+
+    def fetch(self, node: NodeId, request: FetchRequest) -> None:
+        core, log = self._core, self._core.log
+        problem = self._fetch_problem(node, request)
+        if problem is not None:
+            self._refuse(node, request, problem)
+            return
+        parted = self._parted_at(request)
+        if parted is not None:
+            core.emit(Send(node, Diverging(core.partition, core.leader_epoch, request.correlation, *parted)))
+            return
+        if not self.in_sync.note_fetch(node, request.offset, request.broker_epoch, log.end_offset, core.now_ms):
+            return
+        self._parked[node] = _Parked(request, core.now_ms + core.settings.fetch_wait_ms)
+        self.advance()
+        self._maybe_expand(node, request)
+
+    def _parted_at(self, request: FetchRequest) -> EpochEnd | None:
+        """R10: where the logs part, None where the follower's is a beginning of this one."""
+        if request.last_epoch < 0:
+            return None
+        log = self._core.log
+        end = log.epochs.end_of(request.last_epoch, log.end_offset, log.log_start_offset)
+        return end if end.epoch < request.last_epoch or end.end_offset < request.offset else None
+
+    def _fetch_problem(self, node: NodeId, request: FetchRequest) -> Problem | None:
+        core, log = self._core, self._core.log
+        refused = epoch_problem(core.leader_epoch, request.leader_epoch)
+        if refused is not None:
+            return refused.problem
+        if node not in self._view.replicas:
+            return Problem.UNKNOWN_PARTITION
+        if request.offset < log.log_start_offset or (request.last_epoch < 0 and request.offset > log.end_offset):
+            return Problem.OFFSET_OUT_OF_RANGE
+        return None
+
+    def _refuse(self, node: NodeId, request: FetchRequest, problem: Problem) -> None:
+        core = self._core
+        start = core.log.log_start_offset
+        core.emit(Send(node, FetchRefused(core.partition, request.leader_epoch, request.correlation, problem, start)))
+
+    def answer_fetches(self) -> None:
+        """Answers the fetches that have something to bring now, or have waited long enough."""
+        core, log = self._core, self._core.log
+        for node, (request, until_ms) in list(self._parked.items()):
+            behind = request.offset < log.end_offset
+            waits = behind and self._has_to_wait(node)
+            news = behind or self._told.get(node) != core.high_watermark
+            if (waits or not news) and core.now_ms < until_ms:
+                continue
+            del self._parked[node]
+            batches = () if waits else tuple(log.read(request.offset, log.end_offset, request.max_bytes))
+            if self._is_throttled(node):
+                core.throttle.leading.take(sum(batch.header.size for batch in batches), core.now_ms)
+            self._told[node] = core.high_watermark
+            answer = FetchedBatches(
+                core.partition,
+                core.leader_epoch,
+                request.correlation,
+                request.offset,
+                batches,
+                core.high_watermark,
+                log.log_start_offset,
+            )
+            core.emit(Send(node, answer))
+
+    def _has_to_wait(self, node: NodeId) -> bool:
+        core = self._core
+        return self._is_throttled(node) and not core.throttle.leading.allows(core.partition, core.now_ms)
+
+    def _is_throttled(self, node: NodeId) -> bool:
+        """The high watermark waits for everybody in the maximal ISR: only the others are slowed down."""
+        return self._core.throttle.leading.rate is not None and node not in self.in_sync.maximal
+
+    # What is committed
+
+    def advance(self) -> None:
+        """R11: the high watermark is what all of the maximal ISR has made durable, with enough of them in sync."""
+        core = self._core
+        while self._for_disk and self._for_disk[0].end_offset <= core.durable_offset:
+            core.emit(self._for_disk.popleft().answer)
+        while self._for_start and self._for_start[0].end_offset <= core.durable_start:
+            core.emit(self._for_start.popleft().answer)
+        if self._enough_in_sync() and core.raise_high_watermark(self._held_by_all()):
+            while self._for_commit and self._for_commit[0].end_offset <= core.high_watermark:
+                answer = self._for_commit.popleft().answer
+                core.emit(answer)
+                if self._marking:
+                    self._marking.discard(answer)
+
+    @property
+    def has_enough_in_sync(self) -> bool:
+        """Without, nothing new is committed."""
+        return self._enough_in_sync()
+
+    def _enough_in_sync(self) -> bool:
+        return len(self.in_sync.committed) >= self._view.min_isr
+
+    def _held_by_all(self) -> int:
+        """Up to here everything is durable on every node that may be in sync."""
+        core, in_sync = self._core, self.in_sync
+        others = (in_sync.acknowledged(node) for node in in_sync.maximal if node != core.node)
+        return min((core.durable_offset, *others))
+
+    # Who is in sync
+
+    def tick(self) -> None:
+        core, in_sync = self._core, self.in_sync
+        for parked in self.verification.tick():
+            text = "the coordinator of the transaction does not answer; ask again"
+            core.emit(Reply(parked.request, Refused(Problem.NOT_ENOUGH_REPLICAS, text)))
+        late = core.now_ms - core.settings.lag_ms
+        if in_sync.pending is None:
+            kept = frozenset(node for node in in_sync.committed if node == core.node or self.caught_up_ms(node) >= late)
+            if kept != in_sync.committed or in_sync.unsettled:
+                self._propose(kept)
+        elif core.now_ms - in_sync.asked_ms >= core.settings.ask_again_ms:
+            self._propose(in_sync.pending)
+
+    def caught_up_ms(self, node: NodeId) -> int:
+        """When the follower last had all that there was then; of one that was not heard, when this epoch began."""
+        known = self.in_sync.followers.get(node)
+        return known.caught_up_ms if known is not None else self._began_ms
+
+    def _maybe_expand(self, node: NodeId, request: FetchRequest) -> None:
+        in_sync = self.in_sync
+        if node not in in_sync.committed and in_sync.pending is None and self._has_all_committed(request.offset):
+            self._propose(in_sync.committed | {node})
+
+    def _has_all_committed(self, offset: int) -> bool:
+        """R13: a follower joins with all that is committed: by the leaders before, and by this one.
+
+        What they have committed the leader has in its log, below the start of its epoch. It must not wait for its own
+        high watermark to get there: with too few in sync, that stands still until somebody joins.
+        """
+        return offset >= max(self._core.high_watermark, self.epoch_start)
+
+    def _propose(self, members: frozenset[NodeId]) -> None:
+        core, in_sync = self._core, self.in_sync
+        in_sync.propose(members, core.now_ms)
+        request = AlterPartition(
+            core.partition,
+            core.node,
+            core.broker_epoch,
+            core.leader_epoch,
+            in_sync.partition_epoch,
+            tuple(InSync(node, self._broker_epoch(node)) for node in sorted(members)),
+        )
+        core.emit(Send(ACTIVE_CONTROLLER, request, CONTROLLER))
+
+    def _broker_epoch(self, node: NodeId) -> int:
+        if node == self._core.node:
+            return self._core.broker_epoch
+        known = self.in_sync.followers.get(node)
+        return known.broker_epoch if known is not None else _UNKNOWN_EPOCH
+
+    def alter_refused(self, refusal: AlterRefused) -> None:
+        if (refusal.leader_epoch, refusal.partition_epoch) == (self._core.leader_epoch, self.in_sync.partition_epoch):
+            self.in_sync.refused()

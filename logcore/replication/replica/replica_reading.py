@@ -1,0 +1,36 @@
+"""What clients may read of a replica: nothing above the high watermark (R16)."""
+
+from __future__ import annotations
+
+from ...records.batch import EncodedBatch
+from .replica_core import ReplicaCore
+from .replica_messages import Problem, Read, ReadBatches, Refused
+
+
+def epoch_problem(known: int, asked: int) -> Refused | None:
+    """R6: a client, or another node, that knows another leader epoch. -1 asks for none."""
+    if asked in (-1, known):
+        return None
+    if asked < known:
+        return Refused(Problem.FENCED_LEADER_EPOCH, f"leader epoch {asked} is over: it is {known} now")
+    return Refused(Problem.UNKNOWN_LEADER_EPOCH, f"leader epoch {asked} is not known here yet: it is {known}")
+
+
+def read_committed_log(core: ReplicaCore, asked: Read) -> ReadBatches | Refused:
+    """Whole batches below the high watermark, or below the last stable offset."""
+    log = core.log
+    refused = epoch_problem(core.leader_epoch, asked.leader_epoch)
+    if refused is not None:
+        return refused
+    if asked.offset < log.log_start_offset:
+        return Refused(Problem.OFFSET_OUT_OF_RANGE, f"the log begins at offset {log.log_start_offset}")
+    if asked.offset > core.high_watermark:
+        # It may be committed elsewhere: this replica only does not know it yet.
+        return Refused(Problem.OFFSET_NOT_AVAILABLE, f"{core.high_watermark} is as far as this replica knows")
+    stable = core.last_stable_offset
+    limit = stable if asked.committed_only else core.high_watermark
+    batches: tuple[EncodedBatch, ...] = ()
+    if asked.offset < limit:
+        batches = tuple(log.read(asked.offset, limit, asked.max_bytes))
+    aborted = log.state.transactions.aborted
+    return ReadBatches(batches, limit, core.high_watermark, stable, log.log_start_offset, aborted)

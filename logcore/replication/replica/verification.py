@@ -1,0 +1,130 @@
+"""Batches that would open a transaction here: they wait until the transaction's coordinator says that it is open (R19).
+
+Without, a record that comes late would open a transaction that is over everywhere else, and nobody would end it
+(T-L18). Whoever is behind such a batch waits with it, so that sequences stay in order.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from ..machine import RequestId, Send
+from ..shards.transaction_messages import PartitionId, ToCoordinator, TransactionVerified, VerifyTransaction
+from .replica_core import ReplicaCore
+from .replica_messages import COORDINATOR, Problem, Produce, Refused
+
+_PER_PRODUCER: Final = 20  # a producer has five batches under way, and may say each again
+_NOBODY: Final = PartitionId("", -1)
+
+
+class Parked(NamedTuple):
+    request: RequestId
+    asked: Produce
+
+
+@dataclass(slots=True)
+class _Verifying:
+    """One producer's batches. `correlation`: of the question that was asked last; answers to others say nothing."""
+
+    transactional_id: str
+    epoch: int
+    includes: bool
+    until_ms: int
+    correlation: int = 0
+    asked_ms: int = 0
+    parked: deque[Parked] = field(default_factory=deque[Parked])
+
+
+class Verification:
+    """State of one leader epoch: by producer, what waits."""
+
+    def __init__(self, core: ReplicaCore) -> None:
+        self._core = core
+        self._verifying: dict[int, _Verifying] = {}
+        self._correlation = 0
+        self._epochs: dict[PartitionId, int] = {}  # by shard: the newest that has ended something here
+
+    def holds(self, producer_id: int) -> bool:
+        """Whether something of this producer waits: what comes now has to wait behind it."""
+        return producer_id in self._verifying
+
+    def park(self, request: RequestId, asked: Produce) -> Refused | None:
+        """Refuses what would be too much, or is of another epoch than what waits already."""
+        header = asked.batches[0].header
+        known = self._verifying.get(header.producer_id)
+        if known is None:
+            return self._begin(request, asked)
+        if known.epoch != header.producer_epoch or len(known.parked) >= _PER_PRODUCER:
+            return Refused(Problem.CONCURRENT_TRANSACTIONS, "earlier batches of this producer wait to be verified")
+        known.parked.append(Parked(request, asked))
+        return None
+
+    def _begin(self, request: RequestId, asked: Produce) -> Refused | None:
+        header, settings = asked.batches[0].header, self._core.settings
+        if asked.transactional_id is None:
+            return Refused(Problem.INVALID_TXN_STATE, "a transactional batch without a transactional id")
+        if len(self._verifying) >= settings.waiting_max:
+            return Refused(Problem.NOT_ENOUGH_REPLICAS, "too many transactions wait for their coordinators")
+        until_ms = self._core.now_ms + settings.verify_ms
+        known = _Verifying(asked.transactional_id, header.producer_epoch, asked.announces, until_ms)
+        known.parked.append(Parked(request, asked))
+        self._verifying[header.producer_id] = known
+        self._ask(header.producer_id, known)
+        return None
+
+    def _ask(self, producer_id: int, known: _Verifying) -> None:
+        core = self._core
+        self._correlation += 1
+        known.correlation, known.asked_ms = self._correlation, core.now_ms
+        question = VerifyTransaction(
+            _NOBODY,
+            core.partition,
+            core.leader_epoch,
+            known.correlation,
+            known.transactional_id,
+            producer_id,
+            known.epoch,
+            known.includes,
+        )
+        core.emit(Send(COORDINATOR, ToCoordinator(known.transactional_id, question)))
+
+    def take(self, answer: TransactionVerified) -> tuple[deque[Parked], Refused | None]:
+        """What waited for this answer, in order, and why it is refused."""
+        known = self._verifying.get(answer.producer_id)
+        if known is None or (answer.leader_epoch, answer.correlation) != (self._core.leader_epoch, known.correlation):
+            return deque(), None
+        if answer.sender_epoch < self._epochs.get(answer.sender, answer.sender_epoch):
+            return deque(), None  # it was replaced: its successor is asked in a while
+        del self._verifying[answer.producer_id]
+        refused = Refused(answer.problem, answer.message) if answer.problem is not None else None
+        return known.parked, refused
+
+    def heard(self, shard: PartitionId, epoch: int) -> None:
+        """The shard has ended a transaction here, in this leader epoch of its own."""
+        self._epochs[shard] = max(epoch, self._epochs.get(shard, epoch))
+
+    def ended(self, producer_id: int) -> None:
+        """A transaction of the producer has ended here: an answer of before says nothing of the next one."""
+        known = self._verifying.get(producer_id)
+        if known is not None:
+            self._ask(producer_id, known)
+
+    def tick(self) -> list[Parked]:
+        """Asks again; gives what has waited for too long."""
+        if not self._verifying:
+            return []
+        core, late = self._core, list[Parked]()
+        for producer_id, known in list(self._verifying.items()):
+            if core.now_ms >= known.until_ms:
+                late += self._verifying.pop(producer_id).parked
+            elif core.now_ms - known.asked_ms >= core.settings.verify_again_ms:
+                self._ask(producer_id, known)
+        return late
+
+    def resign(self) -> list[Parked]:
+        """All that waits; nobody will answer it here."""
+        waiting = [parked for known in self._verifying.values() for parked in known.parked]
+        self._verifying.clear()
+        return waiting

@@ -1,0 +1,1 @@
+"""The coordinators of groups and transactions, a shard for each partition of their topics."""

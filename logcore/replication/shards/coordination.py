@@ -1,0 +1,253 @@
+"""The coordinators that live on a broker: one shard per partition of their topics that this node leads.
+
+A shard is the fold of its partition's records. It begins when everything that earlier leaders wrote is committed (R16),
+and answers only what is committed itself. It ends with the leader epoch, and also when a write fails or too few
+replicas are in sync: then it is forgotten as a whole, and read again from the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from millstream.errors import LogError
+
+from ...records.key_values import decode_key_values
+from ..broker.producer_ids import ProducerIdPool
+from ..controller.metadata_image import MetadataImage
+from ..machine import Effect, NodeId, Reply, RequestId
+from ..replica.replica import Replica
+from ..replica.replica_messages import PartitionId, Problem, Refused
+from .coordination_messages import (
+    GROUPS_TOPIC,
+    TRANSACTIONS_TOPIC,
+    ForEveryShard,
+    ForGroup,
+    ForTransaction,
+    place_of,
+)
+from .led_log import OUT_OF_TOUCH, PROOF, LedLog, Shard, ShardLost, ShardMaker
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinationSettings:
+    """`load_bytes`: read at a time while a shard begins; `again_ms`: after a failure it is read again."""
+
+    load_bytes: int = 512 * 1024
+    again_ms: int = 1_000
+    waiting_max: int = 10_000  # requests of one shard that wait for their answers
+
+
+class Home(Protocol):
+    """What coordinators have of their broker."""
+
+    image: MetadataImage
+    replicas: dict[PartitionId, Replica]
+    producer_ids: ProducerIdPool
+
+    def leads_for_certain(self) -> bool: ...
+
+    def emit(self, effect: Effect) -> None: ...
+
+    def pass_on(self, partition: PartitionId, effects: list[Effect]) -> None:
+        """What the replica of the partition wants done."""
+        ...
+
+
+@dataclass(slots=True)
+class _Led:
+    """A partition of coordinators that this node leads. `end_offset`: of what the shard has to know when it begins."""
+
+    epoch: int
+    log: LedLog
+    shard: Shard
+    next_offset: int
+    end_offset: int
+    begun: bool = False
+
+
+class Coordinators:
+    """State: the shards of this node. `makers`: by the name of the topic whose partitions are shards."""
+
+    def __init__(
+        self, home: Home, makers: Mapping[str, ShardMaker], settings: CoordinationSettings | None = None
+    ) -> None:
+        self.now_ms = 0
+        self.wall_ms = 0
+        self._home = home
+        self._makers = makers
+        self._settings = settings or CoordinationSettings()
+        self._led: dict[PartitionId, _Led] = {}
+        self._not_before_ms: dict[PartitionId, int] = {}
+
+    @property
+    def image(self) -> MetadataImage:
+        return self._home.image
+
+    @property
+    def producer_ids(self) -> ProducerIdPool:
+        return self._home.producer_ids
+
+    def leads_for_certain(self) -> bool:
+        return self._home.leads_for_certain()
+
+    def emit(self, effect: Effect) -> None:
+        self._home.emit(effect)
+
+    def shards(self, topic: str) -> list[Shard]:
+        """Those that have begun, of the topic of this name."""
+        topic_id = self.image.topic_ids.get(topic)
+        return [led.shard for partition, led in self._led.items() if partition.topic == topic_id and led.begun]
+
+    # Inputs
+
+    def ask(self, request: RequestId, body: ForGroup | ForTransaction | ForEveryShard) -> None:
+        match body:
+            case ForGroup(group, asked):
+                self._ask(request, GROUPS_TOPIC, group, asked)
+            case ForTransaction(transactional_id, asked):
+                self._ask(request, TRANSACTIONS_TOPIC, transactional_id, asked)
+            case ForEveryShard(topic, asked):
+                self.emit(Reply(request, self._look(topic, asked)))
+
+    def _ask(self, request: RequestId, topic: str, key: str, asked: Any) -> None:
+        partition = place_of(self.image, topic, key)
+        led = self._led.get(partition) if partition is not None else None
+        refused = self._why_not(partition, led)
+        if refused is not None or led is None:
+            self.emit(Reply(request, refused))
+            return
+        led.log.waiting[request] = None
+        self._run(led, lambda: led.shard.ask(request, key, asked))
+
+    def _why_not(self, partition: PartitionId | None, led: _Led | None) -> Refused | None:
+        if partition is None:
+            return Refused(Problem.COORDINATOR_NOT_AVAILABLE, "the topic of the coordinators is not made yet")
+        if led is None:
+            return self._not_here(partition)
+        if not led.begun:
+            return Refused(Problem.COORDINATOR_LOADING, "the coordinator reads its log; ask again")
+        if len(led.log.waiting) >= self._settings.waiting_max:
+            return Refused(Problem.COORDINATOR_NOT_AVAILABLE, "too many requests wait for the coordinator; ask again")
+        return None
+
+    def _not_here(self, partition: PartitionId) -> Refused:
+        replica = self._home.replicas.get(partition)
+        if replica is None or replica.leader is None:
+            return Refused(Problem.NOT_COORDINATOR, "another node is the coordinator; ask who")
+        return Refused(Problem.COORDINATOR_NOT_AVAILABLE, "the coordinator cannot write to its log now; ask again")
+
+    def _look(self, topic: str, asked: Any) -> tuple[Any, ...] | Refused:
+        topic_id = self.image.topic_ids.get(topic)
+        led = [each for partition, each in self._led.items() if partition.topic == topic_id]
+        if not all(each.begun for each in led):
+            return Refused(Problem.COORDINATOR_LOADING, "a coordinator reads its log; ask again")
+        if led and not self.leads_for_certain():
+            return Refused(Problem.COORDINATOR_NOT_AVAILABLE, OUT_OF_TOUCH)
+        return tuple(each.shard.look(asked) for each in led)
+
+    def receive(self, sender: NodeId, message: Any) -> None:
+        """A message that names the partition it is for; nobody hears it where that does not coordinate (yet)."""
+        led = self._led.get(message.partition)
+        if led is not None and led.begun:
+            self._run(led, lambda: led.shard.receive(sender, message))
+
+    def tick(self, now_ms: int, wall_ms: int) -> None:
+        self.now_ms, self.wall_ms = now_ms, wall_ms
+        for partition in [each for each, due_ms in self._not_before_ms.items() if due_ms <= now_ms]:
+            del self._not_before_ms[partition]
+            self.advance(partition)
+        for partition, led in list(self._led.items()):
+            if led.begun:
+                self._run(led, led.shard.tick)
+            else:
+                self.advance(partition)
+
+    # The life of shards
+
+    def coordinates(self, partition: PartitionId) -> bool:
+        """Whether the partition is, or was, one of coordinators."""
+        topic = self.image.topics.get(partition.topic)
+        return (topic is not None and topic.name in self._makers) or partition in self._led
+
+    def advance(self, partition: PartitionId) -> None:
+        """The replica was stepped: it may lead, lead no longer, or have more that is committed."""
+        replica = self._home.replicas.get(partition)
+        led = self._led.get(partition)
+        if led is not None and not _may_go_on(led, replica):
+            self._drop(led)
+            led = None
+        if led is None and replica is not None and self._may_open(partition, replica):
+            led = self._open(partition, replica)
+        if led is None or replica is None:
+            return
+        if not led.begun:
+            self._load(led, replica)
+        if led.begun:
+            self._run(led, led.log.release)
+
+    def _may_open(self, partition: PartitionId, replica: Replica) -> bool:
+        if partition in self._not_before_ms:
+            return False
+        return replica.leader is not None and replica.leader.has_enough_in_sync
+
+    def _open(self, partition: PartitionId, replica: Replica) -> _Led | None:
+        topic = self.image.topics.get(partition.topic)
+        if topic is None:
+            return None
+        log = LedLog(self, partition, replica)
+        shard = self._makers[topic.name](log)
+        start, end = replica.core.log.log_start_offset, replica.core.log.end_offset
+        led = self._led[partition] = _Led(replica.core.leader_epoch, log, shard, start, end)
+        return led
+
+    def _load(self, led: _Led, replica: Replica) -> None:
+        if not self._is_settled(led, replica):
+            return
+        try:
+            self._read(led, replica)
+        except (OSError, LogError, ValueError):
+            self._fail(led)
+            return
+        if led.next_offset >= led.end_offset:
+            led.begun = True
+            self._run(led, led.shard.begin)
+
+    def _is_settled(self, led: _Led, replica: Replica) -> bool:
+        """R16: until then the leader does not know what of its log is committed."""
+        return replica.core.high_watermark >= led.end_offset
+
+    def _read(self, led: _Led, replica: Replica) -> None:
+        """A piece at a time: the node has others to serve."""
+        batches = replica.core.log.read(led.next_offset, led.end_offset, self._settings.load_bytes)
+        for batch in batches:
+            led.shard.fold([record for record in decode_key_values(batch) if record != PROOF])
+            led.next_offset = batch.header.last_offset + 1
+        if not batches:
+            led.next_offset = led.end_offset
+
+    def _run(self, led: _Led, act: Callable[[], None]) -> None:
+        try:
+            act()
+        except ShardLost:
+            self._fail(led)
+
+    def _fail(self, led: _Led) -> None:
+        self._drop(led)
+        self._not_before_ms[led.log.partition] = self.now_ms + self._settings.again_ms
+
+    def _drop(self, led: _Led) -> None:
+        del self._led[led.log.partition]
+        text = "this node has stopped coordinating; whether it is done is open: ask who coordinates, and there again"
+        led.log.refuse_waiting(Refused(Problem.NOT_COORDINATOR, text))
+
+    def appended(self, partition: PartitionId, replica: Replica) -> None:
+        self._home.pass_on(partition, replica.flush())
+
+
+def _may_go_on(led: _Led, replica: Replica | None) -> bool:
+    leader = replica.leader if replica is not None else None
+    if replica is None or leader is None:
+        return False
+    return replica.core.leader_epoch == led.epoch and leader.has_enough_in_sync

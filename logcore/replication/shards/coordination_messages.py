@@ -1,0 +1,57 @@
+"""What is asked of the coordinators of groups and of transactions, and where the one of a key is.
+
+A coordinator is a partition of a topic of the cluster's own: who leads the partition coordinates all keys that belong
+to it. All that is known of them is the fold of the partition's records.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+from ..controller.metadata_image import MetadataImage
+from ..replica.replica_messages import PartitionId
+
+GROUPS_TOPIC: Final = "__consumer_offsets"
+TRANSACTIONS_TOPIC: Final = "__transaction_state"
+COORDINATORS: Final = frozenset({GROUPS_TOPIC, TRANSACTIONS_TOPIC})
+
+
+class ForGroup(NamedTuple):
+    """What a broker is asked about a group; bodies and their answers: `group_requests.py`."""
+
+    group: str
+    body: Any
+
+
+class ForTransaction(NamedTuple):
+    """What a broker is asked about a transactional id."""
+
+    transactional_id: str
+    body: Any
+
+
+class ForEveryShard(NamedTuple):
+    """What a broker is asked of all the partitions of a coordinators' topic that it leads: a question that changes
+    nothing. The answer is a tuple, with an answer of each."""
+
+    topic: str
+    body: Any
+
+
+def place_of(image: MetadataImage, topic: str, key: str) -> PartitionId | None:
+    """The partition that coordinates the key; None while the coordinators' topic is not made."""
+    topic_id = image.topic_ids.get(topic)
+    if topic_id is None:
+        return None
+    return PartitionId(topic_id, partition_of(key, len(image.topics[topic_id].partitions)))
+
+
+def partition_of(key: str, count: int) -> int:
+    """Kafka's choice, which clients do not see but tools print: Java's hash of the text, without its sign."""
+    hashed = 0
+    content = key.encode("utf-16-be", "surrogatepass")
+    for position in range(0, len(content), 2):
+        unit = content[position] << 8 | content[position + 1]
+        hashed = (31 * hashed + unit) & 0xFFFFFFFF
+    signed = hashed - (1 << 32) if hashed >= 1 << 31 else hashed
+    return 0 if signed == -(1 << 31) else abs(signed) % count

@@ -1,0 +1,282 @@
+"""The coordinator of the consumer groups of one partition of `__consumer_offsets`: members, and committed offsets.
+
+What it decides is in `all_groups.py` and `group_commits.py`; here is what is asked of it, and what it writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import structlog
+from kio.schema.errors import ErrorCode
+
+from ...client import TopicPartition
+from ...coordination.group_topic import GroupTopic
+from ...cores.all_groups import AllGroups
+from ...cores.expiry import Expiry
+from ...cores.group_expiry import expired, subscribed
+from ...cores.group_messages import (
+    Answer,
+    Answered,
+    CheckCommit,
+    CommittedOffset,
+    ConsumerHeartbeat,
+    GroupDescription,
+    GroupFault,
+    GroupState,
+    Heartbeat,
+    Join,
+    Leave,
+    Sync,
+)
+from ...records.key_values import KeyValue
+from ..machine import NodeId, RequestId, Send
+from ..replica.replica_messages import Problem, Refused
+from ..time_of_day import TimeOfDay
+from ..topic_ids import ImageTopicIds
+from .group_commits import CommittedOffsets
+from .group_requests import (
+    AskCommitted,
+    CommitOffsets,
+    DeleteGroup,
+    DeleteOffsets,
+    DescribeGroup,
+    GroupCommits,
+    ListGroups,
+    OffsetsDeleted,
+)
+from .led_log import OUT_OF_TOUCH, LedLog
+from .transaction_messages import ApplyOffsets, HoldOffsets, OffsetsApplied, OffsetsHeld
+
+_NEVER: Final = 1 << 62
+_log: Final = structlog.get_logger("millstream.logcore")
+
+
+def _is_foreign(group: str) -> bool:
+    return not group.startswith("_millstream")
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSettings:
+    """Times in milliseconds. `expires`: the groups whose offsets may expire."""
+
+    expiry: Expiry = field(default_factory=Expiry)
+    expire_every_ms: int = 600_000
+    expires: Callable[[str], bool] = _is_foreign
+
+
+class GroupShard:
+    """State: the groups of the partition, as the fold of its records and of what was asked since.
+
+    Nobody is told anything before it is committed, so what is asked is answered from the newest state. Where a client
+    begins to read is told only by who is sure to coordinate.
+    """
+
+    def __init__(self, log: LedLog, settings: GroupSettings | None = None) -> None:
+        self._log = log
+        self._settings = settings or GroupSettings()
+        ids = ImageTopicIds(lambda: log.image)
+        self._topic = GroupTopic(ids, lambda: log.wall_ms)
+        self._groups = AllGroups()
+        self._offsets = CommittedOffsets(ids)
+        self._entries: dict[bytes, bytes] = {}  # until it begins
+        self._due_ms = _NEVER  # nothing follows from the passing of time before
+        self._expires_at_ms = _NEVER
+        self._time_of_day = TimeOfDay(log.now_ms, log.wall_ms)
+        self._topics_seen: object = None
+        self._counted: object = None
+        self._counts: dict[str, int] = {}
+
+    # Its life
+
+    def fold(self, records: Sequence[KeyValue]) -> None:
+        for key, value in records:
+            if value is None:
+                self._entries.pop(key, None)
+            else:
+                self._entries[key] = value
+
+    def begin(self) -> None:
+        for key, value in self._entries.items():
+            try:
+                self._offsets.apply([KeyValue(key, value)])
+            except ValueError as error:
+                _log.error("a committed offset cannot be read", error=str(error))
+        for record in self._topic.decode(self._entries):
+            self._groups.apply(record)
+        self._entries = {}
+        self._groups.begin(self._log.now_ms)
+        self._renew_deadline()
+        self._expires_at_ms = self._log.now_ms + self._settings.expire_every_ms
+
+    def tick(self) -> None:
+        now_ms = self._log.now_ms
+        if now_ms >= self._due_ms:
+            answers = self._groups.tick(now_ms)
+            self._write_groups()
+            self._renew_deadline()
+            self._answer(answers)
+        topic_ids = self._log.image.topic_ids
+        if topic_ids is not self._topics_seen:
+            self._topics_seen = topic_ids
+            self._write_offsets(self._offsets.forget_deleted())
+        if now_ms >= self._expires_at_ms:
+            self._expires_at_ms = now_ms + self._settings.expire_every_ms
+            self._expire()
+
+    def _renew_deadline(self) -> None:
+        deadline_ms = self._groups.next_deadline_ms()
+        self._due_ms = _NEVER if deadline_ms is None else deadline_ms
+
+    # Requests
+
+    def ask(self, request: RequestId, key: str, body: Any) -> None:
+        match body:
+            case Join() | Sync() | Leave() | Heartbeat():
+                self._step(request, body)
+            case ConsumerHeartbeat():
+                self._beat(request, body)
+            case CheckCommit():
+                self._log.reply(request, Answer(self._groups.check_commit(body, self._log.now_ms)))
+            case CommitOffsets(check, offsets):
+                fault = self._groups.check_commit(check, self._log.now_ms)
+                if fault is GroupFault.NONE:
+                    self._write_offsets(self._offsets.commit(key, offsets, self._log.wall_ms))
+                self._log.reply(request, Answer(fault))
+            case AskCommitted():
+                self._log.prove()
+                self._log.reply(request, GroupCommits(self._offsets.of(key), self._offsets.unsettled(key)))
+            case DescribeGroup() if not self._log.leads_for_certain:
+                self._log.reply(request, Refused(Problem.NOT_COORDINATOR, OUT_OF_TOUCH))
+            case DescribeGroup():
+                self._log.reply(request, self._described(key))
+            case DeleteGroup():
+                self._log.reply(request, Answer(self._delete(key)))
+            case DeleteOffsets(partitions):
+                self._log.reply(request, self._delete_offsets(key, partitions))
+            case _:
+                raise AssertionError(f"unknown request {body!r}")
+
+    def _step(self, request: RequestId, message: Join | Sync | Leave | Heartbeat) -> None:
+        answers = self._groups.step(message, request, self._log.now_ms)
+        self._write_groups()
+        if not isinstance(message, Heartbeat):  # which only puts deadlines off
+            self._renew_deadline()
+        self._answer(answers)
+
+    def _beat(self, request: RequestId, beat: ConsumerHeartbeat) -> None:
+        answer = self._groups.beat(beat, self._partition_counts(), self._log.now_ms)
+        self._write_groups()
+        self._due_ms = min(self._due_ms, self._log.now_ms + beat.session_ms)
+        self._log.reply(request, answer)
+
+    def _partition_counts(self) -> dict[str, int]:
+        """Of all topics; counted anew where the metadata are newer."""
+        topics = self._log.image.topics
+        if topics is not self._counted:
+            self._counted = topics
+            self._counts = {topic.name: len(topic.partitions) for topic in topics.values()}
+        return self._counts
+
+    def _answer(self, answers: Sequence[Answered]) -> None:
+        for answered in answers:
+            self._log.reply(RequestId(answered.ticket), answered.reply)
+
+    def _write_groups(self) -> None:
+        self._log.write(self._topic.encode(self._groups.take_records()))
+
+    def _write_offsets(self, changes: Sequence[KeyValue]) -> None:
+        self._log.write(changes)
+        self._offsets.apply(changes)
+
+    # What there is
+
+    def look(self, body: Any) -> tuple[GroupDescription, ...]:
+        assert isinstance(body, ListGroups), f"unknown question {body!r}"
+        return tuple(found for name in self._names() if (found := self._described(name)).state is not GroupState.DEAD)
+
+    def _names(self) -> list[str]:
+        return list(dict.fromkeys([*self._groups.names(), *self._offsets.groups()]))
+
+    def _described(self, group: str) -> GroupDescription:
+        """A group that only has offsets is empty."""
+        description = self._groups.describe(group)
+        if description.state is GroupState.DEAD and self._offsets.of(group):
+            return GroupDescription(group, GroupState.EMPTY, generation=0)
+        return description
+
+    # What administrators do
+
+    def _delete(self, group: str) -> GroupFault:
+        if self._groups.is_in_use(group):
+            return GroupFault.NOT_EMPTY
+        committed = self._offsets.of(group)
+        known = self._groups.has(group)
+        self._groups.forget(group)
+        self._write_groups()
+        self._write_offsets(self._offsets.forget(group, committed))
+        return GroupFault.NONE if known or committed else GroupFault.NOT_FOUND
+
+    def _delete_offsets(self, group: str, partitions: Sequence[TopicPartition]) -> OffsetsDeleted:
+        description = self._described(group)
+        if description.state is GroupState.DEAD:
+            return OffsetsDeleted(GroupFault.NOT_FOUND, {})
+        topics = subscribed(description)
+        refused = {partition for partition in partitions if partition.topic in topics}
+        self._write_offsets(self._offsets.forget(group, [each for each in partitions if each not in refused]))
+        outcome = {each: GroupFault.SUBSCRIBED if each in refused else GroupFault.NONE for each in partitions}
+        return OffsetsDeleted(GroupFault.NONE, outcome)
+
+    def _expire(self) -> None:
+        expiry, wall_ms = self._settings.expiry, self._log.wall_ms
+        if self._time_of_day.was_set(self._log.now_ms, wall_ms):
+            self._expires_at_ms = self._log.now_ms + max(expiry.offsets_ms, expiry.transactional_ids_ms)
+            return  # nothing is older for certain
+        for group in filter(self._settings.expires, self._names()):
+            self._expire_group(group, wall_ms - expiry.offsets_ms)
+        self._write_offsets(self._offsets.forget_settled(wall_ms - expiry.transactional_ids_ms))
+
+    def _expire_group(self, group: str, before_ms: int) -> None:
+        """A group that has nothing left is gone."""
+        committed = self._offsets.of(group)
+        gone = expired(self._groups.describe(group), committed, self._topic.empty_since_ms.get(group), before_ms)
+        self._write_offsets(self._offsets.forget(group, gone))
+        if len(gone) == len(committed) and not self._groups.is_in_use(group):
+            self._groups.forget(group)
+            self._write_groups()
+
+    # Transactions that commit offsets
+
+    def receive(self, sender: NodeId, message: Any) -> None:
+        match message:
+            case HoldOffsets():
+                self._log.say(Send(sender, self._hold(message)))
+            case ApplyOffsets():
+                self._apply(message)
+                who = message.transactional_id, message.producer_id, message.number, message.group
+                self._log.say(Send(sender, OffsetsApplied(message.sender, *who)))
+            case _:
+                raise AssertionError(f"unknown message {message!r}")
+
+    def _hold(self, asked: HoldOffsets) -> OffsetsHeld:
+        group, producer_id, number = asked.group, asked.producer_id, asked.number
+        problem = 0
+        if self._offsets.is_settled(group, producer_id, number):
+            problem = Problem.INVALID_TXN_STATE.value  # it came too late
+        else:
+            check = CheckCommit(group, asked.generation, asked.member_id, asked.instance_id, transactional=True)
+            fault = self._groups.check_commit(check, self._log.now_ms)
+            problem = ErrorCode[fault.value].value
+            if fault is GroupFault.NONE:
+                places = [TopicPartition(*place) for place in asked.partitions]
+                self._write_offsets(self._offsets.hold(group, producer_id, number, places))
+        return OffsetsHeld(asked.sender, asked.transactional_id, producer_id, number, group, problem)
+
+    def _apply(self, asked: ApplyOffsets) -> None:
+        offsets = {
+            TopicPartition(row.topic, row.partition): CommittedOffset(row.offset, row.metadata) for row in asked.offsets
+        }
+        at_ms = self._log.wall_ms
+        self._write_offsets(self._offsets.settle(asked.group, asked.producer_id, asked.number, offsets, at_ms))

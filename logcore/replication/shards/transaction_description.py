@@ -1,0 +1,34 @@
+"""A transactional id as administrators see it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ...cores.transaction_records import TransactionState
+from ...cores.transactions import Standing
+from ..replica.replica_messages import PartitionId
+from .transaction_messages import DescribedTransaction
+
+_STATE_NAMES: Final = {
+    TransactionState.EMPTY: "Empty",
+    TransactionState.ONGOING: "Ongoing",
+    TransactionState.PREPARE_COMMIT: "PrepareCommit",
+    TransactionState.PREPARE_ABORT: "PrepareAbort",
+    TransactionState.COMPLETE_COMMIT: "CompleteCommit",
+}
+
+
+def described(standing: Standing, open_ms: int) -> DescribedTransaction:
+    record, ending = standing.record, standing.ending
+    partitions = standing.partitions if standing.state is TransactionState.ONGOING else ()
+    if ending is not None:
+        partitions = tuple(participant.partition for participant in ending.participants)
+    return DescribedTransaction(
+        record.transactional_id,
+        record.producer_id,
+        record.epoch,
+        "PrepareAbort" if ending is not None and not standing.committing else _STATE_NAMES[standing.state],
+        record.timeout_ms,
+        open_ms,
+        tuple(PartitionId(*partition) for partition in partitions),
+    )

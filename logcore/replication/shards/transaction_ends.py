@@ -1,0 +1,125 @@
+"""Transactions that are decided: markers to the leaders of their partitions, offsets to their groups, until all have
+answered.
+
+Leaders move, and answers get lost: everybody is asked again until there is an answer, and does once what was asked
+(by the number of the transaction). A topic that was deleted needs no marker: whoever led the topic of coordinators
+when the partition was included knew the topic, and metadata never go back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ...cores.transaction_steps import Outcome
+from ..machine import NodeId
+from ..replica.replica_messages import EndMarker, PartitionId
+from .coordination_messages import GROUPS_TOPIC, place_of
+from .led_log import LedLog
+from .transaction_messages import ApplyOffsets, MarkerWritten, OffsetRow, OffsetsApplied, WriteMarker
+
+
+class _Key(NamedTuple):
+    """Of one transaction, in the life of the cluster."""
+
+    producer_id: int
+    number: int
+
+
+@dataclass(slots=True)
+class _Ending:
+    outcome: Outcome
+    partitions: set[PartitionId]  # that have not answered
+    groups: set[str]
+    asked_ms: int
+
+
+class TransactionEnds:
+    """State: the transactions that are decided for good, and not ended everywhere.
+
+    `ended` is called when all have answered.
+    """
+
+    def __init__(self, log: LedLog, ended: Callable[[Outcome], None], again_ms: int) -> None:
+        self._log = log
+        self._ended = ended
+        self._again_ms = again_ms
+        self._ending: dict[_Key, _Ending] = {}
+
+    def begin(self, outcome: Outcome) -> None:
+        """The record that says so is committed: only now may anybody see it."""
+        key = _Key(outcome.record.producer_id, outcome.record.number)
+        if key in self._ending:
+            return
+        record = outcome.record
+        partitions = {PartitionId(*participant.partition) for participant in record.participants}
+        self._ending[key] = _Ending(outcome, partitions, set(record.offsets), self._log.now_ms)
+        self._ask(self._ending[key])
+        self._done(key)
+
+    def marked(self, message: MarkerWritten) -> None:
+        key = _Key(message.producer_id, message.number)
+        ending = self._ending.get(key)
+        if ending is not None:
+            ending.partitions.discard(message.of)
+            self._done(key)
+
+    def applied(self, message: OffsetsApplied) -> None:
+        key = _Key(message.producer_id, message.number)
+        ending = self._ending.get(key)
+        if ending is not None:
+            ending.groups.discard(message.group)
+            self._done(key)
+
+    def tick(self) -> None:
+        for key, ending in list(self._ending.items()):
+            if self._log.now_ms - ending.asked_ms >= self._again_ms:
+                self._ask(ending)
+                self._done(key)
+
+    def _done(self, key: _Key) -> None:
+        ending = self._ending[key]
+        if not ending.partitions and not ending.groups:
+            del self._ending[key]
+            self._ended(ending.outcome)
+
+    def _ask(self, ending: _Ending) -> None:
+        """Asks all that have not answered."""
+        ending.asked_ms = self._log.now_ms
+        for partition in sorted(ending.partitions):
+            self._ask_partition(ending, partition)
+        for group in sorted(ending.groups):
+            self._ask_group(ending, group)
+
+    def _ask_partition(self, ending: _Ending, partition: PartitionId) -> None:
+        log, record = self._log, ending.outcome.record
+        state = log.image.partition(partition)
+        if state is None:
+            ending.partitions.discard(partition)
+        elif state.leader is not None:
+            marker = EndMarker(record.producer_id, record.epoch, ending.outcome.committed, log.wall_ms, record.number)
+            log.send(state.leader, WriteMarker(partition, log.partition, log.epoch, record.transactional_id, marker))
+
+    def _ask_group(self, ending: _Ending, group: str) -> None:
+        found = coordinator_of_group(self._log, group)
+        if found is None:
+            return
+        leader, place = found
+        record = ending.outcome.record
+        offsets = record.offsets[group] if ending.outcome.committed else {}
+        rows = tuple(
+            OffsetRow(where.topic, where.partition, committed.offset, committed.metadata)
+            for where, committed in offsets.items()
+        )
+        asked = ApplyOffsets(
+            place, self._log.partition, group, record.transactional_id, record.producer_id, record.number, rows
+        )
+        self._log.send(leader, asked)
+
+
+def coordinator_of_group(log: LedLog, group: str) -> tuple[NodeId, PartitionId] | None:
+    """Who coordinates the group now; None where nobody does."""
+    place = place_of(log.image, GROUPS_TOPIC, group)
+    state = log.image.partition(place) if place is not None else None
+    return (state.leader, place) if place is not None and state is not None and state.leader is not None else None

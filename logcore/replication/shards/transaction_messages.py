@@ -1,0 +1,233 @@
+"""What producers ask of the coordinator of their transactions, and what that says to leaders and to groups.
+
+Requests are bodies of `ForTransaction(transactional_id, …)`; each is answered with what its docstring says, or with
+`Refused`. Everything is answered when it is committed, so an answer is true for ever; whoever hears none asks again.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+from ..replica.replica_messages import EndMarker, PartitionId, Problem
+
+# Producers
+
+
+class ProducerGiven(NamedTuple):
+    """What the producer goes on with."""
+
+    producer_id: int
+    epoch: int
+
+
+class Included(NamedTuple):
+    """It belongs to the open transaction."""
+
+
+class GroupRefused(NamedTuple):
+    """`code`: the error code of the protocol, as the coordinator of the group gave it."""
+
+    code: int
+
+
+class OffsetRow(NamedTuple):
+    """An offset that a group commits; the topic by its name, as in all that groups keep."""
+
+    topic: str
+    partition: int
+    offset: int
+    metadata: str = ""
+
+
+class InitProducer(NamedTuple):
+    """Takes the transactional id: whoever had it is fenced, and what it has open is aborted. `ProducerGiven`.
+
+    With `producer_id` and `epoch` it is one that goes on after a mishap, and must still be the one that has the id.
+    """
+
+    timeout_ms: int
+    producer_id: int = -1
+    epoch: int = -1
+
+
+class IncludePartitions(NamedTuple):
+    """AddPartitionsToTxn: the transaction begins where none is open. All of them or none. `Included`."""
+
+    producer_id: int
+    epoch: int
+    partitions: tuple[PartitionId, ...]
+
+
+class IncludeGroup(NamedTuple):
+    """AddOffsetsToTxn. `Included`."""
+
+    producer_id: int
+    epoch: int
+    group: str
+
+
+class SendOffsets(NamedTuple):
+    """TxnOffsetCommit: what the group commits if the transaction is committed. `Included`, or `GroupRefused` where
+    generation and member are not of now.
+
+    `announces`: newer clients do not ask `IncludeGroup` before (KIP-890).
+    """
+
+    producer_id: int
+    epoch: int
+    group: str
+    offsets: tuple[OffsetRow, ...]
+    generation: int = -1
+    member_id: str = ""
+    instance_id: str | None = None
+    announces: bool = False
+
+
+class EndTransaction(NamedTuple):
+    """`ProducerGiven`, when it is decided for good: markers and offsets follow. `raises_epoch`: the producer goes on
+    with another epoch, and may ask again if the answer is lost (KIP-890)."""
+
+    producer_id: int
+    epoch: int
+    committed: bool
+    raises_epoch: bool = False
+
+
+class DescribeTransaction(NamedTuple):
+    """`DescribedTransaction`."""
+
+
+class ListTransactions(NamedTuple):
+    """Asked of a node, not `ForTransaction`: a tuple of `DescribedTransaction`, of all that it coordinates."""
+
+
+class DescribedTransaction(NamedTuple):
+    """`state` has the names of Kafka's tools. `open_ms`: how long its transaction has been open here, -1 if none is."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+    state: str
+    timeout_ms: int
+    open_ms: int
+    partitions: tuple[PartitionId, ...]
+
+
+class AskProducerId(NamedTuple):
+    """Asked of a node, not `ForTransaction`: an id that nobody else gets, in the whole life of the cluster. Answered
+    with `ProducerGiven` of epoch 0, for who writes without transactions."""
+
+
+# From leaders of partitions: may this batch open the transaction here?
+
+
+class VerifyTransaction(NamedTuple):
+    """To the shard of the transactional id. `includes`: the write makes the partition a part of it (KIP-890)."""
+
+    partition: PartitionId
+    sender: PartitionId
+    leader_epoch: int  # the sender's
+    correlation: int
+    transactional_id: str
+    producer_id: int
+    epoch: int
+    includes: bool
+
+
+class TransactionVerified(NamedTuple):
+    """`problem` None: it is open with this producer and epoch, and the partition belongs to it.
+
+    `sender`: the shard, in its leader epoch `sender_epoch`: one that was replaced, and does not know it, says nothing.
+    """
+
+    partition: PartitionId
+    sender: PartitionId
+    sender_epoch: int
+    leader_epoch: int
+    correlation: int
+    producer_id: int
+    problem: Problem | None
+    message: str = ""
+
+
+# To leaders of partitions: the transaction has ended
+
+
+class WriteMarker(NamedTuple):
+    """From the shard `sender`, in its leader epoch `sender_epoch`, which asks until it is answered."""
+
+    partition: PartitionId
+    sender: PartitionId
+    sender_epoch: int
+    transactional_id: str
+    marker: EndMarker
+
+
+class MarkerWritten(NamedTuple):
+    """The marker is committed, now or since long."""
+
+    partition: PartitionId
+    transactional_id: str
+    producer_id: int
+    number: int
+    of: PartitionId
+
+
+# With the groups whose offsets are part of a transaction: `number` is the one that the transaction will end with
+
+
+class HoldOffsets(NamedTuple):
+    """The transaction may commit offsets of these partitions: until it ends they are not settled."""
+
+    partition: PartitionId
+    sender: PartitionId
+    group: str
+    transactional_id: str
+    producer_id: int
+    number: int
+    generation: int
+    member_id: str
+    instance_id: str | None
+    partitions: tuple[tuple[str, int], ...]
+
+
+class OffsetsHeld(NamedTuple):
+    """`problem`: 0, or the error code of the protocol."""
+
+    partition: PartitionId
+    transactional_id: str
+    producer_id: int
+    number: int
+    group: str
+    problem: int
+
+
+class ApplyOffsets(NamedTuple):
+    """The transaction has ended, with these offsets; with none, it was aborted."""
+
+    partition: PartitionId
+    sender: PartitionId
+    group: str
+    transactional_id: str
+    producer_id: int
+    number: int
+    offsets: tuple[OffsetRow, ...]
+
+
+class OffsetsApplied(NamedTuple):
+    partition: PartitionId
+    transactional_id: str
+    producer_id: int
+    number: int
+    group: str
+
+
+SHARDS_HEAR: Final = (VerifyTransaction, MarkerWritten, HoldOffsets, OffsetsHeld, ApplyOffsets, OffsetsApplied)
+"""What is for the shard that the message's partition is the log of, not for its replica."""
+
+
+class ToCoordinator(NamedTuple):
+    """What a replica wants said to the shard of this transactional id: the broker knows where that is."""
+
+    transactional_id: str
+    message: Any  # with the field `partition`, which the broker fills

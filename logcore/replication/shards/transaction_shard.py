@@ -1,0 +1,473 @@
+"""The coordinator of the transactions of one partition of `__transaction_state`, as a shard.
+
+It is `logcore/cores/transactions.py` with records that are replicated. A transaction is decided when its PREPARE
+record is committed: producers are told then, and markers go out then (`transaction_ends.py`). What comes for an id
+whose last transaction is not ended everywhere waits for that, for a while.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from ...client import TopicPartition
+from ...coordination.transaction_log import bytes_of, decode_entry, encode_entry, written_ms
+from ...cores.group_messages import CommittedOffset
+from ...cores.transaction_records import (
+    UNWRITTEN,
+    Entry,
+    Forgotten,
+    Identity,
+    Participant,
+    ProducerIds,
+    TransactionRecord,
+    TransactionState,
+)
+from ...cores.transaction_steps import Abort, Aborted, Commit, Finished, Include, NewProducer, Outcome, Ready
+from ...cores.transaction_steps import SendOffsets as NoteOffsets
+from ...cores.transactions import EPOCH_MAX, Coordinator, Standing
+from ...errors import InvalidTransactionState, ProducerFenced
+from ...records.key_values import KeyValue
+from ..machine import NodeId, RequestId
+from ..replica.replica_messages import PartitionId, Problem, Refused
+from ..time_of_day import TimeOfDay
+from .led_log import OUT_OF_TOUCH, LedLog
+from .transaction_description import described
+from .transaction_ends import TransactionEnds
+from .transaction_messages import (
+    DescribedTransaction,
+    DescribeTransaction,
+    EndTransaction,
+    Included,
+    IncludeGroup,
+    IncludePartitions,
+    InitProducer,
+    ListTransactions,
+    MarkerWritten,
+    OffsetsApplied,
+    OffsetsHeld,
+    ProducerGiven,
+    SendOffsets,
+    TransactionVerified,
+    VerifyTransaction,
+)
+from .transaction_offsets import TransactionOffsets
+
+Answer = Callable[[Any], None]
+
+_NEVER_MS: Final = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionSettings:
+    """Times in milliseconds. `again_ms`: who does not answer is asked again; `wait_ms`: how long a request waits for
+    the end of the id's last transaction, `group_wait_ms`: for a group; `expire_ms`: an id that nobody uses is forgotten
+    (transactional.id.expiration.ms)."""
+
+    again_ms: int = 500
+    wait_ms: int = 1_000
+    group_wait_ms: int = 10_000
+    timeout_ms_max: int = 15 * 60 * 1_000
+    expire_ms: int = 7 * 24 * 60 * 60 * 1_000
+    look_for_expired_ms: int = 60_000
+    waiting_per_id: int = 20
+    bytes_max: int = 12 * 1024 * 1024  # of the record of a transaction
+
+
+class _Waiting(NamedTuple):
+    """A request that has to wait: for the end of a transaction, or for producer ids."""
+
+    body: Any
+    answer: Answer
+    until_ms: int
+
+
+class TransactionShard:
+    """State: the fold of the partition's records, the ends that are under way, and what waits.
+
+    Invariant: nothing begins under an id whose last transaction is not ended everywhere.
+    """
+
+    def __init__(self, log: LedLog, settings: TransactionSettings | None = None) -> None:
+        self._log = log
+        self._settings = settings or TransactionSettings()
+        self._core = Coordinator(remembers_open=True)
+        self._ends = TransactionEnds(log, self._ended, self._settings.again_ms)
+        again_ms, wait_ms = self._settings.again_ms, self._settings.group_wait_ms
+        self._offsets = TransactionOffsets(log, self._note_offsets, again_ms=again_ms, wait_ms=wait_ms)
+        self._waiting: dict[str, deque[_Waiting]] = {}
+        self._opened_ms: dict[str, int] = {}  # monotonic: when the transaction that is open began, or this shard
+        self._due_ms = _NEVER_MS  # no open transaction times out before
+        self._used_ms: dict[str, int] = {}  # time of day
+        self._bytes: dict[str, int] = {}  # of the record of each id
+        self._time_of_day = TimeOfDay(log.now_ms, log.wall_ms)
+        self._looks_at_ms = 0
+
+    # The log
+
+    def fold(self, records: Sequence[KeyValue]) -> None:
+        for key, value in records:
+            entry = decode_entry(key, value)
+            self._core.apply(entry)
+            self._note_written(entry, KeyValue(key, value), written_ms(value) if value is not None else 0)
+
+    def begin(self) -> None:
+        """Goes on where the coordinator before was interrupted."""
+        for standing in self._core.standings():
+            if standing.state is TransactionState.ONGOING:
+                self._opened(standing)
+        for outcome in (*self._core.unfinished(), *self._core.given_up()):
+            self._log.once_committed(lambda outcome=outcome: self._begin_end(outcome))
+        self._looks_at_ms = self._log.now_ms + self._settings.look_for_expired_ms
+
+    def _write(self, entries: Sequence[Entry]) -> None:
+        """Raises `ShardLost`."""
+        now_ms = self._log.wall_ms
+        records = [encode_entry(entry, now_ms) for entry in entries]
+        self._log.write(records)
+        for entry, record in zip(entries, records, strict=True):
+            self._note_written(entry, record, now_ms)
+
+    def _note_written(self, entry: Entry, record: KeyValue, at_ms: int) -> None:
+        if isinstance(entry, TransactionRecord):
+            self._used_ms[entry.transactional_id] = at_ms
+            self._bytes[entry.transactional_id] = len(record.value or b"")
+        elif isinstance(entry, Forgotten):
+            self._used_ms.pop(entry.transactional_id, None)
+            self._bytes.pop(entry.transactional_id, None)
+
+    def _check_room(self, key: str, more: int) -> None:
+        """All of a transaction is one record, and goes to its groups in one message, several times as large. Where it
+        cannot be ended it must not grow to. Raises `InvalidTransactionState`."""
+        if self._bytes.get(key, 0) + more > self._settings.bytes_max:
+            raise InvalidTransactionState(
+                f'the transaction of "{key[:100]}" would take more than {self._settings.bytes_max} bytes',
+                hint="Commit more often, with offsets of fewer partitions.",
+            )
+
+    # Requests
+
+    def ask(self, request: RequestId, key: str, body: Any) -> None:
+        self._take(key, body, lambda response: self._log.reply(request, response))
+
+    def look(self, body: Any) -> Any:
+        assert isinstance(body, ListTransactions), f"unknown question {body!r}"
+        return tuple(self._described(standing) for standing in self._core.standings())
+
+    def _take(self, key: str, body: Any, answer: Answer) -> None:
+        if self._has_to_wait(key, body):
+            self._queue(key, _Waiting(body, answer, self._log.now_ms + self._settings.wait_ms))
+            return
+        try:
+            self._act(key, body, answer)
+        except ProducerFenced as error:
+            answer(Refused(Problem.PRODUCER_FENCED, error.message))
+        except InvalidTransactionState as error:
+            answer(Refused(Problem.INVALID_TXN_STATE, error.message))
+
+    def _act(self, key: str, body: Any, answer: Answer) -> None:
+        match body:
+            case InitProducer():
+                self._init(key, body, answer)
+            case DescribeTransaction() if not self._log.leads_for_certain:
+                answer(Refused(Problem.NOT_COORDINATOR, OUT_OF_TOUCH))
+            case DescribeTransaction():
+                standing = self._core.standing(key)
+                unknown = Refused(Problem.TRANSACTIONAL_ID_NOT_FOUND, f'nobody has the transactional id "{key}"')
+                answer(self._described(standing) if standing is not None else unknown)
+            case _ if self._core.standing(key) is None:
+                text = f'nobody has the transactional id "{key}", or it was not used for long: start a new producer'
+                answer(Refused(Problem.INVALID_PRODUCER_ID_MAPPING, text))
+            case IncludePartitions(producer_id, epoch, partitions):
+                answer(self._include(Identity(key, producer_id, epoch), partitions, ()))
+            case IncludeGroup(producer_id, epoch, group):
+                answer(self._include(Identity(key, producer_id, epoch), (), (group,)))
+            case SendOffsets():
+                self._send_offsets(key, body, answer)
+            case EndTransaction():
+                self._end(key, body, answer)
+            case VerifyTransaction():
+                answer(self._verify(key, body))
+            case _:
+                raise AssertionError(f"unknown request {body!r}")
+
+    # What waits
+
+    def _has_to_wait(self, key: str, body: Any) -> bool:
+        if isinstance(body, DescribeTransaction):
+            return False
+        standing = self._core.standing(key)
+        ending = standing.ending if standing is not None else None
+        if ending is not None and not (isinstance(body, EndTransaction) and _is_about(body, ending)):
+            return True
+        return self._may_need_id(standing, body) and not self._has_id()
+
+    def _may_need_id(self, standing: Standing | None, body: Any) -> bool:
+        if not isinstance(body, InitProducer | EndTransaction):
+            return False
+        return standing is None or standing.record.epoch >= EPOCH_MAX
+
+    def _has_id(self) -> bool:
+        """Takes one from the node, if there is none left here."""
+        if self._core.lacks_ids:
+            producer_id = self._log.producer_ids.take()
+            if producer_id is None:
+                return False
+            self._core.take_ids(producer_id, producer_id + 1)
+        return True
+
+    def _queue(self, key: str, waiting: _Waiting) -> None:
+        queue = self._waiting.setdefault(key, deque())
+        if len(queue) < self._settings.waiting_per_id:
+            queue.append(waiting)
+        else:
+            waiting.answer(_concurrent())
+
+    def _go_on(self, key: str) -> None:
+        """What waited for this id is taken up again, in order; some of it may have to wait on."""
+        for body, answer, until_ms in self._waiting.pop(key, ()):
+            if self._has_to_wait(key, body):
+                self._queue(key, _Waiting(body, answer, until_ms))
+            else:
+                self._take(key, body, answer)
+
+    def _let_go(self) -> None:
+        """Answers who has waited long enough; there may be producer ids for others."""
+        for key in list(self._waiting):
+            self._go_on(key)
+            queue = self._waiting.get(key, deque())
+            while queue and queue[0].until_ms <= self._log.now_ms:
+                queue.popleft().answer(_concurrent())
+            if not queue:
+                self._waiting.pop(key, None)
+
+    # Producers
+
+    def _init(self, key: str, asked: InitProducer, answer: Answer) -> None:
+        if not 0 < asked.timeout_ms <= self._settings.timeout_ms_max:
+            text = f"transactions may be open for 1 to {self._settings.timeout_ms_max} ms, not {asked.timeout_ms}"
+            answer(Refused(Problem.INVALID_TRANSACTION_TIMEOUT, text))
+            return
+        standing = self._core.standing(key)
+        follows = (asked.producer_id, asked.epoch) if asked.producer_id >= 0 else None
+        if follows is not None:
+            record = standing.record if standing is not None else None
+            if record is not None and record.follows == follows:
+                answer(ProducerGiven(record.producer_id, record.epoch))  # the answer was lost
+                return
+            if record is None or (record.producer_id, record.epoch) != follows:
+                answer(Refused(Problem.PRODUCER_FENCED, f'another producer has the transactional id "{key}"'))
+                return
+        ready = self._core.step(NewProducer(key, asked.timeout_ms, follows))
+        assert ready.identity is not None
+        self._carry_out(key, ready)
+        answer(ProducerGiven(ready.identity.producer_id, ready.identity.epoch))
+
+    def _include(
+        self, identity: Identity, partitions: Sequence[PartitionId], groups: tuple[str, ...]
+    ) -> Included | Refused:
+        unknown = [partition for partition in partitions if self._log.image.partition(partition) is None]
+        if unknown:
+            return Refused(Problem.UNKNOWN_PARTITION, f"the coordinator does not know {unknown} (yet)")
+        participants = tuple(
+            Participant(TopicPartition(*partition), partition.topic, UNWRITTEN) for partition in partitions
+        )
+        self._check_room(identity.transactional_id, bytes_of((partitions, groups)))
+        ready = self._core.step(Include(identity, participants, groups))
+        self._write(ready.append)
+        standing = self._core.standing(identity.transactional_id)
+        assert standing is not None
+        if identity.transactional_id not in self._opened_ms:
+            self._opened(standing)
+        return Included()
+
+    def _verify(self, key: str, asked: VerifyTransaction) -> Included | Refused:
+        identity = Identity(key, asked.producer_id, asked.epoch)
+        if asked.includes:
+            return self._include(identity, (asked.sender,), ())
+        standing = self._current(identity)
+        if standing.state is not TransactionState.ONGOING or TopicPartition(*asked.sender) not in standing.partitions:
+            return Refused(Problem.INVALID_TXN_STATE, "the partition is not part of an open transaction: add it first")
+        return Included()
+
+    def _current(self, identity: Identity) -> Standing:
+        """Raises `ProducerFenced`."""
+        standing = self._core.standing(identity.transactional_id)
+        if standing is None or (standing.record.producer_id, standing.record.epoch) != identity[1:]:
+            raise ProducerFenced(f'another producer has the transactional id "{identity.transactional_id}"')
+        return standing
+
+    # Ends
+
+    def _end(self, key: str, asked: EndTransaction, answer: Answer) -> None:
+        identity = Identity(key, asked.producer_id, asked.epoch)
+        if not asked.raises_epoch:
+            ends = self._ends_as_asked(self._current(identity), asked.committed)
+            if ends is not None:
+                answer(ProducerGiven(asked.producer_id, asked.epoch) if ends else _ended_otherwise())
+                return
+        ready = self._core.step((Commit if asked.committed else Abort)(identity, asked.raises_epoch))
+        self._carry_out(key, ready)
+        after = ready.identity or identity
+        answer(ProducerGiven(after.producer_id, after.epoch))
+
+    def _ends_as_asked(self, standing: Standing, committed: bool) -> bool | None:
+        """Of a client that asks again with the same epoch; None where nothing of it has ended yet."""
+        if standing.ending is not None:
+            return standing.committing == committed
+        if standing.state is TransactionState.COMPLETE_COMMIT:
+            return committed
+        return None
+
+    def _carry_out(self, key: str, ready: Ready) -> None:
+        """Notes what was decided; when that is committed, the transaction ends everywhere."""
+        self._write([entry for entry in ready.append if not isinstance(entry, ProducerIds)])
+        outcome = ready.outcome
+        if outcome is not None:
+            self._log.once_committed(lambda: self._begin_end(outcome))
+        standing = self._core.standing(key)
+        if standing is None or standing.state is not TransactionState.ONGOING:
+            self._opened_ms.pop(key, None)
+
+    def _begin_end(self, outcome: Outcome) -> None:
+        """Unless it was asked for twice, and has ended since."""
+        standing = self._core.standing(outcome.record.transactional_id)
+        ending = standing.ending if standing is not None else None
+        if ending is not None and ending.number == outcome.record.number:
+            self._ends.begin(outcome)
+
+    def _ended(self, outcome: Outcome) -> None:
+        """Everywhere. What waited for that goes on."""
+        key = outcome.record.transactional_id
+        ready = self._core.step(Finished(key) if outcome.committed else Aborted(key))
+        self._write(ready.append)
+        self._go_on(key)
+
+    # Offsets
+
+    def _send_offsets(self, key: str, asked: SendOffsets, answer: Answer) -> None:
+        """The group says first whether it takes offsets of this member; from then on they are not settled for it."""
+        identity = Identity(key, asked.producer_id, asked.epoch)
+        standing = self._current(identity)
+        if not asked.announces and standing.state is not TransactionState.ONGOING:
+            raise InvalidTransactionState("no transaction is open", hint="Add the group to the transaction first.")
+        self._check_room(key, bytes_of([(asked.group, *row) for row in asked.offsets]))
+        self._include(identity, (), (asked.group,))
+        self._offsets.send(key, asked, standing.record.number + 1, answer)
+
+    def _note_offsets(self, key: str, asked: SendOffsets, number: int, held: bool) -> Any:
+        """The answer; None where the transaction is still open, and the group does not hold the offsets."""
+        identity = Identity(key, asked.producer_id, asked.epoch)
+        offsets = {
+            TopicPartition(row.topic, row.partition): CommittedOffset(row.offset, row.metadata) for row in asked.offsets
+        }
+        try:
+            if self._current(identity).record.number + 1 != number:
+                raise InvalidTransactionState("the transaction has ended")
+            if not held:
+                return None
+            self._check_room(key, bytes_of([(asked.group, *row) for row in asked.offsets]))
+            self._write(self._core.step(NoteOffsets(identity, asked.group, offsets)).append)
+        except ProducerFenced as error:
+            return Refused(Problem.PRODUCER_FENCED, error.message)
+        except InvalidTransactionState as error:
+            return Refused(Problem.INVALID_TXN_STATE, error.message)
+        return Included()
+
+    # Other nodes
+
+    def receive(self, sender: NodeId, message: Any) -> None:
+        match message:
+            case MarkerWritten():
+                self._ends.marked(message)
+            case OffsetsApplied():
+                self._ends.applied(message)
+            case OffsetsHeld():
+                self._offsets.held(message)
+            case VerifyTransaction() if not self._log.leads_for_certain:
+                pass  # its successor may have ended the transaction, and be asked in a while
+            case VerifyTransaction():
+                self._take(message.transactional_id, message, lambda given: self._verified(sender, message, given))
+            case _:
+                raise AssertionError(f"unknown message {message!r}")
+
+    def _verified(self, sender: NodeId, asked: VerifyTransaction, given: Included | Refused) -> None:
+        problem, text = (given.problem, given.message) if isinstance(given, Refused) else (None, "")
+        answer = TransactionVerified(
+            asked.sender,
+            self._log.partition,
+            self._log.epoch,
+            asked.leader_epoch,
+            asked.correlation,
+            asked.producer_id,
+            problem,
+            text,
+        )
+        self._log.once_committed(lambda: self._log.send(sender, answer))
+
+    # Time
+
+    def tick(self) -> None:
+        self._ends.tick()
+        if self._waiting:
+            self._let_go()
+        self._offsets.tick()
+        if self._log.now_ms >= self._due_ms:
+            self._end_overdue()
+        if self._log.now_ms >= self._looks_at_ms:
+            self._looks_at_ms = self._log.now_ms + self._settings.look_for_expired_ms
+            self._forget_unused()
+
+    def _opened(self, standing: Standing) -> None:
+        record = standing.record
+        self._opened_ms[record.transactional_id] = self._log.now_ms
+        self._due_ms = min(self._due_ms, self._log.now_ms + record.timeout_ms)
+
+    def _end_overdue(self) -> None:
+        """Aborts what is open for longer than its producer asked for, and fences the producer."""
+        now_ms, self._due_ms = self._log.now_ms, _NEVER_MS
+        for key, opened_ms in list(self._opened_ms.items()):
+            standing = self._core.standing(key)
+            assert standing is not None and standing.state is TransactionState.ONGOING
+            due_ms = opened_ms + standing.record.timeout_ms
+            needs_id = standing.record.epoch >= EPOCH_MAX
+            if now_ms < due_ms or (needs_id and not self._has_id()):
+                self._due_ms = min(self._due_ms, due_ms)
+                continue
+            identity = Identity(key, standing.record.producer_id, standing.record.epoch)
+            self._carry_out(key, self._core.step(Abort(identity, raises_epoch=True)))
+
+    def _forget_unused(self) -> None:
+        if self._time_of_day.was_set(self._log.now_ms, self._log.wall_ms):
+            self._looks_at_ms = self._log.now_ms + self._settings.expire_ms  # nothing is older for certain
+            return
+        before_ms = self._log.wall_ms - self._settings.expire_ms
+        entries: list[Entry] = []
+        for key in [key for key, used_ms in self._used_ms.items() if used_ms < before_ms]:
+            entries += self._core.forget(key)
+        self._write(entries)
+
+    # For people
+
+    def _described(self, standing: Standing) -> DescribedTransaction:
+        opened_ms = self._opened_ms.get(standing.record.transactional_id)
+        return described(standing, self._log.now_ms - opened_ms if opened_ms is not None else -1)
+
+
+def _is_about(asked: EndTransaction, ending: TransactionRecord) -> bool:
+    """Whether that is the end of the transaction that is ending, asked for again; or of a producer of before."""
+    ended = ending.ended
+    if ended is None:
+        return True
+    of_then = asked.producer_id == ended.producer_id and asked.epoch <= ended.epoch
+    return of_then or not asked.raises_epoch
+
+
+def _concurrent() -> Refused:
+    return Refused(Problem.CONCURRENT_TRANSACTIONS, "the last transaction of the producer is not ended yet; ask again")
+
+
+def _ended_otherwise() -> Refused:
+    return Refused(Problem.INVALID_TXN_STATE, "the transaction has ended the other way")

@@ -1,0 +1,160 @@
+"""Giving up what is lost of a topic, while nobody has the log open: the topic is whole again, without those records.
+
+Nothing is served in place of lost records, and what reads them stops, until somebody decides to go on without them.
+Then batches without records take their offsets, as after compaction. The damaged files stay beside the new ones.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+from ..compaction.cleaned_segment import CleanedSegment
+from ..compaction.segment_swap import swap
+from ..coordination.state_log import StateLog
+from ..coordination.transaction_log import CLOSED, NOTES_OPEN, decode_entry, encode_entry, take_notes
+from ..coordination.transaction_log import TOPIC as TRANSACTIONS_TOPIC
+from ..cores.transaction_records import ProducerIds
+from ..errors import UnknownTopic
+from ..records.batch import EncodedBatch
+from ..topic_settings import settings_of
+from .damage import DamagedRange, next_batch
+from .data_directory import DataDirectory
+from .durable_point import DurablePoint
+from .open_files import OpenFiles
+from .partition import Partition, PartitionContext
+from .partition_state import scan
+from .recovery import CHECKPOINT, Checkpoint, Recovered, recover, write_checkpoint
+from .segment import Segment
+
+_ASIDE: Final = ".damaged-at-"
+_SKIPPED_IDS: Final = 1 << 32
+
+
+def accept_loss(folder: Path, topic: str) -> list[str]:
+    """Returns what was given up, a line per range of offsets. Raises `LogLocked`, `UnknownTopic`; `CorruptLog` where
+    nothing is left to go on with; OSError."""
+    directory = DataDirectory(folder, durable=True)
+    try:
+        if topic not in directory.topics:
+            raise UnknownTopic(f'topic "{topic}" does not exist')
+        given_up = [
+            f"partition {partition}: offsets {first}..{end - 1}"
+            for partition in range(directory.topics[topic].topic.partition_count)
+            for first, end in _Mending(directory.folder(topic, partition)).run()
+        ]
+        if given_up and topic == TRANSACTIONS_TOPIC:
+            _skip_producer_ids(directory.folder(topic, 0))
+        return given_up
+    finally:
+        directory.close()
+
+
+def _skip_producer_ids(folder: Path) -> None:
+    """The lost records may have said which producer ids are in use: none of them may be given once more."""
+    context = PartitionContext(OpenFiles(8), _now_ms, lambda: None, durable=True, found_durable=True)
+    partition = Partition(f"the partition in {folder}", folder, settings_of({}), context)
+    log = StateLog(partition, _now_ms)
+    entries = dict(log.entries())
+    take_notes(entries)
+    known = [decode_entry(key, value) for key, value in entries.items() if key not in (CLOSED.key, NOTES_OPEN.key)]
+    end = max((entry.end for entry in known if isinstance(entry, ProducerIds)), default=0)
+    log.sync(log.append([encode_entry(ProducerIds(end + _SKIPPED_IDS), _now_ms())]).mark)
+    partition.close()
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)
+
+
+class _Mending:
+    """Of one partition. State: what a recovery has found, and what was given up."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._files = OpenFiles(8)
+        self._point = DurablePoint(folder)
+        self._found = self._recovered()
+        self._given_up: list[tuple[int, int]] = []
+
+    def run(self) -> list[tuple[int, int]]:
+        found, lost = self._found, [each for each in self._found.damage if not each.is_empty]
+        end_offset, start = found.state.end_offset, found.log_start_offset
+        bounds = [*(segment.base_offset for segment in found.segments), end_offset]
+        damaged = [
+            (segment, end)
+            for segment, (_, end) in zip(found.segments, pairwise(bounds), strict=True)
+            if lost or not _is_whole(segment, end)
+        ]
+        if not damaged and start >= bounds[0]:
+            return []
+        self._point.note(end_offset, start, end_offset, durably=True)
+        (self._folder / CHECKPOINT).unlink(missing_ok=True)  # positions in it are those of the damaged files
+        if start < bounds[0]:
+            self._put(start, (), bounds[0])
+        for segment, end in damaged:
+            aside = segment.path.with_name(f"{segment.path.name}{_ASIDE}{segment.base_offset}")
+            with contextlib.suppress(FileExistsError):
+                os.link(segment.path, aside)
+            self._put(segment.base_offset, _kept(segment, end, lost), end)
+        mended = self._recovered()
+        write_checkpoint(self._folder, _checkpoint(mended), durable=True)
+        return self._given_up
+
+    def _recovered(self) -> Recovered:
+        return recover(self._folder, self._files, _now_ms(), durable=True, known=self._point.read())
+
+    def _put(self, base_offset: int, batches: Sequence[EncodedBatch] | Iterator[EncodedBatch], end: int) -> None:
+        """A segment with these batches, and with what stands for those that are missing up to `end`."""
+        new = CleanedSegment(self._folder, base_offset, self._found.state.epochs)
+        next_offset = base_offset
+        for batch in batches:
+            self._note_gap(next_offset, batch.header.base_offset)
+            new.add(batch)
+            next_offset = batch.header.last_offset + 1
+        self._note_gap(next_offset, end)
+        new.finish(end, _now_ms(), durable=True)
+        swap(self._folder, [base_offset], durable=True)
+
+    def _note_gap(self, first_offset: int, end_offset: int) -> None:
+        if first_offset < end_offset:
+            self._given_up.append((first_offset, end_offset))
+
+
+def _is_whole(segment: Segment, end_offset: int) -> bool:
+    offset, position = segment.base_offset, 0
+    for scanned in scan(segment.file, 0, segment.size):
+        if scanned.header.base_offset != offset:
+            return False
+        offset, position = scanned.header.last_offset + 1, scanned.position + scanned.header.size
+    return offset == end_offset and (position == segment.size or segment.file.is_unwritten(position, segment.size))
+
+
+def _kept(segment: Segment, end_offset: int, lost: Sequence[DamagedRange]) -> Iterator[EncodedBatch]:
+    """The whole batches, in order; but for those of transactions whose end is lost."""
+    offset, position = segment.base_offset, 0
+    while position < segment.size:
+        for scanned in scan(segment.file, position, segment.size):
+            header = scanned.header
+            if header.base_offset < offset or header.last_offset >= end_offset:
+                break
+            position, offset = scanned.position + header.size, header.last_offset + 1
+            undecided = header.transactional and not header.control
+            if not (undecided and any(each.first_offset <= header.base_offset < each.end_offset for each in lost)):
+                yield EncodedBatch([bytearray(scanned.batch)], header)
+        found = next_batch(segment.file, position + 1, segment.size, offset)
+        if found is None:
+            return
+        position = found.position
+
+
+def _checkpoint(mended: Recovered) -> Checkpoint:
+    last = mended.segments[-1]
+    state = mended.state
+    state.producers.complete = False  # what their lost batches were is not known
+    return Checkpoint(mended.log_start_offset, last.base_offset, last.size, True, state, began_ms=mended.began_ms)

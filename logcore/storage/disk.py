@@ -1,0 +1,129 @@
+"""Files and folders with the durability a log needs: whole writes, real syncs, names that survive a crash."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from ..failpoints import fp
+from ..records.batch import Buffer
+
+_BLOCK: Final = 4096
+_ZEROS: Final = bytes(64 * 1024)
+_BUFFERS_MAX: Final = 512  # per system call; Linux takes 1024
+
+
+class LogFile:
+    """An open file that is written at its end and read anywhere.
+
+    The descriptor is closed with the last reference, so a reader may go on while the file's topic is deleted.
+    """
+
+    def __init__(self, path: Path | str, *, create: bool = False, writable: bool = True) -> None:
+        self.path = path
+        mode = os.O_RDWR if writable else os.O_RDONLY
+        self._descriptor = os.open(path, mode | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o600)
+
+    def __del__(self) -> None:
+        descriptor = getattr(self, "_descriptor", -1)
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def size(self) -> int:
+        return os.fstat(self._descriptor).st_size
+
+    def write(self, buffers: Sequence[Buffer], position: int) -> int:
+        """Writes everything and returns the position after it. Raises OSError; then any part may be written."""
+        fp("append.write")
+        for start in range(0, len(buffers), _BUFFERS_MAX):
+            left = [memoryview(buffer) for buffer in buffers[start : start + _BUFFERS_MAX]]
+            while left:
+                written = os.pwritev(self._descriptor, left, position)
+                position += written
+                left = _behind(left, written)
+        return position
+
+    def overwrite(self, content: bytes) -> None:
+        """Writes a few bytes at the beginning, at once. Raises OSError."""
+        os.pwrite(self._descriptor, content, 0)
+
+    def read_into(self, buffer: memoryview, position: int) -> int:
+        """Fills the buffer as far as the file goes; returns the count of bytes."""
+        done = 0
+        while done < len(buffer):
+            count = os.preadv(self._descriptor, [buffer[done:]], position + done)
+            if count == 0:
+                break
+            done += count
+        return done
+
+    def is_unwritten(self, start: int, end: int) -> bool:
+        """True where there are nothing but zeros in between. Room that was taken ahead is not read."""
+        position, size = start, _BLOCK - start % _BLOCK
+        while position < end:
+            found = os.pread(self._descriptor, min(size, end - position), position)
+            if found != _ZEROS[: len(found)]:
+                return False
+            position, size = self._next_data(position + (len(found) or end), end), len(_ZEROS)
+        return True
+
+    def _next_data(self, position: int, end: int) -> int:
+        """Where the file may hold something else than zeros, from `position` on; `end` where it does not."""
+        try:
+            return os.lseek(self._descriptor, position, os.SEEK_DATA)
+        except OSError as error:
+            return end if error.errno == errno.ENXIO else position
+
+    def allocate(self, start: int, end: int) -> None:
+        """Makes the file at least `end` long, with zeros. Raises OSError."""
+        os.posix_fallocate(self._descriptor, start, end - start)
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._descriptor, size)
+
+    def sync(self) -> None:
+        os.fdatasync(self._descriptor)
+
+
+def _behind(buffers: list[memoryview], written: int) -> list[memoryview]:
+    for index, buffer in enumerate(buffers):
+        if written < len(buffer):
+            return [buffer[written:], *buffers[index + 1 :]]
+        written -= len(buffer)
+    return []
+
+
+def sync_folder(path: Path) -> None:
+    """Makes the names in a folder durable."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_aside(path: Path, content: bytes, *, durable: bool) -> Path:
+    """A file with this content beside `path`, to take its place. Raises OSError; then it takes no room."""
+    temporary = path.with_name(path.name + ".new")
+    try:
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            if durable:
+                os.fsync(file.fileno())
+    except OSError:
+        with suppress(OSError):
+            temporary.unlink()
+        raise
+    return temporary
+
+
+def replace_file(path: Path, content: bytes, *, durable: bool) -> None:
+    """Gives the file this content: after a crash it has the old content or the new one."""
+    write_aside(path, content, durable=durable).replace(path)
+    if durable:
+        sync_folder(path.parent)

@@ -1,0 +1,165 @@
+"""What a log does in the background: retention, compaction, and forgetting producers that are gone."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import structlog
+
+from millstream.errors import LogError
+
+from ..compaction.cleaning import compact, is_due
+from .partition_keeping import KeptPartition
+from .retention import drop_expired
+
+INTERVAL_S: Final = 15.0
+_BUSY_SHARE_MAX: Final = 0.2  # of the time of one processor, while there is work
+_log = structlog.get_logger("millstream.logcore")
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What the last round could not do. The partition itself can still be used."""
+
+    partition: str
+    message: str
+
+
+class Kept(NamedTuple):
+    """What one round has done."""
+
+    dropped: int  # partitions of which segments were deleted
+    compacted: int
+
+
+class Target(NamedTuple):
+    """A partition to look after. `open` gives None where there is nothing to do; it may raise `LogError`."""
+
+    name: str
+    open: Callable[[], KeptPartition | None]
+
+
+class _Stopped(Exception):
+    """The log closes while a partition is compacted."""
+
+
+class Housekeeper:
+    """State: a thread, once started, and what the last round could not do, by partition. Rounds take turns."""
+
+    def __init__(
+        self,
+        partitions: Callable[[], Iterable[Target]],
+        now_ms: Callable[[], int],
+        expire_ids: Callable[[], object],
+        *,
+        producer_expiry_ms: int,
+        interval_s: float = INTERVAL_S,
+    ) -> None:
+        self._partitions = partitions
+        self._now_ms = now_ms
+        self._expire_ids = expire_ids
+        self._producer_expiry_ms = producer_expiry_ms
+        self._interval_s = interval_s
+        self._problems: dict[str, Problem] = {}
+        self._turn = threading.Lock()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        self._thread = threading.Thread(target=self._run, name="millstream-log-housekeeping", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Returns when no round is under way any more."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    @property
+    def problems(self) -> Mapping[str, Problem]:
+        return dict(self._problems)
+
+    def round(self, *, pause: Callable[[], None] = lambda: None) -> Kept:
+        """Does now what there is to do, whatever becomes of one partition: what the log or the disk refused is among
+        the `problems`, and in the process's log. Raises what nobody foresaw, once all partitions had their turn."""
+        kept = Kept(0, 0)
+        unforeseen: list[Exception] = []
+        with self._turn:
+            for target in self._partitions():
+                try:
+                    kept = self._keep(target, kept, pause)
+                except _Stopped:
+                    raise
+                except Exception as error:
+                    self._note(target.name, error)
+                    unforeseen.append(error)
+                pause()
+            try:
+                self._expire_ids()
+            except LogError as error:
+                _log.error("transactional ids not expired", error=error.message)
+        if unforeseen:
+            raise unforeseen[0]
+        return kept
+
+    def _keep(self, target: Target, kept: Kept, pause: Callable[[], None]) -> Kept:
+        partition: KeptPartition | None = None
+        dropped, compacted = kept
+        try:
+            partition = target.open()
+            if partition is None or partition.is_idle:
+                return kept
+            dropped += drop_expired(partition, self._now_ms())
+            partition.expire_producers(self._producer_expiry_ms)
+            compacted += self._compact(partition, pause)
+            self._problems.pop(target.name, None)
+        except (LogError, OSError) as error:
+            if partition is None or not partition.is_idle:  # not closed or deleted meanwhile
+                self._note(target.name, error)
+        return Kept(dropped, compacted)
+
+    def _compact(self, partition: KeptPartition, pause: Callable[[], None]) -> bool:
+        if not partition.settings.compacted:
+            return False
+        partition.roll_if_old()
+        if not is_due(partition, self._now_ms()):
+            return False
+        done = compact(partition, self._now_ms(), pause=pause)
+        if done is not None:
+            _log.info("compacted", partition=partition.name, before=done.bytes_before, after=done.bytes_after)
+        return done is not None
+
+    def _note(self, name: str, error: Exception) -> None:
+        message = error.message if isinstance(error, LogError) else str(error) or type(error).__name__
+        known = self._problems.get(name)
+        if known is None or known.message != message:
+            _log.error("housekeeping failed", partition=name, error=message)
+        self._problems[name] = Problem(name, message)
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._interval_s):
+            try:
+                self.round(pause=_Share(self._stop).pause)
+            except _Stopped:
+                return
+            except Exception:
+                _log.exception("housekeeping failed")
+
+
+class _Share:
+    """State: when work went on. Pauses make that the thread works for a bounded share of the time."""
+
+    def __init__(self, stop: threading.Event) -> None:
+        self._stop = stop
+        self._since = time.thread_time()
+
+    def pause(self) -> None:
+        """Raises `_Stopped`."""
+        worked_s = time.thread_time() - self._since
+        if self._stop.wait(worked_s * (1 / _BUSY_SHARE_MAX - 1)):
+            raise _Stopped
+        self._since = time.thread_time()

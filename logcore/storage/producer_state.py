@@ -1,0 +1,167 @@
+"""What a partition knows of each producer: its epoch and last batches. A retried batch is stored once."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from ..errors import OutOfOrderSequence, ProducerFenced
+from ..records.batch import BatchHeader, next_sequence
+from ..records.control import NUMBER_MAX
+
+_REMEMBERED: Final = 5  # batches that a Kafka producer may have under way
+
+
+class SequencedBatch(NamedTuple):
+    first_sequence: int
+    last_sequence: int
+    base_offset: int
+    last_offset: int
+
+
+@dataclass(slots=True)
+class ProducerEntry:
+    """Invariant: `batches` belong to `epoch`, oldest first, at most five. `last_offset` is the first offset of the
+    producer's last batch, markers included; `seen_ms` is when it came, or later. `ended`: the number of the last
+    transaction that ended here, -1 where none did."""
+
+    epoch: int
+    batches: list[SequencedBatch] = field(default_factory=list)
+    last_offset: int = -1
+    seen_ms: int = 0
+    ended: int = -1
+
+    @property
+    def next_sequence(self) -> int:
+        return next_sequence(self.batches[-1].last_sequence, 1) if self.batches else 0
+
+
+class ProducerStates:
+    """State: one entry per producer id that wrote here and was not forgotten.
+
+    `complete`: nobody was forgotten, so who is not known has not written here.
+    """
+
+    def __init__(self, *, complete: bool = True) -> None:
+        self.complete = complete
+        self._entries: dict[int, ProducerEntry] = {}
+
+    def check(self, header: BatchHeader) -> SequencedBatch | None:
+        """The stored batch that this one repeats, or None where it is new.
+
+        Raises `ProducerFenced` for an old epoch, `OutOfOrderSequence` where batches are missing before it: also where
+        they would be the producer's first, which was refused, or is on its way by another road.
+        """
+        if header.producer_id < 0:
+            return None
+        entry = self._entries.get(header.producer_id)
+        self.check_epoch(header.producer_id, header.producer_epoch)
+        if header.base_sequence < 0:
+            return None
+        first = 0 if self.complete else header.base_sequence
+        if entry is None:
+            expected = first
+        elif header.producer_epoch > entry.epoch:
+            expected = 0
+        else:
+            last = next_sequence(header.base_sequence, header.last_offset_delta)
+            for batch in entry.batches:
+                if (batch.first_sequence, batch.last_sequence) == (header.base_sequence, last):
+                    return batch
+            expected = entry.next_sequence if entry.batches else first
+        if header.base_sequence != expected:
+            raise OutOfOrderSequence(
+                f"producer {header.producer_id} sent sequence {header.base_sequence}, but {expected} comes next",
+                hint="Batches before this one are missing: send them first, or start with a new producer.",
+            )
+        return None
+
+    def check_epoch(self, producer_id: int, epoch: int) -> None:
+        entry = self._entries.get(producer_id)
+        if entry is not None and epoch < entry.epoch:
+            raise fenced(producer_id, epoch, entry.epoch)
+
+    def epoch_of(self, producer_id: int) -> int:
+        """-1 for a producer that is not known."""
+        entry = self._entries.get(producer_id)
+        return entry.epoch if entry is not None else -1
+
+    def note(self, header: BatchHeader, now_ms: int) -> None:
+        """Takes in a batch that was checked and written."""
+        if header.producer_id < 0:
+            return
+        entry = self._entries.get(header.producer_id)
+        if entry is None or entry.epoch != header.producer_epoch:
+            ended = entry.ended if entry is not None else -1
+            entry = self._entries[header.producer_id] = ProducerEntry(header.producer_epoch, ended=ended)
+        entry.last_offset, entry.seen_ms = header.base_offset, now_ms
+        if header.base_sequence >= 0:
+            last = next_sequence(header.base_sequence, header.last_offset_delta)
+            entry.batches.append(SequencedBatch(header.base_sequence, last, header.base_offset, header.last_offset))
+            del entry.batches[:-_REMEMBERED]
+
+    def note_end(self, producer_id: int, number: int) -> None:
+        """Takes in the number of a marker that was noted."""
+        entry = self._entries.get(producer_id)
+        if entry is not None:
+            entry.ended = number
+
+    def has_ended(self, producer_id: int, number: int) -> bool:
+        """Whether the marker of this or a later transaction of the producer is here. Numbers begin again at 0 after
+        2**31 - 1."""
+        entry = self._entries.get(producer_id)
+        return entry is not None and entry.ended >= 0 and (entry.ended - number) & NUMBER_MAX <= NUMBER_MAX // 2
+
+    def next_end(self, producer_id: int) -> int:
+        """The number of the producer's next end here."""
+        entry = self._entries.get(producer_id)
+        return (entry.ended + 1) & NUMBER_MAX if entry is not None else 0
+
+    def next_sequence(self, producer_id: int, epoch: int) -> int:
+        entry = self._entries.get(producer_id)
+        return entry.next_sequence if entry is not None and entry.epoch == epoch else 0
+
+    def last_offsets(self) -> frozenset[int]:
+        """First offset of the last batch of each producer."""
+        return frozenset(entry.last_offset for entry in self._entries.values())
+
+    def expire(self, before_ms: int, keep: Collection[int]) -> bool:
+        """Forgets who was not seen since, but for those to `keep`. True where there was somebody."""
+        gone = [id for id, entry in self._entries.items() if entry.seen_ms < before_ms and id not in keep]
+        for producer_id in gone:
+            del self._entries[producer_id]
+        self.complete = self.complete and not gone
+        return bool(gone)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def active(self) -> Iterable[tuple[int, int, int, int]]:
+        """Per producer: its id, its epoch, the last sequence number of that epoch, -1 where there is none, and when it
+        was seen."""
+        return [
+            (id, entry.epoch, entry.batches[-1].last_sequence if entry.batches else -1, entry.seen_ms)
+            for id, entry in self._entries.items()
+        ]
+
+    def to_json(self) -> Any:
+        return [
+            [id, entry.epoch, entry.batches, entry.last_offset, entry.seen_ms, entry.ended]
+            for id, entry in self._entries.items()
+        ]
+
+    @classmethod
+    def from_json(cls, content: Iterable[Any], *, complete: bool) -> ProducerStates:
+        states = cls(complete=complete)
+        for producer_id, epoch, batches, *rest in content:
+            sequenced = [SequencedBatch(*batch) for batch in batches]
+            states._entries[producer_id] = ProducerEntry(epoch, sequenced, *rest)
+        return states
+
+
+def fenced(producer: int | str, epoch: int, newer: int) -> ProducerFenced:
+    return ProducerFenced(
+        f'producer "{producer}" with epoch {epoch} was replaced by one with epoch {newer}',
+        hint="Another process or thread runs under the same transactional id. Stop using this producer.",
+    )

@@ -1,0 +1,51 @@
+"""What a reader of a partition may see, as of one moment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ..client import Offsets
+from ..records.batch import BatchHeader
+from .disk import LogFile
+from .segment import Segment
+from .transaction_index import AbortedRanges
+
+
+class ReadableFile(NamedTuple):
+    """`first_offset` is that of the batch at `start`."""
+
+    segment: Segment
+    file: LogFile
+    start: int
+    end: int
+    first_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReadView:
+    """Batches below `limit_offset`. `gapless`: every offset is in some batch, as in our own logs."""
+
+    files: Sequence[ReadableFile]
+    limit_offset: int
+    aborted: AbortedRanges
+    offsets: Offsets
+    gapless: bool = True
+
+
+class Sequel:
+    """State: the offset at which the next batch has to begin. Where offsets are missing in a log without gaps, records
+    are lost, and whoever reads on would not notice."""
+
+    def __init__(self, view: ReadView) -> None:
+        self._gapless = view.gapless
+        self._next_offset = view.files[0].first_offset if view.files else 0
+
+    def check(self, file: ReadableFile, position: int, header: BatchHeader) -> None:
+        """Raises `CorruptLog` where this is not the batch that follows."""
+        if self._gapless and header.base_offset != self._next_offset:
+            raise file.segment.corrupt(
+                position, f"a batch with offset {header.base_offset} lies where {self._next_offset} should"
+            )
+        self._next_offset = header.last_offset + 1

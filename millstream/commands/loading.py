@@ -1,0 +1,126 @@
+"""`millstream load`: files of records into a stream or table, made with inferred columns where it does not exist."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import pyarrow as pa
+import pyarrow.dataset as pads
+
+from millstream.errors import ServerError
+
+from ..connection import Connection
+from ..frames import sql_type
+
+FileFormat = Literal["csv", "json", "parquet", "arrow"]
+
+_BY_SUFFIX: Final[dict[str, FileFormat]] = {
+    ".csv": "csv",
+    ".json": "json",
+    ".jsonl": "json",
+    ".ndjson": "json",
+    ".parquet": "parquet",
+    ".arrow": "arrow",
+    ".feather": "arrow",
+    ".ipc": "arrow",
+}
+_ROWS: Final = 50_000  # at a time
+
+
+class CannotLoad(ServerError):
+    """A file that cannot be read, or whose rows do not fit."""
+
+    code = "CANNOT_LOAD"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """`name`: of the stream or table. `key`: its key column. `time`: the column with the rows' time. The others count
+    where it has to be made; `value_format` as in WITH."""
+
+    name: str
+    key: str | None = None
+    time: str | None = None
+    is_table: bool = False
+    value_format: str = "JSON"
+    partitions: int = 1
+
+
+def load(path: Path, target: Target, connection: Connection, tell: Callable[[int, int | None], None]) -> int:
+    """Appends the file's rows, in their order, and returns how many. `tell` is called with how many are done, and how
+    many there are, where the file says that.
+
+    Rows go in pieces: after an error those before it are in the stream, and the message says how many. Raises
+    `CannotLoad`, and what the statements raise.
+    """
+    batches, schema, total = _open(path)
+    _check_columns(schema, target, path)
+    if not _exists(target, connection):
+        connection.execute(_declaration(schema, target))
+    done = 0
+    for batch in batches:
+        rows = pa.Table.from_batches([batch])
+        if target.time is not None and target.time.upper() != "ROWTIME":
+            rows = rows.append_column("ROWTIME", rows[target.time])
+        try:
+            done += connection.insert(target.name, rows)
+        except Exception as error:
+            if done:
+                raise CannotLoad(f"{done} rows of {path} are in {target.name}, then: {error}") from error
+            raise
+        tell(done, total)
+    return done
+
+
+def _open(path: Path) -> tuple[Iterator[pa.RecordBatch], pa.Schema, int | None]:
+    """The file's rows, their columns, and how many rows there are."""
+    format = _BY_SUFFIX.get(path.suffix.lower())
+    if format is None:
+        known = ", ".join(_BY_SUFFIX)
+        raise CannotLoad(f"{path} ends in none of {known}", hint="Rename it after its format.")
+    if not path.is_file():
+        raise CannotLoad(f"there is no file {path}")
+    try:
+        dataset = pads.dataset(path, format=format)
+        scanner = dataset.scanner(batch_size=_ROWS)
+        total = dataset.count_rows() if format in ("parquet", "arrow") else None
+    except (pa.ArrowException, OSError) as error:
+        raise CannotLoad(f"{path} cannot be read as {format}: {error}") from None
+    return _read(scanner, path, format), dataset.schema, total
+
+
+def _read(scanner: Any, path: Path, format: str) -> Iterator[pa.RecordBatch]:
+    try:
+        for batch in scanner.to_batches():
+            yield from (batch.slice(start, _ROWS) for start in range(0, batch.num_rows, _ROWS))
+    except (pa.ArrowException, OSError) as error:
+        raise CannotLoad(f"{path} cannot be read as {format}: {error}") from None
+
+
+def _check_columns(schema: pa.Schema, target: Target, path: Path) -> None:
+    for what, name in (("key", target.key), ("time", target.time)):
+        if name is not None and name not in schema.names:
+            listed = ", ".join(schema.names)
+            raise CannotLoad(f"{path} has no column {name}, the {what}", hint=f"It has {listed}.")
+
+
+def _exists(target: Target, connection: Connection) -> bool:
+    listed = connection.execute("SHOW STREAMS; SHOW TABLES;")
+    names = {line["name"] for entity in listed for line in (*entity.get("streams", ()), *entity.get("tables", ()))}
+    return target.name.upper() in names
+
+
+def _declaration(schema: pa.Schema, target: Target) -> str:
+    role = " PRIMARY KEY" if target.is_table else " KEY"
+    columns = [
+        f"`{field.name.upper()}` {sql_type(field.type, field.name)}{role if field.name == target.key else ''}"
+        for field in schema
+    ]
+    kind = "TABLE" if target.is_table else "STREAM"
+    return (
+        f"CREATE {kind} {target.name} ({', '.join(columns)}) WITH (kafka_topic='{target.name.lower()}', "
+        f"key_format='JSON', value_format='{target.value_format}', partitions={target.partitions:d});"
+    )

@@ -1,0 +1,118 @@
+"""The commands `millstream log`: what is in the files of a data directory, and whether they are whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from millstream.errors import ServerError
+
+from .command_errors import one_sentence_errors
+from .command_group import command_group
+
+DataArgument = Annotated[Path, typer.Argument(help="The data directory of a log: the folder with topics.json.")]
+
+_STATE = ("-changelog", "-markers")
+
+
+class NoSuchFiles(ServerError):
+    """A folder or file that a command should look at is not there, or cannot be read."""
+
+    code = "NO_SUCH_FILES"
+
+
+class HoldsState(ServerError):
+    """A topic of which no part may be missing."""
+
+    code = "HOLDS_STATE"
+
+
+def log_app() -> typer.Typer:
+    app = command_group("The files of a log: look into, verify, and mend.")
+
+    @app.command("verify")
+    def verify_files(
+        data: DataArgument, topic: Annotated[str | None, typer.Option(help="Only this topic's files.")] = None
+    ) -> None:
+        """Read all files of a data directory and say what is wrong with them; exit code 1 where something is.
+
+        Checks record batches and their checksums, that no offset is missing, epochs, indexes and checkpoints. Nothing
+        is changed. Stop the server first, or the newest records may be reported as missing.
+        """
+        with one_sentence_errors():
+            from millstream.logcore.storage.verification import verify
+
+            try:
+                verified, findings = verify(_log_folder(data), topic)
+            except OSError as error:
+                raise NoSuchFiles(f"{data} cannot be read: {error.strerror or error}") from error
+        for finding in findings:
+            typer.echo(str(finding))
+        typer.echo(
+            f"{verified.partitions} partitions, {verified.segments} segments, {verified.batches} record batches,"
+            f" {verified.bytes} bytes: {f'{len(findings)} problems' if findings else 'no problems'}"
+        )
+        raise typer.Exit(1 if findings else 0)
+
+    @app.command("dump")
+    def dump_files(
+        file: Annotated[Path, typer.Argument(help="A segment file (….log), or the folder of a partition.")],
+        records: Annotated[bool, typer.Option("--records", help="Print the records of each batch, too.")] = False,
+    ) -> None:
+        """Print the record batches of a segment file, a line each."""
+        with one_sentence_errors():
+            from millstream.logcore.storage.verification import dump, records_of
+
+            try:
+                for path in _segment_files(file):
+                    typer.echo(str(path))
+                    for batch in dump(path):
+                        typer.echo(f"  {batch}")
+                        for record in records_of(batch) if records and batch.whole else ():
+                            typer.echo(f"    {record}")
+            except (OSError, ValueError) as error:
+                raise NoSuchFiles(f"{file} cannot be read: {error}") from error
+
+    @app.command("accept-loss")
+    def accept_loss_of(
+        data: DataArgument, topic: Annotated[str, typer.Argument(help="The topic that has lost records.")]
+    ) -> None:
+        """Go on without the lost records of a topic: its other records can be read again, without a gap.
+
+        Stop the server first. Restore a backup instead where there is one. The damaged files are kept beside the new
+        ones, under names that end in `.damaged-at-OFFSET`.
+        """
+        with one_sentence_errors():
+            from millstream.logcore.storage.accepted_loss import accept_loss
+
+            if topic.startswith("_millstream-") and topic.endswith(_STATE):
+                raise HoldsState(
+                    f'topic "{topic}" holds the state of a query, which cannot go on without a part of it',
+                    hint="Start the server and rebuild the query: RESET QUERY_ID;",
+                )
+            try:
+                given_up = accept_loss(_log_folder(data), topic)
+            except OSError as error:
+                raise NoSuchFiles(f"{data} cannot be written: {error.strerror or error}") from error
+        for line in given_up:
+            typer.echo(f"given up: {line}")
+        typer.echo(f'topic "{topic}" is whole' if not given_up else f'topic "{topic}" is whole without these records')
+
+    return app
+
+
+def _log_folder(data: Path) -> Path:
+    """The log is in a folder of its own in the data directory of a server."""
+    for folder in (data, data / "log"):
+        if (folder / "topics.json").exists():
+            return folder
+    raise NoSuchFiles(f"{data} is no data directory of a log", hint="Name the folder that has topics.json in it.")
+
+
+def _segment_files(path: Path) -> list[Path]:
+    files = sorted(path.glob("*.log")) if path.is_dir() else [path]
+    if not files or not files[0].exists():
+        raise NoSuchFiles(f"{path} has no segment files", hint="They are called 00000000000000000000.log and so on.")
+    return files

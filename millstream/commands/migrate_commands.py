@@ -1,0 +1,172 @@
+"""The commands `millstream migrate`: versions of a server's streams, tables and queries, kept in files."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from millstream.errors import ServerError
+
+from .command_errors import one_sentence_errors
+from .command_group import command_group
+
+if TYPE_CHECKING:
+    from ..migrations.applying import Migrator
+    from ..migrations.files import Project
+
+ConfigOption = Annotated[
+    Path, typer.Option("--config-file", "-c", metavar="FILE", help="Of the project, as new-project made it.")
+]
+_DEFAULT_CONFIG = Path("ksql-migrations.properties")
+
+
+class WrongMigrateUsage(ServerError):
+    """Flags of `millstream migrate` that do not go together."""
+
+    code = "WRONG_MIGRATE_USAGE"
+
+
+def migrate_app() -> typer.Typer:
+    return command_group(
+        "Migrations: what ksql-migrations does, and going on after a failure.",
+        {
+            "new-project": new_project_command,
+            "create": create_command,
+            "initialize-metadata": initialize_command,
+            "apply": apply_command,
+            "info": info_command,
+            "validate": validate_command,
+            "destroy-metadata": destroy_command,
+        },
+    )
+
+
+def new_project_command(folder: Path, server: Annotated[str, typer.Argument(metavar="URL")]) -> None:
+    """Make a folder with a properties file, and `migrations/` in it."""
+    with one_sentence_errors():
+        from ..migrations.files import new_project
+
+        for made in new_project(folder, server):
+            typer.echo(f"made {made}")
+
+
+def create_command(
+    description: Annotated[list[str], typer.Argument(help="What it does, as add_users.")],
+    version: Annotated[int | None, typer.Option("--version", "-v", help="Default: one more than the last.")] = None,
+    config_file: ConfigOption = _DEFAULT_CONFIG,
+) -> None:
+    """Make an empty file for the next migration."""
+    with one_sentence_errors():
+        from ..migrations.files import create_file
+
+        typer.echo(f"made {create_file(_project(config_file), ' '.join(description), version)}")
+
+
+def initialize_command(config_file: ConfigOption = _DEFAULT_CONFIG) -> None:
+    """Make the stream and the table on the server in which it is kept what was applied."""
+    with _migrator(config_file) as migrator:
+        made = migrator.ledger.initialize()
+        typer.echo("metadata made" if made else "the metadata is there already")
+
+
+def apply_command(
+    next_: Annotated[bool, typer.Option("--next", "-n", help="The next one.")] = False,
+    every: Annotated[bool, typer.Option("--all", "-a", help="All that are pending.")] = False,
+    until: Annotated[int | None, typer.Option("--until", "-u", metavar="N", help="All up to version N.")] = None,
+    version: Annotated[int | None, typer.Option("--version", "-v", metavar="N", help="Only version N.")] = None,
+    define: Annotated[
+        list[str] | None, typer.Option("--define", "-d", metavar="NAME=VALUE", help="A variable. Repeatable.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check and print the statements; run none.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with one that is noted as running and is not.")
+    ] = False,
+    done: Annotated[
+        bool, typer.Option("--statement-done", help="The statement of which nobody knows whether it ran, has run.")
+    ] = False,
+    again: Annotated[bool, typer.Option("--statement-again", help="… and is to run again.")] = False,
+    config_file: ConfigOption = _DEFAULT_CONFIG,
+) -> None:
+    """Run migrations that were not applied yet. After a failure in the middle of a file the next run goes on there."""
+    with _migrator(config_file) as migrator:
+        from ..migrations.applying import Selection
+
+        if [next_, every, until is not None, version is not None].count(True) != 1:
+            raise WrongMigrateUsage(
+                "say which migrations to apply", hint="Give one of --next, --all, --until, --version."
+            )
+        if done and again:
+            raise WrongMigrateUsage("--statement-done and --statement-again exclude each other")
+        selection = Selection(next_, every, until, version)
+        variables = dict(map(_variable, define or ()))
+        unclear = "done" if done else "again" if again else "ask"
+        applied = migrator.apply(selection, variables, dry_run=dry_run, resume=resume, unclear=unclear)
+        if not applied:
+            typer.echo("nothing to apply")
+
+
+def info_command(config_file: ConfigOption = _DEFAULT_CONFIG) -> None:
+    """Print the version of the server, and the state of each migration."""
+    with _migrator(config_file) as migrator:
+        from millstream.repl.text.tables import render_table
+
+        events = migrator.ledger.read()
+        typer.echo(f"current version: {events.current() or '<none>'}")
+        rows: list[list[object]] = []
+        for migration in migrator.project.migrations():
+            event = events.of(migration.version)
+            progress = events.progress_of(migration.version)
+            state = events.state_of(migration.version)
+            at = "" if progress is None or state == "MIGRATED" else str(progress.statement)
+            times = ("", "") if event is None else (event.started_on, event.completed_on)
+            error = "" if event is None or event.error_reason == "N/A" else event.error_reason
+            rows.append([migration.version, migration.name, state, at, *times, error])
+        titles = ["Version", "Name", "State", "Statement", "Started on", "Completed on", "Error reason"]
+        typer.echo("\n".join(render_table(titles, rows, None)))
+        for name in migrator.project.ignored:
+            typer.echo(f"warning: {name} in {config_file} means nothing here", err=True)
+
+
+def validate_command(config_file: ConfigOption = _DEFAULT_CONFIG) -> None:
+    """Check that the files of the applied migrations are what they were. Exit code 1 where one is not."""
+    with _migrator(config_file) as migrator:
+        problems = migrator.problems(migrator.ledger.read())
+        for problem in problems:
+            typer.echo(problem)
+        if problems:
+            raise typer.Exit(1)
+        typer.echo("all applied migrations are unchanged")
+
+
+def destroy_command(config_file: ConfigOption = _DEFAULT_CONFIG) -> None:
+    """Drop the metadata; what the migrations made stays."""
+    with _migrator(config_file) as migrator:
+        typer.echo("metadata dropped" if migrator.ledger.destroy() else "there is no metadata")
+
+
+def _project(config_file: Path) -> Project:
+    from ..migrations.files import load_project
+
+    return load_project(config_file)
+
+
+@contextmanager
+def _migrator(config_file: Path) -> Generator[Migrator]:
+    with one_sentence_errors():
+        from millstream.server.client import connect
+
+        from ..migrations.applying import Migrator
+
+        project = _project(config_file)
+        yield Migrator(project, lambda: connect(project.server), typer.echo)
+
+
+def _variable(text: str) -> tuple[str, str]:
+    name, separator, value = text.partition("=")
+    if not separator or not name.strip():
+        raise WrongMigrateUsage(f'"{text}" is no variable', hint="Write --define NAME=VALUE.")
+    return name.strip(), value

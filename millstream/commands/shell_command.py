@@ -1,0 +1,99 @@
+"""`millstream sql`: from the flags to a shell on a server, or on an engine in this process."""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import sys
+from collections.abc import Callable, Generator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from .addresses import with_identity
+
+if TYPE_CHECKING:
+    from millstream.repl.runner import Runner
+    from millstream.server.client import DataClient
+
+
+def open_shell(
+    open_client: Callable[[], DataClient],
+    texts: Sequence[str],
+    files: Sequence[Path],
+    format: str,
+    variables: Mapping[str, str],
+) -> int:
+    """Runs the shell to its end; gives the exit code."""
+    from millstream.repl.settings import output_format
+    from millstream.repl.shell import ShellOptions, run_shell
+
+    options = ShellOptions(texts, files, output_format(format), variables)
+    return run_shell(open_client, options, _interact, _equip)
+
+
+def client_opener(
+    url: str | None, data: Path | None, user: str | None, password: str | None
+) -> Callable[[], DataClient]:
+    """What opens the session that the flags mean. Raises `typer.BadParameter` where they do not go together."""
+    if url is None:
+        if user is not None:
+            raise typer.BadParameter("--user is for a server, and there is no URL")
+        return lambda: _in_process(data)
+    if data is not None:
+        raise typer.BadParameter("a URL and --data cannot both be given: a server has its own data directory")
+    if user is not None and password is None:
+        password = getpass.getpass(f"Password of {user}: ") if sys.stdin.isatty() else ""
+    whole = url if user is None else with_identity(url, user, password or "")
+
+    def remote() -> DataClient:
+        from millstream.server.client import connect
+
+        return connect(whole)
+
+    return remote
+
+
+def variable(text: str) -> tuple[str, str]:
+    """The name and the value of --define."""
+    name, separator, value = text.partition("=")
+    if not separator or not name.strip():
+        raise typer.BadParameter(f'"{text}" is not a variable: write --define NAME=VALUE')
+    return name.strip(), value
+
+
+def _in_process(data: Path | None) -> DataClient:
+    with _waiting("Opening the engine"):
+        from ..connection import own_engine
+
+        return own_engine(data)
+
+
+@contextlib.contextmanager
+def _waiting(what: str) -> Generator[None]:
+    """Says that something takes a while (state is read again, perhaps), where there is somebody to see it."""
+    from millstream.repl.terminal import is_terminal
+
+    if not is_terminal(sys.stderr):
+        yield
+        return
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        progress.add_task(what, total=None)
+        yield
+
+
+def _interact(runner: Runner) -> None:
+    from millstream.repl.interactive import run_interactive
+
+    run_interactive(runner)
+
+
+def _equip(runner: Runner) -> None:
+    from millstream.repl.interactive import equip
+
+    equip(runner)

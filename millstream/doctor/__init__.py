@@ -1,0 +1,1 @@
+"""What `millstream doctor` looks at."""

@@ -1,0 +1,1 @@
+"""`millstream migrate`: files of statements that are applied once each, in order."""

@@ -1,0 +1,249 @@
+"""Migrations are applied here: one file after the other, one statement after the other, each noted before it runs.
+
+What was noted and neither failed nor was followed by another statement may have run or not: its process ended in
+between. Then the server is asked (`traces.py`); what it cannot tell, the user decides.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from millstream.errors import MillstreamError, StatementError
+from millstream.server.client import Client, DataClient, RemoteError
+from millstream.sql.ast import (
+    AssertSchema,
+    AssertTopic,
+    AssertValues,
+    DefineVariable,
+    PrintTopic,
+    Query,
+    RunScript,
+    SetProperty,
+    Statement,
+    UndefineVariable,
+    UnsetProperty,
+)
+from millstream.sql.parser import parse
+from millstream.sql.splitting import split_statements
+from millstream.sql.variables import substitute_variables
+
+from .files import BadMigration, Migration, Project
+from .ledger import Event, Events, Ledger, now_text
+from .traces import has_run
+
+Unclear = Literal["ask", "done", "again"]
+
+_NOT_THE_STATEMENT = 50_000  # error codes from here on are the server's own
+
+_OF_THE_SESSION = SetProperty | UnsetProperty | DefineVariable | UndefineVariable
+_NOT_FOR_FILES = Query | PrintTopic | RunScript | AssertTopic | AssertSchema | AssertValues
+
+
+class MigrationFailed(BadMigration):
+    """A statement was refused. What stands before it has run."""
+
+    code = "MIGRATION_FAILED"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A statement of a file: its number from 1, its text as it is written and with variables put in."""
+
+    number: int
+    text: str
+    meant: str
+    statement: Statement
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it only changes the session, which every run has anew."""
+        return isinstance(self.statement, _OF_THE_SESSION)
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which of the pending migrations are meant: exactly one field is set."""
+
+    next: bool = False
+    every: bool = False
+    until: int | None = None
+    version: int | None = None
+
+    def of(self, pending: Sequence[Migration]) -> list[Migration]:
+        if self.next:
+            return list(pending[:1])
+        if self.version is not None:
+            return [migration for migration in pending if migration.version == self.version]
+        return [migration for migration in pending if self.until is None or migration.version <= self.until]
+
+
+class Migrator:
+    """In: `open_client`: a client with a session of its own, each time. `report`: gets lines for people."""
+
+    def __init__(
+        self, project: Project, open_client: Callable[[], DataClient], report: Callable[[str], None] = lambda _: None
+    ) -> None:
+        self.project = project
+        self._open_client = open_client
+        self._report = report
+        self._metadata = open_client()
+        self.ledger = Ledger(self._metadata, project)
+
+    def apply(
+        self,
+        selection: Selection,
+        variables: Mapping[str, str] | None = None,
+        *,
+        dry_run: bool = False,
+        resume: bool = False,
+        unclear: Unclear = "ask",
+    ) -> list[Migration]:
+        """Runs what is selected and gives it. In: `resume`: a migration that is noted as running is no longer.
+
+        Raises `BadMigration` before anything runs, `MigrationFailed` for a statement that is refused.
+        """
+        events = self.ledger.read()
+        self._check_running(events, resume)
+        problems = self.problems(events)
+        if problems:
+            raise BadMigration(problems[0], hint="Undo the change; what is to be different goes into a new migration.")
+        migrations = self.project.migrations()
+        pending = [migration for migration in migrations if migration.version > events.current()]
+        for missed in (each for each in migrations if each.version < events.current() and not events.of(each.version)):
+            self._report(f"{missed.path.name} is left out: version {events.current()} is applied already")
+        chosen = selection.of(pending)
+        if selection.version is not None and not chosen:
+            raise BadMigration(f"version {selection.version} is not pending")
+        plans = [(migration, list(steps_of(migration, variables or {}))) for migration in chosen]
+        for migration, steps in plans:
+            events = self._run(migration, steps, events, variables or {}, dry_run=dry_run, unclear=unclear)
+        return chosen
+
+    def problems(self, events: Events) -> list[str]:
+        """Files of migrations that were applied and are gone or changed."""
+        files = {migration.version: migration for migration in self.project.migrations()}
+        found: list[str] = []
+        for key, event in sorted(events.by_key.items()):
+            if not key.isdecimal() or event.state != "MIGRATED":
+                continue
+            file = files.get(int(key))
+            if file is None:
+                found.append(f"version {key} ({event.name}) was applied, and its file is gone")
+            elif file.checksum != event.checksum:
+                found.append(
+                    f"{file.path.name} was changed after it was applied: its checksum is {file.checksum}, and was "
+                    f"{event.checksum}"
+                )
+        return found
+
+    def _check_running(self, events: Events, resume: bool) -> None:
+        running = [key for key, event in events.by_key.items() if key.isdecimal() and event.state == "RUNNING"]
+        if running and not resume:
+            raise BadMigration(
+                f"version {running[0]} is noted as running",
+                hint="If nobody runs it any more, add --resume: it goes on after the last statement that has run.",
+            )
+
+    def _run(
+        self,
+        migration: Migration,
+        steps: Sequence[Step],
+        events: Events,
+        variables: Mapping[str, str],
+        *,
+        dry_run: bool,
+        unclear: Unclear,
+    ) -> Events:
+        first = self._first(migration, steps, events, unclear)
+        going_on = f", from statement {first} on" if first > 1 else ""
+        self._report(f"{'would apply' if dry_run else 'applying'} {migration.path.name}{going_on}")
+        if dry_run:
+            for step in steps[first - 1 :]:
+                self._report(f"  {step.number}: {step.meant};")
+            return events
+        current = events.current()
+        event = Event(
+            str(migration.version), str(migration.version), migration.name, "RUNNING", migration.checksum, now_text(),
+            previous=str(current) if current else "<none>",
+        )  # fmt: skip
+        self.ledger.state(event)
+        client = self._open_client()
+        try:
+            for name, value in variables.items():
+                client.define(name, value)
+            for step in steps:
+                if step.is_local:
+                    client.execute(f"{step.text};")
+                elif step.number >= first:
+                    self._step(client, step, steps, migration, event)
+        finally:
+            client.close()
+        self.ledger.state(replace(event, state="MIGRATED", completed_on=now_text()))
+        self._report(f"applied {migration.path.name}")
+        return self.ledger.read()
+
+    def _step(self, client: Client, step: Step, steps: Sequence[Step], migration: Migration, event: Event) -> None:
+        self.ledger.progress(event, step.number, _digest(steps[: step.number]))
+        try:
+            client.execute(f"{step.text};")
+        except (StatementError, RemoteError) as error:
+            if isinstance(error, RemoteError) and error.error_code >= _NOT_THE_STATEMENT:
+                raise  # nobody knows what the server has done
+            message = f"{migration.path.name}, statement {step.number}: {error.message}"
+            first, _, _ = message.partition("\n")
+            self.ledger.progress(event, step.number, _digest(steps[: step.number - 1]), failed=first)
+            self.ledger.state(replace(event, state="ERROR", completed_on=now_text(), error_reason=first))
+            raise MigrationFailed(
+                message, hint="Mend the statement and apply again: what stands before it is not run again."
+            ) from error
+
+    def _first(self, migration: Migration, steps: Sequence[Step], events: Events, unclear: Unclear) -> int:
+        """The number of the statement to begin with."""
+        progress = events.progress_of(migration.version)
+        if progress is None:
+            return 1
+        # A statement that failed may be another one now; one that may have run must be what it was.
+        settled = progress.statement - 1 if progress.failed else progress.statement
+        if settled > len(steps) or _digest(steps[:settled]) != progress.digest:
+            raise BadMigration(
+                f"{migration.path.name} was changed in its first {settled} statements, which have run already",
+                hint="Restore them, and give them the variables that they had: only what has not run may change.",
+            )
+        if progress.failed:
+            return progress.statement
+        step = steps[progress.statement - 1]
+        ran = has_run(step.statement, step.meant, self._metadata)
+        if ran is None and unclear == "ask":
+            raise BadMigration(
+                f"nobody knows whether statement {step.number} of {migration.path.name} has run: {step.meant[:100]}",
+                hint="Look, then add --statement-done or --statement-again.",
+            )
+        done = ran if ran is not None else unclear == "done"
+        return progress.statement + 1 if done else progress.statement
+
+
+def steps_of(migration: Migration, variables: Mapping[str, str]) -> Iterator[Step]:
+    """The statements of a file. Raises `BadMigration` for what is no SQL, or not for a migration."""
+    known = {name.upper(): value for name, value in variables.items()}
+    for number, text in enumerate(split_statements(migration.text), 1):
+        try:
+            meant = substitute_variables(text, known)
+            (statement,) = parse(f"{meant};")
+        except MillstreamError as error:
+            raise BadMigration(f"{migration.path.name}, statement {number}: {error.message}", hint=error.hint) from None
+        if isinstance(statement, _NOT_FOR_FILES):
+            raise BadMigration(f"{migration.path.name}, statement {number}: {meant.split()[0].upper()} changes nothing",
+                               hint="A migration has statements that change the server.")  # fmt: skip
+        if isinstance(statement, DefineVariable):
+            known[statement.name.upper()] = statement.value
+        elif isinstance(statement, UndefineVariable):
+            known.pop(statement.name.upper(), None)
+        yield Step(number, text, meant, statement)
+
+
+def _digest(steps: Sequence[Step]) -> str:
+    """Of what statements mean: spaces and comments between them do not count."""
+    return hashlib.md5("\0".join(step.meant for step in steps).encode(), usedforsecurity=False).hexdigest()

@@ -1,0 +1,193 @@
+"""What a server knows about migrations: a stream of events and a table of their last states, as ksql-migrations keeps
+them, so that both tools read each other's.
+
+Beside ksql-migrations' keys (CURRENT, and each version) there is one per version that says how far the file has come:
+that is what lets a migration go on in its middle. The stream is what is read: it is there as soon as it is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, Final, Literal
+
+import pyarrow as pa
+
+from millstream.errors import StatementError
+from millstream.server.client import DataClient, RemoteError
+from millstream.sql.identifiers import quote_identifier
+
+from .files import BadMigration, Project
+
+State = Literal["PENDING", "RUNNING", "MIGRATED", "ERROR"]
+CURRENT: Final = "CURRENT"
+NONE: Final = "<none>"
+_COLUMNS: Final = (
+    "VERSION_KEY", "VERSION", "NAME", "STATE", "CHECKSUM", "STARTED_ON", "COMPLETED_ON", "PREVIOUS", "ERROR_REASON",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One row. `previous`: the version before it; in an event about progress the number of the statement."""
+
+    version_key: str
+    version: str
+    name: str
+    state: str
+    checksum: str = ""
+    started_on: str = ""
+    completed_on: str = ""
+    previous: str = NONE
+    error_reason: str = "N/A"
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """`statement`: from 1, begun last. `failed`: it did nothing and said so; else nobody knows whether it ran.
+    `digest`: of the statements that ran, with it unless it failed."""
+
+    statement: int
+    failed: bool
+    digest: str
+
+
+class Ledger:
+    """The metadata of one project. In: `client` for nothing else: its session must have no settings."""
+
+    def __init__(self, client: DataClient, project: Project) -> None:
+        names = project.properties
+        self._client = client
+        self._stream = names["ksql.migrations.stream.name"].upper()
+        self._table = names["ksql.migrations.table.name"].upper()
+        self._stream_topic = names["ksql.migrations.stream.topic.name"] or f"default_ksql_{self._stream}"
+        self._table_topic = names["ksql.migrations.table.topic.name"] or f"default_ksql_{self._table}"
+        self._replicas = names["ksql.migrations.topic.replicas"]
+
+    def exists(self) -> bool:
+        streams, tables = self._client.execute("SHOW STREAMS; SHOW TABLES;")
+        return self._stream in {line["name"] for line in streams["streams"]} and self._table in {
+            line["name"] for line in tables["tables"]
+        }
+
+    def initialize(self) -> bool:
+        """False where the metadata is there already."""
+        if self.exists():
+            return False
+        columns = ", ".join(f"{name.lower()} STRING{' KEY' if name == 'VERSION_KEY' else ''}" for name in _COLUMNS)
+        latest = ", ".join(f"LATEST_BY_OFFSET({name}) AS {name}" for name in _COLUMNS[1:])
+        stream, table = quote_identifier(self._stream), quote_identifier(self._table)
+        self._client.execute(
+            f"CREATE STREAM IF NOT EXISTS {stream} ({columns}) WITH (KAFKA_TOPIC={_text(self._stream_topic)}, "
+            f"VALUE_FORMAT='JSON', PARTITIONS=1, REPLICAS={int(self._replicas)});"
+        )
+        self._client.execute(
+            f"SET 'auto.offset.reset'='earliest'; CREATE TABLE IF NOT EXISTS {table} "
+            f"WITH (KAFKA_TOPIC={_text(self._table_topic)}) AS SELECT VERSION_KEY, {latest} FROM {stream} "
+            "GROUP BY VERSION_KEY EMIT CHANGES; UNSET 'auto.offset.reset';"
+        )
+        return True
+
+    def destroy(self) -> bool:
+        """Forgets everything. False where there is nothing."""
+        streams, tables, queries = self._client.execute("SHOW STREAMS; SHOW TABLES; SHOW QUERIES;")
+        gone = False
+        for query in queries["queries"]:
+            if query["sinks"] == [self._table]:
+                self._client.execute(f"TERMINATE {quote_identifier(query['id'])};")
+        for kind, name, lines in (
+            ("TABLE", self._table, tables["tables"]),
+            ("STREAM", self._stream, streams["streams"]),
+        ):
+            if name in {line["name"] for line in lines}:
+                self._client.execute(f"DROP {kind} {quote_identifier(name)} DELETE TOPIC;")
+                gone = True
+        return gone
+
+    # -------------------------------------------------------------- reading
+
+    def read(self) -> Events:
+        """Raises `BadMigration` where there is no metadata."""
+        names = ", ".join(_COLUMNS)
+        try:
+            with self._client.query(f"SELECT {names} FROM {quote_identifier(self._stream)};") as rows:
+                events = [Event(*(_string(value) for value in row.values)) for row in rows]
+        except (StatementError, RemoteError):
+            if self.exists():
+                raise
+            raise BadMigration(
+                "the server has no metadata of migrations", hint="Run `millstream migrate initialize-metadata` first."
+            ) from None
+        return Events({event.version_key: event for event in events})
+
+    # -------------------------------------------------------------- writing
+
+    def write(self, *events: Event) -> None:
+        """All or none."""
+        columns = {name: [getattr(event, name.lower()) for event in events] for name in _COLUMNS}
+        self._client.insert(self._stream, pa.table({name: pa.array(column) for name, column in columns.items()}))
+
+    def state(self, event: Event) -> None:
+        """An event about a version: also the current one's."""
+        self.write(event, replace(event, version_key=CURRENT))
+
+    def progress(self, event: Event, statement: int, digest: str, failed: str = "") -> None:
+        """In: `failed`: what the statement was refused with."""
+        self.write(
+            replace(
+                event,
+                version_key=progress_key(event.version),
+                state="FAILED" if failed else "STARTED",
+                checksum=digest,
+                previous=str(statement),
+                completed_on="",
+                error_reason=failed or "N/A",
+            )
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """The last event of each key."""
+
+    by_key: Mapping[str, Event]
+
+    def current(self) -> int:
+        """The version that is done last; 0 before the first."""
+        event = self.by_key.get(CURRENT)
+        if event is None:
+            return 0
+        done = event.version if event.state == "MIGRATED" else event.previous
+        return int(done) if done.isdecimal() else 0
+
+    def of(self, version: int) -> Event | None:
+        return self.by_key.get(str(version))
+
+    def state_of(self, version: int) -> State:
+        event = self.of(version)
+        state: Any = "PENDING" if event is None else event.state
+        return state
+
+    def progress_of(self, version: int) -> Progress | None:
+        """None where nothing of the file has begun."""
+        event = self.by_key.get(progress_key(str(version)))
+        if event is None or not event.previous.isdecimal():
+            return None
+        return Progress(int(event.previous), event.state == "FAILED", event.checksum)
+
+
+def progress_key(version: str) -> str:
+    return f"{version}.statement"
+
+
+def now_text() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] + " UTC"
+
+
+def _string(value: object) -> str:
+    return "" if value is None else str(value)
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"

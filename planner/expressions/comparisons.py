@@ -1,0 +1,164 @@
+"""Comparisons by ksqlDB's rules: what compares with what, NULL is never equal, a text is a time beside ROWTIME.
+
+Everything here takes operands that are compiled, and the node they stand in for messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlglot import exp
+
+from millstream.errors import InvalidStatement, TypeMismatch
+
+from ...sql import coercion
+from ...sql.ast import span_of
+from ...sql.functions.like import MATCHES_LIKE, is_simple
+from ...sql.functions.udf import Udf
+from ...sql.iso_time import InvalidTime, epoch_ms
+from ...sql.printing import print_expression
+from ...sql.types import BIGINT, BOOLEAN, DATE, NULL, STRING, TIME, TIMESTAMP, Array, Map, SqlType, Struct
+from ..limits import count_step
+from .conversions import coerced, false_for_null, grouped
+from .scope import Scope
+from .typed import Typed
+
+_COMPARISONS: dict[type[exp.Expression], str] = {
+    exp.EQ: "EQUAL", exp.NEQ: "NOT_EQUAL", exp.LT: "LESS_THAN", exp.LTE: "LESS_THAN_OR_EQUAL",
+    exp.GT: "GREATER_THAN", exp.GTE: "GREATER_THAN_OR_EQUAL",
+    exp.NullSafeNEQ: "IS_DISTINCT_FROM", exp.NullSafeEQ: "IS_NOT_DISTINCT_FROM",
+}  # fmt: skip
+_SIGNS: dict[type[exp.Expression], str] = {
+    exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=",
+}  # fmt: skip
+_TIMES = (DATE, TIME, TIMESTAMP)
+_TIME_COLUMNS = ("ROWTIME", "WINDOWSTART", "WINDOWEND")
+
+_Side = tuple[exp.Expression, Typed]  # as it is written, for messages, and what it means
+
+
+def comparison(node: exp.Expression, left: Typed, right: Typed, scope: Scope) -> Typed:
+    """One of `=`, `<`, IS DISTINCT FROM and the like. Raises `TypeMismatch` where ksqlDB does not compare them."""
+    left, right = _comparable(node, (node.this, left), (node.expression, right), scope)
+    total = left.total and right.total
+    tree = type(node)(this=grouped(left.tree), expression=grouped(right.tree))
+    if isinstance(node, exp.NullSafeEQ | exp.NullSafeNEQ):
+        return Typed(exp.Paren(this=tree), BOOLEAN, total)
+    return Typed(false_for_null(tree), BOOLEAN, total)
+
+
+def between(node: exp.Between, value: Typed, low: Typed, high: Typed, scope: Scope) -> Typed:
+    """`value BETWEEN low AND high`; each border is compared with the value by its own type."""
+    again = Typed(value.tree.copy(), value.type, value.total)
+    value, low = _comparable(node, (node.this, value), (node.args["low"], low), scope)
+    value2, high = _comparable(node, (node.this, again), (node.args["high"], high), scope)
+    tree = exp.and_(
+        exp.GTE(this=grouped(value.tree), expression=grouped(low.tree)),
+        exp.LTE(this=grouped(value2.tree), expression=grouped(high.tree)),
+    )
+    total = value.total and low.total and value2.total and high.total
+    return Typed(false_for_null(tree), BOOLEAN, total)
+
+
+def is_in(node: exp.In, value: Typed, options: Sequence[Typed]) -> Typed:
+    """All items and the value are brought to one type; texts among numbers are read as numbers."""
+    options = [_magic_time(option, value) for option in options]
+    try:
+        common = coercion.common_type([value.type, *(o.type for o in options)], [node.this, *node.expressions])
+    except TypeMismatch as mismatch:
+        raise TypeMismatch(f"Invalid Predicate: {mismatch.message}", span=mismatch.span or span_of(node)) from mismatch
+    known = [option for option in options if option.type != NULL]
+    if not known:
+        return Typed(exp.false(), BOOLEAN, True)
+    left = grouped(coerced(value, common).tree)
+    count_step(node, left, len(known))
+    comparisons = [exp.EQ(this=left.copy(), expression=grouped(coerced(option, common).tree)) for option in known]
+    return Typed(false_for_null(exp.or_(*comparisons)), BOOLEAN, all(t.total for t in (value, *options)))
+
+
+def like(node: exp.Expression, value: Typed, pattern: Typed, escape: exp.Expression | None) -> Typed:
+    """`value LIKE pattern`, perhaps with the character that takes its meaning from `%` and `_`."""
+    for side in (value, pattern):
+        if side.type not in (STRING, NULL):
+            raise TypeMismatch(
+                "Like condition must be between strings. "
+                f"The column type for Like condition must be VARCHAR. The column type is {side.type}",
+                span=span_of(node),
+            )
+    if escape is not None and not (isinstance(escape, exp.Literal) and len(escape.this) == 1):
+        raise InvalidStatement("ESCAPE takes a single character", span=span_of(escape))
+    if not is_simple(pattern.tree):
+        sides = [coerced(side, STRING).tree for side in (value, pattern)]
+        sides += [] if escape is None else [exp.Literal.string(escape.this)]
+        tree = Udf(MATCHES_LIKE, (STRING,) * len(sides), BOOLEAN).call(sides)
+        return Typed(false_for_null(tree), BOOLEAN, escape is None and value.total)
+    tree: exp.Expression = exp.Like(this=grouped(value.tree), expression=grouped(pattern.tree))
+    if escape is not None:
+        tree = exp.Escape(this=tree, expression=exp.Literal.string(escape.this))
+    return Typed(false_for_null(tree), BOOLEAN, escape is None and value.total)
+
+
+def _comparable(node: exp.Expression, one: _Side, other: _Side, scope: Scope) -> tuple[Typed, Typed]:
+    """Both sides brought to one type; raises `TypeMismatch` where ksqlDB does not compare them."""
+    (a, left), (b, right) = one, other
+    where = "" if scope.clause == "SELECT" else f"Error in {scope.clause} expression: "
+    if NULL in (left.type, right.type) and not isinstance(node, exp.NullSafeEQ | exp.NullSafeNEQ):
+        raise InvalidStatement(
+            f"{where}Comparison with NULL not supported: {left.type} {_SIGNS.get(type(node), 'BETWEEN')} {right.type}\n"
+            f"Use 'IS NULL' or 'IS NOT NULL' instead.\nStatement: {print_expression(node)}",
+            span=span_of(node),
+        )
+    left, right = _magic_time(left, right), _magic_time(right, left)
+    if left.type == right.type or NULL in (left.type, right.type):
+        comparable = NULL in (left.type, right.type) or _allows(node, left.type)
+    elif coercion.is_numeric(left.type) and coercion.is_numeric(right.type):
+        comparable = True
+    else:
+        comparable = ({left.type, right.type} <= {STRING, *_TIMES} and (STRING in (left.type, right.type))) or (
+            {left.type, right.type} == {DATE, TIMESTAMP}
+        )
+    if not comparable:
+        operator = _COMPARISONS.get(type(node), "EQUAL")
+        raise TypeMismatch(
+            f"{where}Cannot compare {scope.in_plan(a)} ({left.type}) to {scope.in_plan(b)} ({right.type}) "
+            f"with {operator}.\nStatement: {print_expression(node)}",
+            span=span_of(node),
+            hint=f"Make one like the other: CAST({print_expression(b)} AS {left.type}).",
+        )
+    if left.type == right.type or NULL in (left.type, right.type):
+        return left, right
+    if {left.type, right.type} == {DATE, TIMESTAMP}:
+        common: SqlType = TIMESTAMP
+    elif STRING in (left.type, right.type):
+        common = right.type if left.type == STRING else left.type
+    else:
+        common = coercion.common_type((left.type, right.type))
+    return coerced(left, common), coerced(right, common)
+
+
+def _allows(node: exp.Expression, type_: SqlType) -> bool:
+    ordered = isinstance(node, exp.LT | exp.LTE | exp.GT | exp.GTE | exp.Between)
+    return not ordered or not (type_ == BOOLEAN or isinstance(type_, Array | Map | Struct))
+
+
+def _magic_time(side: Typed, other: Typed) -> Typed:
+    """A text compared with ROWTIME, WINDOWSTART or WINDOWEND is a point in time."""
+    return side if not _is_magic(side, other) else _epoch(side)
+
+
+def _is_magic(side: Typed, other: Typed) -> bool:
+    name = other.column
+    return (
+        name is not None
+        and other.type == BIGINT
+        and name.rsplit("_", 1)[-1] in _TIME_COLUMNS
+        and isinstance(side.tree, exp.Literal)
+        and side.type == STRING
+    )
+
+
+def _epoch(side: Typed) -> Typed:
+    try:
+        return Typed(exp.Literal.number(str(epoch_ms(side.tree.this))), BIGINT, total=True)
+    except InvalidTime as invalid:
+        raise InvalidStatement(str(invalid), hint="Write it as '2020-12-31T23:59:59.999'.") from invalid

@@ -1,0 +1,117 @@
+"""ARRAY, MAP and STRUCT: their parts, and how they are built. Everything here takes operands that are compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlglot import exp
+
+from millstream.errors import InvalidStatement, StatementError, TypeMismatch
+
+from ...sql import coercion
+from ...sql.ast import span_of
+from ...sql.types import BIGINT, INTEGER, NULL, STRING, Array, Field, Map, SqlType, Struct
+from .conversions import coerced, function_call
+from .typed import Typed
+
+
+def field_of(node: exp.Dot, value: Typed) -> Typed:
+    """`value->name`."""
+    name = node.expression.name
+    if not isinstance(value.type, Struct):
+        raise TypeMismatch(
+            f"Expected STRUCT type, got: {value.type}", span=span_of(node), hint="Only a STRUCT has fields (->)."
+        )
+    field = value.type.field(name)
+    if field is None:
+        names = ", ".join(f.name for f in value.type.fields)
+        raise InvalidStatement(
+            f"Could not find field '{name}' in {value.type}.", span=span_of(node), hint=f"It has {names}."
+        )
+    return Typed(
+        function_call("struct_extract", value.tree, exp.Literal.string(value.type.engine_name(name))),
+        field.type,
+        value.total,
+    )
+
+
+def subscript(node: exp.Bracket, value: Typed, index: Typed) -> Typed:
+    """`value[index]` of an ARRAY or a MAP."""
+    if isinstance(value.type, Array):
+        if index.type not in (INTEGER, BIGINT):
+            raise TypeMismatch(f"an ARRAY's index is an INTEGER, not {index.type}", span=span_of(node))
+        return Typed(function_call("list_extract", value.tree, index.tree), value.type.element, value.total)
+    if isinstance(value.type, Map):
+        key = coerced(index, value.type.key) if coercion.can_coerce(index.type, value.type.key) else None
+        if key is None:
+            raise TypeMismatch(f"this MAP's key is {value.type.key}, not {index.type}", span=span_of(node))
+        return Typed(function_call("map_extract_value", value.tree, key.tree), value.type.value, value.total)
+    raise TypeMismatch(f"[] takes an ARRAY or a MAP, not {value.type}", span=span_of(node))
+
+
+def array_of(node: exp.Array, items: Sequence[Typed]) -> Typed:
+    """`ARRAY[…]`: the items as their common type."""
+    if not items:
+        raise InvalidStatement(
+            "Array constructor cannot be empty. Please supply at least one element "
+            "(see https://github.com/confluentinc/ksql/issues/4239).",
+            span=span_of(node),
+        )
+    element = _element_type(items, node.expressions, "ARRAY", "an array with all NULL elements", node)
+    trees = [coerced(item, element).tree for item in items]
+    return Typed(function_call("list_value", *trees), Array(element), all(item.total for item in items))
+
+
+def map_of(node: exp.Map, keys: Sequence[Typed], values: Sequence[Typed]) -> Typed:
+    """`MAP(key := value, …)`: keys and values as their common types."""
+    if not keys:
+        raise InvalidStatement(
+            "Map constructor cannot be empty. Please supply at least one key value pair "
+            "(see https://github.com/confluentinc/ksql/issues/4239).",
+            span=span_of(node),
+        )
+    key = _element_type(keys, node.args["keys"].expressions, "map keys", "a map with all NULL keys", node)
+    value = _element_type(values, node.args["values"].expressions, "map values", "a map with all NULL values", node)
+    tree = function_call(
+        "map",
+        function_call("list_value", *(_map_key(coerced(item, key)) for item in keys)),
+        function_call("list_value", *(coerced(item, value).tree for item in values)),
+    )
+    return Typed(tree, Map(key, value))
+
+
+def struct_of(node: exp.Struct, values: Sequence[Typed]) -> Typed:
+    """`STRUCT(name := value, …)`."""
+    names = [entry.this.name for entry in node.expressions]
+    if len(set(names)) < len(names):
+        raise InvalidStatement("Duplicate field names found in STRUCT", span=span_of(node))
+    type_ = Struct(tuple(Field(name, value.type) for name, value in zip(names, values, strict=True)))
+    trees = [value.tree for value in values] or [exp.Null()]
+    entries = [
+        exp.PropertyEQ(this=exp.Identifier(this=name, quoted=True), expression=tree)
+        for (name, _), tree in zip(type_.stored, trees, strict=True)
+    ]
+    return Typed(exp.Struct(expressions=entries), type_, all(value.total for value in values))
+
+
+def _element_type(
+    items: Sequence[Typed], written: Sequence[exp.Expression], what: str, untyped: str, node: exp.Expression
+) -> SqlType:
+    """The type of all `items`. `what` and `untyped` name the expression and its fault in errors."""
+    if all(item.type == NULL for item in items):
+        raise InvalidStatement(
+            f"Cannot construct {untyped} (see https://github.com/confluentinc/ksql/issues/4239).",
+            span=span_of(node),
+            hint="Cast one NULL to a type, as in CAST(NULL AS STRING).",
+        )
+    try:
+        return coercion.common_type([item.type for item in items], written)
+    except StatementError as mismatch:
+        raise TypeMismatch(f"Invalid {what} expression. {mismatch.message}", span=span_of(node)) from mismatch
+
+
+def _map_key(key: Typed) -> exp.Expression:
+    """A text that is NULL is the key "null", as ksqlDB writes it; DuckDB's maps have no NULL among their keys."""
+    if key.type != STRING or isinstance(key.tree, exp.Literal):
+        return key.tree
+    return exp.Coalesce(this=key.tree, expressions=[exp.Literal.string("null")])

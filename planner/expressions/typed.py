@@ -1,0 +1,87 @@
+"""A typed expression: what analysis makes of a piece of SQL, and how it becomes DuckDB text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from millstream.errors import Unsupported
+
+from ...sql.functions.udf import udfs_in
+from ...sql.types import SqlType
+from ..specs import SqlExpression
+
+DEPTH_MAX = 900  # levels of a tree; DuckDB reads 1,000, and TRY and the like come on top
+_VOLATILE = ("random", "uuid", "gen_random_uuid", "uuidv4")
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """A DuckDB expression tree over *logical* column names, and its SQL type.
+
+    `total` is true when no row can make it fail, so that it needs no TRY.
+    """
+
+    tree: exp.Expression
+    type: SqlType
+    total: bool = False
+
+    @property
+    def column(self) -> str | None:
+        """The column's name where the expression is just a column."""
+        return self.tree.name if isinstance(self.tree, exp.Column) else None
+
+    @property
+    def volatile(self) -> bool:
+        """Whether it may differ from call to call; DuckDB refuses TRY around those."""
+        return any(
+            isinstance(node, exp.Rand | exp.Uuid)
+            or (isinstance(node, exp.Anonymous) and node.name.lower() in _VOLATILE)
+            for node in self.tree.walk()
+        )
+
+    def columns(self) -> frozenset[str]:
+        """The names of all columns it reads."""
+        return frozenset(node.name for node in self.tree.find_all(exp.Column))
+
+
+def column(name: str, type_: SqlType) -> Typed:
+    """A reference to a column of the input."""
+    return Typed(exp.Column(this=exp.Identifier(this=name, quoted=True)), type_, total=True)
+
+
+def to_sql(typed: Typed, physical: Callable[[str], str]) -> SqlExpression:
+    """DuckDB text, with `physical` giving each column's name inside batches.
+
+    An expression that a row can make fail is wrapped in TRY: the row then gives NULL, as in ksqlDB. Raises
+    `Unsupported` for one that DuckDB could not read.
+    """
+    _check_depth(typed.tree)
+    tree = typed.tree.copy()
+    if isinstance(tree, exp.Column):
+        return SqlExpression(physical(tree.name), typed.type)
+    for node in list(tree.find_all(exp.Column)):
+        node.replace(exp.Column(this=exp.Identifier(this=physical(node.name), quoted=False)))
+    text = tree.sql(dialect="duckdb")
+    if not (typed.total or typed.volatile):
+        text = f"TRY({text})"
+    return SqlExpression(text, typed.type, udfs_in(tree))
+
+
+def _check_depth(tree: exp.Expression) -> None:
+    level: list[exp.Expr] = [tree]
+    for _ in range(DEPTH_MAX):
+        level = [child for node in level for child in _below(node)]
+        if not level:
+            return
+    raise Unsupported(
+        "an expression is nested too deeply",
+        hint="Compute a part of it in a subquery; a sum of hundreds of columns can be a sum of sums in parentheses.",
+    )
+
+
+def _below(node: exp.Expr) -> Iterator[exp.Expr]:
+    """A chain of ANDs or ORs is one level, as for DuckDB."""
+    return node.flatten(unnest=False) if isinstance(node, exp.And | exp.Or) else node.iter_expressions()

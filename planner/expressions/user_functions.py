@@ -1,0 +1,105 @@
+"""Functions that users wrote, in statements and in plans.
+
+A statement names them as it likes (`NET(amount)`); `bound` puts the exact version in the name's place, and from there
+on they are functions of the catalog like others. `functions_of` finds them in a plan again, which carries them along.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeVar
+
+from sqlglot import exp
+
+from millstream.errors import UnknownFunction, did_you_mean
+
+from ...sql.ast import Node, Statement, span_of
+from ...sql.functions.catalog import FUNCTIONS
+from ...sql.functions.udf import PREFIX
+from ...sql.functions.users.user_functions import UserFunction, definition_of, functions_off, remember_functions
+from ..catalog import Catalog, PersistentQuery
+from ..steps.step import Step, walk
+
+S = TypeVar("S", bound=Statement)
+
+
+def bound(statement: S, functions: Mapping[str, UserFunction], *, allowed: bool = True) -> S:
+    """The statement with the calls of `functions` (by name in upper case) fixed to their versions of now.
+
+    Raises `PythonFunctionsOff` where there is one and they are not `allowed`; `UnknownFunction` for a name that is
+    nearly one of theirs and nothing else.
+    """
+    if not functions:
+        return statement
+    return _Binder(functions, allowed).node(statement)
+
+
+def functions_of(root: Step) -> tuple[UserFunction, ...]:
+    """The functions of users that these steps call, each once."""
+    names = (name for step in walk(root) for name in _names(step))
+    found = {name: definition for name in names if (definition := definition_of(name)) is not None}
+    return tuple(found.values())
+
+
+def callers_of(name: str, catalog: Catalog) -> tuple[PersistentQuery, ...]:
+    """The queries that call this function, in whatever version."""
+    return tuple(q for q in catalog.queries.values() if any(f.name == name for f in functions_of(q.plan.root)))
+
+
+class _Binder:
+    def __init__(self, functions: Mapping[str, UserFunction], allowed: bool) -> None:
+        self._functions = functions
+        self._allowed = allowed
+
+    def node(self, node: Any) -> Any:
+        changes = {
+            item.name: changed
+            for item in dataclasses.fields(node)
+            if (changed := self._value(value := getattr(node, item.name))) is not value
+        }
+        return dataclasses.replace(node, **changes) if changes else node
+
+    def _value(self, value: Any) -> Any:
+        match value:
+            case Node():
+                return self.node(value)
+            case exp.Expression():
+                return self._expression(value)
+            case tuple():
+                changed = tuple(map(self._value, value))
+                return changed if any(a is not b for a, b in zip(changed, value, strict=True)) else value
+            case _:
+                return value
+
+    def _expression(self, expression: exp.Expression) -> exp.Expression:
+        if not any(self._known(call) for call in expression.find_all(exp.Anonymous)):
+            return expression
+        copied = expression.copy()
+        for call in copied.find_all(exp.Anonymous):
+            if self._known(call):
+                definition = self._functions[call.name.upper()]
+                if not self._allowed:
+                    raise functions_off(f"the function {definition.name} is written in Python", span_of(call))
+                remember_functions([definition])
+                call.meta["written"] = definition.name
+                call.set("this", definition.id)
+        return copied
+
+    def _known(self, call: exp.Anonymous) -> bool:
+        name = call.name.upper()
+        if name in self._functions:
+            return True
+        near = None if name in FUNCTIONS else did_you_mean(name, self._functions)
+        if near is not None and did_you_mean(name, FUNCTIONS) is None:
+            raise UnknownFunction(
+                f"Can't find any functions with the name '{call.name}'", span=span_of(call), hint=near
+            )
+        return False
+
+
+def _names(step: Step) -> Iterator[str]:
+    """The ids of all functions that a step calls, some twice."""
+    yield from step.function_names
+    for expression in step.expressions:
+        yield from (udf.removeprefix(PREFIX).split("$")[0] for udf in expression.udfs)

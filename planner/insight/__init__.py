@@ -1,0 +1,1 @@
+"""What plans and catalogs tell people: EXPLAIN, lineage, graphs, and what may hold a query up."""

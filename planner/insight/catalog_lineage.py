@@ -1,0 +1,158 @@
+"""Column lineage through the queries and topics of a catalog: from a column back to the topics it comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..catalog import Catalog, PersistentQuery
+from ..source_info import SourceInfo
+from ..steps.sink import Sink
+from .lineage import QueryLineage, trace
+from .lineage_rows import Directness, Field, Influence, Subtype, stronger
+
+
+@dataclass(frozen=True, slots=True)
+class LineageEdge:
+    """One step back: `output` comes from `input`. `query_id` None: both are columns of one topic.
+
+    `description`: the expression, condition or key. `topic`: of the input. `depth`: 1 next to the column asked for.
+    """
+
+    output: Field
+    input: Field
+    kind: Directness
+    subtype: Subtype
+    description: str
+    query_id: str | None
+    topic: str
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """The strongest word for a way from a column back to the one asked for."""
+
+    kind: Directness
+    subtype: Subtype
+    description: str
+
+    def after(self, influence: Influence) -> _Way:
+        if self.kind == "INDIRECT":
+            return self
+        if influence.kind == "INDIRECT":
+            return _Way("INDIRECT", influence.subtype, influence.description)
+        subtype = stronger(self.subtype, influence.subtype)
+        return _Way("DIRECT", subtype, influence.description if self.subtype == "IDENTITY" else self.description)
+
+
+class CatalogLineage:
+    """Answers questions about one catalog; each plan is traced once."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._traced: dict[str, QueryLineage] = {}
+
+    def edges(self, source: SourceInfo, column: str | None = None) -> list[LineageEdge]:
+        """Every step from these columns back to what no query writes, nearest first. Where all columns are asked for,
+        what decides about all rows of a source is said once, of its column `*`."""
+        columns = [each.name for each in source.schema] if column is None else [column]
+        waiting = [(Field(source.name, name), 1) for name in columns]
+        seen, found = {field for field, _ in waiting}, dict[LineageEdge, None]()
+        while waiting:
+            asked, depth = waiting.pop(0)
+            for query_id, influence in self._influences(asked):
+                output = asked
+                topic = self._topic(influence.field.source)
+                if column is None and query_id is not None and influence in self._traced[query_id].rows:
+                    output = Field(output.source, "*")
+                found[
+                    LineageEdge(
+                        output, influence.field, influence.kind, influence.subtype, influence.description, query_id,
+                        topic, depth,
+                    )
+                ] = None  # fmt: skip
+                if influence.field not in seen:
+                    seen.add(influence.field)
+                    waiting.append((influence.field, depth + 1))
+        return list(found)
+
+    def roots(self, source: SourceInfo, column: str) -> list[Influence]:
+        """The columns that no query writes and that the column comes from, however far; DIRECT ones first."""
+        found: dict[tuple[Field, Directness, Subtype], Influence] = {}
+        waiting = [(Field(source.name, column), _Way("DIRECT", "IDENTITY", ""))]
+        seen = {(waiting[0][0], waiting[0][1].kind)}
+        while waiting:
+            field, way = waiting.pop(0)
+            steps = [(influence.field, way.after(influence)) for _, influence in self._influences(field)]
+            if not steps:
+                found.setdefault(
+                    (field, way.kind, way.subtype), Influence(field, way.kind, way.subtype, way.description)
+                )
+            for step in steps:
+                if (step[0], step[1].kind) not in seen:
+                    seen.add((step[0], step[1].kind))
+                    waiting.append(step)
+        return sorted(found.values(), key=lambda each: (each.kind, each.field, each.subtype))
+
+    def facet(self, source: SourceInfo, column: str | None = None) -> dict[str, Any]:
+        """As the columnLineage facet of OpenLineage: each column's input fields, which are columns of topics."""
+        columns = [each.name for each in source.schema] if column is None else [column]
+        return {"fields": {name: {"inputFields": self._input_fields(self.roots(source, name))} for name in columns}}
+
+    def _input_fields(self, influences: Iterable[Influence]) -> list[dict[str, Any]]:
+        fields: dict[Field, list[dict[str, Any]]] = {}
+        for each in influences:
+            transformation = {"type": each.kind, "subtype": each.subtype, "description": each.description}
+            fields.setdefault(each.field, []).append({**transformation, "masking": False})
+        return [
+            {"namespace": "kafka", "name": self._topic(field.source), "field": field.column, "transformations": ways}
+            for field, ways in fields.items()
+        ]
+
+    def _influences(self, field: Field) -> Iterator[tuple[str | None, Influence]]:
+        """What the column comes from in one step, by the queries that write its topic."""
+        source = self._catalog.sources.get(field.source)
+        if source is None:
+            return
+        for query in self._writers(source):
+            lineage = self._trace(query)
+            if query.sink != source.name:  # another stream on the same topic: its columns are those of the same name
+                other = Field(query.sink, field.column)
+                if field.column in lineage.columns:
+                    yield None, Influence(other, "DIRECT", "IDENTITY", f"topic {source.topic}")
+                continue
+            own = lineage.columns.get(field.column, ())
+            for influence in (*own, *lineage.rows):
+                yield query.id, influence
+
+    def _writers(self, source: SourceInfo) -> list[PersistentQuery]:
+        own = self._catalog.writers_of(source.name)
+        if own:
+            return list(own)
+        return [
+            query
+            for query in self._catalog.queries.values()
+            if isinstance(query.plan.root, Sink) and query.plan.root.topic == source.topic
+        ]
+
+    def _trace(self, query: PersistentQuery) -> QueryLineage:
+        if query.id not in self._traced:
+            traced = trace(query.plan)
+            sink = self._catalog.sources.get(query.sink)
+            # INSERT INTO may name columns otherwise than its target: they are matched by their places.
+            if sink is not None and isinstance(query.plan.root, Sink):
+                names = {
+                    written.name: known.name
+                    for written, known in zip(query.plan.root.schema, sink.schema, strict=False)
+                    if written.name not in {column.name for column in sink.schema}
+                }
+                columns = {names.get(name, name): influences for name, influences in traced.columns.items()}
+                traced = replace(traced, columns=columns)
+            self._traced[query.id] = traced
+        return self._traced[query.id]
+
+    def _topic(self, name: str) -> str:
+        source = self._catalog.sources.get(name)
+        return name if source is None else source.topic

@@ -1,0 +1,20 @@
+"""A physical plan as text, for EXPLAIN: the sink on top, each step below what reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..physical import PhysicalPlan
+from ..steps.step import Step
+
+
+def explain(plan: PhysicalPlan, notes: Mapping[str, str] | None = None) -> str:
+    """One line per step, indented under its reader, and below it what `notes` says about the step of this id."""
+    return "\n".join(_lines(plan.root, 0, notes or {}))
+
+
+def _lines(step: Step, depth: int, notes: Mapping[str, str]) -> list[str]:
+    own = [f"{'  ' * depth}{' > ' if depth else ''}{step.describe()}"]
+    if step.id in notes:
+        own.append(f"{'  ' * depth}{' · ' if depth else '· '}{notes[step.id]}")
+    return [*own, *(line for child in step.inputs for line in _lines(child, depth + 1, notes))]

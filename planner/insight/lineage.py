@@ -1,0 +1,41 @@
+"""Column lineage of one query: which columns of which sources its results come from, and through which expressions.
+
+What the words mean is in `lineage_rows.py`; how it goes on through the queries and topics of a catalog, in
+`catalog_lineage.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from ..physical import PhysicalPlan
+from ..steps.step import Step, schema_of
+from .lineage_rows import Influence, Rows
+
+
+@dataclass(frozen=True, slots=True)
+class QueryLineage:
+    """`columns`: of each column of the sink what its values come from. `rows`: what decides about all of its rows."""
+
+    columns: Mapping[str, tuple[Influence, ...]]
+    rows: tuple[Influence, ...]
+
+
+def trace(plan: PhysicalPlan) -> QueryLineage:
+    """In: a plan with or without a Sink."""
+    rows, schema = _rows(plan.root), schema_of(plan.root)
+    columns = {
+        column.name: _unique(rows.values[schema.physical_name(column)].influences)
+        for column in schema
+        if schema.physical_name(column) in rows.values
+    }
+    return QueryLineage(columns, _unique(rows.influences))
+
+
+def _rows(step: Step) -> Rows:
+    return step.lineage(*map(_rows, step.inputs))
+
+
+def _unique(influences: Iterable[Influence]) -> tuple[Influence, ...]:
+    return tuple(dict.fromkeys(influences))

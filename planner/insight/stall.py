@@ -1,0 +1,45 @@
+"""Why nothing comes out of a step: what there is to see of it, and what it makes of that.
+
+What becomes of a whole query, with its topics and its state, is `server/insight/stall.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """One reason, or one thing that is as it should be (`blocks` False). `figures`: what the message is about."""
+
+    code: str
+    message: str
+    hint: str = ""
+    blocks: bool = True
+    figures: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorSeen:
+    """The counts of the operator that computes a step, since the query started here.
+
+    `given`: rows that the steps below gave, by id. `kept`: rows in the query's stores, by name; `state_known`: whether
+    somebody could look.
+    """
+
+    rows_in: int
+    rows_out: int
+    late_rows: int
+    given: Mapping[str, int]
+    kept: Mapping[str, int]
+    state_known: bool
+
+
+def counted(count: int, one: str, many: str = "") -> str:
+    """
+    >>> counted(1, "row"), counted(2, "row"), counted(1, "group waits", "groups wait")
+    ('1 row', '2 rows', '1 group waits')
+    """
+    return f"{count} {one if count == 1 else many or one + 's'}"

@@ -1,0 +1,183 @@
+"""JSON schemas and columns: what a schema of the registry says in SQL types, and the schema that columns get.
+
+`connect.type`, `connect.index` and the titles of Kafka Connect say what JSON's own types leave open.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+from ...sql.types import (
+    BIGINT,
+    BOOLEAN,
+    BYTES,
+    DATE,
+    DOUBLE,
+    INTEGER,
+    STRING,
+    TIME,
+    TIMESTAMP,
+    Array,
+    Decimal,
+    Field,
+    Map,
+    Primitive,
+    SqlType,
+    Struct,
+)
+from ..schema import Column
+from .avro_schemas import PRECISION_MAX
+from .registry import InvalidSchema
+
+Rename = Callable[[str], str]
+
+_CONNECT = "org.apache.kafka.connect.data."
+_TITLES: dict[str, SqlType] = {f"{_CONNECT}Date": DATE, f"{_CONNECT}Time": TIME, f"{_CONNECT}Timestamp": TIMESTAMP}
+_NUMBERS: dict[str, SqlType] = {
+    "int8": INTEGER, "int16": INTEGER, "int32": INTEGER, "int64": BIGINT, "float32": DOUBLE, "float64": DOUBLE,
+    "integer": BIGINT, "number": DOUBLE,
+}  # fmt: skip
+_WRITTEN: dict[str, dict[str, Any]] = {
+    "BOOLEAN": {"type": "boolean"},
+    "INTEGER": {"type": "integer", "connect.type": "int32"},
+    "BIGINT": {"type": "integer", "connect.type": "int64"},
+    "DOUBLE": {"type": "number", "connect.type": "float64"},
+    "STRING": {"type": "string"},
+    "BYTES": {"type": "string", "connect.type": "bytes"},
+    "DATE": {"type": "integer", "title": f"{_CONNECT}Date", "connect.version": 1, "connect.type": "int32"},
+    "TIME": {"type": "integer", "title": f"{_CONNECT}Time", "connect.version": 1, "connect.type": "int32"},
+    "TIMESTAMP": {"type": "integer", "title": f"{_CONNECT}Timestamp", "connect.version": 1, "connect.type": "int64"},
+}
+
+
+def load(text: str) -> Mapping[str, Any]:
+    """Raises `InvalidSchema`."""
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise InvalidSchema(f"the JSON schema is not valid JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise InvalidSchema("a JSON schema is an object")
+    return cast(dict[str, Any], found)
+
+
+def sql_type(text: str, rename: Rename, references: Sequence[tuple[str, str]] = ()) -> SqlType | None:
+    """The type of a whole schema; None where there is none. Members that SQL has no type for are left out."""
+    root = load(text)
+    return _Reader(root, {name: load(referred) for name, referred in references}, rename).type(root, ())
+
+
+class _Reader:
+    def __init__(self, root: Mapping[str, Any], others: Mapping[str, Mapping[str, Any]], rename: Rename) -> None:
+        self._root = root
+        self._others = others
+        self._rename = rename
+
+    def type(self, node: Mapping[str, Any], above: tuple[str, ...]) -> SqlType | None:
+        if "$ref" in node:
+            target = str(node["$ref"])
+            return None if target in above else self.type(self._referred(target), (*above, target))
+        for choice in ("oneOf", "anyOf", "allOf"):
+            if choice in node:
+                return self._choice(node[choice], above)
+        kind = node.get("type", "object" if "properties" in node else "string" if "enum" in node else None)
+        if isinstance(kind, list):
+            return self._choice([{**node, "type": one} for one in cast(list[str], kind)], above)
+        match kind:
+            case "object":
+                return self._object(node, above)
+            case "array":
+                return self._array(node, above)
+            case "integer" | "number":
+                return _number(node)
+            case "string":
+                return BYTES if node.get("connect.type") == "bytes" else STRING
+            case _:
+                return BOOLEAN if kind == "boolean" else None
+
+    def _referred(self, target: str) -> Mapping[str, Any]:
+        name, _, path = target.partition("#")
+        node: Any = self._root if not name else self._others.get(name)
+        for step in path.strip("/").split("/") if path.strip("/") else ():
+            node = node.get(step) if isinstance(node, Mapping) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+        if not isinstance(node, Mapping):
+            raise InvalidSchema(f'the JSON schema refers to "{target}", which does not exist')
+        return cast(Mapping[str, Any], node)
+
+    def _choice(self, branches: Sequence[Mapping[str, Any]], above: tuple[str, ...]) -> SqlType | None:
+        others = [branch for branch in branches if branch.get("type") != "null"]
+        if len(others) == 1:
+            return self.type(others[0], above)
+        fields = [(f"connect_union_field_{number}", self.type(branch, above)) for number, branch in enumerate(others)]
+        return self._struct(fields)
+
+    def _object(self, node: Mapping[str, Any], above: tuple[str, ...]) -> SqlType | None:
+        rest = node.get("additionalProperties")
+        if "properties" not in node and isinstance(rest, Mapping):
+            value = self.type(cast(Mapping[str, Any], rest), above)
+            return None if value is None else Map(STRING, value)
+        members = list(enumerate(cast(Mapping[str, Mapping[str, Any]], node.get("properties", {})).items()))
+        members.sort(key=lambda member: int(member[1][1].get("connect.index", member[0])))
+        return self._struct([(name, self.type(child, above)) for _, (name, child) in members])
+
+    def _array(self, node: Mapping[str, Any], above: tuple[str, ...]) -> SqlType | None:
+        items = node.get("items")
+        element = self.type(cast(Mapping[str, Any], items), above) if isinstance(items, Mapping) else None
+        if element is None:
+            return None
+        if node.get("connect.type") == "map" and isinstance(element, Struct) and len(element.fields) == 2:
+            return Map(element.fields[0].type, element.fields[1].type)
+        return Array(element)
+
+    def _struct(self, fields: Sequence[tuple[str, SqlType | None]]) -> SqlType | None:
+        kept = tuple(Field(self._rename(name), type_) for name, type_ in fields if type_ is not None)
+        return Struct(kept) if kept else None
+
+
+def _number(node: Mapping[str, Any]) -> SqlType | None:
+    """Connect's type where it says one, else JSON's."""
+    title, connect = str(node.get("title")), str(node.get("connect.type"))
+    if title == f"{_CONNECT}Decimal":
+        return _decimal(node.get("connect.parameters", {}))
+    return _TITLES.get(title) or _NUMBERS.get(connect) or _NUMBERS[str(node["type"])]
+
+
+def _decimal(parameters: Mapping[str, Any]) -> SqlType | None:
+    precision = int(parameters.get("connect.decimal.precision", PRECISION_MAX))
+    return Decimal(precision, int(parameters.get("scale", 0))) if 0 < precision <= PRECISION_MAX else None
+
+
+def write_schema(columns: Sequence[Column], *, wrapped: bool) -> str:
+    """The schema of these columns as JSON text."""
+    if not wrapped and len(columns) == 1:
+        return json.dumps(_nullable(columns[0].type), separators=(",", ":"))
+    return json.dumps(_object([(column.name, column.type) for column in columns]), separators=(",", ":"))
+
+
+def _object(fields: Sequence[tuple[str, SqlType]]) -> dict[str, Any]:
+    properties = {name: {"connect.index": number, **_nullable(type_)} for number, (name, type_) in enumerate(fields)}
+    return {"type": "object", "properties": properties}
+
+
+def _nullable(type_: SqlType) -> dict[str, Any]:
+    return {"oneOf": [{"type": "null"}, _node(type_)]}
+
+
+def _node(type_: SqlType) -> dict[str, Any]:
+    match type_:
+        case Primitive():
+            return _WRITTEN[type_.name]
+        case Decimal():
+            parameters = {"scale": str(type_.scale), "connect.decimal.precision": str(type_.precision)}
+            return {"type": "number", "title": f"{_CONNECT}Decimal", "connect.version": 1, "connect.type": "bytes",
+                    "connect.parameters": parameters}  # fmt: skip
+        case Array():
+            return {"type": "array", "items": _nullable(type_.element)}
+        case Map():
+            return {"type": "object", "connect.type": "map", "additionalProperties": _nullable(type_.value)}
+        case Struct():
+            return _object([(field.name, field.type) for field in type_.fields])
+        case _:
+            raise AssertionError(f"no column has the type {type_}")

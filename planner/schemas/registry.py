@@ -1,0 +1,262 @@
+"""The schema registry's state: subjects, their versions, ids, references and compatibility levels.
+
+A value, like the catalog: changing it gives a new one. It is the fold of the topic `_schemas`, whose records are those
+of Confluent's Schema Registry; who reads and writes that topic is the server's business, and the executor's. What a
+schema says in columns is in `avro_schemas.py`, `json_schemas.py` and `protobuf_schemas.py`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any, Literal, cast
+
+from millstream.errors import StatementError
+
+from ..formats.format import SchemaKind
+from ..specs import RecordSchema
+
+KINDS: tuple[SchemaKind, ...] = ("AVRO", "JSON", "PROTOBUF")
+LEVELS = (
+    "BACKWARD", "BACKWARD_TRANSITIVE", "FORWARD", "FORWARD_TRANSITIVE", "FULL", "FULL_TRANSITIVE", "NONE",
+)  # fmt: skip
+GLOBAL = ""  # the subject of the level that holds where a subject has none
+
+
+class InvalidSchema(StatementError):
+    """A schema cannot be parsed, or refers to what is not there."""
+
+    code = "INVALID_SCHEMA"
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """`name`: how the schema's text calls the other one."""
+
+    name: str
+    subject: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One version of a subject. Versions begin at 1. The same schema has the same id everywhere."""
+
+    subject: str
+    version: int
+    id: int
+    kind: SchemaKind
+    text: str
+    references: tuple[Reference, ...] = ()
+    deleted: bool = False
+
+
+def subject_of(topic: str, part: Literal["key", "value"]) -> str:
+    """The subject of a topic's keys or values."""
+    return f"{topic}-{part}"
+
+
+def topic_of(subject: str) -> str:
+    """The topic whose records a subject is about; a subject that is named otherwise stands for itself.
+
+    >>> topic_of("clicks-value"), topic_of("clicks-key"), topic_of("com.example.Click")
+    ('clicks', 'clicks', 'com.example.Click')
+    """
+    topic, separator, part = subject.rpartition("-")
+    return topic if separator and topic and part in ("key", "value") else subject
+
+
+def canonical(kind: SchemaKind, text: str) -> str:
+    """A text that is equal for schemas that differ in white space only. Raises `InvalidSchema` for broken JSON."""
+    if kind == "PROTOBUF":
+        return " ".join(text.split())
+    try:
+        return json.dumps(json.loads(text), separators=(",", ":"))
+    except ValueError:
+        if kind == "AVRO" and text.strip().isidentifier():
+            return json.dumps(text.strip())  # a primitive's bare name
+        raise InvalidSchema(f"the {kind} schema is not valid JSON: {text[:80]}") from None
+
+
+def _nothing() -> Mapping[Any, Any]:
+    return MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Registry:
+    """`versions` by subject and number; deleted ones stay, because records name their ids. `levels` by subject."""
+
+    versions: Mapping[tuple[str, int], Version] = field(default_factory=_nothing)
+    levels: Mapping[str, str] = field(default_factory=_nothing)
+
+    def subjects(self, *, deleted: bool = False) -> list[str]:
+        return list(dict.fromkeys(v.subject for v in self.versions.values() if deleted or not v.deleted))
+
+    def of_subject(self, subject: str, *, deleted: bool = False) -> list[Version]:
+        """The subject's versions, oldest first."""
+        found = [v for v in self.versions.values() if v.subject == subject and (deleted or not v.deleted)]
+        return sorted(found, key=lambda version: version.version)
+
+    def latest(self, subject: str) -> Version | None:
+        versions = self.of_subject(subject)
+        return versions[-1] if versions else None
+
+    def by_id(self, schema_id: int) -> Version | None:
+        return next((version for version in self.versions.values() if version.id == schema_id), None)
+
+    def level(self, subject: str) -> str:
+        return self.levels.get(subject, self.levels.get(GLOBAL, "BACKWARD"))
+
+    @property
+    def next_id(self) -> int:
+        return max((version.id for version in self.versions.values()), default=0) + 1
+
+    def find(
+        self,
+        subject: str,
+        kind: SchemaKind,
+        text: str,
+        references: tuple[Reference, ...] = (),
+        *,
+        deleted: bool = False,
+    ) -> Version | None:
+        """The version of `subject` that is this schema."""
+        wanted = canonical(kind, text)
+        return next(
+            (
+                version
+                for version in self.of_subject(subject, deleted=deleted)
+                if version.kind == kind
+                and version.references == references
+                and canonical(version.kind, version.text) == wanted
+            ),
+            None,
+        )
+
+    def new_version(
+        self,
+        subject: str,
+        kind: SchemaKind,
+        text: str,
+        references: tuple[Reference, ...] = (),
+        schema_id: int | None = None,
+    ) -> Version:
+        """The version that this schema has under `subject`, or gets: see `with_version`.
+
+        Raises `InvalidSchema` where `schema_id` belongs to another schema.
+        """
+        known = self.find(subject, kind, text, references)
+        if known is not None and schema_id in (None, known.id):
+            return known
+        wanted = canonical(kind, text)
+        same = (
+            version
+            for version in self.versions.values()
+            if version.kind == kind
+            and version.references == references
+            and canonical(version.kind, version.text) == wanted
+        )
+        if schema_id is None:
+            chosen = next((version.id for version in same), self.next_id)
+        else:
+            chosen, taken = schema_id, self.by_id(schema_id)
+            if taken is not None and canonical(taken.kind, taken.text) != wanted:
+                raise InvalidSchema(f"the schema id {schema_id} belongs to another schema")
+        number = max((v.version for v in self.of_subject(subject, deleted=True)), default=0) + 1
+        return Version(subject, number, chosen, kind, text, references)
+
+    def with_version(self, version: Version) -> Registry:
+        return replace(self, versions=MappingProxyType({**self.versions, (version.subject, version.version): version}))
+
+    def with_level(self, subject: str, level: str | None) -> Registry:
+        """None: the subject has no level of its own any more."""
+        levels = {name: known for name, known in self.levels.items() if name != subject}
+        return replace(self, levels=MappingProxyType(levels if level is None else {**levels, subject: level}))
+
+    def without(self, subject: str, number: int) -> Registry:
+        """Without the version, as after a permanent delete."""
+        kept = {key: version for key, version in self.versions.items() if key != (subject, number)}
+        return replace(self, versions=MappingProxyType(kept))
+
+    def record_schema(self, version: Version, message: str = "", *, given: bool = False) -> RecordSchema:
+        """Raises `InvalidSchema` where a reference is missing."""
+        return RecordSchema(version.id, version.kind, version.text, self.resolve(version.references), message, given)
+
+    def resolve(self, references: tuple[Reference, ...]) -> tuple[tuple[str, str], ...]:
+        """(name, text) of everything that is referred to, imported ones first. Raises `InvalidSchema`."""
+        found: dict[str, str] = {}
+        self._collect(references, found)
+        return tuple(found.items())
+
+    def _collect(self, references: tuple[Reference, ...], found: dict[str, str]) -> None:
+        for reference in references:
+            version = self.versions.get((reference.subject, reference.version))
+            if version is None:
+                raise InvalidSchema(
+                    f'the schema refers to version {reference.version} of "{reference.subject}", which does not exist'
+                )
+            if reference.name not in found:
+                self._collect(version.references, found)
+                found[reference.name] = version.text
+
+
+# ------------------------------------------------------------------ the topic's records
+
+Record = tuple[bytes, bytes | None]
+
+
+def version_record(version: Version) -> Record:
+    """The record that says so in `_schemas`."""
+    key = {"keytype": "SCHEMA", "subject": version.subject, "version": version.version, "magic": 1}
+    value: dict[str, Any] = {"subject": version.subject, "version": version.version, "id": version.id}
+    if version.kind != "AVRO":
+        value["schemaType"] = version.kind
+    if version.references:
+        value["references"] = [{"name": r.name, "subject": r.subject, "version": r.version} for r in version.references]
+    value |= {"schema": version.text, "deleted": version.deleted}
+    return _json(key), _json(value)
+
+
+def removal_record(subject: str, number: int) -> Record:
+    """The tombstone of a version."""
+    return _json({"keytype": "SCHEMA", "subject": subject, "version": number, "magic": 1}), None
+
+
+def level_record(subject: str, level: str | None) -> Record:
+    key = {"keytype": "CONFIG", "subject": subject or None, "magic": 0}
+    return _json(key), None if level is None else _json({"compatibilityLevel": level})
+
+
+def apply_record(registry: Registry, key: bytes | None, value: bytes | None) -> Registry:
+    """The registry after one record of the topic; records of other kinds (NOOP, MODE, …) change nothing."""
+    about = json.loads(key) if key else {}
+    said = cast("dict[str, Any] | None", json.loads(value) if value else None)
+    match about.get("keytype"):
+        case "SCHEMA" if said is None:
+            return registry.without(about["subject"], about["version"])
+        case "SCHEMA":
+            return registry.with_version(_version(said or {}))
+        case "CONFIG":
+            level = None if said is None else said.get("compatibilityLevel")
+            return registry.with_level(about.get("subject") or GLOBAL, level)
+        case "DELETE_SUBJECT" if said is not None:
+            for version in registry.of_subject(about["subject"]):
+                if version.version <= said["version"]:
+                    registry = registry.with_version(replace(version, deleted=True))
+            return registry
+        case _:
+            return registry
+
+
+def _version(said: Mapping[str, Any]) -> Version:
+    references = tuple(Reference(r["name"], r["subject"], r["version"]) for r in said.get("references") or ())
+    kind = cast(SchemaKind, said.get("schemaType") or "AVRO")
+    return Version(
+        said["subject"], said["version"], said["id"], kind, said["schema"], references, bool(said.get("deleted"))
+    )
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()

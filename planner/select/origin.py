@@ -1,0 +1,61 @@
+"""An origin: one member of FROM, whatever it is, as joins and expressions see it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ...sql.ast import Query
+from ..logical import LogicalPlan
+from ..planning import PlanningContext
+from ..source_info import SourceInfo
+from ..steps.filter import LogicalFilter
+from ..steps.project import LogicalProject
+from ..steps.repartition import Repartition
+from ..steps.source import Scan
+from .relation import BOUNDS, Analyzed, Partitioning
+
+_PLACE = ("ROWPARTITION", "ROWOFFSET")
+
+Plan = Callable[[Query, PlanningContext], Analyzed]
+"""Plans a subquery."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """`source` describes the columns that users see; `plan` gives the rows, and may have key columns besides.
+
+    `pseudo`: the pseudo columns of its rows. `reads`: sources of the catalog below it. `identity`: see `Relation`.
+    `beyond`: ksqlDB has no such thing in FROM.
+    """
+
+    source: SourceInfo
+    plan: LogicalPlan
+    pseudo: tuple[str, ...]
+    partitioning: Partitioning | None
+    reads: tuple[str, ...]
+    identity: tuple[str, ...]
+    beyond: bool = True
+
+
+def place_of(plan: LogicalPlan) -> tuple[str, ...]:
+    """The columns by which rows are told apart: a table's key; of a stream where each row was read, if it is known."""
+    if plan.kind == "TABLE":
+        return (*(c.name for c in plan.schema.key), *(BOUNDS if plan.key_window else ()))
+    return _PLACE if keeps_place(plan) else ()
+
+
+def keeps_place(plan: LogicalPlan) -> bool:
+    """Whether each row comes from one record of a topic, and no other row does."""
+    while isinstance(plan, LogicalFilter | LogicalProject | Repartition):
+        plan = plan.input
+    return isinstance(plan, Scan)
+
+
+def lies_as_read(plan: LogicalPlan) -> Partitioning | None:
+    """How the rows lie, if nothing has moved them since they were read."""
+    while isinstance(plan, LogicalFilter | LogicalProject):
+        if isinstance(plan, LogicalProject) and len(plan.schema.key) != len(plan.input.schema.key):
+            return None
+        plan = plan.input
+    return Partitioning(plan.source.partition_count, plan.source.key_format) if isinstance(plan, Scan) else None

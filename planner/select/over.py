@@ -1,0 +1,327 @@
+"""Functions OVER partitions in a query: what they mean, and how their rows are keyed.
+
+A query's calls are grouped by their PARTITION BY; each group becomes one `Over` under its own repartition. The rest of
+the query then reads their results as columns whose names begin with #over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from sqlglot import exp
+
+from millstream.errors import InvalidStatement, TypeMismatch, UnknownFunction, did_you_mean
+
+from ...sql.ast import Query, span_of, unwrapped
+from ...sql.functions.over_functions import OVER_FUNCTIONS, OverFunction
+from ...sql.printing import print_expression
+from ...sql.types import BOOLEAN, NULL, SqlType
+from ..expressions.conversions import coerced
+from ..expressions.typed import Typed, column
+from ..logical import LogicalPlan, Named
+from ..schema import PSEUDO, WINDOW_BOUNDS, Column
+from ..steps.over import ROW_NUMBER_COLUMN, LogicalOver, LogicalOverCall, LogicalSortKey
+from ..steps.project import LogicalProject
+from ..steps.repartition import Repartition
+
+Columns = Mapping[str, tuple[str, SqlType]]
+_PLACES = ("ROWPARTITION", "ROWOFFSET")
+
+
+class Resolve(Protocol):
+    """Compiles an expression of SELECT; `more` are columns that its names may mean besides."""
+
+    def __call__(self, node: exp.Expression, *, more: Columns = ...) -> Typed: ...
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPart:
+    """A column that tells result rows apart: its name in the plan, how the user wrote it, and its value."""
+
+    name: str
+    written: str
+    typed: Typed
+
+
+@dataclass(frozen=True, slots=True)
+class Windowed:
+    """`columns`: the results by the names that stand for them in `expressions`. `keys`: of each ROW_NUMBER, what it
+    numbers by and its number: together they tell the rows apart. `row`: so does this, of a stream's rows."""
+
+    plan: LogicalPlan
+    expressions: tuple[exp.Expression, ...]
+    columns: Columns
+    keys: tuple[tuple[KeyPart, ...], ...]
+    row: KeyPart | None
+    moved: tuple[tuple[exp.Expression, Typed], ...] = field(default=())
+
+    def resolver(self, resolve: Resolve) -> Resolve:
+        """`resolve` over the new plan, where an expression to partition by is the column that holds it."""
+
+        def resolved(node: exp.Expression, *, more: Columns = {}) -> Typed:  # noqa: B006 (never changed)
+            typed = resolve(node, more={**self.columns, **more})
+            tree = _bare(typed)
+            return next((held for original, held in self.moved if original == tree), typed)
+
+        return resolved
+
+
+def contains_over(node: exp.Expression) -> bool:
+    return node.find(exp.Window) is not None
+
+
+def first_of_equals(query: Query, selected: Sequence[exp.Expression]) -> exp.Expression:
+    """The condition that SELECT DISTINCT is: of equal rows the one that came first."""
+    if query.qualify is not None or any(contains_over(node) for node in selected):
+        raise InvalidStatement(
+            "DISTINCT and functions OVER … cannot stand in one SELECT",
+            span=query.span,
+            hint="Put one of them into a subquery: SELECT DISTINCT … FROM (SELECT …) q.",
+        )
+    number = exp.Window(
+        this=exp.Anonymous(this="ROW_NUMBER", expressions=[]), partition_by=[node.copy() for node in selected]
+    )
+    return exp.EQ(this=number, expression=exp.Literal.number("1"))
+
+
+def window_identity(plan: LogicalPlan, selected: Sequence[exp.Expression]) -> tuple[str, ...]:
+    """The bounds that tell the windows of the rows apart: of windows of one size one does, best a selected one."""
+    if plan.key_window is None:
+        return ()
+    if plan.key_window.holds_end:
+        return WINDOW_BOUNDS
+    start, end = WINDOW_BOUNDS
+    names = {node.name for each in selected if isinstance(node := unwrapped(each), exp.Column)}
+    return (end,) if end in names and start not in names else (start,)
+
+
+def with_aliases(node: exp.Expression, selected: Mapping[str, exp.Expression]) -> exp.Expression:
+    """QUALIFY may name a selected function OVER … by its alias.
+
+    Raises `InvalidStatement` where nothing in it is one.
+    """
+    root = exp.Paren(this=node.copy())
+    for reference in list(root.find_all(exp.Column)):
+        meant = selected.get(reference.name)
+        if meant is not None and not reference.table and contains_over(meant):
+            reference.replace(meant.copy())
+    if not contains_over(root):
+        raise InvalidStatement(
+            "QUALIFY filters by the result of a function OVER …", span=span_of(node), hint="Write WHERE instead."
+        )
+    return root.this
+
+
+def windowed(
+    plan: LogicalPlan, expressions: Sequence[exp.Expression], resolve: Resolve, identity: Sequence[Typed]
+) -> Windowed:
+    """`plan` with the results of all calls in `expressions` as further columns.
+
+    In: `identity`: what tells the rows of a table apart, as columns of the plan. Raises `InvalidStatement`,
+    `TypeMismatch`, `UnknownFunction`.
+    """
+    builder = _Builder(resolve)
+    replaced = tuple(builder.collect(node) for node in expressions)
+    by_partition: dict[tuple[exp.Expression, ...], list[_Call]] = {}
+    for call in builder.calls:
+        by_partition.setdefault(tuple(typed.tree for typed in call.partition), []).append(call)
+    stream = plan.kind == "STREAM"
+    plan = _with_pseudo_columns(plan, expressions)
+    keys: list[tuple[KeyPart, ...]] = []
+    moved: list[tuple[exp.Expression, Typed]] = []
+    for number, calls in enumerate(by_partition.values()):
+        parts = tuple(Named(f"#part{number}_{i}", typed) for i, typed in enumerate(calls[0].partition))
+        told_apart = tuple(identity) if not stream else (column(*_row_column()),) if number else ()
+        rows = Repartition(_key_as_value(plan), parts, partition_count=None if parts else 1)
+        plan = LogicalOver(rows, tuple(call.over for call in calls), told_apart)
+        held = [_held(named) for named in parts]
+        moved += [(_bare(named.expression), part) for named, part in zip(parts, held, strict=True)]
+        by = [
+            KeyPart(part.column or "", print_expression(node), part)
+            for node, part in zip(calls[0].partition_nodes, held, strict=True)
+        ]
+        keys += [
+            (*by, KeyPart(call.over.name, call.written, column(call.over.name, call.over.column.type)))
+            for call in calls
+            if call.over.function == "ROW_NUMBER"
+        ]
+    results = {call.over.name: (call.over.name, call.over.column.type) for call in builder.calls}
+    row = KeyPart(ROW_NUMBER_COLUMN, "ROW_ID", column(*_row_column())) if stream else None
+    return Windowed(plan, replaced, results, tuple(keys), row, tuple(moved))
+
+
+def _bare(typed: Typed) -> exp.Expression:
+    """Parentheses make no difference."""
+    return unwrapped(typed.tree)
+
+
+def _row_column() -> tuple[str, SqlType]:
+    return ROW_NUMBER_COLUMN, PSEUDO["ROWTIME"][1]
+
+
+def _held(named: Named) -> Typed:
+    """The column that holds an expression to partition by: a column stays the column it is."""
+    typed = named.expression
+    return typed if typed.column is not None else column(named.name, typed.type)
+
+
+def _key_as_value(plan: LogicalPlan) -> LogicalPlan:
+    """The same rows, with the key columns also as value columns, so that a new key does not lose them."""
+    values = (*plan.schema.value, *plan.schema.key)
+    key = tuple(Named(f"#old{i}", column(c.name, c.type)) for i, c in enumerate(plan.schema.key))
+    return LogicalProject(plan, tuple(Named(c.name, column(c.name, c.type)) for c in values), key)
+
+
+def _with_pseudo_columns(plan: LogicalPlan, expressions: Sequence[exp.Expression]) -> LogicalPlan:
+    """With the bounds of the rows' windows, and the places of their records where somebody asks for them, as columns:
+    behind a repartition nobody knows them."""
+    names = list(WINDOW_BOUNDS) if plan.key_window is not None else []
+    asked = {node.name for expression in expressions for node in expression.find_all(exp.Column)}
+    names += [name for name in _PLACES if name in asked]
+    added = [Named(name, column(name, PSEUDO[name][1])) for name in names if plan.schema.find(name) is None]
+    if not added:
+        return plan
+    own = tuple(Named(c.name, column(c.name, c.type)) for c in plan.schema.value)
+    return LogicalProject(plan, (*own, *added))
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    over: LogicalOverCall
+    partition: tuple[Typed, ...]
+    partition_nodes: tuple[exp.Expression, ...]
+    written: str
+
+
+class _Builder:
+    """Collects the calls of a query, each once."""
+
+    def __init__(self, resolve: Resolve) -> None:
+        self._resolve = resolve
+        self._by_text: dict[str, _Call] = {}
+
+    @property
+    def calls(self) -> list[_Call]:
+        return list(self._by_text.values())
+
+    def collect(self, node: exp.Expression) -> exp.Expression:
+        """A copy of `node` in which each call OVER … is a column."""
+        root = exp.Paren(this=node.copy())
+        while (window := root.find(exp.Window)) is not None:
+            call = self._call(window)
+            reference = exp.Column(this=exp.Identifier(this=call.over.name, quoted=True))
+            reference.meta["written"] = call.written
+            reference.meta["span"] = span_of(window)
+            window.replace(reference)
+        return root.this
+
+    def _call(self, window: exp.Window) -> _Call:
+        written = print_expression(window)
+        if written not in self._by_text:
+            if any(inner is not window for inner in window.find_all(exp.Window)):
+                raise InvalidStatement(
+                    "a function OVER … cannot stand in another one",
+                    span=span_of(window),
+                    hint="Compute the inner one in a subquery: FROM (SELECT …) q.",
+                )
+            self._by_text[written] = self._compiled(window, written)
+        return self._by_text[written]
+
+    def _compiled(self, window: exp.Window, written: str) -> _Call:
+        head = window.this
+        function = _function(head)
+        arguments = self._arguments(head, function)
+        type_ = function.resolve([typed.type for typed in arguments], span_of(head))
+        arguments = [coerced(t, type_) if i == 2 else t for i, t in enumerate(arguments)]  # the default of LAG
+        order = window.args.get("order")
+        keys = [] if order is None else [self._sort_key(item) for item in order.expressions]
+        nodes = tuple(unwrapped(node) for node in window.args.get("partition_by") or ())
+        name = f"#over{len(self._by_text)}"
+        over = LogicalOverCall(
+            name,
+            function.name,
+            tuple(arguments),
+            tuple(keys),
+            Column(name, type_),
+            _frame(window, function),
+            self._filter(head, function),
+            _is_distinct(head, function),
+        )
+        partition: dict[exp.Expression, tuple[Typed, exp.Expression]] = {}
+        for node in nodes:
+            typed = self._resolve(node)
+            partition.setdefault(typed.tree, (typed, node))
+        return _Call(over, tuple(t for t, _ in partition.values()), tuple(n for _, n in partition.values()), written)
+
+    def _arguments(self, head: exp.Anonymous, function: OverFunction) -> list[Typed]:
+        if any(isinstance(argument, exp.Star) for argument in head.expressions):
+            if function.name != "COUNT":
+                raise InvalidStatement(
+                    f"{function.name}(*) is not possible: only rows are counted.", span=span_of(head)
+                )
+            return []
+        return [self._resolve(argument) for argument in head.expressions]
+
+    def _sort_key(self, item: exp.Ordered) -> LogicalSortKey:
+        typed = self._resolve(item.this)
+        if typed.type == NULL:
+            raise InvalidStatement("OVER cannot be ordered by NULL", span=span_of(item))
+        return LogicalSortKey(typed, bool(item.args.get("desc")), bool(item.args.get("nulls_first")))
+
+    def _filter(self, head: exp.Anonymous, function: OverFunction) -> Typed | None:
+        condition = head.args.get("filter")
+        if condition is None:
+            return None
+        _check_aggregates(head, function, "FILTER")
+        predicate = self._resolve(condition)
+        if predicate.type not in (BOOLEAN, NULL):
+            raise TypeMismatch(
+                f"FILTER takes a BOOLEAN, not {predicate.type}: {print_expression(condition)}", span=span_of(condition)
+            )
+        return predicate
+
+
+def _function(head: exp.Anonymous) -> OverFunction:
+    function = OVER_FUNCTIONS.get(head.name)
+    if function is None:
+        raise UnknownFunction(
+            f"{head.name} cannot stand before OVER",
+            span=span_of(head),
+            hint=did_you_mean(head.name, OVER_FUNCTIONS) or f"These can: {', '.join(OVER_FUNCTIONS)}.",
+        )
+    return function
+
+
+def _check_aggregates(head: exp.Anonymous, function: OverFunction, clause: str) -> None:
+    if not function.aggregates:
+        raise InvalidStatement(f"{function.name} is no aggregate function: it takes no {clause}", span=span_of(head))
+
+
+def _is_distinct(head: exp.Anonymous, function: OverFunction) -> bool:
+    if not head.args.get("distinct"):
+        return False
+    _check_aggregates(head, function, "DISTINCT")
+    return True
+
+
+def _frame(window: exp.Window, function: OverFunction) -> str:
+    spec = window.args.get("spec")
+    if spec is None:
+        return ""
+    if not function.takes_frame:
+        raise InvalidStatement(
+            f"{function.name} looks at its whole partition: it takes no ROWS",
+            span=span_of(spec),
+            hint="Leave ROWS … out.",
+        )
+    start, end = (_bound(spec.args[side], spec.args.get(f"{side}_side")) for side in ("start", "end"))
+    return f"ROWS BETWEEN {start} AND {end}"
+
+
+def _bound(distance: exp.Expression | str, side: str | None) -> str:
+    """As generated SQL; a distance is a literal that the parser has checked."""
+    if side is None:
+        return "CURRENT ROW"
+    return f"UNBOUNDED {side}" if isinstance(distance, str) else f"{int(distance.name)} {side}"

@@ -1,0 +1,217 @@
+"""A relation: the plan of FROM, and the names with which the expressions of a query read it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from sqlglot import exp
+
+from millstream.errors import Span, UnknownAlias, did_you_mean
+
+from ...sql.ast import Query, unwrapped
+from ..expressions.scope import Scope
+from ..logical import LogicalPlan
+from ..schema import PSEUDO
+from ..source_info import SourceInfo
+from ..specs import FormatSpec
+from .naming import is_answer, joined
+
+Target = Literal["STREAM", "TABLE", "INSERT", "CLIENT", "SUBQUERY"]
+"""What becomes of a query's rows, see `analysis.analyze`."""
+
+ROW = ("ROWTIME", "ROWPARTITION", "ROWOFFSET")
+BOUNDS = ("WINDOWSTART", "WINDOWEND")
+
+
+@dataclass(frozen=True, slots=True)
+class Partitioning:
+    """How the rows of a plan lie in tasks: by murmur2 of the key in `key_format`, None where that is our own affair."""
+
+    partition_count: int
+    key_format: FormatSpec | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JoinKey:
+    """The key of a join's result.
+
+    `viable`: the columns that hold it, as (name in the plan, as messages write it); the first of them that is selected
+    becomes the key column. `synthetic`: no source has it. `foreign`: the left table of a foreign-key join, whose whole
+    key it is.
+    """
+
+    viable: tuple[tuple[str, str], ...]
+    synthetic: bool = False
+    foreign: str = ""
+
+    def missing_message(self, target: str, absent: Sequence[str]) -> str:
+        """What to say where a projection lacks the key columns `absent` (names in the plan)."""
+        if self.foreign:
+            plural = "s" if len(absent) > 1 else ""
+            names = [f"`{w.removeprefix(f'{self.foreign}.')}`" for name, w in self.viable if name in absent]
+            return (
+                f"Primary key column{plural} missing in projection. For foreign-key table-table joins, the projection "
+                f"must include all primary key columns from the left input table (`{self.foreign}`). "
+                f"Missing column{plural}: {', '.join(names)}."
+            )
+        listed = [written for _, written in self.viable]
+        see = " See https://cnfl.io/2LV7ouS." if self.synthetic else ""
+        message = (
+            f"Key missing from projection (ie, SELECT).{see}\n"
+            f"The query used to build `{target}` must include the join expression{'s' if len(listed) > 1 else ''} "
+            f"{joined(listed, 'or')} in its projection (eg, SELECT {listed[0]}...)."
+        )
+        if self.synthetic:
+            message += (
+                f"\n{listed[0]} was added as a synthetic key column because the join criteria did not match any source "
+                "column. This expression must be included in the projection and may be aliased."
+            )
+        return message
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """`sources`: with their aliases; a subquery counts as a source, with the columns that it gives. `partitioning`:
+    None where the rows do not lie by their key. `join_key`: of a join. `reads`: the names of the catalog's sources.
+
+    `beyond`: FROM says what ksqlDB cannot say; its result may do without key columns in SELECT. `same_as_key`: per key
+    column of the plan further columns that hold the same. `identity`: the columns by which rows are told apart, none
+    where nothing does.
+    """
+
+    plan: LogicalPlan
+    scope: Scope
+    sources: tuple[tuple[str, SourceInfo], ...]  # alias, source
+    partitioning: Partitioning | None = None
+    join_key: JoinKey | None = None
+    reads: tuple[str, ...] = ()
+    beyond: bool = False
+    same_as_key: tuple[tuple[str, ...], ...] = ()
+    identity: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(self.reads))
+
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        return tuple(c.name for _, source in self.sources for c in source.schema)
+
+    @property
+    def reserved(self) -> frozenset[str]:
+        """Names that no column of a result can have."""
+        return frozenset(PSEUDO)
+
+    def is_reserved(self, node: exp.Column) -> bool:
+        """Whether a selected column needs an alias; in a join `s.ROWTIME` is called S_ROWTIME."""
+        return node.name in PSEUDO and len(self.sources) == 1
+
+    def output_name(self, node: exp.Column) -> str:
+        """The name of a selected column without alias: with its source in front where several sources have it."""
+        if len(self.sources) == 1:
+            return node.name
+        having = [alias for alias, source in self.sources if node.name in PSEUDO or source.schema.find(node.name)]
+        if len(having) < 2:
+            return node.name
+        return f"{node.table or having[0]}_{node.name}"
+
+    def star(
+        self, of: str | None, query: Query, span: Span | None, *, client: bool = False
+    ) -> list[tuple[str, exp.Expression]]:
+        """The columns that `*` or `of.*` stands for, with their names; a `client` also gets the bounds of windows."""
+        chosen = [(alias, source) for alias, source in self.sources if of is None or of == alias]
+        if not chosen:
+            raise UnknownAlias(
+                f"'{of}' is not a valid stream/table name or alias.",
+                span=span,
+                hint=did_you_mean(of or "", [a for a, _ in self.sources]),
+            )
+        if len(self.sources) > 1:
+            return self._star_of_join(chosen, query, whole=of is None)
+        schema = chosen[0][1].schema
+        if query.partition_by:
+            keys, moved = _partition_columns(query)
+            rest = [c for c in (*schema.value, *schema.key) if c.name not in moved and not is_answer(c.name)]
+            return keys + [(c.name, reference(c.name)) for c in rest]
+        bounds = BOUNDS if client and chosen[0][1].key_window is not None else ()
+        names = [*(c.name for c in schema.key), *bounds, *(c.name for c in schema.value)]
+        return [(name, reference(name)) for name in names if not is_answer(name)]
+
+    def _star_of_join(
+        self, chosen: list[tuple[str, SourceInfo]], query: Query, *, whole: bool
+    ) -> list[tuple[str, exp.Expression]]:
+        """With PARTITION BY the new key goes first, and each source's values, pseudo columns and keys follow."""
+        if query.partition_by:
+            keys, _ = _partition_columns(query)
+            moved = {self._plan_name(node) for _, node in keys}
+            named = [
+                (f"{alias}_{name}", reference(name, alias))
+                for alias, source in chosen
+                for name in (
+                    *(c.name for c in source.schema.value),
+                    *(ROW if source.topic else ROW[:1]),
+                    *(BOUNDS if source.key_window else ()),
+                    *(c.name for c in source.schema.key),
+                )
+            ]
+            first: list[tuple[str, exp.Expression]] = [(self._plan_name(node) or name, node) for name, node in keys]
+            return [*(first if whole else ()), *((name, node) for name, node in named if name not in moved)]
+        synthetic: list[tuple[str, exp.Expression]] = []
+        if whole and self.join_key is not None and self.join_key.synthetic:
+            name = self.join_key.viable[0][0]
+            synthetic.append((name, reference(name)))
+        return synthetic + [
+            (f"{alias}_{name}", reference(name, alias))
+            for alias, source in chosen
+            for name in _names(source)
+            if not is_answer(name)
+        ]
+
+    def _plan_name(self, node: exp.Expression) -> str | None:
+        inner = unwrapped(node)
+        return self.scope.resolve(inner).column if isinstance(inner, exp.Column) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Analyzed:
+    """The plan of a query; `order` names the columns as the SELECT list has them (for clients)."""
+
+    plan: LogicalPlan
+    order: tuple[str, ...]
+    sources: tuple[str, ...]
+    relation: Relation
+
+
+def _names(source: SourceInfo) -> list[str]:
+    """The columns of a source in their order, the bounds of its window behind the key."""
+    if source.key_window is None:
+        return [c.name for c in source.schema]
+    return [*(c.name for c in source.schema.key), *BOUNDS, *(c.name for c in source.schema.value)]
+
+
+def reference(name: str, table: str | None = None) -> exp.Column:
+    """The expression `table.name`."""
+    qualifier = exp.Identifier(this=table, quoted=True) if table else None
+    return exp.Column(this=exp.Identifier(this=name, quoted=True), table=qualifier)
+
+
+def _partition_columns(query: Query) -> tuple[list[tuple[str, exp.Expression]], set[str]]:
+    """The columns of the new key with their names, and which columns of the source they take away."""
+    keys: list[tuple[str, exp.Expression]] = []
+    moved: set[str] = set()
+    generated = 0
+    for node in query.partition_by:
+        inner = unwrapped(node)
+        if isinstance(inner, exp.Null):
+            continue
+        if isinstance(inner, exp.Column):
+            keys.append((inner.name, node))
+            moved.add(inner.name)
+        elif isinstance(inner, exp.Dot):
+            keys.append((inner.expression.name, node))
+        else:
+            keys.append((f"KSQL_COL_{generated}", node))
+            generated += 1
+    return keys, moved

@@ -1,0 +1,129 @@
+"""The SELECT list: stars unfolded, columns named, table functions taken out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from millstream.errors import InvalidStatement, Span, TypeMismatch
+
+from ...sql.ast import Query, SelectColumn, SelectStar, SelectStructStar, span_of, unwrapped
+from ...sql.functions.catalog import FUNCTIONS, find_function
+from ...sql.printing import print_expression
+from ...sql.types import Struct
+from ..expressions.compilation import compile_call, compile_expression
+from ..expressions.scope import Scope, ScopeSource
+from ..logical import LogicalPlan, Named
+from ..schema import PSEUDO
+from ..steps.explode import LogicalExplode
+from .naming import AliasGenerator, is_answer
+from .relation import Relation, Target
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A selected column: its name, the expression, and where it stands."""
+
+    name: str
+    expression: exp.Expression
+    aliased: bool
+    span: Span | None
+
+
+def expand(query: Query, relation: Relation, target: Target) -> list[Item]:
+    """The selected columns with their names: stars unfolded, aliases made."""
+    aliases = AliasGenerator(relation.column_names)
+    items: list[Item] = []
+    for selected in query.items:
+        match selected:
+            case SelectStar():
+                items += [
+                    Item(name, node, False, selected.span)
+                    for name, node in relation.star(selected.source, query, selected.span, client=target == "CLIENT")
+                ]
+            case SelectStructStar():
+                items += _struct_fields(selected, relation.scope)
+            case SelectColumn():
+                items.append(_item(selected, relation, aliases, target))
+    return _plainly_named(items) if target == "SUBQUERY" else items
+
+
+def _plainly_named(items: list[Item]) -> list[Item]:
+    """In a subquery a column of a join is called by its own name, as in standard SQL, where no other has that name."""
+    plain = [None if item.aliased else _column_name(item.expression) for item in items]
+    names = Counter(name or item.name for name, item in zip(plain, items, strict=True))
+    return [
+        replace(item, name=name) if name is not None and names[name] == 1 and name not in PSEUDO else item
+        for name, item in zip(plain, items, strict=True)
+    ]
+
+
+def _column_name(node: exp.Expression) -> str | None:
+    inner = unwrapped(node)
+    return inner.name if isinstance(inner, exp.Column) else None
+
+
+def _item(selected: SelectColumn, relation: Relation, aliases: AliasGenerator, target: Target) -> Item:
+    node = selected.expression
+    if selected.alias is not None:
+        if selected.alias in relation.reserved:
+            raise InvalidStatement(
+                f"`{selected.alias}` is a reserved column name. You cannot use it as an alias for a column.",
+                span=selected.span,
+            )
+        return Item(selected.alias, node, True, selected.span)
+    inner = unwrapped(node)
+    if isinstance(inner, exp.Column) and not is_answer(inner.name):
+        if relation.is_reserved(inner) and target != "CLIENT":
+            raise InvalidStatement(
+                f"Reserved column name in select: `{inner.name}`. Please remove or alias the column.",
+                span=selected.span,
+            )
+        return Item(relation.output_name(inner), node, False, selected.span)
+    if isinstance(inner, exp.Dot):
+        return Item(aliases.field(inner.expression.name), node, False, selected.span)
+    return Item(aliases.next(), node, False, selected.span)
+
+
+def _struct_fields(selected: SelectStructStar, scope: Scope) -> list[Item]:
+    value = compile_expression(selected.expression, scope)
+    if not isinstance(value.type, Struct):
+        raise TypeMismatch(
+            f"Cannot unfold {print_expression(selected.expression)} with ->*: it is a {value.type}, not a STRUCT",
+            span=selected.span,
+        )
+    return [
+        Item(
+            field.name,
+            exp.Dot(this=selected.expression.copy(), expression=exp.Identifier(this=field.name, quoted=True)),
+            False,
+            selected.span,
+        )
+        for field in value.type.fields
+    ]
+
+
+def explode(items: list[Item], plan: LogicalPlan, scope: Scope) -> tuple[LogicalPlan, list[Item], Scope]:
+    """Table functions in the SELECT list become one LogicalExplode; the items then read its columns."""
+    arrays: list[Named] = []
+    replaced: list[Item] = []
+    for item in items:
+        root = exp.Paren(this=item.expression.copy())
+        for node in table_calls(root.this):
+            name = f"#element{len(arrays)}"
+            arrays.append(Named(name, compile_call(find_function(node.name, span_of(node)), node, scope)))
+            node.replace(exp.Column(this=exp.Identifier(this=name, quoted=True)))
+        replaced.append(replace(item, expression=root.this))
+    if not arrays:
+        return plan, items, scope
+    elements = ScopeSource("#elements", {named.name: (named.name, named.expression.type) for named in arrays})
+    return LogicalExplode(plan, tuple(arrays)), replaced, replace(scope, sources=(*scope.sources, elements))
+
+
+def table_calls(node: exp.Expression) -> list[exp.Anonymous]:
+    """The calls of table functions in an expression, the outermost ones."""
+    if isinstance(node, exp.Anonymous) and (entry := FUNCTIONS.get(node.name)) and entry.kind == "table":
+        return [node]
+    return [call for child in node.iter_expressions() for call in table_calls(child)]

@@ -1,0 +1,174 @@
+"""Queries inside expressions of WHERE and SELECT, made into joins before anything is planned.
+
+    x IN (SELECT y FROM …)                          joins the different y by x = y
+    x > (SELECT MAX(y) FROM b WHERE b.k = a.k)      joins the MAX(y) of every k by k, and x > MAX(y)
+    EXISTS (SELECT … FROM b WHERE b.k = a.k)        joins the different k
+
+Those conditions of WHERE are inner joins. Anywhere else (under NOT and OR, in SELECT, as a COUNT) what the query
+answers becomes a column of the source, see `answers.py`. A query that names nothing of the outer source is joined by a
+number that is the same in all rows. The source and its joins become a subquery of the same name, so that the rest of
+the statement sees what it saw.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlglot import exp
+
+from millstream.errors import Unsupported
+
+from ...sql import ast
+from ...sql.ast import Query, conjuncts, span_of, unwrapped
+from ..planning import PlanningContext
+from .aggregation import contains_aggregate
+from .answers import (
+    VALUE,
+    Answers,
+    all_of,
+    column_of,
+    correlated,
+    keyed_items,
+    named,
+    only_value,
+    over_nothing,
+)
+from .relation import Target
+
+_MIRRORED: dict[type[exp.Expression], type[exp.Expression]] = {
+    exp.EQ: exp.EQ,
+    exp.NEQ: exp.NEQ,
+    exp.LT: exp.GT,
+    exp.LTE: exp.GTE,
+    exp.GT: exp.LT,
+    exp.GTE: exp.LTE,
+}
+
+
+def without_value_queries(query: Query, context: PlanningContext, target: Target) -> Query:
+    """The same query with joins in their place. Raises `Unsupported` for what is no join."""
+    asking = [item.expression for item in query.items if isinstance(item, ast.SelectColumn)]
+    asking = [node for node in (*asking, *([] if query.where is None else [query.where])) if node.find(exp.Subquery)]
+    if not asking:
+        return query
+    if isinstance(query.source, ast.Join):
+        raise Unsupported(
+            "a query cannot stand in the SELECT or WHERE of a join",
+            span=span_of(asking[0]),
+            hint="Put the join into a subquery: SELECT … FROM (SELECT … FROM a JOIN b ON …) q WHERE ….",
+        )
+    answers = Answers(query.source)
+    stays = target in ("STREAM", "INSERT") or query.window is not None
+    others: list[exp.Expression] = []
+    for node in [] if query.where is None else conjuncts(query.where):
+        if node.find(exp.Subquery) is None:
+            others.append(node)
+        elif not ((stays and _looked_up(answers, node, context)) or _narrowed(answers, node)):
+            others.append(answers.inside(node))
+    items = tuple(_answered(item, query, answers) for item in query.items)
+    return replace(query, items=items, source=answers.source, where=all_of(others) if others else None)
+
+
+def _answered(item: ast.SelectItem, query: Query, answers: Answers) -> ast.SelectItem:
+    if not isinstance(item, ast.SelectColumn) or item.expression.find(exp.Subquery) is None:
+        return item
+    if query.group_by or any(isinstance(i, ast.SelectColumn) and contains_aggregate(i.expression) for i in query.items):
+        raise Unsupported(
+            "a query cannot stand beside aggregates",
+            span=span_of(item.expression),
+            hint="Put the aggregates into a subquery: SELECT q.*, (SELECT …) FROM (SELECT … GROUP BY …) q.",
+        )
+    return replace(item, expression=answers.inside(item.expression))
+
+
+def _narrowed(answers: Answers, node: exp.Expression) -> bool:
+    """Whether an inner join says all of the condition; then it is made."""
+    inner = unwrapped(node)
+    if isinstance(inner, exp.Exists):
+        pairs, values = answers.different(inner.this.meta["query"], None, span_of(node))
+        answers.keep(values, pairs, ())
+        return True
+    if isinstance(inner, exp.In) and inner.args.get("query") and _is_plain(inner.this):
+        pairs, values = answers.different(inner.args["query"].meta["query"], inner.this, span_of(node))
+        answers.keep(values, pairs, ())
+        return True
+    if type(inner) not in _MIRRORED:
+        return False
+    left, right = unwrapped(inner.this), unwrapped(inner.expression)
+    if isinstance(right, exp.Subquery) and _is_plain(left):
+        return _compared(answers, node, right.meta["query"], type(inner), left)
+    if isinstance(left, exp.Subquery) and _is_plain(right):
+        return _compared(answers, node, left.meta["query"], _MIRRORED[type(inner)], right)
+    return False
+
+
+def _compared(
+    answers: Answers, node: exp.Expression, query: Query, comparison: type[exp.Expression], value: exp.Expression
+) -> bool:
+    """Rows without a group have NULL to compare with, and drop out with the inner join; where it is not NULL (a
+    COUNT), they may not."""
+    if over_nothing(query) is not None:
+        return False
+    keys, values = answers.one_value(query, span_of(node))
+    answers.keep(values, keys, [comparison(this=value.copy(), expression=column_of(values.alias, VALUE))])
+    return True
+
+
+def _is_plain(node: exp.Expression) -> bool:
+    return node.find(exp.Subquery) is None
+
+
+# ------------------------------------------------------------------ streams that look into a table
+
+
+def _looked_up(answers: Answers, node: exp.Expression, context: PlanningContext) -> bool:
+    """Whether the query gives the keys of a table of the catalog. Then a row stays or goes by what the table says at
+    that moment, as in a join of a stream with a table, and a stream remains a stream."""
+    inner = unwrapped(node)
+    negated = isinstance(inner, exp.Not)
+    inner = unwrapped(inner.this) if isinstance(inner, exp.Not) else inner
+    if not _asks_whether(inner):
+        return False
+    value = inner.this if isinstance(inner, exp.In) else None
+    query: Query = (inner.this if value is None else inner.args["query"]).meta["query"]
+    if value is not None and not _is_plain(value):
+        return False
+    keys, rest = correlated(query, answers.source)
+    if value is not None:
+        keys.append((only_value(query), value))
+    if not _are_whole_key([own for own, _ in keys], query, context):
+        return False
+    alias = answers.next_alias()
+    values = replace(query, items=keyed_items(own for own, _ in keys), where=all_of(rest) if rest else None)
+    pairs = [(outer, f"{VALUE}_{i}") for i, (_, outer) in enumerate(keys)]
+    subquery = ast.Subquery(queries=(values,), alias=alias, span=span_of(node))
+    if not negated:
+        answers.keep(subquery, pairs, (), lies_by=_key_of(answers.source, context))
+        return True
+    missing: list[exp.Expression] = [exp.Is(this=column_of(alias, f"{VALUE}_0"), expression=exp.Null())]
+    if value is not None:  # whether NULL is among keys, nobody knows
+        missing.append(exp.Not(this=exp.Is(this=value.copy(), expression=exp.Null())))
+    answers.keep(subquery, pairs, (), kind="LEFT", where=all_of(missing), lies_by=_key_of(answers.source, context))
+    return True
+
+
+def _asks_whether(node: exp.Expression) -> bool:
+    return isinstance(node, exp.Exists) or (isinstance(node, exp.In) and node.args.get("query") is not None)
+
+
+def _are_whole_key(columns: list[exp.Expression], query: Query, context: PlanningContext) -> bool:
+    source = named(query.source, context)
+    if source is None or source.kind != "TABLE" or source.key_window is not None or not columns:
+        return False
+    if query.group_by or query.distinct or query.qualify is not None or query.having is not None or query.window:
+        return False
+    names = [inner.name for node in columns if isinstance(inner := unwrapped(node), exp.Column)]
+    return len(names) == len(columns) and sorted(names) == sorted(c.name for c in source.schema.key)
+
+
+def _key_of(source: ast.FromItem, context: PlanningContext) -> tuple[exp.Expression, ...] | None:
+    """The key under which the rows of a source of the catalog lie; None of another source."""
+    found = named(source, context)
+    if found is None:
+        return None
+    return tuple(column_of(source.alias, c.name) for c in found.schema.key)

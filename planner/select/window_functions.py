@@ -1,0 +1,238 @@
+"""TUMBLE, HOP and SESSION of SQL:2016 in FROM.
+
+TUMBLE and HOP give each row the window that a column's time lies in, as two more columns; nothing is kept for it.
+SESSION only has a meaning together with GROUP BY, and becomes WINDOW SESSION there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from sqlglot import exp
+
+from millstream.errors import InvalidStatement, TypeMismatch, Unsupported
+
+from ...sql import ast
+from ...sql.ast import Query, SelectColumn, WindowFunction, span_of, unwrapped
+from ...sql.functions.catalog import find_function
+from ...sql.printing import print_expression
+from ...sql.types import BIGINT, TIMESTAMP, SqlType
+from ...sql.windows.session import Session
+from ..expressions.compilation import compile_call, compile_expression
+from ..expressions.scope import Scope, ScopeSource
+from ..expressions.typed import Typed, column
+from ..logical import Named
+from ..planning import PlanningContext
+from ..schema import Column, Schema
+from ..steps.explode import LogicalExplode
+from ..steps.filter import LogicalFilter
+from ..steps.project import LogicalProject
+from ..steps.source import Scan
+from .origin import Origin
+from .relation import Relation
+
+START, END = "WINDOW_START", "WINDOW_END"
+_ELEMENT = "#window"
+_WINDOWS_PER_ROW_MAX = 100_000
+
+
+def windowed_origin(function: WindowFunction, origin: Origin, context: PlanningContext) -> Origin:
+    """`origin` with the columns WINDOW_START and WINDOW_END. Raises `InvalidStatement`, `TypeMismatch`."""
+    time = _descriptor(function, origin, context)
+    if function.kind == "SESSION":
+        return _by_descriptor(function, origin, time)
+    taken = next((name for name in (START, END) if origin.source.schema.find(name)), None)
+    if taken is not None:
+        raise InvalidStatement(
+            f'{function.kind} adds a column "{taken}", and "{function.source.name}" has one already',
+            span=function.span,
+            hint="Give it another name in a subquery, and read that: (SELECT … AS … FROM …).",
+        )
+    if function.kind == "HOP" and origin.plan.kind == "TABLE":
+        raise Unsupported(
+            "HOP puts each row into several windows, but a table has one row per key",
+            span=function.span,
+            hint="HOP takes a stream; over a table there is TUMBLE.",
+        )
+    return _with_windows(function, origin, time)
+
+
+def _descriptor(function: WindowFunction, origin: Origin, context: PlanningContext) -> Typed:
+    columns = {c.name: (c.name, c.type) for c in origin.source.schema} | {"ROWTIME": ("ROWTIME", BIGINT)}
+    scope = Scope((ScopeSource(function.source.name, columns),), context.catalog.types, "DESCRIPTOR")
+    time = compile_expression(function.descriptor, scope)
+    if time.type not in (BIGINT, TIMESTAMP):
+        raise TypeMismatch(
+            f"DESCRIPTOR takes a TIMESTAMP or a BIGINT in milliseconds, not {print_expression(function.descriptor)} "
+            f"({time.type})",
+            span=span_of(function.descriptor),
+        )
+    return time
+
+
+def _with_windows(function: WindowFunction, origin: Origin, time: Typed) -> Origin:
+    rows, type_ = origin.plan, time.type
+    step = function.step_ms or function.size_ms
+    if function.size_ms // step > _WINDOWS_PER_ROW_MAX:
+        raise InvalidStatement(f"each row would fall into {function.size_ms // step} windows", span=function.span)
+    time_ms = time if type_ == BIGINT else _call("UNIX_TIMESTAMP", time)
+    values = tuple(Named(c.name, column(c.name, c.type)) for c in rows.schema.value)
+    if function.kind == "HOP":
+        rows = LogicalExplode(rows, (Named(_ELEMENT, _starts(time_ms, function.size_ms, step)),))
+        start = column(_ELEMENT, BIGINT)
+    else:
+        there = exp.Not(this=exp.Is(this=time.tree.copy(), expression=exp.Null()))
+        rows = LogicalFilter(rows, Typed(there, type_, total=True))
+        start = Typed(_floored(time_ms.tree, step), BIGINT)
+    end = Typed(exp.Add(this=exp.Paren(this=start.tree.copy()), expression=_number(function.size_ms)), BIGINT)
+    added = (Named(START, _as_time(start, type_)), Named(END, _as_time(end, type_)))
+    schema = Schema((*origin.source.schema.columns, *(Column(named.name, type_) for named in added)))
+    identity = (*origin.identity, START) if origin.identity and function.kind == "HOP" else origin.identity
+    return replace(
+        origin,
+        source=replace(origin.source, schema=schema),
+        plan=LogicalProject(rows, (*values, *added)),
+        identity=identity,
+        beyond=True,
+    )
+
+
+def _starts(time_ms: Typed, size_ms: int, step_ms: int) -> Typed:
+    """The starts of the windows that hold the time: multiples of the step, later than a size before it."""
+    earliest = exp.Sub(this=exp.Paren(this=time_ms.tree.copy()), expression=_number(size_ms))
+    low = exp.Add(this=_floored(earliest, step_ms), expression=_number(step_ms))
+    beyond = exp.Add(this=exp.Paren(this=time_ms.tree.copy()), expression=_number(1))
+    return Typed(exp.Anonymous(this="range", expressions=[low, beyond, _number(step_ms)]), BIGINT)
+
+
+def _floored(time: exp.Expression, step_ms: int) -> exp.Expression:
+    """The largest multiple of the step that is not later; DuckDB's remainder has the sign of what is divided."""
+    remainder = exp.Mod(this=exp.Paren(this=time.copy()), expression=_number(step_ms))
+    positive = exp.Mod(
+        this=exp.Paren(this=exp.Add(this=exp.Paren(this=remainder), expression=_number(step_ms))),
+        expression=_number(step_ms),
+    )
+    return exp.Paren(this=exp.Sub(this=exp.Paren(this=time.copy()), expression=exp.Paren(this=positive)))
+
+
+def _number(value: int) -> exp.Expression:
+    return exp.Cast(this=exp.Literal.number(value), to=exp.DataType.build("BIGINT"))
+
+
+def _as_time(time_ms: Typed, type_: SqlType) -> Typed:
+    return time_ms if type_ == BIGINT else _call("FROM_UNIXTIME", time_ms)
+
+
+def _call(name: str, argument: Typed) -> Typed:
+    """A function of the catalog, called with an expression that is typed already."""
+    node = exp.Anonymous(this=name, expressions=[exp.Column(this=exp.Identifier(this="#argument", quoted=True))])
+    scope = Scope((ScopeSource("", {"#argument": ("#argument", argument.type)}),))
+    call = compile_call(find_function(name, None), node, scope)
+    tree = call.tree.transform(lambda part: exp.Paren(this=argument.tree.copy()) if _is_argument(part) else part)
+    return Typed(tree, call.type, call.total and argument.total)
+
+
+def _is_argument(part: exp.Expression) -> bool:
+    return isinstance(part, exp.Column) and part.name == "#argument"
+
+
+# ------------------------------------------------------------------ SESSION
+
+
+def _by_descriptor(function: WindowFunction, origin: Origin, time: Typed) -> Origin:
+    """The rows with the column as their time."""
+    if not isinstance(origin.plan, Scan) or origin.plan.kind == "TABLE":
+        raise Unsupported(
+            f'SESSION takes a stream, and "{function.source.name}" is {_spoken(origin)}',
+            span=function.source.span,
+            hint="Make a stream of it first with CREATE STREAM … WITH (TIMESTAMP = …) AS SELECT.",
+        )
+    if time.column == "ROWTIME":
+        return replace(origin, beyond=True)
+    time_ms = time if time.type == BIGINT else _call("UNIX_TIMESTAMP", time)
+    return replace(origin, plan=replace(origin.plan, timestamp=time_ms), beyond=True)
+
+
+def _spoken(origin: Origin) -> str:
+    return "a table" if origin.plan.kind == "TABLE" else "a query of its own"
+
+
+def without_session_function(query: Query, relation: Relation) -> Query:
+    """GROUP BY over SESSION(…) as GROUP BY with WINDOW SESSION; other queries as they are. `relation`: of its FROM.
+
+    WINDOW_START is the time of a session's first row, WINDOW_END a gap after its last one.
+    """
+    function = query.source
+    if not isinstance(function, WindowFunction) or function.kind != "SESSION":
+        _refuse_in_joins(query.source)
+        return query
+    if query.window is not None:
+        raise InvalidStatement("WINDOW cannot stand beside SESSION(…)", span=query.window.span)
+    grouped = [print_expression(unwrapped(node)) for node in query.group_by]
+    names = [_bare(node) for node in query.group_by]
+    missing = [print_expression(key) for key in function.partition_by if _bare(key) not in names]
+    missing += [name for name in (START, END) if name not in names]
+    extra = [
+        text
+        for text, name in zip(grouped, names, strict=True)
+        if name not in (START, END, *(_bare(key) for key in function.partition_by))
+    ]
+    if missing or extra:
+        listed = ", ".join([*(print_expression(key) for key in function.partition_by), "window_start", "window_end"])
+        raise InvalidStatement(
+            "sessions are told apart by what SESSION is partitioned by, and grouped by that",
+            span=span_of(query.group_by[0]) if query.group_by else query.span,
+            hint=f"Write GROUP BY {listed}.",
+        )
+    bounds = _bounds(function, compile_expression(function.descriptor, relation.scope).type)
+    return replace(
+        query,
+        items=tuple(_item(item, bounds) for item in query.items),
+        window=ast.Window(kind=Session.name, size_ms=function.size_ms, span=function.span),
+        group_by=tuple(node for node in query.group_by if _bare(node) not in (START, END)),
+        having=None if query.having is None else bounds(query.having),
+    )
+
+
+def _refuse_in_joins(relation: ast.Relation) -> None:
+    members = [relation.left, relation.right] if isinstance(relation, ast.Join) else []
+    for member in members:
+        if isinstance(member, WindowFunction) and member.kind == "SESSION":
+            raise InvalidStatement(
+                "SESSION(…) stands alone in FROM, under GROUP BY",
+                span=member.span,
+                hint="Group the sessions in a subquery, and join that.",
+            )
+        _refuse_in_joins(member)
+
+
+def _bare(node: exp.Expression) -> str | None:
+    inner = unwrapped(node)
+    return inner.name if isinstance(inner, exp.Column) else None
+
+
+def _item(item: ast.SelectItem, rewrite: Callable[[exp.Expression], exp.Expression]) -> ast.SelectItem:
+    if not isinstance(item, SelectColumn):
+        return item
+    name = _bare(item.expression)
+    alias = name if item.alias is None and name in (START, END) else item.alias
+    return replace(item, expression=rewrite(item.expression), alias=alias)
+
+
+def _bounds(function: WindowFunction, type_: SqlType) -> Callable[[exp.Expression], exp.Expression]:
+    """Puts the bounds of WINDOW SESSION for those of the function; as a TIMESTAMP where the column is one."""
+    start = exp.Column(this=exp.Identifier(this="WINDOWSTART", quoted=True))
+    last = exp.Column(this=exp.Identifier(this="WINDOWEND", quoted=True))
+    end = exp.Paren(this=exp.Add(this=last, expression=exp.Literal.number(function.size_ms)))
+    bounds: dict[str, exp.Expression] = {START: start, END: end}
+    if type_ == TIMESTAMP:
+        bounds = {name: exp.Anonymous(this="FROM_UNIXTIME", expressions=[ms]) for name, ms in bounds.items()}
+
+    def rewrite(node: exp.Expression) -> exp.Expression:
+        def replaced(part: exp.Expression) -> exp.Expression:
+            return bounds[part.name].copy() if isinstance(part, exp.Column) and part.name in bounds else part
+
+        return node.copy().transform(replaced)
+
+    return rewrite

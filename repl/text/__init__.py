@@ -1,0 +1,1 @@
+"""What the shell prints, as lines of text."""

@@ -1,0 +1,228 @@
+"""The catalog as this server has it: the fold of the command topic, and the effects of each command.
+
+A change goes one way: write the command, fold it into the catalog, carry out its effects on the log and the executor.
+Whatever a crash interrupts is done at the next start, because effects are repeatable and their progress is committed.
+Effects that fail are tried again (`owed_effects.py`), maybe behind later commands: so what is done late is what the
+catalog of that time still asks for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import assert_never
+
+from ...executor.executor import Executor
+from ...executor.queries.query_log import begin_anew, empty_topic
+from ...logcore.client import LogClient
+from ...logcore.errors import LogClosed, LogFull, LogUnavailable, TopicExists
+from ...logcore.topic_rules import check_topic
+from ...planner.catalog import Catalog
+from ...planner.planning import NewTopic
+from ...planner.source_info import SourceInfo
+from .command_topic import CommandTopic
+from .commands import (
+    Command,
+    DropFunction,
+    DropSource,
+    DropType,
+    PauseQuery,
+    PutFunction,
+    PutSource,
+    PutType,
+    ResetQuery,
+    StartQuery,
+    TerminateQuery,
+    apply_command,
+)
+from .owed_effects import OwedEffects
+
+
+class CatalogStore:
+    """Not for several threads at once: the engine holds `lock`."""
+
+    def __init__(self, log: LogClient, executor: Executor, lock: AbstractContextManager[object]) -> None:
+        self._log = log
+        self._executor = executor
+        self._commands = CommandTopic(log)
+        self._owed = OwedEffects(self._carry_out_late, self._mark_applied, lock)
+        self.catalog = Catalog()
+        self.last_offset = -1  # of the last command that is done, or owed; -1 is none
+        self._owed_offset: int | None = None  # as it was marked last
+
+    @property
+    def next_offset(self) -> int:
+        """What a command's offset will be, and so the number in a new query's id."""
+        return self._commands.next_offset
+
+    def recover(self, *, paused: bool = False) -> None:
+        """Folds all commands, finishes what was left undone, and starts the queries of the final catalog.
+
+        `paused`: each waits for a RESUME; the catalog does not say so, and the next start knows nothing of it. Raises
+        `CorruptLog` where commands are lost: a part of the catalog would be a wrong one."""
+        self._commands.check_whole()
+        applied, self._owed_offset = self._commands.applied_offset, self._commands.owed_offset
+        first = applied if self._owed_offset is None else min(applied, self._owed_offset)
+        unfinished: list[tuple[int, Command]] = []
+        for offset, command in self._commands.read_all():
+            self.catalog = apply_command(self.catalog, command)
+            if offset >= first:
+                unfinished.append((offset, command))
+            self.last_offset = offset
+        for offset, command in unfinished:
+            try:
+                self._finish(command, tried=offset < applied)
+            except (LogClosed, LogUnavailable):
+                raise
+            except Exception as error:
+                self._owed.owe(offset, command, error)
+        if unfinished:
+            self._mark_applied()
+        for query in self.catalog.queries.values():
+            self._executor.start(replace(query, paused=True) if paused else query)
+
+    def submit(self, command: Command) -> int:
+        """Makes the command true everywhere and returns its offset. Raises `InvalidTopic`, `TopicExists` before
+        anything is written: a command that cannot be carried out would fail again at each start. Raises
+        `EffectsDelayed` where it is written and in the catalog, and something else failed."""
+        if isinstance(command, PutSource | StartQuery):
+            self._check_not_deleted(command.source if isinstance(command, PutSource) else command.sink)
+            self._check_topic(command.topic)
+        offset = self._commands.append(command)
+        before = self.catalog
+        self.catalog = apply_command(before, command)
+        delayed: Exception | None = None
+        try:
+            self._carry_out(command, before)
+        except LogClosed:
+            raise
+        except Exception as error:
+            delayed = self._owed.owe(offset, command, error)
+            delayed.__cause__ = error
+        self.last_offset = offset
+        self._mark_applied()
+        if delayed is not None:
+            raise delayed
+        return offset
+
+    def close(self) -> None:
+        """In: the lock is not held."""
+        self._owed.close()
+
+    def _mark_applied(self) -> None:
+        """Where there is no room for the marks, the next ones say it, too."""
+        with contextlib.suppress(LogFull):
+            if self._owed.first_offset != self._owed_offset:
+                self._commands.mark_owed(self._owed.first_offset)
+                self._owed_offset = self._owed.first_offset
+            self._commands.mark_applied(self.last_offset + 1)
+
+    def _carry_out(self, command: Command, before: Catalog) -> None:
+        match command:
+            case PutSource():
+                self._create_topic(command.topic)
+            case StartQuery():
+                self._create_topic(command.topic)
+                if command.query.id in before.queries:
+                    self._executor.stop(command.query.id)
+                self._executor.start(command.query)
+            case DropSource():
+                if command.terminate is not None:
+                    self._executor.drop(command.terminate)
+                self._delete_topic(command.delete_topic)
+            case TerminateQuery():
+                self._executor.drop(command.query_id)
+            case PauseQuery():
+                if command.paused:
+                    self._executor.pause(command.query_id)
+                else:
+                    self._executor.resume(command.query_id)
+            case ResetQuery():
+                self._reset(command.query_id)
+                self._executor.start(self.catalog.queries[command.query_id])
+            case PutType() | DropType() | PutFunction() | DropFunction():
+                pass
+            case _:
+                assert_never(command)
+
+    def _reset(self, query_id: str) -> None:
+        """The query is stopped, has no state, and begins with the first records of its sources. What it has written
+        goes too, where nobody else writes to its sink: it is written again."""
+        query = self.catalog.queries[query_id]
+        self._executor.drop(query_id)
+        begin_anew(self._log, query.plan)
+        if self.catalog.writers_of(query.sink) == (query,):
+            empty_topic(self._log, self.catalog.sources[query.sink].topic)
+
+    def _carry_out_late(self, command: Command) -> None:
+        """What is left to do of a command, maybe behind later ones; a part of it may have been done."""
+        self._finish(command)
+        match command:
+            case StartQuery():
+                query = self.catalog.queries.get(command.query.id)
+                if query is not None:
+                    self._executor.stop(query.id)  # it may be the one that this one replaces
+                    self._executor.start(query)
+            case ResetQuery():
+                query = self.catalog.queries.get(command.query_id)
+                if query is not None:
+                    self._executor.start(query)
+            case PauseQuery():
+                query = self.catalog.queries.get(command.query_id)
+                if query is not None:
+                    self._carry_out(PauseQuery(query_id=query.id, paused=query.paused), self.catalog)
+            case _:
+                pass
+
+    def _finish(self, command: Command, *, tried: bool = False) -> None:
+        """The effects that outlive a process: the topics that the catalog asks for are there, and what it has not is
+        gone. In: `tried`: in an earlier life, which may have done it: a topic that is there now may be anybody's."""
+        match command:
+            case PutSource(topic=topic) | StartQuery(topic=topic):
+                if topic is not None and self._is_asked_for(topic):
+                    self._create_topic(topic)
+            case DropSource():
+                self._drop_query(command.terminate)
+                if not tried and all(source.topic != command.delete_topic for source in self.catalog.sources.values()):
+                    self._delete_topic(command.delete_topic)
+            case TerminateQuery():
+                self._drop_query(command.query_id)
+            case ResetQuery():
+                if command.query_id in self.catalog.queries:
+                    self._reset(command.query_id)
+            case PauseQuery() | PutType() | DropType() | PutFunction() | DropFunction():
+                pass
+            case _:
+                assert_never(command)
+
+    def _is_asked_for(self, topic: NewTopic) -> bool:
+        return any(
+            (source.topic, source.partition_count) == (topic.name, topic.partition_count)
+            for source in self.catalog.sources.values()
+        )
+
+    def _drop_query(self, query_id: str | None) -> None:
+        if query_id is not None and query_id not in self.catalog.queries:
+            self._executor.drop(query_id)
+
+    def _check_not_deleted(self, source: SourceInfo | None) -> None:
+        """Raises `TopicExists` for a source on a topic that is still to be deleted."""
+        for owed in self._owed.commands:
+            if source is not None and isinstance(owed, DropSource) and owed.delete_topic == source.topic:
+                raise TopicExists(
+                    f'topic "{source.topic}" is still to be deleted, as DROP {owed.name} DELETE TOPIC asked for',
+                    hint="Try again when it is gone, or take another topic.",
+                )
+
+    def _check_topic(self, topic: NewTopic | None) -> None:
+        if topic is not None and topic.name not in self._log.topics():
+            check_topic(topic.name, topic.partition_count, topic.config)
+
+    def _create_topic(self, topic: NewTopic | None) -> None:
+        if topic is not None and topic.name not in self._log.topics():
+            self._log.create_topic(topic.name, topic.partition_count, topic.config)
+
+    def _delete_topic(self, name: str | None) -> None:
+        if name is not None and name in self._log.topics():
+            self._log.delete_topic(name)

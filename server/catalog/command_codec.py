@@ -1,0 +1,173 @@
+"""Commands as JSON, the form in which the command topic keeps them, and back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from millstream.errors import ServerError
+
+from ...planner.catalog import PersistentQuery
+from ...planner.planning import NewTopic
+from ...planner.serde import (
+    function_from_json,
+    function_to_json,
+    plan_from_json,
+    plan_to_json,
+    source_from_json,
+    source_to_json,
+)
+from ...sql.parser import parse_type
+from .commands import (
+    Command,
+    DropFunction,
+    DropSource,
+    DropType,
+    PauseQuery,
+    PutFunction,
+    PutSource,
+    PutType,
+    ResetQuery,
+    StartQuery,
+    TerminateQuery,
+)
+
+COMMAND_VERSION = 1
+
+_KINDS: dict[type, str] = {
+    PutSource: "put_source",
+    StartQuery: "start_query",
+    DropSource: "drop_source",
+    TerminateQuery: "terminate_query",
+    PauseQuery: "pause_query",
+    ResetQuery: "reset_query",
+    PutType: "put_type",
+    DropType: "drop_type",
+    PutFunction: "put_function",
+    DropFunction: "drop_function",
+}
+
+
+class UnreadableCommand(ServerError):
+    """A record of the command topic that this version cannot read."""
+
+    code = "UNREADABLE_COMMAND"
+
+
+def command_to_json(command: Command) -> bytes:
+    """One JSON object: `version`, `kind`, `statement`, `properties`, and the fields of the kind."""
+    record = {
+        "version": COMMAND_VERSION,
+        "kind": _KINDS[type(command)],
+        "statement": command.statement,
+        "properties": command.properties,
+        **_fields(command),
+    }
+    return orjson.dumps(record)
+
+
+def command_from_json(data: bytes) -> Command:
+    """Raises `UnreadableCommand`."""
+    try:
+        record = orjson.loads(data)
+        version = record["version"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise UnreadableCommand(f"a record of the command topic is not a command: {error}") from error
+    if version > COMMAND_VERSION:
+        raise UnreadableCommand(
+            f"a command of version {version} is newer than this server, which reads up to {COMMAND_VERSION}",
+            hint="Start the server with the version of Millstream that wrote it, or a later one.",
+        )
+    common = {"statement": record["statement"], "properties": record["properties"]}
+    return _command(record, common)
+
+
+def _fields(command: Command) -> dict[str, Any]:
+    match command:
+        case PutSource():
+            fields = {"source": source_to_json(command.source), "topic": _topic_json(command.topic)}
+            return fields if command.replaces is None else {**fields, "replaces": command.replaces}
+        case StartQuery():
+            sink = None if command.sink is None else source_to_json(command.sink)
+            return {"query": _query_json(command.query), "sink": sink, "topic": _topic_json(command.topic)}
+        case DropSource():
+            return {"name": command.name, "terminate": command.terminate, "delete_topic": command.delete_topic}
+        case TerminateQuery() | ResetQuery():
+            return {"query_id": command.query_id}
+        case PauseQuery():
+            return {"query_id": command.query_id, "paused": command.paused}
+        case PutType():
+            return {"name": command.name, "type": str(command.type)}
+        case PutFunction():
+            return {"function": function_to_json(command.function)}
+        case DropType() | DropFunction():
+            return {"name": command.name}
+
+
+def _command(record: dict[str, Any], common: dict[str, Any]) -> Command:
+    match record["kind"]:
+        case "put_source":
+            source, topic = source_from_json(record["source"]), _topic(record["topic"])
+            return PutSource(**common, source=source, topic=topic, replaces=record.get("replaces"))
+        case "start_query":
+            sink = None if record["sink"] is None else source_from_json(record["sink"])
+            return StartQuery(**common, query=_query(record["query"]), sink=sink, topic=_topic(record["topic"]))
+        case "drop_source":
+            return DropSource(
+                **common,
+                name=record["name"],
+                terminate=record["terminate"],
+                delete_topic=record["delete_topic"],
+            )
+        case "terminate_query":
+            return TerminateQuery(**common, query_id=record["query_id"])
+        case "pause_query":
+            return PauseQuery(**common, query_id=record["query_id"], paused=record["paused"])
+        case "reset_query":
+            return ResetQuery(**common, query_id=record["query_id"])
+        case "put_type":
+            return PutType(**common, name=record["name"], type=parse_type(record["type"]))
+        case "drop_type":
+            return DropType(**common, name=record["name"])
+        case "put_function":
+            return PutFunction(**common, function=function_from_json(record["function"]))
+        case "drop_function":
+            return DropFunction(**common, name=record["name"])
+        case kind:
+            raise UnreadableCommand(f'a command has the unknown kind "{kind}"')
+
+
+def _query_json(query: PersistentQuery) -> dict[str, Any]:
+    return {
+        "id": query.id,
+        "statement": query.statement,
+        "plan": plan_to_json(query.plan),
+        "sink": query.sink,
+        "sources": list(query.sources),
+        "kind": query.kind,
+        "paused": query.paused,
+    }
+
+
+def _query(record: dict[str, Any]) -> PersistentQuery:
+    return PersistentQuery(
+        id=record["id"],
+        statement=record["statement"],
+        plan=plan_from_json(record["plan"]),
+        sink=record["sink"],
+        sources=tuple(record["sources"]),
+        kind=record["kind"],
+        paused=record["paused"],
+    )
+
+
+def _topic_json(topic: NewTopic | None) -> dict[str, Any] | None:
+    if topic is None:
+        return None
+    fields = {"name": topic.name, "partition_count": topic.partition_count}
+    return {**fields, "config": dict(topic.config)} if topic.config else fields
+
+
+def _topic(record: dict[str, Any] | None) -> NewTopic | None:
+    return None if record is None else NewTopic(record["name"], record["partition_count"], record.get("config", {}))

@@ -1,0 +1,142 @@
+"""What a statement that changes the catalog becomes: a command, which is written, then applied.
+
+A command holds decisions (plans, schemas, ids), never something to decide again, so that replaying it gives the same
+catalog in every server and version. `apply_command` is that fold; who carries out the rest (topics, running queries)
+is `catalog_store.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import assert_never
+
+from ...planner.catalog import Catalog, PersistentQuery
+from ...planner.planning import NewTopic
+from ...planner.source_info import SourceInfo
+from ...sql.functions.users.user_functions import UserFunction
+from ...sql.types import SqlType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandBase:
+    """`statement`: the text that was accepted, variables substituted. `properties`: the session's at that time."""
+
+    statement: str = ""
+    properties: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutSource(CommandBase):
+    """CREATE STREAM|TABLE (…) or ALTER: the source as it is from now on. `topic` is to be created first; `replaces` is
+    the name that the source had until now."""
+
+    source: SourceInfo
+    topic: NewTopic | None = None
+    replaces: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartQuery(CommandBase):
+    """CREATE … AS SELECT (with `sink`) or INSERT INTO … SELECT. A query of the same id is replaced: it goes on from
+    its committed offsets and its state."""
+
+    query: PersistentQuery
+    sink: SourceInfo | None = None
+    topic: NewTopic | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropSource(CommandBase):
+    """`terminate`: the query that created the source. `delete_topic`: the topic to delete with it."""
+
+    name: str
+    terminate: str | None = None
+    delete_topic: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TerminateQuery(CommandBase):
+    query_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PauseQuery(CommandBase):
+    """PAUSE, or RESUME where `paused` is false."""
+
+    query_id: str
+    paused: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResetQuery(CommandBase):
+    """The query forgets its state and what it has read and written, and begins anew."""
+
+    query_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutType(CommandBase):
+    name: str
+    type: SqlType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropType(CommandBase):
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutFunction(CommandBase):
+    """CREATE [OR REPLACE] FUNCTION; queries that call an older version keep it."""
+
+    function: UserFunction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropFunction(CommandBase):
+    name: str
+
+
+Command = (
+    PutSource
+    | StartQuery
+    | DropSource
+    | TerminateQuery
+    | PauseQuery
+    | ResetQuery
+    | PutType
+    | DropType
+    | PutFunction
+    | DropFunction
+)
+
+
+def apply_command(catalog: Catalog, command: Command) -> Catalog:
+    """The catalog after the command. Never fails: what may be refused was refused before it was written."""
+    match command:
+        case PutSource():
+            kept = catalog if command.replaces is None else catalog.without_source(command.replaces)
+            return kept.with_source(command.source)
+        case StartQuery():
+            started = catalog if command.sink is None else catalog.with_source(command.sink)
+            return started.with_query(command.query)
+        case DropSource():
+            kept = catalog if command.terminate is None else catalog.without_query(command.terminate)
+            return kept.without_source(command.name)
+        case TerminateQuery():
+            return catalog.without_query(command.query_id)
+        case PauseQuery():
+            query = catalog.queries.get(command.query_id)
+            return catalog if query is None else catalog.with_query(replace(query, paused=command.paused))
+        case ResetQuery():
+            return catalog
+        case PutType():
+            return catalog.with_type(command.name, command.type)
+        case DropType():
+            return catalog.without_type(command.name)
+        case PutFunction():
+            return catalog.with_function(command.function)
+        case DropFunction():
+            return catalog.without_function(command.name)
+        case _:
+            assert_never(command)

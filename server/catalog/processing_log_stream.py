@@ -1,0 +1,37 @@
+"""The stream KSQL_PROCESSING_LOG over the topic of the processing log, which a server creates where it is asked to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ...executor import processing_log
+from ...logcore.client import LogClient
+from ...planner.catalog import Catalog
+
+NAME = "KSQL_PROCESSING_LOG"
+AUTO_CREATE = "ksql.logging.processing.stream.auto.create"
+
+STATEMENT = f"""CREATE STREAM {NAME} (
+  LOGGER VARCHAR,
+  LEVEL VARCHAR,
+  TIME BIGINT,
+  MESSAGE STRUCT<
+    TYPE INTEGER,
+    DESERIALIZATIONERROR STRUCT<
+      TARGET VARCHAR, ERRORMESSAGE VARCHAR, RECORDB64 VARCHAR, CAUSE ARRAY<VARCHAR>, `TOPIC` VARCHAR,
+      `PARTITION` INTEGER, `OFFSET` BIGINT>,
+    RECORDPROCESSINGERROR STRUCT<
+      ERRORMESSAGE VARCHAR, RECORD VARCHAR, CAUSE ARRAY<VARCHAR>, `TOPIC` VARCHAR, `PARTITION` INTEGER,
+      `OFFSET` BIGINT>>
+) WITH (KAFKA_TOPIC='{processing_log.TOPIC}', VALUE_FORMAT='JSON');"""
+
+
+def wanted_statement(properties: Mapping[str, str], catalog: Catalog, log: LogClient) -> str | None:
+    """The statement to run at the start of a server; None where the stream is there or nobody asks for it.
+
+    Creates the topic, which otherwise comes with its first record.
+    """
+    if properties.get(AUTO_CREATE, "false").lower() != "true" or NAME in catalog.sources:
+        return None
+    processing_log.create_topic(log)
+    return STATEMENT

@@ -1,0 +1,111 @@
+"""What CREATE OR REPLACE may change: a source keeps its columns and its place, a query keeps its state."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from millstream.errors import InvalidStatement, Span
+
+from ...planner.catalog import PersistentQuery
+from ...planner.physical import PhysicalPlan
+from ...planner.schema import Column, Schema
+from ...planner.source_info import SourceInfo
+from ...planner.specs import FormatSpec, KeyWindow
+from ...planner.steps.source import Source
+from ...planner.steps.step import Step
+
+_KEPT = (
+    ("topic", "topic"),
+    ("key_format", "key format"),
+    ("value_format", "value format"),
+    ("key_window", "window"),
+    ("timestamp_column", "timestamp column"),
+)
+
+
+def refuse_other_schema(old: SourceInfo, new: SourceInfo, span: Span | None) -> None:
+    """Raises unless everything that reads `old` can go on reading `new`: columns may only be appended."""
+    for attribute, name in _KEPT:
+        before, after = _comparable(getattr(old, attribute)), _comparable(getattr(new, attribute))
+        if before != after:
+            raise _not_upgradeable(old, _change(old, name, _shown(before), _shown(after)), span)
+    problem = _column_problem(old.schema, new.schema)
+    if problem is not None:
+        change = _change(old, "schema", str(old.schema), str(new.schema))
+        raise _not_upgradeable(old, f"{change} ({problem})", span)
+
+
+def _column_problem(old: Schema, new: Schema) -> str | None:
+    """In ksqlDB's words, which people search for: what the new schema has not where the old one has it."""
+    if old.key != new.key:
+        gone = _not_in_place(old.key, new.key) or list(old.key)
+        changed = f"The following key columns are changed, missing or reordered: [{_text(gone)}]"
+        return f"Key columns must be identical. {changed}"
+    gone = _not_in_place(old.value, new.value)
+    return f"The following columns are changed, missing or reordered: [{_text(gone)}]" if gone else None
+
+
+def _not_in_place(before: tuple[Column, ...], after: tuple[Column, ...]) -> list[Column]:
+    return [column for index, column in enumerate(before) if after[index : index + 1] != (column,)]
+
+
+def refuse_other_state(old: PersistentQuery, new: PhysicalPlan, span: Span | None) -> None:
+    """Raises unless the state that the old query has kept fits the new plan."""
+    topics = {source.topic for source in old.plan.sources()} ^ {source.topic for source in new.sources()}
+    if topics:
+        raise _not_replaceable(old, f"it would read other topics ({', '.join(sorted(topics))})", span)
+    if not _state_fits(_state_identity(old.plan), _state_identity(new)):
+        raise _not_replaceable(old, "its grouping, aggregates, windows or joins would change", span)
+
+
+def _state_fits(before: list[Step], after: list[Step]) -> bool:
+    """A filter over a table needs the table's old rows, and nothing else of a copied table does: with the filter that
+    state comes and goes. The query does not know the rows that it read while it kept none, as in ksqlDB."""
+    if before == after:
+        return True
+    if not all(isinstance(step, Source) for step in (*before, *after)):
+        return False
+    kept = {step.id: step for step in before}
+    return all(kept.get(step.id, step) == step for step in after)
+
+
+def _state_identity(plan: PhysicalPlan) -> list[Step]:
+    return [identity for step in plan.steps() if (identity := step.state_identity) is not None]
+
+
+def _comparable(value: Any) -> Any:
+    """A format without its schema: each record names its own, and the registry has said that they fit."""
+    return replace(value, schema=None) if isinstance(value, FormatSpec) else value
+
+
+def _text(columns: tuple[Column, ...] | list[Column]) -> str:
+    return ", ".join(map(str, columns)) or "none"
+
+
+def _change(old: SourceInfo, what: str, before: str, after: str) -> str:
+    return f"DataSource '`{old.name}`' has {what} = {before} which is not upgradeable to {after}."
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, FormatSpec):
+        return f"{value.name} (delimiter '{value.delimiter}', {'wrapped' if value.wrap_single else 'unwrapped'})"
+    if isinstance(value, KeyWindow):
+        return value.kind if value.size_ms is None else f"{value.kind} of {value.size_ms} ms"
+    return "none" if value is None else str(value)
+
+
+def _not_upgradeable(old: SourceInfo, reason: str, span: Span | None) -> InvalidStatement:
+    return InvalidStatement(
+        f"Cannot replace {old.kind.lower()} '{old.name}': {reason}",
+        span=span,
+        hint="A replacement may append value columns; for anything else drop it and create it anew.",
+    )
+
+
+def _not_replaceable(old: PersistentQuery, reason: str, span: Span | None) -> InvalidStatement:
+    return InvalidStatement(
+        f"Cannot replace query {old.id}: {reason}.",
+        span=span,
+        hint="A replacement may change filters and append columns; for anything else drop it and create it anew.",
+    )

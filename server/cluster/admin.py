@@ -1,0 +1,221 @@
+"""/cluster and below it: how the cluster is, and what operators do with it. Every node answers.
+
+A server that is one node refuses all of it, and says how a cluster is started.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from ...logcore.cluster.moves import Move, bytes_of
+from ...logcore.cluster.operations import NoController, OperationRefused, Operations
+from ...logcore.cluster.status import ClusterStatus
+from ...logcore.replication.machine import NodeId
+from ..http.context import Workers, rights_of
+from ..http.errors import BAD_REQUEST, BAD_STATEMENT, NOT_READY, RequestRefused
+from ..http.requests import read_object
+from ..http.statements import error_response, json_response
+from ..security.rights import Rights
+
+_MOVES_MAX: Final = 10_000
+
+Act = Callable[[Operations, Mapping[str, Any]], dict[str, Any]]
+
+
+def cluster_routes(operations: Operations | None, workers: Workers, body_bytes_max: int) -> list[Route]:
+    """In: `operations`: None where this server is one node."""
+
+    def read(answer: Callable[[Operations, Rights], dict[str, Any]]) -> Callable[[Request], Awaitable[Response]]:
+        async def route(request: Request) -> Response:
+            try:
+                found, rights = _of_a_cluster(operations), rights_of(request.scope)
+                return json_response(await workers.run(lambda: answer(found, rights)), 200)
+            except Exception as error:
+                return error_response(_told(error))
+
+        return route
+
+    def write(act: Act) -> Callable[[Request], Awaitable[Response]]:
+        async def route(request: Request) -> Response:
+            try:
+                rights_of(request.scope).require_administrator()
+                body = await read_object(request, body_bytes_max)
+                found = _of_a_cluster(operations)
+                return json_response(await workers.run(lambda: act(found, body)), 200)
+            except Exception as error:
+                return error_response(_told(error))
+
+        return route
+
+    return [
+        Route("/cluster", read(lambda operations, rights: status_json(_seen(operations.status(), rights)))),
+        Route("/cluster/plan", write(_plan), methods=["POST"]),
+        Route("/cluster/reassign", write(_reassign), methods=["POST"]),
+        Route("/cluster/cancel", write(_cancel), methods=["POST"]),
+        Route("/cluster/throttle", write(_throttle), methods=["POST"]),
+        Route("/cluster/elect", write(_elect), methods=["POST"]),
+        Route("/cluster/add-node", write(_add_node), methods=["POST"]),
+        Route("/cluster/promote-node", write(_promote_node), methods=["POST"]),
+        Route("/cluster/remove-node", write(_remove_node), methods=["POST"]),
+    ]
+
+
+def _of_a_cluster(operations: Operations | None) -> Operations:
+    if operations is None:
+        hint = "Start it with --node and --cluster to make it a node of one."
+        raise RequestRefused(BAD_REQUEST, "this server is one node and no part of a cluster", hint=hint)
+    return operations
+
+
+def _told(error: Exception) -> Exception:
+    """As the API answers it: what cannot be done is a mistake of who asks, and a cluster that nobody leads is not."""
+    match error:
+        case OperationRefused():
+            return RequestRefused(BAD_STATEMENT, error.message, hint=error.hint)
+        case NoController():
+            return RequestRefused(NOT_READY, error.message, hint=error.hint)
+        case _:
+            return error
+
+
+# What is answered
+
+
+def _seen(status: ClusterStatus, rights: Rights) -> ClusterStatus:
+    partitions = tuple(each for each in status.partitions if rights.everything or rights.sees_topic(each.topic))
+    return replace(status, partitions=partitions)
+
+
+def status_json(status: ClusterStatus) -> dict[str, Any]:
+    """`partitions` have what follows from their replicas, too, so that nobody has to know the rules."""
+    content = _with_json_names(asdict(status))
+    for partition, found in zip(status.partitions, content["partitions"], strict=True):
+        found["offline"] = partition.offline
+        found["underMinInSync"] = partition.under_min_in_sync
+        found["moving"] = partition.moving
+        found["preferredLeads"] = partition.preferred_leads
+    return content
+
+
+def _with_json_names(value: Any) -> Any:
+    """
+    >>> _with_json_names({"metadata_lag": ({"heard_ms_ago": 1},)})
+    {'metadataLag': [{'heardMsAgo': 1}]}
+    """
+    if isinstance(value, dict):
+        return {_json_name(name): _with_json_names(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_with_json_names(item) for item in value]
+    return value
+
+
+def _json_name(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)
+
+
+def _moves_json(moves: Sequence[Move]) -> dict[str, Any]:
+    return {"moves": [_with_json_names(asdict(move)) for move in moves], "bytes": bytes_of(moves)}
+
+
+# What is done
+
+
+def _plan(operations: Operations, body: Mapping[str, Any]) -> dict[str, Any]:
+    """{"empty": node} or {"balance": true}: nothing is moved."""
+    if "empty" in body:
+        return _moves_json(operations.plan_to_empty(_node(body, "empty")))
+    if body.get("balance") is True:
+        return _moves_json(operations.plan_to_balance())
+    raise RequestRefused(BAD_REQUEST, 'the body has neither a node under "empty" nor "balance": true')
+
+
+def _reassign(operations: Operations, body: Mapping[str, Any]) -> dict[str, Any]:
+    """{"moves": [{topic, partition, replicas}]}: each begins; how far they are is in /cluster."""
+    moves = body.get("moves")
+    if not isinstance(moves, list) or not moves or len(moves) > _MOVES_MAX:
+        raise RequestRefused(BAD_REQUEST, f'the body has no list of 1 to {_MOVES_MAX} moves under "moves"')
+    checked = [(_text(move, "topic"), _number(move, "partition"), _replicas(move)) for move in map(_object, moves)]
+    for topic, partition, replicas in checked:
+        operations.reassign(topic, partition, replicas)
+    return {"begun": len(checked)}
+
+
+def _cancel(operations: Operations, body: Mapping[str, Any]) -> dict[str, Any]:
+    """{"topic", "partition"}, or {} for all that are under way."""
+    if not body:
+        return {"calledOff": operations.call_off_all()}
+    operations.reassign(_text(body, "topic"), _number(body, "partition"), None)
+    return {"calledOff": 1}
+
+
+def _throttle(operations: Operations, body: Mapping[str, Any]) -> dict[str, Any]:
+    """{"bytesPerSecond": number or null}."""
+    rate = None if body.get("bytesPerSecond", 0) is None else _number(body, "bytesPerSecond")
+    operations.throttle(rate)
+    return {"bytesPerSecond": rate}
+
+
+def _elect(operations: Operations, body: Mapping[str, Any]) -> dict[str, Any]:
+    """{"topic", "partition": number or left out for all, "unclean": true or left out}."""
+    partition = _number(body, "partition") if body.get("partition") is not None else None
+    elected = operations.elect(_text(body, "topic"), partition, unclean=body.get("unclean") is True)
+    return {"elected": elected}
+
+
+def _add_node(operations: Operations, body: Mapping[str, Any]) -> dict[str, Any]:
+    """{"node": number, "address": "host:port"}."""
+    operations.add_node(_node(body, "node"), _text(body, "address"))
+    return {}
+
+
+def _promote_node(operations: Operations, body: Mapping[str, Any]) -> dict[str, Any]:
+    """{"node": number}: a learner becomes a voter."""
+    operations.promote(_node(body, "node"))
+    return {}
+
+
+def _remove_node(operations: Operations, body: Mapping[str, Any]) -> dict[str, Any]:
+    """{"node": number}."""
+    operations.remove_node(_node(body, "node"))
+    return {}
+
+
+# What is asked
+
+
+def _object(value: object) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise RequestRefused(BAD_REQUEST, "a move is an object with topic, partition and replicas")
+    return value
+
+
+def _text(body: Mapping[str, Any], member: str) -> str:
+    value = body.get(member)
+    if not isinstance(value, str):
+        raise RequestRefused(BAD_REQUEST, f'the body has no text under "{member}"')
+    return value
+
+
+def _number(body: Mapping[str, Any], member: str) -> int:
+    value = body.get(member)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise RequestRefused(BAD_REQUEST, f'the body has no whole number from 0 on under "{member}"')
+    return value
+
+
+def _node(body: Mapping[str, Any], member: str) -> NodeId:
+    return NodeId(_number(body, member))
+
+
+def _replicas(move: Mapping[str, Any]) -> list[NodeId]:
+    replicas = move.get("replicas")
+    if not isinstance(replicas, list) or not replicas or any(type(node) is not int for node in replicas):
+        raise RequestRefused(BAD_REQUEST, 'a move has no list of nodes under "replicas"')
+    return [NodeId(node) for node in replicas]

@@ -1,0 +1,58 @@
+"""Whose request it is that another node of the cluster passes on: that node says so, and shows that it is one of them.
+
+The proof is an HMAC with what only nodes know. Whoever can read what nodes send each other could use it again, to have
+a connection of his own counted as that client's. What the client's certificate says counts over TLS only, where nobody
+can read it.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+from urllib.parse import quote, unquote
+
+from starlette.types import Scope
+
+from ..security.access import CERTIFICATE
+from .forwarding import CLIENT, FORWARDED, Headers
+
+_PURPOSE: Final = b"client of a forwarded http request"
+
+
+class ForwardedClient(NamedTuple):
+    """`certificate`: the names in the one that it showed to the node, as `Authenticator.certified` takes them."""
+
+    address: str
+    certificate: tuple[str, ...]
+
+
+class ForwardedClients:
+    """In: `secret`: the same at all nodes of the cluster, and known to nobody else; `node`: the one that this is."""
+
+    def __init__(self, secret: str, node: int) -> None:
+        self._key = hmac.digest(secret.encode(), _PURPOSE, "sha256")
+        self._node = str(node).encode()
+
+    def said_of(self, scope: Scope) -> Headers:
+        """The headers that go along with a client's request."""
+        address = str((scope.get("client") or ("",))[0]).encode("latin-1", "replace")
+        said = address + b" " + _names_said(scope.get("state", {}).get(CERTIFICATE, ()))
+        return [(FORWARDED, self._node), (CLIENT, said + b" " + self._proof(self._node, said))]
+
+    def client_of(self, scope: Scope) -> ForwardedClient | None:
+        """The client whose request a node passes on; None where it came by itself, or that is not shown."""
+        headers = {name.lower(): value for name, value in scope["headers"]}
+        said, _, proof = headers.get(CLIENT, b"").rpartition(b" ")
+        if not said or not hmac.compare_digest(proof, self._proof(headers.get(FORWARDED, b""), said)):
+            return None
+        address, _, names = said.decode("latin-1").partition(" ")
+        secret = scope.get("scheme") in ("https", "wss")
+        return ForwardedClient(address, tuple(map(unquote, names.split(","))) if names and secret else ())
+
+    def _proof(self, node: bytes, said: bytes) -> bytes:
+        return hmac.new(self._key, node + b" " + said, "sha256").hexdigest().encode()
+
+
+def _names_said(names: Sequence[str]) -> bytes:
+    return ",".join(quote(name, safe="=") for name in names).encode()

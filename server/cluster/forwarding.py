@@ -1,0 +1,230 @@
+"""Requests for another node: the request goes there as it is, and what comes back is passed on as it comes, both at
+once, so that push queries and streams of inserts work through any node. HTTP by h11, over one connection per request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import h11
+import orjson
+from starlette.types import Message, Receive, Scope, Send
+
+from ..config.configuration import Address
+from ..http.errors import ENGINE_MOVED, RequestRefused, error_body
+from ..http.row_formats import DELIMITED_TYPE, JSON_TYPE, KSQL_TYPE, MILLSTREAM_TYPE, NDJSON_TYPE
+from ..http.statements import error_response
+
+FORWARDED: Final = b"x-millstream-forwarded"
+"""Names the node that a request came through: who gets it answers it, or says that it cannot."""
+CLIENT: Final = b"x-millstream-client"
+"""The address of who sent it to that node, and a proof: see `forwarded_clients.py`."""
+NOT_HERE: Final = b"x-millstream-no-engine"
+"""Of an answer: nothing was done with the request."""
+
+_CONNECT_S: Final = 3.0
+_READ_BYTES: Final = 64 * 1024
+_OF_THE_CONNECTION: Final = frozenset(
+    b"connection keep-alive proxy-connection te trailer transfer-encoding upgrade http2-settings date".split()
+) | {b"content-length", FORWARDED, CLIENT}
+
+Headers = list[tuple[bytes, bytes]]
+
+
+class NotThere(Exception):
+    """The other node did nothing with the request: it may be sent again."""
+
+
+class _Broken(Exception):
+    """The connection to the other node ended before the answer did."""
+
+
+@dataclass(slots=True)
+class Incoming:
+    """A client's request, whose beginning can be sent again. State: the messages that were read and may be needed."""
+
+    receive: Receive
+    first: Message | None = None
+    gone_on: bool = field(default=False)
+
+    async def begin(self) -> None:
+        if self.first is None:
+            self.first = await self.receive()
+
+    async def again(self) -> Message:
+        """As `receive`, from the beginning."""
+        if self.first is not None and not self.gone_on:
+            self.gone_on = True
+            return self.first
+        return await self.receive()
+
+    @property
+    def whole(self) -> bool:
+        return self.first is not None and not self.first.get("more_body", False)
+
+    async def rest(self) -> AsyncIterator[bytes]:
+        """The parts of the body behind the first one. Raises `ConnectionError` where the client goes away."""
+        while not self.whole:
+            self.gone_on = True
+            message = await self.receive()
+            if message["type"] == "http.disconnect":
+                raise ConnectionAbortedError("the client has gone")
+            yield message.get("body", b"")
+            if not message.get("more_body", False):
+                return
+
+
+async def forward(
+    scope: Scope, incoming: Incoming, send: Send, to: Address, tls: ssl.SSLContext | None, said: Headers
+) -> None:
+    """Answers the request by what the node at `to` answers. Raises `NotThere`; then nothing was sent to the client.
+
+    In: `said`: headers of our own, by which the other node knows who passes the request on.
+    """
+    await incoming.begin()
+    try:
+        async with asyncio.timeout(_CONNECT_S):
+            reader, writer = await asyncio.open_connection(to.host, to.port, ssl=tls)
+    except (OSError, TimeoutError) as error:
+        raise NotThere(str(error)) from error
+    upstream = _Upstream(reader, writer)
+    asking = asyncio.create_task(upstream.ask(scope, incoming, said))
+    answering = asyncio.create_task(_pass_on(scope, upstream, incoming, send))
+    try:
+        await asyncio.wait({asking, answering}, return_when=asyncio.FIRST_COMPLETED)
+        if answering.done() or not isinstance(asking.exception(), ConnectionAbortedError):
+            await answering  # where the connection broke, it says so
+    finally:
+        asking.cancel()
+        answering.cancel()
+        await settle(asking, answering)
+        writer.close()
+
+
+class _Upstream:
+    """One exchange with the other node."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+        self._h11 = h11.Connection(h11.CLIENT)
+        self.begun = False  # the client has been sent the head of an answer
+        self.media_type = ""
+        self.streamed = False
+        self.last = b""
+
+    async def ask(self, scope: Scope, incoming: Incoming, said: Headers) -> None:
+        """Sends the request; then waits for the client to go, which raises `ConnectionAbortedError`."""
+        assert incoming.first is not None
+        body = incoming.first.get("body", b"")
+        length = (b"content-length", str(len(body)).encode()) if incoming.whole else (b"transfer-encoding", b"chunked")
+        headers = [*_end_to_end(scope["headers"]), (b"connection", b"close"), *said, length]
+        target = scope["raw_path"] + (b"?" + scope["query_string"] if scope["query_string"] else b"")
+        head = h11.Request(method=scope["method"], target=target, headers=headers)
+        first = [head, h11.Data(data=body)] if body else [head]
+        if incoming.whole:
+            await self._send(*first, h11.EndOfMessage())
+        else:
+            await self._send(*first)
+            async for part in incoming.rest():
+                if part:
+                    await self._send(h11.Data(data=part))
+            await self._send(h11.EndOfMessage())
+        while (await incoming.receive())["type"] != "http.disconnect":
+            pass
+        raise ConnectionAbortedError("the client has gone")
+
+    async def _send(self, *events: Any) -> None:
+        """At once: a node that refuses a request and has not got all of it resets the connection, answer and all."""
+        data = b"".join(self._h11.send(event) or b"" for event in events)
+        if data:
+            self._writer.write(data)
+            await self._writer.drain()
+
+    async def events(self) -> AsyncIterator[Any]:
+        """Responses, data and the end. Raises `_Broken`."""
+        while True:
+            try:
+                event = self._h11.next_event()
+                if event is h11.NEED_DATA:
+                    self._h11.receive_data(await self._reader.read(_READ_BYTES))
+                    continue
+            except (h11.RemoteProtocolError, OSError) as error:
+                raise _Broken(str(error)) from error
+            if isinstance(event, h11.ConnectionClosed) or event is h11.PAUSED:
+                raise _Broken("it was closed")
+            yield event
+            if isinstance(event, h11.EndOfMessage):
+                return
+
+
+async def _pass_on(scope: Scope, upstream: _Upstream, incoming: Incoming, send: Send) -> None:
+    try:
+        async for event in upstream.events():
+            if isinstance(event, h11.Response):
+                headers: Headers = [(bytes(name), bytes(value)) for name, value in event.headers]
+                if NOT_HERE in dict(headers) and not incoming.gone_on:
+                    raise NotThere("the engine is not there")
+                names = dict(headers)
+                upstream.begun = True
+                upstream.media_type = names.get(b"content-type", b"").decode("latin-1").partition(";")[0].strip()
+                upstream.streamed = b"content-length" not in names
+                kept = _end_to_end(headers, also=() if upstream.streamed else (b"content-length",))
+                await send({"type": "http.response.start", "status": event.status_code, "headers": kept})
+            elif isinstance(event, h11.Data):
+                upstream.last = bytes(event.data)
+                await send({"type": "http.response.body", "body": upstream.last, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+    except _Broken:
+        await _say_broken(upstream, scope, send)
+
+
+async def _say_broken(upstream: _Upstream, scope: Scope, send: Send) -> None:
+    """The last words of an answer that was cut off, in its format; where there are none the connection ends."""
+    error = RequestRefused(
+        ENGINE_MOVED,
+        "the node that runs the engine went away while the request ran",
+        hint="What it was to change may have been changed: look before you send it again. Queries can be sent again.",
+    )
+    if not upstream.begun:
+        await error_response(error)(scope, _nothing, send)
+        return
+    words = last_words(upstream.media_type, error) if upstream.streamed else None
+    if words is None:
+        raise error  # an answer that does not end is the only way left to say it
+    if upstream.last and not upstream.last.endswith((b"\n", b"]", b"}")):
+        words = b"\n" + words
+    await send({"type": "http.response.body", "body": words, "more_body": False})
+
+
+def last_words(media_type: str, error: BaseException) -> bytes | None:
+    """How rows of this type end after an error; None where they cannot say it."""
+    body = error_body(error)
+    match media_type:
+        case _ if media_type in (DELIMITED_TYPE, NDJSON_TYPE):
+            return orjson.dumps(body) + b"\n"
+        case _ if media_type == MILLSTREAM_TYPE:
+            return orjson.dumps({"errorMessage": body}) + b"\n"
+        case _ if media_type == KSQL_TYPE:
+            return b",\n" + orjson.dumps({"errorMessage": body}) + b"]\n"
+        case _ if media_type == JSON_TYPE:
+            return b",\n" + orjson.dumps(body) + b"]\n"
+        case _:
+            return None
+
+
+def _end_to_end(headers: Iterable[tuple[bytes, bytes]], also: tuple[bytes, ...] = ()) -> Headers:
+    """Without those that are about one connection."""
+    return [(name, value) for name, value in headers if name.lower() in also or name.lower() not in _OF_THE_CONNECTION]
+
+
+async def settle(*tasks: asyncio.Task[None]) -> None:
+    """Returns when they have ended, however they did."""
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _nothing() -> Message:
+    return {"type": "http.disconnect"}

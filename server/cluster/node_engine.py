@@ -1,0 +1,175 @@
+"""The server's part of a node of a cluster: the engine where it belongs, and HTTP in front of it on every node."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import ssl
+import threading
+import time
+from collections.abc import Callable, Generator
+from typing import Final
+
+from prometheus_client.registry import Collector
+
+from ...logcore.cluster.operations import Operations
+from ...logcore.remote import RemoteLog
+from ..config.configuration import Address, Configuration
+from ..engine.embedded import engine_on
+from ..http.app import http_app
+from ..http.context import HttpContext
+from ..http.listener import HttpListener
+from ..security.access import Authenticator
+from ..security.host_check import HostCheck, names_of
+from .admin import cluster_routes
+from .engine_host import ClusterNode, EngineHost, RunningEngine
+from .engine_log import EngineLog
+from .forwarded_clients import ForwardedClients
+from .node_http import ClusterApp, LocalContext, local_app
+
+_PATIENCE_S: Final = 60.0  # so long the engine's queries wait for a leader
+_LAST_WORDS_S: Final = 1.0  # for telling clients why their queries end
+_SETTLES_S: Final = 5.0  # for queries to commit; where the cluster is going, too, there is nobody to commit to
+
+
+def start_engine_on_cluster(
+    node: ClusterNode,
+    *,
+    kafka_address: Address,
+    secret: str,
+    cluster_id: str,
+    configuration: Configuration,
+    listener: HttpListener,
+    users: Authenticator | None,
+    parts: contextlib.ExitStack,
+    figures: Collector | None = None,
+    operations: Operations | None = None,
+) -> EngineHost:
+    """Answers HTTP at `listener`, and runs the engine while this node is to; `parts` ends both.
+
+    In: `kafka_address` of this node's listener, and the `secret` of all nodes'. `figures`: what /metrics says of the
+    node; `operations`: what /cluster does.
+    """
+    starting = _Starting(functools.partial(_bootstrap, node, kafka_address, secret), _kafka_tls(configuration))
+    properties = configuration.engine_properties_at(listener.address)
+    paused = iter([configuration.paused])  # a fail-over, later, is no start
+
+    def open_engine(on_loss: Callable[[], None]) -> RunningEngine:
+        with starting.log() as remote:
+            return _open_engine(
+                remote, cluster_id, configuration, properties, users, figures, operations, on_loss, node,
+                paused=next(paused, False),
+            )  # fmt: skip
+
+    def create_topic(name: str, partition_count: int, config: dict[str, str]) -> None:
+        with starting.log() as remote, remote:
+            remote.create_topic(name, partition_count, config)
+
+    context = LocalContext(figures)
+    parts.callback(context.close)
+    host = EngineHost(node, open_engine, create_topic)
+    parts.callback(listener.stop)
+    parts.callback(host.stop)
+    parts.callback(starting.cut_off)
+    tls = None if configuration.tls is None else configuration.tls.connecting()
+    routes = cluster_routes(operations, context.workers, configuration.body_bytes_max)
+    clients = ForwardedClients(secret, node.id)
+    app = ClusterApp(node, host, local_app(node, host, context, users, routes), clients, tls=tls)
+    listener.start(HostCheck(app, names_of(configuration), lambda scope: clients.client_of(scope) is not None))
+    host.start()
+    return host
+
+
+class _Starting:
+    """State: the log that a start of the engine waits for. Where the process is to end, it waits no longer."""
+
+    def __init__(self, bootstrap: Callable[[], str], tls: ssl.SSLContext | None) -> None:
+        self._bootstrap = bootstrap
+        self._tls = tls
+        self._log: RemoteLog | None = None
+        self._guard = threading.Lock()
+        self._over = False
+
+    @contextlib.contextmanager
+    def log(self) -> Generator[RemoteLog]:
+        """Open also after this, unless what was to be done with it fails."""
+        remote = RemoteLog(self._bootstrap(), patience_s=_PATIENCE_S, tls=self._tls)
+        with self._guard:
+            self._log = remote
+            if self._over:
+                remote.close()
+        try:
+            yield remote
+        except BaseException:
+            remote.close()
+            raise
+        finally:
+            with self._guard:
+                self._log = None
+
+    def cut_off(self) -> None:
+        """From any thread, for good."""
+        with self._guard:
+            self._over = True
+            if self._log is not None:
+                self._log.close()
+
+
+def _bootstrap(node: ClusterNode, own: Address, secret: str) -> str:
+    """This node first: what it says of the cluster is at least as new as what made it the engine's."""
+    others = [broker.address("kafka") for broker in node.image.brokers.values() if broker.id != node.id]
+    return f"{secret}@{','.join([str(own), *(address for address in others if address is not None)])}"
+
+
+def _kafka_tls(configuration: Configuration) -> ssl.SSLContext | None:
+    return None if configuration.kafka_tls is None else configuration.kafka_tls.connecting()
+
+
+def _open_engine(
+    remote: RemoteLog,
+    cluster_id: str,
+    configuration: Configuration,
+    properties: dict[str, str],
+    users: Authenticator | None,
+    figures: Collector | None,
+    operations: Operations | None,
+    on_loss: Callable[[], None],
+    node: ClusterNode,
+    *,
+    paused: bool,
+) -> RunningEngine:
+    log = EngineLog(remote, on_loss)
+    engine = engine_on(log, configuration.data, properties, remote.bootstrap, paused=paused)
+    context = HttpContext(engine, cluster_id, configuration.body_bytes_max, figures, operations)
+    app = http_app(context, users, functools.partial(other_nodes, node))
+    context.ready = True
+
+    def end(*, settle: bool) -> None:
+        """All its steps, whatever becomes of one of them: what failed is raised behind them."""
+        context.ready = False
+        late = threading.Timer(_SETTLES_S, log.close)
+        late.daemon = True
+        with contextlib.ExitStack() as steps:  # the last one comes first
+            for step in (log.close, late.cancel, engine.close, context.close, context.open_queries.close, late.start):
+                steps.callback(step)
+            if not settle:
+                log.close()  # nothing more is written, and whoever reads is told so
+                _wait_for(lambda: not len(context.open_queries))
+
+    return RunningEngine(engine, app, lambda: end(settle=True), lambda: end(settle=False))
+
+
+def _wait_for(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + _LAST_WORDS_S
+    while not is_so() and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
+def other_nodes(node: ClusterNode) -> dict[str, bool]:
+    """By HTTP address, whether they live."""
+    found: dict[str, bool] = {}
+    for broker in node.image.brokers.values():
+        address = broker.address("http")
+        if broker.id != node.id and address is not None:
+            found[address] = not broker.fenced
+    return found

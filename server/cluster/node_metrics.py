@@ -1,0 +1,197 @@
+"""Figures of a node of a cluster for GET /metrics: what it leads, who is behind, who decides, what it noticed.
+
+Each node tells of what it leads and, while it is the controller, of the cluster: added up over all nodes, everything
+counts once. Only `millstream_topic_…` is about replicas, so there each replica counts.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, Protocol
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from millstream.errors import LogError
+
+from ...logcore.cluster.watch import MetadataWatch
+from ...logcore.replication.controller.metadata_image import MetadataImage
+from ...logcore.replication.controller.operations_messages import (
+    DescribeQuorum,
+    DescribeQuorumHere,
+    DescribeReplicas,
+    QuorumDescription,
+    QuorumHere,
+    ReplicasDescribed,
+)
+from ...logcore.replication.controller.partition_rules import lacks_replicas
+from ...logcore.replication.machine import BROKER, CONTROLLER, NodeId
+from ...logcore.replication.node.node_links import LinkTraffic
+from ...logcore.replication.replica.replica_messages import PartitionId
+from ...logcore.replication.replica.throttle import throttled_rate
+from ...logcore.storage.partition_files import PartitionFiles
+from ..insight.log_metrics import Figures, topic_families, united, values_of
+
+_ANSWER_S: Final = 2.0
+
+_NOTICED: Final = {
+    "elections": "Partitions that this node began to lead.",
+    "unclean_elections": "… of which records may be lost, for no replica with all of them was up.",
+    "isr_shrinks": "Replicas that left the in-sync set of a partition that this node leads.",
+    "isr_expands": "Replicas that joined it.",
+    "brokers_fenced": "Nodes of the cluster that were fenced: down, cut off or leaving. Each node counts all.",
+}
+
+
+class Replicas(Protocol):
+    """The logs of the replicas on this node, by topic id and number."""
+
+    def log(self, partition: PartitionId, /) -> PartitionFiles | None: ...
+
+    @property
+    def without_room(self) -> int: ...
+
+
+class MeasuredNode(Protocol):
+    """The node of a cluster that runs in this process."""
+
+    @property
+    def id(self) -> NodeId: ...
+
+    @property
+    def watch(self) -> MetadataWatch: ...
+
+    @property
+    def logs(self) -> Replicas: ...
+
+    @property
+    def traffic(self) -> Mapping[NodeId, LinkTraffic]: ...
+
+    def ask(self, machine: str, body: Any) -> Any: ...
+
+
+class ClusterMetrics(Collector):
+    """Asks the node's machines when somebody asks; what they do not tell in time is left out.
+
+    In: `partitions_max`: with more replicas than that there is one series per topic, not per partition.
+    """
+
+    def __init__(self, node: MeasuredNode, partitions_max: int) -> None:
+        self._node = node
+        self._partitions_max = partitions_max
+
+    def describe(self) -> list[Metric]:
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        image = self._node.watch.image
+        quorum = self._asked(CONTROLLER, DescribeQuorum())
+        decides = quorum if isinstance(quorum, QuorumDescription) else None
+        yield from self._partitions(image, decides is not None)
+        yield from self._followers(self._asked(BROKER, DescribeReplicas()))
+        yield from self._quorum(self._asked(CONTROLLER, DescribeQuorumHere()), decides)
+        yield from self._noticed()
+        yield from self._links()
+        yield from topic_families(list(self._topics(image)))
+
+    def _asked(self, machine: str, body: Any) -> Any:
+        """None where the node is not up, or hangs."""
+        try:
+            return self._node.ask(machine, body).result(_ANSWER_S)
+        except (LogError, RuntimeError, TimeoutError):
+            return None
+
+    def _partitions(self, image: MetadataImage, decides: bool) -> Iterator[Metric]:
+        states = list(image.partitions())
+        led = [state for state in states if state.leader == self._node.id]
+        figures = {
+            "leaders": ("Partitions that this node leads.", len(led)),
+            "replicas": ("Replicas on this node.", sum(self._node.id in state.replicas for state in states)),
+            "replicas_without_room": (
+                "… that take no records, for the disk of this node is full.", self._node.logs.without_room,
+            ),
+            "under_replicated_partitions": (
+                "Partitions that this node leads, and of which not all replicas are in sync.",
+                sum(map(lacks_replicas, led)),
+            ),
+            "under_min_isr_partitions": (
+                "… that this node leads, and to which nothing can be written with acks=all.",
+                sum(len(state.isr) < state.min_isr for state in led),
+            ),
+            "reassigning_partitions": (
+                "… that this node leads, and that move.", sum(bool(state.adding or state.removing) for state in led),
+            ),
+            "offline_partitions": (
+                "Partitions that nobody leads; told by the controller, 0 elsewhere.",
+                sum(state.leader is None for state in states) if decides else 0,
+            ),
+            "throttled_bytes_per_second": (
+                "How fast replicas catch up at most; 0: as fast as it goes.", throttled_rate(image) or 0,
+            ),
+        }  # fmt: skip
+        for name, (doc, value) in figures.items():
+            yield GaugeMetricFamily(f"millstream_replication_{name}", doc, value=value)
+
+    def _followers(self, described: object) -> Iterator[Metric]:
+        """By follower, over all partitions that this node leads: how many records it lacks, and since when at most."""
+        missing: Counter[NodeId] = Counter()
+        behind_ms: defaultdict[NodeId, int] = defaultdict(int)
+        for led in described.led if isinstance(described, ReplicasDescribed) else ():
+            for follower in led.followers:
+                missing[follower.node] += max(0, led.end_offset - max(follower.offset, led.log_start_offset))
+                behind_ms[follower.node] = max(behind_ms[follower.node], follower.behind_ms)
+        records = GaugeMetricFamily(
+            "millstream_replication_follower_lag_records", "That a follower lacks.", labels=["follower"]
+        )
+        seconds = GaugeMetricFamily(
+            "millstream_replication_follower_lag_seconds", "Since when a follower lacks some.", labels=["follower"]
+        )
+        for node in sorted(behind_ms):
+            records.add_metric([str(node)], missing[node])
+            seconds.add_metric([str(node)], behind_ms[node] / 1000)
+        yield from (records, seconds)
+
+    def _quorum(self, here: object, decides: QuorumDescription | None) -> Iterator[Metric]:
+        yield GaugeMetricFamily("millstream_controller_active", "1 while this node decides.", value=int(bool(decides)))
+        if isinstance(here, QuorumHere):
+            yield GaugeMetricFamily(
+                "millstream_quorum_term", "Raised at each election of a controller.", value=here.term
+            )
+            yield GaugeMetricFamily("millstream_quorum_commit_index", "Metadata that is decided.", value=here.commit)
+            yield GaugeMetricFamily("millstream_quorum_leader", "Who decides; 0: nobody known.", value=here.leader or 0)
+        lags = GaugeMetricFamily(
+            "millstream_quorum_lag_records", "Metadata that a node lacks; told by the controller.", labels=["node"]
+        )
+        for member in decides.members if decides else ():
+            lags.add_metric([str(member.node)], decides.last_index - member.index if decides else 0)
+        yield lags
+
+    def _noticed(self) -> Iterator[Metric]:
+        for name, doc in _NOTICED.items():
+            yield CounterMetricFamily(
+                f"millstream_replication_{name}", doc, value=getattr(self._node.watch.noticed, name)
+            )
+
+    def _links(self) -> Iterator[Metric]:
+        sent = CounterMetricFamily("millstream_node_sent_bytes", "To another node.", labels=["peer"])
+        received = CounterMetricFamily("millstream_node_received_bytes", "From another node.", labels=["peer"])
+        connected = GaugeMetricFamily("millstream_node_connected", "1 while it is reached.", labels=["peer"])
+        for peer, traffic in sorted(self._node.traffic.items()):
+            sent.add_metric([str(peer)], traffic.sent_bytes)
+            received.add_metric([str(peer)], traffic.received_bytes)
+            connected.add_metric([str(peer)], int(traffic.connected))
+        yield from (sent, received, connected)
+
+    def _topics(self, image: MetadataImage) -> Iterator[Figures]:
+        here = sum(self._node.id in state.replicas for state in image.partitions())
+        for topic in image.topics.values():
+            found: list[tuple[int, dict[str, float]]] = []
+            for state in topic.partitions:
+                log = self._node.logs.log(PartitionId(topic.id, state.partition))
+                if log is not None:
+                    found.append((state.partition, values_of(log)))
+            if here <= self._partitions_max:
+                yield from (Figures(topic.name, str(number), values) for number, values in found)
+            elif found:
+                yield Figures(topic.name, "", united(values for _, values in found))

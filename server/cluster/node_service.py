@@ -1,0 +1,113 @@
+"""A server that is a node of a cluster: its settings, the node and its Kafka listener."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from ...logcore.cluster.node import ClusterNode
+from ...logcore.cluster.serving import serving_of
+from ...logcore.cluster.settings import ClusterSettings, parse_members
+from ...logcore.replication.machine import NodeId
+from ...logcore.server import LogServer
+from ..config.configuration import Address, Configuration, InvalidConfiguration
+from ..kafka_listener import kafka_listener
+from ..security.access import Authenticator
+
+_EVERYWHERE: Final = ("0.0.0.0", "::", "")
+_SECRET_HINT: Final = "Set cluster_secret, or cluster_secret_file, to the same text at all nodes."
+_log = structlog.get_logger("millstream.server")
+
+
+def cluster_settings(configuration: Configuration) -> ClusterSettings:
+    """Of a configuration that names a node. Raises `InvalidCluster`, `InvalidConfiguration`, `CannotUseTls`."""
+    assert configuration.node is not None and configuration.cluster is not None
+    tls, secret = configuration.cluster_tls, _secret(configuration)
+    if configuration.access is not None and not secret:
+        raise InvalidConfiguration(
+            "a cluster with users has no secret: whoever reaches a node could be one, and do everything",
+            hint=_SECRET_HINT,
+        )
+    return ClusterSettings(
+        folder=configuration.data / "log",
+        node=NodeId(configuration.node),
+        members=parse_members(configuration.cluster),
+        name=configuration.cluster_name,
+        secret=secret,
+        rack=configuration.rack,
+        session_ms=configuration.session_ms,
+        replication=configuration.default_replication,
+        joins=configuration.join,
+        addresses_listed=configuration.cluster_addresses == "listed",
+        serving=None if tls is None else tls.serving(),
+        connecting=None if tls is None else tls.connecting(),
+        expiry=configuration.expiry,
+    )
+
+
+def _secret(configuration: Configuration) -> bytes:
+    """Empty where there is none: then everybody who reaches the nodes can be one."""
+    if configuration.cluster_secret is not None:
+        secret = configuration.cluster_secret.get_secret_value().strip().encode()
+        if not secret:
+            raise InvalidConfiguration("cluster_secret is empty", hint=_SECRET_HINT)
+        return secret
+    path = configuration.cluster_secret_file
+    if path is None:
+        return b""
+    try:
+        secret = path.read_bytes().strip()
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise InvalidConfiguration(f"the file {path} with the cluster's secret cannot be read: {reason}") from None
+    if not secret:
+        raise InvalidConfiguration(f"the file {path} with the cluster's secret is empty", hint=_SECRET_HINT)
+    return secret
+
+
+def start_node(
+    configuration: Configuration,
+    http: Address,
+    users: Authenticator | None,
+    parts: contextlib.ExitStack,
+    panicked: Callable[[str], None],
+) -> tuple[ClusterNode, LogServer]:
+    """Both run when it returns, and `parts` ends them: what the node leads is handed over first.
+
+    In: `http`: where this node answers. `panicked`: as `ClusterNode` has it. Raises `LogError`, `ServerError`.
+    """
+    settings = cluster_settings(configuration)
+    _warn(settings)
+    node = ClusterNode(settings, panicked)
+    parts.callback(node.stop)
+    serving = serving_of(node)
+    kafka = kafka_listener(serving, configuration, users)
+    kafka.start()
+    parts.callback(kafka.stop)
+    advertised = configuration.kafka_advertised or reached_at(Address(configuration.kafka.host, kafka.port), settings)
+    node.start((("kafka", str(advertised)), ("http", str(reached_at(http, settings)))))
+    parts.callback(node.end)  # before the listener: it waits for produce requests, which may wait for other nodes
+    parts.callback(node.leave)
+    return node, kafka
+
+
+def reached_at(listening: Address, settings: ClusterSettings) -> Address:
+    """Where others find what listens there: the node's own name in the list, where it listens at all addresses."""
+    if listening.host not in _EVERYWHERE:
+        return listening
+    return Address(settings.members[settings.node].host, listening.port)
+
+
+def _warn(settings: ClusterSettings) -> None:
+    outside = [str(Address(*address)) for address in settings.members.values() if not Address(*address).is_local]
+    if outside and not settings.secret:
+        _log.warning(
+            "the cluster has no secret: whoever reaches its nodes can read and write everything",
+            hint=_SECRET_HINT,
+            addresses=outside,
+        )
+    if outside and settings.serving is None:
+        _log.warning("what the nodes of the cluster say to each other is not encrypted", hint="Set [cluster_tls].")

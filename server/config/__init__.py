@@ -1,0 +1,1 @@
+"""What an operator sets: flags, the configuration file, properties, and the pages that list them."""

@@ -1,0 +1,311 @@
+"""The configuration of a server: flags over the environment (`MILLSTREAM_…`) over a TOML file over defaults."""
+
+from __future__ import annotations
+
+import ipaddress
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic_settings import (
+    BaseSettings,
+    InitSettingsSource,
+    NoDecode,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    SettingsError,
+)
+
+from millstream.errors import InvalidProperty, ServerError, did_you_mean
+
+from ...logcore.cores.expiry import Expiry
+from ..engine.executors import PROPERTY as EXECUTOR_PROPERTY
+from ..security.access import AccessSettings
+from ..security.tls import ClusterTlsSettings, TlsSettings, with_ksqldb_names
+from .properties import LISTENERS, checked_properties, text_of
+
+
+class InvalidConfiguration(ServerError):
+    """A file, a variable or a flag of the configuration cannot be used."""
+
+    code = "INVALID_CONFIGURATION"
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where to listen. Port 0 takes a free one."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only programs on this machine reach it."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    @classmethod
+    def parse(cls, text: str) -> Address:
+        """`HOST:PORT`, `PORT`, `[::1]:PORT`. Raises ValueError."""
+        host, separator, port = text.strip().rpartition(":")
+        if not port.isascii() or not port.isdecimal() or int(port) > 65535 or (separator and not host):
+            raise ValueError(f"{text!r} is not an address: write HOST:PORT, for example 127.0.0.1:8088")
+        return cls(host.removeprefix("[").removesuffix("]") or "127.0.0.1", int(port))
+
+
+class Configuration(BaseSettings):
+    """Read once at start. `properties` are the engine's, under their canonical names."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="MILLSTREAM_",
+        env_nested_delimiter="__",
+        env_ignore_empty=True,
+        extra="forbid",
+        frozen=True,
+        arbitrary_types_allowed=True,
+        hide_input_in_errors=True,
+        use_attribute_docstrings=True,  # the reference manual is made of them
+    )
+
+    data: Path
+    """The folder of the log and of everything that is derived from it."""
+    http: Annotated[Address, NoDecode] = Address("127.0.0.1", 8088)
+    """Where the HTTP API answers. An address that others reach needs [tls] or [access]."""
+    kafka: Annotated[Address, NoDecode] = Address("127.0.0.1", 9092)
+    """Where the log answers Kafka's clients."""
+    http_hosts: tuple[str, ...] = ()
+    """Names under which the HTTP API and the schema registry are reached, beside those of this machine, of the cluster
+    and of the addresses above: of a proxy, a container, a service. `*`: any. A request for another name is refused, for
+    a page of the web may have pointed it here; addresses are always fine."""
+    schema_registry: Address | None = None
+    """Where the schema registry answers; None: nowhere."""
+    executor: Literal["auto", "spark", "duckdb"] | None = None
+    """What runs persistent queries; None: as `properties` say, or auto."""
+    properties: dict[str, str] = Field(default_factory=dict)
+    """What SHOW PROPERTIES lists: the properties of the engine, and what sessions have unless they SET it otherwise."""
+    paused: bool = False
+    """Start with all persistent queries paused, so that one that harms the server can be looked at and terminated;
+    RESUME starts them one by one, and a start without this setting starts them all. In a cluster: the first time that
+    this node runs the engine."""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """The least that is logged, on standard error."""
+    log_format: Literal["text", "json"] = "text"
+    """How log lines look: for people, or a JSON object each."""
+    tls: TlsSettings | None = None
+    """Of the HTTP listener."""
+    access: AccessSettings | None = None
+    """Who may do what over HTTP; None: everybody who reaches it may do everything."""
+    body_bytes_max: int = Field(default=1 << 20, ge=1024)
+    """Of one HTTP request."""
+    connections_max: int = Field(default=1000, ge=1)
+    """How many connections may be open over HTTP. Health probes (/livez, /readyz, /healthcheck) over HTTP/1.1 are
+    answered beyond that limit."""
+    connections_per_address_max: int = Field(default=500, ge=1)
+    """How many of them may come from one address, or from one IPv6 network of 64 bits. Behind a proxy all clients have
+    the proxy's address: set it to `connections_max` there."""
+
+    metrics_partitions_max: int = Field(default=1000, ge=0)
+    """While there are more partitions, /metrics has one figure per topic in the place of one per partition."""
+
+    kafka_produce_bytes: int | None = Field(default=None, ge=1024)
+    """Per second and client id, over the Kafka protocol; None: as many as it likes."""
+    kafka_fetch_bytes: int | None = Field(default=None, ge=1024)
+    """Per second and client id, over the Kafka protocol; None: as many as it likes."""
+    kafka_tls: TlsSettings | None = None
+    """Of the Kafka listener."""
+    kafka_advertised: Address | None = None
+    """Where Kafka's clients find this node of a cluster; None: where it listens, by its name in `cluster` where it
+    listens at all addresses."""
+    node: int | None = Field(default=None, ge=1, lt=1 << 31)
+    """The number of this node in its cluster; None: the server is on its own."""
+    cluster: str | None = None
+    """The nodes that the cluster begins with, and where they speak to each other: `1@HOST:PORT,2@HOST:PORT,…`."""
+    cluster_name: str = "millstream"
+    """The same at all nodes of a cluster, and another one for each cluster."""
+    cluster_secret: SecretStr | None = None
+    """What all nodes of the cluster know and nobody else does."""
+    cluster_secret_file: Path | None = None
+    """A file that has the secret, in the place of `cluster_secret`."""
+    cluster_addresses: Literal["registered", "listed"] = "registered"
+    """Where this node finds the others: where they said last that they are, or always as its own `cluster` says
+    (behind proxies, or where addresses are translated)."""
+    join: bool = False
+    """Whether the node comes to a cluster that there is already: `millstream cluster add-node` lets it in."""
+    rack: str | None = None
+    """Where the node stands: replicas go to as many racks as there are, and consumers read from their own."""
+    session_ms: int = Field(default=3000, ge=300, le=600_000)
+    """A node that the others do not hear for so long leads nothing any more. The same at all nodes."""
+    default_replication: int | None = Field(default=None, ge=1)
+    """The replicas of a topic that does not say it; None: 3, or as many as the cluster has nodes."""
+    cluster_tls: ClusterTlsSettings | None = None
+    """Between the nodes of a cluster; None: what they say to each other can be read on the way."""
+    kafka_connections_max: int = Field(default=2000, ge=1)
+    """How many connections of Kafka clients may be open. Millstream's own processes connect beyond that limit."""
+    kafka_connections_per_address_max: int = Field(default=1000, ge=1)
+    """How many of them may come from one address, or from one IPv6 network of 64 bits (Kafka's max.connections.per.ip).
+    Behind a proxy all clients have the proxy's address: set it to `kafka_connections_max` there."""
+    kafka_auto_create_topics: bool = True
+    """Whether a topic that a Kafka client asks for is created, with one partition, where there is none."""
+    kafka_fetch_sessions: int = Field(default=1000, ge=0)
+    """How many consumers are told only what is new (Kafka's max.incremental.fetch.session.cache.slots)."""
+    kafka_connections_max_idle_ms: int = Field(default=600_000, ge=1000)
+    """A Kafka client's connection on which nothing happens for so long is closed (Kafka's connections.max.idle.ms)."""
+    offsets_retention_minutes: int = Field(default=7 * 24 * 60, ge=1)
+    """For how long offsets are kept that a group committed which has no members any more."""
+    transactional_id_expiration_ms: int = Field(default=7 * 24 * 60 * 60 * 1000, ge=1000)
+    """For how long transactional ids are remembered that do nothing."""
+    producer_id_expiration_ms: int = Field(default=24 * 60 * 60 * 1000, ge=1000)
+    """For how long producers are remembered that do nothing."""
+
+    @field_validator("http", "kafka", "schema_registry", "kafka_advertised", mode="before")
+    @classmethod
+    def _address(cls, value: object) -> object:
+        return value if value is None or isinstance(value, Address) else Address.parse(str(value))
+
+    @field_validator("properties", mode="before")
+    @classmethod
+    def _texts(cls, value: object) -> object:
+        if not isinstance(value, Mapping):
+            return value
+        return checked_properties({name: text_of(item) for name, item in flat(value).items()})
+
+    @model_validator(mode="after")
+    def _passwords_stay_secret(self) -> Self:
+        if self.access is not None and self.tls is None and not (self.http.is_local or self.access.plain_text):
+            raise ValueError(
+                f"passwords would travel in plain text to {self.http}: set [tls], or access.plain_text = true where "
+                "something before the server ends TLS"
+            )
+        if self.access is not None and self.kafka_tls is None and not (self.kafka.is_local or self.access.plain_text):
+            raise ValueError(
+                f"passwords would travel in plain text to {self.kafka}: set [kafka_tls], or access.plain_text = true "
+                "where something before the server ends TLS"
+            )
+        registry = self.schema_registry
+        if self.access is not None and registry is not None and not (registry.is_local or self.access.plain_text):
+            raise ValueError(
+                f"passwords would travel in plain text to the schema registry at {registry}, which speaks no TLS: give "
+                "it an address of this machine, or set access.plain_text = true where something before it ends TLS"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _a_node_has_a_cluster(self) -> Self:
+        if (self.node is None) != (self.cluster is None):
+            raise ValueError(
+                "a node of a cluster needs both, node (its number) and cluster (the nodes): write --node 1 --cluster "
+                "1@HOST:PORT,2@HOST:PORT,…"
+            )
+        if self.cluster_secret is not None and self.cluster_secret_file is not None:
+            raise ValueError("cluster_secret and cluster_secret_file say the same: set one of them")
+        return self
+
+    @property
+    def expiry(self) -> Expiry:
+        return Expiry(
+            self.offsets_retention_minutes * 60_000, self.transactional_id_expiration_ms, self.producer_id_expiration_ms
+        )
+
+    @property
+    def engine_properties(self) -> dict[str, str]:
+        """What the engine is given: the choice of the executor is one of its properties."""
+        return self.properties if self.executor is None else {**self.properties, EXECUTOR_PROPERTY: self.executor}
+
+    def engine_properties_at(self, http: Address) -> dict[str, str]:
+        """The same, with the address that HTTP answers at: port 0 is a port by now."""
+        return {**self.engine_properties, LISTENERS: f"{'http' if self.tls is None else 'https'}://{http}"}
+
+    @classmethod
+    def settings_customise_sources(
+        cls, settings_cls: type[BaseSettings], init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource, dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:  # fmt: skip
+        assert isinstance(init_settings, InitSettingsSource)
+        flags = dict(init_settings.init_kwargs)
+        from_file = flags.pop("from_file", {})
+        return InitSettingsSource(settings_cls, flags), env_settings, InitSettingsSource(settings_cls, from_file)
+
+
+def load_configuration(file: Path | None, flags: Mapping[str, Any]) -> Configuration:
+    """In: `flags`: what was given on the command line, None for what was not. Raises `InvalidConfiguration`."""
+    from_file = {} if file is None else translated(_read(file), file)
+    given = {name: value for name, value in flags.items() if value is not None}
+    try:
+        return Configuration(from_file=from_file, **given)  # pyright: ignore[reportCallIssue]
+    except ValidationError as error:
+        raise _explained(error, file) from None
+    except (SettingsError, InvalidProperty) as error:
+        raise InvalidConfiguration(
+            f"the configuration cannot be used: {error}", hint=getattr(error, "hint", None)
+        ) from None
+
+
+def flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """TOML reads `a.b = 1` as a table in a table; properties have dots in their names.
+
+    >>> flat({"auto": {"offset": {"reset": "earliest"}}, "ksql.service.id": "x"})
+    {'auto.offset.reset': 'earliest', 'ksql.service.id': 'x'}
+    """
+    found: dict[str, Any] = {}
+    for name, value in table.items():
+        if isinstance(value, Mapping):
+            found.update(flat(value, f"{prefix}{name}."))
+        else:
+            found[prefix + name] = value
+    return found
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise InvalidConfiguration(f"the configuration file {file} cannot be read: {reason}") from None
+    except ValueError as error:  # also of text that is not UTF-8
+        raise InvalidConfiguration(f"the configuration file {file} is not valid TOML: {error}") from None
+
+
+def translated(table: dict[str, Any], file: Path) -> dict[str, Any]:
+    """`listeners` and `ssl.…` are ksqlDB's names for where to listen, and for TLS."""
+    found = {name: value for name, value in table.items() if name not in ("listeners", "ssl")}
+    found = {name: value for name, value in found.items() if not name.startswith("ssl.")}
+    named = {name: value for name, value in table.items() if name == "ssl" or name.startswith("ssl.")}
+    try:
+        if named:
+            found["tls"] = {**with_ksqldb_names(flat(named)), **found.get("tls", {})}
+        if "listeners" in table:
+            found.setdefault("http", str(table["listeners"]).partition("://")[2].rstrip("/"))
+            if str(table["listeners"]).startswith("https:") and "tls" not in found:
+                raise ValueError("listeners names https, and there is no certificate: set ssl.keystore.location")
+    except ValueError as error:
+        raise InvalidConfiguration(f"the configuration file {file} cannot be used: {error}") from None
+    return found
+
+
+def _explained(error: ValidationError, file: Path | None) -> InvalidConfiguration:
+    first = error.errors()[0]
+    name = ".".join(map(str, first["loc"]))
+    if not name:
+        return InvalidConfiguration(f"the configuration cannot be used: {_reason(first['msg'])}")
+    if name == "data" and first["type"] == "missing":
+        return InvalidConfiguration("no data directory is named", hint="Add --data DIR, or set MILLSTREAM_DATA.")
+    if first["type"] == "extra_forbidden":
+        where = "" if file is None else f" in {file}"
+        hint = did_you_mean(name, Configuration.model_fields) or "Properties of the engine belong under [properties]."
+        return InvalidConfiguration(f'"{name}" is not a setting of the server{where}', hint=hint)
+    return InvalidConfiguration(f'the setting "{name}" cannot be used: {_reason(first["msg"])}')
+
+
+def _reason(message: str) -> str:
+    return message.removeprefix("Value error, ")

@@ -1,0 +1,151 @@
+"""Rows that come from outside, not from a query, written to a source's topic in its formats."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millstream.errors import InvalidStatement, did_you_mean
+
+from ...executor.columnar import ARROW, columnar_batch
+from ...executor.formats import encoder
+from ...executor.partitioning import byte_format, sink_partitions, split_by_partition
+from ...logcore.client import ColumnarRecords, LogClient, RowRecords
+from ...planner.schema import Column
+from ...planner.source_info import SourceInfo
+from ...sql.types import BIGINT
+from .nested_names import in_shape
+
+_ROWTIME = "ROWTIME"
+
+Arrays = Mapping[Column, pa.Array]
+
+_TRANSACTIONAL_ID = "millstream-insert"  # of all engines: one at a time has the log, and a new one fences the old
+
+
+class Appender:
+    """Writes rows to topics of `log`; several calls at once take turns."""
+
+    def __init__(self, log: LogClient) -> None:
+        self._log = log
+        self._turn = threading.Lock()
+
+    def append(self, source: SourceInfo, columns: Arrays, rowtimes: pa.Int64Array) -> None:
+        """Writes the rows so that they appear together, each in the partition of its key.
+
+        In: an array for each key and value column of `source`, in the column's Arrow type; `rowtimes` in ms. Rows
+        without a key go to partition 0. Raises `InvalidStatement` for a table's row without one, before any is written.
+        """
+        self._write(source, _records(source, columns, rowtimes))
+
+    def delete(self, source: SourceInfo, keys: Arrays, rowtimes: pa.Int64Array) -> None:
+        """Writes a tombstone for each of these keys of a table, all or none. In: an array for each key column."""
+        nothing = {column: pa.nulls(len(rowtimes), column.type.arrow) for column in source.schema.value}
+        self._write(source, _records(source, {**nothing, **keys}, rowtimes, gone=True))
+
+    def _write(self, source: SourceInfo, records: list[tuple[int, RowRecords | ColumnarRecords]]) -> None:
+        if len(records) == 1:
+            self._log.append(source.topic, *records[0])
+            return
+        with self._turn:
+            self._append_together(source.topic, records)
+
+    def _append_together(self, topic: str, records: list[tuple[int, RowRecords | ColumnarRecords]]) -> None:
+        producer = self._log.transactional_producer(_TRANSACTIONAL_ID)
+        producer.begin()
+        try:
+            for partition, part in records:
+                producer.append(topic, partition, part)
+        except BaseException:
+            producer.abort()
+            raise
+        producer.commit()
+
+
+def rows_for(source: SourceInfo, rows: pa.Table, now_ms: int) -> tuple[dict[Column, pa.Array], pa.Int64Array]:
+    """The columns of `rows` as the source's, and the rowtimes.
+
+    Columns are found by name, else by name in upper case, for that is how SQL reads a name without quotes; a source's
+    column that `rows` lack is NULL; so with the fields of a STRUCT. Values are cast where nothing is lost. ROWTIME
+    (BIGINT ms or TIMESTAMP) is the records' time, else now. Raises `InvalidStatement` for a column that the source
+    lacks, for a value that does not fit, and for a source that is not to be written.
+    """
+    if source.read_only or source.key_window is not None:
+        what = "is read-only" if source.read_only else "has windows in its keys"
+        raise InvalidStatement(f"Cannot insert values into {source.kind.lower()} {source.name}: it {what}.")
+    writable = {column.name: column for column in source.schema if column.role != "HEADERS"}
+    given: dict[str, pa.Array] = {}
+    for name in rows.column_names:
+        found = name if name in writable or name == _ROWTIME else name.upper()
+        if found != _ROWTIME and found not in writable:
+            hint = did_you_mean(found, writable) or f"It has {', '.join(writable)}."
+            message = f"Column name {name} does not exist in {source.kind.lower()} {source.name}"
+            raise InvalidStatement(message, hint=hint)
+        if found in given:
+            raise InvalidStatement(f"two columns of the rows are {found} of {source.name}")
+        given[found] = rows[name].combine_chunks()
+    times = given.pop(_ROWTIME, None)
+    rowtimes = pa.array(np.full(rows.num_rows, now_ms)) if times is None else _rowtimes(times)
+    missing = (column for name, column in writable.items() if name not in given)
+    columns = {writable[name]: _fitting(array, writable[name]) for name, array in given.items()}
+    return columns | {column: pa.nulls(rows.num_rows, column.type.arrow) for column in missing}, rowtimes
+
+
+def _rowtimes(times: pa.Array) -> pa.Int64Array:
+    if pa.types.is_timestamp(times.type):
+        times = times.cast(pa.timestamp("ms"), safe=False)
+    rowtimes = _fitting(times, Column(_ROWTIME, BIGINT))
+    if rowtimes.null_count or (len(rowtimes) and pc.min(rowtimes).as_py() < 0):
+        raise InvalidStatement("ROWTIME must not be NULL or negative.")
+    return rowtimes
+
+
+def _fitting(array: pa.Array, column: Column) -> pa.Array:
+    """In the column's type. A zone is dropped as the time in UTC; what is finer than Arrow's microseconds is cut."""
+    wanted = column.type.arrow
+    if array.type == wanted:
+        return array
+    try:
+        return in_shape(array, column.type, column.name).cast(wanted, safe=not pa.types.is_timestamp(wanted))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise InvalidStatement(
+            f"Column {column.name} is {column.type}, and the given {array.type} does not fit: {error}",
+            hint="Cast it first, or leave the column out.",
+        ) from None
+
+
+def _records(
+    source: SourceInfo, columns: Arrays, rowtimes: pa.Int64Array, *, gone: bool = False
+) -> list[tuple[int, RowRecords | ColumnarRecords]]:
+    """What to append to which partition; `gone`: as tombstones."""
+    count = len(rowtimes)
+    held = tuple(column for column in source.schema.value if column.role == "VALUE")
+    keys = [columns[column] for column in source.schema.key]
+    values = [columns[column] for column in held]
+    key_encoder = encoder(byte_format(source.key_format), source.schema.key)
+    key_bytes = key_encoder.encode(keys, null_rows=None if keys else _all(True, count))  # a NULL key is no key here
+    if source.kind == "TABLE" and key_bytes.null_count:
+        raise InvalidStatement(
+            f"Failed to insert values into '{source.name}'. Value for primary key column(s) "
+            f"{', '.join(column.name for column in source.schema.key)} is required for tables"
+        )
+    parts = split_by_partition(sink_partitions(key_bytes, pa.array(np.zeros(count, np.int32)), source.partition_count))
+    if source.value_format.name == ARROW:
+        meta = {"_ts": rowtimes, "_null": _all(gone, count)}
+        batch = columnar_batch((*source.schema.key, *held), [*keys, *values], meta)
+        return [(partition, _columnar(batch if rows is None else batch.take(rows))) for partition, rows in parts]
+    value_bytes = encoder(source.value_format, held).encode(values, null_rows=_all(gone or not values, count))
+    table = pa.table({"timestamp": rowtimes, "key": key_bytes, "value": value_bytes})
+    return [(partition, RowRecords(table if rows is None else table.take(rows))) for partition, rows in parts]
+
+
+def _columnar(batch: pa.RecordBatch) -> ColumnarRecords:
+    return ColumnarRecords(batch, int(np.max(batch["_ts"].to_numpy())))
+
+
+def _all(value: bool, count: int) -> pa.BooleanArray:
+    return pa.array(np.full(count, value))

@@ -1,0 +1,74 @@
+"""An engine with a log of its own, in this process: what the server, the shell without a server and notebooks open."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal, TypeVar
+
+from ...executor.answers.push_query import PushQuery
+from ...logcore.client import LogClient
+from ...logcore.log import open_log
+from ...planner.pull.full_sql import FULL_SQL
+from ...sql.functions.users.user_functions import PROPERTY as PYTHON_FUNCTIONS
+from ..config.properties import checked_properties
+from .engine import Engine
+from .executors import RoutingExecutor
+
+_Engine = TypeVar("_Engine", bound=Engine)
+
+
+class EmbeddedEngine(Engine):
+    """An engine that closes its log too."""
+
+    def close(self) -> None:
+        super().close()
+        self.log.close()
+
+
+def open_engine(
+    data_directory: Path, properties: Mapping[str, object] | None = None, *, sync: Literal["always", "never"] = "always"
+) -> EmbeddedEngine:
+    """Opens the log below `data_directory`, starts the queries that it knows, and gives the engine.
+
+    Raises `LogLocked` where another process uses the directory, `InvalidProperty` for a bad configuration.
+    """
+    # Whoever uses it owns the process anyway, and is no program that relies on what ksqlDB refuses.
+    checked = {PYTHON_FUNCTIONS: "true", FULL_SQL: "true", **checked_properties(properties or {})}
+    log = open_log(data_directory / "log", sync=sync)
+    try:
+        return _engine_on(EmbeddedEngine, log, data_directory, checked, None)
+    except BaseException:
+        log.close()
+        raise
+
+
+def engine_on(
+    log: LogClient,
+    data_directory: Path,
+    properties: Mapping[str, object],
+    kafka_address: str | None = None,
+    *,
+    paused: bool = False,
+) -> Engine:
+    """An engine on an open log, which whoever opened it closes: after the engine, and after the listeners that serve
+    the log. Queries keep their state below `data_directory`.
+
+    In: `kafka_address`: HOST:PORT where other processes reach this log. `paused`: no query runs before a RESUME.
+    """
+    return _engine_on(Engine, log, data_directory, properties, kafka_address, paused=paused)
+
+
+def _engine_on(
+    kind: type[_Engine],
+    log: LogClient,
+    data_directory: Path,
+    properties: Mapping[str, object],
+    kafka_address: str | None,
+    *,
+    paused: bool = False,
+) -> _Engine:
+    executor = RoutingExecutor(log, data_directory / "state", checked_properties(properties), kafka_address)
+    return kind(
+        log, executor, lambda planned, settings: PushQuery(planned.plan, log, settings), properties, paused=paused
+    )

@@ -1,0 +1,272 @@
+"""The engine: statements in, entities and rows out. The HTTP server, the shell, notebooks and the Sandbox stand on it.
+
+text → statements → (variables) → handler → command → catalog, topics, running queries
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import AbstractContextManager
+from typing import Self
+
+import pyarrow as pa
+
+from millstream.errors import InvalidStatement, MillstreamError, StatementError
+
+from ...executor.answers.keyed_rows import TooManyKeys
+from ...executor.executor import Executor
+from ...logcore.client import LogClient
+from ...planner.catalog import Catalog
+from ...planner.expressions.readable import with_names
+from ...sql.ast import (
+    AssertSchema,
+    AssertTopic,
+    AssertValues,
+    Explain,
+    PrintTopic,
+    Query,
+    ShowGraph,
+    ShowLineage,
+    Statement,
+)
+from ...sql.parser import parse
+from ...sql.splitting import split_statements
+from ...sql.variables import substitute_variables
+from ..catalog.catalog_store import CatalogStore
+from ..catalog.processing_log_stream import wanted_statement
+from ..catalog.schema_store import SchemaStore
+from ..config.properties import checked_properties
+from ..handlers import handle
+from ..security.rights import on_source
+from ..security.statement_rights import Surroundings, check_statement
+from .appending import Appender, rows_for
+from .constants import ConstantEvaluator
+from .entities import Entity
+from .materializations import Materializations
+from .print_topic import PrintFeed
+from .pull_lookups import Lookup
+from .queries import OpenFeed, QueryResult, run_query
+from .request import Request
+from .session import Session
+
+_LOCKLESS = AssertTopic | AssertSchema | AssertValues | Explain | ShowGraph | ShowLineage
+
+
+def wall_clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class Engine:
+    """One catalog over one log. Methods may be called from any thread; changes happen one after the other.
+
+    In: `executor` runs persistent queries, `open_feed` push queries; the engine closes the executor, not the log.
+    `properties`: the server's configuration. `paused`: no query runs before a RESUME. Call `close` at the end, or use
+    it as a context manager.
+    """
+
+    def __init__(
+        self,
+        log: LogClient,
+        executor: Executor,
+        open_feed: OpenFeed,
+        properties: Mapping[str, object] | None = None,
+        *,
+        now_ms: Callable[[], int] = wall_clock_ms,
+        paused: bool = False,
+    ) -> None:
+        self.log = log
+        self.executor = executor
+        self.properties: dict[str, str] = checked_properties(properties or {})
+        self._open_feed = open_feed
+        self._now_ms = now_ms
+        self._constants = ConstantEvaluator()
+        self._materializations = Materializations(log)
+        self._lock = threading.RLock()
+        self.schemas = SchemaStore(log)
+        self._appender = Appender(log)
+        self._store = CatalogStore(log, executor, self._lock)
+        try:
+            with self._lock:
+                self._store.recover(paused=paused)
+            self._create_processing_log_stream()
+        except BaseException:
+            self._store.close()
+            executor.close()
+            raise
+
+    @property
+    def catalog(self) -> Catalog:
+        """The streams, tables, types and queries of this moment."""
+        return self._store.catalog
+
+    @property
+    def open_feed(self) -> OpenFeed:
+        """What starts push queries."""
+        return self._open_feed
+
+    @property
+    def command_number(self) -> int:
+        """Of the last command that is done; -1 where there is none."""
+        return self._store.last_offset
+
+    @property
+    def lock(self) -> AbstractContextManager[object]:
+        """Held while a statement runs. Who else writes what statements read (the schema registry) takes it too."""
+        return self._lock
+
+    def _create_processing_log_stream(self) -> None:
+        statement = wanted_statement(self.properties, self.catalog, self.log)
+        if statement is not None:
+            self.execute(statement, Session())
+
+    def execute(self, text: str, session: Session, answers: list[Entity] | None = None) -> list[Entity]:
+        """Runs the statements of `text` in order; each is refused as a whole or done. Raises `StatementError`.
+
+        What stands before a refused statement has happened; its answers are in `answers`, where that is given.
+        """
+        entities: list[Entity] = [] if answers is None else answers
+        for statement in self._statements(text, session):
+            with self._turn(statement), self._about(text, session):
+                entities += handle(statement, self._request(session))
+        return entities
+
+    def query(self, statement: Query | str, session: Session, open_feed: OpenFeed | None = None) -> QueryResult:
+        """Starts one SELECT. In: `open_feed`: for this one push query. Raises `StatementError` before any row."""
+        text = statement if isinstance(statement, str) else statement.text
+        parsed = self._one_query(statement, session) if isinstance(statement, str) else statement
+        catalog = self.catalog
+        with self._about(
+            text, session
+        ):  # no lock: the catalog is a value, and what others change meanwhile does not matter
+            result = run_query(parsed, self._request(session), open_feed or self._open_feed)
+        if result.planned_pull is not None and statement is text and self.catalog is catalog:
+            self._materializations.lookups.learn(text, parsed, result.planned_pull, catalog, session)
+        return result
+
+    def lookup(self, text: str, session: Session) -> Lookup | None:
+        """The look at one key of a table that the text asks for, if `query` planned one like it. Plans nothing and
+        waits for nothing; `update_lookup` comes before its answer, where it has not read all. Raises what the user's
+        rights say."""
+        catalog = self.catalog
+        found = self._materializations.lookups.find(text, catalog, session)
+        if found is not None:
+            self._check(found.statement, session)
+        return found
+
+    def update_lookup(self, lookup: Lookup) -> bool:
+        """Brings its table up to date, which takes a while; False where the query has to go the long way."""
+        try:
+            lookup.catch_up()
+        except TooManyKeys:
+            self._materializations.lookups.refuse(lookup)
+            return False
+        return True
+
+    def insert(self, name: str, rows: pa.Table, session: Session) -> int:
+        """Appends the rows to a stream or table, all or none, and returns how many. How columns are matched with those
+        of the source says `rows_for`. Raises `StatementError`."""
+        request = self._request(session)
+        self.check_insert(name, session)
+        with self._about(name, session):
+            source = request.catalog.source(name, None)
+            self._appender.append(source, *rows_for(source, rows, request.now_ms()))
+        return rows.num_rows
+
+    def check_insert(self, name: str, session: Session) -> None:
+        """Raises `NotPermitted` where the session's user may not write to this stream or table."""
+        session.rights.require(on_source("insert", name, self.catalog))
+
+    def print_topic(self, statement: PrintTopic, session: Session | None = None) -> PrintFeed:
+        """PRINT: lines of text. Raises where the topic does not exist."""
+        session = session or Session()
+        with self._about(statement.text, session):
+            return PrintFeed(statement, self.log, session.rights.visible(self.catalog), self.schemas.schema)
+
+    def parse(self, text: str, session: Session) -> list[Statement]:
+        """The statements of `text` with the session's variables put in."""
+        return list(self._statements(text, session))
+
+    def close(self) -> None:
+        """Stops all queries; the next engine on this log goes on with them."""
+        self._store.close()
+        self.executor.close()
+        self._materializations.close()
+        self._constants.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def _turn(self, statement: Statement) -> AbstractContextManager[object]:
+        """The lock; but an assertion waits for what others do, EXPLAIN for a busy query, and both change nothing."""
+        return contextlib.nullcontext() if isinstance(statement, _LOCKLESS) else self._lock
+
+    def _request(self, session: Session) -> Request:
+        return Request(
+            session=session,
+            store=self._store,
+            log=self.log,
+            executor=self.executor,
+            constants=self._constants,
+            server_properties=self.properties,
+            now_ms=self._now_ms,
+            schemas=self.schemas,
+            appender=self._appender,
+            materializations=self._materializations,
+        )
+
+    def _statements(self, text: str, session: Session) -> Iterator[Statement]:
+        """Every statement of anybody comes through here: what its user may not run is refused."""
+        for statement in self._parsed(text, session):
+            self._check(statement, session)
+            yield statement
+
+    def _check(self, statement: Statement, session: Session) -> None:
+        if not session.rights.everything:
+            settings = session.settings(self.properties)
+            around = Surroundings(self.catalog, settings, self.log.topics, lambda: self.schemas.registry)
+            check_statement(session.rights, statement, around)
+
+    def _parsed(self, text: str, session: Session) -> Iterator[Statement]:
+        """Without variables the whole text is parsed before anything runs. With them each statement is parsed when
+        its turn comes: a DEFINE before it may say what it means."""
+        if "${" not in text or not self._substitutes(session):
+            yield from parse(text)
+            return
+        for part in split_statements(text):
+            yield from parse(substitute_variables(part, session.variables))
+
+    def _substitutes(self, session: Session) -> bool:
+        settings = session.settings(self.properties)
+        return settings.get("ksql.variable.substitution.enable", "true") == "true"
+
+    @contextlib.contextmanager
+    def _about(self, text: str, session: Session) -> Generator[None]:
+        """Errors from here know the text that their spans point into, and name nothing that their reader may not
+        see."""
+        try:
+            yield
+        except MillstreamError as error:
+            if isinstance(error, StatementError):
+                if error.text is None:
+                    error.text = text
+                error.message = with_names(error.message)
+                error.args = (error.message,)
+            session.rights.discreet(error, text, self.catalog, self.log.topics)
+            raise
+
+    def _one_query(self, text: str, session: Session) -> Query:
+        statements = self.parse(text, session)
+        if len(statements) != 1:
+            raise InvalidStatement(f"Expected exactly one KSQL statement; found {len(statements)} instead", text=text)
+        only = statements[0]
+        if not isinstance(only, Query):
+            raise InvalidStatement(
+                f"{type(only).__name__} is not a query.", text=text, hint="SELECT is one; send others to /ksql."
+            )
+        return only

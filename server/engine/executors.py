@@ -1,0 +1,240 @@
+"""Which executor runs a persistent query: property `millstream.executor` of the query, the session or the server."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, Literal
+
+import structlog
+
+from millstream.errors import ServerError, StatementError, Unsupported
+
+from ...executor.executor import Executor, QueryStatus
+from ...executor.figures import QueryFigures
+from ...executor.queries.duckdb_executor import DuckDBExecutor
+from ...executor.sources.idle import IDLE_MS, idle_ms_of
+from ...logcore.client import LogClient
+from ...planner.catalog import PersistentQuery
+from ...planner.expressions.user_functions import functions_of
+from ...planner.physical import PhysicalPlan
+from ...sql.functions.users.user_functions import PROPERTY as PYTHON_FUNCTIONS
+from ...sql.functions.users.user_functions import functions_off
+
+log = structlog.get_logger()
+
+ExecutorKind = Literal["duckdb", "spark"]
+
+PROPERTY: Final = "millstream.executor"
+JAVA_MAJOR_MIN: Final = 17  # what PySpark 4.3 needs
+_SPARK: Final = "millstream.executor.spark.executor"
+_BOOTSTRAP: Final = "millstream.spark.bootstrap.servers"
+_NOT_STARTED: Final = "it could not be started yet, and that is tried again: the log of the server says why"
+
+
+class NoSpark(ServerError):
+    """Spark was asked for and cannot run here."""
+
+    code = "NO_SPARK"
+
+
+def make_executor(
+    kind: ExecutorKind,
+    client: LogClient,
+    data_directory: Path | None,
+    properties: Mapping[str, str],
+    kafka_address: str | None = None,
+) -> Executor:
+    """In: `kafka_address`: HOST:PORT where Spark's processes find the log; DuckDB works in this one."""
+    if kind == "duckdb":
+        return DuckDBExecutor(client, data_directory, properties)
+    # Loaded only when Spark is wanted: pyspark is an optional dependency, and takes a second and a Java runtime.
+    spark = importlib.import_module(_SPARK)
+    folder = None if data_directory is None else data_directory.with_name(f"{data_directory.name}-spark")
+    found = {} if kafka_address is None else {_BOOTSTRAP: kafka_address}
+    return spark.SparkExecutor(client, folder, {**found, **properties})
+
+
+@functools.cache
+def why_no_spark() -> str | None:
+    """What is missing for Spark, as half a sentence; None where it can run. Loads nothing of it."""
+    major = _java_major()
+    if major is None:
+        return f"there is no Java runtime ({JAVA_MAJOR_MIN} or newer) on PATH or in JAVA_HOME"
+    if major < JAVA_MAJOR_MIN:
+        return f"Spark needs Java {JAVA_MAJOR_MIN} or newer, and this one is {major}"
+    if importlib.util.find_spec("pyspark") is None:
+        return "PySpark is not installed (pip install 'millstream[spark]')"
+    return None
+
+
+def check_executor(properties: Mapping[str, str]) -> None:
+    """Raises `NoSpark` where the server is to run queries on a Spark that is not there."""
+    if properties.get(PROPERTY) == "spark" and (reason := why_no_spark()) is not None:
+        raise NoSpark(
+            f"Spark cannot run persistent queries here: {reason}",
+            hint="Use --executor duckdb, or auto, which takes Spark where it can run.",
+        )
+
+
+def describe_executor(properties: Mapping[str, str]) -> str:
+    """One sentence for people: what runs persistent queries, and what something else would add."""
+    wanted = properties.get(PROPERTY, "auto")
+    reason = why_no_spark() if wanted == "auto" else None
+    if wanted == "spark" or (wanted == "auto" and reason is None):
+        return f"Spark runs persistent queries ({properties.get('spark.master', 'local[*]')})"
+    sentence = "DuckDB runs persistent queries in this process"
+    if reason is None:
+        return sentence
+    return f"{sentence}; {reason}: with Spark, queries could use a cluster"
+
+
+def chosen_executor(plan: PhysicalPlan, server: Mapping[str, str] | None = None) -> ExecutorKind:
+    """The executor that will run the plan; `server` says so where the plan does not. Raises `Unsupported` for one that
+    there is not."""
+    wanted = plan.properties.get(PROPERTY, (server or {}).get(PROPERTY, "auto")).lower()
+    match wanted:
+        case "duckdb":
+            return "duckdb"
+        case "auto":
+            return "duckdb" if _moves_time({**(server or {}), **plan.properties}, plan) or why_no_spark() else "spark"
+        case "spark":
+            reason = why_no_spark()
+            if _moves_time(plan.properties, plan):
+                reason = f"{IDLE_MS} is set, and there only records move time"
+            if reason is not None:
+                raise Unsupported(f"Spark cannot run this query: {reason}", hint="Use EXECUTOR='duckdb' or 'auto'.")
+            return "spark"
+        case _:
+            raise Unsupported(f'there is no executor "{wanted}"', hint="There are auto, duckdb and spark.")
+
+
+def _moves_time(properties: Mapping[str, str], plan: PhysicalPlan) -> bool:
+    """Whether windows of the plan close when nothing comes."""
+    final = any(step.final for step in plan.steps())
+    return final and idle_ms_of(properties) > 0
+
+
+class RoutingExecutor:
+    """Implements `Executor`: hands each query to the executor of its choice, which starts at the first one.
+
+    A stored query whose executor is missing since (another machine, Java gone) does not keep the others from running:
+    its state is ERROR, with the reason.
+    """
+
+    def __init__(
+        self,
+        client: LogClient,
+        data_directory: Path | None,
+        properties: Mapping[str, str],
+        kafka_address: str | None = None,
+    ) -> None:
+        self._client = client
+        self._data_directory = data_directory
+        self._properties = dict(properties)
+        self._kafka_address = kafka_address
+        self._guard = threading.Lock()
+        self._executors: dict[ExecutorKind, Executor] = {}
+        self._by_query: dict[str, Executor] = {}
+        self._refused: dict[str, str] = {}  # by query id: why it does not run
+
+    def start(self, query: PersistentQuery) -> None:
+        try:
+            self._check_code(query.plan)
+            name = chosen_executor(query.plan, self._properties)
+        except StatementError as error:
+            log.error("query cannot start", query_id=query.id, error=error.message)
+            self._refused[query.id] = error.message
+            return
+        executor = self._executor(name)
+        with self._guard:
+            self._by_query[query.id] = executor
+        log.info("query starts", query_id=query.id, executor=name)
+        try:
+            executor.start(query)
+        except BaseException:
+            with self._guard:
+                self._by_query.pop(query.id, None)
+            raise
+
+    def _check_code(self, plan: PhysicalPlan) -> None:
+        """Raises `PythonFunctionsOff` for a query with users' code, where that was allowed once and is no more."""
+        if self._properties.get(PYTHON_FUNCTIONS, "false") == "true":
+            return
+        for function in functions_of(plan.root):
+            raise functions_off(f"the query calls {function.name}, which is written in Python", None)
+
+    def stop(self, query_id: str) -> None:
+        self._refused.pop(query_id, None)
+        found = self._by_query.get(query_id)
+        if found is not None:
+            found.stop(query_id)
+
+    def pause(self, query_id: str) -> None:
+        """One that does not run starts as the catalog says, whenever it does."""
+        executor = self._by_query.get(query_id)
+        if executor is not None:
+            executor.pause(query_id)
+
+    def resume(self, query_id: str) -> None:
+        executor = self._by_query.get(query_id)
+        if executor is not None:
+            executor.resume(query_id)
+
+    def drop(self, query_id: str) -> None:
+        """Also of a query that was never started here, as after a crash."""
+        self._refused.pop(query_id, None)
+        with self._guard:
+            found = self._by_query.pop(query_id, None)
+        # Where nobody knows who ran it, both remove what is theirs; for that Spark need not be there.
+        for executor in (found,) if found is not None else (self._executor("duckdb"), self._executor("spark")):
+            executor.drop(query_id)
+
+    def status(self, query_id: str) -> QueryStatus:
+        """Of one that is nowhere: it is in the catalog, and its start failed; who ordered that tries again."""
+        reason = self._refused.get(query_id)
+        executor = self._by_query.get(query_id)
+        if reason is not None or executor is None:
+            return QueryStatus(query_id, "ERROR", error=reason or _NOT_STARTED)
+        return executor.status(query_id)
+
+    def figures(self, query_id: str) -> QueryFigures | None:
+        executor = self._by_query.get(query_id)
+        return None if query_id in self._refused or executor is None else executor.figures(query_id)
+
+    def close(self) -> None:
+        with self._guard:
+            executors, self._executors = list(self._executors.values()), {}
+            self._by_query.clear()
+        for executor in executors:
+            executor.close()
+
+    def _executor(self, name: ExecutorKind) -> Executor:
+        with self._guard:
+            found = self._executors.get(name)
+            if found is None:
+                found = make_executor(name, self._client, self._data_directory, self._properties, self._kafka_address)
+                self._executors[name] = found
+            return found
+
+
+def _java_major() -> int | None:
+    """21, or 8 for `1.8`; None where there is no Java that answers."""
+    home = os.environ.get("JAVA_HOME")
+    command = str(Path(home, "bin", "java")) if home else shutil.which("java")
+    if command is None:
+        return None
+    try:
+        answer = subprocess.run([command, "-version"], capture_output=True, text=True, timeout=30, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    version = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)
+    return int(version[1]) if version else None

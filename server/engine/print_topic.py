@@ -1,0 +1,115 @@
+"""PRINT: the records of a topic as lines of text, as they come."""
+
+from __future__ import annotations
+
+import datetime
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+
+from millstream.errors import ServerError, did_you_mean
+
+from ...executor.formats.json_text import InvalidJson
+from ...executor.formats.wire import SchemaLookup, Unreadable, no_schemas
+from ...logcore.client import FetchedColumns, FetchedRows, LogClient, TopicPartition
+from ...planner.catalog import Catalog
+from ...planner.source_info import SourceInfo
+from ...sql.ast import PrintTopic
+from .topic_records import TopicRecord, decode_run
+
+_WAKE_UP_S = 0.2
+
+
+class UnknownTopicPrinted(ServerError):
+    """PRINT of a topic that does not exist."""
+
+    code = "PRINT_UNKNOWN_TOPIC"
+
+
+class PrintFeed:
+    """Iterate over it for lines. It waits for records until LIMIT is reached or `close` was called, by any thread."""
+
+    def __init__(
+        self, statement: PrintTopic, log: LogClient, catalog: Catalog, schemas: SchemaLookup = no_schemas
+    ) -> None:
+        topics = log.topics()
+        if statement.topic not in topics:
+            raise UnknownTopicPrinted(
+                f"Could not find topic '{statement.topic}', or the KSQL user does not have permissions to list the "
+                "topic. Topic names are case-sensitive.",
+                span=statement.span,
+                hint=did_you_mean(statement.topic, topics),
+            )
+        self._statement = statement
+        self._log = log
+        self._schemas = schemas
+        self._source = next((s for s in catalog.sources.values() if s.topic == statement.topic), None)
+        self._closed = False
+        self._positions: dict[TopicPartition, int] = {}
+        for partition in range(topics[statement.topic].partition_count):
+            bounds = log.offsets(statement.topic, partition)
+            begin = bounds.log_start_offset if statement.from_beginning else bounds.last_stable_offset
+            self._positions[TopicPartition(statement.topic, partition)] = begin
+
+    def __iter__(self) -> Iterator[str]:
+        yield f"Key format: {_format(self._source, 'KEY')}"
+        yield f"Value format: {_format(self._source, 'VALUE')}"
+        limit, interval = self._statement.limit, self._statement.interval or 1
+        seen = printed = 0
+        for partition, record in self._records():
+            if limit is not None and printed >= limit:
+                return
+            if seen % interval == 0:
+                yield _line(partition, record)
+                printed += 1
+            seen += 1
+            if limit is not None and printed >= limit:
+                return
+
+    def close(self) -> None:
+        """Ends the iteration within a fraction of a second."""
+        self._closed = True
+
+    def _records(self) -> Iterator[tuple[int, TopicRecord]]:
+        while not self._closed:
+            for at in self._positions:
+                fetched = self._log.fetch(at.topic, at.partition, self._positions[at])
+                self._positions[at] = fetched.next_offset
+                for run in fetched.runs:
+                    for _, record in _decoded(run, self._source, self._schemas):
+                        yield at.partition, record
+            self._log.wait(self._positions, _WAKE_UP_S)
+
+
+def _decoded(
+    run: FetchedRows | FetchedColumns, source: SourceInfo | None, schemas: SchemaLookup
+) -> Iterator[tuple[int, TopicRecord]]:
+    """With the source's formats, or as text where the records are not what the source says."""
+    try:
+        yield from list(decode_run(run, source, schemas))
+    except (ValueError, ArithmeticError, struct.error, InvalidJson, Unreadable):
+        yield from decode_run(run, None)
+
+
+def _format(source: SourceInfo | None, part: str) -> str:
+    if source is None:
+        return "¯\\_(ツ)_/¯ - text"
+    return source.key_format.name if part == "KEY" else source.value_format.name
+
+
+def _line(partition: int, record: TopicRecord) -> str:
+    moment = datetime.datetime.fromtimestamp(record["timestamp"] / 1000, datetime.UTC)
+    rowtime = f"{moment:%Y/%m/%d %H:%M:%S}.{moment.microsecond // 1000:03d} Z"
+    key = _text(record["key"])
+    window = record["window"]
+    if window is not None:
+        key = f"[{key}@{window['start']}/{window['end']}]"
+    return f"rowtime: {rowtime}, key: {key}, value: {_text(record['value'])}, partition: {partition}"
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "<null>"
+    return value if isinstance(value, str) else orjson.dumps(value, default=str).decode()

@@ -1,0 +1,136 @@
+"""What an operator can switch off in pull queries: streams, LIMIT, and reading more of a table than single keys.
+
+Without table scans each way in which WHERE can be true (each disjunct) has to name the whole key: by `=` or `IN`, or,
+where range scans are allowed, by one comparison of a table's only key column, a STRING.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import product
+from math import prod
+from typing import cast
+
+from sqlglot import exp
+
+from millstream.errors import InvalidStatement, Span
+
+from ...planner.planning import PlannedBatch, PlannedPull
+from ...planner.pull.pull_queries import PUSH_INSTEAD
+from ...planner.source_info import SourceInfo
+from ...sql.ast import Query, span_of
+from ...sql.printing import print_expression
+from ...sql.types import STRING
+
+_DISJUNCTS_MAX = 1000
+_EQUALITIES = (exp.EQ, exp.In)
+_RANGES = (exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Between)
+
+
+def refuse_disabled(statement: Query, planned: PlannedPull | PlannedBatch, settings: Mapping[str, str]) -> None:
+    """Raises `InvalidStatement` for a pull query that the settings do not allow."""
+    looks_up = isinstance(planned, PlannedPull)
+    sources = (planned.source_info,) if looks_up else planned.sources
+    if any(source.kind == "STREAM" for source in sources) and not _enabled(settings, "ksql.query.pull.stream.enabled"):
+        raise _disabled("Pull queries on streams are", "ksql.query.pull.stream.enabled", statement.span)
+    if statement.limit is not None and not _enabled(settings, "ksql.query.pull.limit.clause.enabled"):
+        raise _disabled("LIMIT clause in pull queries is", "ksql.query.pull.limit.clause.enabled", statement.span)
+    tables = [source for source in sources if source.kind == "TABLE"]
+    if tables and not _enabled(settings, "ksql.query.pull.table.scan.enabled"):
+        if not looks_up:
+            raise _scan_needed("Query requires table scan to be enabled.", statement.span)
+        if statement.where is None:
+            raise _scan_needed("Missing WHERE clause.", statement.span)
+        disjuncts = _disjuncts(statement.where)
+        ranges = len(disjuncts) == 1 and _enabled(settings, "ksql.query.pull.range.scan.enabled")
+        for conjuncts in disjuncts:
+            _check_disjunct(conjuncts, tables[0], ranges)
+
+
+def _enabled(settings: Mapping[str, str], name: str) -> bool:
+    return settings.get(name, "true") == "true"
+
+
+def _disabled(what: str, name: str, span: Span | None) -> InvalidStatement:
+    return InvalidStatement(
+        f"{what} currently disabled. You can enable them by setting {name}=true. {PUSH_INSTEAD}", span=span
+    )
+
+
+def _scan_needed(reason: str, span: Span | None) -> InvalidStatement:
+    return InvalidStatement(
+        reason,
+        span=span,
+        hint="Name the whole key in WHERE, or set ksql.query.pull.table.scan.enabled=true.",
+    )
+
+
+def _disjuncts(node: exp.Expression) -> list[list[exp.Expression]]:
+    """The predicate as a list of ANDed lists, any of which makes it true. Raises for one that is too large."""
+    inner = cast(exp.Expression, node.unnest())
+    if not isinstance(inner, exp.Or | exp.And):
+        return [[inner]]
+    parts = [_disjuncts(cast(exp.Expression, part)) for part in inner.flatten()]  # long chains are flat: no recursion
+    count = sum(map(len, parts)) if isinstance(inner, exp.Or) else prod(map(len, parts))
+    if count > _DISJUNCTS_MAX:
+        raise _scan_needed("WHERE has too many alternatives to look each of them up.", span_of(node))
+    if isinstance(inner, exp.Or):
+        return [conjuncts for part in parts for conjuncts in part]
+    return [[conjunct for side in chosen for conjunct in side] for chosen in product(*parts)]
+
+
+def _check_disjunct(conjuncts: list[exp.Expression], source: SourceInfo, ranges: bool) -> None:
+    bound: dict[str, exp.Expression] = {}
+    for conjunct in conjuncts:
+        for name in _bound_keys(conjunct, source):
+            if name in bound:
+                raise _scan_needed(
+                    "A comparison condition on the key column cannot be combined with other comparisons such as an IN "
+                    "predicate.",
+                    span_of(conjunct),
+                )
+            bound[name] = conjunct
+    keys = [column.name for column in source.schema.key]
+    if not bound:
+        shown = " AND ".join(print_expression(conjunct) for conjunct in conjuncts)
+        shown = shown if shown.startswith("(") and len(conjuncts) == 1 else f"({shown})"
+        raise _scan_needed(f"WHERE clause missing key column for disjunct: {shown}", span_of(conjuncts[0]))
+    if len(bound) < len(keys):
+        raise _scan_needed(
+            "Multi-column sources must specify every key in the WHERE clause. "
+            f"Specified: {sorted(bound)} Expected: {keys}",
+            span_of(conjuncts[0]),
+        )
+    for name, comparison in bound.items():
+        if isinstance(comparison, _RANGES) and not (ranges and _range_fits(source, name)):
+            raise _scan_needed("Query requires table scan to be enabled.", span_of(comparison))
+
+
+def _bound_keys(conjunct: exp.Expression, source: SourceInfo) -> Iterator[str]:
+    """The key column that a comparison holds to a constant."""
+    if isinstance(conjunct, exp.Like) and not isinstance(conjunct.this.unnest(), exp.Column):
+        raise _scan_needed("Like condition must be between strings.", span_of(conjunct))
+    if isinstance(conjunct, exp.Binary) and not any(
+        isinstance(child.unnest(), exp.Column) for child in conjunct.iter_expressions()
+    ):
+        raise _scan_needed("A comparison must directly reference a key column.", span_of(conjunct))
+    if not isinstance(conjunct, (*_EQUALITIES, *_RANGES)):
+        return
+    operands = [child.unnest() for child in conjunct.iter_expressions()]
+    keys = [o for o in operands if isinstance(o, exp.Column) and _is_key(o, source)]
+    if not keys:
+        return
+    others = [operand for operand in operands if operand is not keys[0]]
+    if any(other.find(exp.Column) is not None for other in others):
+        raise _scan_needed("A comparison must be between a key column and a resolvable expression.", span_of(conjunct))
+    yield keys[0].name
+
+
+def _is_key(column: exp.Column, source: SourceInfo) -> bool:
+    return any(key.name == column.name for key in source.schema.key)
+
+
+def _range_fits(source: SourceInfo, name: str) -> bool:
+    """Keys lie in the order of their bytes, which is that of the values for texts only."""
+    column = source.schema.find(name)
+    return column is not None and column.type == STRING and source.key_window is None

@@ -1,0 +1,289 @@
+"""SELECT: pull queries, which answer once, and push queries, which go on. How rows are computed is the executor's."""
+
+from __future__ import annotations
+
+import functools
+import uuid
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal, Protocol, runtime_checkable
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millstream.errors import QueryError, UnknownSource, did_you_mean
+
+from ...executor.answers.left_out import remark
+from ...executor.answers.push_query import Progress
+from ...executor.queries.start_offsets import OFFSET_RESET, START_OFFSETS, check_start
+from ...planner.planning import PlannedBatch, PlannedPull, PlannedPush
+from ...planner.pull.pull_queries import plan_pull
+from ...planner.schema import Schema
+from ...planner.select.queries import plan_push
+from ...sql.ast import Join, Query, Relation, SourceName
+from ..http.row_values import converter
+from .pull_answers import PullAnswer, answer
+from .pull_limits import refuse_disabled
+from .request import Request
+
+TOMBSTONE: Final = "@tombstone"
+PUSH_ROWS: Final = "millstream.query.push.max.rows"
+PUSH_SECONDS: Final = "millstream.query.push.max.seconds"
+
+
+class PushLimitExceeded(QueryError):
+    """A push query that has had its rows, or its time."""
+
+    code = "PUSH_LIMIT"
+
+
+@dataclass(frozen=True, slots=True)
+class QueryRow:
+    """One row; a `tombstone` says that a table's row is gone, and has its key columns only."""
+
+    values: tuple[Any, ...]
+    tombstone: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class QueryBatch:
+    """Rows: an array per column of the result's schema. `gone`: which of them are tombstones; None is none."""
+
+    columns: Sequence[pa.ChunkedArray]
+    gone: pa.ChunkedArray | None = None
+
+    def slice(self, count: int) -> QueryBatch:
+        """The first rows."""
+        gone = None if self.gone is None else self.gone.slice(0, count)
+        return QueryBatch([column.slice(0, count) for column in self.columns], gone)
+
+    def __len__(self) -> int:
+        return len(self.columns[0])
+
+
+class ChangeFeed(Protocol):
+    """The rows of a push query as they come (the columns of a ChangeBatch, updates as one row, deletions with
+    `_weight` -1); `close` ends the iteration, from any thread. `PushQuery` is one."""
+
+    def __iter__(self) -> Iterator[pa.Table]: ...
+
+    def close(self) -> None: ...
+
+
+@runtime_checkable
+class MeasuredFeed(Protocol):
+    """A feed that knows how far it is."""
+
+    def progress(self) -> Progress: ...
+
+
+@runtime_checkable
+class ThinnedFeed(Protocol):
+    """A feed that knows how many records it had to leave out so far."""
+
+    @property
+    def left_out(self) -> int: ...
+
+
+OpenFeed = Callable[[PlannedPush, Mapping[str, str]], ChangeFeed]
+"""Starts a push query, with the properties that hold for it."""
+
+
+class QueryResult:
+    """What a query gives: a header at once, rows as they come, either one by one (iterate) or as `batches`. Take them
+    once; `close` it if that is not to the end.
+
+    `keyed`: rows may be updates of earlier ones, or tombstones; of those whose columns at `key` are the same, where
+    these are known. `final_message` is None until the rows have ended, and after that where the API sends none.
+    """
+
+    def __init__(
+        self, kind: Literal["PULL", "PUSH"], query_id: str, schema: Schema, source: Iterable[QueryBatch],
+        close: Callable[[], None], last_words: Callable[[int], str | None], *, keyed: bool = False,
+        key: tuple[int, ...] | None = None, progress: Callable[[], Progress | None] = lambda: None,
+    ) -> None:  # fmt: skip
+        self.progress = progress  # how far a push query is; from any thread
+        self.kind: Literal["PULL", "PUSH"] = kind
+        self.query_id = query_id
+        self.schema = schema
+        self.keyed = keyed
+        self.key = key
+        self.final_message: str | None = None
+        self._source = iter(source)
+        self._close = close
+        self._last_words = last_words
+        self.planned_pull: PlannedPull | None = None  # of a look into one source
+        self.shape: Callable[[pa.Table], QueryBatch] | None = None  # of a push query: what makes a batch of its feed's
+        self.feed: ChangeFeed | None = None
+        self.keyed_only = False
+        self.rows_max: int | None = None  # then the query fails
+        self.stopped: Exception | None = None  # why it ended, where somebody ended it
+
+    def batches(self) -> Iterator[QueryBatch]:
+        count = 0
+        for batch in self._source:
+            if self.rows_max is not None and count + len(batch) > self.rows_max:
+                yield batch.slice(self.rows_max - count)
+                raise PushLimitExceeded(f"the push query has sent {self.rows_max} rows, and may send no more")
+            count += len(batch)
+            yield batch
+        self.final_message = self._last_words(count)
+        self.close()
+
+    def __iter__(self) -> Iterator[QueryRow]:
+        for batch in self.batches():
+            yield from rows_of(batch, self.schema)
+
+    @property
+    def arrow_schema(self) -> pa.Schema:
+        """The columns of `tables`."""
+        fields = [pa.field(column.name, column.type.arrow) for column in self.schema]
+        return pa.schema([*fields, pa.field(TOMBSTONE, pa.bool_())] if self.keyed else fields)
+
+    def tables(self) -> Iterator[pa.Table]:
+        """The batches as Arrow tables; `keyed` ones with a column that tells which rows are gone."""
+        schema = self.arrow_schema
+        for batch in self.batches():
+            columns = list(batch.columns)
+            if self.keyed:
+                columns.append(batch.gone if batch.gone is not None else pa.chunked_array([np.zeros(len(batch), bool)]))
+            yield pa.table([c.cast(field.type) for c, field in zip(columns, schema, strict=True)], schema=schema)
+
+    def close(self) -> None:
+        self._close()
+
+
+def transient_id(statement: Query, request: Request) -> str:
+    """A new id for a query that lives as long as its client: `transient_NAME_…`, or, as ksqlDB calls those that tap
+    a running query's output from now on, `SCALABLE_PUSH_QUERY_…`."""
+    number = uuid.uuid4().int % 10**19
+    if _taps_running_query(statement, request):
+        return f"SCALABLE_PUSH_QUERY_{number}"
+    first = statement.source
+    while isinstance(first, Join):
+        first = first.left
+    return f"transient_{first.name if isinstance(first, SourceName) else first.alias}_{number}"
+
+
+def _taps_running_query(statement: Query, request: Request) -> bool:
+    if statement.emit != "CHANGES" or not isinstance(statement.source, SourceName):
+        return False
+    reshapes = statement.group_by or statement.partition_by or statement.window or statement.having is not None
+    from_now_on = request.settings.get(OFFSET_RESET, "latest") == "latest" and START_OFFSETS not in request.settings
+    return not reshapes and from_now_on and bool(request.catalog.writers_of(statement.source.name))
+
+
+def run_query(statement: Query, request: Request, open_feed: OpenFeed) -> QueryResult:
+    """Starts the query. Raises what planning raises, before any row."""
+    statement = request.bound(statement)
+    _check_sources(statement.source, {*request.catalog.sources, *(cte.name for cte in statement.ctes)})
+    query_id = transient_id(statement, request)
+    context = request.planning_context(query_id)
+    if statement.emit is None:
+        planned = plan_pull(statement, context)
+        refuse_disabled(statement, planned, request.settings)
+        return _pull(statement, planned, query_id, answer(planned, request, query_id))
+    push = plan_push(statement, context)
+    check_start(request.log, push.plan, request.settings)
+    feed = open_feed(push, request.settings)
+    return _push(push, query_id, feed, keyed_only=_taps_running_query(statement, request))
+
+
+def _check_sources(relation: Relation, known: Collection[str]) -> None:
+    """Before anything else is said about the query. Subqueries are the planner's business."""
+    if isinstance(relation, Join):
+        _check_sources(relation.left, known)
+        _check_sources(relation.right, known)
+    elif isinstance(relation, SourceName) and relation.name not in known:
+        raise UnknownSource(
+            f"{relation.name} does not exist.", span=relation.span, hint=did_you_mean(relation.name, known)
+        )
+
+
+def _pull(statement: Query, planned: PlannedPull | PlannedBatch, query_id: str, found: PullAnswer) -> QueryResult:
+    is_table = planned.table if isinstance(planned, PlannedBatch) else planned.source_info.kind == "TABLE"
+
+    def last_words(count: int) -> str | None:
+        limited = statement.limit is not None and count >= statement.limit
+        end = None if is_table else "Limit Reached" if limited else "Query Completed"
+        return _with_remark(end, found.left_out)
+
+    batch = QueryBatch(found.rows.columns[: len(planned.schema.columns)])
+    result = QueryResult("PULL", query_id, planned.schema, [batch], lambda: None, last_words)
+    result.planned_pull = planned if isinstance(planned, PlannedPull) else None
+    return result
+
+
+def _push(planned: PlannedPush, query_id: str, feed: ChangeFeed, *, keyed_only: bool = False) -> QueryResult:
+    """`keyed_only`: of a source with a key, only rows that have one, as where ksqlDB taps a running query."""
+    is_table = planned.plan.root.gives == "TABLE"
+
+    def shape(rows: pa.Table) -> QueryBatch:
+        return push_batch(_with_key(rows) if keyed_only else rows, planned, is_table=is_table)
+
+    def batches() -> Iterator[QueryBatch]:
+        left = planned.limit
+        if left == 0:
+            return
+        for rows in feed:
+            batch = shape(rows)
+            if left is not None:
+                batch = batch.slice(left)
+                left -= len(batch)
+            yield batch
+            if left == 0:
+                return
+
+    def last_words(count: int) -> str | None:
+        end = "Limit Reached" if planned.limit is not None and count >= planned.limit else None
+        return _with_remark(end, feed.left_out if isinstance(feed, ThinnedFeed) else 0)
+
+    key = planned.key if is_table else None
+    progress = feed.progress if isinstance(feed, MeasuredFeed) else lambda: None
+    result = QueryResult(
+        "PUSH", query_id, planned.schema, batches(), feed.close, last_words, keyed=is_table, key=key, progress=progress
+    )
+    result.shape, result.feed, result.keyed_only = shape, feed, keyed_only
+    return result
+
+
+def _with_remark(end: str | None, left_out: int) -> str | None:
+    """The final message, with what the client has to know besides."""
+    told = remark(left_out)
+    return ". ".join(part for part in (end, told) if part is not None) or None
+
+
+def _with_key(rows: pa.Table) -> pa.Table:
+    keys = [rows[name] for name in rows.column_names if name[:1] == "k" and name[1:].isdigit()]
+    if not keys:
+        return rows
+    return rows.filter(functools.reduce(pc.or_, [pc.is_valid(key) for key in keys]))
+
+
+def push_batch(rows: pa.Table, planned: PlannedPush, *, is_table: bool) -> QueryBatch:
+    """The rows of a batch as a client sees them. A stream's record without value is none; a tombstone has keys only."""
+    if not is_table:
+        rows = rows.filter(pc.invert(rows["_null"]))
+        return QueryBatch([rows[name] for name in planned.columns])
+    gone = pc.or_(pc.less(rows["_weight"], 0), rows["_null"])
+    if not pc.any(gone).as_py():
+        return QueryBatch([rows[name] for name in planned.columns])
+    kept = [pc.if_else(gone, None, rows[name]) if name.startswith("v") else rows[name] for name in planned.columns]
+    return QueryBatch(kept, gone)
+
+
+def rows_of(batch: QueryBatch, schema: Schema) -> Iterator[QueryRow]:
+    """The rows one by one, as JSON values."""
+    rows = _rows(batch.columns, schema)
+    return map(QueryRow, rows) if batch.gone is None else map(QueryRow, rows, batch.gone.to_pylist())
+
+
+def _rows(columns: Iterable[pa.ChunkedArray], schema: Schema) -> Iterator[tuple[Any, ...]]:
+    """Row tuples of JSON values."""
+    converted: list[list[Any]] = []
+    for array, column in zip(columns, schema, strict=True):
+        values = array.to_pylist()
+        convert = converter(column.type)
+        converted.append(values if convert is None else [convert(value) for value in values])
+    return iter(zip(*converted, strict=True))

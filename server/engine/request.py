@@ -1,0 +1,78 @@
+"""What a statement handler works with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from millstream.errors import Span
+
+from ...executor.executor import Executor
+from ...logcore.client import LogClient
+from ...planner.catalog import Catalog, PersistentQuery
+from ...planner.expressions.user_functions import S, bound
+from ...planner.planning import PlanningContext
+from ...planner.schemas.registry import Version, topic_of
+from ...sql.functions.users.user_functions import PROPERTY as PYTHON_FUNCTIONS
+from ..catalog.catalog_store import CatalogStore
+from ..catalog.schema_store import SchemaStore
+from ..security.rights import Need
+from .appending import Appender
+from .constants import ConstantEvaluator
+from .materializations import Materializations
+from .session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """`server_properties`: the server's configuration, by canonical name. `now_ms`: the clock."""
+
+    session: Session
+    store: CatalogStore
+    log: LogClient
+    executor: Executor
+    constants: ConstantEvaluator
+    server_properties: Mapping[str, str]
+    now_ms: Callable[[], int]
+    schemas: SchemaStore
+    appender: Appender
+    materializations: Materializations
+
+    @property
+    def catalog(self) -> Catalog:
+        return self.store.catalog
+
+    @property
+    def visible(self) -> Catalog:
+        """What of it the user may read."""
+        return self.session.rights.visible(self.store.catalog)
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """The properties that hold for this statement."""
+        return self.session.settings(self.server_properties)
+
+    @property
+    def code_allowed(self) -> bool:
+        """Whether users may bring code; no session can change that."""
+        return self.server_properties.get(PYTHON_FUNCTIONS, "false") == "true"
+
+    def bound(self, statement: S) -> S:
+        """The statement with the calls of users' functions fixed to their versions of now. Raises
+        `PythonFunctionsOff`."""
+        return bound(statement, self.catalog.functions, allowed=self.code_allowed)
+
+    def register(self, versions: Sequence[Version]) -> None:
+        """Writes schemas of topics to the registry. Raises `NotPermitted` where the user may not write records to
+        one of the topics either."""
+        self.session.rights.require(Need("insert", topic_of(version.subject)) for version in versions)
+        self.schemas.append(versions)
+
+    def query(self, query_id: str, span: Span | None) -> PersistentQuery:
+        """The persistent query of this id, in whatever case it is written. Raises `InvalidStatement`."""
+        upper = query_id.upper()
+        return self.catalog.query(upper if upper in self.catalog.queries else query_id, span)
+
+    def planning_context(self, query_id: str = "query") -> PlanningContext:
+        topics = {topic.name: topic.partition_count for topic in self.log.topics().values()}
+        return PlanningContext(self.catalog, self.settings, topics, query_id, self.schemas.registry)

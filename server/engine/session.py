@@ -1,0 +1,41 @@
+"""A session: what one user has SET and DEFINEd, and may do. How they showed who they are, the HTTP server knows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ...sql.variables import define, undefine
+from ..security.rights import Rights
+
+
+@dataclass(slots=True)
+class Session:
+    """`properties` by canonical name (see `properties.py`), `variables` by name as written; case does not matter.
+
+    `asserted`: up to which offset ASSERT VALUES has gone through a partition of a topic. `rights`: of its
+    user; everything where nobody says otherwise. `rows_from`: who answers a SELECT, for whoever asked the wrong door.
+    """
+
+    properties: dict[str, str] = field(default_factory=dict)
+    variables: dict[str, str] = field(default_factory=dict)
+    asserted: dict[tuple[str, int], int] = field(default_factory=dict)  # ASSERT VALUES: by topic and partition
+    rights: Rights = field(default_factory=Rights)
+    rows_from: str = "/query or /query-stream"
+
+    def settings(self, server: Mapping[str, str]) -> dict[str, str]:
+        """What holds for a statement: the session's over the server's."""
+        return {**server, **self.properties}
+
+    def define(self, name: str, value: str) -> None:
+        """DEFINE; also for the variables that a request brings."""
+        define(self.variables, name, value)
+
+    def forget_topic(self, topic: str) -> None:
+        """The topic is deleted: assertions about a new one of its name begin at its start."""
+        for place in [place for place in self.asserted if place[0] == topic]:
+            del self.asserted[place]
+
+    def undefine(self, name: str) -> bool:
+        """UNDEFINE; False where there was no such variable."""
+        return undefine(self.variables, name)

@@ -1,0 +1,254 @@
+"""Push queries that ask the same of the same topic: read, computed and encoded once, however many clients there are.
+
+Only what keeps no state is shared: what such a query says of a record does not depend on what it has read before. Who
+comes reads alone up to where the others are and goes on with them (`Share.join`). Who cannot keep up leaves and reads
+alone again from there (`Share.alone`): nobody waits for a slow client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, Protocol
+
+import pyarrow as pa
+import structlog
+
+from ...executor.answers.push_query import WAKE_UP_S, PushQuery, first_offsets
+from ...executor.queries.start_offsets import OFFSET_RESET, START_OFFSETS
+from ...logcore.client import LogClient, TopicPartition
+from ...planner.physical import PhysicalPlan
+from ...planner.planning import PlannedPush
+from .queries import ChangeFeed, OpenFeed
+
+Offsets = Mapping[TopicPartition, int]
+
+_UNDER_WAY_MAX: Final = 2  # batches that the event loop has not handed out yet
+_JOIN_S: Final = 2.0
+_log = structlog.get_logger("millstream.server")
+
+
+class Sink(Protocol):
+    """Where a client's rows go. `group`: those of one group take the same bytes."""
+
+    @property
+    def group(self) -> object: ...
+
+    def encode(self, rows: pa.Table) -> bytes:
+        """In any thread."""
+        ...
+
+    def deliver(self, chunk: bytes, begin: Offsets) -> None:
+        """On the event loop. In: `begin`: where the batch begins in the topics."""
+        ...
+
+    def finish(self, error: Exception | None) -> None:
+        """On the event loop: nothing more comes."""
+        ...
+
+
+class Share:
+    """One client's part in a feed. As a `ChangeFeed` it reads alone."""
+
+    def __init__(self, feeds: SharedFeeds, planned: PlannedPush, settings: Mapping[str, str]) -> None:
+        self._feeds = feeds
+        self._planned = planned
+        self._settings = settings
+        self._begin: Offsets = first_offsets(planned.plan, feeds.log, {**settings, **planned.plan.properties})
+        self._feed: _Feed | None = None
+        self._sink: Sink | None = None
+        self._closed = False
+
+    @property
+    def key(self) -> str:
+        """The same for those who can read together."""
+        plan = self._planned.plan
+        settings = {**self._settings, **plan.properties}
+        shared = sorted(item for item in settings.items() if item[0] not in (OFFSET_RESET, START_OFFSETS))
+        return repr((plan.root, self._planned.columns, shared))
+
+    def join(self, sink: Sink, loop: asyncio.AbstractEventLoop) -> Iterator[pa.Table]:
+        """From now on the sink gets what the feed reads; what comes before that is in the iterator. Blocks a little."""
+        self._sink = sink
+        self._feed, ends = self._feeds.joined(self.key, self._open, self._begin, sink, loop)
+        return self._rows(ends)
+
+    def leave(self, begin: Offsets | None = None) -> None:
+        """The sink gets no more. In: `begin`: where `alone` goes on."""
+        feed, self._feed = self._feed, None
+        if begin is not None:
+            self._begin = begin
+        if feed is not None and self._sink is not None:
+            feed.leave(self._sink)
+
+    def alone(self) -> Iterator[pa.Table]:
+        """All that comes from where it left, or from where it begins."""
+        return self._rows(None)
+
+    def __iter__(self) -> Iterator[pa.Table]:
+        return self.alone()
+
+    def close(self) -> None:
+        self._closed = True
+        self.leave()
+
+    def _open(self, begin: Offsets, *, time_order: bool) -> PushQuery:
+        return PushQuery(self._planned.plan, self._feeds.log, self._settings, begin=begin, time_order=time_order)
+
+    def _rows(self, ends: Offsets | None) -> Iterator[pa.Table]:
+        if ends is not None and all(self._begin[at] >= end for at, end in ends.items()):
+            return
+        with self._open(self._begin, time_order=True) as query:
+            while not self._closed:
+                rows = query.poll(WAKE_UP_S if ends is None else 0.0, ends)
+                if rows is not None and rows.num_rows:
+                    yield rows
+                elif rows is None and ends is not None and all(query.positions[at] >= end for at, end in ends.items()):
+                    return
+
+
+class _Open(Protocol):
+    def __call__(self, begin: Offsets, *, time_order: bool) -> PushQuery: ...
+
+
+class SharedFeeds:
+    """The feeds that run now, each in a thread of its own for as long as somebody has a share in it. Any thread."""
+
+    def __init__(self, log: LogClient, otherwise: OpenFeed) -> None:
+        self.log = log
+        self._otherwise = otherwise
+        self._guard = threading.Lock()
+        self._running: dict[str, _Feed] = {}
+        self._threads: set[threading.Thread] = set()
+
+    def __len__(self) -> int:
+        return len(self._running)
+
+    def open(self, planned: PlannedPush, settings: Mapping[str, str]) -> ChangeFeed:
+        """An `OpenFeed`: gives a `Share` of what can be shared."""
+        if planned.limit is None and is_stateless(planned.plan):
+            return Share(self, planned, settings)
+        return self._otherwise(planned, settings)
+
+    def joined(
+        self, key: str, open: _Open, begin: Offsets, sink: Sink, loop: asyncio.AbstractEventLoop
+    ) -> tuple[_Feed, Offsets]:
+        """The feed, and from where on the sink gets rows: not before `begin`."""
+        while True:
+            with self._guard:
+                feed = self._running.get(key)
+                if feed is None:
+                    feed = _Feed(open(begin, time_order=False), loop)
+                    self._running[key] = feed
+                    thread = threading.Thread(target=self._run, args=(key, feed), name="millstream-feed", daemon=True)
+                    self._threads = {each for each in self._threads if each.is_alive()} | {thread}
+                    thread.start()
+            place = feed.join(sink, begin)
+            if place is not None:
+                return feed, place
+
+    def join(self, timeout_s: float) -> None:
+        """Waits until the threads have ended in which nobody has a share any more."""
+        with self._guard:
+            threads = list(self._threads)
+        for thread in threads:
+            thread.join(timeout_s)
+
+    def _run(self, key: str, feed: _Feed) -> None:
+        try:
+            feed.run()
+        finally:
+            with self._guard:
+                if self._running.get(key) is feed:
+                    del self._running[key]
+
+
+class _Feed:
+    """Reads, and hands out. Invariant: a sink in `_sinks` has got, or gets, each batch that begins at its place or
+    after it."""
+
+    def __init__(self, query: PushQuery, loop: asyncio.AbstractEventLoop) -> None:
+        self._query = query
+        self._loop = loop
+        self._guard = threading.Condition()
+        self._sinks: dict[Sink, None] = {}
+        self._over = False
+        self._joined_once = False
+        self._under_way = threading.Semaphore(_UNDER_WAY_MAX)
+
+    def join(self, sink: Sink, begin: Offsets) -> Offsets | None:
+        """From where on it gets rows; None where the feed is over."""
+        with self._guard:
+            self._guard.wait_for(lambda: self._over or self._is_at(begin), _JOIN_S)
+            if self._over:
+                return None
+            self._sinks[sink] = None
+            self._joined_once = True
+            return dict(self._query.positions)
+
+    def leave(self, sink: Sink) -> None:
+        with self._guard:
+            self._sinks.pop(sink, None)
+
+    def run(self) -> None:
+        failure: Exception | None = None
+        try:
+            with self._query:
+                while self._step():
+                    pass
+        except Exception as error:
+            failure = error
+        with self._guard:
+            self._over = True
+            sinks, self._sinks = list(self._sinks), {}
+            self._guard.notify_all()
+        self._soon(lambda: [sink.finish(failure) for sink in sinks])
+
+    def _step(self) -> bool:
+        """One batch. False where nobody has a share any more."""
+        self._query.await_records(WAKE_UP_S)
+        with self._guard:
+            if not self._sinks and self._joined_once:
+                self._over = True
+                return False
+            begin = dict(self._query.positions)
+            rows = self._query.poll()
+            sinks = list(self._sinks)
+            self._guard.notify_all()
+        if rows is not None and rows.num_rows:
+            self._hand_out(rows, begin, sinks)
+        return True
+
+    def _hand_out(self, rows: pa.Table, begin: Offsets, sinks: Sequence[Sink]) -> None:
+        groups: dict[object, list[Sink]] = {}
+        for sink in sinks:
+            groups.setdefault(sink.group, []).append(sink)
+        parts = [(members[0].encode(rows), members) for members in groups.values()]
+        self._under_way.acquire()
+
+        def hand_out() -> None:
+            try:
+                for chunk, members in parts:
+                    for sink in members:
+                        if sink in self._sinks:
+                            sink.deliver(chunk, begin)
+            finally:
+                self._under_way.release()
+
+        self._soon(hand_out)
+
+    def _soon(self, call: object) -> None:
+        try:
+            self._loop.call_soon_threadsafe(call)  # pyright: ignore[reportArgumentType]
+        except RuntimeError:  # the loop is closed: nobody listens any more
+            self._over = True
+            self._sinks = {}
+
+    def _is_at(self, begin: Offsets) -> bool:
+        return all(self._query.positions[at] >= offset for at, offset in begin.items())
+
+
+def is_stateless(plan: PhysicalPlan) -> bool:
+    """Whether what the query says of a record depends on that record only."""
+    return len(plan.sources()) == 1 and all(step.stateless and not step.rekeys for step in plan.steps())

@@ -1,0 +1,149 @@
+"""The rows of a shared feed on their way to one client. To the caller it is a `RowStream`.
+
+First come the rows that the client reads alone, then those of the feed. These are written to the connection at once
+where that is possible; a client that falls behind by more than the buffer holds leaves the feed and reads alone again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+from typing import Final
+
+import pyarrow as pa
+
+from ..http.row_formats import RowFormat
+from .queries import QueryResult, rows_of
+from .row_stream import BUFFER_BYTES_MAX, RowStream
+from .shared_feeds import Offsets, Share
+
+_WRITTEN_AHEAD_MAX: Final = 64 * 1024  # bytes that the operating system has not taken yet
+
+
+class SharedStream:
+    """Implements `Sink`. Only for the event loop, but for `encode` and `close`.
+
+    `write_through`: the connection, where rows may be written to it as chunks of HTTP/1.1.
+    """
+
+    def __init__(self, result: QueryResult, share: Share, format: RowFormat) -> None:
+        self.write_through: asyncio.WriteTransport | None = None
+        self._result = result
+        self._share = share
+        self._format = format
+        self._loop = asyncio.get_running_loop()
+        self._filled = asyncio.Event()
+        self._pending = bytearray()
+        self._before: RowStream | None = None  # who reads alone, before what is pending
+        self._after: RowStream | None = None  # and after it
+        self._waits = False  # the caller has passed on all that there was
+        self._ended = False
+        self._broken = False
+
+    @property
+    def group(self) -> object:
+        return type(self._format), self._format.media_type, self._result.keyed_only
+
+    def begin(self) -> None:
+        """Joins the feed. Blocks a little: in any thread but the loop's, before `start`."""
+        head = self._format.head(self._result)  # before any row: some formats take names from it
+        behind = self._share.join(self, self._loop)
+        self._before = RowStream(self._result.query_id, self._first(head, behind), lambda: None, loop=self._loop)
+
+    def start(self) -> None:
+        assert self._before is not None
+        self._before.start()
+
+    async def take(self) -> bytes:
+        """All that is there; waits until there is something. Nothing means: the end."""
+        if self._before is not None:
+            data = await self._before.take()
+            if data:
+                return data
+            self._before = None
+        if self._broken:
+            return b""
+        while not self._pending and not self._ended and self._after is None:
+            self._filled.clear()
+            self._waits = True
+            await self._filled.wait()
+            self._waits = False
+        if self._pending:
+            data = bytes(self._pending)
+            self._pending.clear()
+            return data
+        return b"" if self._after is None else await self._after.take()
+
+    def encode(self, rows: pa.Table) -> bytes:
+        assert self._result.shape is not None
+        batch = self._result.shape(rows)
+        return b"".join(map(self._format.row, rows_of(batch, self._result.schema)))
+
+    def deliver(self, chunk: bytes, begin: Offsets) -> None:
+        if not chunk or self._after is not None or self._ended:
+            return
+        connection = self.write_through
+        if self._waits and not self._pending and connection is not None:
+            if not connection.is_closing() and connection.get_write_buffer_size() < _WRITTEN_AHEAD_MAX:
+                connection.write(b"%x\r\n%b\r\n" % (len(chunk), chunk))
+                return
+        if len(self._pending) + len(chunk) > BUFFER_BYTES_MAX and self._pending:
+            self._go_alone(begin)
+        else:
+            self._pending += chunk
+        self._filled.set()
+
+    def finish(self, error: Exception | None) -> None:
+        if not self._ended and self._after is None:
+            self._ended = True
+            self._pending += self._format.end(self._result, error or self._result.stopped)
+            self._filled.set()
+
+    def interject(self, chunk: bytes) -> None:
+        """Puts something between the chunks."""
+        if self._waits:
+            self._pending += chunk
+            self._filled.set()
+
+    def close(self) -> None:
+        """Ends the query; `take` gives what is left and then the end. From any thread, repeatable."""
+        self._share.close()
+        for stream in (self._before, self._after):
+            if stream is not None:
+                stream.close()
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self.finish, None)
+
+    @property
+    def runs(self) -> bool:
+        """Whether a thread of its own has not ended."""
+        return any(stream is not None and stream.runs for stream in (self._before, self._after))
+
+    def join(self, timeout_s: float) -> None:
+        """Waits for the threads."""
+        for stream in (self._before, self._after):
+            if stream is not None:
+                stream.join(timeout_s)
+
+    def _go_alone(self, begin: Offsets) -> None:
+        self._share.leave(begin)
+        self._after = RowStream(self._result.query_id, self._alone(), lambda: None)
+        self._after.start()
+
+    def _first(self, head: bytes, behind: Iterator[pa.Table]) -> Iterator[bytes]:
+        yield head
+        try:
+            yield from map(self.encode, behind)
+        except Exception as error:
+            self._broken = True
+            self._share.leave()
+            yield self._format.end(self._result, error)
+
+    def _alone(self) -> Iterator[bytes]:
+        failure: Exception | None = None
+        try:
+            yield from map(self.encode, self._share.alone())
+        except Exception as error:
+            failure = error
+        yield self._format.end(self._result, failure or self._result.stopped)

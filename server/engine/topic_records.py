@@ -1,0 +1,139 @@
+"""Records of a topic as people read and write them: logical values to bytes and back. For PRINT and the Sandbox."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, Literal, TypedDict
+
+from ...executor.columnar import split_columnar
+from ...executor.formats import decode_logical, encode_logical
+from ...executor.formats.windows import window_end
+from ...executor.formats.wire import SchemaLookup, no_schemas
+from ...logcore.client import FetchedColumns, FetchedRows
+from ...planner.schema import Column
+from ...planner.source_info import SourceInfo
+from ...planner.specs import KeyWindow
+from ...sql.windows import WINDOW_TYPES
+
+
+class Window(TypedDict):
+    """The window of a key; `type` is TIME, or the type of the window where keys hold its end."""
+
+    start: int
+    end: int
+    type: str
+
+
+class TopicRecord(TypedDict):
+    """One record; `window` only for windowed keys."""
+
+    key: Any
+    value: Any
+    timestamp: int
+    headers: list[tuple[str, bytes | None]]
+    window: Window | None
+
+
+def encode_part(
+    source: SourceInfo | None, part: Literal["KEY", "VALUE"], value: Any, window: Window | None = None
+) -> bytes | None:
+    """The bytes of a key or a value; without a source texts are UTF-8 and everything else is JSON."""
+    if value is None:
+        return None
+    if source is None:
+        text = value if isinstance(value, str) else json.dumps(value, default=str)
+        return text.encode()
+    spec = source.key_format if part == "KEY" else source.value_format
+    data = encode_logical(spec, stored_columns(source, part), value)
+    return data if data is None or window is None else data + _window_suffix(window)
+
+
+def decode_run(
+    run: FetchedRows | FetchedColumns, source: SourceInfo | None, schemas: SchemaLookup = no_schemas
+) -> Iterator[tuple[int, TopicRecord]]:
+    """The records of a fetched run with their offsets. Without a source bytes are UTF-8 text.
+
+    `schemas`: finds the schemas that records name.
+    """
+    return _decode_rows(run, source, schemas) if isinstance(run, FetchedRows) else _decode_columns(run, source)
+
+
+def stored_columns(source: SourceInfo, part: Literal["KEY", "VALUE"]) -> tuple[Column, ...]:
+    """The columns that a format encodes: header columns are none of them."""
+    if part == "KEY":
+        return source.schema.key
+    return tuple(column for column in source.schema.value if column.role == "VALUE")
+
+
+def _decode_rows(
+    run: FetchedRows, source: SourceInfo | None, schemas: SchemaLookup
+) -> Iterator[tuple[int, TopicRecord]]:
+    for row in run.table.to_pylist():
+        key, window = _split_window(row["key"], source.key_window if source else None)
+        yield (
+            row["offset"],
+            TopicRecord(
+                key=_decode(source, "KEY", key, schemas),
+                value=_decode(source, "VALUE", row["value"], schemas),
+                timestamp=row["timestamp"],
+                headers=[(header["key"], header["value"]) for header in row.get("headers") or []],
+                window=window,
+            ),
+        )
+
+
+def _decode(source: SourceInfo | None, part: Literal["KEY", "VALUE"], data: bytes | None, schemas: SchemaLookup) -> Any:
+    if source is None:
+        return None if data is None else data.decode(errors="replace")
+    spec = source.key_format if part == "KEY" else source.value_format
+    return decode_logical(spec, stored_columns(source, part), data, schemas)
+
+
+def _decode_columns(run: FetchedColumns, source: SourceInfo | None) -> Iterator[tuple[int, TopicRecord]]:
+    """A columnar batch: keys and values as objects."""
+    assert source is not None, "only queries and INSERT VALUES write columns, and they have a source"
+    keys, values = stored_columns(source, "KEY"), stored_columns(source, "VALUE")
+    part = split_columnar(run.batch, (*keys, *values), run.timestamp_ms)
+    columns = [array.to_pylist() for array in part.columns]
+    offsets = run.row_offsets.tolist()
+    for row, (timestamp, null) in enumerate(zip(part.timestamps.to_pylist(), part.null_rows.to_pylist(), strict=True)):
+        cells = [column[row] for column in columns]
+        key = {column.name: cell for column, cell in zip(keys, cells, strict=False)}
+        value = {column.name: cell for column, cell in zip(values, cells[len(keys) :], strict=True)}
+        window = None
+        if part.window_start is not None and part.window_end is not None and source.key_window is not None:
+            bounds = part.window_start[row].as_py(), part.window_end[row].as_py()
+            window = _window(source.key_window, *bounds)
+        yield (
+            offsets[row],
+            TopicRecord(
+                key=next(iter(key.values())) if len(key) == 1 else key or None,
+                value=None if null else value,
+                timestamp=timestamp,
+                headers=[],
+                window=window,
+            ),
+        )
+
+
+def _window_suffix(window: Window) -> bytes:
+    """What a windowed key's bytes end with; see `KeyWindow`."""
+    start = window["start"].to_bytes(8, "big", signed=True)
+    known = WINDOW_TYPES.get(window["type"].upper())
+    if known is None or not known.holds_end:
+        return start
+    return window["end"].to_bytes(8, "big", signed=True) + start
+
+
+def _split_window(key: bytes | None, kind: KeyWindow | None) -> tuple[bytes | None, Window | None]:
+    if key is None or kind is None:
+        return key, None
+    start = int.from_bytes(key[-8:], "big", signed=True)
+    if kind.holds_end:
+        return key[:-16], _window(kind, start, int.from_bytes(key[-16:-8], "big", signed=True))
+    return key[:-8], _window(kind, start, window_end(start, kind) or start)
+
+
+def _window(kind: KeyWindow, start: int, end: int) -> Window:
+    return Window(start=start, end=end, type=kind.kind if kind.holds_end else "TIME")

@@ -1,0 +1,1 @@
+"""The HTTP API of ksqlDB and the schema registry: routes, requests, responses, connections."""

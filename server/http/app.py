@@ -1,0 +1,84 @@
+"""The routes of the HTTP API, as an ASGI application."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route, WebSocketRoute
+from starlette.types import ASGIApp
+
+from ..cluster.admin import cluster_routes
+from ..security.access import Authenticator
+from .arrow_inserts import insert_route
+from .context import HttpContext
+from .errors import RequestRefused
+from .gate import Gate
+from .graph import graph_route
+from .inserts import InsertsRoute
+from .ksql_cluster import ClusterRoutes
+from .pages import Pages
+from .query_responses import query_route, query_stream_route
+from .statements import StatementRoutes, error_response
+from .websocket import SocketRoute
+
+
+def http_app(
+    context: HttpContext,
+    authenticator: Authenticator | None = None,
+    other_nodes: Callable[[], Mapping[str, bool]] = dict[str, bool],
+) -> ASGIApp:
+    """No middleware for CORS: pages of other origins get no answer that a browser would show them.
+
+    In: `other_nodes` of the cluster, by HTTP address, and whether they live.
+    """
+    statements, pages, cluster = StatementRoutes(context), Pages(context), ClusterRoutes(context, other_nodes)
+    routes = [
+        Route("/ksql", statements.statements, methods=["POST"]),
+        Route("/ksql/terminate", cluster.terminate, methods=["POST"]),
+        Route("/query", query_route(context), methods=["POST"]),
+        Route("/query-stream", query_stream_route(context), methods=["POST"]),
+        Route("/close-query", statements.close_query, methods=["POST"]),
+        Route("/inserts-stream", InsertsRoute(context), methods=["POST"]),
+        WebSocketRoute("/ws/query", SocketRoute(context)),
+        Route("/", pages.root),
+        Route("/info", pages.info),
+        Route("/healthcheck", pages.health),
+        Route("/chc/live", pages.live),
+        Route("/chc/ready", pages.ready),
+        Route("/livez", pages.live),
+        Route("/readyz", pages.ready),
+        Route("/metrics", pages.metrics),
+        Route("/graph", graph_route(context)),
+        Route("/openapi.json", pages.openapi),
+        Route("/v1/sources/{name}/rows", insert_route(context), methods=["POST"]),
+        Route("/v1/metadata", pages.metadata),
+        Route("/v1/metadata/id", pages.metadata_id),
+        Route("/is_valid_property/{name}", pages.is_valid_property),
+        Route("/status", pages.statuses),
+        Route("/status/{command:path}", pages.status),
+        Route("/clusterStatus", cluster.cluster_status),
+        Route("/heartbeat", cluster.heartbeat, methods=["POST"]),
+        Route("/lag", cluster.lag, methods=["POST"]),
+        *cluster_routes(context.cluster, context.workers, context.body_bytes_max),
+    ]
+    app = Starlette(routes=routes, exception_handlers={HTTPException: _refused, Exception: _failed})
+    return Gate(app, context, authenticator)
+
+
+def _refused(request: Request, error: Exception) -> Response:
+    """No such route, or not by this method."""
+    assert isinstance(error, HTTPException)
+    path = request.url.path
+    message = f"{request.method} is not for {path}" if error.status_code == 405 else f"there is no {path} here"
+    response = error_response(RequestRefused(error.status_code * 100, message))
+    response.headers.update(error.headers or {})
+    return response
+
+
+def _failed(request: Request, error: Exception) -> Response:
+    del request
+    return error_response(error)

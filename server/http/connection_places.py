@@ -1,0 +1,38 @@
+"""For whom a connection of the HTTP API is counted. Only for the event loop.
+
+A connection that another node of the cluster passes a request on through counts as the client's whose request it is:
+else all clients of that node would share what one address may have.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ...logcore.protocol.admission import Places, counted_as
+from .errors import TOO_MANY_REQUESTS, RequestRefused
+
+PLACE: Final = "millstream.place"
+"""In the state of a request's scope: the `Place` of its connection. A connection beyond the limits has none."""
+
+
+class Place:
+    """State: the address for which one connection is counted, until `leave`."""
+
+    def __init__(self, places: Places, address: str) -> None:
+        self._places = places
+        self._address = counted_as(address)
+        places.enter(self._address)
+
+    def count_as(self, address: str) -> None:
+        """Raises `RequestRefused` where that address has too many connections already."""
+        counted = counted_as(address)
+        if counted == self._address:
+            return
+        if not self._places.has_room_for(counted):
+            raise RequestRefused(TOO_MANY_REQUESTS, f"{address} has too many connections open, some by other nodes")
+        self.leave()
+        self._address = counted
+        self._places.enter(counted)
+
+    def leave(self) -> None:
+        self._places.leave(self._address)

@@ -1,0 +1,257 @@
+"""TCP connections of the HTTP API: how many there may be, and how long one may take to say what it wants.
+
+hypercorn speaks HTTP on them. Its classes are extended here where they leave something out: the reason in the status
+line of HTTP/1.1 (RFC 9112 lets it be empty, old clients do not), the client's certificate, limits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import http
+import socket
+from collections.abc import Mapping
+from itertools import chain
+from typing import Any, Final
+
+import h2.events
+import h11
+from hypercorn.asyncio.tcp_server import TCPServer
+from hypercorn.asyncio.worker_context import WorkerContext
+from hypercorn.config import Config
+from hypercorn.events import Closed, Event, RawData, Updated
+from hypercorn.protocol import H2Protocol, H11Protocol
+from hypercorn.protocol.events import Event as StreamEvent
+from hypercorn.protocol.events import Response
+from hypercorn.utils import wrap_app
+from starlette.types import ASGIApp
+
+from ...logcore.protocol.admission import ConnectionLimits, Places, counted_as
+from ..security.access import CERTIFICATE
+from .connection_places import PLACE, Place
+from .errors import TOO_MANY_REQUESTS, RequestRefused, error_body
+from .routes import PROBES
+from .statements import json_response
+
+TRANSPORT: Final = "millstream.transport"
+"""In the state of a request's scope: the connection. Who writes to it knows what HTTP says at that moment."""
+
+HEADER_SECONDS_MAX: Final = 10.0  # from the first byte of a request line to the end of the headers
+_RESETS_MAX: Final = 200  # of streams of one HTTP/2 connection, beyond half of them
+_RECEIVE_BYTES: Final = 1 << 16
+_PROBE_S: Final = 2.0  # for a connection beyond the limits to ask whether we live, and to take the answer
+_PROBES_MAX: Final = 64  # such connections at a time; the oldest makes room for the next one
+
+
+class Connections:
+    """The open connections of one listener. Only for the event loop."""
+
+    def __init__(self, app: ASGIApp, config: Config, limits: ConnectionLimits) -> None:
+        self._app = wrap_app(app, config.wsgi_max_body_size, "asgi")  # pyright: ignore[reportArgumentType]
+        self._config = config
+        self._places = Places(limits)
+        self._context = WorkerContext(None)
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._beyond: dict[asyncio.Task[Any], None] = {}  # connections beyond the limits, the oldest first
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    async def serve(self, listening: socket.socket, stop: asyncio.Event) -> None:
+        """Accepts connections until `stop`, then lets requests end for as long as the configuration says."""
+        tls = self._config.create_ssl_context() if self._config.ssl_enabled else None
+        options: dict[str, Any] = {} if tls is None else {"ssl": tls, "ssl_handshake_timeout": HEADER_SECONDS_MAX}
+        server = await asyncio.start_server(self._accepted, sock=listening, backlog=self._config.backlog, **options)
+        try:
+            await stop.wait()
+        finally:
+            await self._context.terminated.set()
+            server.close()
+            if self._tasks:
+                _, late = await asyncio.wait(self._tasks, timeout=self._config.graceful_timeout)
+                for task in late:
+                    task.cancel()
+                await asyncio.gather(*late, return_exceptions=True)
+
+    async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        address = str((writer.get_extra_info("peername") or ("",))[0])
+        if not self._places.has_room(counted_as(address)):
+            await self._answer_probe(task, reader, writer)
+            return
+        place = Place(self._places, address)
+        try:
+            await self._run(_state(writer, place), reader, writer)
+        except asyncio.CancelledError:
+            pass  # the server ends, and this one was late: asyncio would report it as a mistake
+        finally:
+            place.leave()
+
+    async def _run(self, state: dict[str, Any], reader: Any, writer: asyncio.StreamWriter) -> None:
+        loop = asyncio.get_running_loop()
+        given: Any = state
+        await Connection(self._app, loop, self._config, self._context, given, reader, writer).run()
+
+    async def _answer_probe(
+        self, task: asyncio.Task[Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        """Of a connection beyond the limits: a health probe is answered, anything else is turned away."""
+        self._beyond[task] = None
+        if len(self._beyond) > _PROBES_MAX:
+            next(iter(self._beyond)).cancel()
+        try:
+            async with asyncio.timeout(_PROBE_S):
+                head = await _read_head(reader)
+                if _is_probe(head):
+                    closing = head.removesuffix(b"\r\n") + b"connection: close\r\n\r\n"
+                    await self._run({TRANSPORT: writer.transport}, _Begun(reader, closing), writer)
+                else:
+                    await _turn_away(writer)
+        except (TimeoutError, asyncio.CancelledError):
+            writer.transport.abort()
+        finally:
+            del self._beyond[task]
+
+
+class _Begun:
+    """A stream of which the beginning was read already, as far as hypercorn uses a stream."""
+
+    def __init__(self, reader: asyncio.StreamReader, head: bytes) -> None:
+        self._reader = reader
+        self._head = head
+
+    async def read(self, size: int) -> bytes:
+        head, self._head = self._head, b""
+        return head or await self._reader.read(size)
+
+    def at_eof(self) -> bool:
+        return not self._head and self._reader.at_eof()
+
+
+async def _read_head(reader: asyncio.StreamReader) -> bytes:
+    """The request line and the headers; nothing where the client sends something else."""
+    try:
+        return await reader.readuntil(b"\r\n\r\n")
+    except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError):
+        return b""
+
+
+def _is_probe(head: bytes) -> bool:
+    """
+    >>> [_is_probe(head) for head in (b"GET /livez HTTP/1.1\\r\\n\\r\\n", b"GET /metrics HTTP/1.1\\r\\n\\r\\n", b"")]
+    [True, False, False]
+    """
+    words = head.partition(b"\r\n")[0].split(b" ")
+    return len(words) == 3 and words[0] in (b"GET", b"HEAD") and words[1].partition(b"?")[0].decode("latin-1") in PROBES
+
+
+class Connection(TCPServer):
+    """As hypercorn's, but a request that has begun has to go on."""
+
+    _headers_due: asyncio.TimerHandle | None = None
+    _idle = True
+
+    async def protocol_send(self, event: Event) -> None:
+        if isinstance(event, Updated):
+            self._idle = event.idle
+            self._forget_due()
+        await super().protocol_send(event)
+
+    async def _read_data(self) -> None:
+        self.protocol.protocol = _extended(self.protocol.protocol)
+        try:
+            while not self.reader.at_eof():
+                try:
+                    data = await self.reader.read(_RECEIVE_BYTES)
+                except OSError:  # ssl.SSLError is one
+                    break
+                await self.protocol.handle(RawData(data))
+                if type(self.protocol.protocol) is H2Protocol:
+                    self.protocol.protocol = _extended(self.protocol.protocol)
+                self._expect_headers(data)
+            await self.protocol.handle(Closed())
+        finally:
+            self._forget_due()
+            await self.idle_task.stop()  # it would keep the socket of a client that has gone
+
+    def _expect_headers(self, data: bytes) -> None:
+        if self._idle and data and self._headers_due is None and isinstance(self.protocol.protocol, H11Protocol):
+            self._headers_due = self.loop.call_later(HEADER_SECONDS_MAX, self.writer.close)
+
+    def _forget_due(self) -> None:
+        if self._headers_due is not None:
+            self._headers_due.cancel()
+            self._headers_due = None
+
+
+class _Http1(H11Protocol):
+    """Says `200 OK`."""
+
+    async def stream_send(self, event: StreamEvent) -> None:
+        if not isinstance(event, Response) or event.status_code < 200:
+            await super().stream_send(event)
+            return
+        headers = list(chain(event.headers, self.config.response_headers("h11")))
+        response = h11.Response(headers=headers, status_code=event.status_code, reason=_reason(event.status_code))
+        await self._send_h11_event(response)
+
+
+class _Http2(H2Protocol):
+    """Closes a connection whose client takes back most of what it asks for."""
+
+    _resets = 0
+
+    async def _handle_events(self, events: list[h2.events.Event]) -> None:
+        self._resets += sum(isinstance(event, h2.events.StreamReset) for event in events)
+        if self._resets > _RESETS_MAX + self.keep_alive_requests // 2:
+            self.connection.close_connection()
+            await self._flush()
+            await self.send(Closed())
+            return
+        await super()._handle_events(events)
+
+
+_EXTENDED: Final[Mapping[type, type]] = {H11Protocol: _Http1, H2Protocol: _Http2}
+
+
+def _extended(protocol: Any) -> Any:
+    """The same object, of our class: hypercorn makes its own, at the start and when HTTP/1.1 turns out to be HTTP/2."""
+    protocol.__class__ = _EXTENDED.get(type(protocol), type(protocol))
+    return protocol
+
+
+def _reason(status: int) -> bytes:
+    try:
+        return http.HTTPStatus(status).phrase.encode()
+    except ValueError:
+        return b"Unknown"
+
+
+def _state(writer: asyncio.StreamWriter, place: Place) -> dict[str, Any]:
+    found = writer.get_extra_info("ssl_object")
+    names = () if found is None else certificate_names(found.getpeercert() or {})
+    return {TRANSPORT: writer.transport, PLACE: place, **({CERTIFICATE: names} if names else {})}
+
+
+def certificate_names(certificate: Mapping[str, Any]) -> tuple[str, ...]:
+    """The names of a certificate as `ssl` gives it, checked.
+
+    >>> certificate_names({"subject": ((("commonName", "ana"),),), "subjectAltName": (("DNS", "a.example"),)})
+    ('CN=ana', 'DNS:a.example')
+    """
+    subject = [f"CN={value}" for part in certificate.get("subject", ()) for name, value in part if name == "commonName"]
+    return (*subject, *(f"{kind}:{value}" for kind, value in certificate.get("subjectAltName", ())))
+
+
+async def _turn_away(writer: asyncio.StreamWriter) -> None:
+    tls = writer.get_extra_info("ssl_object")
+    if tls is None or tls.selected_alpn_protocol() != "h2":
+        response = json_response(error_body(RequestRefused(TOO_MANY_REQUESTS, "too many connections are open")), 429)
+        head = f"HTTP/1.1 429 {http.HTTPStatus(429).phrase}\r\nconnection: close\r\ncontent-type: application/json\r\n"
+        writer.write(f"{head}content-length: {len(response.body)}\r\n\r\n".encode() + bytes(response.body))
+    with contextlib.suppress(OSError):
+        await asyncio.wait_for(writer.drain(), 1.0)
+    writer.close()

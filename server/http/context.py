@@ -1,0 +1,229 @@
+"""What the routes share: the engine, the threads that call it, and the queries that have clients."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+from collections.abc import Callable, MutableMapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, Literal, TypeVar
+
+from prometheus_client.registry import Collector
+
+from ...logcore.cluster.operations import Operations
+from ..config.properties import PROPERTIES, number_of
+from ..engine.engine import Engine
+from ..engine.queries import PUSH_ROWS, PUSH_SECONDS
+from ..engine.query_limits import PullGate
+from ..engine.row_stream import RowStream
+from ..engine.shared_feeds import SharedFeeds
+from ..engine.shared_stream import SharedStream
+from ..security.access import User
+from ..security.rights import Rights
+from .errors import COMMAND_TIMEOUT, SHUTTING_DOWN, TOO_MANY_PUSH_QUERIES, TOO_MANY_REQUESTS, RequestRefused
+from .metrics import Metrics
+
+T = TypeVar("T")
+
+WORKERS: Final = 16
+WAITING_MAX: Final = 256
+PULL_QUERIES_MAX: Final = 64
+INSERT_STREAMS_MAX: Final = 200
+_PUSH_QUERIES_MAX: Final = "ksql.max.push.queries"
+_COMMAND_TIMEOUT: Final = "ksql.server.command.response.timeout.ms"
+_COMMAND_POLL_S: Final = 0.02
+_THREAD_ENDS_S: Final = 10.0
+_ENDS: Final = "the server is shutting down, or the engine moves to another node"
+_USER: Final = "millstream.user"  # in the scope of a request
+
+
+class Workers:
+    """A bounded pool of threads for calls that block, with a bounded queue before it."""
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="millstream-http")
+        self._waiting = 0  # only changed on the event loop
+        self._closed = False
+
+    async def run(self, call: Callable[[], T]) -> T:
+        """Raises `RequestRefused` where too much is waiting already, and of a call that has not begun when this closes:
+        its engine ends here, and another one, here or elsewhere, can be asked soon."""
+        if self._waiting >= WAITING_MAX:
+            raise RequestRefused(TOO_MANY_REQUESTS, f"more than {WAITING_MAX} requests are waiting")
+        self._waiting += 1
+        try:
+            return await self._run(call)
+        finally:
+            self._waiting -= 1
+
+    async def _run(self, call: Callable[[], T]) -> T:
+        inside = contextvars.copy_context()  # log lines name the request
+        try:
+            running = asyncio.get_running_loop().run_in_executor(self._pool, inside.run, call)
+        except RuntimeError as error:
+            if not self._closed:
+                raise
+            raise RequestRefused(SHUTTING_DOWN, _ENDS) from error
+        try:
+            return await running
+        except asyncio.CancelledError as error:
+            asked_to = asyncio.current_task()
+            if not self._closed or (asked_to is not None and asked_to.cancelling()):
+                raise
+            raise RequestRefused(SHUTTING_DOWN, _ENDS) from error
+
+    def close(self) -> None:
+        self._closed = True
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+class Slots:
+    """A context manager that at most `most` users are in. Only for the event loop."""
+
+    def __init__(self, most: int, what: str) -> None:
+        self.taken = 0
+        self._most = most
+        self._what = what
+
+    def __enter__(self) -> None:
+        if self.taken >= self._most:
+            raise RequestRefused(TOO_MANY_REQUESTS, f"{self._most} {self._what} are open already")
+        self.taken += 1
+
+    def __exit__(self, *_: object) -> None:
+        self.taken -= 1
+
+
+class OpenQueries:
+    """The queries that send rows to a client right now. Any thread may call any method."""
+
+    def __init__(self, push_queries_max: int) -> None:
+        self._most = {"PUSH": push_queries_max, "PULL": PULL_QUERIES_MAX}
+        self._guard = threading.Lock()
+        self._open: dict[
+            str, tuple[Literal["PUSH", "PULL"], RowStream | SharedStream, str | None]
+        ] = {}  # with whose it is
+        self._ending: list[RowStream | SharedStream] = []  # whose clients have gone, and whose threads may not yet
+        self._closed = False
+
+    def add(
+        self, query_id: str, kind: Literal["PUSH", "PULL"], stream: RowStream | SharedStream, owner: str | None = None
+    ) -> None:
+        """In: `owner`: the user's name, where there are users. Raises `RequestRefused` where there are too many of the
+        kind."""
+        with self._guard:
+            if self._closed:
+                raise RequestRefused(SHUTTING_DOWN, "the server is shutting down")
+            if sum(1 for other, *_ in self._open.values() if other == kind) >= self._most[kind]:
+                raise self._too_many(kind)
+            self._open[query_id] = (kind, stream, owner)
+
+    def remove(self, query_id: str) -> None:
+        with self._guard:
+            found = self._open.pop(query_id, None)
+            self._ending = [stream for stream in self._ending if stream.runs]
+            if found is not None:
+                self._ending.append(found[1])
+
+    def close_one(self, query_id: str, rights: Rights) -> bool:
+        """False where no such query is open, or it is somebody else's."""
+        with self._guard:
+            found = self._open.get(query_id)
+        if found is None or not rights.is_own(found[2]):
+            return False
+        found[1].close()
+        return True
+
+    def close(self) -> None:
+        """Ends all of them and lets no other one begin."""
+        with self._guard:
+            self._closed = True
+            streams = [stream for _, stream, _ in self._open.values()]
+        for stream in streams:
+            stream.close()
+
+    def join(self) -> None:
+        """Waits until the threads of all that were closed have ended."""
+        with self._guard:
+            streams = [*self._ending, *(stream for _, stream, _ in self._open.values())]
+        for stream in streams:
+            stream.join(_THREAD_ENDS_S)
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def count(self, kind: Literal["PUSH", "PULL"]) -> int:
+        with self._guard:
+            return sum(1 for other, *_ in self._open.values() if other == kind)
+
+    def _too_many(self, kind: Literal["PUSH", "PULL"]) -> RequestRefused:
+        if kind == "PULL":
+            return RequestRefused(TOO_MANY_REQUESTS, f"{PULL_QUERIES_MAX} pull queries are sending rows already")
+        return RequestRefused(
+            TOO_MANY_PUSH_QUERIES,
+            f"the server runs {self._most[kind]} push queries already, and no more are allowed",
+            hint=f"End one (/close-query), or raise {_PUSH_QUERIES_MAX} in the server's configuration.",
+        )
+
+
+class HttpContext:
+    """One per HTTP server. `cluster_id` names the log that it serves; `cluster`: None where the log is of one node."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        cluster_id: str,
+        body_bytes_max: int,
+        log_metrics: Collector | None = None,
+        cluster: Operations | None = None,
+    ) -> None:
+        self.engine = engine
+        self.cluster = cluster
+        self.cluster_id = cluster_id
+        self.body_bytes_max = body_bytes_max
+        self.workers = Workers()
+        most = engine.properties.get(_PUSH_QUERIES_MAX, PROPERTIES[_PUSH_QUERIES_MAX].default)
+        self.open_queries = OpenQueries(int(most))
+        self.insert_streams = Slots(INSERT_STREAMS_MAX, "streams of inserts")
+        self.metrics = Metrics(engine, self.open_queries.count, lambda: self.insert_streams.taken, log_metrics)
+        self.pulls = PullGate(engine.properties)
+        self.push_rows_max = int(number_of(engine.properties, PUSH_ROWS)) or None
+        self.push_seconds_max = number_of(engine.properties, PUSH_SECONDS) or None
+        self.shared_feeds = SharedFeeds(engine.log, engine.open_feed)
+        self.ready = False  # set once the server is, unset before it stops
+
+    @property
+    def service_id(self) -> str:
+        name = "ksql.service.id"
+        return self.engine.properties.get(name, PROPERTIES[name].default)
+
+    async def await_command(self, number: int) -> None:
+        """Returns once the catalog has the command: who has changed it somewhere sees the change. Raises
+        `RequestRefused`."""
+        if number < 0:
+            return
+        limit_ms = float(self.engine.properties.get(_COMMAND_TIMEOUT, PROPERTIES[_COMMAND_TIMEOUT].default))
+        deadline = asyncio.get_running_loop().time() + limit_ms / 1000
+        while self.engine.command_number < number:
+            if asyncio.get_running_loop().time() > deadline:
+                message = "Timed out while waiting for a previous command to execute"
+                raise RequestRefused(COMMAND_TIMEOUT, f"{message}. command sequence number: {number}")
+            await asyncio.sleep(_COMMAND_POLL_S)
+
+    def close(self) -> None:
+        """Ends the queries of clients, then waits for the calls that are under way."""
+        self.open_queries.close()
+        self.workers.close()
+        # Where Python ends while a thread is inside DuckDB, the process is aborted.
+        self.open_queries.join()
+        self.shared_feeds.join(_THREAD_ENDS_S)
+
+
+def rights_of(scope: MutableMapping[str, Any]) -> Rights:
+    """Of who asks."""
+    return Rights(scope.get(_USER))
+
+
+def set_user(scope: MutableMapping[str, Any], user: User) -> None:
+    scope[_USER] = user

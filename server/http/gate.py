@@ -1,0 +1,157 @@
+"""What stands before every route: the size of headers, who asks, a number for the request, a log line, a count."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+import uuid
+from collections.abc import Collection, MutableMapping
+from typing import Any, Final, Protocol
+
+import structlog
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from ..cluster.forwarding import FORWARDED
+from ..security.access import CERTIFICATE, FORWARDED_CERTIFICATE, Authenticator, User
+from .context import Workers, set_user
+from .errors import FORBIDDEN, HEADERS_TOO_LARGE, UNAUTHORIZED, RequestRefused
+from .metrics import Metrics
+from .routes import OPEN_PATHS, route_of
+from .statements import error_response
+
+HEADERS_MAX: Final = 100
+HEADER_BYTES_MAX: Final = 16 * 1024
+_REFUSED_PAUSE_S: Final = 0.5  # after a wrong password
+_CHECKS_MAX: Final = 4  # scrypts at a time: each takes 16 MB
+_POLICY_VIOLATION: Final = 1008
+_REQUEST_ID: Final = re.compile(rb"[A-Za-z0-9._:/+=-]{1,128}")
+
+_log = structlog.get_logger("millstream.http")
+
+
+class GateContext(Protocol):
+    """What the gate needs of the server behind it."""
+
+    @property
+    def workers(self) -> Workers: ...
+
+    @property
+    def metrics(self) -> Metrics: ...
+
+
+class Gate:
+    """An ASGI application around another one. In: `authenticator`: None where everybody may do everything;
+    `open_paths`: what nobody needs to log in for."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        context: GateContext,
+        authenticator: Authenticator | None,
+        open_paths: Collection[str] = OPEN_PATHS,
+    ) -> None:
+        self._open_paths = open_paths
+        self._app = app
+        self._context = context
+        self._authenticator = authenticator
+        self._checks = asyncio.Semaphore(_CHECKS_MAX)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket"):
+            await self._app(scope, receive, send)
+            return
+        _leave_out_host(scope)
+        number = _request_id(scope)
+        status = 0
+        began = time.perf_counter()
+
+        async def numbered(message: Message) -> None:
+            nonlocal status
+            if message["type"] in ("http.response.start", "websocket.accept"):
+                status = message.get("status", 101)
+                message = {**message, "headers": [*message.get("headers", ()), (b"x-request-id", number.encode())]}
+            await send(message)
+
+        with structlog.contextvars.bound_contextvars(request_id=number):
+            try:
+                await self._admitted(scope, receive, numbered)
+            finally:
+                self._record(scope, status, time.perf_counter() - began)
+
+    async def _admitted(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            _check_headers(scope)
+            if self._authenticator is not None and scope["path"] not in self._open_paths:
+                set_user(scope, await self._user(scope, self._authenticator))
+        except RequestRefused as refusal:
+            if scope["type"] == "websocket":
+                await send({"type": "websocket.close", "code": _POLICY_VIOLATION, "reason": refusal.message[:100]})
+                return
+            response = error_response(refusal)
+            if refusal.error_code == UNAUTHORIZED:
+                response.headers["www-authenticate"] = 'Basic realm="millstream", charset="UTF-8"'
+            await response(scope, receive, send)
+            return
+        await self._app(scope, receive, send)
+
+    async def _user(self, scope: Scope, authenticator: Authenticator) -> User:
+        headers = [value for name, value in scope["headers"] if name.lower() == b"authorization"]
+        forwarded = any(name.lower() == FORWARDED for name, _ in scope["headers"])
+        # The certificate of a connection between nodes is the node's, whoever asks through it.
+        shown = scope.get("state", {}).get(FORWARDED_CERTIFICATE if forwarded else CERTIFICATE, ())
+        certified = authenticator.certified(shown)
+        if certified is not None and not headers:
+            return _with_role(certified)
+        if len(headers) != 1:
+            hint = "Send a header `authorization`: Basic with name and password, or Bearer with a token."
+            raise RequestRefused(UNAUTHORIZED, "this server wants to know who asks", hint=hint)
+        header = headers[0].decode("utf-8", "surrogateescape")
+        found = authenticator.known(header)
+        if found is None:
+            async with self._checks:
+                found = await self._context.workers.run(lambda: authenticator.identify(header))
+        if found is None:
+            await asyncio.sleep(_REFUSED_PAUSE_S)
+            raise RequestRefused(UNAUTHORIZED, "the name, the password or the token is wrong")
+        return _with_role(found)
+
+    def _record(self, scope: Scope, status: int, seconds: float) -> None:
+        method = scope.get("method", "GET")
+        self._context.metrics.record(route_of(scope["path"]), method, status, seconds)
+        # What a request says is never written down: statements and headers have secrets in them.
+        tell = _log.info if status >= 400 else _log.debug
+        tell("request", method=method, path=scope["path"][:200], status=status, milliseconds=round(seconds * 1000, 1))
+
+
+def _with_role(user: User) -> User:
+    if not user.roles:
+        raise RequestRefused(FORBIDDEN, f"{user.name} has no role")
+    return user
+
+
+def _check_headers(scope: Scope) -> None:
+    """hypercorn limits what it keeps of a request line and headers that are not complete; this is about all of them."""
+    headers = scope["headers"]
+    size = len(scope["raw_path"]) + len(scope["query_string"]) + sum(len(n) + len(v) for n, v in headers)
+    if len(headers) > HEADERS_MAX or size > HEADER_BYTES_MAX:
+        most = f"{HEADERS_MAX} headers or {HEADER_BYTES_MAX} bytes of them"
+        raise RequestRefused(HEADERS_TOO_LARGE, f"the request has more than {most}")
+
+
+def _leave_out_host(scope: MutableMapping[str, Any]) -> None:
+    """Some clients ask for `http://host/path`, as if we were their proxy (RFC 9112, 3.2.2): what counts is the path."""
+    if not scope["path"].startswith(("http://", "https://")):
+        return
+    for name, slash in (("path", "/"), ("raw_path", b"/")):
+        whole = scope[name]
+        at = whole.find(slash, whole.find(slash * 2) + 2)
+        scope[name] = whole[at:] if at >= 0 else slash
+
+
+def _request_id(scope: dict[str, Any] | Scope) -> str:
+    """The client's own, where it looks like one."""
+    for name, value in scope["headers"]:
+        if name.lower() == b"x-request-id" and _REQUEST_ID.fullmatch(value):
+            return value.decode()
+    return uuid.uuid4().hex

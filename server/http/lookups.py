@@ -1,0 +1,55 @@
+"""The answer to a pull query that names one key, in one piece: most of them wait for nothing and need no thread."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from weakref import WeakKeyDictionary
+
+from starlette.responses import Response
+
+from ...executor.answers.keyed_rows import KeyedRows
+from ..engine.pull_lookups import Lookup
+from ..engine.queries import QueryResult, QueryRow
+from .context import HttpContext
+from .requests import StatementRequest
+from .row_formats import RowFormat
+
+
+class LookedUp:
+    """Only for the event loop."""
+
+    def __init__(self, context: HttpContext) -> None:
+        self._context = context
+        self._catching_up: WeakKeyDictionary[KeyedRows, asyncio.Task[bool]] = WeakKeyDictionary()
+
+    async def answer(self, asked: StatementRequest, format: RowFormat | None) -> Response | None:
+        """None where the query is no such one, or nobody has planned one like it. In: `format`: None is Arrow. Raises
+        what the user's rights say."""
+        found = None if format is None else self._context.engine.lookup(asked.text, asked.session)
+        if found is None or format is None or not await self._is_current(found):
+            return None
+        with self._context.pulls.admitted():
+            return self._response(found, format)
+
+    def _response(self, found: Lookup, format: RowFormat) -> Response:
+        query_id = f"transient_{found.known.source.name}_{uuid.uuid4().int % 10**19}"
+        result = QueryResult("PULL", query_id, found.schema, (), lambda: None, lambda _: None)
+        body = format.head(result)
+        body += b"".join(format.row(QueryRow(values)) for values in found.answer())
+        body += format.end(result, None)
+        self._context.pulls.sent(len(body))
+        return Response(body, media_type=format.media_type)
+
+    async def _is_current(self, found: Lookup) -> bool:
+        """Waits until all is read that is committed now: for who reads already, and once more if that is not enough.
+        False where the table is too large for this."""
+        ends = found.rows.ends()
+        while not found.rows.has_read(ends):
+            task = self._catching_up.get(found.rows)
+            if task is None or task.done():
+                update = self._context.workers.run(lambda: self._context.engine.update_lookup(found))
+                task = self._catching_up[found.rows] = asyncio.create_task(update)
+            if not await asyncio.shield(task):
+                return False
+        return True

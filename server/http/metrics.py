@@ -1,0 +1,162 @@
+"""GET /metrics: counts for Prometheus about requests, clients' queries, persistent queries and topics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, Literal
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.exposition import generate_latest
+from prometheus_client.registry import Collector
+
+from millstream.errors import MillstreamError
+
+from ...executor.executor import QueryMetrics, QueryStatus
+from ...planner.catalog import Catalog
+from ..engine.engine import Engine
+from ..security.rights import EVERYTHING, Rights
+
+_METHODS: Final = frozenset({"GET", "POST", "HEAD", "OPTIONS"})
+_STATES: Final = ("RUNNING", "PAUSED", "ERROR", "STOPPED")
+_COUNTS: Final = {
+    "rows_in": "Records read.",
+    "rows_used": "Records that gave at least one row.",
+    "rows_dropped": "Records without a row of their own: filtered, late, or replaced by a later change.",
+    "rows_failed": "Records that went to the processing log.",
+    "rows_out": "Records written.",
+    "bytes_in": "Bytes read.",
+    "batches": "Batches done.",
+    "restarts": "Times that the query was begun anew after an error.",
+}
+
+
+class Metrics:
+    """`record` is only for the event loop; `text` takes a while."""
+
+    def __init__(
+        self,
+        engine: Engine | None,
+        client_queries: Callable[[Literal["PUSH", "PULL"]], int] | None,
+        insert_streams: Callable[[], int] | None,
+        log_metrics: Collector | None,
+    ) -> None:
+        """In: `engine` and what goes on with it: where there is one here. `log_metrics`: where the log is in this
+        process."""
+        self._registry = CollectorRegistry()
+        self._engine = engine
+        self._requests = Counter(
+            "millstream_http_requests", "Requests.", ("route", "method", "status"), registry=self._registry
+        )
+        self._seconds = Histogram(
+            "millstream_http_request_seconds", "From the first byte to the last.", ("route",), registry=self._registry
+        )
+        if insert_streams is not None:
+            streams = Gauge("millstream_insert_streams", "Streams of inserts.", registry=self._registry)
+            streams.set_function(insert_streams)
+        if engine is not None and client_queries is not None:
+            self._registry.register(_EngineCollector(engine, client_queries))
+        if log_metrics is not None:
+            self._registry.register(log_metrics)
+
+    def record(self, route: str, method: str, status: int, seconds: float) -> None:
+        """One request is over."""
+        known = method if method in _METHODS else "other"
+        self._requests.labels(route, known, str(status)).inc()
+        self._seconds.labels(route).observe(seconds)
+
+    def text(self, rights: Rights = EVERYTHING) -> bytes:
+        """As Prometheus reads it, as far as the user may."""
+        return generate_latest(_Shown(self._registry, rights, self._engine))  # pyright: ignore[reportArgumentType]
+
+
+_OF_NOBODY: Final = frozenset({
+    "route", "method", "status", "le", "kind", "state", "partition", "follower", "node", "peer",
+})  # fmt: skip
+"""Labels that name no stream, query, topic or group: their series are for everybody. With a label that is not known
+here a series is the administrators'."""
+
+
+class _Shown:
+    """A registry without the series that a user may not see."""
+
+    def __init__(self, registry: CollectorRegistry, rights: Rights, engine: Engine | None) -> None:
+        self._registry = registry
+        self._rights = rights
+        self._engine = engine
+
+    def collect(self) -> Iterator[Metric]:
+        if self._rights.everything:
+            yield from self._registry.collect()
+            return
+        catalog = Catalog() if self._engine is None else self._rights.visible(self._engine.catalog)
+        seen: Mapping[str, Callable[[str], bool]] = {
+            "topic": self._rights.sees_topic,
+            "group": lambda group: self._rights.may("group", group),
+            "query": lambda query: query in catalog.queries,
+        }
+        for metric in self._registry.collect():
+            shown = Metric(metric.name, metric.documentation, metric.type, metric.unit)
+            shown.samples = [
+                sample
+                for sample in metric.samples
+                if all(name in _OF_NOBODY or (name in seen and seen[name](of)) for name, of in sample.labels.items())
+            ]
+            yield shown
+
+
+class _EngineCollector(Collector):
+    """Reads the engine when somebody asks."""
+
+    def __init__(self, engine: Engine, client_queries: Callable[[Literal["PUSH", "PULL"]], int]) -> None:
+        self._engine = engine
+        self._client_queries = client_queries
+
+    def describe(self) -> list[Metric]:
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        clients = GaugeMetricFamily("millstream_client_queries", "Queries that send rows to clients.", labels=["kind"])
+        clients.add_metric(["push"], self._client_queries("PUSH"))
+        clients.add_metric(["pull"], self._client_queries("PULL"))
+        yield clients
+        yield from self._catalog()
+        yield from _query_metrics(self._statuses())
+
+    def _catalog(self) -> Iterator[Metric]:
+        catalog = self._engine.catalog
+        sources = GaugeMetricFamily("millstream_sources", "Streams and tables.", labels=["kind"])
+        for kind in ("STREAM", "TABLE"):
+            sources.add_metric([kind.lower()], sum(1 for source in catalog.sources.values() if source.kind == kind))
+        yield sources
+
+    def _statuses(self) -> list[QueryStatus]:
+        found: list[QueryStatus] = []
+        for query_id in self._engine.catalog.queries:
+            try:
+                found.append(self._engine.executor.status(query_id))
+            except MillstreamError:  # gone since
+                continue
+        return found
+
+
+def _query_metrics(statuses: list[QueryStatus]) -> Iterator[Metric]:
+    states = GaugeMetricFamily("millstream_query_state", "1 for the state it is in.", labels=["query", "state"])
+    lags = GaugeMetricFamily(
+        "millstream_query_lag", "Records that are not read yet.", labels=["query", "topic", "partition"]
+    )
+    for status in statuses:
+        for state in _STATES:
+            states.add_metric([status.query_id, state], float(status.shown_state == state))
+        for at, lag in status.lag.items():
+            lags.add_metric([status.query_id, at.topic, str(at.partition)], lag)
+    yield from (states, lags)
+    for name, doc in _COUNTS.items():
+        family = CounterMetricFamily(f"millstream_query_{name}", doc, labels=["query"])
+        for status in statuses:
+            family.add_metric([status.query_id], _count(status.metrics, name))
+        yield family
+
+
+def _count(metrics: QueryMetrics, name: str) -> float:
+    return float(getattr(metrics, name))

@@ -1,0 +1,145 @@
+"""The GET routes: who the server is, how it is, and what it knows of its commands."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from typing import Any
+
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from millstream.errors import InvalidProperty, LogError
+
+from ..config.properties import find_property
+from ..security.rights import Rights
+from .context import HttpContext, Workers, rights_of
+from .errors import BAD_REQUEST, NOT_FOUND, RequestRefused
+from .metrics import Metrics
+from .openapi import openapi_document
+from .statements import error_response, json_response
+
+VERSION = importlib.metadata.version("millstream")
+KSQLDB_VERSION = "0.29.0"  # whose statements and API these are: ksqlDB's tools ask for it, and refuse what is older
+
+
+class Pages:
+    """One method per route."""
+
+    def __init__(self, context: HttpContext) -> None:
+        self._context = context
+
+    async def root(self, request: Request) -> Response:
+        del request
+        return RedirectResponse("/info", 308)
+
+    async def info(self, request: Request) -> Response:
+        del request
+        about = {
+            "version": KSQLDB_VERSION,
+            "millstreamVersion": VERSION,
+            "kafkaClusterId": self._context.cluster_id,
+            "ksqlServiceId": self._context.service_id,
+            "serverStatus": "RUNNING" if self._context.ready else "TERMINATING",
+        }
+        return json_response({"KsqlServerInfo": about}, 200)
+
+    async def health(self, request: Request) -> Response:
+        """Healthy means: statements can run. What single queries do is in SHOW QUERIES."""
+        del request
+        log_answers = self._log_answers()  # not in a worker: they may all be busy, and that is no illness
+        healthy = log_answers and self._context.ready
+        details = {"metastore": healthy, "kafka": log_answers, "commandRunner": healthy}
+        body = {
+            "isHealthy": healthy,
+            "details": {name: {"isHealthy": fine} for name, fine in details.items()},
+            "serverState": "READY" if self._context.ready else "TERMINATING",
+        }
+        return json_response(body, 200 if healthy else 503)
+
+    async def live(self, request: Request) -> Response:
+        """/chc/live: the process answers."""
+        del request
+        return json_response({}, 200)
+
+    async def ready(self, request: Request) -> Response:
+        """/chc/ready: it takes statements."""
+        del request
+        return json_response({}, 200 if self._context.ready else 503)
+
+    async def metrics(self, request: Request) -> Response:
+        """/metrics, as Prometheus asks for it."""
+        return await metrics_response(self._context.workers, self._context.metrics, rights_of(request.scope))
+
+    async def openapi(self, request: Request) -> Response:
+        del request
+        return json_response(openapi_document(VERSION), 200)
+
+    async def metadata(self, request: Request) -> Response:
+        del request
+        return json_response({"version": VERSION, "clusterId": self._cluster()}, 200)
+
+    async def metadata_id(self, request: Request) -> Response:
+        del request
+        return json_response(self._cluster(), 200)
+
+    async def is_valid_property(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        try:
+            entry = find_property(name)
+            if entry.scope == "SERVER":
+                raise InvalidProperty(f"Cannot set property '{entry.name}': it belongs to the server.")
+        except InvalidProperty as error:
+            return error_response(RequestRefused(BAD_REQUEST, error.message, hint=error.hint))
+        return json_response(True, 200)
+
+    async def statuses(self, request: Request) -> Response:
+        """/status: the commands that made what is there."""
+        known = {name: found["status"] for name, found in self._commands(request).items()}
+        return json_response({"commandStatuses": known}, 200)
+
+    async def status(self, request: Request) -> Response:
+        """/status/{type}/{entity}/{action}."""
+        name = request.path_params["command"]
+        commands = self._commands(request)
+        found = commands.get(name) or commands.get(_quoted(name))
+        if found is None:
+            return error_response(RequestRefused(NOT_FOUND, f"Command {name} not found"))
+        return json_response(found, 200)
+
+    def _commands(self, request: Request) -> dict[str, dict[str, Any]]:
+        catalog = rights_of(request.scope).visible(self._context.engine.catalog)
+        commands: dict[str, dict[str, Any]] = {}
+        for source in catalog.sources.values():
+            status = {"status": "SUCCESS", "message": f"{source.kind.capitalize()} created", "queryId": None}
+            if source.created_by is not None:
+                status |= {"message": f"Created query with ID {source.created_by}", "queryId": source.created_by}
+            commands[f"{source.kind.lower()}/`{source.name}`/create"] = status
+        return commands
+
+    def _cluster(self) -> dict[str, Any]:
+        clusters = {"kafka-cluster": self._context.cluster_id, "ksql-cluster": self._context.service_id}
+        return {"scope": {"path": [], "clusters": clusters}, "id": ""}
+
+    def _log_answers(self) -> bool:
+        try:
+            self._context.engine.log.topics()
+        except LogError:
+            return False
+        return True
+
+
+async def metrics_response(workers: Workers, metrics: Metrics, rights: Rights) -> Response:
+    """What Prometheus reads."""
+    try:
+        text = await workers.run(lambda: metrics.text(rights))
+    except Exception as error:
+        return error_response(error)
+    return Response(text, headers={"content-type": CONTENT_TYPE_PLAIN_0_0_4})
+
+
+def _quoted(name: str) -> str:
+    """`stream/S/create` is ``stream/`S`/create``."""
+    kind, _, rest = name.partition("/")
+    entity, _, action = rest.rpartition("/")
+    return f"{kind}/`{entity}`/{action}"

@@ -1,0 +1,286 @@
+"""POST /query and /query-stream: rows as they come, for as long as the client stays.
+
+Raw ASGI: a row leaves as soon as it is there, a slow client slows the query down, and one that goes away ends it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import uuid
+from collections.abc import AsyncGenerator, Callable, Iterator
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import structlog
+from starlette.requests import Request
+from starlette.types import Receive, Scope, Send
+
+from millstream.errors import InvalidStatement, MillstreamError
+
+from ...executor.answers.pull_limits import Client, serving
+from ...sql.ast import PrintTopic
+from ...sql.tokens import tokenize
+from ..client_tables import ARROW_TYPE
+from ..engine.queries import PushLimitExceeded, QueryResult
+from ..engine.row_stream import RowStream
+from ..engine.shared_feeds import Share
+from ..engine.shared_stream import SharedStream
+from .arrow_rows import arrow_stream
+from .connections import TRANSPORT
+from .context import HttpContext, rights_of
+from .lookups import LookedUp
+from .requests import StatementRequest, awaited_command, read_object, statement_request
+from .row_formats import (
+    DELIMITED_TYPE,
+    JSON_TYPE,
+    KSQL_TYPE,
+    MILLSTREAM_TYPE,
+    PRINT_TYPE,
+    Delimited,
+    JsonArray,
+    MillstreamRows,
+    NdJson,
+    RowFormat,
+    StreamedRows,
+    encoded,
+    encoded_lines,
+    progress_line,
+)
+from .statements import error_response
+
+_log = structlog.get_logger("millstream.server")
+
+PROGRESS_SECONDS: Final = 0.5
+STALL_SECONDS_MAX: Final = 60.0  # a client that takes nothing for so long is gone
+
+
+@dataclass(frozen=True, slots=True)
+class StartedRows:
+    """What a query sends: `open` begins to fill the stream. `progress`: what to send every PROGRESS_SECONDS, for
+    clients that asked for it."""
+
+    query_id: str
+    kind: Literal["PULL", "PUSH"]
+    media_type: str
+    open: Callable[[], RowStream | SharedStream]
+    progress: Callable[[], bytes] | None = None
+    result: QueryResult | None = None  # None is PRINT
+
+
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """A media type, and how rows become a response of it."""
+
+    media_type: str
+    chunks: Callable[[QueryResult], Iterator[bytes]]
+    progress: bool = False
+    rows: RowFormat | None = None  # None is Arrow
+
+
+class QueryRoute:
+    """An ASGI application. `default_type` is what a client gets who accepts anything."""
+
+    def __init__(self, context: HttpContext, default_type: str) -> None:
+        self._context = context
+        self._default_type = default_type
+        self._looked_up = LookedUp(context)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        text: str | None = None
+        try:
+            body = await read_object(request, self._context.body_bytes_max)
+            asked = statement_request(body, rights_of(scope), self._context.engine.properties)
+            await self._context.await_command(awaited_command(body))
+            text = asked.text
+            accept = request.headers.get("accept", "*/*")
+            answer = await self._looked_up.answer(asked, self._format(accept))
+            if answer is not None:
+                await answer(scope, receive, send)
+                return
+            format = self._encoding(accept)
+            client = Client()
+            async with leaving(client, receive):
+                rows = await self._context.workers.run(lambda: start_rows(self._context, asked, format, client))
+            stream = rows.open()
+            admitted = contextlib.ExitStack()
+            try:
+                if rows.kind == "PULL":
+                    admitted.enter_context(self._context.pulls.admitted())
+                if isinstance(stream, SharedStream):
+                    stream.write_through = _connection(scope)
+                    await self._context.workers.run(stream.begin)
+                self._context.open_queries.add(rows.query_id, rows.kind, stream, asked.session.rights.name)
+            except BaseException:
+                admitted.close()
+                stream.close()
+                raise
+        except Exception as error:
+            await error_response(error, text)(scope, receive, send)
+            return
+        telling = asyncio.create_task(_tell_progress(stream, rows.progress, self._context))
+        ending = _end_in_time(rows, stream, self._context.push_seconds_max)
+        try:
+            stream.start()
+            sent = await _send_all(stream, rows.media_type, receive, send)
+            if rows.kind == "PULL":
+                self._context.pulls.sent(sent)
+        except TimeoutError:
+            _log.warning("client takes no rows", query_id=rows.query_id)  # returning closes its connection
+        finally:
+            if ending is not None:
+                ending.cancel()
+            telling.cancel()
+            stream.close()
+            admitted.close()
+            self._context.open_queries.remove(rows.query_id)
+
+    def _encoding(self, accept: str) -> Encoding:
+        format = self._format(accept)
+        if format is None:
+            return Encoding(ARROW_TYPE, arrow_stream)
+        asked = isinstance(format, MillstreamRows) and ";progress=1" in accept.replace(" ", "")
+        return Encoding(format.media_type, lambda result: encoded(result, format), asked, format)
+
+    def _format(self, accept: str) -> RowFormat | None:
+        """None is Arrow."""
+        for wanted in (*(part.partition(";")[0].strip().lower() for part in accept.split(",")), self._default_type):
+            match wanted:
+                case "application/vnd.millstream.rows.v1":
+                    return MillstreamRows()
+                case "application/vnd.ksqlapi.delimited.v1":
+                    return Delimited()
+                case "application/vnd.ksql.v1+json":
+                    return StreamedRows()
+                case "application/vnd.apache.arrow.stream":
+                    return None
+                case "application/x-ndjson" | "application/jsonl":
+                    return NdJson()
+                case "application/json":
+                    # /query answers so whatever it calls it; on /query-stream it is a format of its own.
+                    return StreamedRows(JSON_TYPE) if self._default_type == KSQL_TYPE else JsonArray()
+                case _:
+                    continue
+        return Delimited()
+
+
+def query_route(context: HttpContext) -> QueryRoute:
+    """/query."""
+    return QueryRoute(context, KSQL_TYPE)
+
+
+def query_stream_route(context: HttpContext) -> QueryRoute:
+    """/query-stream."""
+    return QueryRoute(context, DELIMITED_TYPE)
+
+
+@contextlib.asynccontextmanager
+async def leaving(client: Client, receive: Receive) -> AsyncGenerator[None]:
+    """Tells the query of a client that has gone away. For when its request was read to the end."""
+
+    async def watch() -> None:
+        await _disconnected(receive)
+        client.leave()
+
+    watching = asyncio.create_task(watch())
+    try:
+        yield
+    finally:
+        watching.cancel()
+
+
+def start_rows(
+    context: HttpContext, asked: StatementRequest, format: Encoding, client: Client | None = None
+) -> StartedRows:
+    """SELECT or PRINT. Raises before any row. Takes a while: not for the event loop. A pull query is computed here, as
+    long as the client does not leave."""
+    with serving(client or Client()):
+        return _start_rows(context, asked, format)
+
+
+def _start_rows(context: HttpContext, asked: StatementRequest, format: Encoding) -> StartedRows:
+    first = tokenize(asked.text, limit=1)
+    if first and first[0].type == "PRINT":
+        return _start_print(context, asked, format.media_type)
+    shares = format.rows is not None and not format.progress and context.push_rows_max is None
+    result: QueryResult = context.engine.query(asked.text, asked.session, context.shared_feeds.open if shares else None)
+
+    result.rows_max = context.push_rows_max if result.kind == "PUSH" else None
+
+    def open_rows() -> RowStream | SharedStream:
+        if isinstance(result.feed, Share) and format.rows is not None:
+            return SharedStream(result, result.feed, format.rows)
+        return RowStream(result.query_id, format.chunks(result), result.close)
+
+    progress = (lambda: progress_line(result)) if format.progress and result.kind == "PUSH" else None
+    return StartedRows(result.query_id, result.kind, format.media_type, open_rows, progress, result)
+
+
+def _start_print(context: HttpContext, asked: StatementRequest, media_type: str) -> StartedRows:
+    statements = context.engine.parse(asked.text, asked.session)
+    if len(statements) != 1 or not isinstance(statements[0], PrintTopic):
+        found = len(statements)
+        raise InvalidStatement(f"Expected exactly one KSQL statement; found {found} instead", text=asked.text)
+    feed = context.engine.print_topic(statements[0], asked.session)
+    query_id = f"print_{statements[0].topic}_{uuid.uuid4().hex}"
+
+    def open_lines() -> RowStream:
+        return RowStream(query_id, encoded_lines(feed, media_type), feed.close)
+
+    return StartedRows(query_id, "PUSH", media_type if media_type == MILLSTREAM_TYPE else PRINT_TYPE, open_lines)
+
+
+def _connection(scope: Scope) -> asyncio.WriteTransport | None:
+    """Where chunks of HTTP/1.1 can be written past all that is above it."""
+    return scope.get("state", {}).get(TRANSPORT) if scope.get("http_version") == "1.1" else None
+
+
+def _end_in_time(
+    rows: StartedRows, stream: RowStream | SharedStream, seconds: float | None
+) -> asyncio.TimerHandle | None:
+    if seconds is None or rows.kind == "PULL":
+        return None
+
+    def end() -> None:
+        if rows.result is not None:
+            rows.result.stopped = PushLimitExceeded(f"the push query has run for {seconds:g} seconds, its time")
+        stream.close()
+
+    return asyncio.get_running_loop().call_later(seconds, end)
+
+
+async def _tell_progress(
+    stream: RowStream | SharedStream, progress: Callable[[], bytes] | None, context: HttpContext
+) -> None:
+    with contextlib.suppress(MillstreamError, RuntimeError):  # a topic that is gone; workers that are closed
+        while progress is not None:
+            await asyncio.sleep(PROGRESS_SECONDS)
+            stream.interject(await context.workers.run(progress))
+
+
+async def _send_all(stream: RowStream | SharedStream, media_type: str, receive: Receive, send: Send) -> int:
+    """How many bytes of a body left; rows of shared feeds do not count."""
+    sent = 0
+    gone = asyncio.create_task(_disconnected(receive))
+    try:
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", media_type.encode())]})
+        while True:
+            taking = asyncio.create_task(stream.take())
+            await asyncio.wait({taking, gone}, return_when=asyncio.FIRST_COMPLETED)
+            if gone.done():
+                taking.cancel()
+                return sent
+            data = taking.result()
+            sent += len(data)
+            async with asyncio.timeout(STALL_SECONDS_MAX):
+                await send({"type": "http.response.body", "body": data, "more_body": bool(data)})
+            if not data:
+                return sent
+    finally:
+        gone.cancel()
+
+
+async def _disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,157 @@
+"""Requests as they come in: what is refused before anything runs, and what a body says."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+from starlette.requests import ClientDisconnect, HTTPConnection, Request
+
+from millstream.errors import StatementError
+
+from ..config.denied_properties import refuse_denied
+from ..config.properties import settable_property, text_of
+from ..engine.session import Session
+from ..security.rights import Rights
+from .errors import (
+    BAD_REQUEST,
+    FORBIDDEN,
+    TIMEOUT,
+    TOO_LARGE,
+    WRONG_CONTENT_TYPE,
+    RequestRefused,
+)
+
+BODY_SECONDS_MAX: Final = 30.0
+_VARIABLES_MAX: Final = 1000
+_FORM: Final = "application/x-www-form-urlencoded"
+
+
+@dataclass(frozen=True, slots=True)
+class StatementRequest:
+    """`text` and the session that the request brings along."""
+
+    text: str
+    session: Session
+
+
+async def read_object(request: Request, body_bytes_max: int) -> dict[str, Any]:
+    """The JSON object of a POST. Raises `RequestRefused`."""
+    content_type = _content_type(request)
+    # curl -d says "form" where nobody says anything else; a page that posts a real form is refused.
+    if not (content_type in ("application/json", _FORM) or content_type.endswith("+json")):
+        raise _wrong_type(content_type, "application/json")
+    body = await _body_in_time(request, body_bytes_max)
+    try:
+        value = orjson.loads(body)
+    except ValueError as error:
+        raise RequestRefused(BAD_REQUEST, f"the body is not valid JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise RequestRefused(BAD_REQUEST, "the body is not a JSON object", hint='Send one such as {"ksql": "…;"}.')
+    return value
+
+
+async def read_bytes(request: Request, content_type: str, body_bytes_max: int) -> bytes:
+    """The body of a POST of that type. Raises `RequestRefused`."""
+    found = _content_type(request)
+    if found != content_type:
+        raise _wrong_type(found, content_type)
+    return await _body_in_time(request, body_bytes_max)
+
+
+def statement_request(
+    body: Mapping[str, Any], rights: Rights, server_properties: Mapping[str, str]
+) -> StatementRequest:
+    """Reads `ksql` or `sql`, `streamsProperties` or `properties`, `sessionVariables`. In: `rights`: of who asks. Raises
+    `RequestRefused`."""
+    text = body.get("ksql", body.get("sql"))
+    if not isinstance(text, str):
+        raise RequestRefused(BAD_REQUEST, 'the body has no text under "ksql" (or "sql")')
+    session = Session(rights=rights)
+    set_properties(body, session, server_properties)
+    for name, value in _scalars(body, "sessionVariables").items():
+        session.define(name, text_of(value))
+    return StatementRequest(text, session)
+
+
+def set_properties(body: Mapping[str, Any], session: Session, server_properties: Mapping[str, str]) -> None:
+    """Reads `streamsProperties` or `properties`. In: `server_properties`: of the server's configuration.
+
+    Raises `RequestRefused`.
+    """
+    for member in ("streamsProperties", "properties"):
+        for name, value in _scalars(body, member).items():
+            try:
+                entry = settable_property(name)
+                refuse_denied(entry.name, server_properties)
+                session.properties[entry.name] = entry.check(text_of(value))
+            except StatementError as error:
+                raise RequestRefused(BAD_REQUEST, error.message, hint=error.hint) from None
+
+
+def awaited_command(body: Mapping[str, Any]) -> int:
+    """`commandSequenceNumber`: the command that must be done before; -1 is none. Raises `RequestRefused`."""
+    number = body.get("commandSequenceNumber")
+    if number is None:
+        return -1
+    if isinstance(number, bool) or not isinstance(number, int):
+        raise RequestRefused(BAD_REQUEST, '"commandSequenceNumber" is not a whole number')
+    return number
+
+
+def refuse_foreign(request: HTTPConnection) -> None:
+    """Raises `RequestRefused` for what no program of ours sends, and for compressed bodies."""
+    # Browsers name the page that sends a request, and no page of ours exists: whatever page this is, the user did not
+    # mean it to run statements here. Programs do not send the header.
+    if "origin" in request.headers:
+        raise RequestRefused(FORBIDDEN, "requests from web pages are not accepted")
+    encoding = request.headers.get("content-encoding", "identity").strip().lower()
+    if encoding != "identity":
+        raise RequestRefused(WRONG_CONTENT_TYPE, f'the content encoding "{encoding}" is not supported')
+
+
+def _scalars(body: Mapping[str, Any], member: str) -> dict[str, Any]:
+    value = body.get(member)
+    if value is None:
+        return {}
+    if not isinstance(value, dict) or any(isinstance(item, dict | list) or item is None for item in value.values()):
+        raise RequestRefused(BAD_REQUEST, f'"{member}" is not an object of texts, numbers and booleans')
+    if len(value) > _VARIABLES_MAX:
+        raise RequestRefused(BAD_REQUEST, f'"{member}" has more than {_VARIABLES_MAX} members')
+    return value
+
+
+def _content_type(request: Request) -> str:
+    """Raises `RequestRefused` for what no program of ours sends."""
+    refuse_foreign(request)
+    return request.headers.get("content-type", _FORM).partition(";")[0].strip().lower()
+
+
+def _wrong_type(found: str, wanted: str) -> RequestRefused:
+    return RequestRefused(WRONG_CONTENT_TYPE, f'the content type "{found}" is not supported', hint=f"Send {wanted}.")
+
+
+async def _body_in_time(request: Request, body_bytes_max: int) -> bytes:
+    try:
+        async with asyncio.timeout(BODY_SECONDS_MAX):
+            return await _read_body(request, body_bytes_max)
+    except TimeoutError:
+        raise RequestRefused(TIMEOUT, f"the request did not arrive within {BODY_SECONDS_MAX:.0f} seconds") from None
+    except ClientDisconnect:
+        raise RequestRefused(BAD_REQUEST, "the client went away") from None
+
+
+async def _read_body(request: Request, body_bytes_max: int) -> bytes:
+    declared = request.headers.get("content-length", "0")
+    body = bytearray()
+    if not declared.isdecimal() or int(declared) <= body_bytes_max:
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > body_bytes_max:
+                break
+        else:
+            return bytes(body)
+    raise RequestRefused(TOO_LARGE, f"the body is larger than {body_bytes_max} bytes")

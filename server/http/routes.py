@@ -1,0 +1,104 @@
+"""The paths of the HTTP API in one table: what each takes and gives. The OpenAPI document, the metrics and the gate
+read it; the code behind each path is in `app.py`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+Needs = Literal["nothing", "user", "statement", "insert", "admin"]
+
+
+@dataclass(frozen=True, slots=True)
+class PathDoc:
+    """`body`, `answer`: names in `http_openapi.SCHEMAS`. `statuses`: that an answer of that shape has. `needs`: what a
+    user must have, where there are users."""
+
+    path: str
+    method: Literal["get", "post"]
+    summary: str
+    answer: str = "Object"
+    body: str | None = None
+    body_types: tuple[str, ...] = ("application/json",)
+    answer_types: tuple[str, ...] = ("application/json",)
+    needs: Needs = "user"
+    tag: str = "server"
+    statuses: tuple[int, ...] = (200,)
+
+
+_KSQL: Final = "application/vnd.ksql.v1+json"
+_DELIMITED: Final = "application/vnd.ksqlapi.delimited.v1"
+_ARROW: Final = "application/vnd.apache.arrow.stream"
+_NDJSON: Final = "application/x-ndjson"
+_ROWS: Final = (_DELIMITED, _KSQL, "application/json", _NDJSON, _ARROW, "text/plain")  # the last one is PRINT's
+
+PATHS: Final = (
+    PathDoc("/ksql", "post", "Runs statements, one after the other.", "Entities", "Statements",
+            answer_types=("application/json", _KSQL), needs="statement", tag="statements"),
+    PathDoc("/query", "post", "Runs one SELECT or PRINT and sends its rows as they come.", "Rows", "Statements",
+            answer_types=(_KSQL, *_ROWS), needs="statement", tag="queries"),
+    PathDoc("/query-stream", "post", "As /query; a line with the columns, then a line per row.", "Rows", "Statement",
+            answer_types=_ROWS, needs="statement", tag="queries"),
+    PathDoc("/close-query", "post", "Ends a push query.", "Object", "QueryId", tag="queries"),
+    PathDoc("/inserts-stream", "post", "A line that names the target, then a row per line; each is acknowledged.",
+            "Acknowledgements", "InsertLines", (_DELIMITED, "application/json"), (_DELIMITED, "application/json"),
+            needs="insert", tag="inserts"),
+    PathDoc("/v1/sources/{name}/rows", "post", "Appends the rows of an Arrow IPC stream, all or none.", "RowCount",
+            "Binary", (_ARROW,), needs="insert", tag="inserts"),
+    PathDoc("/ws/query", "get", "A web socket: the columns, then a message per row. `request`: as for /query.", "Rows",
+            needs="statement", tag="queries", statuses=(101,)),
+    PathDoc("/", "get", "Leads to /info.", needs="nothing", answer_types=(), statuses=(308,)),
+    PathDoc("/info", "get", "Who the server is.", "ServerInfo", needs="nothing"),
+    PathDoc("/healthcheck", "get", "Whether statements can run.", "Health", needs="nothing", statuses=(200, 503)),
+    PathDoc("/chc/live", "get", "The process answers.", needs="nothing"),
+    PathDoc("/chc/ready", "get", "It takes statements.", needs="nothing", statuses=(200, 503)),
+    PathDoc("/livez", "get", "The process answers.", needs="nothing"),
+    PathDoc("/readyz", "get", "It takes statements.", needs="nothing", statuses=(200, 503)),
+    PathDoc("/metrics", "get", "For Prometheus.", "Text", answer_types=("text/plain",)),
+    PathDoc("/graph", "get", "The graph of streams, tables and queries: `format` is text, dot, svg or json; `of` names "
+            "one of them.", "Graph", answer_types=("text/plain", "text/vnd.graphviz", "image/svg+xml",
+            "application/json")),
+    PathDoc("/openapi.json", "get", "This document.", needs="nothing"),
+    PathDoc("/v1/metadata", "get", "Version and clusters.", needs="nothing"),
+    PathDoc("/v1/metadata/id", "get", "The clusters.", needs="nothing"),
+    PathDoc("/is_valid_property/{name}", "get", "Whether a session may set the property.", "Boolean"),
+    PathDoc("/status", "get", "The commands that made what is there.", "CommandStatuses"),
+    PathDoc("/status/{type}/{entity}/{action}", "get", "One of them.", "CommandStatus"),
+    PathDoc("/clusterStatus", "get", "The servers, their queries and how far these have come."),
+    PathDoc("/cluster", "get", "The nodes of the cluster, who decides, and how each partition is.", tag="cluster"),
+    *(PathDoc(f"/cluster/{name}", "post", summary, needs="admin", body="Object", tag="cluster")
+      for name, summary in (
+          ("plan", "Proposes moves: {empty: node} or {balance: true}."),
+          ("reassign", "Begins to move partitions: {moves: [{topic, partition, replicas}]}."),
+          ("cancel", "Calls off a move, {topic, partition}, or all, {}."),
+          ("throttle", "How fast replicas catch up, per node: {bytesPerSecond}; null: as fast as it goes."),
+          ("elect", "Lets the preferred replicas lead: {topic, partition, unclean}."),
+          ("add-node", "Lets a node join: {node, address}."),
+          ("promote-node", "Makes a learner a voter: {node}."),
+          ("remove-node", "Takes a stopped node without replicas out: {node}."),
+      )),
+    PathDoc("/heartbeat", "post", "A server tells that it lives.", "Ok", "Heartbeat", needs="admin", tag="cluster"),
+    PathDoc("/lag", "post", "A server tells how far its state is behind.", "Ok", "Lag", needs="admin", tag="cluster"),
+    PathDoc("/ksql/terminate", "post", "Ends all queries and drops all streams and tables.", "Entities", "Terminate",
+            needs="admin", tag="cluster"),
+)  # fmt: skip
+
+OPEN_PATHS: Final = frozenset(doc.path for doc in PATHS if doc.needs == "nothing")
+"""What nobody needs to log in for."""
+
+PROBES: Final = frozenset({"/livez", "/readyz", "/healthcheck", "/chc/live", "/chc/ready"})
+"""Answered however many connections are open: what restarts dead servers must not take a busy one for dead."""
+
+_FIXED: Final = frozenset(doc.path for doc in PATHS if "{" not in doc.path)
+_PREFIXES: Final = tuple((doc.path.partition("{")[0], doc.path) for doc in PATHS if "{" in doc.path)
+
+
+def route_of(path: str) -> str:
+    """The path of the table that a request's path belongs to.
+
+    >>> route_of("/ksql"), route_of("/v1/sources/S/rows"), route_of("/nowhere")
+    ('/ksql', '/v1/sources/{name}/rows', 'other')
+    """
+    if path in _FIXED:
+        return path
+    return next((template for prefix, template in _PREFIXES if path.startswith(prefix)), "other")

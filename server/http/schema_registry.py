@@ -1,0 +1,448 @@
+"""The schema registry over HTTP, as an ASGI application: the routes, answers and error codes of Confluent's.
+
+What a schema is, which ids there are and what is compatible is in `planner/`; this is who asks. Serializers of Kafka
+clients register and look up schemas here (`schema.registry.url`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal, cast
+
+import orjson
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from millstream.errors import ServerError, StatementError
+
+from ...executor.formats.record_codec import codec_of
+from ...planner.schemas import json_schemas
+from ...planner.schemas.compatibility import incompatibilities
+from ...planner.schemas.registry import (
+    GLOBAL,
+    KINDS,
+    LEVELS,
+    Reference,
+    Registry,
+    SchemaKind,
+    Version,
+    canonical,
+    topic_of,
+)
+from ...planner.specs import FormatSpec
+from ..catalog.schema_store import SchemaStore
+from ..security.rights import EVERYTHING, Need, NotPermitted, Rights
+from .context import rights_of
+from .errors import RequestRefused, error_code_of
+from .requests import read_object
+
+BODY_BYTES_MAX: Final = 8 * 1024 * 1024
+
+SUBJECT_NOT_FOUND: Final = 40401
+VERSION_NOT_FOUND: Final = 40402
+SCHEMA_NOT_FOUND: Final = 40403
+SUBJECT_DELETED: Final = 40404
+SUBJECT_NOT_DELETED: Final = 40405
+VERSION_NOT_DELETED: Final = 40407
+LEVEL_NOT_FOUND: Final = 40408
+INCOMPATIBLE: Final = 409
+INVALID_SCHEMA: Final = 42201
+INVALID_VERSION: Final = 42202
+INVALID_LEVEL: Final = 42203
+REFERENCED: Final = 42206
+
+_MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
+_FORMATS = {"AVRO": "AVRO", "PROTOBUF": "PROTOBUF"}
+_VERSION_MAX = 2**31 - 1
+
+Answer = Callable[["_Asked"], Any]
+
+
+class RegistryRefusal(ServerError):
+    """A request that the schema registry refuses; `number` is what clients act on."""
+
+    code = "SCHEMA_REGISTRY"
+
+    def __init__(self, number: int, message: str) -> None:
+        super().__init__(message)
+        self.number = number
+
+    @property
+    def status(self) -> int:
+        return self.number if self.number < 1000 else self.number // 100
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A request, its body read. `rights`: of who asks."""
+
+    path: dict[str, str]
+    query: dict[str, str]
+    body: dict[str, Any]
+    rights: Rights = EVERYTHING
+
+    def flag(self, name: str) -> bool:
+        return self.query.get(name, "false").lower() == "true"
+
+
+Asks = Literal["nothing", "subject", "insert", "ddl", "admin", "seen"]
+"""Of a route: what its user needs. `subject`: to see it (`Rights.sees_subject`); `insert`, `ddl`: that right on the
+subject's topic, or `admin` where the path names no subject. `seen`: nothing, and the answer is of subjects that are
+seen."""
+
+
+def schema_registry_app(store: SchemaStore, lock: contextlib.AbstractContextManager[Any]) -> ASGIApp:
+    """`lock`: held by whoever else registers schemas, while it does (the engine's)."""
+    pages = _Pages(store)
+
+    def route(path: str, method: str, answer: Answer, asks: Asks) -> Route:
+        return Route(path, _endpoint(answer, lock, asks), methods=[method], name=asks)
+
+    routes = [
+        route("/", "GET", lambda asked: {}, "nothing"),
+        route("/subjects", "GET", pages.subjects, "seen"),
+        route("/subjects/{subject}", "POST", pages.look_up, "subject"),
+        route("/subjects/{subject}", "DELETE", pages.delete_subject, "ddl"),
+        route("/subjects/{subject}/versions", "GET", pages.versions, "subject"),
+        route("/subjects/{subject}/versions", "POST", pages.register, "insert"),
+        route("/subjects/{subject}/versions/{version}", "GET", pages.version, "subject"),
+        route("/subjects/{subject}/versions/{version}", "DELETE", pages.delete_version, "ddl"),
+        route("/subjects/{subject}/versions/{version}/schema", "GET", pages.version_text, "subject"),
+        route("/subjects/{subject}/versions/{version}/referencedby", "GET", pages.referenced_by, "subject"),
+        route("/schemas", "GET", pages.schemas, "seen"),
+        route("/schemas/types", "GET", lambda asked: ["JSON", "PROTOBUF", "AVRO"], "nothing"),
+        route("/schemas/ids/{id}", "GET", pages.schema, "seen"),
+        route("/schemas/ids/{id}/schema", "GET", pages.schema_text, "seen"),
+        route("/schemas/ids/{id}/subjects", "GET", pages.schema_subjects, "seen"),
+        route("/schemas/ids/{id}/versions", "GET", pages.schema_versions, "seen"),
+        route("/compatibility/subjects/{subject}/versions", "POST", pages.compatibility, "subject"),
+        route("/compatibility/subjects/{subject}/versions/{version}", "POST", pages.compatibility, "subject"),
+        route("/config", "GET", pages.level, "nothing"),
+        route("/config", "PUT", pages.set_level, "ddl"),
+        route("/config", "DELETE", pages.forget_level, "ddl"),
+        route("/config/{subject}", "GET", pages.level, "subject"),
+        route("/config/{subject}", "PUT", pages.set_level, "ddl"),
+        route("/config/{subject}", "DELETE", pages.forget_level, "ddl"),
+        route("/mode", "GET", lambda asked: {"mode": "READWRITE"}, "nothing"),
+        route("/mode/{subject}", "GET", lambda asked: {"mode": "READWRITE"}, "nothing"),
+    ]
+    return Starlette(routes=routes, exception_handlers={HTTPException: _no_route})
+
+
+def _check_rights(asked: _Asked, asks: Asks) -> None:
+    """Raises `NotPermitted`."""
+    subject, rights = asked.path.get("subject"), asked.rights
+    if asks in ("nothing", "seen"):
+        return
+    if subject is None or asks == "admin":
+        rights.require_administrator()
+    elif asks == "subject" or asks == "insert":
+        _check_seen(rights, subject, alone=asks == "insert")
+    else:
+        rights.require([Need("ddl", topic_of(subject), f"subject {subject}")])
+    for reference in asked.body.get("references") or ():
+        if isinstance(reference, dict):
+            _check_seen(rights, str(reference.get("subject")))
+
+
+def _check_seen(rights: Rights, subject: str, *, alone: bool = False) -> None:
+    """In: `alone`: only who may write records may register their schema."""
+    if alone or not rights.sees_subject(subject):
+        rights.require([Need("insert" if alone else "read", topic_of(subject), f"subject {subject}")])
+
+
+def _endpoint(
+    answer: Answer, lock: contextlib.AbstractContextManager[Any], asks: Asks
+) -> Callable[[Request], Awaitable[Response]]:
+    def locked(asked: _Asked) -> Any:
+        _check_rights(asked, asks)
+        with lock:
+            return answer(asked)
+
+    async def endpoint(request: Request) -> Response:
+        try:
+            body = await read_object(request, BODY_BYTES_MAX) if request.method in ("POST", "PUT") else {}
+            asked = _Asked(
+                cast("dict[str, str]", request.path_params), dict(request.query_params), body, rights_of(request.scope)
+            )
+            return _json(await run_in_threadpool(locked, asked))
+        except (RequestRefused, NotPermitted) as error:
+            return _error(error_code_of(error), error.message)
+        except RegistryRefusal as error:
+            return _error(error.number, error.message)
+        except StatementError as error:
+            return _error(INVALID_SCHEMA, error.message)
+
+    return endpoint
+
+
+def _json(value: Any, status: int = 200) -> Response:
+    content = value if isinstance(value, bytes) else orjson.dumps(value)
+    return Response(content, status, media_type=_MEDIA_TYPE)
+
+
+def _error(number: int, message: str) -> Response:
+    status = number if number < 1000 else number // 100
+    return _json({"error_code": number, "message": message}, status)
+
+
+def _no_route(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return _error(error.status_code, f"{request.method} {request.url.path} is nothing that a schema registry has")
+
+
+class _Pages:
+    def __init__(self, store: SchemaStore) -> None:
+        self._store = store
+
+    @property
+    def _registry(self) -> Registry:
+        return self._store.registry
+
+    # -------------------------------------------------------------- subjects and versions
+
+    def subjects(self, asked: _Asked) -> list[str]:
+        prefix = asked.query.get("subjectPrefix", "")
+        found = filter(asked.rights.sees_subject, self._registry.subjects(deleted=asked.flag("deleted")))
+        return sorted(subject for subject in found if subject.startswith(prefix))
+
+    def versions(self, asked: _Asked) -> list[int]:
+        return [version.version for version in self._of_subject(asked)]
+
+    def version(self, asked: _Asked) -> dict[str, Any]:
+        return _described(self._version(asked))
+
+    def version_text(self, asked: _Asked) -> bytes:
+        return self._version(asked).text.encode()
+
+    def referenced_by(self, asked: _Asked) -> list[int]:
+        found = self._referring(self._version(asked))
+        return sorted({version.id for version in found if asked.rights.sees_subject(version.subject)})
+
+    def look_up(self, asked: _Asked) -> dict[str, Any]:
+        subject = asked.path["subject"]
+        self._of_subject(asked)
+        kind, text, references = _schema_in(asked.body)
+        found = self._registry.find(subject, kind, text, references, deleted=asked.flag("deleted"))
+        if found is None:
+            raise RegistryRefusal(SCHEMA_NOT_FOUND, "Schema not found")
+        return _described(found)
+
+    def register(self, asked: _Asked) -> dict[str, Any]:
+        subject, registry = asked.path["subject"], self._registry
+        kind, text, references = _schema_in(asked.body)
+        known = registry.find(subject, kind, text, references)
+        if known is not None:
+            return {"id": known.id}
+        wanted = asked.body.get("id")
+        version = registry.new_version(
+            subject, kind, text, references, wanted if isinstance(wanted, int) and wanted > 0 else None
+        )
+        _check(version, registry)
+        problems = incompatibilities(version, registry)
+        if problems:
+            raise RegistryRefusal(
+                INCOMPATIBLE,
+                f'Schema being registered is incompatible with an earlier schema for subject "{subject}", details: '
+                f"[{'; '.join(problems)}; compatibility: {registry.level(subject)}]",
+            )
+        self._store.append([version])
+        return {"id": version.id}
+
+    def delete_subject(self, asked: _Asked) -> list[int]:
+        subject, permanent = asked.path["subject"], asked.flag("permanent")
+        every = self._registry.of_subject(subject, deleted=True)
+        live = [version for version in every if not version.deleted]
+        if not every:
+            raise RegistryRefusal(SUBJECT_NOT_FOUND, f"Subject '{subject}' not found.")
+        if permanent and live:
+            raise RegistryRefusal(
+                SUBJECT_NOT_DELETED, f"Subject '{subject}' was not deleted first before being permanently deleted"
+            )
+        if not permanent and not live:
+            raise RegistryRefusal(
+                SUBJECT_DELETED, f"Subject '{subject}' was soft deleted. Set permanent=true to delete permanently"
+            )
+        self._delete(every if permanent else live, permanent)
+        return [version.version for version in (every if permanent else live)]
+
+    def delete_version(self, asked: _Asked) -> int:
+        permanent = asked.flag("permanent")
+        version = self._version(asked, deleted=permanent)
+        if permanent and not version.deleted:
+            raise RegistryRefusal(
+                VERSION_NOT_DELETED,
+                f"Subject '{version.subject}' Version {version.version} was not deleted first before being permanently "
+                "deleted",
+            )
+        self._delete([version], permanent)
+        return version.version
+
+    def _delete(self, versions: list[Version], permanent: bool) -> None:
+        for version in versions:
+            if any(other not in versions for other in self._referring(version)):
+                raise RegistryRefusal(
+                    REFERENCED,
+                    f"One or more references exist to the schema {version.subject} version {version.version}",
+                )
+        if permanent:
+            self._store.remove(versions[0].subject, [version.version for version in versions])
+        else:
+            self._store.append([replace(version, deleted=True) for version in versions])
+
+    def _referring(self, version: Version) -> list[Version]:
+        return [
+            other
+            for other in self._registry.versions.values()
+            if not other.deleted
+            and any(r.subject == version.subject and r.version == version.version for r in other.references)
+        ]
+
+    def _of_subject(self, asked: _Asked) -> list[Version]:
+        subject = asked.path["subject"]
+        found = self._registry.of_subject(subject, deleted=asked.flag("deleted"))
+        if not found:
+            raise RegistryRefusal(SUBJECT_NOT_FOUND, f"Subject '{subject}' not found.")
+        return found
+
+    def _version(self, asked: _Asked, *, deleted: bool = False) -> Version:
+        subject, wanted = asked.path["subject"], asked.path["version"]
+        found = self._registry.of_subject(subject, deleted=deleted or asked.flag("deleted"))
+        if not found:
+            raise RegistryRefusal(SUBJECT_NOT_FOUND, f"Subject '{subject}' not found.")
+        if wanted in ("latest", "-1"):
+            return found[-1]
+        if not wanted.isdecimal() or not 1 <= int(wanted) <= _VERSION_MAX:
+            raise RegistryRefusal(
+                INVALID_VERSION,
+                f"The specified version '{wanted}' is not a valid version id. Allowed values are between [1, 2^31-1] "
+                'and the string "latest"',
+            )
+        for version in found:
+            if version.version == int(wanted):
+                return version
+        raise RegistryRefusal(VERSION_NOT_FOUND, f"Version {wanted} not found.")
+
+    # -------------------------------------------------------------- ids
+
+    def schemas(self, asked: _Asked) -> list[dict[str, Any]]:
+        registry, prefix = self._registry, asked.query.get("subjectPrefix", "")
+        found = [
+            version
+            for subject in sorted(registry.subjects(deleted=asked.flag("deleted")))
+            if subject.startswith(prefix) and asked.rights.sees_subject(subject)
+            for version in registry.of_subject(subject, deleted=asked.flag("deleted"))
+            if not asked.flag("latestOnly") or version == registry.latest(subject)
+        ]
+        return [_described(version) for version in found]
+
+    def schema(self, asked: _Asked) -> dict[str, Any]:
+        described = _described(self._with_id(asked)[0])
+        return {name: described[name] for name in ("schemaType", "schema", "references") if name in described}
+
+    def schema_text(self, asked: _Asked) -> bytes:
+        return self._with_id(asked)[0].text.encode()
+
+    def schema_subjects(self, asked: _Asked) -> list[str]:
+        return sorted({version.subject for version in self._with_id(asked) if not version.deleted})
+
+    def schema_versions(self, asked: _Asked) -> list[dict[str, Any]]:
+        return [
+            {"subject": version.subject, "version": version.version}
+            for version in self._with_id(asked)
+            if not version.deleted
+        ]
+
+    def _with_id(self, asked: _Asked) -> list[Version]:
+        wanted = asked.path["id"]
+        of_id = [v for v in self._registry.versions.values() if wanted.isdecimal() and v.id == int(wanted)]
+        found = [version for version in of_id if asked.rights.sees_subject(version.subject)]
+        if not found:
+            raise RegistryRefusal(SCHEMA_NOT_FOUND, f"Schema {wanted} not found")
+        return found
+
+    # -------------------------------------------------------------- compatibility
+
+    def compatibility(self, asked: _Asked) -> dict[str, Any]:
+        """With a version: as if that was the latest one; without: as if the schema was registered."""
+        subject, registry = asked.path["subject"], self._registry
+        kind, text, references = _schema_in(asked.body)
+        version = Version(subject, _VERSION_MAX, 0, kind, text, references)
+        _check(version, registry)
+        level = registry.level(subject)
+        if "version" in asked.path:
+            other = self._version(asked)
+            registry = Registry({(subject, other.version): other, **_without_subject(registry, subject)})
+        problems = incompatibilities(version, registry, level=level)
+        answer: dict[str, Any] = {"is_compatible": not problems}
+        return {**answer, "messages": problems} if asked.flag("verbose") else answer
+
+    def level(self, asked: _Asked) -> dict[str, str]:
+        subject = asked.path.get("subject", GLOBAL)
+        registry = self._registry
+        if subject and subject not in registry.levels and not asked.flag("defaultToGlobal"):
+            raise RegistryRefusal(
+                LEVEL_NOT_FOUND, f"Subject '{subject}' does not have subject-level compatibility configured"
+            )
+        return {"compatibilityLevel": registry.level(subject)}
+
+    def set_level(self, asked: _Asked) -> dict[str, str]:
+        level = str(asked.body.get("compatibility", "")).upper()
+        if level not in LEVELS:
+            raise RegistryRefusal(INVALID_LEVEL, f"Invalid compatibility level. Valid values are {', '.join(LEVELS)}")
+        self._store.set_level(asked.path.get("subject", GLOBAL), level)
+        return {"compatibility": level}
+
+    def forget_level(self, asked: _Asked) -> dict[str, str]:
+        subject = asked.path.get("subject", GLOBAL)
+        before = self._registry.level(subject)
+        self._store.set_level(subject, None)
+        return {"compatibilityLevel": before}
+
+
+def _without_subject(registry: Registry, subject: str) -> dict[tuple[str, int], Version]:
+    return {key: version for key, version in registry.versions.items() if version.subject != subject}
+
+
+def _schema_in(body: dict[str, Any]) -> tuple[SchemaKind, str, tuple[Reference, ...]]:
+    """Kind, text and references of the schema that a request brings. Raises `RegistryRefusal`."""
+    kind, text = body.get("schemaType") or "AVRO", body.get("schema")
+    if kind not in KINDS:
+        raise RegistryRefusal(INVALID_SCHEMA, f"Invalid schema type {kind}; the types are {', '.join(KINDS)}")
+    if not isinstance(text, str) or not text.strip():
+        raise RegistryRefusal(INVALID_SCHEMA, "Empty schema")
+    try:
+        references = tuple(
+            Reference(str(r["name"]), str(r["subject"]), int(r["version"])) for r in body.get("references") or ()
+        )
+    except (KeyError, TypeError, ValueError):
+        raise RegistryRefusal(INVALID_SCHEMA, "a reference has a name, a subject and a version") from None
+    canonical(kind, text)
+    return kind, text, references
+
+
+def _check(version: Version, registry: Registry) -> None:
+    """Raises `InvalidSchema` where nobody could read or write records by it."""
+    schema = registry.record_schema(version)
+    if version.kind == "JSON":
+        json_schemas.sql_type(version.text, str, schema.references)
+    else:
+        codec_of(FormatSpec(_FORMATS[version.kind]), schema)
+
+
+def _described(version: Version) -> dict[str, Any]:
+    described: dict[str, Any] = {"subject": version.subject, "version": version.version, "id": version.id}
+    if version.kind != "AVRO":
+        described["schemaType"] = version.kind
+    if version.references:
+        described["references"] = [
+            {"name": r.name, "subject": r.subject, "version": r.version} for r in version.references
+        ]
+    return {**described, "schema": version.text}

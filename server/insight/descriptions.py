@@ -1,0 +1,153 @@
+"""Sources, queries, columns and types as entities describe them."""
+
+from __future__ import annotations
+
+from ...executor.executor import Executor, QueryStatus
+from ...planner.catalog import Catalog, PersistentQuery
+from ...planner.insight.explain import explain
+from ...planner.physical import PhysicalPlan
+from ...planner.schema import Column, Schema
+from ...planner.source_info import SourceInfo
+from ...sql.types import Array, Decimal, Map, SqlType, Struct
+from ..engine.entities import (
+    FieldInfo,
+    QueryDescription,
+    QueryLine,
+    QueryOffsets,
+    SourceDescription,
+    SourceLine,
+    TypeInfo,
+)
+
+
+def type_info(type_: SqlType) -> TypeInfo:
+    """A type as the API nests it."""
+    match type_:
+        case Struct(fields):
+            return TypeInfo("STRUCT", [FieldInfo(item.name, type_info(item.type)) for item in fields])
+        case Array(element):
+            return TypeInfo("ARRAY", member_schema=type_info(element))
+        case Map(_, value):
+            return TypeInfo("MAP", member_schema=type_info(value))
+        case Decimal(precision, scale):
+            return TypeInfo("DECIMAL", parameters={"precision": precision, "scale": scale})
+        case _:
+            return TypeInfo(str(type_))
+
+
+def field_info(column: Column) -> FieldInfo:
+    role = {"KEY": "KEY", "HEADERS": "HEADER", "VALUE": None}[column.role]
+    return FieldInfo(column.name, type_info(column.type), role, column.header_key)
+
+
+def fields_of(schema: Schema) -> list[FieldInfo]:
+    return [field_info(column) for column in schema]
+
+
+def source_line(source: SourceInfo) -> SourceLine:
+    return SourceLine(
+        type=source.kind,
+        name=source.name,
+        topic=source.topic,
+        key_format=source.key_format.name,
+        value_format=source.value_format.name,
+        is_windowed=source.key_window is not None,
+    )
+
+
+def query_line(query: PersistentQuery, catalog: Catalog, executor: Executor) -> QueryLine:
+    state = executor.status(query.id).shown_state
+    sink = catalog.sources.get(query.sink)
+    return QueryLine(
+        query_string=f"{query.statement};",
+        sinks=[query.sink],
+        sink_kafka_topics=[] if sink is None else [sink.topic],
+        id=query.id,
+        status_count={state: 1},
+        query_type="PERSISTENT",
+        state=state,
+    )
+
+
+def describe_source(source: SourceInfo, catalog: Catalog, executor: Executor, *, extended: bool) -> SourceDescription:
+    readers = catalog.readers_of(source.name)
+    writers = catalog.writers_of(source.name)
+    return SourceDescription(
+        name=source.name,
+        window_type=None if source.key_window is None else source.key_window.kind,
+        read_queries=[query_line(query, catalog, executor) for query in readers],
+        write_queries=[query_line(query, catalog, executor) for query in writers],
+        fields=fields_of(source.schema),
+        type=source.kind,
+        timestamp=source.timestamp_column or "",
+        extended=extended,
+        key_format=source.key_format.name,
+        value_format=source.value_format.name,
+        topic=source.topic,
+        partitions=source.partition_count,
+        statement=f"{source.statement};",
+        source_constraints=_sources_above(source, catalog),
+        statistics=_statistics(writers, executor) if extended else "",
+        error_stats=_errors(writers, executor) if extended else "",
+        query_offset_summaries=_offsets((*readers, *writers), executor) if extended else [],
+    )
+
+
+def describe_query(query: PersistentQuery, catalog: Catalog, executor: Executor) -> QueryDescription:
+    status = executor.status(query.id)
+    sink = catalog.sources.get(query.sink)
+    return QueryDescription(
+        id=query.id,
+        statement_text=f"{query.statement};",
+        window_type=window_type(query.plan),
+        fields=[] if sink is None else fields_of(sink.schema),
+        sources=list(query.sources),
+        sinks=[query.sink],
+        topology=explain(query.plan),
+        execution_plan=explain(query.plan),
+        overridden_properties=dict(query.plan.properties),
+        query_type="PERSISTENT",
+        state=status.shown_state,
+        query_errors=[] if status.trouble is None else [status.trouble],
+        metrics=_metrics(status),
+        consumer_group_id=query.id,
+    )
+
+
+def window_type(plan: PhysicalPlan) -> str | None:
+    """The kind of window that the plan's aggregates use."""
+    windows = [step.grouping_window for step in plan.steps() if step.grouping_window is not None]
+    return windows[-1].kind if windows else None
+
+
+def _sources_above(source: SourceInfo, catalog: Catalog) -> list[str]:
+    """What must not be dropped before this source: the sources that its own query reads."""
+    query = catalog.queries.get(source.created_by or "")
+    return [] if query is None else sorted(query.sources)
+
+
+def _metrics(status: QueryStatus) -> dict[str, int]:
+    names = ("rows_in", "rows_used", "rows_dropped", "rows_failed", "rows_out", "batches", "restarts")
+    return {name: getattr(status.metrics, name) for name in names}
+
+
+def _statistics(writers: tuple[PersistentQuery, ...], executor: Executor) -> str:
+    lines = [
+        f"{query.id}: " + ", ".join(f"{name} {count}" for name, count in _metrics(executor.status(query.id)).items())
+        for query in writers
+    ]
+    return "\n".join(lines)
+
+
+def _errors(writers: tuple[PersistentQuery, ...], executor: Executor) -> str:
+    found = [(query.id, executor.status(query.id).trouble) for query in writers]
+    return "\n".join(f"{query_id}: {error}" for query_id, error in found if error is not None)
+
+
+def _offsets(queries: tuple[PersistentQuery, ...], executor: Executor) -> list[QueryOffsets]:
+    statuses = {query.id: executor.status(query.id) for query in queries}
+    return [
+        QueryOffsets(query_id, partition.topic, partition.partition, position, status.lag.get(partition))
+        for query_id, status in statuses.items()
+        for partition, position in sorted(status.positions.items())
+    ]

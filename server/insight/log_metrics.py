@@ -1,0 +1,153 @@
+"""Figures of the log for GET /metrics: per partition, and per consumer group.
+
+How many series there are is bounded: with more partitions than that, figures are added up per topic, and only of
+partitions that are in use, for looking at all of them would open all their files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from millstream.errors import LogError
+
+from ...logcore.log import Log
+from ...logcore.storage.partition_files import PartitionFiles
+
+_GAUGES: Final = {
+    "topic_records": "Offsets in use.",
+    "topic_start_offset": "The first offset that can be read.",
+    "topic_high_watermark": "The offset before which everything is durable.",
+    "topic_bytes": "Bytes on disk.",
+    "topic_segments": "Files of records.",
+    "topic_sync_seconds_max": "The longest time that a sync took since the start.",
+}
+_COUNTERS: Final = {
+    "topic_end_offset": "Offsets given.",
+    "topic_appended_records": "Records written since the start.",
+    "topic_appended_bytes": "Bytes written since the start.",
+    "topic_sent_records": "Records sent to Kafka clients since the start.",
+    "topic_sent_bytes": "Bytes sent to Kafka clients since the start.",
+    "topic_syncs": "Syncs of the disk since the start.",
+    "topic_sync_seconds": "Time that those took.",
+}
+_LARGEST: Final = frozenset({"topic_sync_seconds_max"})  # of several partitions the largest counts, not the sum
+_OFFSETS: Final = frozenset({"topic_start_offset", "topic_high_watermark"})  # that mean nothing when they are added up
+_GROUP_SERIES_PER_PARTITION: Final = 4  # so many groups' figures, for each partition that has figures
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Of a partition, or of a topic (`partition` is empty then)."""
+
+    topic: str
+    partition: str
+    values: dict[str, float]
+
+
+class LogMetrics(Collector):
+    """Reads the log when somebody asks."""
+
+    def __init__(self, log: Log, partitions_max: int) -> None:
+        self._log = log
+        self._partitions_max = partitions_max
+
+    def describe(self) -> list[Metric]:
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        yield from topic_families(list(self._figures()))
+        yield from self._groups()
+
+    def _figures(self) -> Iterator[Figures]:
+        topics = self._log.topics()
+        each = sum(topic.partition_count for topic in topics.values()) <= self._partitions_max
+        for name, topic in topics.items():
+            found = [
+                (number, values)
+                for number in range(topic.partition_count)
+                if (values := self._values(name, number, opens=each)) is not None
+            ]
+            if each:
+                yield from (Figures(name, str(number), values) for number, values in found)
+            elif found:
+                yield Figures(name, "", united(values for _, values in found))
+
+    def _values(self, topic: str, number: int, *, opens: bool) -> dict[str, float] | None:
+        """None of a partition that is gone since, or damaged, or not in use."""
+        try:
+            partition = self._log.partition(topic, number) if opens else self._log.partition_if_open(topic, number)
+            return None if partition is None else values_of(partition)
+        except LogError:
+            return None
+
+    # Groups
+
+    def _groups(self) -> Iterator[Metric]:
+        labels = ["group", "topic", "partition"]
+        members = GaugeMetricFamily("millstream_group_members", "Members now.", labels=["group"])
+        committed = GaugeMetricFamily("millstream_group_committed_offset", "Where the group goes on.", labels=labels)
+        lags = GaugeMetricFamily("millstream_group_lag", "Records that it has not read yet.", labels=labels)
+        leads = GaugeMetricFamily(
+            "millstream_group_lead", "Records between the first that there is and the group's place.", labels=labels
+        )
+        left = self._partitions_max * _GROUP_SERIES_PER_PARTITION
+        for group in self._log.groups.names():
+            if left <= 0:
+                break
+            members.add_metric([group], len(self._log.groups.describe(group).members))
+            left -= 1
+            for (topic, number), found in self._log.groups.committed(group).items():
+                place = [group, topic, str(number)]
+                try:
+                    offsets = self._log.offsets(topic, number)
+                except LogError:
+                    continue
+                left -= 1
+                committed.add_metric(place, found.offset)
+                lags.add_metric(place, max(0, offsets.high_watermark - found.offset))
+                leads.add_metric(place, found.offset - offsets.log_start_offset)
+        yield from (members, committed, lags, leads)
+
+
+def topic_families(figures: Sequence[Figures]) -> Iterator[Metric]:
+    for names, family in ((_GAUGES, GaugeMetricFamily), (_COUNTERS, CounterMetricFamily)):
+        for name, doc in names.items():
+            metric = family(f"millstream_{name}", doc, labels=["topic", "partition"])
+            for found in figures:
+                if name in found.values:
+                    metric.add_metric([found.topic, found.partition], found.values[name])
+            yield metric
+
+
+def values_of(partition: PartitionFiles) -> dict[str, float]:
+    offsets, traffic = partition.offsets(), partition.traffic
+    return {
+        "topic_records": offsets.log_end_offset - offsets.log_start_offset,
+        "topic_start_offset": offsets.log_start_offset,
+        "topic_high_watermark": offsets.high_watermark,
+        "topic_end_offset": offsets.log_end_offset,
+        "topic_bytes": partition.size_on_disk,
+        "topic_segments": len(partition.segments()),
+        "topic_appended_records": traffic.appended.records,
+        "topic_appended_bytes": traffic.appended.bytes,
+        "topic_sent_records": traffic.sent.records,
+        "topic_sent_bytes": traffic.sent.bytes,
+        "topic_syncs": traffic.synced.syncs,
+        "topic_sync_seconds": traffic.synced.seconds,
+        "topic_sync_seconds_max": traffic.synced.slowest_s,
+    }
+
+
+def united(found: Iterable[dict[str, float]]) -> dict[str, float]:
+    totals: dict[str, float] = {}
+    for values in found:
+        for name, value in values.items():
+            if name not in _OFFSETS:
+                known = totals.get(name, 0.0)
+                totals[name] = max(known, value) if name in _LARGEST else known + value
+    return totals

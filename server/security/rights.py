@@ -1,0 +1,200 @@
+"""What a user may do with the streams, tables, queries and topics that there are; the one place that decides it.
+
+A right is a verb on a name: `access.py` says who has which. A stream or a table is judged by two names, its own and its
+topic's, for what one does with it happens to the topic: with the right on one name alone, anybody who may create
+streams could write to any topic that they may read. What a statement needs: `statement_rights.py`.
+
+Who may not read an object does not see it: `visible` is the catalog that is shown, and `discreet` keeps its names out
+of errors.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+from sqlglot import exp
+
+from millstream.errors import MillstreamError, ServerError, StatementError
+
+from ...planner.catalog import Catalog, PersistentQuery
+from ...planner.schemas.registry import topic_of
+from ...planner.source_info import SourceInfo
+from ...sql import ast
+from ...sql.parser import parse
+from .access import User, Verb
+
+ANYTHING: Final = "*"  # as a name: of no single one
+
+
+class NotPermitted(ServerError):
+    """A user lacks a right."""
+
+    code = "NOT_PERMITTED"
+
+
+class Need(NamedTuple):
+    """A right that is needed. `of`: how a refusal calls the name, where it is not the user who has named it."""
+
+    verb: Verb
+    name: str
+    of: str | None = None
+
+
+def on_source(verb: Verb, name: str, catalog: Catalog) -> Iterator[Need]:
+    """For doing something with a stream or table: on its name, and on its topic."""
+    yield Need(verb, name)
+    source = catalog.sources.get(name)
+    if source is not None:
+        yield Need(verb, source.topic, f"the topic of {name}")
+
+
+@dataclass(frozen=True, slots=True)
+class Rights:
+    """Those of one user; without a user (a server that knows none, a program on its own log) everything is allowed."""
+
+    user: User | None = None
+
+    def may(self, verb: Verb, name: str) -> bool:
+        return self.user is None or self.user.may(verb, name)
+
+    @property
+    def everything(self) -> bool:
+        return self.may("admin", ANYTHING)
+
+    def require(self, needs: Iterable[Need]) -> None:
+        """Raises `NotPermitted` at the first right that the user lacks."""
+        for need in needs:
+            if self.user is not None and not self.user.may(need.verb, need.name):
+                raise _forbidden(self.user, need)
+
+    def require_administrator(self) -> None:
+        self.require([Need("admin", ANYTHING)])
+
+    def query_refused(self, query_id: str) -> NotPermitted:
+        """The answer about a query that is not there, or not for this user: which of the two, it does not say."""
+        assert self.user is not None
+        return NotPermitted(f"there is no query {query_id} that {self.user.name} has the rights for")
+
+    @property
+    def name(self) -> str | None:
+        """Of the user."""
+        return None if self.user is None else self.user.name
+
+    def is_own(self, owner: str | None) -> bool:
+        """Whether something that belongs to the user of this name may be ended."""
+        return self.everything or self.name == owner
+
+    # What is seen
+
+    def sees_topic(self, topic: str) -> bool:
+        return self.may("read", topic)
+
+    def sees_source(self, source: SourceInfo) -> bool:
+        return self.may("read", source.name) and self.sees_topic(source.topic)
+
+    def sees_query(self, query: PersistentQuery, catalog: Catalog) -> bool:
+        """Its text names what it reads and writes, and what it looks for."""
+        return all(self._may_all(on_source("read", name, catalog)) for name in (query.sink, *query.sources))
+
+    def sees_subject(self, subject: str) -> bool:
+        """A subject of the schema registry: who may read records or write some needs their schema."""
+        return self.may("read", topic_of(subject)) or self.may("insert", topic_of(subject))
+
+    def visible(self, catalog: Catalog) -> Catalog:
+        """The catalog as this user sees it."""
+        if self.everything:
+            return catalog
+        queries = {id: query for id, query in catalog.queries.items() if self.sees_query(query, catalog)}
+        sources = {
+            name: self._without_secrets(source, queries, catalog)
+            for name, source in catalog.sources.items()
+            if self.sees_source(source)
+        }
+        return replace(catalog, sources=MappingProxyType(sources), queries=MappingProxyType(queries))
+
+    def _without_secrets(
+        self, source: SourceInfo, queries: Mapping[str, PersistentQuery], catalog: Catalog
+    ) -> SourceInfo:
+        """CREATE … AS is the text of a query, which may read what this user may not."""
+        if source.created_by is None or source.created_by in queries:
+            return source
+        if source.created_by not in catalog.queries and self._may_read_all_of(source.statement, catalog):
+            return source
+        return replace(source, statement="", created_by=None)
+
+    def _may_read_all_of(self, statement: str, catalog: Catalog) -> bool:
+        names = _names_read(statement)
+        return names is not None and all(self._may_all(on_source("read", name, catalog)) for name in names)
+
+    def _may_all(self, needs: Iterable[Need]) -> bool:
+        return all(self.may(need.verb, need.name) for need in needs)
+
+    # What is said
+
+    def discreet(
+        self, error: MillstreamError, said: str, catalog: Catalog, topics: Callable[[], Iterable[str]]
+    ) -> None:
+        """Takes out of an error the names that its reader does not see, but for those that they said themselves."""
+        if self.everything:
+            return
+        hidden = self._hidden(catalog, topics()) - _words(said.upper())
+        if error.hint is not None and hidden & _words(error.hint):
+            error.hint = None
+        for name in sorted(hidden & _words(error.message)):
+            error.message = re.sub(rf"(?<![\w.-]){re.escape(name)}(?![\w.-])", "…", error.message)
+        error.args = (error.message,)
+
+    def _hidden(self, catalog: Catalog, topics: Iterable[str]) -> set[str]:
+        shown = self.visible(catalog)
+        hidden = {*(catalog.sources.keys() - shown.sources.keys()), *(catalog.queries.keys() - shown.queries.keys())}
+        return hidden | {topic for topic in topics if not self.sees_topic(topic)}
+
+
+EVERYTHING: Final = Rights()
+
+_WORD: Final = re.compile(r"[\w.-]*\w")
+
+
+def _words(text: str) -> set[str]:
+    return set(_WORD.findall(text))
+
+
+@lru_cache(1000)
+def _names_read(statement: str) -> tuple[str, ...] | None:
+    """The names that a stored CREATE … AS reads; None where nobody knows any more."""
+    try:
+        (parsed,) = parse(f"{statement};")
+    except (StatementError, ValueError):
+        return None
+    return tuple(names_in(parsed, ()))
+
+
+def names_in(statement: ast.Node, sources: Iterable[str]) -> Iterator[str]:
+    """Every name in FROM. A name of WITH counts too where one of `sources` is called the same: which one is meant
+    depends on the place."""
+    own = {node.name for node in _nodes(statement) if isinstance(node, ast.Cte)} - set(sources)
+    return (node.name for node in _nodes(statement) if isinstance(node, ast.SourceName) and node.name not in own)
+
+
+def _nodes(value: Any) -> Iterator[ast.Node]:
+    if isinstance(value, ast.Node):
+        yield value
+        for name in type(value).__dataclass_fields__:
+            yield from _nodes(getattr(value, name))
+    elif isinstance(value, tuple):
+        for item in value:
+            yield from _nodes(item)
+    elif isinstance(value, exp.Expression):
+        for inside in value.find_all(exp.Subquery):
+            yield from _nodes(inside.meta["query"])
+
+
+def _forbidden(user: User, need: Need) -> NotPermitted:
+    if need.verb == "admin":
+        return NotPermitted(f"{user.name} may not do this: it is for administrators")
+    return NotPermitted(f'{user.name} has no right "{need.verb}" on {need.of or need.name}')

@@ -1,0 +1,169 @@
+"""What a statement needs a right for. Who has which rights: `access.py`; what a right on an object is: `rights.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from ...planner.catalog import Catalog, PersistentQuery
+from ...planner.declarations.topic_names import topic_of_statement
+from ...planner.schemas.registry import Registry, topic_of
+from ...planner.select.dependents import dependents
+from ...sql import ast
+from .rights import ANYTHING, Need, NotPermitted, Rights, names_in, on_source
+
+_SCHEMA_IDS: Final = ("KEY_SCHEMA_ID", "VALUE_SCHEMA_ID")
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a statement's names mean. `settings`: the properties that hold for it; `topics` and `registry` are asked
+    for only where the statement needs them."""
+
+    catalog: Catalog
+    settings: Mapping[str, str]
+    topics: Callable[[], Container[str]]
+    registry: Callable[[], Registry]
+
+
+def check_statement(rights: Rights, statement: ast.Statement, around: Surroundings) -> None:
+    """Raises `NotPermitted` where the user may not run it."""
+    _check_queries(rights, statement, around.catalog)
+    rights.require(needs(statement, around))
+    _check_schema_ids(rights, statement, around)
+
+
+def needs(statement: ast.Statement, around: Surroundings) -> Iterator[Need]:
+    """SHOW and DESCRIBE without a name, SET and DEFINE need nothing but a user: they show what the user may see."""
+    catalog = around.catalog
+    match statement:
+        case ast.Query():
+            yield from _reads(statement, catalog)
+        case ast.CreateSource():
+            topic = topic_of_statement(statement, around.settings)
+            yield Need("ddl", statement.name)
+            yield Need("read", topic)
+            yield from _makes(topic, around)
+        case ast.CreateAsSelect():
+            topic = topic_of_statement(statement, around.settings)
+            yield Need("ddl", statement.name)
+            yield Need("insert", topic)
+            yield from _makes(topic, around)
+            yield from _reads(statement.query, catalog)
+        case ast.InsertInto():
+            yield Need("ddl", statement.target)  # it starts a query that goes on
+            if "QUERY_ID" in statement.properties:
+                yield Need("ddl", str(statement.properties["QUERY_ID"]))  # its group and its topics are called so
+            yield from on_source("insert", statement.target, catalog)
+            yield from _reads(statement.query, catalog)
+        case ast.InsertValues() | ast.DeleteRows():
+            yield from on_source("insert", statement.target, catalog)
+        case ast.DropSource():
+            yield from _drops(statement, catalog)
+        case ast.AlterSource():
+            yield from _alters(statement, catalog)
+        case ast.CreateType() | ast.DropType():
+            yield Need("ddl", statement.name)
+        case ast.ControlQuery(query_id=None):
+            yield Need("admin", ANYTHING)
+        case ast.ControlQuery() | ast.Explain(statement=None):
+            return  # whose query it is: `_check_queries`
+        case ast.Explain():
+            assert statement.statement is not None
+            yield from needs(statement.statement, around)
+        case ast.Describe(what="SOURCE"):
+            yield from on_source("read", str(statement.name), catalog)
+        case ast.ShowLineage() | ast.AssertValues():
+            yield from on_source("read", statement.source, catalog)
+        case ast.AssertSource():
+            yield from on_source("read", statement.name, catalog)
+        case ast.PrintTopic() | ast.AssertTopic():
+            yield Need("read", statement.topic)
+        case ast.AssertSchema():
+            if statement.subject is not None:
+                yield Need("read", topic_of(statement.subject))
+        case (
+            ast.Show() | ast.ShowGraph() | ast.Describe() | ast.SetProperty() | ast.UnsetProperty()
+            | ast.DefineVariable() | ast.UndefineVariable()
+        ):  # fmt: skip
+            return
+        case _:  # functions are code; and what is not known here is not for everybody
+            yield Need("admin", ANYTHING)
+
+
+def _reads(query: ast.Query, catalog: Catalog) -> Iterator[Need]:
+    for name in names_in(query, catalog.sources):
+        yield from on_source("read", name, catalog)
+
+
+def _drops(statement: ast.DropSource, catalog: Catalog) -> Iterator[Need]:
+    """CASCADE is DROP of each stream and table, and TERMINATE of each query, that depends on it."""
+    if statement.delete_topic:
+        yield from on_source("ddl", statement.name, catalog)
+    else:
+        yield Need("ddl", statement.name)
+    for dependent in dependents(statement.name, catalog) if statement.cascade else ():
+        name = dependent.sink if isinstance(dependent, PersistentQuery) else dependent.name
+        yield Need("ddl", name, f"all that depends on {statement.name}")
+
+
+def _alters(statement: ast.AlterSource, catalog: Catalog) -> Iterator[Need]:
+    """RENAME TO makes a name for the topic, as CREATE does."""
+    yield Need("ddl", statement.name)
+    source = catalog.sources.get(statement.name)
+    for change in statement.changes:
+        if isinstance(change, ast.RenameSource):
+            yield Need("ddl", change.to)
+            if source is not None:
+                yield Need("read", source.topic, f"the topic of {source.name}")
+
+
+def _makes(topic: str, around: Surroundings) -> Iterator[Need]:
+    """A topic that is not there yet is made."""
+    if topic not in around.topics():
+        yield Need("ddl", topic)
+
+
+def _check_queries(rights: Rights, statement: ast.Statement, catalog: Catalog) -> None:
+    """TERMINATE, PAUSE and RESUME are for who may change what the query writes, EXPLAIN for who may read all of it.
+    A query's id is a name that nobody has a right on, so one that is not there is refused in the same words."""
+    match statement:
+        case ast.ControlQuery(query_id=str(asked)):
+            query = _query(asked, catalog)
+            allowed = query is not None and rights.may("ddl", query.sink)
+        case ast.Explain(query_id=str(asked)):
+            query = _query(asked, catalog)
+            allowed = query is not None and rights.sees_query(query, catalog)
+        case _:
+            return
+    if not allowed:
+        raise rights.query_refused(asked)
+
+
+def _query(asked: str, catalog: Catalog) -> PersistentQuery | None:
+    return catalog.queries.get(asked.upper(), catalog.queries.get(asked))
+
+
+def _number(given: ast.Value) -> int | None:
+    """As the planner reads it, which refuses what is none."""
+    try:
+        return int(str(given))
+    except ValueError:
+        return None
+
+
+def _check_schema_ids(rights: Rights, statement: ast.Statement, around: Surroundings) -> None:
+    """An id says nothing about whose schema it is: it has to be one of a subject that the user sees."""
+    if isinstance(statement, ast.Explain) and statement.statement is not None:
+        statement = statement.statement
+    if not isinstance(statement, ast.CreateSource | ast.CreateAsSelect):
+        return
+    for name in _SCHEMA_IDS:
+        asked = statement.properties.get(name)
+        if asked is None:
+            continue
+        versions = around.registry().versions.values()
+        subjects = {version.subject for version in versions if version.id == _number(asked)}
+        if not any(map(rights.sees_subject, subjects)):
+            raise NotPermitted(f"there is no schema with the id {asked} that this user may read")

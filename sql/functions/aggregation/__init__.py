@@ -1,0 +1,1 @@
+"""Aggregates: their entries in the catalog, and the folds that they become."""

@@ -1,0 +1,210 @@
+"""What an aggregate function is: an entry of the catalog, and the fold that it becomes for given argument types."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.errors import Span, TypeMismatch
+
+from ...types import BIGINT, DOUBLE, INTEGER, Decimal, Field, SqlType, Struct
+from .aggregate_kernels import COMPILED_FROM, Events, Kernel
+from .aggregate_values import as_physical, as_type, column_of, values_of
+
+State = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """An aggregate over arguments of known types.
+
+    A state is a tuple of Python values (see `aggregate_values.py`), one per `state_types`; it is never changed in
+    place. `add` takes the state and one row's arguments, `undo` takes a row back that was added, `merge` joins the
+    states of two sessions, the earlier one first. `load` and `dump` turn a state as it is stored into one to
+    compute with, and back. `kernel` is the same fold as a compiled loop.
+    """
+
+    parameter_types: tuple[SqlType, ...]
+    state_types: tuple[SqlType, ...]
+    return_type: SqlType
+    initial: State
+    add: Callable[..., State]
+    merge: Callable[[State, State], State]
+    result: Callable[[State], Any]
+    undo: Callable[..., State] | None = None
+    kernel: Kernel | None = None
+    load: Callable[[State], State] = lambda state: state
+    dump: Callable[[State], State] = lambda state: state
+
+    def run(
+        self,
+        events: Events,
+        arguments: Sequence[pa.Array],
+        state: Sequence[pa.Array],
+        known: Sequence[bool],
+        *,
+        compiled: bool | None = None,
+    ) -> tuple[pa.Array, list[pa.Array]]:
+        """Fold events in order. In: state columns with a row per group (`known`: the group has a state; else its row
+        is NULL). Out: the result after each event, and the new state columns."""
+        if compiled is None:
+            compiled = len(events) >= COMPILED_FROM
+        if compiled and self.kernel is not None:
+            return self._run_compiled(self.kernel, events, arguments, state)
+        return self._run_python(events, arguments, state, known)
+
+    def results(self, state: Sequence[pa.Array]) -> pa.Array:
+        """The results of stored states."""
+        groups = len(state[0])
+        nothing = np.full(groups, -1, dtype=np.int64)
+        arguments = [pa.array([], type_.arrow) for type_ in self.parameter_types]
+        events = Events(np.arange(groups, dtype=np.int64), nothing, nothing)
+        return self.run(events, arguments, state, [True] * groups)[0]
+
+    def _run_compiled(
+        self, kernel: Kernel, events: Events, arguments: Sequence[pa.Array], state: Sequence[pa.Array]
+    ) -> tuple[pa.Array, list[pa.Array]]:
+        filled = [
+            column if initial is None or not column.null_count else column.fill_null(initial)
+            for column, initial in zip(map(as_physical, state), self.initial, strict=True)
+        ]
+        out, new_state = kernel(events, [as_physical(column) for column in arguments], filled)
+        types = self.state_types
+        return as_type(out, self.return_type), [as_type(column, t) for column, t in zip(new_state, types, strict=True)]
+
+    def _run_python(
+        self, events: Events, arguments: Sequence[pa.Array], state: Sequence[pa.Array], known: Sequence[bool]
+    ) -> tuple[pa.Array, list[pa.Array]]:
+        states = self.states_of(state, known)
+        rows = list(zip(*map(values_of, arguments), strict=True)) if arguments else None
+        results = []
+        for group, undo, add in zip(events.group.tolist(), events.undo.tolist(), events.add.tolist(), strict=True):
+            current = states[group]
+            if undo >= 0:
+                assert self.undo is not None  # the planner refuses such aggregates over tables
+                current = self.undo(current, *(rows[undo] if rows else ()))
+            if add >= 0:
+                current = self.add(current, *(rows[add] if rows else ()))
+            states[group] = current
+            results.append(self.result(current))
+        return column_of(results, self.return_type), self.columns_of(states)
+
+    def states_of(self, columns: Sequence[pa.Array], known: Sequence[bool]) -> list[State]:
+        """The states in these columns; the initial one where a group is not known."""
+        stored = zip(*map(values_of, columns), strict=True)
+        return [self.load(state) if there else self.initial for state, there in zip(stored, known, strict=True)]
+
+    def columns_of(self, states: Sequence[State]) -> list[pa.Array]:
+        dumped = [self.dump(state) for state in states]
+        return [column_of([state[i] for state in dumped], type_) for i, type_ in enumerate(self.state_types)]
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateSignature:
+    """A call whose types fit.
+
+    `parameter_types`: what the non-constant arguments have to be converted to. `intermediate_type`: of what a group
+    keeps between rows; a format that cannot hold it cannot be the source's (ksqlDB refuses such queries).
+    """
+
+    parameter_types: tuple[SqlType, ...]
+    return_type: SqlType
+    intermediate_type: SqlType
+
+    @property
+    def argument_count(self) -> int:
+        return len(self.parameter_types)
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateExample:
+    """Rows of arguments go in, in order, and `result` comes out. Values as `aggregate_values.py` has them."""
+
+    types: tuple[SqlType, ...]
+    rows: tuple[tuple[Any, ...], ...]
+    result: Any
+    constants: tuple[Any, ...] = ()
+
+
+# (argument types, constants, properties) → the fold, or None where the types do not fit
+FoldMaker = Callable[[Sequence[SqlType], Sequence[Any], Mapping[str, str]], Fold | None]
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateFunction:
+    """One aggregate of the catalog. `constants`: the fewest and the most literal arguments, which stand last.
+
+    `arguments`: how many others there are; None is any number from one on. `supports_undo`: over a table in ksqlDB.
+    """
+
+    name: str
+    doc: str
+    signatures: tuple[str, ...]
+    examples: tuple[AggregateExample, ...]
+    make: FoldMaker
+    supports_undo: bool
+    arguments: int | None = 1
+    constants: tuple[int, int] = (0, 0)
+    properties: tuple[str, ...] = field(default=())
+    supports_merge: bool = True  # without it there is none in session windows
+    make_undoable: FoldMaker | None = None  # for rows that are taken back, where `make` keeps too little for that
+
+    @property
+    def kind(self) -> Literal["aggregate"]:
+        return "aggregate"
+
+    @property
+    def takes_back(self) -> bool:
+        """Whether it works over rows that are taken back."""
+        return self.supports_undo or self.make_undoable is not None
+
+    def constant_positions(self, n_arguments: int) -> tuple[int, ...]:
+        """Which arguments of a call with so many must be literals."""
+        fewest, most = self.constants
+        if self.arguments is None:
+            return tuple(range(n_arguments - fewest, n_arguments)) if n_arguments > fewest else ()
+        return tuple(range(self.arguments, min(n_arguments, self.arguments + most)))
+
+    def resolve(
+        self, argument_types: Sequence[SqlType], constants: Sequence[object] = (), span: Span | None = None
+    ) -> AggregateSignature:
+        """`argument_types` are those of the non-constant arguments. Raises `TypeMismatch`."""
+        fold = None
+        if self.constants[0] <= len(constants) <= self.constants[1]:
+            fold = self.make(argument_types, constants, {})
+        if fold is None:
+            given = ", ".join([*map(str, argument_types), *(repr(constant) for constant in constants)])
+            raise TypeMismatch(
+                f"Function '{self.name}' does not accept parameters ({given}).",
+                span=span,
+                hint=f"Valid alternatives are: {'; '.join(self.signatures)}.",
+            )
+        return AggregateSignature(fold.parameter_types, fold.return_type, intermediate_type(fold))
+
+    def fold(
+        self,
+        argument_types: Sequence[SqlType],
+        constants: Sequence[object] = (),
+        properties: Mapping[str, str] | None = None,
+        *,
+        retracts: bool = False,
+    ) -> Fold:
+        """The fold for types that `resolve` has accepted. `retracts`: rows may be taken back."""
+        make = self.make_undoable if retracts and self.make_undoable is not None else self.make
+        fold = make(argument_types, constants, properties or {})
+        assert fold is not None, f"{self.name} was planned with types it does not take"
+        return fold
+
+
+def intermediate_type(fold: Fold) -> SqlType:
+    if len(fold.state_types) == 1:
+        return fold.state_types[0]
+    return Struct(tuple(Field(f"S{i}", type_) for i, type_ in enumerate(fold.state_types)))
+
+
+def is_number(type_: SqlType) -> bool:
+    return type_ in (INTEGER, BIGINT, DOUBLE) or isinstance(type_, Decimal)

@@ -1,0 +1,85 @@
+"""Columns as Python values and back, the way aggregates keep them: times as integers, nested values as lists and dicts.
+
+Times are integers because Python's own types end with the year 9999, and because they compare and add up faster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from ...types import Array, Map, SqlType, Struct
+
+
+def physical(type_: pa.DataType) -> pa.DataType:
+    """The type with every time in it replaced by the integer that holds it."""
+    if pa.types.is_timestamp(type_) or pa.types.is_time64(type_):
+        return pa.int64()
+    if pa.types.is_date32(type_):
+        return pa.int32()
+    if pa.types.is_list(type_):
+        return pa.list_(physical(type_.value_type))
+    if pa.types.is_struct(type_):
+        return pa.struct([pa.field(field.name, physical(field.type)) for field in type_])
+    if pa.types.is_map(type_):
+        return pa.map_(physical(type_.key_type), physical(type_.item_type))
+    return type_
+
+
+def as_physical(column: pa.Array) -> pa.Array:
+    target = physical(column.type)
+    return column if target == column.type else column.cast(target)
+
+
+def values_of(column: pa.Array) -> list[Any]:
+    """The column as Python values; a MAP is a list of (key, value)."""
+    return as_physical(column).to_pylist()
+
+
+def column_of(values: Sequence[Any], type_: SqlType) -> pa.Array:
+    """The reverse of `values_of`."""
+    target = type_.arrow
+    kept = physical(target)
+    column = pa.array(values, kept)
+    return column if kept == target else column.cast(target)
+
+
+def as_type(column: pa.Array, type_: SqlType) -> pa.Array:
+    return column if column.type == type_.arrow else column.cast(type_.arrow)
+
+
+def canonical(type_: SqlType) -> Callable[[Any], Any]:
+    """Gives values of the type a form in which equal ones are equal: the order of a MAP's entries means nothing."""
+    if not _holds_map(type_):
+        return lambda value: value
+
+    def convert(value: Any) -> Any:
+        if value is None:
+            return None
+        match type_:
+            case Map():
+                inner = canonical(type_.value)
+                return sorted(((key, inner(item)) for key, item in value), key=lambda entry: entry[0])
+            case Array():
+                return list(map(canonical(type_.element), value))
+            case Struct():
+                named = zip(type_.engine_names, type_.fields, strict=True)
+                return {name: canonical(field.type)(value[name]) for name, field in named}
+            case _:
+                return value
+
+    return convert
+
+
+def _holds_map(type_: SqlType) -> bool:
+    match type_:
+        case Map():
+            return True
+        case Array():
+            return _holds_map(type_.element)
+        case Struct():
+            return any(_holds_map(field.type) for field in type_.fields)
+        case _:
+            return False

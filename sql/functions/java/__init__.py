@@ -1,0 +1,1 @@
+"""What Java says about texts: patterns of times, regular expressions, URIs, zones."""

@@ -1,0 +1,191 @@
+"""Users' functions, row by row, each within its time.
+
+Nothing in Python ends a function from outside for certain. So the rows are computed in a thread of their own, and who
+waits for them leaves that thread behind when a row takes too long: the row has failed, the next ones go to another
+thread. The thread that was left gets an exception, which ends loops; what sleeps or waits for a network ends when it
+likes, and is heard by nobody. While too many such threads live, the function is not called at all. What holds the
+interpreter's lock, in a C extension, cannot be left either.
+
+An aggregate computes each row from the one before, millions of times: it stays in its thread (`in_time`), where loops
+end and what sleeps does not.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextvars import copy_context
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from ..bounds import FUNCTION_SECONDS, BoundExceeded, bounded_by, current_bounds, out_of_time
+
+_LEFT_MAX = 16
+_PAUSE_S = 0.05
+
+Outcome = tuple[Any, BaseException | None]
+"""A result, or the error in its place."""
+
+
+class _Left(BaseException):
+    """Raised inside a call that nobody waits for any more."""
+
+
+def within_time(function: Callable[..., Any], rows: Sequence[Sequence[Any]]) -> list[Outcome]:
+    """What the function gives for each row; `BoundExceeded` is the error of one that took too long."""
+    outcomes: list[Outcome] = []
+    while len(outcomes) < len(rows):
+        if current_bounds().over:  # nobody waits for the rest: each row would leave a thread behind
+            return [*outcomes, *[(None, out_of_time())] * (len(rows) - len(outcomes))]
+        run = _Run(function, rows[len(outcomes) :])
+        outcomes += run.outcomes_in_time()
+    return outcomes
+
+
+@dataclass(slots=True)
+class _Run:
+    """Rows in one thread. `began`: when the row under way did, on the monotonic clock."""
+
+    function: Callable[..., Any]
+    rows: Sequence[Sequence[Any]]
+    outcomes: list[Outcome] = field(default_factory=list)
+    began: float = 0.0
+    is_left: bool = False
+    _guard: threading.Lock = field(default_factory=threading.Lock)
+    _done: threading.Event = field(default_factory=threading.Event)
+
+    def outcomes_in_time(self) -> list[Outcome]:
+        """Of all rows, or of those up to the first one that takes too long."""
+        if _left.count() >= _LEFT_MAX:
+            message = f"{_LEFT_MAX} calls of users' functions have not ended, long after {FUNCTION_SECONDS}"
+            return [(None, BoundExceeded(message, FUNCTION_SECONDS)) for _ in self.rows]
+        bounds, context = current_bounds(), copy_context()
+        self.began = time.monotonic()
+
+        def compute() -> None:
+            with bounded_by(bounds):
+                context.run(self._compute)
+
+        thread = threading.Thread(target=compute, name="user-function", daemon=True)
+        thread.start()
+        while not self._done.wait(min(_PAUSE_S, bounds.seconds)):
+            with self._guard:
+                self.is_left = bounds.over or time.monotonic() - self.began > bounds.seconds
+                if self.is_left:
+                    _left.add(thread)
+                    return [*self.outcomes, (None, out_of_time())]
+        return self.outcomes
+
+    def _compute(self) -> None:
+        try:
+            for row in self.rows:
+                self.began = time.monotonic()
+                try:
+                    outcome: Outcome = (self.function(*row), None)
+                except _Left:
+                    return
+                except BaseException as error:
+                    outcome = (None, error)
+                with self._guard:
+                    if self.is_left:
+                        return
+                    self.outcomes.append(outcome)
+            self._done.set()
+        except _Left:  # between two steps of this loop
+            return
+
+
+class _LeftThreads:
+    """Threads whose call nobody waits for. Each is told to end, again and again, as it may catch what it is told."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._threads: list[threading.Thread] = []
+        self._teller: threading.Thread | None = None
+
+    def count(self) -> int:
+        return len(self._threads)
+
+    def add(self, thread: threading.Thread) -> None:
+        with self._guard:
+            self._threads.append(thread)
+            if self._teller is None:
+                self._teller = threading.Thread(target=self._tell, name="user-function-ends", daemon=True)
+                self._teller.start()
+
+    def _tell(self) -> None:
+        while True:
+            with self._guard:
+                self._threads = [thread for thread in self._threads if thread.is_alive()]
+                if not self._threads:
+                    self._teller = None
+                    return
+                for thread in self._threads:
+                    assert thread.ident is not None
+                    _raise_in(thread.ident, _Left)
+            time.sleep(_PAUSE_S)
+
+
+_left = _LeftThreads()
+
+
+T = TypeVar("T")
+
+
+def in_time(call: Callable[[], T]) -> T:
+    """The result of a call that is made here. Raises `BoundExceeded` where it takes too long and can be ended."""
+    thread = threading.get_ident()
+    try:
+        try:
+            _watch.begin(thread, time.monotonic() + current_bounds().seconds)
+            return call()
+        finally:
+            _watch.end(thread)
+    except _Left:
+        while True:
+            try:
+                _watch.end(thread)
+                raise out_of_time() from None
+            except _Left:  # it was told twice
+                continue
+
+
+class _Watch:
+    """Tells threads to end what takes too long. Invariant: a thread that has called `end` is told nothing any more."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._ends_at: dict[int, float] = {}
+        self._teller: threading.Thread | None = None
+
+    def begin(self, thread: int, ends_at: float) -> None:
+        self._ends_at[thread] = ends_at
+        if self._teller is None:
+            with self._guard:
+                if self._teller is None:
+                    self._teller = threading.Thread(target=self._tell, name="user-aggregates-end", daemon=True)
+                    self._teller.start()
+
+    def end(self, thread: int) -> None:
+        with self._guard:
+            self._ends_at.pop(thread, None)
+            _raise_in(thread, None)  # takes back what it was told and has not heard
+
+    def _tell(self) -> None:
+        while True:
+            time.sleep(_PAUSE_S)
+            with self._guard:
+                now = time.monotonic()
+                for thread, ends_at in list(self._ends_at.items()):
+                    if now >= ends_at:
+                        _raise_in(thread, _Left)
+
+
+def _raise_in(thread: int, error: type[BaseException] | None) -> None:
+    told = None if error is None else ctypes.py_object(error)
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), told)
+
+
+_watch = _Watch()

@@ -1,0 +1,159 @@
+"""A user's class as an aggregate: its methods `init`, `add`, `result`, and if there are `undo` and `merge`.
+
+A state is kept as the text of its JSON, or in the type that CREATE FUNCTION names with STATE. The methods get a copy
+each time, so that a state may be changed in place. A row that fails leaves the state as it was, and is noted.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import Any, Protocol
+
+from ...types import STRING, SqlType
+from ..aggregation.aggregate_fold import AggregateFunction, Fold, State
+from ..signature import Parameter, Signature
+from . import python_body
+from .python_values import reader, writer
+from .time_limit import in_time
+from .user_calls import Definition, note_failure, read_row
+
+
+class AggregateDefinition(Definition, Protocol):
+    @property
+    def id(self) -> str: ...
+    @property
+    def state(self) -> SqlType | None: ...
+    @property
+    def signature(self) -> str: ...
+
+
+def aggregate_entry(definition: AggregateDefinition, doc: str) -> AggregateFunction:
+    methods = _methods(definition)
+    names = definition.python.parameters
+    wanted = Signature(
+        tuple(Parameter(name, p.type) for name, p in zip(names, definition.parameters, strict=True)),
+        definition.returns,
+    )
+
+    def make(types: Sequence[SqlType], constants: Sequence[Any], properties: Mapping[str, str]) -> Fold | None:
+        return _fold(definition, methods) if wanted.accepts(types, casts=True) else None
+
+    return AggregateFunction(
+        definition.name,
+        doc,
+        (f"{definition.name}({', '.join(f'{p.name} {p.type}' for p in wanted.parameters)})",),
+        (),
+        make,
+        supports_undo="undo" in methods,
+        arguments=len(definition.parameters),
+        supports_merge="merge" in methods,
+    )
+
+
+def _methods(definition: AggregateDefinition) -> frozenset[str]:
+    """None where the text cannot be read, by a Python older than the one that it was written for, say: that is an error
+    of each row then, and not of whoever reads the catalog."""
+    try:
+        return python_body.methods_of(definition.python)
+    except python_body.BodyError:
+        return frozenset()
+
+
+def _fold(definition: AggregateDefinition, methods: frozenset[str]) -> Fold:
+    calls = _Calls(definition)
+    state = STRING if definition.state is None else definition.state
+    return Fold(
+        parameter_types=tuple(parameter.type for parameter in definition.parameters),
+        state_types=(state,),
+        return_type=definition.returns,
+        initial=(None,),
+        add=lambda state, *row: calls.step("add", state, row),
+        undo=(lambda state, *row: calls.step("undo", state, row)) if "undo" in methods else None,
+        merge=calls.merge,
+        result=calls.result,
+    )
+
+
+class _Calls:
+    """The methods over stored states; a stored state of NULL is a group's first one, which `init` gives."""
+
+    def __init__(self, definition: AggregateDefinition) -> None:
+        self._definition = definition
+        self._readers = [reader(parameter.type) for parameter in definition.parameters]
+        self._write = writer(definition.returns)
+        self._read_state: Callable[[Any], Any] = json.loads
+        self._write_state: Callable[[Any], Any] = _json
+        if definition.state is not None:
+            self._read_state = reader(definition.state) or _copied
+            self._write_state = writer(definition.state)
+
+    @cached_property
+    def _object(self) -> Any:
+        made: Any = python_body.load(self._definition.python)
+        return made()
+
+    def _state(self, state: State) -> Any:
+        return self._object.init() if state[0] is None else self._read_state(state[0])
+
+    def step(self, method: str, state: State, row: tuple[Any, ...]) -> State:
+        if not self._definition.called_on_null and None in row:
+            return state
+        arguments: Sequence[Any] = row
+        try:
+            arguments = read_row(row, self._readers)
+            return (in_time(lambda: self._write_state(getattr(self._object, method)(self._state(state), *arguments))),)
+        except Exception as error:
+            note_failure(self._definition, error, arguments)
+            return state
+
+    def merge(self, a: State, b: State) -> State:
+        if a[0] is None or b[0] is None:
+            return b if a[0] is None else a
+        try:
+            return (in_time(lambda: self._write_state(self._object.merge(self._state(a), self._state(b)))),)
+        except Exception as error:
+            note_failure(self._definition, error, (a[0], b[0]))
+            return a
+
+    def result(self, state: State) -> Any:
+        try:
+            return in_time(lambda: self._write(self._object.result(self._state(state))))
+        except Exception as error:
+            note_failure(self._definition, error, (state[0],))
+            return None
+
+
+def _copied(value: Any) -> Any:
+    """Lists and dicts of plain values, anew."""
+    match value:
+        case list():
+            return [_copied(item) for item in value]
+        case dict():
+            return {name: _copied(item) for name, item in value.items()}
+        case _:
+            return value
+
+
+def _json(state: Any) -> str:
+    _check_json(state)
+    return json.dumps(state, ensure_ascii=False, separators=(",", ":"))
+
+
+def _check_json(state: Any) -> None:
+    match state:
+        case dict():
+            for name, item in state.items():
+                if not isinstance(name, str):
+                    raise TypeError(f"the state has the key {name!r}; in JSON keys are texts")
+                _check_json(item)
+        case list() | tuple():
+            for item in state:
+                _check_json(item)
+        case None | bool() | int() | float() | str():
+            return
+        case _:
+            raise TypeError(
+                f"the state holds {state!r} ({type(state).__name__}), which JSON cannot hold; name a type with STATE"
+            )
