@@ -271,5 +271,5 @@ def _log_to_stderr(level: str, format: str = "text") -> None:
             *(for_programs if format == "json" else (for_people,)),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
     )

@@ -285,11 +285,12 @@ def own_engine(folder: Path | None) -> LocalClient:
 
 
 def _quiet_logs() -> None:
-    """Warnings to standard error, and nothing else, unless the program has said what it wants of structlog."""
+    """Warnings to standard error, and nothing else, unless the program has said what it wants of structlog. Where that
+    is, each line asks anew: notebooks and tests put another file in its place, and close it."""
     import structlog
 
     if not structlog.is_configured():
         structlog.configure(
             wrapper_class=structlog.make_filtering_bound_logger("warning"),
-            logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+            logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
         )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import datetime
+import io
 import itertools
 import subprocess
 import sys
@@ -14,9 +16,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+import structlog
 from running_server import service_in
 
 import millstream
+from millstream import connection
 from millstream.errors import InvalidStatement, MillstreamError
 from millstream.parameters import bind
 
@@ -259,6 +263,24 @@ def test_a_folder_keeps_what_was_made(tmp_path: Any) -> None:
         first.insert("clicks", {"user": ["ada"], "size": [1]})
     with millstream.connect(tmp_path) as second:
         assert second.table("clicks").fetchall() == [("ada", 1)]
+
+
+def test_warnings_go_to_the_standard_error_of_now() -> None:
+    """Notebooks and tests put another file in its place, and close it."""
+    before, was_configured = structlog.get_config(), structlog.is_configured()
+    structlog.reset_defaults()
+    try:
+        closed, now = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stderr(closed):
+            connection._quiet_logs()
+        closed.close()
+        with contextlib.redirect_stderr(now):
+            structlog.get_logger("millstream.server").warning("the disk is full")
+        assert "the disk is full" in now.getvalue()
+    finally:
+        structlog.reset_defaults()
+        if was_configured:
+            structlog.configure(**before)
 
 
 def test_an_engine_in_process_says_nothing_on_standard_output() -> None:
