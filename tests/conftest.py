@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import subprocess
-from collections import defaultdict
 from functools import cache
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import pytest
 from hypothesis import settings
 
 REPOSITORY = Path(__file__).resolve().parent.parent
+SIMULATION = REPOSITORY / "tests" / "simulation"
 JAVA_MAJOR_MIN = 17  # what PySpark 4.3 needs; the Makefile asks for the same
 SPARK_TIMEOUT_SECONDS = 300  # a Spark session starts in 4 to 10 s, and its first batch takes as long again
 
@@ -42,16 +42,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             _allow(item, SPARK_TIMEOUT_SECONDS)
         if item.get_closest_marker("soak"):
             _allow(item, 0)
-    longest: dict[Path, float] = defaultdict(float)
-    for item in items:
-        longest[item.path] = max(longest[item.path], _allowed(item))
-    items.sort(key=lambda item: -longest[item.path])  # files are begun in this order: none that is long may be the last
+    spark = {item.path for item in items if item.get_closest_marker("spark")}
+    items.sort(key=lambda item: _turn(item.path, item.path in spark))
 
 
-def _allowed(item: pytest.Item) -> float:
-    """How many seconds the test may take, if it says so."""
-    marker = item.get_closest_marker("timeout")
-    return float(marker.args[0]) if marker and marker.args else 0.0
+def _turn(path: Path, has_spark: bool) -> int:
+    """Files are begun in this order, for none that is long may be the last: those on Spark, then the simulations, which
+    mind no busy machine, then the others, clusters of real processes among them, which do."""
+    return 0 if has_spark else 1 if path.is_relative_to(SIMULATION) else 2
 
 
 def _allow(item: pytest.Item, seconds: int) -> None:

@@ -18,7 +18,7 @@ from running_server import ENVIRONMENT
 PAGE = Path(__file__).parents[2] / "docs" / "cluster.md"
 FENCE = re.compile(r"^```(sh|python|rows|text)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 PORTS = ("127.0.0.1:808", "127.0.0.1:909", "127.0.0.1:919")  # before the number of a node
-BLOCK_S = 400.0
+BLOCK_S = 600.0
 
 
 class Shell:
@@ -62,9 +62,9 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
     opened.end()
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_the_page_is_true_word_by_word(shell: Shell, tmp_path: Path) -> None:
-    page = with_free_ports(PAGE.read_text(encoding="utf-8"))
+    page = with_patience(with_free_ports(PAGE.read_text(encoding="utf-8")))
     said = ""
     for kind, block in FENCE.findall(page):
         match kind:
@@ -79,6 +79,11 @@ def test_the_page_is_true_word_by_word(shell: Shell, tmp_path: Path) -> None:
                 assert missing == [], said
             case _:
                 assert shape(said) == shape(block), said
+
+
+def with_patience(page: str) -> str:
+    """Three servers need longer to start while other tests keep the machine busy."""
+    return re.sub(r"--wait \d+", "--wait 500", page)
 
 
 def with_free_ports(page: str) -> str:

@@ -166,8 +166,8 @@ FILES_TOO_LARGE = """
 import json, resource, signal, sys, time
 from pathlib import Path
 from hand_plans import count_plan, read_all, rows
-from millstream.executor import query_worker
-from millstream.executor.duckdb_executor import DuckDBExecutor
+from millstream.executor.queries import query_worker
+from millstream.executor.queries.duckdb_executor import DuckDBExecutor
 from millstream.logcore.errors import LogFull
 from millstream.logcore.log import open_log
 from millstream.planner.catalog import PersistentQuery

@@ -10,7 +10,7 @@ import pytest
 from kernels import run_notebook
 from repository import REPOSITORY
 
-pytestmark = pytest.mark.timeout(240)  # a kernel, an engine, compiled loops
+pytestmark = pytest.mark.timeout(600)  # a kernel, an engine, compiled loops
 
 FOLDER = REPOSITORY / "notebooks"
 NOTEBOOKS = sorted(path.name for path in FOLDER.glob("*.ipynb"))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from kernels import run_cells
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(600)
 
 CELLS = (
     # JupySQL imports pyspark's remote client where there is pyspark, and fails where that one's own needs are not met.

@@ -35,6 +35,7 @@ FILES = {
     "delimited": "executor/formats/test_delimited.py",
     "avro": "executor/formats/test_avro.py",
     "protobuf": "executor/formats/test_protobuf.py",
+    "calls": "server/test_hostile_calls.py",
     "clients": "server/test_rude_clients.py",
 }
 
@@ -96,6 +97,7 @@ LINES = {
     "data: patterns that backtrack, values that grow": (
         "values:backtracks_for_ever values:grows_too_large values:like_ends"
     ),
+    "data: every function with values that nobody expects": "calls:no_function_holds calls:no_call_of_any",
     "data: functions of users that do not end": "values:a_function_of_a_users values:an_aggregate_of_a_users",
     "data: large keys and values": "data:large_keys",
     "data: broken lines of DELIMITED": "delimited:broken_line",

@@ -11,7 +11,7 @@ import pytest
 from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_notebook
 
-CELL_SECONDS = 90
+CELL_SECONDS = 240
 
 
 class Executed:

@@ -113,7 +113,7 @@ class PseudoTerminal:
         """Whether a full-screen program has the screen."""
         return self._screen.alternate
 
-    def wait(self, holds: Callable[[list[str]], object], seconds: float = 20.0) -> list[str]:
+    def wait(self, holds: Callable[[list[str]], object], seconds: float = 60.0) -> list[str]:
         """The screen, once that holds for it."""
         deadline = time.monotonic() + seconds
         while not holds(lines := self.lines()):
@@ -121,11 +121,11 @@ class PseudoTerminal:
             time.sleep(0.02)
         return lines
 
-    def wait_for(self, text: str, seconds: float = 20.0) -> list[str]:
+    def wait_for(self, text: str, seconds: float = 60.0) -> list[str]:
         """The screen, once it has the text somewhere."""
         return self.wait(lambda lines: any(text in line for line in lines), seconds)
 
-    def wait_for_last(self, text: str, seconds: float = 20.0) -> list[str]:
+    def wait_for_last(self, text: str, seconds: float = 60.0) -> list[str]:
         """The screen, once its last line is that."""
         return self.wait(lambda lines: bool(lines) and lines[-1] == text, seconds)
 
