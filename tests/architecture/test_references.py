@@ -12,12 +12,15 @@ PATH = re.compile(r"`((?:[\w.-]+/)*[\w-]+\.(?:py|md|lark|toml))`|\]\(((?:[\w.-]+
 NUMBER = re.compile(r"\b(?:R|I|T-L)\d{1,2}\b")
 RULES = REPOSITORY / "docs" / "replication-rules.md"
 CITING_RULES = ("logcore/replication/", "logcore/cluster/", "tests/logcore/repl", "tests/simulation/", "docs/repl")
-OF_USERS = {"udfs.py", "functions.py", "my_functions.py", "pyproject.toml"}  # files that readers write themselves
 
 
 def texts() -> list[str]:
     listed = subprocess.run(
-        ["git", "ls-files", "*.py", "*.md", "*.lark"], cwd=REPOSITORY, capture_output=True, text=True, check=True
+        ["git", "ls-files", "*.py", "*.md", "*.lark", "*.toml"],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     return [name for name in listed.stdout.split() if (REPOSITORY / name).exists()]
 
@@ -29,7 +32,7 @@ BASE_NAMES = {Path(name).name for name in TEXTS}
 def is_there(named: str, source: str) -> bool:
     """From the top, from a package, from the citing file's folder, or by its base name alone, which editors find."""
     if "/" not in named:
-        return named in BASE_NAMES or named in OF_USERS
+        return named in BASE_NAMES
     if (REPOSITORY / source).parent.joinpath(named).exists():
         return True
     return any(name == named or name.partition("/")[2] == named for name in TEXTS)
