@@ -18,6 +18,8 @@ SPARK ?= auto
 MILLSTREAM_SHARED ?= ../shared
 ARGS ?=
 JOBS ?= 4
+# A run that takes this long ends between two tests and reports what it has.
+TEST_SECONDS ?= 4200
 VENV := .venv
 QUICK := tests/architecture tests/sql tests/planner tests/logcore/replication tests/executor/operators tests/executor/formats
 RUN := $(VENV)/bin/python
@@ -62,7 +64,7 @@ demo: $(installed) java-note
 	@$(RUN) -m millstream.demo $(ARGS)
 
 test: $(installed) java-note
-	@$(VENV)/bin/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
+	@$(VENV)/bin/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder --session-timeout $(TEST_SECONDS) $(ARGS)
 
 check: lint
 	@$(VENV)/bin/pytest -n $(JOBS) -q $(QUICK) $(ARGS)

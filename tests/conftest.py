@@ -7,10 +7,12 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Generator
 from functools import cache
 from pathlib import Path
 
 import pytest
+from hang import ended_if_it_hangs, prepare
 from hypothesis import settings
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -31,6 +33,16 @@ def shared() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no shared folder at {folder}: set MILLSTREAM_SHARED to the one that contains qtt/ and nexmark/")
     return folder
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    prepare(config)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    with ended_if_it_hangs(item):
+        return (yield)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,6 +15,8 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import for_code
 
 from .driver import TIMEOUT_S, Got, Member, Record, Transaction
+
+logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # a member that was abandoned complains for ever
 
 name = "aiokafka"
 compressions = ("none", "gzip", "snappy", "lz4", "zstd")
