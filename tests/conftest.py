@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 from hang import ended_if_it_hangs, prepare
 from hypothesis import settings
+from scheduling import OneSpark, runs_spark
+from xdist.remote import Producer
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 SIMULATION = REPOSITORY / "tests" / "simulation"
@@ -45,6 +47,11 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         return (yield)
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneSpark | None:
+    return OneSpark(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("spark"):
@@ -52,16 +59,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if reason is not None:
                 item.add_marker(pytest.mark.skip(reason=reason))
             _allow(item, SPARK_TIMEOUT_SECONDS)
+            _require_name(item)
         if item.get_closest_marker("soak"):
             _allow(item, 0)
-    spark = {item.path for item in items if item.get_closest_marker("spark")}
-    items.sort(key=lambda item: _turn(item.path, item.path in spark))
+    items.sort(key=_turn)
 
 
-def _turn(path: Path, has_spark: bool) -> int:
+def _require_name(item: pytest.Item) -> None:
+    """The one that hands out files to processes knows nothing but their names."""
+    if not runs_spark(item.path.name):
+        raise pytest.UsageError(f"{item.path}: {item.name} starts Spark; the name of its file has to say so")
+
+
+def _turn(item: pytest.Item) -> int:
     """Files are begun in this order, for none that is long may be the last: those on Spark, then the simulations, which
     mind no busy machine, then the others, clusters of real processes among them, which do."""
-    return 0 if has_spark else 1 if path.is_relative_to(SIMULATION) else 2
+    return 0 if runs_spark(item.path.name) else 1 if item.path.is_relative_to(SIMULATION) else 2
 
 
 def _allow(item: pytest.Item, seconds: int) -> None:

@@ -251,22 +251,3 @@ def test_a_server_that_does_not_allow_code_runs_none(tmp_path: Path) -> None:
     with engine_in(tmp_path) as engine:
         engine.execute("INSERT INTO orders (id, amount) VALUES ('x', 1);", session)
         eventually(lambda: pulled(engine, "SELECT n FROM s;") == [(2,)])
-
-
-@pytest.mark.spark
-def test_functions_run_in_the_processes_of_spark() -> None:
-    with Sandbox("spark") as sandbox:
-        sandbox.execute(ORDERS)
-        sandbox.execute("""
-            CREATE FUNCTION f(a BIGINT) RETURNS DOUBLE AS $$ 10 / a $$;
-            CREATE AGGREGATE FUNCTION total(x DOUBLE) RETURNS DOUBLE AS $$
-                class Total:
-                    def init(self): return 0.0
-                    def add(self, state, x): return state + x
-                    def result(self, state): return state
-            $$;
-            CREATE TABLE t AS SELECT id, total(f(amount)) AS n FROM orders GROUP BY id;
-        """)
-        insert(sandbox, "'x', 2, NULL", "'x', 0, NULL", "'x', 1, NULL")
-        assert values(sandbox, "T")[-1] == {"N": 15.0}
-        assert sandbox.engine.log.offsets("default_ksql_processing_log", 0).last_stable_offset > 0
