@@ -8,19 +8,26 @@ from __future__ import annotations
 import binascii
 import functools
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from decimal import Context
 from decimal import Decimal as Number
 from typing import Any, cast
 
 import fastavro
+import pyarrow as pa
 from fastavro.schema import SchemaParseException
 
+from ...planner.formats.avro import AVRO
+from ...planner.schema import Column
 from ...planner.schemas import avro_schemas
 from ...planner.schemas.registry import InvalidSchema
-from ...planner.specs import RecordSchema
+from ...planner.specs import FormatSpec, RecordSchema
+from .coding import Part, codes
+from .compiled.avro_scan import FlatRecord, flat_record, scan
 from .reading import fold
-from .wire import HEADER_BYTES, Unreadable, Unwritable, header
+from .record_codec import Scanned
+from .schema_records import SchemaCoding, SchemaReader
+from .wire import HEADER_BYTES, SchemaLookup, Unreadable, Unwritable, header, schema_id_of
 
 Convert = Callable[[Any], Any]
 
@@ -362,3 +369,38 @@ def _decimal_writer(node: dict[str, Any]) -> Convert:
         return unscaled.to_bytes(size or (unscaled + (unscaled < 0)).bit_length() // 8 + 1, "big", signed=True)
 
     return convert
+
+
+class AvroReader(SchemaReader):
+    """Flat records of one schema are read by one compiled pass."""
+
+    def __init__(self, coding: SchemaCoding, spec: FormatSpec, schemas: SchemaLookup) -> None:
+        super().__init__(coding, spec, schemas)
+        self._flat: dict[int, FlatRecord | None] = {}
+
+    def scan(self, rows: pa.BinaryArray, columns: Sequence[Column]) -> Scanned | None:
+        flat = self._flat_record(rows, columns)
+        return None if flat is None else scan(flat, rows)
+
+    def _flat_record(self, rows: pa.BinaryArray, columns: Sequence[Column]) -> FlatRecord | None:
+        """How to read the batch by one pass, if its first record's schema and the columns allow it."""
+        first = next((row.as_py() for row in rows if row.is_valid), None)
+        try:
+            schema_id = schema_id_of(first or b"")
+        except Unreadable:
+            return None
+        if schema_id not in self._flat:
+            schema = self.schema(schema_id)
+            if schema is None:
+                return None  # it may be registered later
+            self._flat[schema_id] = flat_record(schema, columns) if schema.kind == AVRO.schema_kind else None
+        return self._flat[schema_id]
+
+
+@codes(AVRO.name)
+class AvroCoding(SchemaCoding):
+    def codec(self, spec: FormatSpec, schema: RecordSchema) -> AvroCodec:
+        return avro_codec(schema)
+
+    def reader(self, part: Part) -> AvroReader:
+        return AvroReader(self, part.spec, part.schemas)

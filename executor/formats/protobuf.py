@@ -19,11 +19,14 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
+from ...planner.formats.protobuf import PROTOBUF, PROTOBUF_NOSR
 from ...planner.schemas import protobuf_text
 from ...planner.schemas.protobuf_schemas import DECIMAL, WRAPPERS, is_map, is_synthetic, oneof_name
 from ...planner.schemas.registry import InvalidSchema
-from ...planner.specs import RecordSchema
+from ...planner.specs import FormatSpec, RecordSchema
+from .coding import codes
 from .reading import fold
+from .schema_records import SchemaCoding
 from .wire import HEADER_BYTES, Unreadable, Unwritable, header
 
 Read = Callable[[Any], Any]
@@ -398,3 +401,9 @@ _SPECIAL_FILLERS: dict[str, Fill] = {
     "google.type.TimeOfDay": _fill_time,
     "google.protobuf.Timestamp": _fill_timestamp,
 }
+
+
+@codes(PROTOBUF.name, PROTOBUF_NOSR.name)
+class ProtobufCoding(SchemaCoding):
+    def codec(self, spec: FormatSpec, schema: RecordSchema) -> ProtobufCodec:
+        return protobuf_codec(schema, framed=spec.name == PROTOBUF.name)

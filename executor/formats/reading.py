@@ -45,9 +45,9 @@ class Mismatch(Exception):
 def describe(value: Any) -> str:
     """What came, for a message: its kind and its beginning."""
     if isinstance(value, Real):
-        return f"the number {_shorten(value)}"
+        return f"the number {shorten(value)}"
     if isinstance(value, str):
-        return f'the text "{_shorten(value)}"'
+        return f'the text "{shorten(value)}"'
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int):
@@ -57,7 +57,7 @@ def describe(value: Any) -> str:
     return "an array"
 
 
-def _shorten(text: str) -> str:
+def shorten(text: str) -> str:
     text = text.encode(errors="backslashreplace").decode()
     return text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "…"
 
@@ -275,7 +275,7 @@ def _map(type_: Map) -> Convert:
             try:
                 result.append((key_converter(key), value_converter(member)))
             except Mismatch as error:
-                raise error.at(f".{_shorten(str(key))}") from None  # pyright: ignore[reportUnknownArgumentType]
+                raise error.at(f".{shorten(str(key))}") from None  # pyright: ignore[reportUnknownArgumentType]
         return result
 
     return convert

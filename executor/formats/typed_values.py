@@ -1,7 +1,8 @@
 """Between the plain values of one record and Arrow columns, for formats that are read record by record.
 
 Plain values are those of the conformance driver: None, bool, int (also days and milliseconds), float, Decimal, str,
-bytes, list, dict. Reading takes them as a column's type wants them, without guessing: a text is no number.
+bytes, list, dict. Reading takes them as a column's type wants them, without guessing: a text is no number. A format
+that says a type in its own way has an `Own` for it.
 """
 
 from __future__ import annotations
@@ -16,13 +17,25 @@ from ...planner.schema import Column
 from ...sql.types import Array, Decimal, Map, Primitive, SqlType, Struct
 from .json_text import Real
 from .limits import INTEGER_RANGES, UNITS
-from .reading import Convert, FieldReader, Mismatch, array_reader, convert_fields
+from .reading import Convert, FieldReader, Mismatch, array_reader, convert_fields, shorten
 from .reading import converter as json_converter
 from .writing import double_text, wire_type
 
+Own = Callable[[SqlType], Convert | None]
+"""A format's own way with a type, wherever it stands; None where it has none."""
 
-def converter(type_: SqlType) -> Convert:
+
+def as_others(type_: SqlType) -> Convert | None:
+    """The `Own` of a format that says all types as the others do."""
+    return None
+
+
+def converter(type_: SqlType, own: Own = as_others) -> Convert:
     """A function from a plain value to what `pyarrow.array` takes for `type_`; None stays None. It raises Mismatch."""
+    return own(type_) or _converter(type_, own)
+
+
+def _converter(type_: SqlType, own: Own) -> Convert:
     match type_:
         case Primitive(name="BOOLEAN"):
             return _exactly(type_, bool)
@@ -37,18 +50,21 @@ def converter(type_: SqlType) -> Convert:
         case Decimal():
             return _decimal(type_)
         case Array():
-            return array_reader(type_, converter(type_.element))
+            return array_reader(type_, converter(type_.element, own))
         case Map():
-            return _map(type_)
+            return _map(type_, own)
         case Struct():
-            return _struct(type_)
+            return _struct(type_, own)
         case _:
             raise AssertionError(f"no column has the type {type_}")
 
 
 def _wrong(type_: SqlType | str, value: Any) -> Mismatch:
+    kind = type(value).__name__
+    if isinstance(value, (list, dict)):  # may be deep, or huge
+        return Mismatch(f"{type_} wanted, {kind} came")
     shown = repr(value)
-    return Mismatch(f"{type_} wanted, {type(value).__name__} {shown if len(shown) <= 40 else shown[:40] + '…'} came")
+    return Mismatch(f"{type_} wanted, {kind} {shown if len(shown) <= 40 else shown[:40] + '…'} came")
 
 
 def _exactly(type_: SqlType, wanted: type) -> Convert:
@@ -109,23 +125,32 @@ def _decimal(type_: Decimal) -> Convert:
     return convert
 
 
-def _map(type_: Map) -> Convert:
-    key_converter, value_converter = converter(type_.key), converter(type_.value)
+def _map(type_: Map, own: Own) -> Convert:
+    key_converter, value_converter = converter(type_.key, own), converter(type_.value, own)
 
     def convert(value: Any) -> list[tuple[Any, Any]] | None:
+        """Keys may become equal when they are read (1 and "1"): the last one counts, as of keys that are equal."""
         if value is None:
             return None
         if not isinstance(value, dict):
             raise _wrong(type_, value)
-        return [(key_converter(key), value_converter(member)) for key, member in value.items()]  # pyright: ignore[reportUnknownVariableType]
+        result: dict[Any, Any] = {}
+        for key, member in value.items():  # pyright: ignore[reportUnknownVariableType]
+            try:
+                if key is None:
+                    raise Mismatch("a key of a MAP is null")
+                result[key_converter(key)] = value_converter(member)
+            except Mismatch as error:
+                raise error.at(f".{shorten(str(key))}") from None  # pyright: ignore[reportUnknownArgumentType]
+        return list(result.items())
 
     return convert
 
 
-def _struct(type_: Struct) -> Convert:
+def _struct(type_: Struct, own: Own) -> Convert:
     names, engine_names = [field.name for field in type_.fields], type_.engine_names
     reader = FieldReader(names)
-    converters = [converter(field.type) for field in type_.fields]
+    converters = [converter(field.type, own) for field in type_.fields]
     wrapper = len(names) == 1 and names[0].upper() == "VALUE"
 
     def convert(value: Any) -> dict[str, Any] | None:
@@ -143,42 +168,51 @@ def _struct(type_: Struct) -> Convert:
 # ------------------------------------------------------------------ from Arrow
 
 
-def plain_columns(columns: Sequence[Column], arrays: Sequence[pa.Array]) -> list[list[Any]]:
+def plain_columns(columns: Sequence[Column], arrays: Sequence[pa.Array], own: Own = as_others) -> list[list[Any]]:
     """The plain values of each column."""
-    return [_plain_values(column.type, array) for column, array in zip(columns, arrays, strict=True)]
+    return [_plain_values(column.type, array, own) for column, array in zip(columns, arrays, strict=True)]
 
 
-def _plain_values(type_: SqlType, array: pa.Array) -> list[Any]:
+def _plain_values(type_: SqlType, array: pa.Array, own: Own) -> list[Any]:
     wire = wire_type(type_)
     values = (array if array.type == wire else array.cast(wire)).to_pylist()
-    convert = _plain(type_)
-    return values if convert is None else [None if value is None else convert(value) for value in values]
+    convert = _optional(type_, own)
+    return values if convert is None else [convert(value) for value in values]
 
 
-def _plain(type_: SqlType) -> Callable[[Any], Any] | None:
+def _plain(type_: SqlType, own: Own) -> Convert | None:
     """What is left to do to a value that Arrow gave; None for nothing."""
     match type_:
         case Primitive(name="TIME" | "TIMESTAMP"):
             return lambda value: value // 1000
         case Array(element=element):
-            inner = _optional(element)
+            inner = _optional(element, own)
             return inner and (lambda value: [inner(member) for member in value])
         case Map(value=member_type):
-            inner = _optional(member_type)
+            inner = _optional(member_type, own)
             if inner is None:
                 return dict
             return lambda value: {key: inner(member) for key, member in value}
-        case Struct(fields=fields):
-            inside = {field.name: convert for field in fields if (convert := _optional(field.type))}
-            if not inside:
-                return None
-            return lambda value: {
-                name: inside[name](member) if name in inside else member for name, member in value.items()
-            }
+        case Struct():
+            return _plain_struct(type_, own)
         case _:
             return None
 
 
-def _optional(type_: SqlType) -> Callable[[Any], Any] | None:
-    convert = _plain(type_)
-    return convert and (lambda value: None if value is None else convert(value))
+def _plain_struct(type_: Struct, own: Own) -> Convert | None:
+    """The fields by their own names: those in Arrow may differ."""
+    names, inside = type_.engine_names, [_optional(field.type, own) for field in type_.fields]
+    if names == tuple(field.name for field in type_.fields) and not any(inside) and type_.fields:
+        return None
+    fields = [(name, field.name, inner) for name, field, inner in zip(names, type_.fields, inside, strict=True)]
+    return lambda value: {
+        written: inner(value[name]) if inner is not None else value[name] for name, written, inner in fields
+    }
+
+
+def _optional(type_: SqlType, own: Own) -> Convert | None:
+    plain, last = _plain(type_, own), own(type_)
+    if plain is None or last is None:
+        convert = plain or last
+        return convert and (lambda value: None if value is None else convert(value))
+    return lambda value: None if value is None else last(plain(value))

@@ -22,7 +22,7 @@ from starlette.types import ASGIApp
 
 from millstream.errors import ServerError, StatementError
 
-from ...executor.formats.record_codec import codec_of
+from ...executor.formats.schema_records import codec_of
 from ...planner.schemas import json_schemas
 from ...planner.schemas.compatibility import incompatibilities
 from ...planner.schemas.registry import (

@@ -15,7 +15,7 @@ from millstream.executor.errors import QueryFailed
 from millstream.executor.formats import decode_logical, decoder, encode_logical, encoder
 from millstream.planner.schema import Column
 from millstream.planner.specs import FormatSpec, KeyWindow, RecordSchema
-from millstream.sql.types import BIGINT, BOOLEAN, DOUBLE, INTEGER, STRING, TIMESTAMP, Array, Decimal, Field, Struct
+from millstream.sql.types import BIGINT, BOOLEAN, DOUBLE, INTEGER, STRING, TIMESTAMP, Array, Decimal, Field, Map, Struct
 
 from .record_formats import COLUMNS, NULLS, ROW, arrays_of, rows_of, spec_of
 
@@ -205,3 +205,22 @@ def test_a_schema_by_which_a_few_bytes_could_be_endless_is_refused(items: Any) -
     schema = RecordSchema(3, "AVRO", json.dumps({"type": "array", "items": items}))
     decoded = read(schema, b"\0\0\0\0\3" + b"\xff" * 8 + b"\x7f\0", Column("A", Array(STRING)), bare=True)
     assert "items that take no bytes" in decoded.errors[0].message
+
+
+def test_fields_of_a_struct_that_differ_in_case_keep_their_values() -> None:
+    column = Column("S", Struct((Field("A", INTEGER), Field("a", INTEGER))))
+    spec = spec_of("AVRO", (column,))
+    data = encoder(spec, [column]).encode([pa.array([{"A": 1, "a#1": 2}], column.type.arrow)])
+    assert decode_logical(spec, [column], data[0].as_py()) == {"S": {"A": 1, "a": 2}}
+    assert decoder(spec, [column]).decode(data).columns[0].to_pylist() == [{"A": 1, "a#1": 2}]
+
+
+def test_an_error_inside_a_map_names_the_key() -> None:
+    schema = {"type": "record", "name": "R", "fields": [{"name": "M", "type": {"type": "map", "values": "long"}}]}
+    decoded = read(*written(schema, {"M": {"a": 1, "b": 2**31}}), Column("M", Map(STRING, INTEGER)))
+    assert [error.message for error in decoded.errors] == ["$.M.b: the number 2147483648 is out of range for INTEGER"]
+
+
+def test_a_value_without_columns_is_no_tombstone() -> None:
+    spec = spec_of("AVRO", ())
+    assert encoder(spec, []).encode([], null_rows=pa.array([False, True])).to_pylist() == [b"\0\0\0\0\7", None]
