@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-import struct
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,9 +11,8 @@ import orjson
 
 from millstream.errors import ServerError, did_you_mean
 
-from ...executor.formats.json_text import InvalidJson
-from ...executor.formats.wire import SchemaLookup, Unreadable, no_schemas
-from ...logcore.client import FetchedColumns, FetchedRows, LogClient, TopicPartition
+from ...executor.formats.wire import SchemaLookup, no_schemas
+from ...logcore.client import LogClient, TopicPartition
 from ...planner.catalog import Catalog
 from ...planner.source_info import SourceInfo
 from ...sql.ast import PrintTopic
@@ -78,19 +77,9 @@ class PrintFeed:
                 fetched = self._log.fetch(at.topic, at.partition, self._positions[at])
                 self._positions[at] = fetched.next_offset
                 for run in fetched.runs:
-                    for _, record in _decoded(run, self._source, self._schemas):
+                    for _, record in decode_run(run, self._source, self._schemas, unreadable_as_text=True):
                         yield at.partition, record
             self._log.wait(self._positions, _WAKE_UP_S)
-
-
-def _decoded(
-    run: FetchedRows | FetchedColumns, source: SourceInfo | None, schemas: SchemaLookup
-) -> Iterator[tuple[int, TopicRecord]]:
-    """With the source's formats, or as text where the records are not what the source says."""
-    try:
-        yield from list(decode_run(run, source, schemas))
-    except (ValueError, ArithmeticError, struct.error, InvalidJson, Unreadable):
-        yield from decode_run(run, None)
 
 
 def _format(source: SourceInfo | None, part: str) -> str:
@@ -112,4 +101,9 @@ def _line(partition: int, record: TopicRecord) -> str:
 def _text(value: Any) -> str:
     if value is None:
         return "<null>"
-    return value if isinstance(value, str) else orjson.dumps(value, default=str).decode()
+    if isinstance(value, str):
+        return value
+    try:
+        return orjson.dumps(value, default=str).decode()
+    except TypeError:  # nested deeper than it likes, or half a surrogate pair: formats allow more
+        return json.dumps(value, default=str, separators=(",", ":"))

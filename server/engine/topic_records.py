@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import struct
+from collections.abc import Callable, Iterator
 from typing import Any, Literal, TypedDict
 
 from ...executor.columnar import split_columnar
 from ...executor.formats import decode_logical, encode_logical
+from ...executor.formats.json_text import InvalidJson
 from ...executor.formats.windows import window_end
-from ...executor.formats.wire import SchemaLookup, no_schemas
+from ...executor.formats.wire import SchemaLookup, Unreadable, no_schemas
 from ...logcore.client import FetchedColumns, FetchedRows
 from ...planner.schema import Column
 from ...planner.source_info import SourceInfo
@@ -50,13 +52,20 @@ def encode_part(
 
 
 def decode_run(
-    run: FetchedRows | FetchedColumns, source: SourceInfo | None, schemas: SchemaLookup = no_schemas
+    run: FetchedRows | FetchedColumns,
+    source: SourceInfo | None,
+    schemas: SchemaLookup = no_schemas,
+    *,
+    unreadable_as_text: bool = False,
 ) -> Iterator[tuple[int, TopicRecord]]:
     """The records of a fetched run with their offsets. Without a source bytes are UTF-8 text.
 
-    `schemas`: finds the schemas that records name.
+    `schemas`: finds the schemas that records name. `unreadable_as_text`: a key or a value that is not what the source
+    says is its text, too; without it, it is an error.
     """
-    return _decode_rows(run, source, schemas) if isinstance(run, FetchedRows) else _decode_columns(run, source)
+    if not isinstance(run, FetchedRows):
+        return _decode_columns(run, source)
+    return _decode_rows(run, source, _decode_or_text if unreadable_as_text else _decode, schemas)
 
 
 def stored_columns(source: SourceInfo, part: Literal["KEY", "VALUE"]) -> tuple[Column, ...]:
@@ -67,20 +76,32 @@ def stored_columns(source: SourceInfo, part: Literal["KEY", "VALUE"]) -> tuple[C
 
 
 def _decode_rows(
-    run: FetchedRows, source: SourceInfo | None, schemas: SchemaLookup
+    run: FetchedRows, source: SourceInfo | None, decode: _DecodePart, schemas: SchemaLookup
 ) -> Iterator[tuple[int, TopicRecord]]:
     for row in run.table.to_pylist():
         key, window = _split_window(row["key"], source.key_window if source else None)
         yield (
             row["offset"],
             TopicRecord(
-                key=_decode(source, "KEY", key, schemas),
-                value=_decode(source, "VALUE", row["value"], schemas),
+                key=decode(source, "KEY", key, schemas),
+                value=decode(source, "VALUE", row["value"], schemas),
                 timestamp=row["timestamp"],
                 headers=[(header["key"], header["value"]) for header in row.get("headers") or []],
                 window=window,
             ),
         )
+
+
+_DecodePart = Callable[[SourceInfo | None, Literal["KEY", "VALUE"], bytes | None, SchemaLookup], Any]
+
+
+def _decode_or_text(
+    source: SourceInfo | None, part: Literal["KEY", "VALUE"], data: bytes | None, schemas: SchemaLookup
+) -> Any:
+    try:
+        return _decode(source, part, data, schemas)
+    except (ValueError, ArithmeticError, struct.error, InvalidJson, Unreadable):
+        return _decode(None, part, data, schemas)
 
 
 def _decode(source: SourceInfo | None, part: Literal["KEY", "VALUE"], data: bytes | None, schemas: SchemaLookup) -> Any:

@@ -55,6 +55,36 @@ def test_print_shows_records_that_are_not_what_the_source_says_as_text() -> None
         assert "value: \x00\x00\x00\x01" in list(_print(sandbox, "PRINT other FROM BEGINNING LIMIT 1;"))[2]
 
 
+def test_one_record_that_cannot_be_read_leaves_the_others_as_they_are() -> None:
+    with Sandbox() as sandbox:
+        sandbox.create_topic("mixed")
+        sandbox.produce("mixed", None, '{"V": 1}')
+        sandbox.produce("mixed", None, "{")
+        sandbox.produce("mixed", None, '{"V":   2}')
+        sandbox.execute("CREATE STREAM m (v INT) WITH (kafka_topic='mixed', value_format='JSON');")
+        lines = list(_print(sandbox, "PRINT mixed FROM BEGINNING LIMIT 3;"))[2:]
+        assert [line.partition("value: ")[2] for line in lines] == [
+            '{"V":1}, partition: 0',
+            "{, partition: 0",
+            '{"V":2}, partition: 0',
+        ]
+
+
+def test_records_that_formats_allow_are_shown_whatever_is_in_them() -> None:
+    deep = "[" * 400 + "]" * 400
+    with Sandbox() as sandbox:
+        sandbox.create_topic("odd")
+        for value in (deep, '{"V": "\\ud83d"}', '{"V": 1}'):
+            sandbox.produce("odd", None, value)
+        sandbox.execute("CREATE STREAM o (v STRING) WITH (kafka_topic='odd', value_format='JSON');")
+        lines = list(_print(sandbox, "PRINT odd FROM BEGINNING LIMIT 3;"))[2:]
+        assert [line.partition("value: ")[2] for line in lines] == [
+            f"{deep}, partition: 0",
+            '{"V":"\\ud83d"}, partition: 0',
+            '{"V":1}, partition: 0',
+        ]
+
+
 def test_print_of_an_unknown_topic_names_the_nearest() -> None:
     with Sandbox() as sandbox:
         sandbox.create_topic("pageviews")
