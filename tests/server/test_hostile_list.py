@@ -35,6 +35,7 @@ FILES = {
     "delimited": "executor/formats/test_delimited.py",
     "avro": "executor/formats/test_avro.py",
     "protobuf": "executor/formats/test_protobuf.py",
+    "msgpack": "executor/formats/test_msgpack.py",
     "calls": "server/test_hostile_calls.py",
     "clients": "server/test_rude_clients.py",
 }
@@ -103,6 +104,7 @@ LINES = {
     "data: broken lines of DELIMITED": "delimited:broken_line",
     "data: Avro that is none, endless, recursive": "avro:no_record avro:endless avro:contains_itself",
     "data: Protobuf that is none": "protobuf:no_message",
+    "data: MessagePack that is none, deep, or promises more than it has": "msgpack:poison msgpack:whatever_bytes",
 }
 
 
