@@ -2,61 +2,22 @@
 
 from __future__ import annotations
 
-import os
 import ssl
-import threading
-import time
-import uuid
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from collections.abc import Callable
 from typing import Final
 
-from kio.schema.errors import ErrorCode
-
-from .client import ColumnarRecords, Fetched, Isolation, Offsets, RowRecords, Topic, TopicPartition
-from .clients.remote_admin import RemoteAdmin, check
-from .clients.remote_groups import RemoteGroups
-from .clients.remote_producer import RemoteTransactionalProducer, offset_topics
-from .clients.remote_wait import by_leader, first_answers
-from .cores.group_messages import check_forgotten
-from .errors import LogUnavailable, UnknownTopic
-from .protocol.channel import Address, Response
-from .protocol.retries import RETRIABLE
-from .protocol.routing import Coordinator, Router
+from .clients.routed_log import RoutedLog
+from .errors import LogUnavailable
+from .protocol.channel import Address
+from .protocol.routing import Router
 from .protocol.security.sasl import Credentials, secret_credentials
-from .protocol.sender import Sender
 from .protocol.served_log import ServedLog
-from .protocol.wire import fetch_messages
-from .protocol.wire.apis import Api
-from .protocol.wire.fetch_messages import FetchedPartition, FetchPosition, FetchRequest
-from .protocol.wire.received import decode
-from .records.batch import Producer
-from .records.codec import encode
 
-_TIMEOUT: Final = timedelta(seconds=30)
-_WAIT_S_MAX: Final = 30.0  # at a time: firewalls forget connections on which nothing happens
 _PATIENCE_S: Final = 30.0
-_PAUSE_S: Final = 0.05
 _TLS: Final = "tls://"
-_TOPIC_RESOURCE: Final = 2
-_SET_ON_TOPIC: Final = 1
-_EARLIEST: Final = -2
-_BYTES_MAX: Final = 0x7FFFFFFF
-_OUT_OF_RANGE: Final = int(ErrorCode.offset_out_of_range)
-_FROM_ANOTHER_LEADER: Final = RETRIABLE | {int(ErrorCode.unknown_topic_or_partition)}
-"""A leader may not have heard of the topic yet; whether there is one, the metadata say when it is looked up again."""
 
 
-@dataclass(slots=True)
-class _Turn:
-    """Who holds the lock appends to the partition. State: the producer's place in it, unless it is in doubt."""
-
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    producer: Producer | None = None
-
-
-class RemoteLog:
+class RemoteLog(RoutedLog):
     """The log at `bootstrap`, which is HOST:PORT, or USER:PASSWORD@HOST:PORT where there are users, or SECRET@HOST:PORT
     for who may write to Millstream's own topics (`trusted_address`). `tls://` before it speaks TLS. Several nodes of a
     cluster are HOST:PORT,HOST:PORT; one of them is enough to find the others.
@@ -71,232 +32,10 @@ class RemoteLog:
         """In: `tls`: speaks TLS by these rules, in the place of the system's; it does not travel."""
         self.bootstrap = bootstrap
         self._patience_s = patience_s
-        self._router = _router(bootstrap, patience_s, tls)
-        self._sender = Sender(self._router)
-        self._admin = RemoteAdmin(self._router)
-        self.groups = RemoteGroups(self._router)
-        self._turns: dict[TopicPartition, _Turn] = {}
-        self._turns_lock = threading.Lock()
-        self._owner = os.getpid()
+        super().__init__(_router(bootstrap, patience_s, tls))
 
     def __reduce__(self) -> tuple[Callable[[str, float], RemoteLog], tuple[str, float]]:
         return _remote_log, (self.bootstrap, self._patience_s)
-
-    # Topics
-
-    def create_topic(self, name: str, partition_count: int, config: Mapping[str, str] | None = None) -> None:
-        self._admin.create_topic(name, partition_count, config)
-
-    def delete_topic(self, name: str, topic_id: uuid.UUID | None = None) -> None:
-        """In: `topic_id`: of the topic that is meant; another one of this name stays."""
-        self._admin.delete_topic(name, topic_id)
-
-    def topic_id(self, name: str) -> uuid.UUID | None:
-        """None where there is no such topic, or the server gives it no id."""
-        return self._admin.topic_id(name)
-
-    def topics(self) -> Mapping[str, Topic]:
-        described = self._admin.described(None).topics
-        configs = self._configs([topic.name for topic in described])
-        return {topic.name: Topic(topic.name, len(topic.partitions), configs[topic.name]) for topic in described}
-
-    def topic(self, name: str) -> Topic | None:
-        count = self._partition_count(name)
-        return None if count is None else Topic(name, count, self._configs([name])[name])
-
-    def partition_count(self, topic: str) -> int:
-        count = self._partition_count(topic)
-        if count is None:
-            raise UnknownTopic(f'topic "{topic}" does not exist')
-        return count
-
-    def _partition_count(self, topic: str) -> int | None:
-        [described] = self._admin.described(topic).topics
-        if int(described.error_code) == int(ErrorCode.unknown_topic_or_partition):
-            return None
-        check(described.error_code, None, f'find topic "{topic}"')
-        return len(described.partitions)
-
-    def _configs(self, names: list[str]) -> dict[str, dict[str, str]]:
-        resources = [
-            {"resource_type": _TOPIC_RESOURCE, "resource_name": name, "configuration_keys": None} for name in names
-        ]
-        answer = self._router.ask(Api.DESCRIBE_CONFIGS, {"resources": resources})
-        configs: dict[str, dict[str, str]] = {name: {} for name in names}
-        for result in answer.results:
-            for entry in result.configs:
-                if entry.config_source == _SET_ON_TOPIC and entry.value is not None:
-                    configs[result.resource_name][entry.name] = entry.value
-        return configs
-
-    def alter_topic(self, name: str, config: Mapping[str, str], *, only_check: bool = False) -> None:
-        self._admin.alter_topic(name, config, only_check=only_check)
-
-    def add_partitions(self, name: str, partition_count: int, *, only_check: bool = False) -> None:
-        self._admin.add_partitions(name, partition_count, only_check=only_check)
-
-    def delete_records(self, topic: str, partition: int, offset: int) -> int:
-        return self._admin.delete_records(topic, partition, offset)
-
-    # Records
-
-    def append(self, topic: str, partition: int, records: RowRecords | ColumnarRecords) -> int:
-        where = TopicPartition(topic, partition)
-        turn = self._turn(where)
-        with turn.lock:
-            producer = turn.producer or self._new_producer()
-            batches = encode(records, producer)
-            if not batches:
-                return self.offsets(topic, partition).log_end_offset
-            turn.producer = None
-            sent = self._sender.send(where, batches, None)
-            turn.producer = producer._replace(base_sequence=sent.next_sequence)
-            return sent.first_offset
-
-    def _turn(self, where: TopicPartition) -> _Turn:
-        """A child that inherited this object by `fork` must not number its batches as its parent does."""
-        if self._owner != os.getpid():
-            self._turns, self._owner, self._turns_lock = {}, os.getpid(), threading.Lock()
-        with self._turns_lock:
-            return self._turns.setdefault(where, _Turn())
-
-    def _new_producer(self) -> Producer:
-        answer = self._router.ask(Api.INIT_PRODUCER_ID, {"transactional_id": None, "transaction_timeout": _TIMEOUT})
-        check(answer.error_code, None, "append")
-        return Producer(answer.producer_id, answer.producer_epoch, 0)
-
-    def fetch(
-        self,
-        topic: str,
-        partition: int,
-        offset: int,
-        *,
-        max_bytes: int = 16 * 1024 * 1024,
-        isolation: Isolation = "read_committed",
-    ) -> Fetched:
-        where = TopicPartition(topic, partition)
-        max_bytes = max(1, min(max_bytes, _BYTES_MAX))
-        [fetched] = self._fetch(FetchRequest(0, 0, max_bytes, isolation, [FetchPosition(where, offset, max_bytes)]))
-        check(fetched.error_code, None, f'fetch offset {offset} of partition {partition} of topic "{topic}"')
-        return decode(fetched, offset)
-
-    def offsets(self, topic: str, partition: int) -> Offsets:
-        """The log end offset is what readers can know of it: the high watermark."""
-        where = TopicPartition(topic, partition)
-        fetched = self._offsets_at(where, 0)
-        if fetched.error_code == _OUT_OF_RANGE and fetched.high_watermark < 0:
-            fetched = self._offsets_at(where, self._admin.offset_at(topic, partition, _EARLIEST) or 0)
-        if fetched.error_code != _OUT_OF_RANGE:
-            check(fetched.error_code, None, f'read the offsets of partition {partition} of topic "{topic}"')
-        return Offsets(
-            fetched.log_start_offset, fetched.last_stable_offset, fetched.high_watermark, fetched.high_watermark
-        )
-
-    def _offsets_at(self, where: TopicPartition, offset: int) -> FetchedPartition:
-        request = FetchRequest(0, 0, _BYTES_MAX, "read_uncommitted", [FetchPosition(where, offset, 0)])
-        return self._fetch(request)[0]
-
-    def offset_at(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
-        """Of the first visible record with this time or a later one; None where there is none."""
-        return self._admin.offset_at(topic, partition, max(0, timestamp_ms))
-
-    def wait(self, positions: Mapping[TopicPartition, int], timeout_s: float) -> bool:
-        """As the contract says; records of an aborted transaction may also end the wait, and while a partition of a
-        cluster has no leader nothing does."""
-        deadline = time.monotonic() + timeout_s
-        asked = {TopicPartition(*where): offset for where, offset in positions.items()}
-        while True:
-            left_s = max(0.0, deadline - time.monotonic())
-            for fetched in self._next(asked, min(left_s, _WAIT_S_MAX)):
-                where = fetched.partition
-                if self._router.clustered and fetched.error_code in _FROM_ANOTHER_LEADER:
-                    self._router.doubt(where)
-                    time.sleep(min(left_s, _PAUSE_S))
-                    continue
-                if fetched.error_code != _OUT_OF_RANGE:
-                    check(fetched.error_code, None, f'wait for partition {where.partition} of topic "{where.topic}"')
-                elif fetched.high_watermark >= 0:
-                    asked[where] = fetched.last_stable_offset  # the log has to come to the position first
-                if fetched.last_stable_offset > positions[where]:
-                    return True
-            if left_s <= 0 or not asked:
-                return False
-
-    def _next(self, asked: Mapping[TopicPartition, int], wait_s: float) -> list[FetchedPartition]:
-        """What one node says of its partitions, or the first of several."""
-        if not self._router.clustered:
-            places = [FetchPosition(where, offset, 0) for where, offset in asked.items()]
-            return self._fetch(FetchRequest(int(wait_s * 1000), 1, _BYTES_MAX, "read_committed", places))
-        try:
-            return first_answers(self._router, by_leader(self._router, list(asked)), asked, wait_s)
-        except LogUnavailable:
-            for where in asked:
-                self._router.doubt(where)
-            time.sleep(min(wait_s, _PAUSE_S))
-            return []
-
-    def _fetch(self, request: FetchRequest) -> list[FetchedPartition]:
-        """In: positions of one partition, or of several where there is one node."""
-        wanted = [position.partition for position in request.positions]
-
-        def read(response: Response) -> tuple[int, list[FetchedPartition]]:
-            answer = fetch_messages.read_response(response.message, response.position, response.version)
-            if not answer[0] and [entry.partition for entry in answer[1]] != wanted:
-                raise LogUnavailable("the server did not answer for all partitions")
-            return answer
-
-        error_code, fetched = self._router.call(
-            Api.FETCH,
-            lambda version: fetch_messages.write_request(self._with_epochs(request), version),
-            read,
-            lambda answer: [answer[0], *(entry.error_code for entry in answer[1])],
-            to=wanted[0] if wanted else None,
-            wait_s=request.wait_ms_max / 1000,
-        )
-        check(error_code, None, "fetch")
-        return fetched
-
-    def _with_epochs(self, request: FetchRequest) -> FetchRequest:
-        """A leader that leads no more, or anew, is to refuse."""
-        places = [
-            replace(position, leader_epoch=self._router.leader_epoch(position.partition))
-            for position in request.positions
-        ]
-        return replace(request, positions=places)
-
-    # Groups and transactions
-
-    def committed_offsets(self, group: str) -> Mapping[TopicPartition, int]:
-        return {where: found.offset for where, found in self.groups.committed(group).items()}
-
-    def forget_producer(self, transactional_id: str) -> None:
-        self.transactional_producer(transactional_id)
-
-    def forget_group(self, group: str) -> None:
-        check_forgotten(group, self.groups.delete(group))
-
-    def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        topics = offset_topics(offsets)
-        to = Coordinator("group", group)
-        answer = self._router.ask(Api.OFFSET_COMMIT, {"group_id": group, "topics": topics}, to=to)
-        for topic in answer.topics:
-            for partition in topic.partitions:
-                check(partition.error_code, None, f'commit the offsets of group "{group}"')
-
-    def transactional_producer(self, transactional_id: str) -> RemoteTransactionalProducer:
-        return RemoteTransactionalProducer(self._router, transactional_id)
-
-    # Life
-
-    def close(self) -> None:
-        """Ends the connections; the log itself stays open. Twice is fine."""
-        self._router.close()
-
-    def __enter__(self) -> RemoteLog:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def trusted_address(log: ServedLog, address: str) -> str:

@@ -12,12 +12,9 @@ from kio.schema.errors import ErrorCode
 
 from ..client import TopicPartition
 from ..errors import InvalidTopic, TopicExists, UnknownTopic
-from ..protocol.channel import Response
 from ..protocol.routing import Router
-from ..protocol.wire import messages
 from ..protocol.wire.apis import Api
 from ..protocol.wire.faults import error_of
-from ..records.batch import Buffer
 
 _TIMEOUT: Final = timedelta(seconds=30)
 _TOPIC_RESOURCE: Final = 2
@@ -80,14 +77,7 @@ class RemoteAdmin:
     def described(self, name: str | None) -> Any:
         """A topic in the cluster's metadata, or all of them."""
         fields = {"topics": None if name is None else [{"name": name}], "allow_auto_topic_creation": False}
-
-        def body(version: int) -> list[Buffer]:
-            return [messages.write_request(Api.METADATA, version, fields)]
-
-        def read(response: Response) -> Any:
-            return messages.read_response(Api.METADATA, *response)
-
-        return self._router.call(Api.METADATA, body, read, lambda answer: ())
+        return self._router.put(lambda line: line.ask(Api.METADATA, fields), lambda answer: ())
 
     def _await(self, is_so: Callable[[], bool]) -> None:
         """In a cluster the node that is asked hears of a change a little later."""

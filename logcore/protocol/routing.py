@@ -18,11 +18,10 @@ from kio.schema.errors import ErrorCode
 
 from ..client import TopicPartition
 from ..errors import LogUnavailable, UnknownTopic
-from ..records.batch import Buffer
-from .channel import Address, Channels, Response, Timeouts, understanding
+from .channel import Address, Timeouts
+from .lines import Door, Line, WireDoor
 from .retries import IN_DOUBT, MOVED, RETRIABLE, codes_of
 from .security.sasl import Credentials
-from .wire import messages
 from .wire.apis import Api
 from .wire.faults import error_of
 from .wire.messages import Fields
@@ -96,7 +95,7 @@ class Router:
         self._nodes: dict[int, Address] = {}
         self._leaders: dict[TopicPartition, _Leader] = {}
         self._coordinators: dict[Coordinator, Address] = {}
-        self._connections: dict[tuple[Address, bool], Channels] = {}
+        self._doors: dict[tuple[Address, bool], Door] = {}
         self._closed = False
 
     # Asking
@@ -110,49 +109,41 @@ class Router:
     ) -> tuple[Any, bool]:
         """As `ask`; also whether it was asked before in vain: what was to be done may be done since then."""
 
-        def body(version: int) -> list[Buffer]:
-            return [messages.write_request(api, version, fields)]
-
-        def read(response: Response) -> Any:
-            return messages.read_response(api, *response)
-
-        return self._call(api, body, read, codes_of, to, wait_s, repeat)
+        return self._put(lambda line: line.ask(api, fields, wait_s=wait_s), codes_of, to, repeat=repeat)
 
     def ask_all(self, api: Api, fields: Fields) -> list[Any]:
         """Every node's answer."""
         if self.clustered:
-            self._call(Api.METADATA, _metadata_of(()), self._take_nodes, _no_codes, None, 0, True)
+            everybody = {"topics": [], **_NO_CREATION}
+            self._take_brokers(self.put(lambda line: line.ask(Api.METADATA, everybody), _no_codes))
         return [self.ask(api, fields, to=node) for node in self._nodes.values() or [None]]
 
-    def call(
+    def put(
         self,
-        api: Api,
-        body: Callable[[int], list[Buffer]],
-        read: Callable[[Response], T],
+        question: Callable[[Line], T],
         codes: Callable[[T], Iterable[int]],
         *,
         to: Target = None,
-        wait_s: float = 0,
-        repeat: bool = True,
+        reads: bool = False,
     ) -> T:
-        """Sends a request and reads the answer. `codes`: the error codes in it; of those that a fail-over explains, the
-        last ones are returned after `patience_s`.
+        """The answer to a question that may be asked twice. In: `codes`: the error codes in an answer; of those that a
+        fail-over explains, the last ones are returned after `patience_s`. `reads`: it asks a leader for what is
+        committed.
 
-        `repeat`: asking twice does no harm. Raises `LogUnavailable`, and `UnknownTopic` where
-        the cluster has no such topic.
+        Raises `LogUnavailable`, and `UnknownTopic` where the cluster has no such topic.
         """
-        return self._call(api, body, read, codes, to, wait_s, repeat)[0]
+        return self._put(question, codes, to, reads=reads)[0]
 
-    def _call(
+    def _put(
         self,
-        api: Api,
-        body: Callable[[int], list[Buffer]],
-        read: Callable[[Response], T],
+        question: Callable[[Line], T],
         codes: Callable[[T], Iterable[int]],
         to: Target,
-        wait_s: float,
-        repeat: bool,
+        *,
+        repeat: bool = True,
+        reads: bool = False,
     ) -> tuple[T, bool]:
+        """Also whether it was asked before in vain. In: `repeat`: asking twice does no harm."""
         patience = _Patience(self._patience_s)
         doubt = False
         while True:
@@ -160,13 +151,11 @@ class Router:
             address = self._bootstrap[0]
             try:
                 address = self._address_of(to)
-                if api is Api.FETCH and isinstance(to, TopicPartition):
+                if reads and isinstance(to, TopicPartition):
                     self._prove(to)
-                with self.channels(address).channel() as channel:
+                with self.door(address).line() as line:
                     sent = True
-                    response = channel.ask(api, body, wait_s=wait_s)
-                with understanding(address):
-                    answer = read(response)
+                    answer = question(line)
             except LogUnavailable:
                 doubt = doubt or sent
                 if self._closed or (sent and not repeat) or not patience.goes_on(self.clustered):
@@ -302,13 +291,8 @@ class Router:
             raise
 
     def _ask_at(self, address: Address, api: Api, fields: Fields) -> Any:
-        with self.channels(address).channel() as channel:
-            response = channel.ask(api, lambda version: [messages.write_request(api, version, fields)])
-        with understanding(address):
-            return messages.read_response(api, *response)
-
-    def _take_nodes(self, response: Response) -> None:
-        self._take_brokers(messages.read_response(Api.METADATA, *response))
+        with self.door(address).line() as line:
+            return line.ask(api, fields)
 
     def _take_brokers(self, answer: Any) -> None:
         nodes = {broker.node_id: Address(broker.host, broker.port) for broker in answer.brokers}
@@ -317,24 +301,24 @@ class Router:
             others = dict.fromkeys(node for node in (*self._bootstrap, *nodes.values()) if node != current)
             self._nodes, self._advisers, self._adviser = nodes, (current, *others), 0
 
-    # Connections
+    # Doors
 
-    def channels(self, address: Address) -> Channels:
-        """The connections to one node."""
-        found = self._connections.get((address, self.clustered))
+    def door(self, address: Address) -> Door:
+        """Of one node."""
+        found = self._doors.get((address, self.clustered))
         if found is None:
             timeouts = _CLUSTER if self.clustered else _ONE_NODE
-            made = Channels(address, self._login, self._tls, timeouts)
-            found = self._connections.setdefault((address, self.clustered), made)
+            made = WireDoor(address, self._login, self._tls, timeouts)
+            found = self._doors.setdefault((address, self.clustered), made)
             if self._closed:
                 found.close()
         return found
 
     def close(self) -> None:
         self._closed = True
-        self.channels(self._bootstrap[0])
-        for channels in list(self._connections.values()):
-            channels.close()
+        self.door(self._bootstrap[0])
+        for door in list(self._doors.values()):
+            door.close()
 
 
 class _Patience:
@@ -355,11 +339,6 @@ class _Patience:
 
 
 _NO_CREATION: Final = {"allow_auto_topic_creation": False}
-
-
-def _metadata_of(names: Sequence[str]) -> Callable[[int], list[Buffer]]:
-    fields = {"topics": [{"name": name} for name in names], **_NO_CREATION}
-    return lambda version: [messages.write_request(Api.METADATA, version, fields)]
 
 
 def _no_codes(answer: object) -> Iterable[int]:

@@ -7,21 +7,16 @@ from dataclasses import dataclass
 from typing import Final
 
 from ..client import TopicPartition
-from ..errors import InvalidRecords, LogUnavailable
-from ..records.batch import Buffer, EncodedBatch, next_sequence
-from .channel import Response
+from ..errors import InvalidRecords
+from ..records.batch import EncodedBatch, next_sequence
 from .routing import Router
-from .wire import produce_messages as produce
-from .wire.apis import Api
 from .wire.faults import error_of
 from .wire.frames import FRAME_BYTES_MAX
-from .wire.produce_messages import ProduceData, ProduceRequest, ProduceResult
 
 _REQUEST_BYTES: Final = 32 * 1024 * 1024  # batches are gathered up to here
 _HEADERS_BYTES: Final = 4096  # what a frame needs besides batches
 _TIMEOUT_MS: Final = 30_000
 _CLUSTER_TIMEOUT_MS: Final = 8_000  # below what a node of a cluster may take to answer: then another one may lead
-_ALL: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,27 +35,16 @@ class Sender:
         """Returns when all are acknowledged. Raises `LogUnavailable`; then any number of them may be stored."""
         first_offset: int | None = None
         for group in _groups(batches, 1 if self._router.clustered else _REQUEST_BYTES):
-            records = [buffer for batch in group for buffer in batch.buffers]
-            offset = self._produce(where, records, transactional_id)
+            offset = self._produce(where, group, transactional_id)
             first_offset = offset if first_offset is None else first_offset
         assert first_offset is not None
         last = batches[-1].header
         return Sent(first_offset, next_sequence(last.base_sequence, last.last_offset_delta + 1))
 
-    def _produce(self, where: TopicPartition, records: list[Buffer], transactional_id: str | None) -> int:
+    def _produce(self, where: TopicPartition, batches: list[EncodedBatch], transactional_id: str | None) -> int:
         timeout_ms = _CLUSTER_TIMEOUT_MS if self._router.clustered else _TIMEOUT_MS
-        request = ProduceRequest(transactional_id, _ALL, timeout_ms, [ProduceData(where, records)])
-
-        def read(response: Response) -> ProduceResult:
-            results = produce.read_response(response.message, response.position, response.version)
-            if [result.partition for result in results] != [where]:
-                raise LogUnavailable("the server did not answer for the partition")
-            return results[0]
-
-        result = self._router.call(
-            Api.PRODUCE,
-            lambda version: produce.write_request(request, version),
-            read,
+        result = self._router.put(
+            lambda line: line.produce(where, batches, transactional_id, timeout_ms),
             lambda result: [result.error_code],
             to=where,
         )

@@ -1,0 +1,276 @@
+"""A log that nodes serve, wherever they are: each question goes to the node that can answer it (`protocol/routing.py`).
+`RemoteLog` is one over the network, `cluster/node_log.py` one in the process of a node."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final, Self
+
+from kio.schema.errors import ErrorCode
+
+from ..client import ColumnarRecords, Fetched, Isolation, Offsets, RowRecords, Topic, TopicPartition
+from ..cores.group_messages import check_forgotten
+from ..errors import LogUnavailable, UnknownTopic
+from ..protocol.lines import Line
+from ..protocol.retries import RETRIABLE
+from ..protocol.routing import Coordinator, Router
+from ..protocol.sender import Sender
+from ..protocol.wire.apis import Api
+from ..protocol.wire.fetch_messages import FetchedPartition, FetchPosition
+from ..records.batch import Producer
+from ..records.codec import encode
+from .remote_admin import RemoteAdmin, check
+from .remote_groups import RemoteGroups
+from .remote_producer import RemoteTransactionalProducer, offset_topics
+from .remote_wait import by_leader, first_answers
+
+_TIMEOUT: Final = timedelta(seconds=30)
+_WAIT_S_MAX: Final = 30.0  # at a time: firewalls forget connections on which nothing happens
+_PAUSE_S: Final = 0.05
+_TOPIC_RESOURCE: Final = 2
+_SET_ON_TOPIC: Final = 1
+_EARLIEST: Final = -2
+_BYTES_MAX: Final = 0x7FFFFFFF
+_OUT_OF_RANGE: Final = int(ErrorCode.offset_out_of_range)
+_FROM_ANOTHER_LEADER: Final = RETRIABLE | {int(ErrorCode.unknown_topic_or_partition)}
+"""A leader may not have heard of the topic yet; whether there is one, the metadata say when it is looked up again."""
+
+
+@dataclass(slots=True)
+class _Turn:
+    """Who holds the lock appends to the partition. State: the producer's place in it, unless it is in doubt."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    producer: Producer | None = None
+
+
+class RoutedLog:
+    """A `LogClient`, and what `Consumer` and `Admin` need. Any thread may call any method.
+
+    State: the place of this client's own producer in each partition.
+    """
+
+    def __init__(self, router: Router) -> None:
+        self._router = router
+        self._sender = Sender(router)
+        self._admin = RemoteAdmin(router)
+        self.groups = RemoteGroups(router)
+        self._turns: dict[TopicPartition, _Turn] = {}
+        self._turns_lock = threading.Lock()
+        self._owner = os.getpid()
+
+    # Topics
+
+    def create_topic(self, name: str, partition_count: int, config: Mapping[str, str] | None = None) -> None:
+        self._admin.create_topic(name, partition_count, config)
+
+    def delete_topic(self, name: str, topic_id: uuid.UUID | None = None) -> None:
+        """In: `topic_id`: of the topic that is meant; another one of this name stays."""
+        self._admin.delete_topic(name, topic_id)
+
+    def topic_id(self, name: str) -> uuid.UUID | None:
+        """None where there is no such topic, or the server gives it no id."""
+        return self._admin.topic_id(name)
+
+    def topics(self) -> Mapping[str, Topic]:
+        described = self._admin.described(None).topics
+        configs = self._configs([topic.name for topic in described])
+        return {topic.name: Topic(topic.name, len(topic.partitions), configs[topic.name]) for topic in described}
+
+    def topic(self, name: str) -> Topic | None:
+        count = self._partition_count(name)
+        return None if count is None else Topic(name, count, self._configs([name])[name])
+
+    def partition_count(self, topic: str) -> int:
+        count = self._partition_count(topic)
+        if count is None:
+            raise UnknownTopic(f'topic "{topic}" does not exist')
+        return count
+
+    def _partition_count(self, topic: str) -> int | None:
+        [described] = self._admin.described(topic).topics
+        if int(described.error_code) == int(ErrorCode.unknown_topic_or_partition):
+            return None
+        check(described.error_code, None, f'find topic "{topic}"')
+        return len(described.partitions)
+
+    def _configs(self, names: list[str]) -> dict[str, dict[str, str]]:
+        resources = [
+            {"resource_type": _TOPIC_RESOURCE, "resource_name": name, "configuration_keys": None} for name in names
+        ]
+        answer = self._router.ask(Api.DESCRIBE_CONFIGS, {"resources": resources})
+        configs: dict[str, dict[str, str]] = {name: {} for name in names}
+        for result in answer.results:
+            for entry in result.configs:
+                if entry.config_source == _SET_ON_TOPIC and entry.value is not None:
+                    configs[result.resource_name][entry.name] = entry.value
+        return configs
+
+    def alter_topic(self, name: str, config: Mapping[str, str], *, only_check: bool = False) -> None:
+        self._admin.alter_topic(name, config, only_check=only_check)
+
+    def add_partitions(self, name: str, partition_count: int, *, only_check: bool = False) -> None:
+        self._admin.add_partitions(name, partition_count, only_check=only_check)
+
+    def delete_records(self, topic: str, partition: int, offset: int) -> int:
+        return self._admin.delete_records(topic, partition, offset)
+
+    # Records
+
+    def append(self, topic: str, partition: int, records: RowRecords | ColumnarRecords) -> int:
+        where = TopicPartition(topic, partition)
+        turn = self._turn(where)
+        with turn.lock:
+            producer = turn.producer or self._new_producer()
+            batches = encode(records, producer)
+            if not batches:
+                return self.offsets(topic, partition).log_end_offset
+            turn.producer = None
+            sent = self._sender.send(where, batches, None)
+            turn.producer = producer._replace(base_sequence=sent.next_sequence)
+            return sent.first_offset
+
+    def _turn(self, where: TopicPartition) -> _Turn:
+        """A child that inherited this object by `fork` must not number its batches as its parent does."""
+        if self._owner != os.getpid():
+            self._turns, self._owner, self._turns_lock = {}, os.getpid(), threading.Lock()
+        with self._turns_lock:
+            return self._turns.setdefault(where, _Turn())
+
+    def _new_producer(self) -> Producer:
+        answer = self._router.ask(Api.INIT_PRODUCER_ID, {"transactional_id": None, "transaction_timeout": _TIMEOUT})
+        check(answer.error_code, None, "append")
+        return Producer(answer.producer_id, answer.producer_epoch, 0)
+
+    def fetch(
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        *,
+        max_bytes: int = 16 * 1024 * 1024,
+        isolation: Isolation = "read_committed",
+    ) -> Fetched:
+        where = TopicPartition(topic, partition)
+        max_bytes = max(1, min(max_bytes, _BYTES_MAX))
+        answer = self._router.put(
+            lambda line: line.read(self._position(where, offset, max_bytes), isolation),
+            lambda answer: [answer.error_code],
+            to=where,
+            reads=True,
+        )
+        check(answer.error_code, None, f'fetch offset {offset} of partition {partition} of topic "{topic}"')
+        assert answer.fetched is not None
+        return answer.fetched
+
+    def offsets(self, topic: str, partition: int) -> Offsets:
+        """The log end offset is what readers can know of it: the high watermark."""
+        where = TopicPartition(topic, partition)
+        fetched = self._offsets_at(where, 0)
+        if fetched.error_code == _OUT_OF_RANGE and fetched.high_watermark < 0:
+            fetched = self._offsets_at(where, self._admin.offset_at(topic, partition, _EARLIEST) or 0)
+        if fetched.error_code != _OUT_OF_RANGE:
+            check(fetched.error_code, None, f'read the offsets of partition {partition} of topic "{topic}"')
+        return Offsets(
+            fetched.log_start_offset, fetched.last_stable_offset, fetched.high_watermark, fetched.high_watermark
+        )
+
+    def _offsets_at(self, where: TopicPartition, offset: int) -> FetchedPartition:
+        [found] = self._look({where: offset}, "read_uncommitted", 0)
+        return found
+
+    def offset_at(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
+        """Of the first visible record with this time or a later one; None where there is none."""
+        return self._admin.offset_at(topic, partition, max(0, timestamp_ms))
+
+    def wait(self, positions: Mapping[TopicPartition, int], timeout_s: float) -> bool:
+        """As the contract says; records of an aborted transaction may also end the wait, and while a partition of a
+        cluster has no leader nothing does."""
+        deadline = time.monotonic() + timeout_s
+        asked = {TopicPartition(*where): offset for where, offset in positions.items()}
+        while True:
+            left_s = max(0.0, deadline - time.monotonic())
+            for fetched in self._next(asked, min(left_s, _WAIT_S_MAX)):
+                where = fetched.partition
+                if self._router.clustered and fetched.error_code in _FROM_ANOTHER_LEADER:
+                    self._router.doubt(where)
+                    time.sleep(min(left_s, _PAUSE_S))
+                    continue
+                if fetched.error_code != _OUT_OF_RANGE:
+                    check(fetched.error_code, None, f'wait for partition {where.partition} of topic "{where.topic}"')
+                elif fetched.high_watermark >= 0:
+                    asked[where] = fetched.last_stable_offset  # the log has to come to the position first
+                if fetched.last_stable_offset > positions[where]:
+                    return True
+            if left_s <= 0 or not asked:
+                return False
+
+    def _next(self, asked: Mapping[TopicPartition, int], wait_s: float) -> list[FetchedPartition]:
+        """What one node says of its partitions, or the first of several."""
+        if not self._router.clustered:
+            return self._look(asked, "read_committed", wait_s)
+        try:
+            return first_answers(self._router, by_leader(self._router, list(asked)), asked, wait_s)
+        except LogUnavailable:
+            for where in asked:
+                self._router.doubt(where)
+            time.sleep(min(wait_s, _PAUSE_S))
+            return []
+
+    def _look(self, asked: Mapping[TopicPartition, int], isolation: Isolation, wait_s: float) -> list[FetchedPartition]:
+        """In: one partition, or several where there is one node."""
+
+        def look(line: Line) -> list[FetchedPartition]:
+            positions = [self._position(where, offset, 0) for where, offset in asked.items()]
+            return line.look(positions, isolation, wait_s)
+
+        return self._router.put(
+            look,
+            lambda answer: [entry.error_code for entry in answer],
+            to=next(iter(asked), None),
+            reads=True,
+        )
+
+    def _position(self, where: TopicPartition, offset: int, max_bytes: int) -> FetchPosition:
+        """A leader that leads no more, or anew, is to refuse."""
+        return FetchPosition(where, offset, max_bytes, self._router.leader_epoch(where))
+
+    # Groups and transactions
+
+    def committed_offsets(self, group: str) -> Mapping[TopicPartition, int]:
+        return {where: found.offset for where, found in self.groups.committed(group).items()}
+
+    def forget_producer(self, transactional_id: str) -> None:
+        self.transactional_producer(transactional_id)
+
+    def forget_group(self, group: str) -> None:
+        check_forgotten(group, self.groups.delete(group))
+
+    def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        topics = offset_topics(offsets)
+        to = Coordinator("group", group)
+        answer = self._router.ask(Api.OFFSET_COMMIT, {"group_id": group, "topics": topics}, to=to)
+        for topic in answer.topics:
+            for partition in topic.partitions:
+                check(partition.error_code, None, f'commit the offsets of group "{group}"')
+
+    def transactional_producer(self, transactional_id: str) -> RemoteTransactionalProducer:
+        return RemoteTransactionalProducer(self._router, transactional_id)
+
+    # Life
+
+    def close(self) -> None:
+        """The client asks nothing more; the log itself stays open. Twice is fine."""
+        self._router.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,199 @@
+"""How a client puts a question to a node: in Kafka's protocol over a connection, or, where the node is one of its own
+process, to the handlers themselves. Clients (`routing.py` and above) do not know which it is."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
+
+from ..client import Fetched, Isolation, TopicPartition
+from ..errors import LogUnavailable
+from ..records.batch import Buffer, EncodedBatch
+from .channel import Address, Channel, Channels, Response, Timeouts, understanding
+from .security.sasl import Credentials
+from .wire import fetch_messages, messages
+from .wire import produce_messages as produce
+from .wire.apis import Api
+from .wire.fetch_messages import FetchedPartition, FetchPosition, FetchRequest
+from .wire.messages import Fields
+from .wire.produce_messages import ProduceData, ProduceRequest, ProduceResult
+from .wire.received import decode
+
+_ALL: Final = -1
+
+_Answer = TypeVar("_Answer")
+
+
+class ReadAnswer(NamedTuple):
+    """`fetched`: None where there is an error."""
+
+    error_code: int
+    fetched: Fetched | None
+
+
+class Line(Protocol):
+    """Takes one question at a time. Methods raise `LogUnavailable` where the answer is lost: what was asked for may
+    have happened."""
+
+    def ask(self, api: Api, fields: Fields, *, wait_s: float = 0) -> Any:
+        """A message without records. In: `wait_s`: how long the node is asked to wait with its answer."""
+        ...
+
+    def produce(
+        self, where: TopicPartition, batches: Sequence[EncodedBatch], transactional_id: str | None, timeout_ms: int
+    ) -> ProduceResult: ...
+
+    def read(self, position: FetchPosition, isolation: Isolation) -> ReadAnswer:
+        """Records of one partition; waits for none."""
+        ...
+
+    def look(self, positions: Sequence[FetchPosition], isolation: Isolation, wait_s: float) -> list[FetchedPartition]:
+        """Where the partitions end; waits until one of them goes beyond its position."""
+        ...
+
+
+class Look(Protocol):
+    """A `Line.look` that is under way: its answer has come when `fileno` can be read from."""
+
+    def fileno(self) -> int: ...
+
+    def finish(self) -> list[FetchedPartition]: ...
+
+    def leave(self) -> None:
+        """Nobody waits for it any more."""
+        ...
+
+
+class Door(Protocol):
+    """One node, for any number of threads."""
+
+    def line(self) -> AbstractContextManager[Line]:
+        """Raises `LogUnavailable` where there can be none; then nothing was asked."""
+        ...
+
+    def begin_look(self, offsets: Mapping[TopicPartition, int], wait_s: float) -> Look:
+        """As `Line.look`, of committed records. Raises `LogUnavailable`."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class WireDoor:
+    """A node that connections lead to."""
+
+    def __init__(
+        self, address: Address, login: Credentials | None, tls: ssl.SSLContext | None, timeouts: Timeouts
+    ) -> None:
+        self._channels = Channels(address, login, tls, timeouts)
+
+    @contextmanager
+    def line(self) -> Generator[Line]:
+        channel = self._channels.take()
+        try:
+            yield WireLine(channel, self._channels.address)
+        except BaseException:
+            channel.close()
+            raise
+        self._channels.give_back(channel)
+
+    def begin_look(self, offsets: Mapping[TopicPartition, int], wait_s: float) -> Look:
+        channel = self._channels.take()
+        positions = [FetchPosition(where, offset, 0) for where, offset in offsets.items()]
+        request = _look_request(positions, "read_committed", wait_s)
+        channel.begin(Api.FETCH, lambda version: fetch_messages.write_request(request, version))
+        return _WireLook(self._channels, channel)
+
+    def close(self) -> None:
+        self._channels.close()
+
+
+class _WireLook:
+    """State: whether the answer was read."""
+
+    def __init__(self, channels: Channels, channel: Channel) -> None:
+        self._channels, self._channel = channels, channel
+        self._ended = False
+
+    def fileno(self) -> int:
+        return self._channel.fileno()
+
+    def finish(self) -> list[FetchedPartition]:
+        self._ended = True
+        response = self._channel.finish()
+        self._channels.give_back(self._channel)
+        with understanding(self._channels.address):
+            return _fetched(response)
+
+    def leave(self) -> None:
+        """The connection owes an answer, and is of use again when that has come."""
+        if not self._ended:
+            self._channels.give_back(self._channel, owing=True)
+
+
+class WireLine:
+    """One connection."""
+
+    def __init__(self, channel: Channel, address: Address) -> None:
+        self._channel = channel
+        self._address = address
+
+    def ask(self, api: Api, fields: Fields, *, wait_s: float = 0) -> Any:
+        return self._exchange(
+            api,
+            lambda version: [messages.write_request(api, version, fields)],
+            lambda response: messages.read_response(api, *response),
+            wait_s,
+        )
+
+    def produce(
+        self, where: TopicPartition, batches: Sequence[EncodedBatch], transactional_id: str | None, timeout_ms: int
+    ) -> ProduceResult:
+        records = [buffer for batch in batches for buffer in batch.buffers]
+        request = ProduceRequest(transactional_id, _ALL, timeout_ms, [ProduceData(where, records)])
+
+        def read(response: Response) -> ProduceResult:
+            results = produce.read_response(response.message, response.position, response.version)
+            if [result.partition for result in results] != [where]:
+                raise LogUnavailable("the server did not answer for the partition")
+            return results[0]
+
+        return self._exchange(Api.PRODUCE, lambda version: produce.write_request(request, version), read, 0)
+
+    def read(self, position: FetchPosition, isolation: Isolation) -> ReadAnswer:
+        [fetched] = self._fetch(FetchRequest(0, 0, position.bytes_max, isolation, [position]), 0)
+        if fetched.error_code:
+            return ReadAnswer(fetched.error_code, None)
+        return ReadAnswer(0, decode(fetched, position.offset))
+
+    def look(self, positions: Sequence[FetchPosition], isolation: Isolation, wait_s: float) -> list[FetchedPartition]:
+        return self._fetch(_look_request(positions, isolation, wait_s), wait_s)
+
+    def _fetch(self, request: FetchRequest, wait_s: float) -> list[FetchedPartition]:
+        def read(response: Response) -> list[FetchedPartition]:
+            fetched = _fetched(response)
+            if [entry.partition for entry in fetched] != [position.partition for position in request.positions]:
+                raise LogUnavailable("the server did not answer for all partitions")
+            return fetched
+
+        return self._exchange(Api.FETCH, lambda version: fetch_messages.write_request(request, version), read, wait_s)
+
+    def _exchange(
+        self, api: Api, body: Callable[[int], list[Buffer]], read: Callable[[Response], _Answer], wait_s: float
+    ) -> _Answer:
+        response = self._channel.ask(api, body, wait_s=wait_s)
+        with understanding(self._address):
+            return read(response)
+
+
+def _look_request(positions: Sequence[FetchPosition], isolation: Isolation, wait_s: float) -> FetchRequest:
+    return FetchRequest(int(wait_s * 1000), 1 if wait_s else 0, 0x7FFFFFFF, isolation, positions)
+
+
+def _fetched(response: Response) -> list[FetchedPartition]:
+    """Raises `LogUnavailable` where the node refuses the request as a whole."""
+    error_code, fetched = fetch_messages.read_response(response.message, response.position, response.version)
+    if error_code:
+        raise LogUnavailable(f"a fetch was answered with error {error_code}")
+    return fetched
