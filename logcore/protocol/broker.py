@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -65,8 +66,35 @@ class Serving(NamedTuple):
     threads: int = 16
 
 
-class Broker:
-    """State: who waits for the log to grow, and what handlers share. Lives on one event loop."""
+class Desk(ABC):
+    """What the handlers of requests share, whether these come over a connection or from a client of this process."""
+
+    def __init__(self, serving: Serving, settings: BrokerSettings) -> None:
+        self.log = serving.log
+        self.layout = serving.layout
+        self.transactions = serving.transactions
+        self.settings = settings
+        self.salt_secret = os.urandom(32)
+        """For the salts of users that there are not."""
+
+    def refuses(self, peer: Peer, name: str, right: Literal["group", "transaction"] = "group") -> bool:
+        """Whether the client may not use this group or transactional id, or it is Millstream's own."""
+        return not peer.trusted and (self.settings.is_reserved(name) or not peer.may(right, name))
+
+    def row_view(self, peer: Peer, topic: str) -> RowView | None:
+        """How this client sees the topic's columnar batches; None where it gets them as they are."""
+        if peer.client_id == CLIENT_ID or belongs_to_millstream(topic):
+            return None
+        return row_view(self.log.topic(topic), self.settings.transcoder())
+
+    @abstractmethod
+    async def blocking(self, work: Callable[[], _Result]) -> _Result:
+        """Runs what may wait for locks and disks where nobody else has to wait for it."""
+
+
+class Broker(Desk):
+    """The desk behind a listener. State: who waits for the log to grow, and what connections share. Lives on one event
+    loop."""
 
     def __init__(
         self,
@@ -74,17 +102,12 @@ class Broker:
         loop: asyncio.AbstractEventLoop,
         settings: BrokerSettings,
     ) -> None:
-        self.log = serving.log
-        self.layout = serving.layout
-        self.transactions = serving.transactions
+        super().__init__(serving, settings)
         self.produce = serving.produce
         self._is_ready = serving.is_ready
         self._ready = False
-        self.settings = settings
         self._quotas = ClientQuotas(serving.log, settings.quotas)
         self._meters = {PRODUCED: Meter(), FETCHED: Meter()}
-        self.salt_secret = os.urandom(32)
-        """For the salts of users that there are not."""
         self.logins = asyncio.Semaphore(_LOGINS_MAX)
         self.sessions = FetchSessions(settings.fetch_sessions)
         self._loop = loop
@@ -123,10 +146,6 @@ class Broker:
             peer.user, peer.certified = users.of_certificate(peer.certified), ()
         return peer.user is not None
 
-    def refuses(self, peer: Peer, name: str, right: Literal["group", "transaction"] = "group") -> bool:
-        """Whether the client may not use this group or transactional id, or it is Millstream's own."""
-        return not peer.trusted and (self.settings.is_reserved(name) or not peer.may(right, name))
-
     def throttle(self, peer: Peer, *, produced: int = 0, fetched: int = 0) -> int:
         """The client has moved so many bytes; for how many milliseconds nothing more is read from it. On the loop."""
         if peer.trusted:
@@ -141,12 +160,6 @@ class Broker:
         if wait_s:
             peer.muted_until_s = max(peer.muted_until_s, now_s + wait_s)
         return round(wait_s * 1000)
-
-    def row_view(self, peer: Peer, topic: str) -> RowView | None:
-        """How this client sees the topic's columnar batches; None where it gets them as they are."""
-        if peer.client_id == CLIENT_ID or belongs_to_millstream(topic):
-            return None
-        return row_view(self.log.topic(topic), self.settings.transcoder())
 
     async def blocking(self, work: Callable[[], _Result]) -> _Result:
         """Runs what may wait for locks and disks on a thread of its own."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any, Final
 
@@ -11,7 +11,7 @@ import structlog
 from kio.schema.errors import ErrorCode
 
 from ..records.batch import Buffer
-from .broker import Broker
+from .broker import Broker, Desk
 from .connection import Answer, HangUp, Request
 from .requests.admin_requests import (
     alter_partition_reassignments,
@@ -76,7 +76,7 @@ from .wire.messages import Fields
 
 _log = structlog.get_logger("millstream.logcore")
 
-_HANDLERS: Final[dict[Api, Callable[[Broker, Any, Peer], Fields]]] = {
+HANDLERS: Final[dict[Api, Callable[[Desk, Any, Peer], Fields]]] = {
     Api.HEARTBEAT: heartbeat,
     Api.LEAVE_GROUP: leave_group,
     Api.DESCRIBE_GROUPS: describe_groups,
@@ -149,7 +149,7 @@ _BYTES_MAX: Final = 16 * 1024 * 1024
 
 _BEFORE_LOGIN: Final = (Api.SASL_HANDSHAKE, Api.SASL_AUTHENTICATE)
 
-_WAITING_HANDLERS: Final[dict[Api, Callable[[Broker, Any, Peer], Awaitable[Fields]]]] = {
+WAITING_HANDLERS: Final[dict[Api, Callable[[Desk, Any, Peer], Coroutine[Any, Any, Fields]]]] = {
     Api.JOIN_GROUP: join_group,
     Api.SYNC_GROUP: sync_group,
 }
@@ -185,10 +185,10 @@ async def answer(broker: Broker, request: Request) -> Answer:
             return _ready([messages.write_response(api, version, fields)])
         case Api.JOIN_GROUP | Api.SYNC_GROUP:
             asked = messages.read_request(api, version, request.message, request.position)
-            return asyncio.ensure_future(_wait_for(api, version, _WAITING_HANDLERS[api](broker, asked, request.peer)))
+            return asyncio.ensure_future(_wait_for(api, version, WAITING_HANDLERS[api](broker, asked, request.peer)))
         case _:
             asked = messages.read_request(api, version, request.message, request.position)
-            fields = await broker.blocking(partial(_HANDLERS[api], broker, asked, request.peer))
+            fields = await broker.blocking(partial(HANDLERS[api], broker, asked, request.peer))
             return _ready([messages.write_response(api, version, fields)])
 
 

@@ -12,7 +12,7 @@ from millstream.errors import LogError
 
 from ...client import Topic, TopicPartition
 from ...log_settings import GROUP
-from ..broker import Broker
+from ..broker import Desk
 from ..security.access import check_administrator, may_see
 from ..security.peer import Peer
 from ..wire.faults import code_of, message_of
@@ -27,7 +27,7 @@ _NO_ACLS: Final = "who may do what is said in the server's configuration, under 
 # Where the bytes are
 
 
-def describe_log_dirs(broker: Broker, request: Any, peer: Peer) -> Fields:
+def describe_log_dirs(broker: Desk, request: Any, peer: Peer) -> Fields:
     """One folder, and how much of it each partition takes."""
     try:
         check_administrator(peer)
@@ -52,7 +52,7 @@ def describe_log_dirs(broker: Broker, request: Any, peer: Peer) -> Fields:
     }
 
 
-def _asked(broker: Broker, topics: Any) -> Iterable[tuple[str, Iterable[int]]]:
+def _asked(broker: Desk, topics: Any) -> Iterable[tuple[str, Iterable[int]]]:
     known = broker.log.topics()
     if topics is None:
         return [(name, range(topic.partition_count)) for name, topic in known.items()]
@@ -63,7 +63,7 @@ def _asked(broker: Broker, topics: Any) -> Iterable[tuple[str, Iterable[int]]]:
     ]
 
 
-def _size(broker: Broker, topic: str, partition: int) -> Fields:
+def _size(broker: Desk, topic: str, partition: int) -> Fields:
     try:
         size = broker.log.partition(topic, partition).size_on_disk
     except LogError:
@@ -74,7 +74,7 @@ def _size(broker: Broker, topic: str, partition: int) -> Fields:
 # Topics, page by page
 
 
-def describe_topic_partitions(broker: Broker, request: Any, peer: Peer) -> Fields:
+def describe_topic_partitions(broker: Desk, request: Any, peer: Peer) -> Fields:
     """In the order of names, so that a cursor says where to go on."""
     topics = broker.log.topics()
     names = sorted({entry.name for entry in request.topics} or {name for name in topics if may_see(peer, name)})
@@ -96,7 +96,7 @@ def describe_topic_partitions(broker: Broker, request: Any, peer: Peer) -> Field
     return {"topics": described, "next_cursor": None}
 
 
-def _described(broker: Broker, peer: Peer, name: str, topic: Topic | None, numbers: Iterable[int]) -> Fields:
+def _described(broker: Desk, peer: Peer, name: str, topic: Topic | None, numbers: Iterable[int]) -> Fields:
     error = ErrorCode.none if topic is not None else ErrorCode.unknown_topic_or_partition
     if not may_see(peer, name):
         error = ErrorCode.topic_authorization_failed
@@ -117,7 +117,7 @@ def _described(broker: Broker, peer: Peer, name: str, topic: Topic | None, numbe
     }
 
 
-def list_config_resources(broker: Broker, request: Any, peer: Peer) -> Fields:
+def list_config_resources(broker: Desk, request: Any, peer: Peer) -> Fields:
     """Topics, nodes, and groups that have settings; the oldest version asks for something that there is not."""
     kinds = set(getattr(request, "resource_types", (0,))) or set(Resource)
     found: list[Fields] = []
@@ -140,7 +140,7 @@ def list_config_resources(broker: Broker, request: Any, peer: Peer) -> Fields:
 # Replicas
 
 
-def elect_leaders(broker: Broker, request: Any, peer: Peer) -> Fields:
+def elect_leaders(broker: Desk, request: Any, peer: Peer) -> Fields:
     """No list of partitions asks for all, and is told only of those that change. An election may cost records."""
     try:
         check_administrator(peer)
@@ -187,7 +187,7 @@ def _by_topic(topics: Any) -> list[tuple[str, Iterable[int]]]:
     return [(topic.topic, topic.partitions) for topic in topics]
 
 
-def _everywhere(broker: Broker, peer: Peer) -> list[tuple[str, Iterable[int]]]:
+def _everywhere(broker: Desk, peer: Peer) -> list[tuple[str, Iterable[int]]]:
     topics = broker.log.topics()
     return [(name, range(topic.partition_count)) for name, topic in topics.items() if may_see(peer, name)]
 
@@ -200,7 +200,7 @@ def _changed(change: Callable[[], None]) -> Fields:
     return {"error_code": ErrorCode.none, "error_message": None}
 
 
-def alter_partition_reassignments(broker: Broker, request: Any, peer: Peer) -> Fields:
+def alter_partition_reassignments(broker: Desk, request: Any, peer: Peer) -> Fields:
     try:
         check_administrator(peer)
     except LogError as error:
@@ -220,7 +220,7 @@ def alter_partition_reassignments(broker: Broker, request: Any, peer: Peer) -> F
     }
 
 
-def list_partition_reassignments(broker: Broker, request: Any, peer: Peer) -> Fields:
+def list_partition_reassignments(broker: Desk, request: Any, peer: Peer) -> Fields:
     """No list of topics asks for all."""
     known = broker.log.topics()
     asked = _everywhere(broker, peer)
@@ -234,7 +234,7 @@ def list_partition_reassignments(broker: Broker, request: Any, peer: Peer) -> Fi
     return {"error_code": ErrorCode.none, "topics": [each for each in found if each["partitions"]]}
 
 
-def _moving(broker: Broker, topic: str, numbers: Iterable[int]) -> list[Fields]:
+def _moving(broker: Desk, topic: str, numbers: Iterable[int]) -> list[Fields]:
     layouts = [(number, broker.layout.partition(topic, number)) for number in numbers]
     return [
         {
@@ -251,15 +251,15 @@ def _moving(broker: Broker, topic: str, numbers: Iterable[int]) -> list[Fields]:
 # Rights
 
 
-def describe_acls(broker: Broker, request: Any, peer: Peer) -> Fields:
+def describe_acls(broker: Desk, request: Any, peer: Peer) -> Fields:
     return {"error_code": ErrorCode.security_disabled, "error_message": _NO_ACLS, "resources": []}
 
 
-def create_acls(broker: Broker, request: Any, peer: Peer) -> Fields:
+def create_acls(broker: Desk, request: Any, peer: Peer) -> Fields:
     refused = {"error_code": ErrorCode.security_disabled, "error_message": _NO_ACLS}
     return {"results": [refused for _ in request.creations]}
 
 
-def delete_acls(broker: Broker, request: Any, peer: Peer) -> Fields:
+def delete_acls(broker: Desk, request: Any, peer: Peer) -> Fields:
     refused = {"error_code": ErrorCode.security_disabled, "error_message": _NO_ACLS, "matching_acls": []}
     return {"filter_results": [refused for _ in request.filters]}

@@ -15,7 +15,7 @@ from ...cores.groups import SESSION_TIMEOUT_MS_MAX, SESSION_TIMEOUT_MS_MIN
 from ...errors import InvalidTopic, UnknownTopic
 from ...log_settings import ALL_BROKERS, ALL_TOPICS, of_broker, of_group
 from ...topic_settings import SETTINGS
-from ..broker import IDLE_MS, Broker
+from ..broker import IDLE_MS, Desk
 from ..fetch_sessions import SLOTS
 from ..other_settings import OF_BROKERS, OF_GROUPS, check_changes
 from ..producers import TIMEOUT_MS_MAX
@@ -56,7 +56,7 @@ class GroupNotAllowed(NotAllowed):
 # What is set
 
 
-def describe_configs(broker: Broker, request: Any, peer: Peer) -> Fields:
+def describe_configs(broker: Desk, request: Any, peer: Peer) -> Fields:
     """Every setting, with its default where it is not set."""
     documented = getattr(request, "include_documentation", False)
     results: list[Fields] = []
@@ -75,7 +75,7 @@ def describe_configs(broker: Broker, request: Any, peer: Peer) -> Fields:
     return {"results": results}
 
 
-def _entries_of(broker: Broker, asked: Any, peer: Peer, documented: bool) -> Iterable[Fields]:
+def _entries_of(broker: Desk, asked: Any, peer: Peer, documented: bool) -> Iterable[Fields]:
     """Raises `LogError`."""
     name = asked.resource_name
     match asked.resource_type:
@@ -90,7 +90,7 @@ def _entries_of(broker: Broker, asked: Any, peer: Peer, documented: bool) -> Ite
             raise InvalidResource(f"resources of kind {kind} have no settings here")
 
 
-def _of_topic(broker: Broker, name: str, peer: Peer, documented: bool) -> Iterable[Fields]:
+def _of_topic(broker: Desk, name: str, peer: Peer, documented: bool) -> Iterable[Fields]:
     if not may_see(peer, name):
         raise NotAllowed(f'there is no right on topic "{name}"')
     topic = broker.log.topics().get(name)
@@ -103,7 +103,7 @@ def _of_topic(broker: Broker, name: str, peer: Peer, documented: bool) -> Iterab
     yield from (unknown(key, value) for key, value in topic.config.items() if key not in SETTINGS)
 
 
-def _number(broker: Broker, name: str) -> int | None:
+def _number(broker: Desk, name: str) -> int | None:
     """None where all brokers are meant. Raises `InvalidResource`."""
     if name == "":
         return None
@@ -113,7 +113,7 @@ def _number(broker: Broker, name: str) -> int | None:
     return int(name)
 
 
-def _of_broker(broker: Broker, node: int | None, documented: bool) -> Iterable[Fields]:
+def _of_broker(broker: Desk, node: int | None, documented: bool) -> Iterable[Fields]:
     """What was set, as in Kafka; of one broker also what its configuration says, as far as Kafka has that, too."""
     everywhere = broker.log.settings(ALL_BROKERS)
     own = {} if node is None else broker.log.settings(of_broker(node))
@@ -125,7 +125,7 @@ def _of_broker(broker: Broker, node: int | None, documented: bool) -> Iterable[F
         yield from (fixed(name, value, usual) for name, (value, usual) in _configured(broker, node).items())
 
 
-def _configured(broker: Broker, node: int) -> Mapping[str, tuple[object, object | None]]:
+def _configured(broker: Desk, node: int) -> Mapping[str, tuple[object, object | None]]:
     """What the configuration says, and what holds where it says nothing; None where that depends."""
     expiry = broker.log.expiry
     return {
@@ -145,13 +145,13 @@ def _configured(broker: Broker, node: int) -> Mapping[str, tuple[object, object 
     }
 
 
-def _of_group(broker: Broker, name: str, documented: bool) -> Iterable[Fields]:
+def _of_group(broker: Desk, name: str, documented: bool) -> Iterable[Fields]:
     settings = broker.log.settings(of_group(name))
     for setting in OF_GROUPS.values():
         yield described(setting, [(Origin.GROUP, settings.get(setting.name))], documented=documented)
 
 
-def _check_group(broker: Broker, peer: Peer, name: str) -> None:
+def _check_group(broker: Desk, peer: Peer, name: str) -> None:
     """Raises `GroupNotAllowed`, `InvalidResource`."""
     if broker.refuses(peer, name):
         raise GroupNotAllowed(f'there is no right "group" on group "{name}"')
@@ -167,7 +167,7 @@ def config_entries(config: Mapping[str, str]) -> Iterable[Fields]:
 # Changing it
 
 
-def alter_configs(broker: Broker, request: Any, peer: Peer) -> Fields:
+def alter_configs(broker: Desk, request: Any, peer: Peer) -> Fields:
     """The older way: what is not named goes back to its default."""
 
     def change(asked: Any, config: Mapping[str, str]) -> dict[str, str]:
@@ -176,7 +176,7 @@ def alter_configs(broker: Broker, request: Any, peer: Peer) -> Fields:
     return _alter(broker, request, peer, change)
 
 
-def incremental_alter_configs(broker: Broker, request: Any, peer: Peer) -> Fields:
+def incremental_alter_configs(broker: Desk, request: Any, peer: Peer) -> Fields:
     """What is not named stays."""
 
     def change(asked: Any, config: Mapping[str, str]) -> dict[str, str]:
@@ -207,11 +207,11 @@ def _apply(config: dict[str, str], entry: Any) -> None:
 _Change = Callable[[Any, Mapping[str, str]], dict[str, str]]
 
 
-def _alter(broker: Broker, request: Any, peer: Peer, change: _Change) -> Fields:
+def _alter(broker: Desk, request: Any, peer: Peer, change: _Change) -> Fields:
     return {"responses": [_altered(broker, asked, peer, change, request.validate_only) for asked in request.resources]}
 
 
-def _altered(broker: Broker, asked: Any, peer: Peer, change: _Change, only_check: bool) -> Fields:
+def _altered(broker: Desk, asked: Any, peer: Peer, change: _Change, only_check: bool) -> Fields:
     result: Fields = {"resource_type": asked.resource_type, "resource_name": asked.resource_name}
     try:
         _change(broker, asked, peer, change, only_check=only_check)
@@ -232,7 +232,7 @@ def _code_of(error: LogError) -> ErrorCode:
             return code_of(error)
 
 
-def _change(broker: Broker, asked: Any, peer: Peer, change: _Change, *, only_check: bool) -> None:
+def _change(broker: Desk, asked: Any, peer: Peer, change: _Change, *, only_check: bool) -> None:
     """Raises `LogError`."""
     name = asked.resource_name
     match asked.resource_type:

@@ -16,7 +16,7 @@ from ...client import TopicPartition
 from ...cores.group_messages import ConsumerHeartbeat, GroupDescription, MemberDescription
 from ...cores.subscriptions import decode_assignment, topics_of
 from ...log_settings import of_group
-from ..broker import Broker
+from ..broker import Desk
 from ..other_settings import HEARTBEAT_MS, OF_GROUPS, SESSION_MS, value_of
 from ..security.access import may_see_all
 from ..security.peer import Peer
@@ -26,7 +26,7 @@ from .group_requests import code_of_fault, topics_read
 from .topic_requests import topic_uuid
 
 
-def consumer_group_heartbeat(broker: Broker, request: Any, peer: Peer) -> Fields:
+def consumer_group_heartbeat(broker: Desk, request: Any, peer: Peer) -> Fields:
     """A member says what it reads, and is told what it should read."""
     if broker.refuses(peer, request.group_id):
         return {"error_code": ErrorCode.group_authorization_failed, "member_id": request.member_id or None}
@@ -65,12 +65,12 @@ def consumer_group_heartbeat(broker: Broker, request: Any, peer: Peer) -> Fields
     }
 
 
-def _times(broker: Broker, group: str) -> tuple[int, int]:
+def _times(broker: Desk, group: str) -> tuple[int, int]:
     settings = broker.log.settings(of_group(group))
     return value_of(OF_GROUPS, settings, SESSION_MS), value_of(OF_GROUPS, settings, HEARTBEAT_MS)
 
 
-def _places(broker: Broker, owned: Any) -> frozenset[TopicPartition]:
+def _places(broker: Desk, owned: Any) -> frozenset[TopicPartition]:
     """What of it there still is: a topic that was deleted meanwhile is nobody's."""
     names = {topic_uuid(broker, name): name for name in broker.log.topics()}
     return frozenset(
@@ -81,7 +81,7 @@ def _places(broker: Broker, owned: Any) -> frozenset[TopicPartition]:
     )
 
 
-def _by_id(broker: Broker, places: Iterable[TopicPartition], *, named: bool = False) -> list[Fields]:
+def _by_id(broker: Desk, places: Iterable[TopicPartition], *, named: bool = False) -> list[Fields]:
     by_topic: dict[str, list[int]] = {}
     for topic, partition in places:
         by_topic.setdefault(topic, []).append(partition)
@@ -92,7 +92,7 @@ def _by_id(broker: Broker, places: Iterable[TopicPartition], *, named: bool = Fa
     ]
 
 
-def consumer_group_describe(broker: Broker, request: Any, peer: Peer) -> Fields:
+def consumer_group_describe(broker: Desk, request: Any, peer: Peer) -> Fields:
     return {
         "groups": [
             _described_or_not(broker, peer, group)
@@ -103,7 +103,7 @@ def consumer_group_describe(broker: Broker, request: Any, peer: Peer) -> Fields:
     }
 
 
-def _described_or_not(broker: Broker, peer: Peer, group: str) -> Fields:
+def _described_or_not(broker: Desk, peer: Peer, group: str) -> Fields:
     try:
         found = broker.log.groups.describe(group)
         if not all(may_see_all(peer, topics_read(member)) for member in found.members if found.kind == "consumer"):
@@ -113,7 +113,7 @@ def _described_or_not(broker: Broker, peer: Peer, group: str) -> Fields:
         return {"error_code": code_of(error), "error_message": message_of(error), "group_id": group, "group_state": ""}
 
 
-def _described(broker: Broker, group: GroupDescription) -> Fields:
+def _described(broker: Desk, group: GroupDescription) -> Fields:
     if group.kind != "consumer":
         message = sayable(f'"{group.group}" is no group of this kind')
         return {
@@ -133,7 +133,7 @@ def _described(broker: Broker, group: GroupDescription) -> Fields:
     }
 
 
-def _member(broker: Broker, member: MemberDescription) -> Fields:
+def _member(broker: Desk, member: MemberDescription) -> Fields:
     def assignment(encoded: bytes) -> Fields:
         return {"topic_partitions": _by_id(broker, decode_assignment(encoded), named=True)}
 

@@ -34,7 +34,7 @@ from ...cores.group_messages import (
     Synced,
 )
 from ...cores.subscriptions import CONSUMER, decode_assignment, topics_of
-from ..broker import Broker
+from ..broker import Desk
 from ..security.access import may_see_all
 from ..security.peer import Peer
 from ..wire.faults import code_of, message_of, sayable
@@ -60,7 +60,7 @@ def code_of_fault(fault: GroupFault) -> ErrorCode:
 # What members ask
 
 
-async def join_group(broker: Broker, request: Any, peer: Peer) -> Fields:
+async def join_group(broker: Desk, request: Any, peer: Peer) -> Fields:
     """Comes when all members have joined."""
     version = request.__version__
     if broker.refuses(peer, request.group_id):
@@ -108,7 +108,7 @@ def _no_name(version: int) -> str | None:
     return None if version >= 7 else ""
 
 
-async def sync_group(broker: Broker, request: Any, peer: Peer) -> Fields:
+async def sync_group(broker: Desk, request: Any, peer: Peer) -> Fields:
     """Comes when the leader has decided."""
     if broker.refuses(peer, request.group_id):
         return {"error_code": ErrorCode.group_authorization_failed, "assignment": b""}
@@ -130,7 +130,7 @@ async def sync_group(broker: Broker, request: Any, peer: Peer) -> Fields:
     }
 
 
-async def _asked(broker: Broker, message: Message, kind: type[_Reply], limit_s: float) -> _Reply:
+async def _asked(broker: Desk, message: Message, kind: type[_Reply], limit_s: float) -> _Reply:
     """The answer may be given on any thread, and after our loop has ended; or never, where a node is cut off."""
     loop = asyncio.get_running_loop()
     given: asyncio.Future[Reply] = loop.create_future()
@@ -161,7 +161,7 @@ def _settle(given: asyncio.Future[Reply], error: BaseException | None, asked: An
         given.set_result(asked.result())
 
 
-def _answered(broker: Broker, message: Message, kind: type[_Reply]) -> _Reply:
+def _answered(broker: Desk, message: Message, kind: type[_Reply]) -> _Reply:
     """The same for what waits for no other member."""
     try:
         reply = broker.log.groups.ask(message).result(_ANSWER_S)
@@ -171,7 +171,7 @@ def _answered(broker: Broker, message: Message, kind: type[_Reply]) -> _Reply:
     return reply
 
 
-def heartbeat(broker: Broker, request: Any, peer: Peer) -> Fields:
+def heartbeat(broker: Desk, request: Any, peer: Peer) -> Fields:
     if broker.refuses(peer, request.group_id):
         return {"error_code": ErrorCode.group_authorization_failed}
     beat = Heartbeat(
@@ -180,7 +180,7 @@ def heartbeat(broker: Broker, request: Any, peer: Peer) -> Fields:
     return {"error_code": code_of_fault(_answered(broker, beat, Answer).fault)}
 
 
-def leave_group(broker: Broker, request: Any, peer: Peer) -> Fields:
+def leave_group(broker: Desk, request: Any, peer: Peer) -> Fields:
     if broker.refuses(peer, request.group_id):
         return {"error_code": ErrorCode.group_authorization_failed, "members": []}
     batched = request.__version__ >= _BATCHED_LEAVING_FROM
@@ -208,7 +208,7 @@ def leave_group(broker: Broker, request: Any, peer: Peer) -> Fields:
 # What administrators ask
 
 
-def describe_groups(broker: Broker, request: Any, peer: Peer) -> Fields:
+def describe_groups(broker: Desk, request: Any, peer: Peer) -> Fields:
     return {
         "groups": [
             _described_or_not(broker, peer, group, request.__version__)
@@ -219,7 +219,7 @@ def describe_groups(broker: Broker, request: Any, peer: Peer) -> Fields:
     }
 
 
-def _described_or_not(broker: Broker, peer: Peer, group: str, version: int) -> Fields:
+def _described_or_not(broker: Desk, peer: Peer, group: str, version: int) -> Fields:
     try:
         return _described(_seen(peer, broker.log.groups.describe(group)), version)
     except LogError as error:
@@ -268,7 +268,7 @@ def _described(description: GroupDescription, version: int) -> Fields:
     }
 
 
-def list_groups(broker: Broker, request: Any, peer: Peer) -> Fields:
+def list_groups(broker: Desk, request: Any, peer: Peer) -> Fields:
     states = {state.lower() for state in getattr(request, "states_filter", ())}
     kinds = {kind.lower() for kind in getattr(request, "types_filter", ())}
     try:
@@ -292,19 +292,19 @@ def list_groups(broker: Broker, request: Any, peer: Peer) -> Fields:
     }
 
 
-def delete_groups(broker: Broker, request: Any, peer: Peer) -> Fields:
+def delete_groups(broker: Desk, request: Any, peer: Peer) -> Fields:
     return {
         "results": [{"group_id": group, "error_code": _deleted(broker, peer, group)} for group in request.groups_names]
     }
 
 
-def _deleted(broker: Broker, peer: Peer, group: str) -> ErrorCode:
+def _deleted(broker: Desk, peer: Peer, group: str) -> ErrorCode:
     if broker.refuses(peer, group):
         return ErrorCode.group_authorization_failed
     return _code(lambda: broker.log.groups.delete(group))
 
 
-def offset_delete(broker: Broker, request: Any, peer: Peer) -> Fields:
+def offset_delete(broker: Desk, request: Any, peer: Peer) -> Fields:
     if broker.refuses(peer, request.group_id):
         return {"error_code": ErrorCode.group_authorization_failed}
     asked = [

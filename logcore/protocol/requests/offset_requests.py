@@ -13,7 +13,7 @@ from ...client import Offsets, TopicPartition
 from ...coordination.group_offsets import CommittedOffset
 from ...cores.group_messages import CheckCommit
 from ...storage.timestamps import TimestampOffset, first_at_or_after, latest_timestamp
-from ..broker import Broker
+from ..broker import Desk
 from ..layout import ANY_EPOCH, KeyKind
 from ..security.access import check_visible, may_see
 from ..security.peer import Peer
@@ -31,7 +31,7 @@ _NOTHING_COMMITTED: Final = CommittedOffset(-1)
 _METADATA_CHARACTERS_MAX: Final = 4096
 
 
-def list_offsets(broker: Broker, request: Any, peer: Peer) -> Fields:
+def list_offsets(broker: Desk, request: Any, peer: Peer) -> Fields:
     committed_only = getattr(request, "isolation_level", 0) == 1
     return {
         "topics": [
@@ -44,7 +44,7 @@ def list_offsets(broker: Broker, request: Any, peer: Peer) -> Fields:
     }
 
 
-def _listed(broker: Broker, peer: Peer, topic: str, asked: Any, committed_only: bool) -> Fields:
+def _listed(broker: Desk, peer: Peer, topic: str, asked: Any, committed_only: bool) -> Fields:
     try:
         check_visible(peer, topic)
         where = TopicPartition(topic, asked.partition_index)
@@ -62,7 +62,7 @@ def _listed(broker: Broker, peer: Peer, topic: str, asked: Any, committed_only: 
 
 
 def _offset_for(
-    broker: Broker, where: TopicPartition, offsets: Offsets, timestamp_ms: int, committed_only: bool
+    broker: Desk, where: TopicPartition, offsets: Offsets, timestamp_ms: int, committed_only: bool
 ) -> TimestampOffset:
     partition = broker.log.partition(*where)
     end_offset = offsets.last_stable_offset if committed_only else offsets.high_watermark
@@ -79,7 +79,7 @@ def _offset_for(
     return found if found is not None and found.offset < end_offset else _NOT_FOUND
 
 
-def find_coordinator(broker: Broker, request: Any, peer: Peer) -> Fields:
+def find_coordinator(broker: Desk, request: Any, peer: Peer) -> Fields:
     """Older clients ask for one, newer ones for several at once."""
     kind: KeyKind = "transaction" if getattr(request, "key_type", 0) == _TRANSACTION else "group"
     keys = getattr(request, "coordinator_keys", None)
@@ -95,7 +95,7 @@ _REFUSED: Final[Mapping[KeyKind, ErrorCode]] = {
 }
 
 
-def _coordinator(broker: Broker, peer: Peer, kind: KeyKind, key: str) -> Fields:
+def _coordinator(broker: Desk, peer: Peer, kind: KeyKind, key: str) -> Fields:
     nowhere: Fields = {"node_id": -1, "host": "", "port": -1}
     if not peer.may(kind, key):
         return {"error_code": _REFUSED[kind], **nowhere}
@@ -106,7 +106,7 @@ def _coordinator(broker: Broker, peer: Peer, kind: KeyKind, key: str) -> Fields:
     return {"error_code": ErrorCode.none, "node_id": found.node, "host": found.host, "port": found.port}
 
 
-def offset_commit(broker: Broker, request: Any, peer: Peer) -> Fields:
+def offset_commit(broker: Desk, request: Any, peer: Peer) -> Fields:
     """Only from members of the group's present generation, or where the group has no members."""
     if broker.refuses(peer, request.group_id):
         return each_partition(request, ErrorCode.group_authorization_failed)
@@ -125,7 +125,7 @@ def offset_commit(broker: Broker, request: Any, peer: Peer) -> Fields:
 
 
 def committable(
-    broker: Broker, peer: Peer, request: Any
+    broker: Desk, peer: Peer, request: Any
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, ErrorCode]]:
     """What can be committed of what the request names, and what is wrong with the rest."""
     notes = metadata_in(request)
@@ -144,7 +144,7 @@ def committable(
     return good, refused
 
 
-def offset_fetch(broker: Broker, request: Any, peer: Peer) -> Fields:
+def offset_fetch(broker: Desk, request: Any, peer: Peer) -> Fields:
     """No list of topics asks for all that the group committed. Newer clients ask for several groups at once."""
     groups = getattr(request, "groups", None)
     stable = getattr(request, "require_stable", False)
@@ -153,7 +153,7 @@ def offset_fetch(broker: Broker, request: Any, peer: Peer) -> Fields:
     return {"groups": [_fetched_group(broker, peer, group, stable) for group in groups]}
 
 
-def _fetched_group(broker: Broker, peer: Peer, asked: Any, stable: bool) -> Fields:
+def _fetched_group(broker: Desk, peer: Peer, asked: Any, stable: bool) -> Fields:
     if not peer.may("group", asked.group_id):
         return {"group_id": asked.group_id, "topics": [], "error_code": ErrorCode.group_authorization_failed}
     try:
@@ -176,7 +176,7 @@ def _not_fetched(topics: Any, code: ErrorCode) -> list[Fields]:
     ]
 
 
-def _fetched(broker: Broker, peer: Peer, group: str, topics: Any, stable: bool) -> list[Fields]:
+def _fetched(broker: Desk, peer: Peer, group: str, topics: Any, stable: bool) -> list[Fields]:
     # In this order: what a transaction decides in between is among what is committed.
     unsettled = broker.log.unsettled_offsets(group) if stable else frozenset[TopicPartition]()
     committed = broker.log.groups.committed(group)
@@ -211,7 +211,7 @@ def _fetched(broker: Broker, peer: Peer, group: str, topics: Any, stable: bool) 
     ]
 
 
-def offset_for_leader_epoch(broker: Broker, request: Any, peer: Peer) -> Fields:
+def offset_for_leader_epoch(broker: Desk, request: Any, peer: Peer) -> Fields:
     return {
         "topics": [
             {
@@ -223,7 +223,7 @@ def offset_for_leader_epoch(broker: Broker, request: Any, peer: Peer) -> Fields:
     }
 
 
-def _epoch_end(broker: Broker, peer: Peer, topic: str, asked: Any) -> Fields:
+def _epoch_end(broker: Desk, peer: Peer, topic: str, asked: Any) -> Fields:
     result: Fields = {"partition": asked.partition}
     try:
         check_visible(peer, topic)

@@ -9,7 +9,7 @@ from kio.schema.errors import ErrorCode
 
 from millstream.errors import LogError
 
-from ..broker import Broker
+from ..broker import Desk
 from ..layout import QuorumLayout, QuorumMember
 from ..security.access import check_administrator
 from ..security.peer import Peer
@@ -21,7 +21,7 @@ _LISTENER: Final = "CONTROLLER"
 _NO_FOLDER: Final = uuid.UUID(int=0)
 
 
-def describe_quorum(broker: Broker, request: Any, peer: Peer) -> Fields:
+def describe_quorum(broker: Desk, request: Any, peer: Peer) -> Fields:
     """For administrators."""
     try:
         check_administrator(peer)

@@ -11,7 +11,7 @@ from kio.schema.errors import ErrorCode
 from millstream.errors import LogError
 
 from ...log_settings import of_client
-from ..broker import Broker
+from ..broker import Desk
 from ..security.access import check_administrator
 from ..security.client_quotas import CLIENT_ID, FETCHED, PRODUCED, USER, Entity, known_quotas
 from ..security.peer import Peer
@@ -29,7 +29,7 @@ class InvalidQuota(LogError):
     code = "INVALID_QUOTA"
 
 
-def describe_client_quotas(broker: Broker, request: Any, peer: Peer) -> Fields:
+def describe_client_quotas(broker: Desk, request: Any, peer: Peer) -> Fields:
     """For administrators. What the configuration says counts as that of the default client, where no other is set."""
     try:
         check_administrator(peer)
@@ -46,7 +46,7 @@ def describe_client_quotas(broker: Broker, request: Any, peer: Peer) -> Fields:
     return {"error_code": ErrorCode.none, "error_message": None, "entries": entries}
 
 
-def _all(broker: Broker) -> Mapping[Entity, Mapping[str, str]]:
+def _all(broker: Desk) -> Mapping[Entity, Mapping[str, str]]:
     found = known_quotas(broker.log)
     configured = broker.settings.quotas
     given = {PRODUCED: configured.produce_bytes, FETCHED: configured.fetch_bytes}
@@ -69,12 +69,12 @@ def _fits(entity: Entity, request: Any) -> bool:
     return not request.strict or len(parts) == len(request.components)
 
 
-def alter_client_quotas(broker: Broker, request: Any, peer: Peer) -> Fields:
+def alter_client_quotas(broker: Desk, request: Any, peer: Peer) -> Fields:
     """For administrators."""
     return {"entries": [_altered(broker, peer, entry, only_check=request.validate_only) for entry in request.entries]}
 
 
-def _altered(broker: Broker, peer: Peer, entry: Any, *, only_check: bool) -> Fields:
+def _altered(broker: Desk, peer: Peer, entry: Any, *, only_check: bool) -> Fields:
     result = {"entity": [{"entity_type": part.entity_type, "entity_name": part.entity_name} for part in entry.entity]}
     try:
         check_administrator(peer)

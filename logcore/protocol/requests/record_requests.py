@@ -27,7 +27,7 @@ from ...errors import (
 from ...records.batch import COLUMNAR, COMPRESSION, HEADER_SIZE, Buffer, EncodedBatch, read_header
 from ...storage.partition import Mark, Partition
 from ...storage.partition_files import PartitionFiles
-from ..broker import Broker
+from ..broker import Broker, Desk
 from ..connection import Answer, Request
 from ..incoming import check_keys, checked_batches
 from ..layout import NOBODY
@@ -267,7 +267,7 @@ async def answer_fetch(broker: Broker, request: Request) -> list[Buffer]:
     deadline = time.monotonic() + min(max(asked.wait_ms_max, 0), _WAIT_MS_MAX) / 1000
     while True:
         advance = broker.next_advance()
-        fetched = await broker.blocking(partial(_read_all, broker, asked, request.peer))
+        fetched = await broker.blocking(partial(read_all, broker, asked, request.peer))
         left_s = deadline - time.monotonic()
         if left_s <= 0 or _is_enough(asked, fetched):
             break
@@ -294,7 +294,7 @@ def _visible_end(asked: FetchRequest, fetched: FetchedPartition) -> int:
     return fetched.last_stable_offset if asked.isolation == "read_committed" else fetched.high_watermark
 
 
-def _read_all(broker: Broker, asked: FetchRequest, peer: Peer) -> list[FetchedPartition]:
+def read_all(broker: Desk, asked: FetchRequest, peer: Peer) -> list[FetchedPartition]:
     left = min(max(asked.bytes_max, 0), _ANSWER_BYTES_MAX)
     taken = 0
     fetched: list[FetchedPartition] = []
@@ -318,7 +318,7 @@ def _named_position(log: ServedLog, position: FetchPosition) -> FetchPosition:
     return position if name is None else replace(position, partition=position.partition._replace(topic=name))
 
 
-def _read(broker: Broker, asked: FetchRequest, position: FetchPosition, bytes_max: int, peer: Peer) -> FetchedPartition:
+def _read(broker: Desk, asked: FetchRequest, position: FetchPosition, bytes_max: int, peer: Peer) -> FetchedPartition:
     committed_only = asked.isolation == "read_committed"
     error_code, stored = 0, StoredBytes([], [])
     records: Sequence[Buffer] = ()

@@ -11,7 +11,7 @@ from typing import Any
 import structlog
 from kio.schema.errors import ErrorCode
 
-from ..broker import Broker
+from ..broker import Desk
 from ..security.peer import Peer
 from ..security.sasl import PLAIN, USER, decode_plain
 from ..security.scram import DIGESTS, ScramRefused, ScramServer
@@ -22,7 +22,7 @@ from .scram_requests import KeptUsers
 _log = structlog.get_logger("millstream.logcore")
 
 
-def sasl_handshake(broker: Broker, request: Any, peer: Peer) -> Fields:
+def sasl_handshake(broker: Desk, request: Any, peer: Peer) -> Fields:
     users = broker.settings.users
     mechanisms = [PLAIN] if users is None else [PLAIN, *DIGESTS]
     peer.sasl = None
@@ -36,7 +36,7 @@ def sasl_handshake(broker: Broker, request: Any, peer: Peer) -> Fields:
     return {"error_code": error, "mechanisms": mechanisms}
 
 
-def sasl_authenticate(broker: Broker, request: Any, peer: Peer) -> Fields:
+def sasl_authenticate(broker: Desk, request: Any, peer: Peer) -> Fields:
     """Who fails is not asked again on this connection."""
     chosen, message = peer.sasl, bytes(request.auth_bytes)
     if chosen is None:

@@ -12,7 +12,7 @@ from kio.schema.errors import ErrorCode
 from millstream.errors import LogError
 
 from ...log_settings import USER, of_user
-from ..broker import Broker
+from ..broker import Desk
 from ..security.access import check_administrator
 from ..security.peer import Peer
 from ..security.scram import credential_of_salted
@@ -78,7 +78,7 @@ def _text(kept: ScramCredential) -> str:
     return "$".join([str(kept.iterations), *(base64.b64encode(part).decode() for part in parts)])
 
 
-def describe_user_scram_credentials(broker: Broker, request: Any, peer: Peer) -> Fields:
+def describe_user_scram_credentials(broker: Desk, request: Any, peer: Peer) -> Fields:
     """No list of users asks for all. For administrators."""
     try:
         check_administrator(peer)
@@ -119,7 +119,7 @@ class CredentialRefused(LogError):
         self.problem = problem
 
 
-def alter_user_scram_credentials(broker: Broker, request: Any, peer: Peer) -> Fields:
+def alter_user_scram_credentials(broker: Desk, request: Any, peer: Peer) -> Fields:
     """A request changes one password of each user, as in Kafka. For administrators."""
     by_user: dict[str, list[Any]] = {}
     for asked in (*request.deletions, *request.upsertions):
@@ -127,7 +127,7 @@ def alter_user_scram_credentials(broker: Broker, request: Any, peer: Peer) -> Fi
     return {"results": [_altered(broker, peer, name, asked) for name, asked in by_user.items()]}
 
 
-def _altered(broker: Broker, peer: Peer, name: str, asked: list[Any]) -> Fields:
+def _altered(broker: Desk, peer: Peer, name: str, asked: list[Any]) -> Fields:
     try:
         check_administrator(peer)
         if len(asked) > 1:
@@ -142,7 +142,7 @@ def _altered(broker: Broker, peer: Peer, name: str, asked: list[Any]) -> Fields:
     return {"user": name, "error_code": ErrorCode.none, "error_message": None}
 
 
-def _change(broker: Broker, name: str, asked: Any) -> tuple[str, str | None]:
+def _change(broker: Desk, name: str, asked: Any) -> tuple[str, str | None]:
     """Raises `CredentialRefused`."""
     if not name:
         raise CredentialRefused(ErrorCode.unacceptable_credential, "a user has a name")
@@ -164,7 +164,7 @@ def _change(broker: Broker, name: str, asked: Any) -> tuple[str, str | None]:
     return mechanism, _text(credential_of_salted(mechanism, asked.salted_password, asked.salt, asked.iterations))
 
 
-def _deletion(broker: Broker, name: str, mechanism: str) -> None:
+def _deletion(broker: Desk, name: str, mechanism: str) -> None:
     if mechanism in broker.log.settings(of_user(name)):
         return
     in_configuration = mechanism in _iterations(broker.settings.users, broker.log).get(name, {})

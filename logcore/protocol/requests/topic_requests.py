@@ -14,7 +14,7 @@ from millstream.errors import LogError
 from ...client import Topic, TopicPartition
 from ...errors import InvalidTopic, UnknownTopic
 from ...log import RESERVED
-from ..broker import Broker
+from ..broker import Desk
 from ..layout import NOBODY, NewTopic
 from ..security.access import check_administrable, may_see
 from ..security.peer import Peer
@@ -47,7 +47,7 @@ def api_versions(error: ErrorCode = ErrorCode.none) -> Fields:
     }
 
 
-def metadata(broker: Broker, request: Any, peer: Peer) -> Fields:
+def metadata(broker: Desk, request: Any, peer: Peer) -> Fields:
     """No list of topics asks for all; in the oldest version an empty list does. Newer clients may ask by id."""
     topics = broker.log.topics()
     if request.topics is None or (request.__version__ == 0 and not request.topics):
@@ -71,7 +71,7 @@ def _may_create(request: Any) -> bool:
     return getattr(request, "allow_auto_topic_creation", True)
 
 
-def _create_missing(broker: Broker, peer: Peer, names: Sequence[str | None]) -> None:
+def _create_missing(broker: Desk, peer: Peer, names: Sequence[str | None]) -> None:
     """Those that the client may create; the answer about the others says what is the matter."""
     for name in filter(None, names):
         with suppress(LogError):
@@ -79,7 +79,7 @@ def _create_missing(broker: Broker, peer: Peer, names: Sequence[str | None]) -> 
             broker.layout.create_topic(NewTopic(name, _PARTITIONS_BY_DEFAULT, {}))
 
 
-def _described_or_not(broker: Broker, peer: Peer, topics: Mapping[str, Topic], asked: Any) -> Fields:
+def _described_or_not(broker: Desk, peer: Peer, topics: Mapping[str, Topic], asked: Any) -> Fields:
     name, error = asked.name, ErrorCode.unknown_topic_or_partition
     if not name and getattr(asked, "topic_id", None) is not None:  # some clients send an empty name beside the id
         name = _name_of(broker, asked.topic_id)
@@ -93,7 +93,7 @@ def _described_or_not(broker: Broker, peer: Peer, topics: Mapping[str, Topic], a
     return {"error_code": error, "name": asked.name or nameless, "topic_id": getattr(asked, "topic_id", None)}
 
 
-def _described(broker: Broker, topic: Topic) -> Fields:
+def _described(broker: Desk, topic: Topic) -> Fields:
     return {
         "error_code": ErrorCode.none,
         "name": topic.name,
@@ -103,7 +103,7 @@ def _described(broker: Broker, topic: Topic) -> Fields:
     }
 
 
-def topic_uuid(broker: Broker, name: str) -> uuid.UUID | None:
+def topic_uuid(broker: Desk, name: str) -> uuid.UUID | None:
     """Tells a topic from an earlier one of the same name; None where it is gone."""
     try:
         return uuid.UUID(hex=broker.log.topic_id(name))
@@ -111,7 +111,7 @@ def topic_uuid(broker: Broker, name: str) -> uuid.UUID | None:
         return None
 
 
-def described_partition(broker: Broker, topic: str, partition: int) -> Fields:
+def described_partition(broker: Desk, topic: str, partition: int) -> Fields:
     layout = broker.layout.partition(topic, partition)
     return {
         "error_code": ErrorCode.leader_not_available if layout.leader == NOBODY else ErrorCode.none,
@@ -124,11 +124,11 @@ def described_partition(broker: Broker, topic: str, partition: int) -> Fields:
     }
 
 
-def create_topics(broker: Broker, request: Any, peer: Peer) -> Fields:
+def create_topics(broker: Desk, request: Any, peer: Peer) -> Fields:
     return {"topics": [_created(broker, topic, peer, only_check=request.validate_only) for topic in request.topics]}
 
 
-def _created(broker: Broker, asked: Any, peer: Peer, *, only_check: bool) -> Fields:
+def _created(broker: Desk, asked: Any, peer: Peer, *, only_check: bool) -> Fields:
     partition_count = _PARTITIONS_BY_DEFAULT if asked.num_partitions == -1 else asked.num_partitions
     config = {entry.name: entry.value for entry in asked.configs if entry.value is not None}
 
@@ -152,7 +152,7 @@ def _created(broker: Broker, asked: Any, peer: Peer, *, only_check: bool) -> Fie
     }
 
 
-def _replication(broker: Broker, asked: Any) -> int:
+def _replication(broker: Desk, asked: Any) -> int:
     if asked.assignments:
         return len(asked.assignments[0].broker_ids)
     return asked.replication_factor if asked.replication_factor != -1 else broker.layout.default_replication()
@@ -166,7 +166,7 @@ def _assignment(asked: Any) -> Sequence[Sequence[int]]:
     return [by_number[number] for number in range(len(by_number))]
 
 
-def delete_topics(broker: Broker, request: Any, peer: Peer) -> Fields:
+def delete_topics(broker: Desk, request: Any, peer: Peer) -> Fields:
     """By name; newer clients may name ids instead."""
 
     def deleted(name: str, id: uuid.UUID | None = None) -> Fields:
@@ -189,11 +189,11 @@ def delete_topics(broker: Broker, request: Any, peer: Peer) -> Fields:
     return {"responses": responses}
 
 
-def _name_of(broker: Broker, id: uuid.UUID | None) -> str | None:
+def _name_of(broker: Desk, id: uuid.UUID | None) -> str | None:
     return None if id is None else broker.log.topic_name(id.bytes)
 
 
-def create_partitions(broker: Broker, request: Any, peer: Peer) -> Fields:
+def create_partitions(broker: Desk, request: Any, peer: Peer) -> Fields:
     def created(asked: Any) -> Fields:
         def create() -> None:
             check_administrable(peer, asked.name)
@@ -207,7 +207,7 @@ def create_partitions(broker: Broker, request: Any, peer: Peer) -> Fields:
     return {"results": [created(asked) for asked in request.topics]}
 
 
-def delete_records(broker: Broker, request: Any, peer: Peer) -> Fields:
+def delete_records(broker: Desk, request: Any, peer: Peer) -> Fields:
     """Everything before an offset; -1 stands for the high watermark."""
 
     def deleted(topic: str, asked: Any) -> Fields:
@@ -232,7 +232,7 @@ def delete_records(broker: Broker, request: Any, peer: Peer) -> Fields:
     }
 
 
-def describe_cluster(broker: Broker, request: Any, peer: Peer) -> Fields:
+def describe_cluster(broker: Desk, request: Any, peer: Peer) -> Fields:
     nodes = broker.layout.nodes(peer.local)
     return {
         "error_code": ErrorCode.none,

@@ -14,7 +14,7 @@ from ...client import Topic, TopicPartition
 from ...cores.group_messages import CheckCommit
 from ...cores.transaction_records import Identity, TransactionState
 from ...cores.transactions import TransactionDescription
-from ..broker import Broker
+from ..broker import Desk
 from ..producers import TIMEOUT_MS_MAX
 from ..security.access import check_administrator, check_readable, check_writable, may_see
 from ..security.patterns import InvalidPattern, matcher
@@ -36,7 +36,7 @@ _RAISES_FROM: Final = 5  # of EndTxn; with such a version of TxnOffsetCommit, of
 _KNOWS_FENCED_FROM: Final = 4  # before, clients take only the older code
 
 
-def init_producer_id(broker: Broker, request: Any, peer: Peer) -> Fields:
+def init_producer_id(broker: Desk, request: Any, peer: Peer) -> Fields:
     """A new id, or a new epoch of the transactional id, which fences whoever had it."""
     timeout_ms = round(request.transaction_timeout.total_seconds() * 1000)
     if request.transactional_id == "":
@@ -64,7 +64,7 @@ def _no_producer(error: ErrorCode) -> Fields:
     return {"error_code": error, "producer_id": -1, "producer_epoch": -1}
 
 
-def add_partitions_to_txn(broker: Broker, request: Any, peer: Peer) -> Fields:
+def add_partitions_to_txn(broker: Desk, request: Any, peer: Peer) -> Fields:
     """All of them or none."""
     asked = [
         TopicPartition(topic.name, partition) for topic in request.v3_and_below_topics for partition in topic.partitions
@@ -95,7 +95,7 @@ def add_partitions_to_txn(broker: Broker, request: Any, peer: Peer) -> Fields:
     }
 
 
-def _is_others(broker: Broker, peer: Peer, transactional_id: str) -> bool:
+def _is_others(broker: Desk, peer: Peer, transactional_id: str) -> bool:
     """Each request asks for the right again: producer ids and epochs are small numbers, which anybody can guess."""
     return broker.refuses(peer, transactional_id, "transaction")
 
@@ -110,7 +110,7 @@ def _why_not(topic: Topic | None, where: TopicPartition, peer: Peer) -> ErrorCod
     return None if known else ErrorCode.unknown_topic_or_partition
 
 
-def add_offsets_to_txn(broker: Broker, request: Any, peer: Peer) -> Fields:
+def add_offsets_to_txn(broker: Desk, request: Any, peer: Peer) -> Fields:
     if _is_others(broker, peer, request.transactional_id):
         return {"error_code": ErrorCode.transactional_id_authorization_failed}
     if broker.refuses(peer, request.group_id):
@@ -118,7 +118,7 @@ def add_offsets_to_txn(broker: Broker, request: Any, peer: Peer) -> Fields:
     return {"error_code": _code(lambda: broker.transactions.add_offsets(_who(request), request.group_id))}
 
 
-def txn_offset_commit(broker: Broker, request: Any, peer: Peer) -> Fields:
+def txn_offset_commit(broker: Desk, request: Any, peer: Peer) -> Fields:
     check = CheckCommit(
         request.group_id,
         getattr(request, "generation_id", -1),
@@ -143,7 +143,7 @@ def txn_offset_commit(broker: Broker, request: Any, peer: Peer) -> Fields:
     return each_partition(request, code_of_fault(fault), refused)
 
 
-def end_txn(broker: Broker, request: Any, peer: Peer) -> Fields:
+def end_txn(broker: Desk, request: Any, peer: Peer) -> Fields:
     """Newer clients go on with another epoch."""
     if _is_others(broker, peer, request.transactional_id):
         refused = ErrorCode.transactional_id_authorization_failed
@@ -157,7 +157,7 @@ def end_txn(broker: Broker, request: Any, peer: Peer) -> Fields:
     return {"error_code": ErrorCode.none, "producer_id": raised.producer_id, "producer_epoch": raised.epoch}
 
 
-def _why_unknown(broker: Broker, peer: Peer, transactional_id: str) -> ErrorCode:
+def _why_unknown(broker: Desk, peer: Peer, transactional_id: str) -> ErrorCode:
     """Only its coordinator knows that there is no such id."""
     try:
         coordinator = broker.layout.coordinator("transaction", transactional_id, peer.local)
@@ -186,7 +186,7 @@ def _start_of(known: TransactionDescription) -> datetime:
 # What administrators ask
 
 
-def describe_producers(broker: Broker, request: Any, peer: Peer) -> Fields:
+def describe_producers(broker: Desk, request: Any, peer: Peer) -> Fields:
     """Who has written to a partition, with a producer id."""
     return {
         "topics": [
@@ -201,7 +201,7 @@ def describe_producers(broker: Broker, request: Any, peer: Peer) -> Fields:
     }
 
 
-def _producers_of(broker: Broker, peer: Peer, where: TopicPartition) -> Fields:
+def _producers_of(broker: Desk, peer: Peer, where: TopicPartition) -> Fields:
     try:
         check_readable(peer, where.topic)
         found = broker.log.partition(*where).active_producers()
@@ -224,7 +224,7 @@ def _producers_of(broker: Broker, peer: Peer, where: TopicPartition) -> Fields:
     }
 
 
-def write_txn_markers(broker: Broker, request: Any, peer: Peer) -> Fields:
+def write_txn_markers(broker: Desk, request: Any, peer: Peer) -> Fields:
     """For administrators: a transaction that no coordinator ends any more is ended in the partitions themselves."""
 
     def result(marker: Any, topic: str, number: int) -> Fields:
@@ -254,7 +254,7 @@ def write_txn_markers(broker: Broker, request: Any, peer: Peer) -> Fields:
     }
 
 
-def list_transactions(broker: Broker, request: Any, peer: Peer) -> Fields:
+def list_transactions(broker: Desk, request: Any, peer: Peer) -> Fields:
     try:
         described = broker.log.transactions()
     except LogError as error:  # a coordinator is not ready, so nobody knows yet whether these are all
@@ -287,7 +287,7 @@ def list_transactions(broker: Broker, request: Any, peer: Peer) -> Fields:
     }
 
 
-def describe_transactions(broker: Broker, request: Any, peer: Peer) -> Fields:
+def describe_transactions(broker: Desk, request: Any, peer: Peer) -> Fields:
     try:
         known = {found.identity.transactional_id: found for found in broker.log.transactions()}
     except LogError as error:
@@ -299,7 +299,7 @@ def _not_described(transactional_id: str, error: ErrorCode) -> Fields:
     return {"transactional_id": transactional_id, "error_code": error, "transaction_start_time": _NEVER}
 
 
-def _transaction(broker: Broker, peer: Peer, transactional_id: str, known: TransactionDescription | None) -> Fields:
+def _transaction(broker: Desk, peer: Peer, transactional_id: str, known: TransactionDescription | None) -> Fields:
     allowed = peer.may("transaction", transactional_id)
     if known is None or not allowed:
         refused = ErrorCode.transactional_id_authorization_failed
