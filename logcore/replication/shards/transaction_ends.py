@@ -3,7 +3,8 @@ answered.
 
 Leaders move, and answers get lost: everybody is asked again until there is an answer, and does once what was asked
 (by the number of the transaction). A topic that was deleted needs no marker: whoever led the topic of coordinators
-when the partition was included knew the topic, and metadata never go back.
+when the partition was included knew the topic, and metadata never go back. The same goes for the topic of groups: where
+it is not known yet, no group holds offsets of the transaction.
 """
 
 from __future__ import annotations
@@ -102,6 +103,9 @@ class TransactionEnds:
             log.send(state.leader, WriteMarker(partition, log.partition, log.epoch, record.transactional_id, marker))
 
     def _ask_group(self, ending: _Ending, group: str) -> None:
+        if place_of(self._log.image, GROUPS_TOPIC, group) is None:
+            ending.groups.discard(group)  # there never was a group: only coordinators of groups hold offsets
+            return
         found = coordinator_of_group(self._log, group)
         if found is None:
             return
