@@ -19,6 +19,7 @@ from ..replication.replica.replica_messages import EndHanging, PartitionId, Refu
 from ..replication.shards.coordination_messages import TRANSACTIONS_TOPIC, ForEveryShard, ForTransaction, place_of
 from ..replication.shards.transaction_messages import (
     AskProducerId,
+    AwaitEnd,
     DescribedTransaction,
     EndTransaction,
     GroupRefused,
@@ -57,6 +58,8 @@ class ClusterTransactions:
         return self._given(transactional_id, InitProducer(timeout_ms, *(known or ())))
 
     def add_partitions(self, who: Identity, partitions: frozenset[TopicPartition]) -> None:
+        for where in partitions:
+            self._log.check_own(where.topic)
         ids: tuple[PartitionId, ...] = tuple(sorted(map(self._log.id_of, partitions)))
         self._ask(who.transactional_id, IncludePartitions(who.producer_id, who.epoch, ids))
 
@@ -92,8 +95,11 @@ class ClusterTransactions:
     def end(self, who: Identity, *, commit: bool) -> None:
         self._given(who.transactional_id, EndTransaction(who.producer_id, who.epoch, commit))
 
-    def end_and_raise(self, who: Identity, *, commit: bool) -> Identity:
-        return self._given(who.transactional_id, EndTransaction(who.producer_id, who.epoch, commit, True))
+    def end_and_raise(self, who: Identity, *, commit: bool, visibly: bool = False) -> Identity:
+        given = self._given(who.transactional_id, EndTransaction(who.producer_id, who.epoch, commit, True))
+        if visibly:
+            self._ask(who.transactional_id, AwaitEnd())
+        return given
 
     def end_hanging(self, where: TopicPartition, producer_id: int, epoch: int, *, commit: bool) -> None:
         self._log.check_own(where.topic)

@@ -51,7 +51,7 @@ class LocalTransactions:
     def end(self, who: Identity, *, commit: bool) -> None:
         self._producer(who).end(commit=commit)
 
-    def end_and_raise(self, who: Identity, *, commit: bool) -> Identity:
+    def end_and_raise(self, who: Identity, *, commit: bool, visibly: bool = False) -> Identity:
         return Identity(who.transactional_id, *self.producers.end_and_raise(*who, commit=commit))
 
     def end_hanging(self, where: TopicPartition, producer_id: int, epoch: int, *, commit: bool) -> None:

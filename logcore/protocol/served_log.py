@@ -140,8 +140,9 @@ class ServedTransactions(Protocol):
 
     def end(self, who: Identity, *, commit: bool) -> None: ...
 
-    def end_and_raise(self, who: Identity, *, commit: bool) -> Identity:
-        """The identity to go on with."""
+    def end_and_raise(self, who: Identity, *, commit: bool, visibly: bool = False) -> Identity:
+        """The identity to go on with. In: `visibly`: returns when everybody sees the outcome. Where that takes too
+        long it raises `NotNow`, and is to be asked again."""
         ...
 
     def end_hanging(self, where: TopicPartition, producer_id: int, epoch: int, *, commit: bool) -> None:

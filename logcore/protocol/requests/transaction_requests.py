@@ -20,6 +20,7 @@ from ..security.access import check_administrator, check_readable, check_writabl
 from ..security.patterns import InvalidPattern, matcher
 from ..security.peer import Peer
 from ..wire.faults import code_of, coordinator_code_of
+from ..wire.frames import CLIENT_ID
 from ..wire.messages import Fields
 from .group_requests import code_of_fault
 from .offset_requests import committable, each_partition, metadata_in
@@ -151,7 +152,8 @@ def end_txn(broker: Desk, request: Any, peer: Peer) -> Fields:
     if request.__version__ < _RAISES_FROM:
         return {"error_code": _code(lambda: broker.transactions.end(_who(request), commit=request.committed))}
     try:
-        raised = broker.transactions.end_and_raise(_who(request), commit=request.committed)
+        visibly = peer.client_id == CLIENT_ID  # what our own clients promise, others would only wait for
+        raised = broker.transactions.end_and_raise(_who(request), commit=request.committed, visibly=visibly)
     except LogError as error:
         return _no_producer(coordinator_code_of(error))
     return {"error_code": ErrorCode.none, "producer_id": raised.producer_id, "producer_epoch": raised.epoch}

@@ -93,6 +93,10 @@ class EndTransaction(NamedTuple):
     raises_epoch: bool = False
 
 
+class AwaitEnd(NamedTuple):
+    """`Included`, once the id's last transaction has ended everywhere: its records and offsets are visible, or gone."""
+
+
 class DescribeTransaction(NamedTuple):
     """`DescribedTransaction`."""
 

@@ -37,6 +37,7 @@ from .led_log import OUT_OF_TOUCH, LedLog
 from .transaction_description import described
 from .transaction_ends import TransactionEnds
 from .transaction_messages import (
+    AwaitEnd,
     DescribedTransaction,
     DescribeTransaction,
     EndTransaction,
@@ -177,6 +178,8 @@ class TransactionShard:
                 standing = self._core.standing(key)
                 unknown = Refused(Problem.TRANSACTIONAL_ID_NOT_FOUND, f'nobody has the transactional id "{key}"')
                 answer(self._described(standing) if standing is not None else unknown)
+            case AwaitEnd():
+                answer(Included())  # it had to wait, as everything else has to
             case _ if self._core.standing(key) is None:
                 text = f'nobody has the transactional id "{key}", or it was not used for long: start a new producer'
                 answer(Refused(Problem.INVALID_PRODUCER_ID_MAPPING, text))

@@ -26,6 +26,7 @@ from millstream.logcore.replication.replica.replica_messages import (
     Refused,
 )
 from millstream.logcore.replication.shards.coordination_messages import (
+    GROUPS_TOPIC,
     TRANSACTIONS_TOPIC,
     ForEveryShard,
     ForGroup,
@@ -36,6 +37,7 @@ from millstream.logcore.replication.shards.group_requests import AskCommitted
 from millstream.logcore.replication.shards.transaction_messages import (
     ApplyOffsets,
     AskProducerId,
+    AwaitEnd,
     DescribedTransaction,
     DescribeTransaction,
     EndTransaction,
@@ -297,6 +299,28 @@ def test_a_deleted_topic_keeps_no_transaction_open(cluster: Cluster) -> None:
     cluster.delete_topic("gone")
     cluster.end(who)
     assert cluster.describe().state == "CompleteCommit"
+
+
+def test_a_transaction_that_names_a_group_ends_where_no_group_ever_was(cluster: Cluster) -> None:
+    cluster.delete_topic(GROUPS_TOPIC)  # nobody made it, in a cluster that is new
+    who = cluster.init()
+    cluster.transaction(IncludeGroup(who.producer_id, who.epoch, "g"))
+    cluster.end(who, committed=False)
+    assert cluster.describe().state == "Empty"
+
+
+def test_who_waits_for_the_end_of_a_transaction_is_answered_when_it_is_visible(cluster: Cluster) -> None:
+    who = cluster.init()
+    cluster.write(who, 1, b"a")
+    cluster.held = lambda sender, message: isinstance(message, WriteMarker)
+    cluster.end(who)
+    awaited = cluster.ask(1, ForTransaction("tx", AwaitEnd()))
+    cluster.pass_time(300)
+    assert awaited not in cluster.replies and cluster.read(1) == []
+    cluster.held = lambda sender, message: False
+    cluster.pass_time(1_000)
+    assert cluster.replies[awaited] == Included() and cluster.read(1) == [b"a"]
+    assert cluster.transaction(AwaitEnd()) == Included()
 
 
 def test_what_comes_before_the_last_transaction_has_ended_waits_for_that(cluster: Cluster) -> None:
