@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,7 +12,6 @@ from .routing import Router
 from .wire.faults import error_of
 from .wire.frames import FRAME_BYTES_MAX
 
-_REQUEST_BYTES: Final = 32 * 1024 * 1024  # batches are gathered up to here
 _HEADERS_BYTES: Final = 4096  # what a frame needs besides batches
 _TIMEOUT_MS: Final = 30_000
 _CLUSTER_TIMEOUT_MS: Final = 8_000  # below what a node of a cluster may take to answer: then another one may lead
@@ -33,18 +31,16 @@ class Sender:
 
     def send(self, where: TopicPartition, batches: list[EncodedBatch], transactional_id: str | None) -> Sent:
         """Returns when all are acknowledged. Raises `LogUnavailable`; then any number of them may be stored."""
-        first_offset: int | None = None
-        for group in _groups(batches, 1 if self._router.clustered else _REQUEST_BYTES):
-            offset = self._produce(where, group, transactional_id)
-            first_offset = offset if first_offset is None else first_offset
-        assert first_offset is not None
+        first_offsets = [self._produce(where, batch, transactional_id) for batch in batches]
         last = batches[-1].header
-        return Sent(first_offset, next_sequence(last.base_sequence, last.last_offset_delta + 1))
+        return Sent(first_offsets[0], next_sequence(last.base_sequence, last.last_offset_delta + 1))
 
-    def _produce(self, where: TopicPartition, batches: list[EncodedBatch], transactional_id: str | None) -> int:
+    def _produce(self, where: TopicPartition, batch: EncodedBatch, transactional_id: str | None) -> int:
+        """One batch in a request, as everywhere at Kafka: what a fail-over leaves of it is all or nothing."""
+        _check_size(batch)
         timeout_ms = _CLUSTER_TIMEOUT_MS if self._router.clustered else _TIMEOUT_MS
         result = self._router.put(
-            lambda line: line.produce(where, batches, transactional_id, timeout_ms),
+            lambda line: line.produce(where, batch, transactional_id, timeout_ms),
             lambda result: [result.error_code],
             to=where,
         )
@@ -54,20 +50,9 @@ class Sender:
         return result.base_offset
 
 
-def _groups(batches: list[EncodedBatch], bytes_max: int) -> Iterator[list[EncodedBatch]]:
-    """What goes in one request. In a cluster that is one batch, as everywhere at Kafka: what a fail-over leaves of a
-    request is then all or nothing."""
-    group: list[EncodedBatch] = []
-    size = 0
-    for batch in batches:
-        if batch.header.size > FRAME_BYTES_MAX - _HEADERS_BYTES:
-            raise InvalidRecords(
-                f"a record batch of {batch.header.size} bytes is too large to be sent",
-                hint="Cut it into several batches, or append it in the process that has the log.",
-            )
-        if group and size + batch.header.size > bytes_max:
-            yield group
-            group, size = [], 0
-        group.append(batch)
-        size += batch.header.size
-    yield group
+def _check_size(batch: EncodedBatch) -> None:
+    if batch.header.size > FRAME_BYTES_MAX - _HEADERS_BYTES:
+        raise InvalidRecords(
+            f"a record batch of {batch.header.size} bytes is too large to be sent",
+            hint="Cut it into several batches, or append it in the process that has the log.",
+        )
