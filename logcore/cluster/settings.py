@@ -21,6 +21,7 @@ from ..replication.replica.replica_core import ReplicaSettings
 
 SESSION_MS: Final = 3_000
 SESSION_MS_MIN: Final = 300
+_BEAT_MS_MIN: Final = 50  # also of a node that is alone: nobody else is bothered, and it serves the sooner
 _MEMBER: Final = re.compile(r"\s*(\d+)@(.+):(\d+)\s*")
 _NAME: Final = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,63}")
 _REPLICATION_MAX: Final = 3
@@ -95,7 +96,7 @@ class ClusterSettings:
 
     @property
     def of_broker(self) -> BrokerSettings:
-        beat_ms = max(50, self.session_ms // 6)
+        beat_ms = max(_BEAT_MS_MIN, self.session_ms // 6) if len(self.members) > 1 else _BEAT_MS_MIN
         return BrokerSettings(heartbeat_ms=beat_ms, register_ms=beat_ms, replica=self._of_replicas)
 
     @property

@@ -17,14 +17,18 @@ class Elections(QuorumState, ABC):
     _votes: set[NodeId]
 
     def _stand_when_due(self) -> None:
-        if self._elect_at_ms is None:
+        if self._elect_at_ms is None and not self._is_alone():
             self._delay_election()
-        elif self.now_ms >= self._elect_at_ms:
+        elif self._elect_at_ms is None or self.now_ms >= self._elect_at_ms:
             self._delay_election()
             if self._may_stand():
                 self._ask_for_pre_votes()
             else:
                 self.leader = None  # whoever has registrations to send asks all voters for the one that leads now
+
+    def _is_alone(self) -> bool:
+        """The only voter waits for nobody: there is no other leader that it could depose (R4)."""
+        return self.log.voters.voters == (self.id,)
 
     def _may_stand(self) -> bool:
         """A voter; also one that is to leave, until that is committed: it may be the only one that knows of it."""
