@@ -4,6 +4,7 @@ partitions that have a replica here."""
 from __future__ import annotations
 
 import hmac
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
@@ -37,6 +38,7 @@ class ClusterLog:
         self.node = node
         self.groups = ClusterGroups(node)
         self.transactions: Callable[[], list[TransactionDescription]] = list
+        self._guard = threading.Lock()
         self._listeners: tuple[Callable[[], None], ...] = ()
         node.advanced = self._advanced
         self._topics: tuple[object, object, dict[str, Topic]] = (None, None, {})
@@ -157,10 +159,12 @@ class ClusterLog:
 
     def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
         """Calls `listener`, on the node's thread, whenever a replica of this node has more to read."""
-        self._listeners = (*self._listeners, listener)
+        with self._guard:
+            self._listeners = (*self._listeners, listener)
 
         def end() -> None:
-            self._listeners = tuple(other for other in self._listeners if other is not listener)
+            with self._guard:
+                self._listeners = tuple(other for other in self._listeners if other is not listener)
 
         return end
 

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
 from millstream.errors import LogError
 
+from ..client import TopicPartition
 from ..errors import InvalidRecords, NotNow, RecordsTooLarge
 from ..protocol.broker import Broker
 from ..protocol.connection import Answer, Request
@@ -31,6 +32,7 @@ from ..protocol.security.peer import Peer
 from ..protocol.wire import produce_messages as produce
 from ..protocol.wire.produce_messages import ProduceData, ProduceRequest, ProduceResult
 from ..records.batch import Buffer, EncodedBatch, stamp
+from ..replication.disk.disk_log import DiskLog
 from ..replication.machine import BROKER
 from ..replication.node.node_codec import FRAME_BYTES_MAX
 from ..replication.replica.replica_messages import ForPartition, PartitionId, Produced, Refused
@@ -44,7 +46,7 @@ _ALL: Final = -1
 _BATCH_BYTES_MAX: Final = FRAME_BYTES_MAX - 64 * 1024  # with what a frame says besides
 _TOLD_BYTES_MAX: Final = 8 * 1024 * 1024
 
-_Checked = tuple[PartitionId, list[EncodedBatch]] | ProduceResult
+_Checked = ForPartition | ProduceResult
 _Stored = tuple[ProduceData, "asyncio.Future[Any] | ProduceResult"]
 
 
@@ -84,6 +86,23 @@ class ClusterProduce:
         results = [self._result(*entry) for entry in stored]
         return produce.write_response(results, version, throttle_ms, asked.topic_ids)
 
+    def write(
+        self, where: TopicPartition, batch: EncodedBatch, transactional_id: str | None, timeout_s: float
+    ) -> ProduceResult:
+        """What a client of this process writes: a batch of its own making, so nobody looks into it again. Returns when
+        the in-sync replicas have them, or after `timeout_s`: then nothing is promised."""
+        data = ProduceData(where, [])
+        try:
+            partition = self._log.writable(*where)
+            self._layout.check_leads(where)
+            partition.check_size(batch.header)
+            body = self._to_store(self._log.id_of(where), partition, data, [batch], transactional_id)
+            stored = self._log.node.ask(BROKER, body)
+        except LogError as error:
+            return failed(data, error)
+        wait([stored], timeout_s)
+        return self._result(data, stored)
+
     async def _told(self, size: int) -> None:
         """The client waits for nothing; where the node does not keep up its connection does: batches would pile up."""
         self._told_bytes += size
@@ -105,29 +124,40 @@ class ClusterProduce:
             partition = self._log.writable(*data.partition)
             self._layout.check_leads(data.partition)
             batches = checked_write(partition, asked.transactional_id, data, peer)
-            _check_replicable(data, batches)
-            if partition.settings.append_time:
-                batches = [stamp(batch, self._log.node.now_ms()) for batch in batches]
             id = self._log.id_of(data.partition)
             check_same_topic(self._log, data.partition.topic, data.topic_id)
-            return id, batches
+            return self._to_store(
+                id, partition, data, batches, asked.transactional_id, asked.acks, announces=asked.announces
+            )
         except LogError as error:
             return failed(data, error)
+
+    def _to_store(
+        self,
+        id: PartitionId,
+        partition: DiskLog,
+        data: ProduceData,
+        batches: Sequence[EncodedBatch],
+        transactional_id: str | None,
+        acks: int = _ALL,
+        *,
+        announces: bool = False,
+    ) -> ForPartition:
+        """What the replica is asked for. Raises `RecordsTooLarge`, `InvalidRecords`."""
+        _check_replicable(data, batches)
+        if partition.settings.append_time:
+            batches = [stamp(batch, self._log.node.now_ms()) for batch in batches]
+        return ForPartition(id, ProduceBatches(batches, acks, transactional_id=transactional_id, announces=announces))  # pyright: ignore[reportArgumentType]
 
     def _store(self, asked: ProduceRequest, data: ProduceData, checked: _Checked) -> _Stored:
         if isinstance(checked, ProduceResult):
             return data, checked
-        partition, batches = checked
-        body = ForPartition(
-            partition,
-            ProduceBatches(batches, asked.acks, transactional_id=asked.transactional_id, announces=asked.announces),  # pyright: ignore[reportArgumentType]
-        )
         if not asked.acks:
-            self._log.node.tell(BROKER, body)
+            self._log.node.tell(BROKER, checked)
             return data, ProduceResult(data.partition, 0)
-        return data, _in_loop(self._log.node.ask(BROKER, body))
+        return data, _in_loop(self._log.node.ask(BROKER, checked))
 
-    def _result(self, data: ProduceData, stored: asyncio.Future[Any] | ProduceResult) -> ProduceResult:
+    def _result(self, data: ProduceData, stored: asyncio.Future[Any] | Future[Any] | ProduceResult) -> ProduceResult:
         if isinstance(stored, ProduceResult):
             return stored
         if not stored.done():

@@ -42,7 +42,7 @@ class Line(Protocol):
         ...
 
     def produce(
-        self, where: TopicPartition, batches: Sequence[EncodedBatch], transactional_id: str | None, timeout_ms: int
+        self, where: TopicPartition, batch: EncodedBatch, transactional_id: str | None, timeout_ms: int
     ) -> ProduceResult: ...
 
     def read(self, position: FetchPosition, isolation: Isolation) -> ReadAnswer:
@@ -148,10 +148,9 @@ class WireLine:
         )
 
     def produce(
-        self, where: TopicPartition, batches: Sequence[EncodedBatch], transactional_id: str | None, timeout_ms: int
+        self, where: TopicPartition, batch: EncodedBatch, transactional_id: str | None, timeout_ms: int
     ) -> ProduceResult:
-        records = [buffer for batch in batches for buffer in batch.buffers]
-        request = ProduceRequest(transactional_id, _ALL, timeout_ms, [ProduceData(where, records)])
+        request = ProduceRequest(transactional_id, _ALL, timeout_ms, [ProduceData(where, batch.buffers)])
 
         def read(response: Response) -> ProduceResult:
             results = produce.read_response(response.message, response.position, response.version)

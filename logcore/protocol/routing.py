@@ -12,7 +12,7 @@ import ssl
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal, NamedTuple, TypeVar
+from typing import Any, Final, Literal, NamedTuple, Protocol, TypeVar
 
 from kio.schema.errors import ErrorCode
 
@@ -51,6 +51,16 @@ _LATEST: Final = -1
 _NOT_YET: Final = int(ErrorCode.offset_not_available)
 
 
+class Own(Door, Protocol):
+    """A node of this process. Its own address is none that anybody connects to."""
+
+    @property
+    def node(self) -> int: ...
+
+
+_HERE: Final = Address("this process", 0)
+
+
 class Coordinator(NamedTuple):
     """Of a consumer group or of a transactional id."""
 
@@ -84,12 +94,17 @@ class Router:
         login: Credentials | None = None,
         tls: ssl.SSLContext | None = None,
         patience_s: float = 30.0,
+        *,
+        own: Own | None = None,
     ) -> None:
-        assert addresses
-        self._bootstrap = tuple(addresses)
+        """In: `own`: the node that is asked first, and without a connection; it is one of a cluster, of itself alone
+        perhaps."""
+        assert addresses or own
+        self._own = own
+        self._bootstrap = (*([] if own is None else [_HERE]), *addresses)
         self._login, self._tls = login, tls
         self._patience_s = patience_s
-        self.clustered = len(addresses) > 1
+        self.clustered = len(addresses) > 1 or own is not None
         self._advisers: tuple[Address, ...] = self._bootstrap
         self._adviser = 0
         self._nodes: dict[int, Address] = {}
@@ -278,7 +293,7 @@ class Router:
         if found.error_code:
             self._adviser += 1
             raise LogUnavailable(f'nobody coordinates the {to.kind} "{to.key}" now')
-        address = Address(found.host, found.port)
+        address = self._address_at(found)
         self._coordinators[to] = address
         return address
 
@@ -295,16 +310,22 @@ class Router:
             return line.ask(api, fields)
 
     def _take_brokers(self, answer: Any) -> None:
-        nodes = {broker.node_id: Address(broker.host, broker.port) for broker in answer.brokers}
+        nodes = {broker.node_id: self._address_at(broker) for broker in answer.brokers}
         if nodes and nodes != self._nodes:
             current = self._address_of(None)
             others = dict.fromkeys(node for node in (*self._bootstrap, *nodes.values()) if node != current)
             self._nodes, self._advisers, self._adviser = nodes, (current, *others), 0
 
+    def _address_at(self, told: Any) -> Address:
+        """Of a node in an answer."""
+        return _HERE if self._own is not None and told.node_id == self._own.node else Address(told.host, told.port)
+
     # Doors
 
     def door(self, address: Address) -> Door:
         """Of one node."""
+        if self._own is not None and address == _HERE:
+            return self._own
         found = self._doors.get((address, self.clustered))
         if found is None:
             timeouts = _CLUSTER if self.clustered else _ONE_NODE
@@ -317,7 +338,7 @@ class Router:
     def close(self) -> None:
         self._closed = True
         self.door(self._bootstrap[0])
-        for door in list(self._doors.values()):
+        for door in (*self._doors.values(), *([] if self._own is None else [self._own])):
             door.close()
 
 

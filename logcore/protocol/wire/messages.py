@@ -43,6 +43,16 @@ def write_response(api: Api, version: int, fields: Fields) -> bytes:
     return _write(_schema(api, version, "response"), fields)
 
 
+def build_request(api: Api, version: int, fields: Fields) -> Any:
+    """What `read_request` gives of the bytes of `write_request`."""
+    return _schema(api, version, "request").build(fields)
+
+
+def build_response(api: Api, version: int, fields: Fields) -> Any:
+    """What `read_response` gives of the bytes of `write_response`."""
+    return _schema(api, version, "response").build(fields)
+
+
 def request_class(api: Api, version: int) -> type[Any]:
     """kio's class for it."""
     return _schema(api, version, "request").entity

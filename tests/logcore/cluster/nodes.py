@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TypeVar
 
 from millstream.logcore.cluster.node import ClusterNode
-from millstream.logcore.cluster.serving import serving_of
+from millstream.logcore.cluster.serving import served
 from millstream.logcore.cluster.settings import ClusterSettings
 from millstream.logcore.replication.machine import NodeId
 from millstream.logcore.replication.node.node_links import Address
@@ -28,7 +28,8 @@ class ServedNode:
 
     def __init__(self, settings: ClusterSettings, kafka_port: int = 0) -> None:
         self.node = ClusterNode(settings)
-        self.kafka = LogServer(serving_of(self.node), port=kafka_port, creates_topics=True)
+        self.parts = served(self.node)
+        self.kafka = LogServer(self.parts.serving, port=kafka_port, creates_topics=True)
         self.kafka.start()
         self.node.start((("kafka", self.kafka.address),))
 
@@ -84,8 +85,8 @@ class Cluster:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for served in self.running.values():
-            served.kill()
+        for node in self.running.values():
+            node.kill()
 
 
 def until(look: Callable[[], _Found | None]) -> _Found:
