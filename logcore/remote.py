@@ -30,9 +30,8 @@ class RemoteLog(RoutedLog):
 
     def __init__(self, bootstrap: str, *, patience_s: float = _PATIENCE_S, tls: ssl.SSLContext | None = None) -> None:
         """In: `tls`: speaks TLS by these rules, in the place of the system's; it does not travel."""
-        self.bootstrap = bootstrap
         self._patience_s = patience_s
-        super().__init__(_router(bootstrap, patience_s, tls))
+        super().__init__(_router(bootstrap, patience_s, tls), bootstrap)
 
     def __reduce__(self) -> tuple[Callable[[str, float], RemoteLog], tuple[str, float]]:
         return _remote_log, (self.bootstrap, self._patience_s)

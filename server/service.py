@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import sys
 import time
@@ -12,14 +13,14 @@ from typing import Final
 
 import structlog
 
+from ..logcore.cluster.node_log import NodeLog
 from ..logcore.cluster.operations import Operations
 from ..logcore.log import Log, open_log
 from ..logcore.protocol.admission import ConnectionLimits
 from ..logcore.protocol.security.users import NoUsers
-from ..logcore.remote import RemoteLog
 from ..logcore.server import ListenFailed, LogServer
 from .cluster.followed_catalog import FollowedCatalog
-from .cluster.node_engine import start_engine_on_cluster
+from .cluster.node_engine import log_for_engine, start_engine_on_cluster
 from .cluster.node_metrics import ClusterMetrics
 from .cluster.node_service import start_node
 from .config.configuration import Address, Configuration, InvalidConfiguration
@@ -144,11 +145,10 @@ class Service:
                 "a node of a cluster has no schema registry",
                 hint="Leave schema_registry out, and run a registry beside the cluster where clients need one.",
             )
-        node, kafka = start_node(self.configuration, self._http, users, parts, self._panicked)
+        node, served, kafka = start_node(self.configuration, self._http, users, parts, self._panicked)
         self._kafka = Address(self.configuration.kafka.host, kafka.port)
-        bootstrap, tls = f"{kafka.log.secret}@{self._kafka}", self.configuration.kafka_tls
-        connecting = None if tls is None else tls.connecting()
-        catalog = FollowedCatalog(node, lambda: RemoteLog(bootstrap, tls=connecting))
+        tls = None if self.configuration.kafka_tls is None else self.configuration.kafka_tls.connecting()
+        catalog = FollowedCatalog(node, lambda: NodeLog(served, tls=tls))
         kafka.transcoder = ForeignRows(lambda: catalog.catalog)
         kafka.is_reserved, kafka.knows_names = catalog.is_own_name, catalog.is_known
         node.expires = lambda group: not catalog.is_own_name(group)
@@ -156,7 +156,7 @@ class Service:
         catalog.start()
         start_engine_on_cluster(
             node,
-            kafka_address=self._kafka,
+            open_log=functools.partial(log_for_engine, node, served, self._kafka, tls),
             secret=kafka.log.secret,
             cluster_id=kafka.log.id,
             configuration=self.configuration,

@@ -56,7 +56,9 @@ class RoutedLog:
     State: the place of this client's own producer in each partition.
     """
 
-    def __init__(self, router: Router) -> None:
+    def __init__(self, router: Router, bootstrap: str) -> None:
+        """In: `bootstrap`: where other processes of ours find the log, as `RemoteLog` takes it."""
+        self.bootstrap = bootstrap
         self._router = router
         self._sender = Sender(router)
         self._admin = RemoteAdmin(router)

@@ -26,8 +26,6 @@ class NodeLog(RoutedLog):
         patience_s: float = _PATIENCE_S,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        """In: `bootstrap`: where other processes of ours find the cluster; empty where none can. `tls`: how other nodes
-        are asked."""
-        self.bootstrap = bootstrap
+        """In: `bootstrap`: empty where no other process finds the cluster. `tls`: how other nodes are asked."""
         login = secret_credentials(served.serving.log.secret)
-        super().__init__(Router((), login, tls, patience_s, own=served.door()))
+        super().__init__(Router((), login, tls, patience_s, own=served.door()), bootstrap)

@@ -30,8 +30,8 @@ from ...logcore.client import (
     TopicPartition,
     TransactionalProducer,
 )
+from ...logcore.clients.routed_log import RoutedLog
 from ...logcore.errors import LogUnavailable, ProducerFenced, UnknownTopic
-from ...logcore.remote import RemoteLog
 from ..catalog.command_topic import COMMAND_TOPIC
 
 ENGINE_ID: Final = "_millstream-engine"
@@ -49,17 +49,12 @@ class EngineLog:
     something that it wrote: it must end, and the next one reads what is true. Raises `ProducerFenced` from then on.
     """
 
-    def __init__(self, log: RemoteLog, on_loss: Callable[[], None]) -> None:
+    def __init__(self, log: RoutedLog, on_loss: Callable[[], None]) -> None:
         self._log = log
         self._on_loss = on_loss
         self._lock = threading.Lock()  # of the lease's transactions
         self._lost = False
         self._lease = log.transactional_producer(ENGINE_ID)
-
-    @property
-    def bootstrap(self) -> str:
-        """Where other processes of ours find the cluster."""
-        return self._log.bootstrap
 
     def check_lease(self) -> None:
         """Raises `ProducerFenced` where another engine has begun, `LogUnavailable` where nobody can say."""

@@ -13,7 +13,7 @@ from millstream.errors import LogError
 
 from ...logcore.client import TopicPartition
 from ...logcore.cluster.node import ClusterNode
-from ...logcore.remote import RemoteLog
+from ...logcore.cluster.node_log import NodeLog
 from ...planner.catalog import Catalog
 from ..catalog.command_codec import UnreadableCommand
 from ..catalog.command_topic import COMMAND_TOPIC, read_commands
@@ -35,14 +35,14 @@ class FollowedCatalog:
     In: `open_log`: the cluster's log, which is opened when somebody has created the command topic, and closed here.
     """
 
-    def __init__(self, node: ClusterNode, open_log: Callable[[], RemoteLog]) -> None:
+    def __init__(self, node: ClusterNode, open_log: Callable[[], NodeLog]) -> None:
         self._node = node
         self._open_log = open_log
         self._catalog = Catalog()
         self._position = 0
         self._read_once = threading.Event()
         self._stopping = threading.Event()
-        self._log: RemoteLog | None = None
+        self._log: NodeLog | None = None
         self._thread = threading.Thread(target=self._run, name="millstream-catalog", daemon=True)
 
     @property

@@ -12,8 +12,10 @@ from typing import Final
 
 from prometheus_client.registry import Collector
 
+from ...logcore.clients.routed_log import RoutedLog
+from ...logcore.cluster.node_log import NodeLog
 from ...logcore.cluster.operations import Operations
-from ...logcore.remote import RemoteLog
+from ...logcore.cluster.serving import ServedNode
 from ..config.configuration import Address, Configuration
 from ..engine.embedded import engine_on
 from ..http.app import http_app
@@ -35,7 +37,7 @@ _SETTLES_S: Final = 5.0  # for queries to commit; where the cluster is going, to
 def start_engine_on_cluster(
     node: ClusterNode,
     *,
-    kafka_address: Address,
+    open_log: Callable[[], RoutedLog],
     secret: str,
     cluster_id: str,
     configuration: Configuration,
@@ -47,23 +49,23 @@ def start_engine_on_cluster(
 ) -> EngineHost:
     """Answers HTTP at `listener`, and runs the engine while this node is to; `parts` ends both.
 
-    In: `kafka_address` of this node's listener, and the `secret` of all nodes'. `figures`: what /metrics says of the
-    node; `operations`: what /cluster does.
+    In: `open_log`: see `log_for_engine`; `secret` of all nodes. `figures`: what /metrics says of the node;
+    `operations`: what /cluster does.
     """
-    starting = _Starting(functools.partial(_bootstrap, node, kafka_address, secret), _kafka_tls(configuration))
+    starting = _Starting(open_log)
     properties = configuration.engine_properties_at(listener.address)
     paused = iter([configuration.paused])  # a fail-over, later, is no start
 
     def open_engine(on_loss: Callable[[], None]) -> RunningEngine:
-        with starting.log() as remote:
+        with starting.log() as log:
             return _open_engine(
-                remote, cluster_id, configuration, properties, users, figures, operations, on_loss, node,
+                log, cluster_id, configuration, properties, users, figures, operations, on_loss, node,
                 paused=next(paused, False),
             )  # fmt: skip
 
     def create_topic(name: str, partition_count: int, config: dict[str, str]) -> None:
-        with starting.log() as remote, remote:
-            remote.create_topic(name, partition_count, config)
+        with starting.log() as log, log:
+            log.create_topic(name, partition_count, config)
 
     context = LocalContext(figures)
     parts.callback(context.close)
@@ -83,25 +85,24 @@ def start_engine_on_cluster(
 class _Starting:
     """State: the log that a start of the engine waits for. Where the process is to end, it waits no longer."""
 
-    def __init__(self, bootstrap: Callable[[], str], tls: ssl.SSLContext | None) -> None:
-        self._bootstrap = bootstrap
-        self._tls = tls
-        self._log: RemoteLog | None = None
+    def __init__(self, open_log: Callable[[], RoutedLog]) -> None:
+        self._open_log = open_log
+        self._log: RoutedLog | None = None
         self._guard = threading.Lock()
         self._over = False
 
     @contextlib.contextmanager
-    def log(self) -> Generator[RemoteLog]:
+    def log(self) -> Generator[RoutedLog]:
         """Open also after this, unless what was to be done with it fails."""
-        remote = RemoteLog(self._bootstrap(), patience_s=_PATIENCE_S, tls=self._tls)
+        log = self._open_log()
         with self._guard:
-            self._log = remote
+            self._log = log
             if self._over:
-                remote.close()
+                log.close()
         try:
-            yield remote
+            yield log
         except BaseException:
-            remote.close()
+            log.close()
             raise
         finally:
             with self._guard:
@@ -115,18 +116,19 @@ class _Starting:
                 self._log.close()
 
 
-def _bootstrap(node: ClusterNode, own: Address, secret: str) -> str:
-    """This node first: what it says of the cluster is at least as new as what made it the engine's."""
+def log_for_engine(
+    node: ClusterNode, served: ServedNode, kafka_address: Address, tls: ssl.SSLContext | None
+) -> RoutedLog:
+    """What the engine of this node writes and reads. In: `kafka_address` of this node's listener; `tls`: how other
+    nodes' are connected to."""
     others = [broker.address("kafka") for broker in node.image.brokers.values() if broker.id != node.id]
-    return f"{secret}@{','.join([str(own), *(address for address in others if address is not None)])}"
-
-
-def _kafka_tls(configuration: Configuration) -> ssl.SSLContext | None:
-    return None if configuration.kafka_tls is None else configuration.kafka_tls.connecting()
+    addresses = [str(kafka_address), *(address for address in others if address is not None)]
+    bootstrap = f"{served.serving.log.secret}@{','.join(addresses)}"
+    return NodeLog(served, bootstrap=bootstrap, patience_s=_PATIENCE_S, tls=tls)
 
 
 def _open_engine(
-    remote: RemoteLog,
+    routed: RoutedLog,
     cluster_id: str,
     configuration: Configuration,
     properties: dict[str, str],
@@ -138,8 +140,8 @@ def _open_engine(
     *,
     paused: bool,
 ) -> RunningEngine:
-    log = EngineLog(remote, on_loss)
-    engine = engine_on(log, configuration.data, properties, remote.bootstrap, paused=paused)
+    log = EngineLog(routed, on_loss)
+    engine = engine_on(log, configuration.data, properties, routed.bootstrap, paused=paused)
     context = HttpContext(engine, cluster_id, configuration.body_bytes_max, figures, operations)
     app = http_app(context, users, functools.partial(other_nodes, node))
     context.ready = True

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 import structlog
 
 from ...logcore.cluster.node import ClusterNode
-from ...logcore.cluster.serving import serving_of
+from ...logcore.cluster.serving import ServedNode, served
 from ...logcore.cluster.settings import ClusterSettings, parse_members
 from ...logcore.replication.machine import NodeId
 from ...logcore.server import LogServer
@@ -68,13 +68,19 @@ def _secret(configuration: Configuration) -> bytes:
     return secret
 
 
+class StartedNode(NamedTuple):
+    node: ClusterNode
+    served: ServedNode
+    kafka: LogServer
+
+
 def start_node(
     configuration: Configuration,
     http: Address,
     users: Authenticator | None,
     parts: contextlib.ExitStack,
     panicked: Callable[[str], None],
-) -> tuple[ClusterNode, LogServer]:
+) -> StartedNode:
     """Both run when it returns, and `parts` ends them: what the node leads is handed over first.
 
     In: `http`: where this node answers. `panicked`: as `ClusterNode` has it. Raises `LogError`, `ServerError`.
@@ -83,15 +89,15 @@ def start_node(
     _warn(settings)
     node = ClusterNode(settings, panicked)
     parts.callback(node.stop)
-    serving = serving_of(node)
-    kafka = kafka_listener(serving, configuration, users)
+    parts_of_node = served(node)
+    kafka = kafka_listener(parts_of_node.serving, configuration, users)
     kafka.start()
     parts.callback(kafka.stop)
     advertised = configuration.kafka_advertised or reached_at(Address(configuration.kafka.host, kafka.port), settings)
     node.start((("kafka", str(advertised)), ("http", str(reached_at(http, settings)))))
     parts.callback(node.end)  # before the listener: it waits for produce requests, which may wait for other nodes
     parts.callback(node.leave)
-    return node, kafka
+    return StartedNode(node, parts_of_node, kafka)
 
 
 def reached_at(listening: Address, settings: ClusterSettings) -> Address:

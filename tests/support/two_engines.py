@@ -12,6 +12,7 @@ from millstream.logcore.client import TopicPartition
 from millstream.logcore.log import Log
 from millstream.logcore.protocol.admission import ConnectionLimits
 from millstream.logcore.protocol.security.users import NoUsers
+from millstream.logcore.remote import RemoteLog, trusted_address
 from millstream.logcore.replication.controller.metadata_image import Broker, MetadataImage, Topic
 from millstream.logcore.replication.controller.metadata_records import PartitionState
 from millstream.logcore.replication.machine import NodeId
@@ -69,7 +70,7 @@ class Server:
     def start(self) -> None:
         self.host = start_engine_on_cluster(
             self.node,
-            kafka_address=Address.parse(self._kafka.address),
+            open_log=lambda: RemoteLog(trusted_address(self._kafka.log, self._kafka.address), patience_s=60.0),
             secret=self._kafka.log.secret,
             cluster_id="c",
             configuration=Configuration(  # pyright: ignore[reportCallIssue]
