@@ -8,6 +8,7 @@
 #   make bench         the benchmarks                    (ARGS=…)
 #   make conformance   ksqlDB's query cases              (ARGS="--file joins --failures 10")
 #   make soak          the tests that run for long     (MILLSTREAM_SOAK_SECONDS=… for clients, MILLSTREAM_SOAK_CLUSTER_SECONDS=… for a cluster under faults; 1800 each)
+#   make mutants       changes the core in small ways, and finds what no test notices (ARGS="--module session --seed 2")
 #   make lock          write constraints.txt anew: the newest versions that pyproject.toml allows
 #   make clean         remove caches and build results; `make distclean` also removes .venv
 #
@@ -36,7 +37,7 @@ installed := $(VENV)/.installed$(if $(spark),-with-spark)
 export MILLSTREAM_SHARED
 export PYRIGHT_PYTHON_IGNORE_WARNINGS = 1
 
-.PHONY: help demo test check lint format bench conformance soak lock clean distclean environment java-note
+.PHONY: help demo test check lint format bench conformance soak mutants lock clean distclean environment java-note
 .DEFAULT_GOAL := help
 
 help:
@@ -71,6 +72,9 @@ check: lint
 
 soak: $(installed) java-note
 	@$(VENV)/bin/pytest -m soak $(ARGS)
+
+mutants: $(installed)
+	@$(RUN) -m scripts.mutants $(ARGS)
 
 # All four steps run, whatever the first ones say.
 lint: $(installed)

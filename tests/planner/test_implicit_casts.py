@@ -14,6 +14,7 @@ from millstream.sql.types import (
     DATE,
     DOUBLE,
     INTEGER,
+    NULL,
     STRING,
     TIME,
     TIMESTAMP,
@@ -25,32 +26,56 @@ from millstream.sql.types import (
     Struct,
 )
 
+# Two that differ only in scale or in digits before the point, and 10 and 19 digits, which hold INTEGER and BIGINT.
 TYPES: tuple[SqlType, ...] = (
-    BOOLEAN, INTEGER, BIGINT, Decimal(4, 2), Decimal(12, 2), DOUBLE, STRING, BYTES, DATE, TIME, TIMESTAMP,
-    Array(INTEGER), Array(BIGINT), Map(STRING, INTEGER), Map(STRING, DOUBLE),
-    Struct((Field("A", INTEGER),)), Struct((Field("A", BIGINT), Field("B", STRING))),
+    BOOLEAN, INTEGER, BIGINT,
+    Decimal(4, 2), Decimal(4, 1), Decimal(5, 2), Decimal(9, 0), Decimal(10, 0), Decimal(19, 0), DOUBLE,
+    STRING, BYTES, DATE, TIME, TIMESTAMP,
+    Array(INTEGER), Array(BIGINT), Array(STRING), Array(TIMESTAMP),
+    Map(STRING, INTEGER), Map(STRING, DOUBLE), Map(INTEGER, INTEGER), Map(BIGINT, INTEGER),
+    Struct((Field("A", INTEGER),)), Struct((Field("A", BIGINT), Field("B", STRING))), Struct((Field("A", DATE),)),
 )  # fmt: skip
 
 # A row per source, a column per target, in the order of TYPES: = the same, y becomes it, l only as a literal.
+#
+# ksqlDB documents: numbers widen INTEGER → BIGINT → DECIMAL → DOUBLE; ARRAY, MAP and STRUCT by their parts; a literal
+# besides from and to STRING. That a STRING becomes a time or BYTES anywhere is what its servers do. We differ where a
+# conversion would lose something: a DECIMAL takes only numbers whose digits it has room for (ksqlDB tries each value,
+# and fails the row), and a STRUCT becomes only one that has all its fields (ksqlDB's rule takes any two STRUCTs whose
+# common fields fit).
 TABLE = """
-BOOLEAN                          = . . . . . l . . . . . . . . . .
-INTEGER                          . = y . y y l . . . . . . . . . .
-BIGINT                           . . = . . y l . . . . . . . . . .
-DECIMAL(4, 2)                    . . . = y y l . . . . . . . . . .
-DECIMAL(12, 2)                   . . . . = y l . . . . . . . . . .
-DOUBLE                           . . . . . = l . . . . . . . . . .
-STRING                           l l l l l l = y y y y . . . . . .
-BYTES                            . . . . . . . = . . . . . . . . .
-DATE                             . . . . . . l . = . . . . . . . .
-TIME                             . . . . . . l . . = . . . . . . .
-TIMESTAMP                        . . . . . . l . . . = . . . . . .
-ARRAY<INTEGER>                   . . . . . . . . . . . = y . . . .
-ARRAY<BIGINT>                    . . . . . . . . . . . . = . . . .
-MAP<STRING, INTEGER>             . . . . . . . . . . . . . = y . .
-MAP<STRING, DOUBLE>              . . . . . . . . . . . . . . = . .
-STRUCT<`A` INTEGER>              . . . . . . . . . . . . . . . = y
-STRUCT<`A` BIGINT, `B` STRING>   . . . . . . . . . . . . . . . . =
+BOOLEAN                          = . . . . . . . . . l . . . . . . . . . . . . . . .
+INTEGER                          . = y . . . . y y y l . . . . . . . . . . . . . . .
+BIGINT                           . . = . . . . . y y l . . . . . . . . . . . . . . .
+DECIMAL(4, 2)                    . . . = . y . . . y l . . . . . . . . . . . . . . .
+DECIMAL(4, 1)                    . . . . = y . . . y l . . . . . . . . . . . . . . .
+DECIMAL(5, 2)                    . . . . . = . . . y l . . . . . . . . . . . . . . .
+DECIMAL(9, 0)                    . . . . . . = y y y l . . . . . . . . . . . . . . .
+DECIMAL(10, 0)                   . . . . . . . = y y l . . . . . . . . . . . . . . .
+DECIMAL(19, 0)                   . . . . . . . . = y l . . . . . . . . . . . . . . .
+DOUBLE                           . . . . . . . . . = l . . . . . . . . . . . . . . .
+STRING                           l l l l l l l l l l = y y y y . . . . . . . . . . .
+BYTES                            . . . . . . . . . . . = . . . . . . . . . . . . . .
+DATE                             . . . . . . . . . . l . = . . . . . . . . . . . . .
+TIME                             . . . . . . . . . . l . . = . . . . . . . . . . . .
+TIMESTAMP                        . . . . . . . . . . l . . . = . . . . . . . . . . .
+ARRAY<INTEGER>                   . . . . . . . . . . . . . . . = y l . . . . . . . .
+ARRAY<BIGINT>                    . . . . . . . . . . . . . . . . = l . . . . . . . .
+ARRAY<STRING>                    . . . . . . . . . . . . . . . l l = y . . . . . . .
+ARRAY<TIMESTAMP>                 . . . . . . . . . . . . . . . . . l = . . . . . . .
+MAP<STRING, INTEGER>             . . . . . . . . . . . . . . . . . . . = y l l . . .
+MAP<STRING, DOUBLE>              . . . . . . . . . . . . . . . . . . . . = . . . . .
+MAP<INTEGER, INTEGER>            . . . . . . . . . . . . . . . . . . . l l = y . . .
+MAP<BIGINT, INTEGER>             . . . . . . . . . . . . . . . . . . . l l . = . . .
+STRUCT<`A` INTEGER>              . . . . . . . . . . . . . . . . . . . . . . . = y .
+STRUCT<`A` BIGINT, `B` STRING>   . . . . . . . . . . . . . . . . . . . . . . . . = .
+STRUCT<`A` DATE>                 . . . . . . . . . . . . . . . . . . . . . . . . . =
 """
+
+
+def test_null_becomes_every_type() -> None:
+    assert all(can_coerce(NULL, target) for target in TYPES)
+    assert not any(can_coerce(source, NULL) for source in TYPES)
 
 
 def test_each_type_becomes_the_types_of_the_table() -> None:

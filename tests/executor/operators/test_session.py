@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from pipelines import aggregate, brief, call, expression, plan, run, stream
+import pytest
+from pipelines import aggregate, brief, call, expression, open_pipeline, plan, rows_of, run, stream
 
 from millstream.planner.specs import WindowSpec
-from millstream.sql.types import BIGINT
+from millstream.sql.types import BIGINT, BOOLEAN
 
 MAX = call("MAX", expression("v0", BIGINT))
 LATEST = call("LATEST_BY_OFFSET", expression("v0", BIGINT))
@@ -86,3 +88,36 @@ def test_the_last_change_per_batch_takes_back_only_what_earlier_batches_gave() -
     rows = [row("0", 1, 0), row("0", 2, 500), row("0", 3, 900), row("0", 4, 1200)]
     out = run(plan(step), rows, [2], emit="last")
     assert brief(out, "_ws", "_we", "v0", "_weight") == [(0, 500, 2, 1), (0, 500, 2, -1), (0, 1200, 4, 1)]
+
+
+def test_a_gap_of_just_the_size_still_joins_and_a_longer_one_does_not() -> None:
+    rows = [row("0", 1, 2000), row("0", 2, 3000), row("0", 3, 1000), row("0", 4, 4001)]
+    assert every_split(rows, gap=1000) == [
+        ("0", 2000, 2000, 1, 1),
+        ("0", 2000, 2000, 1, -1),
+        ("0", 2000, 3000, 2, 1),
+        ("0", 2000, 3000, 2, -1),
+        ("0", 1000, 3000, 3, 1),
+        ("0", 4001, 4001, 4, 1),
+    ]
+
+
+def test_a_result_is_of_the_rows_of_all_sessions_that_became_one() -> None:
+    rows = [row("0", 1, 0), row("0", 9, 1500), row("0", 2, 700)]
+    assert every_split(rows, gap=1000)[-1] == ("0", 0, 1500, 9, 1)
+
+
+def test_a_row_that_a_filter_leaves_out_lengthens_a_session_and_keeps_its_result() -> None:
+    calls = [replace(MAX, filter=expression("v0 < 10", BOOLEAN)), MAX]
+    step = aggregate(stream(), calls, window=WindowSpec("SESSION", 1000))
+    out = run(plan(step), [row("0", 1, 0), row("0", 99, 500)], emit="every")
+    assert brief(out, "_we", "v0", "v1", "_weight") == [(0, 1, 1, 1), (0, 1, 1, -1), (500, 1, 99, 1)]
+
+
+@pytest.mark.parametrize(("emit", "waits"), [("FINAL", True), ("CHANGES", False)])
+def test_only_results_that_come_at_the_end_wait_for_time(emit: str, waits: bool) -> None:
+    step = aggregate(stream(), [MAX], window=WindowSpec("SESSION", 1000, grace_ms=0), emit=emit)
+    pipeline = open_pipeline(plan(step))
+    assert not pipeline.waits_for_time
+    pipeline.process({"source": rows_of(stream(), [row("0", 1, 0)])})
+    assert pipeline.waits_for_time == waits

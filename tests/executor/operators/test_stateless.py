@@ -11,6 +11,7 @@ from pipelines import JSON, brief, expression, open_pipeline, plan, rows_of, run
 
 from millstream.executor.batch import ChangeBatch
 from millstream.executor.operators.columns import batch_schema
+from millstream.planner.specs import SqlExpression
 from millstream.planner.steps.explode import Explode
 from millstream.planner.steps.filter import Filter
 from millstream.planner.steps.project import Project
@@ -112,3 +113,37 @@ def test_rows_keep_their_order_in_batches_that_several_threads_work_on() -> None
     sequence, sub = rows["_seq"].to_numpy(), rows["_sub"].to_numpy()
     assert (np.diff(sequence * 2 + sub) > 0).all()
     assert len(rows) == 2 * sum(1 for value in range(count) if value % 7)
+
+
+def partition_three(step: Rekey, rows: pa.Table) -> np.ndarray:
+    return np.full(len(rows), 3)
+
+
+def rekeyed_by(*key: SqlExpression, partitions: int = 4) -> Rekey:
+    result = schema([each.type for each in key], [BIGINT, STRING])
+    return Rekey("r", SOURCE, key, result, JSON, partitions, drop_null_key=False)
+
+
+def test_a_key_that_is_a_column_keeps_the_values() -> None:
+    out = run(plan(rekeyed_by(expression("v1", STRING))), [row("a", 1, "x")], partitioner=partition_three)
+    assert brief(out, "k0", "v0", "v1", "_part") == [("x", 1, "x", 3)]
+
+
+def test_one_partition_has_all_rows() -> None:
+    step = rekeyed_by(expression("v1", STRING), partitions=1)
+    assert brief(run(plan(step), [row("a", 1, "x")], partitioner=partition_three), "k0", "_part") == [("x", 0)]
+
+
+def test_rows_that_have_no_key_at_all_are_spread() -> None:
+    assert brief(run(plan(rekeyed_by()), [row("a", 1, "x")], partitioner=partition_three), "v0", "_part") == [(1, 3)]
+
+
+def test_a_projection_may_give_other_keys() -> None:
+    keys = (expression("v1", STRING), expression("v0 + 1", BIGINT))
+    step = Project("p", SOURCE, (expression("v0", BIGINT),), keys, schema([STRING, BIGINT], [BIGINT]))
+    assert brief(run(plan(step), [row("a", 1, "x")]), "k0", "k1", "v0") == [("x", 2, 1)]
+
+
+def test_a_projection_that_only_names_keeps_the_key() -> None:
+    step = Project("p", SOURCE, (expression("v1", STRING),), None, schema([STRING], [STRING]))
+    assert brief(run(plan(step), [row("a", 1, "x")]), "k0", "v0") == [("a", "x")]

@@ -1,0 +1,109 @@
+"""`make mutants`: which changes of a source there are, which tests can notice them, and what is reported of them."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable
+from textwrap import dedent
+
+import pytest
+
+from scripts.mutants import REPOSITORY, SETTINGS, Reach, Verdict, report, sample
+from scripts.mutations import mutated, mutations
+
+SOURCE = dedent("""
+    def clamp(value: int, high: int = 10, *, wrap: bool = False) -> int:
+        '''Between 1 and `high`.'''
+        assert high > 0, "high > 0"
+        if not wrap and value > high:
+            return high
+        return max(value, 1)
+""")
+
+
+def keys(source: str) -> list[str]:
+    return [mutation.key.removeprefix("clamp: ") for mutation in mutations(source)]
+
+
+def changed(number: int) -> Callable[..., int]:
+    names: dict[str, Callable[..., int]] = {}
+    exec(compile(mutated(SOURCE, number), "source", "exec"), names)
+    return names["clamp"]
+
+
+def test_every_boundary_condition_constant_and_choice_is_changed_and_nothing_else() -> None:
+    condition = ", in `if not wrap and value > high:`"
+    header = ", in `def clamp(value: int, high: int=10, *, wrap: bool=False) -> int:`"
+    assert keys(SOURCE) == [
+        f"`False` → `True`{header}",
+        f"`10` → `11`{header}",
+        "`if not wrap and value > high:` → `if False:`",
+        f"`not wrap and value > high` → `not wrap or value > high`{condition}",
+        f"`not wrap` → `wrap`{condition}",
+        f"`value > high` → `value >= high`{condition}",
+        "`max(value, 1)` → `min(value, 1)`, in `return max(value, 1)`",
+        "`1` → `2`, in `return max(value, 1)`",
+    ]
+
+
+def test_a_mutant_behaves_otherwise() -> None:
+    assert [changed(number)(11) for number in range(8)] == [11, 11, 11, 10, 11, 10, 10, 10]
+    assert [changed(number)(0) for number in (6, 7)] == [0, 2]
+
+
+@pytest.mark.parametrize(
+    ("source", "change"),
+    [
+        ("done.append(1)", "f: without `done.append(1)`"),
+        ("self.x = y", "f: without `self.x = y`"),
+        ("n -= y", "f: without `n -= y`"),
+        ("return [x for x in y if x]", "f: `for x in y if x` → `for x in y`, in `return [x for x in y if x]`"),
+        ("return a + b", "f: `a + b` → `a - b`, in `return a + b`"),
+        ("return a if b else c", "f: `a if b else c` → `a if not b else c`, in `return a if b else c`"),
+        ("return x in y", "f: `x in y` → `x not in y`, in `return x in y`"),
+    ],
+)
+def test_statements_filters_and_operators_are_changed(source: str, change: str) -> None:
+    assert change in [" ".join(m.key.split()) for m in mutations(f"def f():\n    {source}\n")]
+
+
+def test_a_key_outlives_edits_of_other_lines() -> None:
+    assert keys("import os\n\n" + SOURCE) == keys(SOURCE)
+    twice = "def f():\n    g(0)\n    g(0)\n"
+    assert len({mutation.key for mutation in mutations(twice)}) == len(mutations(twice)) == 4
+
+
+def test_one_seed_gives_one_sample() -> None:
+    one = sample("module.py", SOURCE, seed=1, count=3)
+    assert one == sample("module.py", SOURCE, seed=1, count=3)
+    assert one != sample("module.py", SOURCE, seed=2, count=3)
+    assert len(one) == 3 and len(sample("module.py", SOURCE, seed=1, count=99)) == 8
+
+
+def test_only_tests_that_run_the_line_are_asked_the_quick_ones_first() -> None:
+    by_line = {mutation.line: mutation for mutation in mutations(SOURCE)}
+    lines = {"a::slow": frozenset({7}), "a::quick": frozenset({5, 7}), "b::other": frozenset({5})}
+    reach = Reach(lines, {"a::slow": 2.0, "a::quick": 1.0, "b::other": 0.5}, at_import=frozenset({2}))
+    assert reach.tests_of(by_line[7]) == ["a::quick", "a::slow"]
+    assert reach.tests_of(by_line[5]) == ["b::other", "a::quick"]
+    assert reach.tests_of(by_line[2]) == ["b::other", "a::quick", "a::slow"], "everybody runs what an import runs"
+
+
+def test_the_report_is_good_where_enough_are_killed_and_each_survivor_is_judged() -> None:
+    found = mutations(SOURCE)
+    verdicts = [Verdict("module.py", mutation, "killed") for mutation in found[1:]]
+    survivor = Verdict("module.py", found[0], "survived")
+    judged = {"module.py": {found[0].key: "nobody leaves out `high`"}}
+    assert report([*verdicts, survivor], judged)[1]
+    text, well = report([*verdicts, survivor], {})
+    assert not well and f"module.py:2 survived (constant)\n  {found[0].key}" in text
+    assert not report([survivor] * 8, judged)[1], "most of them survive"
+
+
+def test_the_modules_and_tests_that_are_listed_exist_and_each_judgement_has_a_reason() -> None:
+    told = tomllib.loads(SETTINGS.read_text(encoding="utf-8"))
+    for module, tests in told["nearest"].items():
+        assert all((REPOSITORY / path).is_file() for path in (module, *tests))
+    for module, judged in told["judged"].items():
+        assert module in told["nearest"]
+        assert all(len(reason.split()) > 3 for reason in judged.values())
