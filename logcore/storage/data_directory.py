@@ -15,7 +15,7 @@ from typing import Any, Final
 from ..client import Topic
 from ..errors import CorruptLog, LogLocked, UnsupportedDataDirectory, write_error
 from .checked_json import read_with_copy, serial_of, write_with_copy
-from .disk import sync_folder
+from .disk import make_folder, sync_folder
 from .recovery import create_files
 
 NODE_FILE: Final = "node.json"  # in the directory of a node of a cluster
@@ -47,7 +47,7 @@ class DataDirectory:
         self.path = path
         self._durable = durable
         self._serial = 0  # of what is in topics.json; grows with each change
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(path, durable=durable)
         _check_not_of_a_cluster(path)
         self._lock = locked(path / "lock")
         try:
@@ -156,7 +156,8 @@ class DataDirectory:
         path = self.path / "topics.json"
         content = self._read(path)
         if content is None:
-            if any(self.path.glob("*-*/*.log")):
+            # Files without a byte in them are what a crash leaves that came before the first topic was listed.
+            if any(log.stat().st_size for log in self.path.glob("*-*/*.log")):
                 raise _missing(path)
             content = {}
         self._serial = serial_of(content)

@@ -106,6 +106,20 @@ def sync_folder(path: Path) -> None:
         os.close(descriptor)
 
 
+def make_folder(path: Path, *, durable: bool) -> None:
+    """Makes a folder that only its owner may enter, and the missing ones above it. Raises OSError.
+
+    Without the sync of the folder above, a power cut takes the name, and all that was made durable below it. A process
+    may have died before that sync, so it is done for a folder that exists, too.
+    """
+    new = [folder for folder in path.parents if not folder.exists()]
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if durable:
+        for folder in (path, *new):
+            with suppress(PermissionError):  # a folder that we may not read is not one that we made
+                sync_folder(folder.parent)
+
+
 def write_aside(path: Path, content: bytes, *, durable: bool) -> Path:
     """A file with this content beside `path`, to take its place. Raises OSError; then it takes no room."""
     temporary = path.with_name(path.name + ".new")

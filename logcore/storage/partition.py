@@ -205,7 +205,8 @@ class Partition(KeptPartition):
             self._log_start_offset = max(self._log_start_offset, min(offset, self.last_stable_offset))
             self._state.transactions.forget_before(self._log_start_offset)
             noted = self._note_start()
-            self._note_point(self._durable_offset)
+            # Durably: after a power cut an earlier point would say that the files removed below are lost.
+            self._note_point(self._durable_offset, durably=self._sync_needed)
             fp("retention.noted")
             removed = self._remove_before(min(self._log_start_offset, self._noted.segment))
             if removed and not noted and self._checkpoint(durable=self._sync_needed):  # there is room now
@@ -315,10 +316,11 @@ class Partition(KeptPartition):
         self._files_open.forget(self._point)
         self._point.let_go()
 
-    def _note_point(self, end_offset: int) -> None:
+    def _note_point(self, end_offset: int, *, durably: bool = False) -> None:
         """Before anybody is told that the records up to here are durable, and before a file with earlier ones goes."""
         try:
-            self._point.note(end_offset, self._log_start_offset, max(end_offset, self._high_watermark))
+            seen_offset = max(end_offset, self._high_watermark)
+            self._point.note(end_offset, self._log_start_offset, seen_offset, durably=durably)
         except OSError as error:  # they are durable all the same; only what is lost later may not be noticed
             _log.warning("the durable end is not noted", partition=self.name, error=str(error))
 

@@ -295,7 +295,9 @@ class _Recovery:
     def _check_end(self) -> None:
         """What was durable once is lost where the log ends before it."""
         state, known = self._state, self._known
-        lost = len(self._damage) > self._known_damage or state.end_offset < known.end_offset
+        # A tail that was cut off was not acknowledged: a marker in it is written again, at the same offset.
+        found_lost = any(not lost.is_empty for lost in self._damage[self._known_damage :])
+        lost = found_lost or state.end_offset < known.end_offset
         # Markers after what is lost cannot be written again, so nobody else gets their offsets.
         end_offset = max(known.end_offset, known.seen_offset) if lost else known.end_offset
         if state.end_offset >= end_offset:

@@ -42,6 +42,7 @@ class ExpectedPartition:
     start_offset: int = 0
     highest_start: int = 0  # what was deleted once may come back when the checkpoint is lost, or not
     checked_to: int = -1
+    times_known: bool = True  # also those of records that nobody sees
 
     def doubt(self, *, start_lost: bool = False) -> None:
         """From now on the log may lack records, and has to be read from its start."""
@@ -80,7 +81,7 @@ class ExpectedPartition:
             served = {offset: found for offset, found in served.items() if offset >= self.highest_start}
         self._check_missing(visible, served, now_ms)
         self.checked_to = max(self.start_offset, offsets.last_stable_offset)
-        if not self.compacted and self.start_offset == self.highest_start:
+        if not self.compacted and self.times_known and self.start_offset == self.highest_start:
             self._check_times(log, offsets.high_watermark, offsets.last_stable_offset, chance)
 
     def _check_missing(

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from ...storage.disk import sync_folder
+from ...storage.disk import make_folder, sync_folder
 
 
 class DiskFile:
@@ -53,8 +53,7 @@ class DiskFolder:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        sync_folder(path.parent)
+        make_folder(path, durable=True)
 
     def get(self, name: str) -> DiskFile | None:
         path = self._path / name

@@ -16,6 +16,7 @@ from typing import Any, Final
 from ...errors import CorruptLog, UnsupportedDataDirectory, write_error
 from ...storage.checked_json import read_with_copy, write_with_copy
 from ...storage.data_directory import NODE_FILE, SINGLE_NODE_FILES, locked
+from ...storage.disk import make_folder
 
 _FORMAT: Final = 1
 _OTHER_HINT: Final = "Start it with the node and the cluster that the directory belongs to, or with another directory."
@@ -36,7 +37,7 @@ class NodeDirectory:
         """
         self.path = path
         try:
-            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_folder(path, durable=True)
             self._check_not_of_a_single_node()
             self._lock = locked(path / "lock")
         except OSError as error:

@@ -19,6 +19,9 @@ import pytest
 _SECTOR = 512
 
 
+Disk = dict[Path, dict[str, bytes | None]]
+
+
 class PowerCut(BaseException):
     """The machine stops here. No handler of errors may go on."""
 
@@ -30,11 +33,14 @@ class Power:
         self.root = root
         self.syncs_left = -1
         self.syncs = 0
+        self.around_syncs: Callable[[], None] = lambda: None  # called before what is synced is safe, and after
         self._contents: dict[int, bytes] = {}
         self._names: dict[Path, dict[str, int]] = {}
         self._held: dict[int, int] = {}  # an inode that is held is not given out again
         for name in ("fsync", "fdatasync"):
             patch.setattr(os, name, self._watched(getattr(os, name)))
+        patch.setattr(os, "sync", self._note_all)
+        self._note_all()
 
     def _watched(self, sync: Callable[[int], None]) -> Callable[[int], None]:
         def watched(descriptor: int) -> None:
@@ -43,7 +49,9 @@ class Power:
             self.syncs_left -= 1
             if before:
                 raise PowerCut
+            self.around_syncs()
             self._note(descriptor)
+            self.around_syncs()
             if self.syncs_left == 0 and self.syncs % 2:
                 raise PowerCut  # it is safe, and nobody was told
 
@@ -68,21 +76,24 @@ class Power:
 
     def cut(self, random: Random) -> None:
         """Makes the folder what the disk may have."""
+        self.become(self.possible(random))
+
+    def possible(self, random: Random) -> Disk:
+        """What the disk may have if the power goes now: per folder the files, and None for a folder in it."""
         watched = sorted(path for path in {*self._names, self.root} if path.is_relative_to(self.root))
-        folders = {path: self._chosen(path, random) for path in watched}
+        return {path.relative_to(self.root): self._chosen(path, random) for path in watched}
+
+    def become(self, disk: Disk) -> None:
+        """Makes the folder so. All that is in it is safe then."""
         shutil.rmtree(self.root)
         self.root.mkdir()
         for descriptor in self._held.values():
             os.close(descriptor)
         self._held.clear()
-        for folder, files in folders.items():
-            if folder != self.root and not folder.is_dir():
-                continue  # its own name was lost
-            for name, content in files.items():
-                if content is None:
-                    (folder / name).mkdir(exist_ok=True)
-                else:
-                    (folder / name).write_bytes(content)
+        lay_out(disk, self.root)
+        self._note_all()
+
+    def _note_all(self) -> None:
         self._contents = {path.stat().st_ino: path.read_bytes() for path in self.root.rglob("*") if path.is_file()}
         self._names = {
             path: {each.name: self._hold(each) for each in path.iterdir()}
@@ -113,6 +124,18 @@ class Power:
         descriptor = self._held[inode]
         status = os.fstat(descriptor)
         return None if stat.S_ISDIR(status.st_mode) else os.pread(descriptor, status.st_size, 0)
+
+
+def lay_out(disk: Disk, root: Path) -> None:
+    """Writes what a disk had into an empty folder."""
+    for folder, files in disk.items():
+        if not (root / folder).is_dir():
+            continue  # its own name was lost
+        for name, content in files.items():
+            if content is None:
+                (root / folder / name).mkdir(exist_ok=True)
+            else:
+                (root / folder / name).write_bytes(content)
 
 
 def _mixed(safe: bytes, current: bytes, random: Random) -> bytes:
