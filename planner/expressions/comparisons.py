@@ -12,14 +12,14 @@ from sqlglot import exp
 from millstream.errors import InvalidStatement, TypeMismatch
 
 from ...sql import coercion
-from ...sql.ast import span_of
+from ...sql.ast import span_of, unwrapped
 from ...sql.functions.like import MATCHES_LIKE, is_simple
 from ...sql.functions.udf import Udf
 from ...sql.iso_time import InvalidTime, epoch_ms
 from ...sql.printing import print_expression
 from ...sql.types import BIGINT, BOOLEAN, DATE, NULL, STRING, TIME, TIMESTAMP, Array, Map, SqlType, Struct
 from ..limits import count_step
-from .conversions import coerced, false_for_null, grouped
+from .conversions import coerced, false_for_null, function_call, grouped
 from .scope import Scope
 from .typed import Typed
 
@@ -33,6 +33,8 @@ _SIGNS: dict[type[exp.Expression], str] = {
 }  # fmt: skip
 _TIMES = (DATE, TIME, TIMESTAMP)
 _TIME_COLUMNS = ("ROWTIME", "WINDOWSTART", "WINDOWEND")
+
+_LIST_MIN = 8  # below, comparisons one by one are as fast, and easier to read in EXPLAIN
 
 _Side = tuple[exp.Expression, Typed]  # as it is written, for messages, and what it means
 
@@ -61,19 +63,38 @@ def between(node: exp.Between, value: Typed, low: Typed, high: Typed, scope: Sco
 
 
 def is_in(node: exp.In, value: Typed, options: Sequence[Typed]) -> Typed:
-    """All items and the value are brought to one type; texts among numbers are read as numbers."""
+    """All items and the value are brought to one type; texts among numbers are read as numbers.
+
+    Items that are written as values are one list for DuckDB, and the value stands once beside it: what stands once for
+    each item grows as their product."""
     options = [_magic_time(option, value) for option in options]
     try:
         common = coercion.common_type([value.type, *(o.type for o in options)], [node.this, *node.expressions])
     except TypeMismatch as mismatch:
         raise TypeMismatch(f"Invalid Predicate: {mismatch.message}", span=mismatch.span or span_of(node)) from mismatch
-    known = [option for option in options if option.type != NULL]
+    known = [
+        (one, coerced(option, common).tree)
+        for one, option in zip(node.expressions, options, strict=True)
+        if option.type != NULL
+    ]
     if not known:
         return Typed(exp.false(), BOOLEAN, True)
+    written = [tree for one, tree in known if _is_value(one)]
+    others = [tree for one, tree in known if not _is_value(one)]
+    if len(written) < _LIST_MIN:
+        written, others = [], [tree for _, tree in known]
     left = grouped(coerced(value, common).tree)
-    count_step(node, left, len(known))
-    comparisons = [exp.EQ(this=left.copy(), expression=grouped(coerced(option, common).tree)) for option in known]
-    return Typed(false_for_null(exp.or_(*comparisons)), BOOLEAN, all(t.total for t in (value, *options)))
+    count_step(node, left, len(others) + bool(written))
+    found: list[exp.Expression] = [exp.EQ(this=left.copy(), expression=grouped(tree)) for tree in others]
+    if written:
+        found.insert(0, function_call("list_contains", function_call("list_value", *written), left))
+    tree = exp.or_(*found, copy=False)
+    return Typed(false_for_null(tree), BOOLEAN, all(t.total for t in (value, *options)))
+
+
+def _is_value(node: exp.Expression) -> bool:
+    inner = unwrapped(node)
+    return isinstance(inner.this if isinstance(inner, exp.Neg) else inner, exp.Literal | exp.Boolean)
 
 
 def like(node: exp.Expression, value: Typed, pattern: Typed, escape: exp.Expression | None) -> Typed:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from ...sql import coercion
+from ...sql.functions.trees import duckdb_type
 from ...sql.types import BIGINT, DOUBLE, INTEGER, NULL, SqlType
 from .typed import Typed
 
@@ -38,4 +39,4 @@ def false_for_null(tree: exp.Expr) -> exp.Expression:
 
 def cast_to(tree: exp.Expression, type_: SqlType) -> exp.Expression:
     """The tree with its DuckDB type said in so many words."""
-    return exp.Cast(this=tree, to=exp.DataType.build(type_.duckdb, dialect="duckdb"))
+    return exp.Cast(this=tree, to=duckdb_type(type_.duckdb))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from sqlglot import exp
+from sqlglot.dialects.duckdb import DuckDB
 
 from millstream.errors import Unsupported
 
@@ -14,6 +15,7 @@ from ...sql.types import SqlType
 from ..specs import SqlExpression
 
 DEPTH_MAX = 900  # levels of a tree; DuckDB reads 1,000, and TRY and the like come on top
+_DUCKDB = DuckDB()
 _VOLATILE = ("random", "uuid", "gen_random_uuid", "uuidv4")
 
 
@@ -59,12 +61,12 @@ def to_sql(typed: Typed, physical: Callable[[str], str]) -> SqlExpression:
     `Unsupported` for one that DuckDB could not read.
     """
     _check_depth(typed.tree)
+    if isinstance(typed.tree, exp.Column):
+        return SqlExpression(physical(typed.tree.name), typed.type)
     tree = typed.tree.copy()
-    if isinstance(tree, exp.Column):
-        return SqlExpression(physical(tree.name), typed.type)
-    for node in list(tree.find_all(exp.Column)):
-        node.replace(exp.Column(this=exp.Identifier(this=physical(node.name), quoted=False)))
-    text = tree.sql(dialect="duckdb")
+    for node in tree.find_all(exp.Column):
+        node.set("this", exp.Identifier(this=physical(node.name), quoted=False))
+    text = tree.sql(dialect=_DUCKDB, copy=False)
     if not (typed.total or typed.volatile):
         text = f"TRY({text})"
     return SqlExpression(text, typed.type, udfs_in(tree))

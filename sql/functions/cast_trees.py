@@ -27,7 +27,7 @@ from ..types import (
 )
 from . import cast_functions
 from .template import fill
-from .trees import owned
+from .trees import duckdb_type, owned
 from .udf import PythonFunction, Udf, without_null
 
 PRECISION_MAX = 38
@@ -35,7 +35,16 @@ PRECISION_MAX = 38
 
 def plain_cast(expression: exp.Expression, target: SqlType) -> exp.Expression:
     """DuckDB's own CAST."""
-    return exp.Cast(this=owned(expression), to=exp.DataType.build(without_null(target).duckdb, dialect="duckdb"))
+    return exp.Cast(this=owned(expression), to=duckdb_type(without_null(target).duckdb))
+
+
+def _widens(source: Decimal, target: Decimal) -> bool:
+    return source.scale <= target.scale and source.precision - source.scale <= target.precision - target.scale
+
+
+def _literal_of(value: exp.Expression) -> exp.Expression:
+    """The number that is written, instead of its CAST to the type it has where it stands."""
+    return value.this if isinstance(value, exp.Cast) and isinstance(value.this, exp.Literal) else value
 
 
 def cast_tree(value: exp.Expression, source: SqlType, target: SqlType) -> exp.Expression | None:
@@ -52,7 +61,7 @@ def cast_tree(value: exp.Expression, source: SqlType, target: SqlType) -> exp.Ex
         case Struct(), Struct():
             return _struct_to_struct(value, source, target)
         case Decimal(), Decimal():
-            return plain_cast(value, target)
+            return plain_cast(_literal_of(value) if _widens(source, target) else value, target)
         case (_, Decimal()) if source in (INTEGER, BIGINT):
             return plain_cast(value, target)
         case (_, Decimal()) if source == DOUBLE:

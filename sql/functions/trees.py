@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 from sqlglot import exp
 
@@ -27,3 +28,19 @@ def all_owned(trees: Iterable[exp.Expression]) -> list[exp.Expression]:
         found.append(tree.copy() if id(tree) in known else owned(tree))
         known.add(id(tree))
     return found
+
+
+def duckdb_type(text: str) -> exp.DataType:
+    """A type for a CAST; a plain one is a single node, as a list of thousands of values is thousands of casts.
+
+    >>> duckdb_type("DECIMAL(9, 2)").sql("duckdb")
+    'DECIMAL(9, 2)'
+    """
+    parsed, spelled = _parsed_type(text)
+    return parsed.copy() if parsed.args.get("nested") else exp.DataType(this=exp.DType.USERDEFINED, kind=spelled)
+
+
+@lru_cache(maxsize=1024)
+def _parsed_type(text: str) -> tuple[exp.DataType, str]:
+    parsed = exp.DataType.build(text, dialect="duckdb")
+    return parsed, parsed.sql(dialect="duckdb")
