@@ -17,7 +17,7 @@ NOTEBOOKS = sorted(path.name for path in FOLDER.glob("*.ipynb"))
 
 
 def test_first_steps(tmp_path: Path) -> None:
-    ran = run_notebook(FOLDER / "first-steps.ipynb", tmp_path)
+    ran = run_notebook(FOLDER / "first-steps.ipynb", tmp_path, "live.status.state, chart.status.state")
     assert ran.text("insert") == "6"
     assert ran.text("ask").split() == ["TEA", "PRICE", "sencha", "4.20", "mint", "3.10", "assam", "3.80"]
     assert "DECIMAL(5, 2)" in ran.html("ask") and "<td" in ran.html("ask")
@@ -36,6 +36,7 @@ def test_first_steps(tmp_path: Path) -> None:
     ]
     assert "1 partition" in ran.html("look") and "SOURCE STREAM CUPS" in ran.html("look")
     assert [column["name"] for column in ran.widget("live")["_columns"]] == ["TEA", "CUPS", "EARNED"]
+    assert ran.text(-1) == "('running', 'running')", "who runs all cells finds live widgets"
     assert (ran.widget("chart")["_axes"]["kind"], ran.widget("chart")["_axes"]["title"]) == ("bar", "Cups sold")
 
 

@@ -48,9 +48,12 @@ class Executed:
         return state[model]["state"]
 
 
-def run_notebook(path: Path, folder: Path) -> Executed:
-    """In: `folder`: where the kernel works. Only cells with the tag `raises-exception` may fail."""
-    return _execute(nbformat.read(path, nbformat.NO_CONVERT), folder)
+def run_notebook(path: Path, folder: Path, *more: str) -> Executed:
+    """In: `folder`: where the kernel works. `more`: cells that run after the notebook's. Only cells with the tag
+    `raises-exception` may fail."""
+    notebook = nbformat.read(path, nbformat.NO_CONVERT)
+    notebook.cells += map(new_code_cell, more)
+    return _execute(notebook, folder)
 
 
 def run_cells(cells: Iterable[str], folder: Path) -> Executed:
