@@ -35,6 +35,11 @@ class Axes:
         return "time of arrival" if self.x is None else self.names[self.x]
 
     @property
+    def of_windows(self) -> bool:
+        """Whether points are windows, so that some may be missing between two of them."""
+        return self.x is not None and self.names[self.x] in _WINDOW
+
+    @property
     def y_title(self) -> str:
         return ", ".join(self.names[i] for i in self.y)
 

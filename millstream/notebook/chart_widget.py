@@ -44,6 +44,7 @@ class LiveChart(LiveWidget):
             "arrival": self._chosen.x is None,
             "x": self._chosen.x_title,
             "y": self._chosen.y_title,
+            "windows": self._chosen.of_windows,
             "title": title,
         }
         super().__init__(tables, rows_max, _axes=axes, _series=[])

@@ -165,6 +165,19 @@ def test_lines_over_time_can_be_read_by_pointer_by_key_and_as_numbers(ms: Connec
     chart.close()
 
 
+def test_a_line_has_a_gap_where_windows_are_missing(ms: Connection, browser: Browser) -> None:
+    ms.sql("CREATE STREAM beats (h STRING KEY, v INT) WITH (kafka_topic='beats', value_format='JSON', partitions=1);")
+    minutes = [0, 1, 2, 6, 9, 10]
+    ms.insert("beats", {"h": ["a"] * 6, "v": [1] * 6, "ROWTIME": [minute * 60_000 for minute in minutes]})
+    windows = "SELECT h, WINDOWSTART, COUNT(*) AS n FROM beats WINDOW TUMBLING (SIZE 1 MINUTE) GROUP BY h"
+    chart = ms.sql(f"{windows} EMIT CHANGES;").live_chart()
+    page = WidgetPage(browser, chart)
+    page.until("document.querySelectorAll('circle').length === 6")
+    path = browser.run("document.querySelector('.ms-curve').getAttribute('d')")
+    assert [part.count("L") for part in path.split("M")[1:]] == [2, 0, 1]
+    chart.close()
+
+
 def test_nothing_is_loaded_from_elsewhere(ms: Connection, totals: str, browser: Browser, tmp_path: Path) -> None:
     asked: list[str] = []
     browser.on_event = lambda method, params: (

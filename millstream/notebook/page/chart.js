@@ -45,7 +45,7 @@ function xScale(kind, scale, xs, width) {
     const places = new Map(xs.map((x, index) => [x, MARGIN.left + band * (index + 0.5)]));
     const every = Math.ceil(xs.length / Math.max(1, Math.floor(inner / 70)));
     const ticks = xs.filter((_, index) => index % every === 0).map((x) => ({ x, text: shortened(x, band * every) }));
-    return { at: (x) => places.get(x), band, ticks };
+    return { at: (x) => places.get(x), band, ticks, gap: 1 };
   }
   let gap = Infinity;
   for (let i = 1; i < xs.length; i++) gap = Math.min(gap, xs[i] - xs[i - 1]);
@@ -62,7 +62,7 @@ function xScale(kind, scale, xs, width) {
   const ticks = ticksBetween(low, high, step).map((x) => ({
     x, text: scale === "time" ? timeText(x, step) : compact.format(x),
   }));
-  return { at, band: Math.min(inner, (gap / (high - low)) * inner), ticks };
+  return { at, band: Math.min(inner, (gap / (high - low)) * inner), ticks, gap };
 }
 
 function yScale(kind, values) {
@@ -82,6 +82,12 @@ function yScale(kind, values) {
 function shortened(text, pixels) {
   const fits = Math.max(3, Math.floor(pixels / 7));
   return text.length > fits ? `${text.slice(0, fits - 1)}…` : text;
+}
+
+// Which points follow a gap: windows that are missing between two points stay empty, since nobody knows their value.
+// Windows are as far apart as the two nearest of them; days of a time zone and months differ by less than half.
+function gapsBefore(xs, gap) {
+  return xs.map((x, i) => i > 0 && x - xs[i - 1] > gap * 1.5);
 }
 
 // The series' value at x, or the last one up to there.
@@ -179,14 +185,16 @@ function render({ model, el }) {
   function lines(series, x, y) {
     return series.map((each) => {
       const points = each.x.map((at, i) => [x.at(at), y.at(each.y[i])]);
-      const path = `M${points.map(([left, top]) => `${left.toFixed(1)} ${top.toFixed(1)}`).join("L")}`;
+      const gaps = gapsBefore(each.x, axes.windows ? x.gap : Infinity);
+      const step = (i) => (i === 0 || gaps[i] ? "M" : "L");
+      const path = points.map(([left, top], i) => `${step(i)}${left.toFixed(1)} ${top.toFixed(1)}`).join("");
+      const alone = (i) => step(i) === "M" && (i + 1 === points.length || gaps[i + 1]); // a line would not show it
       const dashes = [...colours.keys()].indexOf(each.name) >= DASHED_FROM ? "; stroke-dasharray: 7 4" : "";
       const stroke = `stroke: ${colourOf(each.name)}${dashes}`;
       const group = shape("g", {}, shape("path", { class: "ms-curve", d: path, style: stroke }));
-      if (points.length <= DOTS_MAX) {
-        const fill = `fill: ${colourOf(each.name)}`;
-        group.append(...points.map(([cx, cy]) => shape("circle", { cx, cy, r: 2.5, style: fill })));
-      }
+      const fill = `fill: ${colourOf(each.name)}`;
+      const dotted = points.filter((_, i) => points.length <= DOTS_MAX || alone(i));
+      group.append(...dotted.map(([cx, cy]) => shape("circle", { cx, cy, r: 2.5, style: fill })));
       return group;
     });
   }
