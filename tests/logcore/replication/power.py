@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import stat
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -33,6 +34,7 @@ class Power:
         self.root = root
         self.syncs_left = -1
         self.syncs = 0
+        self._turns = threading.RLock()  # what is seen of the disk is of one moment: nobody is told of a sync meanwhile
         self.around_syncs: Callable[[], None] = lambda: None  # called before what is synced is safe, and after
         self._contents: dict[int, bytes] = {}
         self._names: dict[Path, dict[str, int]] = {}
@@ -49,9 +51,10 @@ class Power:
             self.syncs_left -= 1
             if before:
                 raise PowerCut
-            self.around_syncs()
-            self._note(descriptor)
-            self.around_syncs()
+            with self._turns:
+                self.around_syncs()
+                self._note(descriptor)
+                self.around_syncs()
             if self.syncs_left == 0 and self.syncs % 2:
                 raise PowerCut  # it is safe, and nobody was told
 
