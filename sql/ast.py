@@ -148,20 +148,24 @@ class Subquery(Node):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WindowFunction(Node):
-    """TABLE(TUMBLE(…)) and its like in FROM: `source`'s rows with the window that `descriptor`, a column that holds a
-    time, lies in. Times in ms; `size_ms` is the gap of a session, `step_ms` is set for HOP only."""
+class TableFunction(Node):
+    """A function of SQL:2016 over the rows of `source`, in FROM: name(TABLE source PARTITION BY …, DESCRIPTOR(…), …).
 
-    kind: Literal["TUMBLE", "HOP", "SESSION"]
+    `intervals_ms`: the lengths of time among its arguments. `shape` says in which order these were written, a letter
+    for each: k a column of PARTITION BY, d DESCRIPTOR, i an interval. What a name takes and means is the planner's.
+    """
+
+    name: str
+    name_span: Span = field(compare=False)
     source: SourceName
-    descriptor: Expression
-    size_ms: int
-    step_ms: int | None = None
-    partition_by: tuple[Expression, ...] = ()
+    partition_by: tuple[Expression, ...]
+    descriptors: tuple[Expression, ...]
+    intervals_ms: tuple[int, ...]
+    shape: str
     alias: str
 
 
-FromItem = SourceName | Subquery | WindowFunction
+FromItem = SourceName | Subquery | TableFunction
 Relation = FromItem | Join
 
 

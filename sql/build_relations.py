@@ -1,10 +1,9 @@
-"""The grammar's rules for what stands in FROM and around SELECT: WITH, UNION ALL, subqueries, window functions."""
+"""The grammar's rules for what stands in FROM and around SELECT: WITH, UNION ALL, subqueries, table functions."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
-from typing import Any, Literal, cast
+from typing import Any
 
 from sqlglot import exp
 
@@ -24,13 +23,7 @@ UNIT_MS = {
 
 CTES_MAX = 100
 _INTERVAL_DIGITS_MAX = 15
-_SHAPES = {"TUMBLE": "di", "HOP": "dii", "SESSION": "k*di"}  # what follows the table, by the letters below
-_LETTERS: dict[type[Any], str] = {exp.Identifier: "k", exp.Column: "d", Part: "i"}
-_FUNCTIONS = {
-    "TUMBLE": "TUMBLE(TABLE bids, DESCRIPTOR(time), INTERVAL '10' SECOND)",
-    "HOP": "HOP(TABLE bids, DESCRIPTOR(time), INTERVAL '2' SECOND, INTERVAL '10' SECOND), step and size",
-    "SESSION": "SESSION(TABLE bids PARTITION BY bidder, DESCRIPTOR(time), INTERVAL '10' SECOND)",
-}
+_LETTERS: dict[type[Any], str] = {exp.Identifier: "k", exp.Column: "d", Part: "i"}  # see `ast.TableFunction`
 
 
 class RelationRules:
@@ -73,38 +66,26 @@ class RelationRules:
     def alias(self, children: list[Any]) -> Part | None:
         return Part(children[-1].name, span_of_all(children)) if children else None
 
-    def windowed(self, children: list[Any]) -> ast.WindowFunction:
-        function: ast.WindowFunction = next(c for c in children if isinstance(c, ast.WindowFunction))
+    def over_table(self, children: list[Any]) -> ast.TableFunction:
+        function: ast.TableFunction = next(c for c in children if isinstance(c, ast.TableFunction))
         alias: Part | None = children[-1]
         return replace(
             function, alias=function.source.alias if alias is None else alias.value, span=span_of_all(children)
         )
 
-    def window_function(self, children: list[Any]) -> ast.WindowFunction:
+    def table_function(self, children: list[Any]) -> ast.TableFunction:
         name, source, *arguments = items(children)
-        span = span_of_all(children)
-        kind: str = name.name.upper()
-        if kind not in _FUNCTIONS:
-            hint = did_you_mean(kind, _FUNCTIONS) or f"The window functions are {', '.join(_FUNCTIONS)}."
-            raise SqlSyntaxError(f'unknown window function "{kind}"', span=name.meta["span"], hint=hint)
         keys = [at(exp.Column(this=key), key.meta["span"]) for key in arguments if isinstance(key, exp.Identifier)]
-        intervals: list[int] = [part.value for part in arguments if isinstance(part, Part)]
-        shape = "".join(_LETTERS[type(argument)] for argument in arguments)
-        if re.fullmatch(_SHAPES[kind], shape) is None:
-            raise SqlSyntaxError(f"{kind} takes other arguments", span=span, hint=f"Write {_FUNCTIONS[kind]}.")
-        if kind == "HOP" and intervals[0] > intervals[1]:
-            raise SqlSyntaxError(
-                "the step of HOP is larger than its size", span=span, hint=f"Write {_FUNCTIONS[kind]}."
-            )
-        return ast.WindowFunction(
-            kind=cast(Literal["TUMBLE", "HOP", "SESSION"], kind),
+        return ast.TableFunction(
+            name=name.name.upper(),
+            name_span=name.meta["span"],
             source=ast.SourceName(name=source.name, alias=source.name, span=source.meta["span"]),
-            descriptor=next(argument for argument in arguments if isinstance(argument, exp.Column)),
-            size_ms=intervals[-1],
-            step_ms=intervals[0] if kind == "HOP" else None,
             partition_by=tuple(keys),
+            descriptors=tuple(argument for argument in arguments if isinstance(argument, exp.Column)),
+            intervals_ms=tuple(argument.value for argument in arguments if isinstance(argument, Part)),
+            shape="".join(_LETTERS[type(argument)] for argument in arguments),
             alias=source.name,
-            span=span,
+            span=span_of_all(children),
         )
 
     def descriptor(self, children: list[Any]) -> exp.Column:

@@ -27,7 +27,7 @@ from ..logical import LogicalPlan, Named
 from ..planning import PlanningContext
 from ..rules.rank_bounds import fixed_columns
 from ..steps.filter import LogicalFilter
-from ..steps.project import LogicalProject
+from ..steps.project import with_key_as_value
 from ..steps.repartition import Repartition
 from .aggregation import LOSSY, Grouping, aggregate, contains_aggregate
 from .over import Columns, Resolve, contains_over, first_of_equals, window_identity, windowed, with_aliases
@@ -247,13 +247,6 @@ def _key_expressions(nodes: Sequence[exp.Expression], scope: Scope, clause: str)
             raise InvalidStatement(f"Duplicate {clause} expression: {print_expression(node)}", span=span_of(node))
         found.append((node, typed))
     return found
-
-
-def with_key_as_value(plan: LogicalPlan) -> LogicalPlan:
-    """The same rows, with the key columns also as value columns, so that a new key does not lose them."""
-    values = (*plan.schema.value, *plan.schema.key)
-    key = tuple(Named(f"#old{i}", column(c.name, c.type)) for i, c in enumerate(plan.schema.key))
-    return LogicalProject(plan, tuple(Named(c.name, column(c.name, c.type)) for c in values), key)
 
 
 def _group_by_hint(listed: Sequence[Item]) -> str | None:

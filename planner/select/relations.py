@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 from collections import Counter
 
 from millstream.errors import InvalidStatement
 
 from ...sql import ast
 from ...sql.ast import FromItem, Query, SourceName
+from .. import steps
 from ..declarations.timestamps import rowtime_expression
 from ..expressions.scope import Scope, ScopeSource
 from ..expressions.typed import column
@@ -22,7 +25,10 @@ from .joins import join_relations
 from .origin import Origin, Plan, place_of
 from .relation import BOUNDS, ROW, JoinKey, Partitioning, Relation
 from .subqueries import query_origin, union_origin
-from .window_functions import windowed_origin
+from .table_functions import find_table_function
+
+for _module in pkgutil.iter_modules(steps.__path__):  # some are table functions
+    importlib.import_module(f"{steps.__name__}.{_module.name}")
 
 
 def relation_of(query: Query, context: PlanningContext, plan: Plan) -> Relation:
@@ -36,7 +42,7 @@ def relation_of(query: Query, context: PlanningContext, plan: Plan) -> Relation:
 
 
 def origin_of(item: FromItem, context: PlanningContext, plan: Plan) -> Origin:
-    """What one member of FROM is: a source of the catalog, a query of WITH, a subquery, a window function over one."""
+    """What one member of FROM is: a source of the catalog, a query of WITH, a subquery, a table function over one."""
     match item:
         case SourceName() if item.name in context.ctes:
             query, within = context.ctes[item.name]
@@ -47,8 +53,8 @@ def origin_of(item: FromItem, context: PlanningContext, plan: Plan) -> Origin:
             return query_origin(query, item.alias, context, plan)
         case ast.Subquery():
             return union_origin(item, context, plan)
-        case ast.WindowFunction():
-            return windowed_origin(item, origin_of(item.source, context, plan), context)
+        case ast.TableFunction():
+            return find_table_function(item).over(item, origin_of(item.source, context, plan), context)
 
 
 def _catalog_origin(source: SourceInfo, context: PlanningContext) -> Origin:

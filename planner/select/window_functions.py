@@ -11,18 +11,18 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from millstream.errors import InvalidStatement, TypeMismatch, Unsupported
+from millstream.errors import InvalidStatement, SqlSyntaxError, TypeMismatch, Unsupported
 
 from ...sql import ast
-from ...sql.ast import Query, SelectColumn, WindowFunction, span_of, unwrapped
+from ...sql.ast import Query, SelectColumn, span_of, unwrapped
 from ...sql.functions.catalog import find_function
 from ...sql.printing import print_expression
-from ...sql.types import BIGINT, TIMESTAMP, SqlType
+from ...sql.types import BIGINT, BOOLEAN, TIMESTAMP, SqlType
 from ...sql.windows.session import Session
 from ..expressions.compilation import compile_call, compile_expression
 from ..expressions.scope import Scope, ScopeSource
 from ..expressions.typed import Typed, column
-from ..logical import Named
+from ..logical import LogicalPlan, Named
 from ..planning import PlanningContext
 from ..schema import Column, Schema
 from ..steps.explode import LogicalExplode
@@ -31,69 +31,100 @@ from ..steps.project import LogicalProject
 from ..steps.source import Scan
 from .origin import Origin
 from .relation import Relation
+from .table_functions import TableFunction
 
 START, END = "WINDOW_START", "WINDOW_END"
 _ELEMENT = "#window"
 _WINDOWS_PER_ROW_MAX = 100_000
 
 
-def windowed_origin(function: WindowFunction, origin: Origin, context: PlanningContext) -> Origin:
-    """`origin` with the columns WINDOW_START and WINDOW_END. Raises `InvalidStatement`, `TypeMismatch`."""
-    time = _descriptor(function, origin, context)
-    if function.kind == "SESSION":
-        return _by_descriptor(function, origin, time)
-    taken = next((name for name in (START, END) if origin.source.schema.find(name)), None)
-    if taken is not None:
-        raise InvalidStatement(
-            f'{function.kind} adds a column "{taken}", and "{function.source.name}" has one already',
-            span=function.span,
-            hint="Give it another name in a subquery, and read that: (SELECT … AS … FROM …).",
-        )
-    if function.kind == "HOP" and origin.plan.kind == "TABLE":
-        raise Unsupported(
-            "HOP puts each row into several windows, but a table has one row per key",
-            span=function.span,
-            hint="HOP takes a stream; over a table there is TUMBLE.",
-        )
-    return _with_windows(function, origin, time)
+class _WindowFunction(TableFunction):
+    """Gives `origin` the columns WINDOW_START and WINDOW_END."""
+
+    def over(self, call: ast.TableFunction, origin: Origin, context: PlanningContext) -> Origin:
+        time = _descriptor(call, origin, context)
+        taken = next((name for name in (START, END) if origin.source.schema.find(name)), None)
+        if taken is not None:
+            raise InvalidStatement(
+                f'{call.name} adds a column "{taken}", and "{call.source.name}" has one already',
+                span=call.span,
+                hint="Give it another name in a subquery, and read that: (SELECT … AS … FROM …).",
+            )
+        size_ms, step_ms = self.sizes(call)
+        if size_ms // step_ms > _WINDOWS_PER_ROW_MAX:
+            raise InvalidStatement(f"each row would fall into {size_ms // step_ms} windows", span=call.span)
+        rows, start = self.starts(call, origin.plan, time)
+        return _with_windows(origin, rows, start, size_ms, time.type)
+
+    def sizes(self, call: ast.TableFunction) -> tuple[int, int]:
+        """Size and step in ms."""
+        return call.intervals_ms[-1], call.intervals_ms[0]
+
+    def starts(self, call: ast.TableFunction, rows: LogicalPlan, time: Typed) -> tuple[LogicalPlan, Typed]:
+        """The rows, once for each of their windows, and where that begins."""
+        raise NotImplementedError
 
 
-def _descriptor(function: WindowFunction, origin: Origin, context: PlanningContext) -> Typed:
+class Tumble(_WindowFunction):
+    name = "TUMBLE"
+    shape = "di"
+    example = "TUMBLE(TABLE bids, DESCRIPTOR(time), INTERVAL '10' SECOND)"
+
+    def starts(self, call: ast.TableFunction, rows: LogicalPlan, time: Typed) -> tuple[LogicalPlan, Typed]:
+        there = exp.Not(this=exp.Is(this=time.tree.copy(), expression=exp.Null()))
+        start = Typed(_floored(_milliseconds(time).tree, call.intervals_ms[0]), BIGINT)
+        return LogicalFilter(rows, Typed(there, BOOLEAN, total=True)), start
+
+
+class Hop(_WindowFunction):
+    name = "HOP"
+    shape = "dii"
+    example = "HOP(TABLE bids, DESCRIPTOR(time), INTERVAL '2' SECOND, INTERVAL '10' SECOND), step and size"
+
+    def over(self, call: ast.TableFunction, origin: Origin, context: PlanningContext) -> Origin:
+        step_ms, size_ms = call.intervals_ms
+        if step_ms > size_ms:
+            raise SqlSyntaxError(
+                "the step of HOP is larger than its size", span=call.name_span, hint=f"Write {self.example}."
+            )
+        if origin.plan.kind == "TABLE":
+            raise Unsupported(
+                "HOP puts each row into several windows, but a table has one row per key",
+                span=call.span,
+                hint="HOP takes a stream; over a table there is TUMBLE.",
+            )
+        windowed = super().over(call, origin, context)
+        return replace(windowed, identity=(*origin.identity, START)) if origin.identity else windowed
+
+    def starts(self, call: ast.TableFunction, rows: LogicalPlan, time: Typed) -> tuple[LogicalPlan, Typed]:
+        step_ms, size_ms = call.intervals_ms
+        starts = _starts(_milliseconds(time), size_ms, step_ms)
+        return LogicalExplode(rows, (Named(_ELEMENT, starts),)), column(_ELEMENT, BIGINT)
+
+
+def _descriptor(call: ast.TableFunction, origin: Origin, context: PlanningContext) -> Typed:
     columns = {c.name: (c.name, c.type) for c in origin.source.schema} | {"ROWTIME": ("ROWTIME", BIGINT)}
-    scope = Scope((ScopeSource(function.source.name, columns),), context.catalog.types, "DESCRIPTOR")
-    time = compile_expression(function.descriptor, scope)
+    scope = Scope((ScopeSource(call.source.name, columns),), context.catalog.types, "DESCRIPTOR")
+    (written,) = call.descriptors
+    time = compile_expression(written, scope)
     if time.type not in (BIGINT, TIMESTAMP):
         raise TypeMismatch(
-            f"DESCRIPTOR takes a TIMESTAMP or a BIGINT in milliseconds, not {print_expression(function.descriptor)} "
-            f"({time.type})",
-            span=span_of(function.descriptor),
+            f"DESCRIPTOR takes a TIMESTAMP or a BIGINT in milliseconds, not {print_expression(written)} ({time.type})",
+            span=span_of(written),
         )
     return time
 
 
-def _with_windows(function: WindowFunction, origin: Origin, time: Typed) -> Origin:
-    rows, type_ = origin.plan, time.type
-    step = function.step_ms or function.size_ms
-    if function.size_ms // step > _WINDOWS_PER_ROW_MAX:
-        raise InvalidStatement(f"each row would fall into {function.size_ms // step} windows", span=function.span)
-    time_ms = time if type_ == BIGINT else _call("UNIX_TIMESTAMP", time)
-    values = tuple(Named(c.name, column(c.name, c.type)) for c in rows.schema.value)
-    if function.kind == "HOP":
-        rows = LogicalExplode(rows, (Named(_ELEMENT, _starts(time_ms, function.size_ms, step)),))
-        start = column(_ELEMENT, BIGINT)
-    else:
-        there = exp.Not(this=exp.Is(this=time.tree.copy(), expression=exp.Null()))
-        rows = LogicalFilter(rows, Typed(there, type_, total=True))
-        start = Typed(_floored(time_ms.tree, step), BIGINT)
-    end = Typed(exp.Add(this=exp.Paren(this=start.tree.copy()), expression=_number(function.size_ms)), BIGINT)
+def _with_windows(origin: Origin, rows: LogicalPlan, start: Typed, size_ms: int, type_: SqlType) -> Origin:
+    """`rows` of the origin with the bounds of their windows, which have the type of the column that holds the time."""
+    end = Typed(exp.Add(this=exp.Paren(this=start.tree.copy()), expression=_number(size_ms)), BIGINT)
     added = (Named(START, _as_time(start, type_)), Named(END, _as_time(end, type_)))
+    values = tuple(Named(c.name, column(c.name, c.type)) for c in origin.plan.schema.value)
     schema = Schema((*origin.source.schema.columns, *(Column(named.name, type_) for named in added)))
-    identity = (*origin.identity, START) if origin.identity and function.kind == "HOP" else origin.identity
     return replace(
         origin,
         source=replace(origin.source, schema=schema),
         plan=LogicalProject(rows, (*values, *added)),
-        identity=identity,
         beyond=True,
     )
 
@@ -120,6 +151,10 @@ def _number(value: int) -> exp.Expression:
     return exp.Cast(this=exp.Literal.number(value), to=exp.DataType.build("BIGINT"))
 
 
+def _milliseconds(time: Typed) -> Typed:
+    return time if time.type == BIGINT else _call("UNIX_TIMESTAMP", time)
+
+
 def _as_time(time_ms: Typed, type_: SqlType) -> Typed:
     return time_ms if type_ == BIGINT else _call("FROM_UNIXTIME", time_ms)
 
@@ -140,7 +175,18 @@ def _is_argument(part: exp.Expression) -> bool:
 # ------------------------------------------------------------------ SESSION
 
 
-def _by_descriptor(function: WindowFunction, origin: Origin, time: Typed) -> Origin:
+class SessionFunction(TableFunction):
+    """The rows as they are; GROUP BY over it becomes WINDOW SESSION, see `without_session_function`."""
+
+    name = Session.name
+    shape = "k*di"
+    example = "SESSION(TABLE bids PARTITION BY bidder, DESCRIPTOR(time), INTERVAL '10' SECOND)"
+
+    def over(self, call: ast.TableFunction, origin: Origin, context: PlanningContext) -> Origin:
+        return _by_descriptor(call, origin, _descriptor(call, origin, context))
+
+
+def _by_descriptor(function: ast.TableFunction, origin: Origin, time: Typed) -> Origin:
     """The rows with the column as their time."""
     if not isinstance(origin.plan, Scan) or origin.plan.kind == "TABLE":
         raise Unsupported(
@@ -150,8 +196,7 @@ def _by_descriptor(function: WindowFunction, origin: Origin, time: Typed) -> Ori
         )
     if time.column == "ROWTIME":
         return replace(origin, beyond=True)
-    time_ms = time if time.type == BIGINT else _call("UNIX_TIMESTAMP", time)
-    return replace(origin, plan=replace(origin.plan, timestamp=time_ms), beyond=True)
+    return replace(origin, plan=replace(origin.plan, timestamp=_milliseconds(time)), beyond=True)
 
 
 def _spoken(origin: Origin) -> str:
@@ -164,7 +209,7 @@ def without_session_function(query: Query, relation: Relation) -> Query:
     WINDOW_START is the time of a session's first row, WINDOW_END a gap after its last one.
     """
     function = query.source
-    if not isinstance(function, WindowFunction) or function.kind != "SESSION":
+    if not isinstance(function, ast.TableFunction) or function.name != Session.name:
         _refuse_in_joins(query.source)
         return query
     if query.window is not None:
@@ -185,11 +230,11 @@ def without_session_function(query: Query, relation: Relation) -> Query:
             span=span_of(query.group_by[0]) if query.group_by else query.span,
             hint=f"Write GROUP BY {listed}.",
         )
-    bounds = _bounds(function, compile_expression(function.descriptor, relation.scope).type)
+    bounds = _bounds(function, compile_expression(function.descriptors[0], relation.scope).type)
     return replace(
         query,
         items=tuple(_item(item, bounds) for item in query.items),
-        window=ast.Window(kind=Session.name, size_ms=function.size_ms, span=function.span),
+        window=ast.Window(kind=Session.name, size_ms=function.intervals_ms[0], span=function.span),
         group_by=tuple(node for node in query.group_by if _bare(node) not in (START, END)),
         having=None if query.having is None else bounds(query.having),
     )
@@ -198,7 +243,7 @@ def without_session_function(query: Query, relation: Relation) -> Query:
 def _refuse_in_joins(relation: ast.Relation) -> None:
     members = [relation.left, relation.right] if isinstance(relation, ast.Join) else []
     for member in members:
-        if isinstance(member, WindowFunction) and member.kind == "SESSION":
+        if isinstance(member, ast.TableFunction) and member.name == Session.name:
             raise InvalidStatement(
                 "SESSION(…) stands alone in FROM, under GROUP BY",
                 span=member.span,
@@ -220,11 +265,11 @@ def _item(item: ast.SelectItem, rewrite: Callable[[exp.Expression], exp.Expressi
     return replace(item, expression=rewrite(item.expression), alias=alias)
 
 
-def _bounds(function: WindowFunction, type_: SqlType) -> Callable[[exp.Expression], exp.Expression]:
+def _bounds(function: ast.TableFunction, type_: SqlType) -> Callable[[exp.Expression], exp.Expression]:
     """Puts the bounds of WINDOW SESSION for those of the function; as a TIMESTAMP where the column is one."""
     start = exp.Column(this=exp.Identifier(this="WINDOWSTART", quoted=True))
     last = exp.Column(this=exp.Identifier(this="WINDOWEND", quoted=True))
-    end = exp.Paren(this=exp.Add(this=last, expression=exp.Literal.number(function.size_ms)))
+    end = exp.Paren(this=exp.Add(this=last, expression=exp.Literal.number(function.intervals_ms[0])))
     bounds: dict[str, exp.Expression] = {START: start, END: end}
     if type_ == TIMESTAMP:
         bounds = {name: exp.Anonymous(this="FROM_UNIXTIME", expressions=[ms]) for name, ms in bounds.items()}

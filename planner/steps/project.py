@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ..expressions.substitution import computed_from
-from ..expressions.typed import Typed
+from ..expressions.typed import Typed, column
 from ..insight.lineage_rows import Rows
 from ..logical import LogicalPlan, Named, Unary, names_of, read_by
 from ..lowering import Lowering, is_key_column, sql_over
@@ -50,6 +50,13 @@ class LogicalProject(Unary):
         if key is not None and tuple(expression.sql for expression in key) == own:
             key = None
         return Project(lowering.id("project"), step, values, key, self.schema)
+
+
+def with_key_as_value(plan: LogicalPlan) -> LogicalPlan:
+    """The same rows, with the key columns also as value columns, so that a new key does not lose them."""
+    values = (*plan.schema.value, *plan.schema.key)
+    key = tuple(Named(f"#old{i}", column(c.name, c.type)) for i, c in enumerate(plan.schema.key))
+    return LogicalProject(plan, tuple(Named(c.name, column(c.name, c.type)) for c in values), key)
 
 
 @dataclass(frozen=True, slots=True)

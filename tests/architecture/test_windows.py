@@ -16,9 +16,8 @@ from millstream.sql.windows import WINDOW_TYPES
 PRODUCT = ("sql", "planner", "logcore", "executor", "server", "repl", "millstream")
 ROOMS = ("sql/windows/", "executor/windows/")
 OTHER_MEANINGS = {
-    "SESSION": {  # SESSION(TABLE …) of SQL:2016 in FROM, and the level at which a property is set
-        "sql/ast.py", "sql/build_relations.py", "planner/select/window_functions.py", "server/handlers/show.py",
-        "server/config/properties.py",
+    "SESSION": {  # the level at which a property is set
+        "server/handlers/show.py", "server/config/properties.py",
     },
 }  # fmt: skip
 
