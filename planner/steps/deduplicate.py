@@ -1,0 +1,158 @@
+"""DEDUPLICATE(TABLE clicks PARTITION BY id, INTERVAL '10' MINUTE): the first row of each key within a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from millstream.errors import InvalidStatement, Unsupported
+
+from ...sql import ast
+from ..expressions.compilation import compile_expression
+from ..expressions.scope import Scope, ScopeSource
+from ..expressions.typed import column
+from ..formats.format import contains_map
+from ..insight.lineage_rows import Rows, indirect
+from ..insight.stall import Cause, OperatorSeen, counted
+from ..logical import LogicalPlan, Named, Unary, names_of
+from ..lowering import Lowering
+from ..planning import PlanningContext
+from ..schema import Schema
+from ..select.origin import Origin
+from ..select.table_functions import TableFunction
+from .project import LogicalProject, with_key_as_value
+from .repartition import Repartition
+from .step import NOTHING, Step, Text
+
+_LONGEST_MS = 100 * 366 * 86_400_000
+
+
+class DeduplicateFunction(TableFunction):
+    """The columns stay, and so does the key; rows of a topic that are the same event twice are one row.
+
+    The first interval says how close to each other rows are taken for the same; the second one how late a row may come,
+    as long as the first where it is not written.
+    """
+
+    name = "DEDUPLICATE"
+    shape = "k+ii?"
+    example = "DEDUPLICATE(TABLE bids PARTITION BY bidder, auction, INTERVAL '10' MINUTE)"
+
+    def over(self, call: ast.TableFunction, origin: Origin, context: PlanningContext) -> Origin:
+        rows = origin.plan
+        if rows.kind == "TABLE":
+            raise Unsupported(
+                f'DEDUPLICATE takes a stream, and "{call.source.name}" is a table',
+                span=call.source.span,
+                hint="A table has one row per key already.",
+            )
+        if rows.key_window is not None:
+            raise Unsupported(
+                f'DEDUPLICATE takes rows without windows, and the keys of "{call.source.name}" have them',
+                span=call.source.span,
+                hint="Deduplicate the stream that its windows were made of.",
+            )
+        if sum(call.intervals_ms) > _LONGEST_MS:
+            raise InvalidStatement("DEDUPLICATE remembers rows for 100 years at most", span=call.span)
+        columns = {c.name: (c.name, c.type) for c in origin.source.schema}
+        scope = Scope((ScopeSource(call.source.name, columns),), context.catalog.types, "PARTITION BY")
+        by = tuple(compile_expression(node, scope) for node in call.partition_by)
+        nested = next((each.column for each in by if contains_map(each.type)), None)
+        if nested is not None:
+            raise Unsupported(f"DEDUPLICATE cannot compare the column {nested}: it holds a MAP", span=call.span)
+        repeated = next((each.column for i, each in enumerate(by) if each.column in [b.column for b in by[:i]]), None)
+        if repeated is not None:
+            raise InvalidStatement(f"DEDUPLICATE is partitioned by {repeated} twice", span=call.span)
+        within_ms, late_ms = call.intervals_ms[0], call.intervals_ms[-1]
+        key = tuple(Named(f"#by {typed.column}", typed) for typed in by)
+        first = LogicalDeduplicate(Repartition(with_key_as_value(rows), key), within_ms, late_ms)
+        return replace(origin, plan=_under_key_of(rows, first), partitioning=None, beyond=True)
+
+
+def _under_key_of(rows: LogicalPlan, first: LogicalPlan) -> LogicalPlan:
+    """The columns of `rows`, its key included; the rows stay where they are."""
+    values, key = (
+        tuple(Named(c.name, column(c.name, c.type)) for c in columns)
+        for columns in (rows.schema.value, rows.schema.key)
+    )
+    return LogicalProject(first, values, key)
+
+
+@dataclass(frozen=True, slots=True)
+class LogicalDeduplicate(Unary):
+    """Of the rows of a key the first within a time. Its input is keyed by what is compared."""
+
+    within_ms: int
+    late_ms: int
+
+    @property
+    def scattered(self) -> bool:
+        """They get the stream's key back, and lie where that of the comparison is."""
+        return True
+
+    def columns_read(self, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
+        return (needed | names_of(self.input.schema.key),)
+
+    def lower(self, lowering: Lowering) -> Deduplicate:
+        step = self.input.lower(lowering)
+        return Deduplicate(lowering.id("deduplicate"), step, self.within_ms, self.late_ms, self.schema)
+
+
+@dataclass(frozen=True, slots=True)
+class Deduplicate(Step):
+    """Keeps of the rows of a key those that no kept row is close to.
+
+    In:    a stream's rows under the key that is compared; a NULL in it is equal to NULL.
+    Out:   the rows, as they come, whose time is `within_ms` or more away, earlier or later, from that of every row of
+           their key that was given before. Rows without a value, and those more than `late_ms` behind the stream time
+           of their task, are dropped: whether a late row came before is not known any more.
+    """
+
+    input: Step
+    within_ms: int
+    late_ms: int
+    schema: Schema
+
+    @property
+    def stateful(self) -> bool:
+        return True
+
+    @property
+    def state_identity(self) -> Step | None:
+        """What is kept is keys and times, so further columns do not matter."""
+        return Deduplicate(self.id, NOTHING, self.within_ms, self.late_ms, Schema(self.schema.key))
+
+    @property
+    def asks_stream_time(self) -> bool:
+        return True
+
+    @property
+    def word(self) -> str:
+        return "deduplicate"
+
+    def describe(self, text: Text = str) -> str:
+        keys = ", ".join(text(f"k{i}") for i in range(len(self.schema.key)))
+        return f"DEDUPLICATE by {keys} within {self.within_ms} ms, late by {self.late_ms} ms | {self.schema}"
+
+    def lineage(self, *below: Rows) -> Rows:
+        (rows,) = below
+        compared = [value for name, value in rows.values.items() if name[0] == "k" or name == "_ts"]
+        decided = (indirect(value.influences, "FILTER", f"DEDUPLICATE by {value.text}") for value in compared)
+        return replace(rows, influences=sum(decided, rows.influences))
+
+    def stall(self, seen: OperatorSeen, covered: Sequence[Step]) -> Iterator[Cause]:
+        if seen.late_rows:
+            yield Cause(
+                "LATE_ROWS",
+                f"{seen.late_rows} of {counted(seen.rows_in, 'row')} came more than {self.late_ms} ms late.",
+                "A longer second interval of DEDUPLICATE lets them in; more is remembered then.",
+                blocks=seen.late_rows == seen.rows_in,
+                figures={"step": self.id, "late": seen.late_rows, "rowsIn": seen.rows_in, "graceMs": self.late_ms},
+            )
+        elif seen.rows_in and not seen.rows_out:
+            yield Cause(
+                "NOTHING_PASSES",
+                f"{counted(seen.rows_in, 'row')} went into {self.describe_readably()}, and none came out.",
+                "All of them have a row of their key close to them, or no value.",
+                figures={"step": self.id},
+            )
