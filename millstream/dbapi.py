@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-from collections.abc import Generator, Iterator, Mapping, Sequence
+import re
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,12 +22,19 @@ import pyarrow as pa
 from millstream.errors import MillstreamError, StatementError
 
 from . import connection as connections
-from .parameters import Parameters
+from .parameters import Parameters, bind
 from .relation import rows_of
 
 apilevel: Final = "2.0"
 threadsafety: Final = 1  # threads may share the module, not connections
 paramstyle: Final = "qmark"
+
+# An INSERT that gives nothing but values.
+_INSERT = re.compile(
+    r"(?P<head>\s*INSERT\s+INTO\b.*\bVALUES\s*)(?P<row>\(\s*\?(?:\s*,\s*\?)*\s*\))\s*;?\s*", re.I | re.S
+)
+_PART_MAX = 100_000  # characters, of which a request has a million, and no more words and signs than that
+_ROWS_MAX = 1_000
 
 Date = datetime.date
 Time = datetime.time
@@ -135,7 +143,8 @@ class Connection:
 class Cursor:
     """Runs one statement after the other, and gives the rows of the last one, as they come.
 
-    `description`: (name, SQL type, None, …) per column; None after a statement without rows. `rowcount` is -1.
+    `description`: (name, SQL type, None, …) per column; None after a statement without rows. `rowcount`: the rows that
+    `executemany` inserted, else -1.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -165,9 +174,16 @@ class Cursor:
         return self
 
     def executemany(self, operation: str, parameters: Sequence[Parameters]) -> Cursor:
-        """Runs the statement once per set of values."""
-        for values in parameters:
-            self.execute(operation, values)
+        """Runs the statement once per set of values; an INSERT of values takes many rows each time."""
+        insert = _INSERT.fullmatch(operation)
+        if insert is None:
+            for values in parameters:
+                self.execute(operation, values)
+            return self
+        with _translated():
+            for rows in _in_parts(bind(insert["row"], values) for values in parameters):
+                self.execute(f"{insert['head']}{', '.join(rows)};")
+        self.rowcount = len(parameters)
         return self
 
     def fetchone(self) -> tuple[Any, ...] | None:
@@ -217,7 +233,21 @@ class Cursor:
             raise InterfaceError("the cursor is closed")
         self._end.close()
         self._end = contextlib.ExitStack()
-        self._rows, self.description = None, None
+        self._rows, self.description, self.rowcount = None, None, -1
+
+
+def _in_parts(rows: Iterable[str]) -> Iterator[list[str]]:
+    """Rows of INSERT, as many together as a request takes."""
+    part: list[str] = []
+    size = 0
+    for row in rows:
+        if part and (size + len(row) > _PART_MAX or len(part) == _ROWS_MAX):
+            yield part
+            part, size = [], 0
+        part.append(row)
+        size += len(row)
+    if part:
+        yield part
 
 
 def _typed(tables: Any) -> Iterator[tuple[pa.Field, str]]:

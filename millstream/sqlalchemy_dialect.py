@@ -3,8 +3,8 @@
     engine = sqlalchemy.create_engine("millstream://127.0.0.1:8088")     # a server
     engine = sqlalchemy.create_engine("millstream:///folder")            # an engine in this process
 
-Streams and tables are tables to SQLAlchemy. It is for reading and for INSERT; streams, tables and queries are made with
-SQL text.
+Streams and tables are tables to SQLAlchemy. It is for reading, for INSERT, and for tables without a query, as
+`DataFrame.to_sql` makes them (`sqlalchemy_ddl.py`); queries that run on are made with SQL text.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from sqlalchemy import types
+from sqlalchemy import schema, types
 from sqlalchemy.engine import Connection, default, reflection
 from sqlalchemy.engine.url import URL
 from sqlalchemy.exc import NoSuchTableError
 from sqlalchemy.sql import compiler
 
 from . import dbapi
+from .sqlalchemy_ddl import TABLE_OPTIONS, MillstreamDdl, MillstreamTypes
 
 _TYPES: dict[str, Callable[[], types.TypeEngine[Any]]] = {
     "BOOLEAN": types.BOOLEAN,
@@ -49,9 +50,14 @@ class MillstreamDialect(default.DefaultDialect):
     name = "millstream"
     driver = "millstream"
     preparer = MillstreamIdentifiers
+    ddl_compiler = MillstreamDdl
+    type_compiler_cls = MillstreamTypes
+    construct_arguments = [(schema.Table, TABLE_OPTIONS)]  # noqa: RUF012
     default_paramstyle = "qmark"
     supports_statement_cache = True
     supports_native_boolean = True
+    supports_native_decimal = True
+    supports_multivalues_insert = True
     supports_alter = False
     supports_sane_rowcount = False
     supports_default_values = False
@@ -70,6 +76,11 @@ class MillstreamDialect(default.DefaultDialect):
         if url.host is not None:
             target = f"{scheme}://{url.host}:{url.port or 8088}"
         return [target, options], {}
+
+    def do_execute(self, cursor: Any, statement: str, parameters: Any, context: Any = None) -> None:
+        """Nothing to do where SQLAlchemy has a statement and Millstream needs none."""
+        if statement:
+            cursor.execute(statement, parameters)
 
     def do_ping(self, dbapi_connection: Any) -> bool:
         dbapi_connection.millstream.client.info()
@@ -105,8 +116,12 @@ class MillstreamDialect(default.DefaultDialect):
     def get_pk_constraint(
         self, connection: Connection, table_name: str, schema: str | None = None, **kw: Any
     ) -> reflection.ReflectedPrimaryKeyConstraint:
-        fields = self._fields(connection, table_name)
-        return {"constrained_columns": [f["name"] for f in fields if f.get("type") == "KEY"], "name": None}
+        """Of a table. A stream's key may be there many times."""
+        described = self._described(connection, table_name)
+        keys = (
+            [f["name"] for f in described["fields"] if f.get("type") == "KEY"] if described["type"] == "TABLE" else []
+        )
+        return {"constrained_columns": keys, "name": None}
 
     def get_foreign_keys(self, connection: Connection, table_name: str, schema: str | None = None, **kw: Any) -> Any:
         return []
@@ -115,6 +130,9 @@ class MillstreamDialect(default.DefaultDialect):
         return []
 
     def _fields(self, connection: Connection, name: str) -> list[dict[str, Any]]:
+        return self._described(connection, name)["fields"]
+
+    def _described(self, connection: Connection, name: str) -> dict[str, Any]:
         names = self.get_table_names(connection)
         stored = name if name in names else name.upper()
         if stored not in names:
@@ -122,7 +140,7 @@ class MillstreamDialect(default.DefaultDialect):
         beneath: Any = connection.connection.dbapi_connection
         quoted = self.identifier_preparer.quote(stored)
         (entity,) = beneath.millstream.execute(f"DESCRIBE {quoted};")
-        return entity["sourceDescription"]["fields"]
+        return entity["sourceDescription"]
 
 
 def _column_type(schema: dict[str, Any]) -> types.TypeEngine[Any]:
