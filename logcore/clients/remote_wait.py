@@ -40,4 +40,5 @@ def first_answers(
         poll = select.poll()
         for number in begun:
             poll.register(number, select.POLLIN)
-        return [fetched for number, _ in poll.poll(wait_s * 1000 + 200) for fetched in begun[number].finish()]
+        until_s = wait_s + max((look.grace_s for look in begun.values()), default=0.0)
+        return [fetched for number, _ in poll.poll(until_s * 1000) for fetched in begun[number].finish()]

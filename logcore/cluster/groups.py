@@ -135,7 +135,7 @@ class ClusterGroups:
     def _asked(self, body: Any) -> Any:
         """Raises `NotNow`."""
         try:
-            answer = self._node.ask(BROKER, body).result(_ANSWER_S)
+            answer = self._node.ask(BROKER, body, waits=True).result(_ANSWER_S)
         except (LogClosed, NodeStopped, TimeoutError) as error:
             raise NotNow(ErrorCode.coordinator_not_available, "the coordinator does not answer") from error
         if isinstance(answer, Refused):

@@ -24,6 +24,7 @@ from ..replication.controller.metadata_records import Endpoints
 from ..replication.disk.disk_folder import DiskFolder
 from ..replication.disk.disk_logs import DiskLogs
 from ..replication.machine import BROKER, CONTROLLER, NodeId
+from ..replication.node.lone_node import LoneNode
 from ..replication.node.node import NoAnswer, Node, NodeStopped, Running
 from ..replication.node.node_links import LinkTraffic, Peers
 from ..replication.raft.quorum import Quorum
@@ -71,7 +72,7 @@ class ClusterNode:
         self._news = threading.Condition()
         self._broker: Broker | None = None
         self._controller: Controller | None = None
-        self._node: Node | None = None
+        self._node: Node | LoneNode | None = None
         self.watch = MetadataWatch(settings.node, lambda: self._broker is not None and self._broker.active)
         self.watch.listen(self._changed)
         with ExitStack() as opened:
@@ -113,15 +114,12 @@ class ClusterNode:
         groups = GroupSettings(settings.expiry, expires=lambda group: self.expires(group))
         identity = Identity(settings.name, settings.node, self.logs.incarnation, where, settings.rack, self.logs.disk)
         self._broker = Broker(identity, self.logs, settings.of_broker, default_makers(groups))
-        peers = Peers(
-            settings.name, settings.node, settings.secret, settings.members, settings.serving, settings.connecting
-        )
         machines = {
             CONTROLLER: Running(self._controller, self._files),
             BROKER: Running(self._broker, self.logs),
             WATCH: Running(self.watch, self.watch),  # behind the broker: it tells of what that knows
         }
-        node = Node(peers, machines, self._panic)
+        node = self._node_of(machines)
         self.listen(PeerFollower(settings.members, node.set_peer, listed=settings.addresses_listed))
         try:
             node.start()
@@ -133,6 +131,15 @@ class ClusterNode:
             ) from error
         self._node = node
         self.logs.start_housekeeping()
+
+    def _node_of(self, machines: Mapping[str, Running]) -> Node | LoneNode:
+        settings = self.settings
+        if settings.alone:
+            return LoneNode(settings.node, machines, self._panic)
+        peers = Peers(
+            settings.name, settings.node, settings.secret, settings.members, settings.serving, settings.connecting
+        )
+        return Node(peers, machines, self._panic)
 
     def wait_until_live(self, timeout_s: float) -> bool:
         """Whether the cluster counts on this node by then."""
@@ -252,11 +259,13 @@ class ClusterNode:
 
     # What it is asked
 
-    def ask(self, machine: str, body: Any, *, at: NodeId | None = None, timeout_s: float = 10.0) -> Future[Any]:
-        """See `Node.ask`."""
+    def ask(
+        self, machine: str, body: Any, *, at: NodeId | None = None, timeout_s: float = 10.0, waits: bool = False
+    ) -> Future[Any]:
+        """See `Node.ask`. In: `waits`: whoever asks waits on this thread: see `LoneNode`."""
         if self._node is None or self.failure is not None:
             raise LogClosed("this node has not started yet" if self._node is None else "this node has ended")
-        return self._node.ask(machine, body, at=at, timeout_s=timeout_s)
+        return self._node.ask(machine, body, at=at, timeout_s=timeout_s, waits=waits)
 
     def tell(self, machine: str, body: Any) -> None:
         """See `Node.tell`."""
@@ -271,7 +280,7 @@ class ClusterNode:
 
     def ask_partition(self, partition: PartitionId, body: Any) -> Future[Any]:
         """A request to a replica of this node."""
-        return self.ask(BROKER, ForPartition(partition, body))
+        return self.ask(BROKER, ForPartition(partition, body), waits=True)
 
     def ask_controller(self, body: Any, timeout_s: float = _DECIDED_S) -> Any:
         """The answer of whoever leads the quorum; it is looked for.
@@ -292,7 +301,7 @@ class ClusterNode:
 
     def _answer_of(self, at: NodeId, body: Any, timeout_s: float) -> Any:
         try:
-            return self.ask(CONTROLLER, body, at=at, timeout_s=timeout_s).result(timeout_s + 1)
+            return self.ask(CONTROLLER, body, at=at, timeout_s=timeout_s, waits=True).result(timeout_s + 1)
         except (NoAnswer, TimeoutError):
             return None
         except NodeStopped as error:

@@ -8,7 +8,7 @@ import select
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Final, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 from millstream.errors import LogError
 
@@ -50,11 +50,13 @@ class OwnNode:
     State: who waits for the log to grow, and whether the node was ready once. Any thread may call any method.
     """
 
-    def __init__(self, serving: Serving, write: _Write) -> None:
+    def __init__(self, serving: Serving, write: _Write, failure: Callable[[], str | None]) -> None:
+        """In: `failure`: why the node ended by itself, if it did: nothing more is to be hoped for in this process."""
         self.node = serving.layout.node
         self._desk = _OwnDesk(serving, BrokerSettings())
         self._write = write
         self._is_ready = serving.is_ready
+        self._failure = failure
         self._ready = self._closed = False
         self._peer = Peer(_NOWHERE, _NOWHERE, client_id=CLIENT_ID, trusted=True)
         self._guard = threading.Lock()
@@ -68,6 +70,9 @@ class OwnNode:
             raise LogClosed(
                 "the log is closed", hint="The server stops, or its engine moves to another node: ask again soon."
             )
+        failure = self._failure()
+        if failure is not None:
+            raise LogClosed(f"this node has ended: {failure}", hint="Start it again: what was acknowledged is safe.")
         self._ready = self._ready or self._is_ready()
         if not self._ready:
             raise LogUnavailable("this node does not serve yet", hint="It has to reach the cluster's controller first.")
@@ -148,6 +153,8 @@ class OwnNode:
 
 class _OwnLook:
     """State: a pipe, of which one end can be read from once there is news."""
+
+    grace_s: ClassVar[float] = 0.0
 
     def __init__(self, own: OwnNode, offsets: Mapping[TopicPartition, int]) -> None:
         self._own = own

@@ -97,7 +97,7 @@ class ClusterProduce:
             self._layout.check_leads(where)
             partition.check_size(batch.header)
             body = self._to_store(self._log.id_of(where), partition, data, [batch], transactional_id)
-            stored = self._log.node.ask(BROKER, body)
+            stored = self._log.node.ask(BROKER, body, waits=True)
         except LogError as error:
             return failed(data, error)
         wait([stored], timeout_s)

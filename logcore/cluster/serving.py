@@ -18,12 +18,13 @@ _THREADS: Final = 64
 class ServedNode(NamedTuple):
     """`serving`: for a `LogServer`, which may be started before the node is."""
 
+    node: ClusterNode
     serving: Serving
     produce: ClusterProduce
 
     def door(self) -> OwnNode:
         """For one client in this process."""
-        return OwnNode(self.serving, self.produce.write)
+        return OwnNode(self.serving, self.produce.write, lambda: self.node.failure)
 
 
 def served(node: ClusterNode) -> ServedNode:
@@ -33,7 +34,7 @@ def served(node: ClusterNode) -> ServedNode:
     log.transactions = transactions.described
     produce = ClusterProduce(log, layout)
     serving = Serving(log, layout, transactions, produce, lambda: node.serving, _THREADS)
-    return ServedNode(serving, produce)
+    return ServedNode(node, serving, produce)
 
 
 def serving_of(node: ClusterNode) -> Serving:

@@ -21,6 +21,8 @@ from ..replication.replica.replica_core import ReplicaSettings
 
 SESSION_MS: Final = 3_000
 SESSION_MS_MIN: Final = 300
+NOWHERE: Final = Address("", 0)
+"""The address of a node that is alone, and of which nobody is told."""
 _BEAT_MS_MIN: Final = 50  # also of a node that is alone: nobody else is bothered, and it serves the sooner
 _MEMBER: Final = re.compile(r"\s*(\d+)@(.+):(\d+)\s*")
 _NAME: Final = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,63}")
@@ -56,6 +58,11 @@ class ClusterSettings:
     serving: ssl.SSLContext | None = None
     connecting: ssl.SSLContext | None = None
     expiry: Expiry = DEFAULT
+
+    @property
+    def alone(self) -> bool:
+        """No other node could ever reach this one."""
+        return self.members == {self.node: NOWHERE}
 
     def __post_init__(self) -> None:
         if self.node not in self.members:
@@ -97,6 +104,7 @@ class ClusterSettings:
     @property
     def of_broker(self) -> BrokerSettings:
         beat_ms = max(_BEAT_MS_MIN, self.session_ms // 6) if len(self.members) > 1 else _BEAT_MS_MIN
+        beat_ms = 1 if self.alone else beat_ms
         return BrokerSettings(heartbeat_ms=beat_ms, register_ms=beat_ms, replica=self._of_replicas)
 
     @property

@@ -150,7 +150,7 @@ class ClusterTransactions:
 
     def _asked(self, body: Any, at: NodeId | None) -> Any:
         try:
-            answer = self._node.ask(BROKER, body, at=at, timeout_s=_ANSWER_S).result(_ANSWER_S + 1)
+            answer = self._node.ask(BROKER, body, at=at, timeout_s=_ANSWER_S, waits=True).result(_ANSWER_S + 1)
         except (LogClosed, NodeStopped) as error:
             # Not LEADER_NOT_AVAILABLE: of a coordinator, librdkafka takes that for the end of all.
             raise NotNow(ErrorCode.coordinator_not_available, "this node has ended") from error

@@ -6,7 +6,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from typing import Any, ClassVar, Final, NamedTuple, Protocol, TypeVar
 
 from ..client import Fetched, Isolation, TopicPartition
 from ..errors import LogUnavailable
@@ -56,6 +56,9 @@ class Line(Protocol):
 
 class Look(Protocol):
     """A `Line.look` that is under way: its answer has come when `fileno` can be read from."""
+
+    grace_s: ClassVar[float]
+    """How long after the wait an answer may still be on its way."""
 
     def fileno(self) -> int: ...
 
@@ -111,6 +114,8 @@ class WireDoor:
 
 class _WireLook:
     """State: whether the answer was read."""
+
+    grace_s: ClassVar[float] = 0.2
 
     def __init__(self, channels: Channels, channel: Channel) -> None:
         self._channels, self._channel = channels, channel

@@ -22,6 +22,7 @@ from millstream.logcore.client import (
     Topic,
     TopicPartition,
 )
+from millstream.logcore.cluster.lone_log import open_lone_log
 from millstream.logcore.cluster.node_log import NodeLog
 from millstream.logcore.errors import (
     InvalidRecords,
@@ -44,7 +45,7 @@ WHERE = TopicPartition("t", 0)
 SOURCE = TopicPartition("t", 1)
 
 
-@pytest.fixture(params=["in process", "remote", "node in process", "node remote"])
+@pytest.fixture(params=["in process", "remote", "node in process", "node remote", "alone"])
 def client(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[LogClient]:
     """A durable log with topic "t" of two partitions."""
     if request.param.startswith("node"):
@@ -54,6 +55,11 @@ def client(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[LogClient
             with RemoteLog(address) if request.param == "node remote" else NodeLog(node.parts) as log:
                 log.create_topic("t", 2)
                 yield log
+        return
+    if request.param == "alone":
+        with open_lone_log(tmp_path / "alone") as alone:
+            alone.create_topic("t", 2)
+            yield alone
         return
     single: Log = request.getfixturevalue("log")
     if request.param == "in process":

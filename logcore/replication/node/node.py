@@ -115,7 +115,9 @@ class Node:
         self._thread.join()
         self._end_waiting()
 
-    def ask(self, machine: str, body: Any, *, at: NodeId | None = None, timeout_s: float = ASK_S) -> Future[Any]:
+    def ask(
+        self, machine: str, body: Any, *, at: NodeId | None = None, timeout_s: float = ASK_S, waits: bool = False
+    ) -> Future[Any]:
         """A client's request to a machine of this node, or of another one, whose answer comes as an exception
         `NoAnswer` where it takes longer than `timeout_s`. It cannot be cancelled: who waits no more forgets it."""
         future: Future[Any] = Future()

@@ -1,0 +1,58 @@
+"""The log of a node that is alone, in a directory of this process: `open_lone_log`. One voter, replicas of one, nobody
+to speak to; what it writes is what a node of a cluster writes."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Final
+
+from ..cores.expiry import DEFAULT, Expiry
+from ..errors import LogUnavailable
+from ..replication.machine import NodeId
+from .node import ClusterNode
+from .node_log import NodeLog
+from .serving import ServedNode, served
+from .settings import NOWHERE, ClusterSettings
+
+_NODE: Final = NodeId(1)
+_SESSION_MS: Final = 24 * 60 * 60 * 1000  # nobody takes over, however long the process was stopped
+_SERVES_S: Final = 60.0
+_LOOK_S: Final = 0.001
+
+
+class LoneLog(NodeLog):
+    """`close` ends the node."""
+
+    def __init__(self, parts: ServedNode) -> None:
+        self.node, self.parts = parts.node, parts
+        super().__init__(parts)
+
+    def close(self) -> None:
+        super().close()
+        self.node.stop()
+
+
+def _serves(node: ClusterNode) -> bool:
+    deadline = time.monotonic() + _SERVES_S
+    while not node.serving and node.failure is None and time.monotonic() < deadline:
+        time.sleep(_LOOK_S)
+    return node.serving
+
+
+def open_lone_log(path: Path, *, expiry: Expiry = DEFAULT) -> LoneLog:
+    """Raises `LogError`."""
+    settings = ClusterSettings(path, _NODE, {_NODE: NOWHERE}, session_ms=_SESSION_MS, expiry=expiry)
+    node = ClusterNode(settings)
+    try:
+        parts = served(node)
+        node.start(())
+        if not _serves(node):
+            raise LogUnavailable(
+                f"the log in {path} does not begin: {node.failure or 'its disk is slow'}",
+                hint="Look at the log lines above.",
+            )
+    except BaseException:
+        node.stop()
+        raise
+    return LoneLog(parts)

@@ -1,0 +1,229 @@
+"""A node without links to others: whoever asks it carries out what the machines decide, on his own thread.
+
+A node of a cluster steps its machines in one thread, syncs in another one and answers from the first: three changes of
+threads for an append, most of what it costs. A node that is alone hears from nobody but those who ask, so they take
+turns with its machines. Who waits for an answer makes durable what that needs; what others have asked for meanwhile
+shares the sync, or is left to the thread that also tells the time.
+
+The rules are those of `node.py`: machines are stepped one after the other, and the changes of one machine become
+durable in order, one sync at a time.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from typing import Any, Final
+
+import structlog
+
+from ..machine import (
+    Asked,
+    Committed,
+    Effect,
+    Input,
+    NodeId,
+    Panic,
+    Persist,
+    Persisted,
+    Received,
+    Reply,
+    RequestId,
+    Send,
+    Tick,
+)
+from .node import ASK_S, NoAnswer, NodeStopped, Running
+from .node_links import Address, LinkTraffic
+
+_log: Final = structlog.get_logger(__name__)
+_TICK_S: Final = 0.05
+_FIRST_TICKS: Final = 100
+_FIRST_TICK_S: Final = 0.001  # until it serves, which takes a handful of them
+
+
+class _Syncing:
+    """Per machine: the changes that wait for the next sync, and whether one is under way."""
+
+    def __init__(self) -> None:
+        self.waiting: list[Persist] = []
+        self.under_way = False
+
+
+class LoneNode:
+    """What `Node` is to its process. State: the machines, whose turn it is, and who waits for an answer.
+
+    Any thread may call any method. `panicked(reason)` is called once, on whichever thread, when a machine cannot go on.
+    """
+
+    def __init__(self, node: NodeId, machines: Mapping[str, Running], panicked: Callable[[str], None]) -> None:
+        self.id = node
+        self._machines = dict(machines)
+        self._panicked = panicked
+        self._turn = threading.RLock()  # who has it steps the machines; all that is below belongs to him
+        self._todo: deque[tuple[str, Input]] = deque()
+        self._stepping = self._stopped = False
+        self._syncing = {name: _Syncing() for name in machines}
+        self._requests = 0
+        self._asked: dict[RequestId, Future[Any]] = {}
+        self._ticks = 0
+        self._woken = threading.Event()  # there is something to make durable that nobody waits for
+        self._thread = threading.Thread(target=self._run, name=f"node {node}", daemon=True)
+
+    @property
+    def traffic(self) -> Mapping[NodeId, LinkTraffic]:
+        return {}
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends it; who waits for an answer gets `NodeStopped`. Twice is fine."""
+        with self._turn:
+            self._stopped = True
+        self._woken.set()
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join()
+        with self._turn:
+            self._end_waiting(f"node {self.id} was stopped")
+
+    def set_peer(self, node: NodeId, address: Address | None) -> None:
+        """It speaks to nobody: to let others in, it is started with an address of its own."""
+
+    # What it is asked
+
+    def ask(
+        self, machine: str, body: Any, *, at: NodeId | None = None, timeout_s: float = ASK_S, waits: bool = False
+    ) -> Future[Any]:
+        """As `Node.ask`. In: `waits`: who asks waits for the answer on this thread, and might as well work for it."""
+        del timeout_s
+        future: Future[Any] = Future()
+        future.set_running_or_notify_cancel()
+        if at is not None and at != self.id:
+            future.set_exception(NoAnswer(f"there is no node {at}"))
+            return future
+        with self._turn:
+            if self._stopped or machine not in self._machines:
+                future.set_exception(NodeStopped(f"node {self.id} has ended"))
+                return future
+            request = self._next_request()
+            self._asked[request] = future
+            self._take(machine, Asked(request, body))
+        while waits and not future.done() and self._make_durable():
+            pass
+        self._leave_the_rest()
+        return future
+
+    def tell(self, machine: str, body: Any) -> None:
+        """As `Node.tell`."""
+        with self._turn:
+            if not self._stopped and machine in self._machines:
+                self._take(machine, Asked(self._next_request(), body))
+        self._leave_the_rest()
+
+    def caught_up(self) -> Future[None]:
+        """At once: who tells it something has done what that takes."""
+        future: Future[None] = Future()
+        future.set_running_or_notify_cancel()
+        future.set_result(None)
+        return future
+
+    def _next_request(self) -> RequestId:
+        self._requests += 1
+        return RequestId(self._requests)
+
+    # Turns
+
+    def _take(self, machine: str, given: Input) -> None:
+        """Steps the machine, and whatever that leads to, one after the other. In: it is this thread's turn."""
+        self._todo.append((machine, given))
+        if self._stepping:
+            return
+        self._stepping = True
+        try:
+            while self._todo and not self._stopped:
+                name, now = self._todo.popleft()
+                if name in self._machines:
+                    for effect in self._machines[name].machine.step(now):
+                        self._carry_out(name, effect)
+        except Exception as error:
+            _log.exception("a machine of this node broke")
+            self._panic(f"{type(error).__name__}: {error}")
+        finally:
+            self._stepping = False
+
+    def _carry_out(self, name: str, effect: Effect) -> None:
+        match effect:
+            case Send(to, message, machine):
+                if to == self.id:
+                    self._todo.append((machine or name, Received(self.id, message)))
+            case Persist():
+                self._syncing[name].waiting.append(effect)
+            case Reply(request, response):
+                future = self._asked.pop(request, None)
+                if future is not None:
+                    future.set_result(response)
+            case Committed():
+                self._todo.extend((other, effect) for other in self._machines if other != name)
+            case Panic(reason):
+                self._panic(reason)
+
+    def _panic(self, reason: str) -> None:
+        if not self._machines:
+            return  # it ends already
+        _log.error("this node ends, for going on could lose or alter records", reason=reason)
+        self._todo.clear()
+        self._machines.clear()
+        self._end_waiting(f"node {self.id} has ended")
+        self._panicked(reason)
+
+    def _end_waiting(self, why: str) -> None:
+        asked, self._asked = self._asked, {}
+        for future in asked.values():
+            future.set_exception(NodeStopped(why))
+
+    # Disks
+
+    def _make_durable(self) -> bool:
+        """What waits now, unless another thread is at it; False where there was nothing to do."""
+        return any(self._sync(name) for name in self._syncing)
+
+    def _sync(self, name: str) -> bool:
+        with self._turn:
+            syncing, running = self._syncing[name], self._machines.get(name)
+            if running is None or self._stopped or syncing.under_way or not syncing.waiting:
+                return False
+            effects, syncing.waiting, syncing.under_way = syncing.waiting, [], True
+        failed = None
+        try:
+            for effect in effects:
+                running.storage.apply(effect.change)
+            running.storage.sync()
+        except Exception as error:
+            failed = str(error)
+        with self._turn:
+            syncing.under_way = False
+            if name in self._machines:
+                self._take(name, Persisted(effects[-1].operation, failed))
+        return True
+
+    def _leave_the_rest(self) -> None:
+        if any(syncing.waiting for syncing in self._syncing.values()):
+            self._woken.set()
+
+    # Time
+
+    def _run(self) -> None:
+        while not self._stopped:
+            now = Tick(time.monotonic_ns() // 1_000_000, time.time_ns() // 1_000_000)
+            with self._turn:
+                for name in list(self._machines):
+                    self._take(name, now)
+            self._ticks += 1
+            next_tick = time.monotonic() + (_FIRST_TICK_S if self._ticks < _FIRST_TICKS else _TICK_S)
+            while not self._stopped and (left_s := next_tick - time.monotonic()) > 0:
+                if not self._make_durable():
+                    self._woken.wait(left_s)
+                    self._woken.clear()

@@ -1,0 +1,94 @@
+"""A node that is alone: whoever asks it does its work."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from millstream.errors import LogError
+from millstream.logcore import failpoints
+from millstream.logcore.client import TopicPartition
+from millstream.logcore.cluster.lone_log import open_lone_log
+from millstream.logcore.errors import LogClosed
+from millstream.logcore.replication.machine import BROKER
+from millstream.logcore.replication.node.node import NoAnswer, NodeStopped
+from millstream.logcore.replication.shards.transaction_messages import AskProducerId
+
+from ..log_records import rows, values_of
+
+WHERE = TopicPartition("t", 0)
+
+
+def test_all_that_was_written_is_there_when_it_is_opened_again(tmp_path: Path) -> None:
+    with open_lone_log(tmp_path) as log:
+        log.create_topic("t", 2, {"retention.ms": "-1"})
+        log.append("t", 0, rows(b"a"))
+        producer = log.transactional_producer("q")
+        producer.begin()
+        producer.append("t", 0, rows(b"b"))
+        producer.send_offsets("g", {WHERE: 2})
+        producer.commit()
+        epoch = producer.epoch
+        producer.begin()
+        producer.append("t", 0, rows(b"never committed"))
+    with open_lone_log(tmp_path) as log:
+        assert log.topics()["t"].config == {"retention.ms": "-1"}
+        after = log.transactional_producer("q")
+        assert (after.producer_id, after.epoch > epoch) == (producer.producer_id, True)
+        after.begin()
+        after.commit()
+        assert values_of(log, "t") == [b"a", b"b"]
+        assert log.committed_offsets("g") == {WHERE: 2}
+
+
+def test_writers_share_syncs_and_nobody_is_forgotten(tmp_path: Path) -> None:
+    with open_lone_log(tmp_path) as log:
+        log.create_topic("t", 4)
+
+        def write(number: int) -> list[int]:
+            return [log.append("t", number % 4, rows(b"%d" % number)) for _ in range(20)]
+
+        with ThreadPoolExecutor(12) as pool:
+            written = list(pool.map(write, range(12)))
+        for partition in range(4):
+            offsets = sorted(offset for number in range(partition, 12, 4) for offset in written[number])
+            assert offsets == list(range(60))
+
+
+def test_a_sync_that_failed_ends_it_and_whoever_waits_is_told(tmp_path: Path) -> None:
+    """R17."""
+    log = open_lone_log(tmp_path)
+    try:
+        log.create_topic("t", 1)
+        log.append("t", 0, rows(b"kept"))
+        failpoints.arm("replica.before_sync:1:eio")
+        with pytest.raises(LogClosed, match="this node has ended"):
+            log.append("t", 0, rows(b"in doubt"))
+        assert log.node.failure is not None
+    finally:
+        failpoints.arm("")
+        log.close()
+    with open_lone_log(tmp_path) as again:
+        assert values_of(again, "t")[0] == b"kept"
+
+
+def test_who_asks_a_node_that_has_ended_is_told(tmp_path: Path) -> None:
+    log = open_lone_log(tmp_path)
+    asked = log.node.ask(BROKER, AskProducerId(), at=None)
+    assert asked.result(10).producer_id >= 0
+    with pytest.raises(NoAnswer):
+        log.node.ask(BROKER, AskProducerId(), at=7).result(10)  # type: ignore[arg-type]
+    log.close()
+    with pytest.raises(NodeStopped):
+        log.node.ask(BROKER, AskProducerId()).result(10)
+    with pytest.raises(LogClosed):
+        log.append("t", 0, rows(b"x"))
+    assert not [thread.name for thread in threading.enumerate() if thread.name == "node 1"]
+
+
+def test_a_directory_has_one_node(tmp_path: Path) -> None:
+    with open_lone_log(tmp_path), pytest.raises(LogError):
+        open_lone_log(tmp_path)
