@@ -74,8 +74,9 @@ def test_latest_is_the_moment_of_the_start(client: LogClient, executor: DuckDBEx
 def test_a_paused_query_does_nothing_until_it_is_resumed(client: LogClient, executor: DuckDBExecutor) -> None:
     executor.start(query(filter_plan()))
     executor.pause("FILTER_1")
+    executor.start(query(count_plan()))
     records(client, 1)
-    time.sleep(0.5)
+    eventually(lambda: len(read_all(client, "counts")) == 1)  # one that is not paused has seen it
     assert read_all(client, "filtered") == []
     assert executor.status("FILTER_1").state == "PAUSED"
     executor.resume("FILTER_1")

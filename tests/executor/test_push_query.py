@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 from hand_plans import count_plan, filter_plan, rows
 
 from millstream.executor.answers.push_query import PushQuery
-from millstream.logcore.client import LogClient
+from millstream.logcore.client import LogClient, TopicPartition
 from millstream.logcore.log import open_log
 from millstream.planner.physical import PhysicalPlan
 
@@ -36,11 +37,13 @@ def append(client: LogClient, *numbers: int) -> None:
 def test_it_sends_what_is_there_and_what_comes_until_its_limit(client: LogClient) -> None:
     append(client, 1)
     push = PushQuery(without_sink(filter_plan()), client, limit=3)
-    timer = threading.Timer(0.1, append, (client, 2, 3, 4))
-    timer.start()
-    assert [row for batch in push for row in batch["v0"].to_pylist()] == [2, 4, 6]
+    batches = iter(push)
+    assert next(batches)["v0"].to_pylist() == [2]
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(lambda: [row for batch in batches for row in batch["v0"].to_pylist()])
+        append(client, 2, 3, 4)
+        assert waiting.result(30.0) == [4, 6]
     assert push.finished
-    timer.join()
 
 
 def test_from_the_end_it_sends_only_what_is_new(client: LogClient) -> None:
@@ -52,10 +55,20 @@ def test_from_the_end_it_sends_only_what_is_new(client: LogClient) -> None:
     assert rows_ is not None and rows_["v0"].to_pylist() == [4]
 
 
-def test_close_ends_an_iteration_that_waits(client: LogClient) -> None:
+def test_close_ends_an_iteration_that_waits(client: LogClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits, wait = threading.Event(), client.wait
+
+    def noted(positions: Mapping[TopicPartition, int], timeout_s: float) -> bool:
+        waits.set()
+        return wait(positions, timeout_s)
+
+    monkeypatch.setattr(client, "wait", noted)
     push = PushQuery(without_sink(filter_plan()), client)
-    threading.Timer(0.1, push.close).start()
-    assert list(push) == []
+    with ThreadPoolExecutor(1) as pool:
+        found = pool.submit(list, push)
+        assert waits.wait(30.0)
+        push.close()
+        assert found.result(30.0) == []
 
 
 def test_an_aggregate_sends_its_new_results_only(client: LogClient) -> None:

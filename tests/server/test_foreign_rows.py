@@ -168,16 +168,22 @@ def test_what_a_query_is_named_by_is_not_for_others_to_use(engine: Engine, tmp_p
             ours.commit_offsets(query, offsets)
 
 
+def known_once_asked(known: threading.Event) -> bool:
+    """Not yet for the first one who asks, and from then on: whoever was served has waited."""
+    answer = known.is_set()
+    known.set()
+    return answer
+
+
 def test_who_names_a_group_waits_until_it_is_known_whose_it_is(engine: Engine) -> None:
     """As on a node of a cluster that has just started. A refusal would end a client for good."""
     assert isinstance(engine.log, Log)
     engine.log.create_topic("s", 1)
     known = threading.Event()
     with LogServer(engine.log, port=0) as server:
-        server.is_reserved, server.knows_names = lambda name: not known.is_set(), known.is_set
+        server.is_reserved, server.knows_names = lambda name: not known.is_set(), lambda: known_once_asked(known)
         with RemoteLog(server.address) as stranger, RemoteLog(trusted_address(engine.log, server.address)) as ours:
             ours.commit_offsets("ours", {Place("s", 0): 0})
-            threading.Timer(0.3, known.set).start()
             stranger.commit_offsets("mine", {Place("s", 0): 0})
             assert known.is_set()
 
@@ -189,13 +195,12 @@ def test_transactions_go_on_while_it_is_not_known_whose_ids_they_have(engine: En
     known = threading.Event()
     known.set()
     with LogServer(engine.log, port=0) as server:
-        server.is_reserved, server.knows_names = lambda name: not known.is_set(), known.is_set
+        server.is_reserved, server.knows_names = lambda name: not known.is_set(), lambda: known_once_asked(known)
         with RemoteLog(server.address) as stranger:
             producer = stranger.transactional_producer("mine")
             producer.begin()
             producer.append("s", 0, rows(b"a"))
             known.clear()
-            threading.Timer(0.3, known.set).start()
             if request_of == "records":
                 producer.append("s", 0, rows(b"b"))
             elif request_of == "offsets":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal as PythonDecimal
 from typing import Any
 
 import duckdb
@@ -9,7 +10,16 @@ import pytest
 from sqlglot import exp, parse_one
 
 from millstream.errors import TypeMismatch
-from millstream.sql.coercion import Operator, arithmetic_type, can_coerce, cast_sql, common_type, decimal_operation
+from millstream.sql.coercion import (
+    Operator,
+    arithmetic_type,
+    can_cast,
+    can_coerce,
+    cast_sql,
+    common_type,
+    decimal_of,
+    decimal_operation,
+)
 from millstream.sql.functions.signature import parse_type
 from millstream.sql.functions.udf import register_udfs, udfs_in
 from millstream.sql.types import (
@@ -162,6 +172,143 @@ def test_texts_among_numbers_are_read_as_numbers() -> None:
     assert common_type((INTEGER, STRING), (one, text)) == Decimal(11, 1)
     with pytest.raises(TypeMismatch, match='invalid input syntax for type INTEGER: "not a number"'):
         common_type((INTEGER, STRING), (one, exp.Literal.string("not a number")))
+
+
+def text(spelled: str) -> exp.Expression:
+    return exp.Literal.string(spelled)
+
+
+@pytest.mark.parametrize(
+    ("first", "spelled", "common"),
+    [
+        (INTEGER, " 7 ", INTEGER),
+        (INTEGER, "2147483646", INTEGER),
+        (INTEGER, "2147483647", BIGINT),
+        (INTEGER, "-2147483648", BIGINT),
+        (BIGINT, "1", BIGINT),
+        (BIGINT, "9223372036854775807", BIGINT),
+        (BIGINT, "9223372036854775808", Decimal(19, 0)),
+        (INTEGER, "1e2", Decimal(10, 0)),
+        (INTEGER, "0.05", Decimal(12, 2)),
+        (Decimal(4, 2), "1", Decimal(12, 2)),
+        (Decimal(4, 2), "123.5", Decimal(5, 2)),
+        (DOUBLE, "1.5", DOUBLE),
+        (BOOLEAN, " YES", BOOLEAN),
+        (BOOLEAN, "t", BOOLEAN),
+    ],
+)
+def test_a_text_among_others_is_read_as_they_are(first: SqlType, spelled: str, common: SqlType) -> None:
+    assert common_type((first, STRING), (exp.column("x"), text(spelled))) == common
+
+
+@pytest.mark.parametrize(
+    ("first", "spelled"),
+    [(INTEGER, "nan"), (DOUBLE, "inf"), (INTEGER, "1e1000"), (INTEGER, ""), (BOOLEAN, ""), (BOOLEAN, "maybe")],
+)
+def test_a_text_that_is_not_what_the_others_are_is_refused(first: SqlType, spelled: str) -> None:
+    with pytest.raises(TypeMismatch, match=f'invalid input syntax for type {first}: "{spelled}"'):
+        common_type((first, STRING), (exp.column("x"), text(spelled)))
+
+
+@pytest.mark.parametrize("spelled", ["1e-1001", "1e1000", "-1e1000"])
+def test_a_number_text_has_an_exponent_below_a_thousand(spelled: str) -> None:
+    with pytest.raises(TypeMismatch, match="invalid input syntax"):
+        common_type((DOUBLE, STRING), (exp.column("x"), text(spelled)))
+
+
+@pytest.mark.parametrize(
+    ("number", "type_"),
+    [
+        ("0", Decimal(1, 0)),
+        ("0.00", Decimal(3, 2)),
+        ("0.05", Decimal(3, 2)),
+        ("-12.5", Decimal(3, 1)),
+        ("1E+2", Decimal(3, 0)),
+        ("1" + "0" * 37, Decimal(38, 0)),
+        ("0." + "0" * 40 + "1", Decimal(38, 38)),
+    ],
+)
+def test_a_number_needs_its_digits_and_one_before_the_point(number: str, type_: Decimal) -> None:
+    assert decimal_of(PythonDecimal(number)) == type_
+
+
+def test_texts_within_constructors_are_read_as_what_they_stand_beside() -> None:
+    one, many = exp.column("x"), exp.Array(expressions=[text("2"), exp.null()])
+    assert common_type((Array(INTEGER), Array(STRING)), (one, many)) == Array(INTEGER)
+    assert common_type((Array(BOOLEAN), Array(STRING)), (one, exp.Array(expressions=[text("no")]))) == Array(BOOLEAN)
+    keyed = exp.Map(keys=exp.Array(expressions=[text("a")]), values=exp.Array(expressions=[text("2.5")]))
+    assert common_type((Map(STRING, INTEGER), Map(STRING, STRING)), (one, keyed)) == Map(STRING, Decimal(11, 1))
+    with pytest.raises(TypeMismatch):
+        common_type((Map(DATE, INTEGER), Map(INTEGER, STRING)), (one, exp.Map(
+            keys=exp.Array(expressions=[exp.Literal.number(1)]), values=exp.Array(expressions=[text("2")])
+        )))  # fmt: skip
+
+
+def test_constructed_structs_have_the_fields_of_both() -> None:
+    written = exp.Struct(expressions=[
+        exp.PropertyEQ(this=exp.to_identifier("A"), expression=text("2")),
+        exp.PropertyEQ(this=exp.to_identifier("B"), expression=text("x")),
+    ])  # fmt: skip
+    types = (Struct((Field("A", BIGINT),)), Struct((Field("A", STRING), Field("B", STRING))))
+    assert common_type(types, (exp.column("x"), written)) == Struct((Field("A", BIGINT), Field("B", STRING)))
+    with pytest.raises(TypeMismatch, match="operator does not exist"):
+        common_type((Struct((Field("B", DATE),)), Struct((Field("B", Array(STRING)),))), (exp.column("x"), written))
+
+
+@pytest.mark.parametrize(
+    ("types", "common"),
+    [
+        ((Array(NULL), Array(INTEGER)), Array(INTEGER)),
+        ((Array(INTEGER), Array(NULL)), Array(INTEGER)),
+        ((Array(Decimal(4, 2)), Array(INTEGER)), Array(Decimal(12, 2))),
+        ((Map(INTEGER, DOUBLE), Map(BIGINT, INTEGER)), Map(BIGINT, DOUBLE)),
+        ((Decimal(4, 2), Decimal(6, 1)), Decimal(7, 2)),
+        ((BIGINT, Decimal(38, 20)), Decimal(38, 19)),
+        ((DATE, STRING), DATE),
+    ],
+)
+def test_parts_widen_in_both_directions(types: tuple[SqlType, ...], common: SqlType) -> None:
+    assert common_type(types) == common
+
+
+@pytest.mark.parametrize(
+    "types",
+    [
+        (Array(INTEGER), Array(BOOLEAN)),
+        (Map(STRING, INTEGER), Map(STRING, BOOLEAN)),
+        (Map(BOOLEAN, INTEGER), Map(STRING, INTEGER)),
+        (Struct((Field("A", INTEGER),)), Struct((Field("A", BOOLEAN),))),
+        (Array(INTEGER), INTEGER),
+    ],
+)
+def test_parts_without_a_common_type_leave_the_whole_without_one(types: tuple[SqlType, ...]) -> None:
+    with pytest.raises(TypeMismatch, match="operator does not exist"):
+        common_type(types)
+
+
+def test_what_can_be_cast_at_all() -> None:
+    assert can_cast(NULL, BYTES) and can_cast(BYTES, BYTES) and can_cast(DATE, TIMESTAMP) and can_cast(STRING, BYTES)
+    assert not can_cast(BYTES, STRING) and not can_cast(DATE, BIGINT) and not can_cast(BOOLEAN, INTEGER)
+    assert cast_sql(exp.column("d"), DATE, TIMESTAMP, explicit=False).sql("duckdb")
+    with pytest.raises(TypeMismatch, match="TIMESTAMP does not become DATE without a CAST"):
+        cast_sql(exp.column("t"), TIMESTAMP, DATE, explicit=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "left", "right", "exact"),
+    [
+        ("decimal_add", Decimal(37, 2), Decimal(37, 2), True),
+        ("decimal_add", Decimal(38, 2), Decimal(4, 2), False),
+        ("decimal_subtract", Decimal(20, 10), Decimal(27, 0), True),
+        ("decimal_subtract", Decimal(20, 10), Decimal(28, 0), False),
+        ("decimal_multiply", Decimal(19, 2), Decimal(19, 2), True),
+        ("decimal_multiply", Decimal(20, 2), Decimal(19, 2), False),
+        ("decimal_divide", Decimal(4, 2), Decimal(4, 2), False),
+    ],
+)
+def test_duckdb_computes_what_fits_into_its_decimals(name: str, left: Decimal, right: Decimal, exact: bool) -> None:
+    _, udfs = decimal_operation(name, (exp.column("a"), left), (exp.column("b"), right), Decimal(38, 4))
+    assert (udfs == ()) == exact
 
 
 def test_literals_coerce_where_values_do_not() -> None:

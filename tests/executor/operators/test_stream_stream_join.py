@@ -106,6 +106,23 @@ def test_a_row_that_comes_later_than_window_and_grace_is_not_kept() -> None:
     assert run(rows, grace=11) == [("a", 2, 3, 70)]
 
 
+def test_rows_whose_window_ends_come_before_what_the_row_that_ended_it_meets() -> None:
+    rows = [left("b", 1, 1), right("x", 2, 5), right("b", 3, 8)]
+    assert run(rows, "RIGHT", before=2, after=10, grace=0) == [("x", None, 2, 5), ("b", 1, 3, 8)]
+
+
+def test_the_sides_may_have_different_columns() -> None:
+    one, two = stream(values=(BIGINT, STRING), id="left"), stream(values=(BIGINT,), id="right")
+    result = schema([STRING], [BIGINT, STRING, BIGINT])
+    step = StreamStreamJoin("join", one, two, "LEFT", 5, 5, None, result, one.schema, two.schema)
+    rows = {
+        one: [{"k0": "a", "v0": 1, "v1": "x", "ts": 1, "seq": 0}],
+        two: [{"k0": "a", "v0": 2, "ts": 1, "seq": 1}],
+    }
+    out = shown(open_pipeline(plan(step)).process({source.id: rows_of(source, own) for source, own in rows.items()}))
+    assert [(r["v0"], r["v1"], r["v2"]) for r in out] == [(1, "x", None), (1, "x", 2)]
+
+
 def test_windowed_rows_meet_in_the_same_window() -> None:
     window = KeyWindow("TUMBLING", 10)
     one, two = (stream(values=(BIGINT,), id=id_, key_window=window) for id_ in ("left", "right"))
