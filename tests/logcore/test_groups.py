@@ -201,6 +201,25 @@ def test_leaving_says_how_each_member_fared() -> None:
     assert not desk.groups.is_in_use("g")
 
 
+def test_one_who_leaves_among_strangers_is_missed() -> None:
+    desk = Desk()
+    settled(desk, "a", "b")
+    desk.ask(Leave("g", (Leaving("a"), Leaving("stranger"))))
+    assert desk.state is GroupState.PREPARING
+    assert desk.told(Leave("", (Leaving("a"),))).fault is GroupFault.INVALID_GROUP
+
+
+def test_an_emptied_group_counts_on_and_is_forgotten_only_then() -> None:
+    desk = Desk()
+    settled(desk, "a")
+    assert not desk.groups.forget("g")
+    desk.ask(Leave("g", (Leaving("a"),)))
+    assert settled(desk, "b")["b"].generation == 3, "to be empty is a generation, too"
+    desk.ask(Leave("g", (Leaving("b"),)))
+    assert desk.groups.forget("g")
+    assert settled(desk, "c")["c"].generation == 1
+
+
 def test_a_static_member_that_starts_again_disturbs_nobody() -> None:
     desk = Desk()
     settled(desk, "a", "b", instances=True)
@@ -270,6 +289,7 @@ def test_commits_come_from_members_of_this_generation_or_from_outside_an_empty_g
     assert desk.told(CheckCommit("g", 0, "a")).fault is GroupFault.ILLEGAL_GENERATION
     assert desk.told(CheckCommit("g")).fault is GroupFault.UNKNOWN_MEMBER
     assert desk.told(CheckCommit("g", transactional=True)).fault is GroupFault.NONE
+    assert desk.told(CheckCommit("g", 0, transactional=True)).fault is GroupFault.UNKNOWN_MEMBER
     desk.ask(join(new="c"))
     assert desk.told(CheckCommit("g", 1, "a")).fault is GroupFault.NONE  # before it joins again
     for member in "ab":

