@@ -30,7 +30,7 @@ import tempfile
 import threading
 import time
 import tomllib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -47,7 +47,19 @@ REPORT: Final = REPOSITORY / "build" / "mutants.txt"
 GOAL_PERCENT: Final = 85
 _TIME_LIMIT_S: Final = 30  # for a mutant, and …
 _SLOWER_AT_MOST: Final = 8  # … times what its tests take without it
-_PYTEST: Final = ("-x", "-q", "-s", "-p", "no:cacheprovider", "-p", "no:xdist", "--hypothesis-seed=0")
+_TRACED_CALLS: Final = 300  # of a function in a test; one that calls it more often is taken to run all its lines
+_PYTEST: Final = (
+    "-o",
+    "timeout=900",
+    "-x",
+    "-q",
+    "-s",
+    "-p",
+    "no:cacheprovider",
+    "-p",
+    "no:xdist",
+    "--hypothesis-seed=0",
+)
 
 
 @dataclass(frozen=True)
@@ -107,6 +119,7 @@ class Worker(importlib.abc.MetaPathFinder, importlib.machinery.SourceFileLoader)
         self._wanted: list[str] | None = None  # the tests to run; None: all, and note their lines
         self._reach = Reach()
         self._ran: set[int] = set()
+        self._calls: Counter[CodeType] = Counter()
 
     # ---- importing
 
@@ -196,6 +209,7 @@ class Worker(importlib.abc.MetaPathFinder, importlib.machinery.SourceFileLoader)
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         self._ran.clear()
+        self._calls.clear()
         self._reach.seconds[nodeid] = -time.monotonic()
 
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
@@ -222,7 +236,15 @@ class Worker(importlib.abc.MetaPathFinder, importlib.machinery.SourceFileLoader)
             return local
 
         def trace(frame: FrameType, event: str, argument: object) -> Any:
-            return local if frame.f_code.co_filename == self.path else None
+            code = frame.f_code
+            if code.co_filename != self.path:
+                return None
+            self._calls[code] += 1
+            if self._calls[code] <= _TRACED_CALLS:
+                return local
+            if self._calls[code] == _TRACED_CALLS + 1:
+                self._ran.update(line for _, _, line in code.co_lines() if line is not None)
+            return None
 
         threading.settrace(trace)
         sys.settrace(trace)

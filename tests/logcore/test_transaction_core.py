@@ -146,3 +146,41 @@ def test_what_is_forgotten_is_so_in_the_fold_too() -> None:
     (gone,) = core.forget("q")
     again.apply(decode_entry(*encode_entry(gone, 0)))
     assert again.describe() == core.describe() == []
+
+
+def test_each_transaction_that_ends_has_the_next_number() -> None:
+    core = Coordinator()
+    identity = producer_of(core)
+    first = core.number_of("q")
+    for nth in (1, 2, 3):
+        (entry,) = prepared(core, identity, FIRST).append
+        assert isinstance(entry, TransactionRecord)
+        core.step(Finished("q"))
+        assert entry.number == core.number_of("q") == first + nth
+
+
+def test_what_is_told_of_a_transaction_follows_it_from_beginning_to_end() -> None:
+    core = Coordinator()
+    identity = producer_of(core)
+
+    def told() -> tuple[TransactionState, tuple[TopicPartition, ...], int, bool]:
+        (described,) = core.describe()
+        waits = len(core.unsettled_offsets("g"))
+        return described.state, described.partitions, waits, core.is_over("q")
+
+    assert told() == (TransactionState.EMPTY, (), 0, True)
+    core.step(Begin(identity))
+    core.step(Wrote(identity, FIRST))
+    core.step(SendOffsets(identity, "g", OFFSETS))
+    assert told() == (TransactionState.ONGOING, (FIRST.partition,), 1, False)
+    assert core.forget("q") == () and not core.has(identity) and not core.has_committed(identity)
+    core.step(Commit(identity))
+    assert told() == (TransactionState.PREPARE_COMMIT, (FIRST.partition,), 1, False)
+    assert core.forget("q") == () and not core.has(identity) and core.has_committed(identity)
+    core.step(Finished("q"))
+    assert told() == (TransactionState.COMPLETE_COMMIT, (), 0, False)
+    assert core.has(identity) and core.has_committed(identity)
+    assert core.forget("q") == (), "its markers may not be durable yet"
+    (entry,) = core.completed()
+    assert entry.state is TransactionState.COMPLETE_COMMIT and core.is_over("q") and core.completed() == ()
+    assert core.forget("q") and not core.has(identity) and not core.knows_somebody
