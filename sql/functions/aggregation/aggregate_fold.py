@@ -16,6 +16,8 @@ from .aggregate_kernels import COMPILED_FROM, Events, Kernel
 from .aggregate_values import as_physical, as_type, column_of, values_of
 
 State = tuple[Any, ...]
+Step = tuple[Literal["undo", "add", "result"], int, tuple[Any, ...]]
+"""What is done, to which group, with which arguments. Each "result" gives one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +27,8 @@ class Fold:
     A state is a tuple of Python values (see `aggregate_values.py`), one per `state_types`; it is never changed in
     place. `add` takes the state and one row's arguments, `undo` takes a row back that was added, `merge` joins the
     states of two sessions, the earlier one first. `load` and `dump` turn a state as it is stored into one to
-    compute with, and back. `kernel` is the same fold as a compiled loop.
+    compute with, and back. `kernel` is the same fold as a compiled loop; `steps` is the loop over many steps, where it
+    is not simply one after the other in this thread.
     """
 
     parameter_types: tuple[SqlType, ...]
@@ -37,6 +40,7 @@ class Fold:
     result: Callable[[State], Any]
     undo: Callable[..., State] | None = None
     kernel: Kernel | None = None
+    steps: Callable[[Sequence[Step], list[State]], list[Any]] | None = None
     load: Callable[[State], State] = lambda state: state
     dump: Callable[[State], State] = lambda state: state
 
@@ -81,6 +85,9 @@ class Fold:
     ) -> tuple[pa.Array, list[pa.Array]]:
         states = self.states_of(state, known)
         rows = list(zip(*map(values_of, arguments), strict=True)) if arguments else None
+        if self.steps is not None:
+            results = self.steps(_steps(events, rows), states)
+            return column_of(results, self.return_type), self.columns_of(states)
         results = []
         for group, undo, add in zip(events.group.tolist(), events.undo.tolist(), events.add.tolist(), strict=True):
             current = states[group]
@@ -101,6 +108,17 @@ class Fold:
     def columns_of(self, states: Sequence[State]) -> list[pa.Array]:
         dumped = [self.dump(state) for state in states]
         return [column_of([state[i] for state in dumped], type_) for i, type_ in enumerate(self.state_types)]
+
+
+def _steps(events: Events, rows: list[tuple[Any, ...]] | None) -> list[Step]:
+    steps: list[Step] = []
+    for group, undo, add in zip(events.group.tolist(), events.undo.tolist(), events.add.tolist(), strict=True):
+        if undo >= 0:
+            steps.append(("undo", group, rows[undo] if rows else ()))
+        if add >= 0:
+            steps.append(("add", group, rows[add] if rows else ()))
+        steps.append(("result", group, ()))
+    return steps
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ thread. The thread that was left gets an exception, which ends loops; what sleep
 likes, and is heard by nobody. While too many such threads live, the function is not called at all. What holds the
 interpreter's lock, in a C extension, cannot be left either.
 
-An aggregate computes each row from the one before, millions of times: it stays in its thread (`in_time`), where loops
-end and what sleeps does not.
+An aggregate computes each row from the one before. What a row gives is kept by the thread that computed it, unless it
+was left: then the next thread goes on from the row before, and what the first one still computes is for nobody.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 from ..bounds import FUNCTION_SECONDS, BoundExceeded, bounded_by, current_bounds, out_of_time
 
@@ -33,15 +33,26 @@ class _Left(BaseException):
     """Raised inside a call that nobody waits for any more."""
 
 
-def within_time(function: Callable[..., Any], rows: Sequence[Sequence[Any]]) -> list[Outcome]:
-    """What the function gives for each row; `BoundExceeded` is the error of one that took too long."""
+def within_time(
+    function: Callable[..., Any], rows: Sequence[Sequence[Any]], keep: Callable[[int, Any], None] | None = None
+) -> list[Outcome]:
+    """What the function gives for each row; `BoundExceeded` is the error of one that took too long.
+
+    In: `keep` is called with a row's position and its result before the next row is computed, and must be quick.
+    """
     outcomes: list[Outcome] = []
     while len(outcomes) < len(rows):
         if current_bounds().over:  # nobody waits for the rest: each row would leave a thread behind
             return [*outcomes, *[(None, out_of_time())] * (len(rows) - len(outcomes))]
-        run = _Run(function, rows[len(outcomes) :])
+        run = _Run(function, rows[len(outcomes) :], _from(len(outcomes), keep))
         outcomes += run.outcomes_in_time()
     return outcomes
+
+
+def _from(first: int, keep: Callable[[int, Any], None] | None) -> Callable[[int, Any], None]:
+    if keep is None:
+        return lambda position, result: None
+    return lambda position, result: keep(first + position, result)
 
 
 @dataclass(slots=True)
@@ -50,6 +61,7 @@ class _Run:
 
     function: Callable[..., Any]
     rows: Sequence[Sequence[Any]]
+    keep: Callable[[int, Any], None]
     outcomes: list[Outcome] = field(default_factory=list)
     began: float = 0.0
     is_left: bool = False
@@ -91,6 +103,8 @@ class _Run:
                 with self._guard:
                     if self.is_left:
                         return
+                    if outcome[1] is None:
+                        self.keep(len(self.outcomes), outcome[0])
                     self.outcomes.append(outcome)
             self._done.set()
         except _Left:  # between two steps of this loop
@@ -131,61 +145,6 @@ class _LeftThreads:
 _left = _LeftThreads()
 
 
-T = TypeVar("T")
-
-
-def in_time(call: Callable[[], T]) -> T:
-    """The result of a call that is made here. Raises `BoundExceeded` where it takes too long and can be ended."""
-    thread = threading.get_ident()
-    try:
-        try:
-            _watch.begin(thread, time.monotonic() + current_bounds().seconds)
-            return call()
-        finally:
-            _watch.end(thread)
-    except _Left:
-        while True:
-            try:
-                _watch.end(thread)
-                raise out_of_time() from None
-            except _Left:  # it was told twice
-                continue
-
-
-class _Watch:
-    """Tells threads to end what takes too long. Invariant: a thread that has called `end` is told nothing any more."""
-
-    def __init__(self) -> None:
-        self._guard = threading.Lock()
-        self._ends_at: dict[int, float] = {}
-        self._teller: threading.Thread | None = None
-
-    def begin(self, thread: int, ends_at: float) -> None:
-        self._ends_at[thread] = ends_at
-        if self._teller is None:
-            with self._guard:
-                if self._teller is None:
-                    self._teller = threading.Thread(target=self._tell, name="user-aggregates-end", daemon=True)
-                    self._teller.start()
-
-    def end(self, thread: int) -> None:
-        with self._guard:
-            self._ends_at.pop(thread, None)
-            _raise_in(thread, None)  # takes back what it was told and has not heard
-
-    def _tell(self) -> None:
-        while True:
-            time.sleep(_PAUSE_S)
-            with self._guard:
-                now = time.monotonic()
-                for thread, ends_at in list(self._ends_at.items()):
-                    if now >= ends_at:
-                        _raise_in(thread, _Left)
-
-
 def _raise_in(thread: int, error: type[BaseException] | None) -> None:
     told = None if error is None else ctypes.py_object(error)
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), told)
-
-
-_watch = _Watch()

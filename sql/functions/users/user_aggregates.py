@@ -1,7 +1,8 @@
 """A user's class as an aggregate: its methods `init`, `add`, `result`, and if there are `undo` and `merge`.
 
 A state is kept as the text of its JSON, or in the type that CREATE FUNCTION names with STATE. The methods get a copy
-each time, so that a state may be changed in place. A row that fails leaves the state as it was, and is noted.
+each time, so that a state may be changed in place. A row that fails, or takes too long, leaves the state as it was, and
+is noted.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ from functools import cached_property
 from typing import Any, Protocol
 
 from ...types import STRING, SqlType
-from ..aggregation.aggregate_fold import AggregateFunction, Fold, State
+from ..aggregation.aggregate_fold import AggregateFunction, Fold, State, Step
+from ..bounds import BoundExceeded
 from ..signature import Parameter, Signature
 from . import python_body
 from .python_values import reader, writer
-from .time_limit import in_time
-from .user_calls import Definition, note_failure, read_row
+from .time_limit import Outcome, within_time
+from .user_calls import Definition, load_in_time, note_failure, read_row
 
 
 class AggregateDefinition(Definition, Protocol):
@@ -71,6 +73,7 @@ def _fold(definition: AggregateDefinition, methods: frozenset[str]) -> Fold:
         initial=(None,),
         add=lambda state, *row: calls.step("add", state, row),
         undo=(lambda state, *row: calls.step("undo", state, row)) if "undo" in methods else None,
+        steps=calls.run,
         merge=calls.merge,
         result=calls.result,
     )
@@ -97,32 +100,62 @@ class _Calls:
     def _state(self, state: State) -> Any:
         return self._object.init() if state[0] is None else self._read_state(state[0])
 
+    def run(self, steps: Sequence[Step], states: list[State]) -> list[Any]:
+        """The results of the steps that ask for one; `states` become what they are after the last step."""
+
+        def kept(position: int, value: Any) -> None:
+            method, group, _ = steps[position]
+            if method != "result":
+                states[group] = value
+
+        def compute(method: str, group: int, row: tuple[Any, ...]) -> Any:
+            return self._result(states[group]) if method == "result" else self._stepped(method, states[group], row)
+
+        outcomes = self._in_time(compute, steps, kept)
+        for (_, group, row), (_, error) in zip(steps, outcomes, strict=True):
+            if error is not None:
+                note_failure(self._definition, error, row or (states[group][0],))
+        return [value for (method, _, _), (value, _) in zip(steps, outcomes, strict=True) if method == "result"]
+
     def step(self, method: str, state: State, row: tuple[Any, ...]) -> State:
-        if not self._definition.called_on_null and None in row:
-            return state
-        arguments: Sequence[Any] = row
-        try:
-            arguments = read_row(row, self._readers)
-            return (in_time(lambda: self._write_state(getattr(self._object, method)(self._state(state), *arguments))),)
-        except Exception as error:
-            note_failure(self._definition, error, arguments)
-            return state
+        return self._once(lambda: self._stepped(method, state, row), row, state)
 
     def merge(self, a: State, b: State) -> State:
         if a[0] is None or b[0] is None:
             return b if a[0] is None else a
-        try:
-            return (in_time(lambda: self._write_state(self._object.merge(self._state(a), self._state(b)))),)
-        except Exception as error:
-            note_failure(self._definition, error, (a[0], b[0]))
-            return a
+        both = (a[0], b[0])
+        return self._once(lambda: (self._write_state(self._object.merge(self._state(a), self._state(b))),), both, a)
 
     def result(self, state: State) -> Any:
+        return self._once(lambda: self._result(state), state, None)
+
+    def _stepped(self, method: str, state: State, row: tuple[Any, ...]) -> State:
+        if not self._definition.called_on_null and None in row:
+            return state
+        changed = getattr(self._object, method)(self._state(state), *read_row(row, self._readers))
+        return (self._write_state(changed),)
+
+    def _result(self, state: State) -> Any:
+        return self._write(self._object.result(self._state(state)))
+
+    def _once(self, compute: Callable[[], Any], arguments: Sequence[Any], otherwise: Any) -> Any:
+        ((value, error),) = self._in_time(compute, [()])
+        if error is None:
+            return value
+        note_failure(self._definition, error, arguments)
+        return otherwise
+
+    def _in_time(
+        self,
+        compute: Callable[..., Any],
+        rows: Sequence[Sequence[Any]],
+        keep: Callable[[int, Any], None] | None = None,
+    ) -> list[Outcome]:
         try:
-            return in_time(lambda: self._write(self._object.result(self._state(state))))
-        except Exception as error:
-            note_failure(self._definition, error, (state[0],))
-            return None
+            load_in_time(self._definition)
+        except (python_body.BodyError, BoundExceeded) as error:
+            return [(None, error)] * len(rows)
+        return within_time(compute, rows, keep)
 
 
 def _copied(value: Any) -> Any:

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import datetime as dt
+import sys
+import threading
+from collections.abc import Iterator
 from decimal import Decimal as Exact
+from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
+from millstream.sql.functions.aggregation.aggregate_kernels import Events
 from millstream.sql.functions.aggregation.aggregates import AGGREGATES
+from millstream.sql.functions.bounds import Bounds
 from millstream.sql.functions.failures import Failures, collecting
 from millstream.sql.functions.signature import parse_type
 from millstream.sql.functions.users.python_body import Body, BodyError, load
@@ -194,6 +201,61 @@ def test_an_aggregate_that_fails_keeps_its_state() -> None:
         assert fold.result(state) == 0.5
         assert fold.result(fold.initial) is None
     assert len(failures.take()) == 2
+
+
+HANGING = """
+import threading
+class Hanging:
+    def init(self): return 0
+    def add(self, state, x):
+        if x < 0:
+            HANG
+        return state + x
+    def merge(self, a, b):
+        HANG
+    def result(self, state):
+        if state > 100:
+            HANG
+        return state
+"""
+
+
+@pytest.fixture
+def never(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """An event that users' functions import, and wait for until the test is over."""
+    module = ModuleType("happens_after_the_test")
+    event = threading.Event()
+    vars(module)["event"] = event
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    yield event
+    event.set()
+    for thread in threading.enumerate():
+        if thread.name == "user-function":
+            thread.join(30)
+
+
+@pytest.mark.parametrize("hang", ["from happens_after_the_test import event; event.wait(600)", "while True: pass"])
+def test_an_aggregate_that_does_not_come_back_is_left_and_its_state_is_as_before(
+    hang: str, never: threading.Event
+) -> None:
+    parameters = (UserParameter("x", BIGINT),)
+    function = UserFunction("HANGING", "aggregate", parameters, BIGINT, HANGING.replace("HANG", hang))
+    function.entry()
+    fold = AGGREGATES[function.id].fold([BIGINT])
+    failures = Failures(bounds=Bounds(seconds=1))
+    with collecting(failures):
+        events = Events(np.array([0, 1, 0, 0, 1]), np.full(5, -1), np.arange(5))
+        state = fold.columns_of([fold.initial] * 2)
+        results, state = fold.run(events, [pa.array([1, 7, -1, 2, 100])], state, [False] * 2)
+        assert results.to_pylist() == [1, 7, 1, 3, None]
+        one, two = fold.states_of(state, [True] * 2)
+        assert fold.merge(one, two) == one
+    messages = [failure.message for failure in failures.take()]
+    assert len(messages) == 3
+    assert all("took longer for this row" in message for message in messages)
+    if "wait" in hang:
+        assert not never.is_set()
+        assert "user-function" in [thread.name for thread in threading.enumerate()], "nobody waits for what sleeps"
 
 
 @pytest.mark.parametrize("kind", ["scalar", "table", "aggregate"])
