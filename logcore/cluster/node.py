@@ -135,7 +135,7 @@ class ClusterNode:
     def _node_of(self, machines: Mapping[str, Running]) -> Node | LoneNode:
         settings = self.settings
         if settings.alone:
-            return LoneNode(settings.node, machines, self._panic)
+            return LoneNode(settings.node, machines, self._panic, lambda: self.serving)
         peers = Peers(
             settings.name, settings.node, settings.secret, settings.members, settings.serving, settings.connecting
         )

@@ -93,10 +93,10 @@ class ClusterProduce:
         the in-sync replicas have them, or after `timeout_s`: then nothing is promised."""
         data = ProduceData(where, [])
         try:
+            id = self._log.id_of(where)
             partition = self._log.writable(*where)
-            self._layout.check_leads(where)
             partition.check_size(batch.header)
-            body = self._to_store(self._log.id_of(where), partition, data, [batch], transactional_id)
+            body = self._to_store(id, partition, data, [batch], transactional_id)
             stored = self._log.node.ask(BROKER, body, waits=True)
         except LogError as error:
             return failed(data, error)

@@ -40,7 +40,6 @@ from .node_links import Address, LinkTraffic
 
 _log: Final = structlog.get_logger(__name__)
 _TICK_S: Final = 0.05
-_FIRST_TICKS: Final = 100
 _FIRST_TICK_S: Final = 0.001  # until it serves, which takes a handful of them
 
 
@@ -58,8 +57,16 @@ class LoneNode:
     Any thread may call any method. `panicked(reason)` is called once, on whichever thread, when a machine cannot go on.
     """
 
-    def __init__(self, node: NodeId, machines: Mapping[str, Running], panicked: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        node: NodeId,
+        machines: Mapping[str, Running],
+        panicked: Callable[[str], None],
+        serves: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """In: `serves`: whether the machines have come to know each other."""
         self.id = node
+        self._serves = serves
         self._machines = dict(machines)
         self._panicked = panicked
         self._turn = threading.RLock()  # who has it steps the machines; all that is below belongs to him
@@ -68,7 +75,6 @@ class LoneNode:
         self._syncing = {name: _Syncing() for name in machines}
         self._requests = 0
         self._asked: dict[RequestId, Future[Any]] = {}
-        self._ticks = 0
         self._woken = threading.Event()  # there is something to make durable that nobody waits for
         self._thread = threading.Thread(target=self._run, name=f"node {node}", daemon=True)
 
@@ -221,8 +227,7 @@ class LoneNode:
             with self._turn:
                 for name in list(self._machines):
                     self._take(name, now)
-            self._ticks += 1
-            next_tick = time.monotonic() + (_FIRST_TICK_S if self._ticks < _FIRST_TICKS else _TICK_S)
+            next_tick = time.monotonic() + (_TICK_S if self._serves() else _FIRST_TICK_S)
             while not self._stopped and (left_s := next_tick - time.monotonic()) > 0:
                 if not self._make_durable():
                     self._woken.wait(left_s)
