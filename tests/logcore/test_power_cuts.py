@@ -6,6 +6,7 @@ new topics. Without the sync of a file or of a folder, one of these tests fails.
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from random import Random
 
@@ -17,6 +18,7 @@ from millstream.logcore.log import Log, open_log
 from .log_model import LogModel
 from .log_records import rows, values_of
 from .replication.power import Disk, Power, lay_out
+from .soak import count_of
 
 SOURCE = TopicPartition("src", 0)
 PER_TRANSACTION = 4  # of 300 bytes each: in segments of 1024 bytes nearly each transaction has parts in two
@@ -55,19 +57,7 @@ def losses(log: Log) -> list[str]:
 
 def test_what_was_acknowledged_outlasts_a_power_cut(memory_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for seed in (0, 1, 16, 58):
-        root = memory_folder / str(seed)
-        root.mkdir()
-        with monkeypatch.context() as patch:
-            model = PoweredModel(root, seed, Power(root, patch))
-            try:
-                for _ in range(6):
-                    for _ in range(10):
-                        model.step()
-                        model.check()
-                    model.crash()
-                    model.check_all()
-            finally:
-                model.close()
+        cut_between_steps(memory_folder / str(seed), seed, monkeypatch)
 
 
 def test_a_transaction_is_there_as_a_whole_whenever_the_power_goes(
@@ -75,20 +65,51 @@ def test_a_transaction_is_there_as_a_whole_whenever_the_power_goes(
 ) -> None:
     """The power goes before and after syncs, also those inside of a commit, and while the log is opened again."""
     for seed in range(2):
-        random = Random(seed)
-        root = memory_folder / str(seed)
-        root.mkdir()
-        count = 0
-        for life in range(3):
-            found = disks_of_a_life(root, count, random, monkeypatch)
-            assert found
-            for number, (disk, acknowledged) in enumerate(found):
-                root = memory_folder / f"{seed}-{life}-{number}"
-                root.mkdir()
-                lay_out(disk, root)
-                with monkeypatch.context() as patch:
-                    patch.setattr("os.sync", lambda: None)
-                    count = check(root, acknowledged)
+        cut_around_syncs(memory_folder / str(seed), seed, monkeypatch)
+
+
+@pytest.mark.soak
+def test_many_power_cuts_take_nothing_that_was_acknowledged(
+    memory_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for seed in range(1000, 1000 + count_of("LOG_POWER_CUTS", 300)):
+        cut_between_steps(memory_folder / f"steps-{seed}", seed, monkeypatch)
+        cut_around_syncs(memory_folder / f"syncs-{seed}", seed, monkeypatch)
+
+
+def cut_between_steps(root: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    root.mkdir()
+    with monkeypatch.context() as patch:
+        model = PoweredModel(root, seed, Power(root, patch))
+        try:
+            for _ in range(6):
+                for _ in range(10):
+                    model.step()
+                    model.check()
+                model.crash()
+                model.check_all()
+        finally:
+            model.close()
+    shutil.rmtree(root)
+
+
+def cut_around_syncs(folder: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each life begins with what one of the disks of the life before had."""
+    random = Random(seed)
+    root = folder
+    root.mkdir()
+    count = 0
+    for life in range(3):
+        found = disks_of_a_life(root, count, random, monkeypatch)
+        assert found
+        for number, (disk, acknowledged) in enumerate(found):
+            root = folder / f"{life}-{number}"
+            root.mkdir()
+            lay_out(disk, root)
+            with monkeypatch.context() as patch:
+                patch.setattr("os.sync", lambda: None)
+                count = check(root, acknowledged)
+    shutil.rmtree(folder)
 
 
 def disks_of_a_life(
