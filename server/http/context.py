@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, Literal, TypeVar
+from weakref import WeakSet
 
 from prometheus_client.registry import Collector
 
@@ -104,7 +105,7 @@ class OpenQueries:
         self._open: dict[
             str, tuple[Literal["PUSH", "PULL"], RowStream | SharedStream, str | None]
         ] = {}  # with whose it is
-        self._ending: list[RowStream | SharedStream] = []  # whose clients have gone, and whose threads may not yet
+        self._ending: WeakSet[RowStream | SharedStream] = WeakSet()  # without clients; a thread holds its own
         self._closed = False
 
     def add(
@@ -122,9 +123,8 @@ class OpenQueries:
     def remove(self, query_id: str) -> None:
         with self._guard:
             found = self._open.pop(query_id, None)
-            self._ending = [stream for stream in self._ending if stream.runs]
             if found is not None:
-                self._ending.append(found[1])
+                self._ending.add(found[1])
 
     def close_one(self, query_id: str, rights: Rights) -> bool:
         """False where no such query is open, or it is somebody else's."""
