@@ -129,6 +129,9 @@ QUERIES = {
         "TABLE AS SELECT page, AVG(top) AS a, MIN(top) AS low FROM (SELECT user, page, MAX(n) AS top FROM clicks "
         "GROUP BY user, page) q GROUP BY page"
     ),
+    "the first of each user": (
+        "STREAM AS SELECT user, page, n FROM DEDUPLICATE(TABLE clicks PARTITION BY user, INTERVAL '2' SECOND)"
+    ),
     "two streams as one": "STREAM AS SELECT user, page FROM clicks UNION ALL SELECT page, user FROM c2 WHERE n > 50",
     "join of streams by two columns": (
         "STREAM AS SELECT a.user, a.n AS x, b.n AS y FROM clicks a JOIN clicks b WITHIN UNBOUNDED "

@@ -103,10 +103,12 @@ def test_rows_that_come_too_late_are_counted_and_dropped() -> None:
     physical = deduplicated(10, 5)
     meters = Meters()
     pipeline = open_pipeline(physical, meters=meters)
-    rows = numbered([{"k0": key, "ts": ts, "v0": 1} for key, ts in (("a", 100), ("b", 95), ("c", 94), ("d", 0))])
+    rows = numbered(
+        [{"k0": key, "ts": ts, "v0": 1} for key, ts in (("a", 100), ("b", 95), ("c", 94), ("d", 0), ("e", 1))]
+    )
     out = shown(pipeline.process({"source": rows_of(physical.sources()[0], rows)}))
     assert positions(out) == [0, 1]
-    assert meters.of(("deduplicate",)).late_rows == 2
+    assert meters.of(("deduplicate",)).late_rows == 3
 
 
 @pytest.mark.parametrize("time", [-(2**63), -(2**62), 2**62, 2**63 - 1])

@@ -28,7 +28,10 @@ def eventually(condition: Callable[[], bool], timeout_s: float = 120.0) -> None:
         time.sleep(0.05)
 
 
-@pytest.mark.parametrize("name", ["stateless", "tumbling window", "group by another column", "join with a table"])
+@pytest.mark.parametrize(
+    "name",
+    ["stateless", "tumbling window", "group by another column", "join with a table", "the first of each user"],
+)
 def test_both_executors_write_the_same_records(name: str, log: LogClient, make_executor: MakeSparkExecutor) -> None:
     duck, spark = OnDuckDB(plan_of(name, "DUCK"), log), make_executor().query(query(plan_of(name, "SPARK")))
     for begin in (0, 100):
