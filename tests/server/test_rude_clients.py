@@ -8,30 +8,15 @@ from __future__ import annotations
 import os
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
 import pytest
+from footprint import Footprint, needs_proc
 from rude_clients import DDL, RudeClients
 from running_server import ServerProcess, eventually
 
-PROC = Path("/proc")
-pytestmark = pytest.mark.skipif(not (PROC / "self" / "status").exists(), reason="needs /proc to look at a process")
-
-
-@dataclass(frozen=True, slots=True)
-class Footprint:
-    memory_mb: float
-    threads: int
-    files: int
-
-    @staticmethod
-    def of(process: int) -> Footprint:
-        lines = (PROC / str(process) / "status").read_text(encoding="ascii").splitlines()
-        status = dict(line.split(":", 1) for line in lines)
-        files = len(os.listdir(PROC / str(process) / "fd"))
-        return Footprint(int(status["VmRSS"].split()[0]) / 1024, int(status["Threads"]), files)
+pytestmark = needs_proc
 
 
 def soak(data: Path, seconds: float, warm_seconds: float, threads: int) -> tuple[list[Footprint], RudeClients]:
