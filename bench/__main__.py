@@ -13,7 +13,7 @@ from typing import Final
 
 import structlog
 
-from millstream.executor.spark.session import spark_session
+from millstream.executor.spark.spark_session import spark_session
 from millstream.server.engine.executors import why_no_spark
 
 from . import latency, references, throughput

@@ -20,7 +20,7 @@ from ..planner.schema import Schema
 from ..planner.steps.repartition import Rekey
 from ..planner.steps.step import Step, timed_sources
 from .batch import ChangeBatch
-from .figures import Meter, Meters
+from .figures import Meters, OperatorMeter
 from .state.store import StateStore
 
 Emit = Literal["every", "last"]
@@ -67,7 +67,7 @@ class Joiner(Keeper):
         raise AssertionError(f"{type(self).__name__} does not process")
 
 
-class Node(Protocol):
+class PipelineNode(Protocol):
     """A part of the pipeline. `schema`, `extra`, `columns` describe its batches (see `batch_schema`)."""
 
     schema: Schema
@@ -84,15 +84,15 @@ class Node(Protocol):
 
 
 @dataclass(slots=True)
-class Chain:
+class ChainNode:
     """A node with one input and one operator."""
 
-    input: Node
+    input: PipelineNode
     operator: Operator
     schema: Schema
     extra: tuple[str, ...]
     columns: Sequence[str] | None
-    meter: Meter
+    meter: OperatorMeter
 
     def evaluate(self, inputs: Mapping[str, ChangeBatch]) -> ChangeBatch:
         batch = self.input.evaluate(inputs)
@@ -131,33 +131,33 @@ class Building:
         self.emit: Emit = emit
         self.partitioner = partitioner
         self.stores: dict[str, StateStore] = {}
-        self.keepers: list[tuple[Meter, Keeper]] = []
+        self.keepers: list[tuple[OperatorMeter, Keeper]] = []
         self._meters = meters
         texts = [expression.sql for step in plan.steps() for expression in step.expressions]
         self.pseudo = tuple(name for name in ("_rowpartition", "_offset") if any(name in text for text in texts))
         self.timed = timed_sources(plan.root) - repartitioned
 
-    def node(self, step: Step) -> Node:
+    def node(self, step: Step) -> PipelineNode:
         """The node of a step, with those below it."""
         return _BUILDERS[type(step)](step, self)
 
-    def meter(self, *steps: Step) -> Meter:
+    def meter(self, *steps: Step) -> OperatorMeter:
         """Counts for what computes these steps."""
         return self._meters.of(tuple(step.id for step in steps))
 
-    def keep(self, keeper: Keeper, meter: Meter) -> None:
+    def keep(self, keeper: Keeper, meter: OperatorMeter) -> None:
         self.stores.update(keeper.stores)
         self.keepers.append((meter, keeper))
 
-    def chain(self, below: Node, operator: Operator, *steps: Step) -> Chain:
+    def chain(self, below: PipelineNode, operator: Operator, *steps: Step) -> ChainNode:
         """The node of an operator that computes these steps over what `below` gives."""
         meter = self.meter(*steps)
         self.keep(operator, meter)
-        return Chain(below, operator, operator.schema, operator.extra, operator.columns, meter)
+        return ChainNode(below, operator, operator.schema, operator.extra, operator.columns, meter)
 
 
 S = TypeVar("S", bound=Step)
-Builder = Callable[[S, Building], Node]
+Builder = Callable[[S, Building], PipelineNode]
 
 _BUILDERS: dict[type[Step], Builder[Any]] = {}
 

@@ -18,7 +18,7 @@ _EXACT_EVERY = 16  # batches
 
 
 @dataclass(slots=True)
-class Meter:
+class OperatorMeter:
     """Counts of one operator since the query was started in this process. What was computed twice counts twice.
 
     `covers`: the ids of the plan's steps that it computes in one go; the last one gives its rows.
@@ -56,15 +56,15 @@ class Meters:
     """The meters of a query by the id of the step whose rows they count; they outlive its pipelines."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._by_step: dict[str, Meter] = {}
+        self._by_step: dict[str, OperatorMeter] = {}
         self._clock = clock
         self._samples: deque[tuple[float, dict[str, tuple[int, int, int]]]] = deque([(clock(), {})])
 
-    def of(self, covers: tuple[str, ...]) -> Meter:
+    def of(self, covers: tuple[str, ...]) -> OperatorMeter:
         """The meter of the operator that computes these steps; the same one for the same steps."""
         meter = self._by_step.get(covers[-1])
         if meter is None or meter.covers != covers:
-            meter = self._by_step[covers[-1]] = Meter(covers)
+            meter = self._by_step[covers[-1]] = OperatorMeter(covers)
         return meter
 
     def sample(self) -> None:
@@ -97,7 +97,7 @@ class Meters:
 
 @dataclass(frozen=True, slots=True)
 class OperatorFigures:
-    """One operator at one moment. Counts as in `Meter`, rates per second.
+    """One operator at one moment. Counts as in `OperatorMeter`, rates per second.
 
     `steps`: the steps of the plan that it computes; the last one gives its rows. `state_rows` and `state_bytes`: what
     it keeps, None where the query was too busy to say.

@@ -10,7 +10,7 @@ from ..logcore.client import TopicPartition
 from ..planner.physical import PhysicalPlan
 from ..planner.specs import WindowSpec
 from ..planner.steps.step import Step
-from .figures import Meter, Meters, OpenWindows, OperatorFigures, PartitionTimes, QueryFigures
+from .figures import Meters, OpenWindows, OperatorFigures, OperatorMeter, PartitionTimes, QueryFigures
 from .pipeline import Pipeline
 from .windows.placing import placing_of
 
@@ -37,7 +37,7 @@ def inspected(
 
 
 def _operator(
-    meter: Meter,
+    meter: OperatorMeter,
     rates: Mapping[str, tuple[float, float, float]],
     stores: Mapping[str, tuple[int, int]] | None,
 ) -> OperatorFigures:

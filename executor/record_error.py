@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from ..sql.functions.failures import Failure
+from ..sql.functions.failures import CallFailure
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class RecordError:
     in_key: bool = False  # the key is what could not be decoded
 
 
-def of_functions(failures: Iterable[Failure]) -> list[RecordError]:
+def of_functions(failures: Iterable[CallFailure]) -> list[RecordError]:
     """Which row a function was called for, only its arguments tell."""
     return [
         RecordError("function", failure.message, topic="", partition=-1, offset=-1, value=failure.arguments.encode())

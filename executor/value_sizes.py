@@ -6,11 +6,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..sql.functions.bounds import VALUE_BYTES, BoundExceeded, Bounds
+from ..sql.functions.bounds import VALUE_BYTES, BoundExceeded, CallBounds
 from ..sql.functions.failures import Failures
 
 
-def too_large(column: pa.Array | pa.ChunkedArray, bounds: Bounds) -> np.ndarray | None:
+def too_large(column: pa.Array | pa.ChunkedArray, bounds: CallBounds) -> np.ndarray | None:
     """For each value whether it is larger than it may be; None where no value is."""
     if column.nbytes <= bounds.value_bytes:
         return None
@@ -36,7 +36,7 @@ def without_large_values(rows: pa.Table, failures: Failures) -> pa.Table:
     return rows
 
 
-def check_sizes(batch: pa.RecordBatch, bounds: Bounds) -> None:
+def check_sizes(batch: pa.RecordBatch, bounds: CallBounds) -> None:
     """Raises `BoundExceeded` where a value is larger than it may be."""
     for column in batch.columns:
         if too_large(column, bounds) is not None:

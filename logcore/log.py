@@ -31,7 +31,7 @@ from .coordination.group_offsets import TOPIC as OFFSETS_TOPIC
 from .coordination.group_offsets import GroupOffsets
 from .coordination.state_log import StateLog
 from .coordination.transaction_log import TOPIC as TRANSACTIONS_TOPIC
-from .cores.expiry import DEFAULT, Expiry
+from .cores.expiry import DEFAULT, ExpiryTimes
 from .cores.group_messages import check_forgotten
 from .cores.transaction_records import Identity
 from .cores.transactions import TransactionDescription
@@ -52,7 +52,7 @@ from .records.whole import checked_batches
 from .secret import secret_of
 from .settings_file import SettingsFile
 from .storage.data_directory import DataDirectory, StoredTopic
-from .storage.housekeeping import Housekeeper, Kept, Target
+from .storage.housekeeping import Housekeeper, HousekeepingTarget, Kept
 from .storage.open_files import OpenFiles
 from .storage.partition import Partition, PartitionContext
 from .storage.reader import read
@@ -71,7 +71,7 @@ class Log:
     A damaged partition does not keep the log from opening: who uses it gets the `CorruptLog` that says what is wrong.
     """
 
-    def __init__(self, path: Path, *, clock: Callable[[], float], durable: bool, expiry: Expiry) -> None:
+    def __init__(self, path: Path, *, clock: Callable[[], float], durable: bool, expiry: ExpiryTimes) -> None:
         self._clock = clock
         self._expiry = expiry
         self._durable = durable
@@ -285,11 +285,11 @@ class Log:
                 found = partitions[partition] = self._open_partition(stored.topic, partition)
             return found
 
-    def _all_partitions(self) -> Iterator[Target]:
+    def _all_partitions(self) -> Iterator[HousekeepingTarget]:
         """Those that housekeeping looks after; they are opened for it. The log's own compact themselves."""
         for name, topic in self.topics().items():
             for number in range(topic.partition_count if name not in RESERVED else 0):
-                yield Target(_name_of(name, number), partial(self._for_housekeeping, name, number))
+                yield HousekeepingTarget(_name_of(name, number), partial(self._for_housekeeping, name, number))
 
     def _for_housekeeping(self, topic: str, partition: int) -> Partition | None:
         """None where it is gone, or damaged, which `problems` says anyway."""
@@ -502,7 +502,7 @@ class Log:
         return self._directory.path
 
     @property
-    def expiry(self) -> Expiry:
+    def expiry(self) -> ExpiryTimes:
         return self._expiry
 
     @property
@@ -574,7 +574,7 @@ def open_log(
     *,
     clock: Callable[[], float] = time.time,
     sync: Literal["always", "never"] = "always",
-    expiry: Expiry = DEFAULT,
+    expiry: ExpiryTimes = DEFAULT,
 ) -> Log:
     """The log in this directory, which is created where there is none.
 

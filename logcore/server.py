@@ -16,10 +16,10 @@ from millstream.errors import LogError
 
 from .log import Log
 from .protocol.admission import ConnectionLimits, HeldConnections
-from .protocol.broker import IDLE_MS, Broker, BrokerSettings, Serving
-from .protocol.connection import Connection
+from .protocol.connection import KafkaConnection
 from .protocol.dispatch import answer
 from .protocol.fetch_sessions import SLOTS
+from .protocol.kafka_service import IDLE_MS, KafkaService, KafkaServiceSettings, Serving
 from .protocol.local_transactions import LocalTransactions
 from .protocol.one_node import OneNode
 from .protocol.requests.record_requests import answer_produce
@@ -142,9 +142,9 @@ class LogServer:
         finally:
             self._started.set()
 
-    def _settings(self) -> BrokerSettings:
+    def _settings(self) -> KafkaServiceSettings:
         """What may be set later is asked for each time."""
-        return BrokerSettings(
+        return KafkaServiceSettings(
             lambda: self.transcoder,
             self._quotas,
             lambda name: self.is_reserved(name),
@@ -157,11 +157,11 @@ class LogServer:
 
     async def _serve(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        connections = HeldConnections[Connection](self._limits)
-        broker = Broker(self.serving, self._loop, self._settings())
+        connections = HeldConnections[KafkaConnection](self._limits)
+        broker = KafkaService(self.serving, self._loop, self._settings())
         try:
             server = await self._loop.create_server(
-                lambda: Connection(partial(answer, broker), connections),
+                lambda: KafkaConnection(partial(answer, broker), connections),
                 self._host,
                 self._port,
                 ssl=self._tls,
@@ -182,7 +182,7 @@ class LogServer:
             await broker.close()
 
 
-async def _end_overdue(broker: Broker, connections: HeldConnections[Connection], every_s: float) -> None:
+async def _end_overdue(broker: KafkaService, connections: HeldConnections[KafkaConnection], every_s: float) -> None:
     """Transactions whose producers are gone would keep readers waiting. Who does not log in has no place here, nor who
     is not there any more: a client whose network went away never says so."""
     while True:

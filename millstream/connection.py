@@ -16,7 +16,7 @@ from millstream.errors import InvalidStatement, did_you_mean
 from millstream.repl.text.entity_text import type_text
 from millstream.server.client import DataClient, LocalClient, gives_rows
 from millstream.server.client import connect as connect_to_server
-from millstream.server.client_tables import Tables
+from millstream.server.client_tables import ResultTables
 from millstream.sql.splitting import split_statements
 from millstream.sql.tokens import tokenize
 
@@ -220,10 +220,10 @@ class Answer(Relation):
     def _emitting(self) -> str:
         raise InvalidStatement("only a SELECT can be shown live", hint="Leave --live and --chart out.")
 
-    def _tables(self, text: str) -> Tables:
+    def _tables(self, text: str) -> ResultTables:
         table = pa.Table.from_pylist([{name: _plain(value) for name, value in row.items()} for row in self.rows])
         types = tuple(str(sql_type(field.type)) for field in table.schema if not pa.types.is_null(field.type))
-        return Tables("PULL", "", table.schema, types, iter([table]), lambda: None)
+        return ResultTables("PULL", "", table.schema, types, iter([table]), lambda: None)
 
 
 def _plain(value: Any) -> int | str | None:

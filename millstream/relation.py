@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from millstream.errors import InvalidStatement, MillstreamError
-from millstream.server.client_tables import Tables
+from millstream.server.client_tables import ResultTables
 from millstream.sql.tokens import tokenize
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Relation:
     """
 
     def __init__(
-        self, start: Callable[[str], Tables], text: str, *, endless: bool, order: str = "", limit: str = ""
+        self, start: Callable[[str], ResultTables], text: str, *, endless: bool, order: str = "", limit: str = ""
     ) -> None:
         self._start = start
         self._text = text.strip().rstrip(";")
@@ -113,7 +113,7 @@ class Relation:
 
     # ------------------------------------------------------------ as they come
 
-    def tables(self) -> Tables:
+    def tables(self) -> ResultTables:
         """Starts the query, and gives its columns at once and its rows as they come. Raises for one without an end."""
         if self._endless:
             raise InvalidStatement(
@@ -122,7 +122,7 @@ class Relation:
             )
         return self._start(self.sql)
 
-    def live(self) -> Tables:
+    def live(self) -> ResultTables:
         """As `tables`, also of a query without an end; `close` ends it, from any thread."""
         return self._start(self.sql)
 

@@ -26,7 +26,7 @@ from millstream.errors import ServerError, Unsupported
 from millstream.executor.executor import Executor
 from millstream.executor.partitioning import sink_partitions
 from millstream.executor.queries.stepwise import StepwiseExecutor
-from millstream.executor.sources.journal import JournaledLog, Place
+from millstream.executor.sources.journal import JournaledLog, RecordPlace
 from millstream.executor.spark.sandbox import SparkSandboxExecutor
 from millstream.executor.state.temporary_folders import TemporaryFolder
 from millstream.logcore.client import HEADERS, LogClient, RowRecords, TopicPartition
@@ -210,7 +210,7 @@ class Sandbox:
     def consume(self, topic: str) -> list[TopicRecord]:
         """All records of the topic in the order in which they were appended, as logical values."""
         source = self._source_on(topic)
-        by_place: dict[Place, TopicRecord] = {}
+        by_place: dict[RecordPlace, TopicRecord] = {}
         for partition in range(self._open_log.topics()[topic].partition_count):
             by_place.update(self._decode(TopicPartition(topic, partition), source))
         appended = [place for entry in self.log.entries if entry.at.topic == topic for place in entry.places()]
@@ -308,12 +308,12 @@ class Sandbox:
             return spec
         return replace(spec, schema=registry.record_schema(latest, spec.schema.message))
 
-    def _decode(self, at: TopicPartition, source: SourceInfo | None) -> Iterator[tuple[Place, TopicRecord]]:
+    def _decode(self, at: TopicPartition, source: SourceInfo | None) -> Iterator[tuple[RecordPlace, TopicRecord]]:
         position, fetched = -1, self._open_log.fetch(at.topic, at.partition, 0)
         while fetched.next_offset > position:
             for run in fetched.runs:
                 for offset, record in decode_run(run, source, self.engine.schemas.schema):
-                    yield Place(at, offset), record
+                    yield RecordPlace(at, offset), record
             position = fetched.next_offset
             fetched = self._open_log.fetch(at.topic, at.partition, position)
 

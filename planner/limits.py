@@ -136,7 +136,7 @@ def _reads_of(relation: ast.Relation, known: Mapping[str, int]) -> int:
             return known.get(relation.name, 1)
         case ast.Subquery():
             return sum(_reads(query, known) for query in relation.queries)
-        case ast.TableFunction():
+        case ast.TableFunctionCall():
             return _reads_of(relation.source, known)
         case ast.Join():
             return _reads_of(relation.left, known) + _reads_of(relation.right, known)

@@ -40,7 +40,7 @@ class CommandFailed(ServerError):
 
 
 def act(runner: Runner, command: Command) -> None:
-    """Does it. Raises `MillstreamError`, `Leave`."""
+    """Does it. Raises `MillstreamError`, `LeaveShell`."""
     _ACTIONS[command.verb](runner, command.argument)
 
 

@@ -22,7 +22,7 @@ from .live import show_live
 from .live_watch import show_watched
 from .names import LiveNames
 from .pager import page
-from .runner import Leave, Runner
+from .runner import LeaveShell, Runner
 from .startup import startup_file
 from .terminal import has_keys
 from .typed_history import open_history
@@ -51,7 +51,7 @@ def run_interactive(runner: Runner, *, input: Input | None = None, output: Outpu
         while True:
             _converse(runner, session)
             names.forget()
-    except (EOFError, Leave):
+    except (EOFError, LeaveShell):
         return
 
 
@@ -91,7 +91,7 @@ def _continuation(width: int, line_number: int, wrap_count: int) -> str:
 
 
 def _converse(runner: Runner, session: PromptSession[str]) -> None:
-    """One prompt and what was typed there. Raises `EOFError`, `Leave`."""
+    """One prompt and what was typed there. Raises `EOFError`, `LeaveShell`."""
     session.editing_mode = EditingMode.VI if runner.settings.keys == "vi" else EditingMode.EMACS
     draft, runner.draft = runner.draft, ""
     try:

@@ -11,7 +11,7 @@ from prompt_toolkit.input import Input
 from prompt_toolkit.output import Output
 
 from .terminal import width
-from .viewer import Page, Place, Viewer, window
+from .viewer import Page, Viewer, ViewerPlace, window
 
 
 @dataclass(slots=True)
@@ -34,7 +34,7 @@ def show_watched(
     watched = _Watched(width())
     stop = threading.Event()
 
-    def content(place: Place) -> Page:
+    def content(place: ViewerPlace) -> Page:
         watched.columns = place.columns
         head = list(watched.lines[:2])  # a table's titles, which stay
         return window(watched.lines[2:], place, head)

@@ -15,7 +15,7 @@ from typing import Final
 
 from .terminal import height, width
 from .text.tables import text_width
-from .viewer import Page, Place, Viewer, window
+from .viewer import Page, Viewer, ViewerPlace, window
 
 _ESCAPES: Final = re.compile(r"\033\[[0-9;]*m")
 _LINES_KEPT: Final = 1_000_000  # of our own view
@@ -77,7 +77,7 @@ def _interrupts_are_for_the_pager() -> Generator[None]:
 def _own(lines: Iterator[str]) -> None:
     kept = [_ESCAPES.sub("", line) for line in islice(lines, _LINES_KEPT)]
 
-    def content(place: Place) -> Page:
+    def content(place: ViewerPlace) -> Page:
         found = window(kept, place)
         return Page([], [_from(line, place.left) for line in found.lines], found.total, found.top)
 

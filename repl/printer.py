@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from millstream.errors import MillstreamError, ServerError
 
-from ..server.client import Rows, Tables
+from ..server.client import ResultTables, Rows
 from .settings import Settings
 from .terminal import has_colours, is_terminal, width
 from .text import row_lines
@@ -118,7 +118,7 @@ class Printer:
             case _:
                 return row_lines.table_lines(rows, width_max, colour=self.colour)
 
-    def arrow(self, tables: Tables) -> None:
+    def arrow(self, tables: ResultTables) -> None:
         """Prints rows as one Arrow IPC stream. Raises `NotForScreens`, and what the query raises."""
         binary = getattr(self.results, "buffer", None)
         if binary is None or self.results.isatty():

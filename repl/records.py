@@ -13,8 +13,8 @@ import pyarrow as pa
 from millstream.errors import LogError, did_you_mean
 
 from ..logcore.client import FetchedColumns, FetchedRows, LogClient, RowRecords, Topic, TopicPartition
+from ..logcore.clients.client_groups import GroupLog
 from ..logcore.clients.consumer import Consumer, Reset
-from ..logcore.clients.groups import GroupLog
 from ..logcore.errors import UnknownTopic
 from ..logcore.murmur2 import partitions_of
 from .text.tables import render_table

@@ -18,7 +18,7 @@ from .actions import act
 from .commands import TAKES_STATEMENT, Command, command_of
 from .printer import Printer
 from .settings import Settings
-from .splitting import Part, parts
+from .splitting import StatementText, parts
 from .watch import ShowWatched
 
 _SCRIPTS_MAX: Final = 20  # that run each other
@@ -29,7 +29,7 @@ ShowLive = Callable[[Printer, Rows], bool]
 Closable = Callable[[], None]
 
 
-class Leave(Exception):
+class LeaveShell(Exception):
     """The user wants out."""
 
 
@@ -61,7 +61,7 @@ class Runner:
         return self.printer.settings
 
     def run(self, text: str) -> None:
-        """Runs the statements and commands of the text. Raises the first `MillstreamError`, or `Leave`."""
+        """Runs the statements and commands of the text. Raises the first `MillstreamError`, or `LeaveShell`."""
         for part, following in _with_next(parts(text)):
             command = command_of(part.text)
             if command is not None:
@@ -115,7 +115,7 @@ class Runner:
             self._scripts -= 1
 
     def leave(self) -> NoReturn:
-        raise Leave
+        raise LeaveShell
 
     def close(self) -> None:
         self.client.close()
@@ -147,8 +147,8 @@ class Runner:
             raise KeyboardInterrupt
 
 
-def _with_next(found: Iterator[Part]) -> Iterator[tuple[Part, Part | None]]:
-    before: Part | None = None
+def _with_next(found: Iterator[StatementText]) -> Iterator[tuple[StatementText, StatementText | None]]:
+    before: StatementText | None = None
     for part in found:
         if before is not None:
             yield before, part
@@ -157,7 +157,7 @@ def _with_next(found: Iterator[Part]) -> Iterator[tuple[Part, Part | None]]:
         yield before, None
 
 
-def _takes_statement(part: Part | None) -> bool:
+def _takes_statement(part: StatementText | None) -> bool:
     if part is None or not part.is_backslash:
         return False
     command: Command | None = command_of(part.text)

@@ -62,7 +62,7 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class SettingEntry:
     """`read` raises for what does not fit."""
 
     name: str
@@ -106,16 +106,18 @@ def _all_names() -> str:
 
 
 _SWITCH_CHOICES: Final = "on, off"
-ENTRIES: Final[Mapping[str, Entry]] = {
+ENTRIES: Final[Mapping[str, SettingEntry]] = {
     entry.name: entry
     for entry in (
-        Entry("format", ", ".join(FORMATS), "How results look.", output_format),
-        Entry("expanded", _SWITCH_CHOICES, "Tables show a line per column (\\x).", _switch),
-        Entry("timing", _SWITCH_CHOICES, "Say how long each statement took (\\timing).", _switch),
-        Entry("pager", _SWITCH_CHOICES, "Long results go through a pager, on a terminal.", _switch),
-        Entry("redraw", _SWITCH_CHOICES, "Push queries on tables redraw their rows in place, on a terminal.", _switch),
-        Entry("cut", _SWITCH_CHOICES, "Tables are cut to the width of the terminal.", _switch),
-        Entry("keys", "emacs, vi", "What the keys of the line editor do.", _keys),
-        Entry("suggest", _SWITCH_CHOICES, "Show what is completed while one types, not only on Tab.", _switch),
+        SettingEntry("format", ", ".join(FORMATS), "How results look.", output_format),
+        SettingEntry("expanded", _SWITCH_CHOICES, "Tables show a line per column (\\x).", _switch),
+        SettingEntry("timing", _SWITCH_CHOICES, "Say how long each statement took (\\timing).", _switch),
+        SettingEntry("pager", _SWITCH_CHOICES, "Long results go through a pager, on a terminal.", _switch),
+        SettingEntry(
+            "redraw", _SWITCH_CHOICES, "Push queries on tables redraw their rows in place, on a terminal.", _switch
+        ),
+        SettingEntry("cut", _SWITCH_CHOICES, "Tables are cut to the width of the terminal.", _switch),
+        SettingEntry("keys", "emacs, vi", "What the keys of the line editor do.", _keys),
+        SettingEntry("suggest", _SWITCH_CHOICES, "Show what is completed while one types, not only on Tab.", _switch),
     )
 }

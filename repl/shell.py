@@ -14,7 +14,7 @@ from millstream.errors import MillstreamError
 
 from ..server.client import DataClient, ServerUnreachable
 from .printer import Printer
-from .runner import Leave, Runner
+from .runner import LeaveShell, Runner
 from .settings import OutputFormat, Settings
 from .terminal import has_keys
 
@@ -60,7 +60,7 @@ def run_shell(
         for name, value in options.variables.items():
             client.define(name, value)
         return _run(runner, options, interact)
-    except Leave:
+    except LeaveShell:
         return 0
     except MillstreamError as error:
         printer.error(error)

@@ -9,7 +9,7 @@ from ..sql.tokens import TOKEN
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class StatementText:
     """`text` has so many blanks before it that its errors name the line and the column that it has in the whole.
 
     `ended`: by `;`. A line from a backslash on is a part, too.
@@ -23,14 +23,14 @@ class Part:
         return self.text.lstrip().startswith("\\")
 
 
-def parts(text: str) -> Iterator[Part]:
+def parts(text: str) -> Iterator[StatementText]:
     """
     >>> [part.text for part in parts("show streams; help\\n; SELECT 1 \\\\watch 3\\nx")]
     ['show streams;', '              help\\n;', '\\n  SELECT 1', '\\n           \\\\watch 3', '\\n\\nx']
     """
     for start, end, ended in _pieces(text):
         line_start = text.rfind("\n", 0, start) + 1
-        yield Part("\n" * text.count("\n", 0, start) + " " * (start - line_start) + text[start:end], ended)
+        yield StatementText("\n" * text.count("\n", 0, start) + " " * (start - line_start) + text[start:end], ended)
 
 
 def _pieces(text: str) -> Iterator[tuple[int, int, bool]]:

@@ -21,7 +21,7 @@ REFRESH_SECONDS = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ViewerPlace:
     """What of the content is wanted: `columns` and `rows` of the screen, from line `top` and column `left` on."""
 
     columns: int
@@ -40,7 +40,7 @@ class Page:
     top: int
 
 
-Content = Callable[[Place], Page]
+Content = Callable[[ViewerPlace], Page]
 
 
 class Viewer:
@@ -77,7 +77,7 @@ class Viewer:
     def _text(self) -> AnyFormattedText:
         size = get_app().output.get_size()
         if not self._paused:
-            self._page = self._content(Place(size.columns, max(1, size.rows - 1), self._top, self._left))
+            self._page = self._content(ViewerPlace(size.columns, max(1, size.rows - 1), self._top, self._left))
             self._top = self._page.top
         return ANSI("\n".join([*self._page.head, *self._page.lines]))
 
@@ -119,7 +119,7 @@ class Viewer:
         return keys
 
 
-def window(lines: Sequence[str], place: Place, head: Sequence[str] = ()) -> Page:
+def window(lines: Sequence[str], place: ViewerPlace, head: Sequence[str] = ()) -> Page:
     """The page of lines that are all there."""
     room = max(1, place.rows - len(head))
     top = max(0, min(place.top, len(lines) - room))

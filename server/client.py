@@ -27,7 +27,7 @@ from ..planner.pull.full_sql import FULL_SQL
 from ..sql.splitting import split_tokens
 from ..sql.tokens import ROWS_STATEMENTS, token_span, tokenize
 from ..sql.variables import define, substitute_variables, undefine
-from .client_tables import ARROW_TYPE, Tables, insert_bodies, local_tables, remote_tables
+from .client_tables import ARROW_TYPE, ResultTables, insert_bodies, local_tables, remote_tables
 
 if TYPE_CHECKING:  # a client of a server needs no engine, which takes a second to import
     import pyarrow as pa
@@ -157,7 +157,7 @@ class Client(Protocol):
 class DataClient(Client, Protocol):
     """A client for programs, which takes and gives Arrow tables."""
 
-    def tables(self, text: str) -> Tables:
+    def tables(self, text: str) -> ResultTables:
         """Starts one SELECT whose rows come as Arrow tables. Raises as `query`."""
         ...
 
@@ -221,7 +221,7 @@ class HttpClient:
     def query(self, text: str) -> Rows:
         return _RemoteRows(self._query(text, f"{_ROWS_TYPE};progress=1"), self.address).rows()
 
-    def tables(self, text: str) -> Tables:
+    def tables(self, text: str) -> ResultTables:
         exchange = self._query(text, ARROW_TYPE)
         return remote_tables(exchange.response, exchange.cut, self.address)
 
@@ -340,7 +340,7 @@ class LocalClient:
             lambda: _progress(result.progress()),
         )  # fmt: skip
 
-    def tables(self, text: str) -> Tables:
+    def tables(self, text: str) -> ResultTables:
         return local_tables(self._engine.query(text, self._session))
 
     def insert(self, name: str, rows: pa.Table) -> int:

@@ -34,7 +34,7 @@ class Readable(Protocol):
     def read(self, amount: int = -1, /) -> bytes: ...
 
 
-class Tables:
+class ResultTables:
     """The rows of one SELECT as tables of `schema`. Iterate once; `close`, from any thread, ends it early.
 
     Where rows may be updates of earlier ones, a column `@tombstone` tells which rows are gone. `sql_types`: of the
@@ -63,20 +63,22 @@ class Tables:
     def close(self) -> None:
         self._close()
 
-    def __enter__(self) -> Tables:
+    def __enter__(self) -> ResultTables:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
 
-def local_tables(result: QueryResult) -> Tables:
+def local_tables(result: QueryResult) -> ResultTables:
     """The tables of a query in this process."""
     types = tuple(str(column.type) for column in result.schema)
-    return Tables(result.kind, result.query_id, result.arrow_schema, types, result.tables(), result.close, result.key)
+    return ResultTables(
+        result.kind, result.query_id, result.arrow_schema, types, result.tables(), result.close, result.key
+    )
 
 
-def remote_tables(response: Readable, cut: Callable[[], None], address: str) -> Tables:
+def remote_tables(response: Readable, cut: Callable[[], None], address: str) -> ResultTables:
     """The tables of a server's response. In: `cut` ends it. Raises `AnswerBroke` for what is no such response."""
     closed = False
 
@@ -108,7 +110,7 @@ def remote_tables(response: Readable, cut: Callable[[], None], address: str) -> 
         raise AnswerBroke(f"what answers at {address} is no Millstream server") from error
     schema = reader.schema.remove_metadata()
     types, key = tuple(header["columnTypes"]), header.get("keyColumns")
-    return Tables(
+    return ResultTables(
         header["kind"], header["queryId"], schema, types, tables(), close, None if key is None else tuple(key)
     )
 

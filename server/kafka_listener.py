@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..logcore.log import Log
 from ..logcore.protocol.admission import ConnectionLimits
-from ..logcore.protocol.broker import Serving
+from ..logcore.protocol.kafka_service import Serving
 from ..logcore.protocol.security.quotas import Quotas
 from ..logcore.server import LogServer
 from .config.configuration import Configuration

@@ -23,7 +23,7 @@ from .cluster.followed_catalog import FollowedCatalog
 from .cluster.node_engine import log_for_engine, start_engine_on_cluster
 from .cluster.node_metrics import ClusterMetrics
 from .cluster.node_service import start_node
-from .config.configuration import Address, Configuration, InvalidConfiguration
+from .config.configuration import Configuration, InvalidConfiguration, ListenAddress
 from .engine.embedded import engine_on
 from .engine.engine import Engine
 from .engine.executors import check_executor, describe_executor
@@ -66,16 +66,16 @@ class Service:
         return self._engine
 
     @property
-    def http_address(self) -> Address:
+    def http_address(self) -> ListenAddress:
         """With the real port, once started."""
         return self._http
 
     @property
-    def kafka_address(self) -> Address:
+    def kafka_address(self) -> ListenAddress:
         return self._kafka
 
     @property
-    def schema_registry_address(self) -> Address | None:
+    def schema_registry_address(self) -> ListenAddress | None:
         return self._schema_registry
 
     def start(self) -> None:
@@ -146,7 +146,7 @@ class Service:
                 hint="Leave schema_registry out, and run a registry beside the cluster where clients need one.",
             )
         node, served, kafka = start_node(self.configuration, self._http, users, parts, self._panicked)
-        self._kafka = Address(self.configuration.kafka.host, kafka.port)
+        self._kafka = ListenAddress(self.configuration.kafka.host, kafka.port)
         tls = None if self.configuration.kafka_tls is None else self.configuration.kafka_tls.connecting()
         catalog = FollowedCatalog(node, lambda: NodeLog(served, tls=tls))
         kafka.transcoder = ForeignRows(lambda: catalog.catalog)
@@ -180,7 +180,7 @@ class Service:
         kafka = kafka_listener(log, self.configuration, users)
         kafka.start()
         parts.callback(kafka.stop)
-        self._kafka = Address(self.configuration.kafka.host, kafka.port)
+        self._kafka = ListenAddress(self.configuration.kafka.host, kafka.port)
         engine = engine_on(
             log,
             self.configuration.data,

@@ -148,7 +148,7 @@ class Subquery(Node):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableFunction(Node):
+class TableFunctionCall(Node):
     """A function of SQL:2016 over the rows of `source`, in FROM: name(TABLE source PARTITION BY …, DESCRIPTOR(…), …).
 
     `intervals_ms`: the lengths of time among its arguments. `shape` says in which order these were written, a letter
@@ -165,7 +165,7 @@ class TableFunction(Node):
     alias: str
 
 
-FromItem = SourceName | Subquery | TableFunction
+FromItem = SourceName | Subquery | TableFunctionCall
 Relation = FromItem | Join
 
 
@@ -178,7 +178,7 @@ class Cte(Node):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Window(Node):
+class WindowExpression(Node):
     """WINDOW …, times in ms. `kind` names a type of `sql/windows/`, which says what sizes mean to it."""
 
     kind: str
@@ -195,7 +195,7 @@ class Query(Statement):
 
     items: tuple[SelectItem, ...]
     source: Relation
-    window: Window | None = None
+    window: WindowExpression | None = None
     where: Expression | None = None
     group_by: tuple[Expression, ...] = ()
     partition_by: tuple[Expression, ...] = ()

@@ -106,7 +106,7 @@ class QueryRules(RelationRules, SubqueryRules, ExpressionRules):
 
     # -------------------------------------------------------------- WINDOW
 
-    def window_clause(self, children: list[Any]) -> ast.Window | None:
+    def window_clause(self, children: list[Any]) -> ast.WindowExpression | None:
         if not children:
             return None
         parts = [
@@ -234,11 +234,11 @@ def _check_option(kind: WindowType, option: Option, given: Mapping[Option, Any],
         raise SqlSyntaxError(f"{what} does not fit a {kind.name} window", span=span, hint=hint)
 
 
-def _window(kind: WindowType, options: Mapping[Option, Any], span: Span) -> ast.Window:
+def _window(kind: WindowType, options: Mapping[Option, Any], span: Span) -> ast.WindowExpression:
     for option in kind.required:
         what = option.words or "gap"
         if option not in options:
             raise SqlSyntaxError(f"a {kind.name} window needs its {what}", span=span, hint=f"Write {kind.example}.")
         if options[option] == 0:
             raise SqlSyntaxError(f"the {what} of a window must be positive", span=span)
-    return ast.Window(kind=kind.name, **{option.field: value for option, value in options.items()}, span=span)
+    return ast.WindowExpression(kind=kind.name, **{option.field: value for option, value in options.items()}, span=span)

@@ -23,7 +23,7 @@ UNIT_MS = {
 
 CTES_MAX = 100
 _INTERVAL_DIGITS_MAX = 15
-_LETTERS: dict[type[Any], str] = {exp.Identifier: "k", exp.Column: "d", Part: "i"}  # see `ast.TableFunction`
+_LETTERS: dict[type[Any], str] = {exp.Identifier: "k", exp.Column: "d", Part: "i"}  # see `ast.TableFunctionCall`
 
 
 class RelationRules:
@@ -66,17 +66,17 @@ class RelationRules:
     def alias(self, children: list[Any]) -> Part | None:
         return Part(children[-1].name, span_of_all(children)) if children else None
 
-    def over_table(self, children: list[Any]) -> ast.TableFunction:
-        function: ast.TableFunction = next(c for c in children if isinstance(c, ast.TableFunction))
+    def over_table(self, children: list[Any]) -> ast.TableFunctionCall:
+        function: ast.TableFunctionCall = next(c for c in children if isinstance(c, ast.TableFunctionCall))
         alias: Part | None = children[-1]
         return replace(
             function, alias=function.source.alias if alias is None else alias.value, span=span_of_all(children)
         )
 
-    def table_function(self, children: list[Any]) -> ast.TableFunction:
+    def table_function(self, children: list[Any]) -> ast.TableFunctionCall:
         name, source, *arguments = items(children)
         keys = [at(exp.Column(this=key), key.meta["span"]) for key in arguments if isinstance(key, exp.Identifier)]
-        return ast.TableFunction(
+        return ast.TableFunctionCall(
             name=name.name.upper(),
             name_span=name.meta["span"],
             source=ast.SourceName(name=source.name, alias=source.name, span=source.meta["span"]),

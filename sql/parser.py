@@ -16,7 +16,7 @@ from .automaton import ContextualLexer
 from .build_statements import StatementRules
 from .identifiers import quote_identifier
 from .nesting import DEPTH_MAX, check_nesting
-from .parts import SOURCE, Source
+from .parts import SOURCE, ParsedText
 from .splitting import is_complete, split_statements, split_tokens
 from .syntax_errors import explain_unexpected
 from .tokens import STATEMENT_TOKENS_MAX, TOKENS_MAX, check_text, printable, token_span, tokenize
@@ -96,7 +96,7 @@ def _single(text: str, start: str, types: Mapping[str, SqlType] | None) -> Any:
 
 
 def _run(text: str, start: str, types: Mapping[str, SqlType] | None) -> list[Any]:
-    token = SOURCE.set(Source(text, types or {}))
+    token = SOURCE.set(ParsedText(text, types or {}))
     try:
         check_text(text)
         tokens = tokenize(text, limit=TOKENS_MAX + 1)

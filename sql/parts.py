@@ -31,14 +31,14 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ParsedText:
     """The text being parsed, and the custom types that it may name."""
 
     text: str
     types: Mapping[str, SqlType]
 
 
-SOURCE: ContextVar[Source] = ContextVar("millstream_sql_source")
+SOURCE: ContextVar[ParsedText] = ContextVar("millstream_sql_source")
 """Set while a statement is parsed: lark calls the rules' functions without any argument of ours."""
 
 

@@ -31,7 +31,7 @@ class TooManyKeys(Exception):
     """The table is too large to be kept like this."""
 
 
-class KeyedRows:
+class KeyedTable:
     """A table with one key column and no window, from its topic. Methods may be called from any thread."""
 
     def __init__(self, source: SourceInfo, client: LogClient) -> None:

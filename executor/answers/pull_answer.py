@@ -12,7 +12,7 @@ from ..updates import settle
 _PENDING_ROWS_MAX = 500_000
 
 
-class Answer:
+class AnswerRelation:
     """The relation `answer` on `connection`: the columns of the rows, and `_place`, which grows in their order.
 
     In: `keyed`: the rows are a table's changes: a later row of a key replaces an earlier one, or deletes it.

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from millstream.errors import QueryError
 
-from ...sql.functions.bounds import BoundExceeded, Bounds, CallTooLarge
+from ...sql.functions.bounds import BoundExceeded, CallBounds, CallTooLarge
 from ...sql.functions.udf import failures_of
 from ..value_sizes import check_sizes
 
@@ -43,7 +43,7 @@ class PullLimits:
     rows: int = 10_000_000
     memory: str = ""
     bytes: int = 1024 * 1024 * 1024
-    functions: Bounds = field(default_factory=Bounds)
+    functions: CallBounds = field(default_factory=CallBounds)
 
     @staticmethod
     def of(properties: Mapping[str, str]) -> PullLimits:
@@ -53,7 +53,7 @@ class PullLimits:
             int(properties.get(MAX_ROWS, usual.rows)),
             properties.get(MAX_MEMORY, usual.memory),
             int(properties.get(MAX_BYTES, usual.bytes)),
-            Bounds.of(properties),
+            CallBounds.of(properties),
         )
 
     def begin(self) -> Deadline:
@@ -120,7 +120,7 @@ def _exceeded(error: BoundExceeded) -> PullLimitExceeded:
     return PullLimitExceeded(error.message, hint=f"Raise {error.setting}, or leave such rows out with WHERE.")
 
 
-class Client:
+class PullClient:
     """Who waits for an answer. May leave in any thread."""
 
     def __init__(self) -> None:
@@ -130,11 +130,11 @@ class Client:
         self.is_gone = True
 
 
-_client: ContextVar[Client | None] = ContextVar("client", default=None)
+_client: ContextVar[PullClient | None] = ContextVar("client", default=None)
 
 
 @contextlib.contextmanager
-def serving(client: Client) -> Generator[None]:
+def serving(client: PullClient) -> Generator[None]:
     """Pull queries that begin meanwhile in this context end when the client is gone."""
     token = _client.set(client)
     try:
@@ -149,7 +149,7 @@ class Deadline:
 
     at: float
     limits: PullLimits
-    client: Client | None = None
+    client: PullClient | None = None
 
     @property
     def left_s(self) -> float:

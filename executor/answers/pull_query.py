@@ -23,7 +23,7 @@ from ..pipeline import Pipeline
 from ..sources.source_reader import SourceReader, empty_rows
 from ..state.connection import EngineSettings, lock, open_connection
 from .left_out import LeftOut
-from .pull_answer import Answer
+from .pull_answer import AnswerRelation
 from .pull_limits import Deadline, PullLimits
 
 MAX_BATCH_BYTES = 16 * 1024 * 1024
@@ -52,7 +52,7 @@ class PullQuery:
         partitioner = RekeyPartitioner()
         self._pipeline = Pipeline(self._plan, self._connection, partitioner=partitioner, emit="last", write_behind=True)
         lock(self._connection)
-        self._answer = Answer(self._connection, self._pipeline.output_schema, keyed=planned.table)
+        self._answer = AnswerRelation(self._connection, self._pipeline.output_schema, keyed=planned.table)
 
     def answer(self, tables: TableRows, deadline: Deadline | None = None) -> pa.Table:
         """The rows of `planned.sql`. To be called once. Raises `PullLimitExceeded`, `duckdb.Error`."""

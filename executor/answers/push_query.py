@@ -27,7 +27,7 @@ ERRORS_KEPT = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class PushProgress:
     """How far a push query is: `lag` counts the records that are readable and not yet read; `stream_time_ms` is the
     largest rowtime so far, None before the first record. `left_out`: records that it could not use."""
 
@@ -88,11 +88,11 @@ class PushQuery:
         """Where it reads on."""
         return self._reader.fetch_positions
 
-    def progress(self) -> Progress:
+    def progress(self) -> PushProgress:
         """How far it is. From any thread."""
         positions = self._reader.fetch_positions
         lag = sum(max(0, self._client.offsets(*at).last_stable_offset - offset) for at, offset in positions.items())
-        return Progress(lag, self._stream_time_ms, self.left_out)
+        return PushProgress(lag, self._stream_time_ms, self.left_out)
 
     @property
     def left_out(self) -> int:

@@ -22,7 +22,7 @@ from ...planner.schema import Column
 from ...planner.schemas import avro_schemas
 from ...planner.schemas.registry import InvalidSchema
 from ...planner.specs import FormatSpec, RecordSchema
-from .coding import Part, codes
+from .coding import RecordPart, codes
 from .compiled.avro_scan import FlatRecord, flat_record, scan
 from .reading import fold
 from .record_codec import Scanned
@@ -402,5 +402,5 @@ class AvroCoding(SchemaCoding):
     def codec(self, spec: FormatSpec, schema: RecordSchema) -> AvroCodec:
         return avro_codec(schema)
 
-    def reader(self, part: Part) -> AvroReader:
+    def reader(self, part: RecordPart) -> AvroReader:
         return AvroReader(self, part.spec, part.schemas)

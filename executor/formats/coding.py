@@ -13,7 +13,7 @@ from .wire import SchemaLookup
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class RecordPart:
     """The keys or the values of a topic. `columns`: all of them, those that hold headers too, which no format reads.
     `needed`: which of them a reader wants; None is all. `schemas`: finds the schemas that records name."""
 
@@ -50,16 +50,16 @@ class Part:
 class Coding:
     """A format. `encode_one` and `decode_one` are for tests and tools: see `encode_logical` and `decode_logical`."""
 
-    def decoder(self, part: Part) -> Decoder:
+    def decoder(self, part: RecordPart) -> Decoder:
         raise AssertionError(f"{type(self).__name__} reads nothing")
 
-    def encoder(self, part: Part) -> Encoder:
+    def encoder(self, part: RecordPart) -> Encoder:
         raise AssertionError(f"{type(self).__name__} writes nothing")
 
-    def encode_one(self, part: Part, value: Any) -> bytes:
+    def encode_one(self, part: RecordPart, value: Any) -> bytes:
         return value if isinstance(value, bytes) else str(value).encode()
 
-    def decode_one(self, part: Part, data: bytes) -> Any:
+    def decode_one(self, part: RecordPart, data: bytes) -> Any:
         return data.decode()
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ...planner.formats.delimited import DELIMITED
 from ...planner.schema import Column
 from .codec import Decoder, Encoder, read_only
-from .coding import Coding, Part, codes
+from .coding import Coding, RecordPart, codes
 from .compiled import scan
 from .compiled.spans import Bytes, Positions
 from .reading import Convert, Mismatch, convert_fields, converter
@@ -147,9 +147,9 @@ class DelimitedLine:
 
 @codes(DELIMITED.name)
 class DelimitedCoding(Coding):
-    def decoder(self, part: Part) -> Decoder:
+    def decoder(self, part: RecordPart) -> Decoder:
         wanted = [part.wanted[number] for number in part.numbers]
         return TextDecoder(Delimited(part.held, wanted, delimiter_of(part.spec.delimiter)), part.columns, part.wanted)
 
-    def encoder(self, part: Part) -> Encoder:
+    def encoder(self, part: RecordPart) -> Encoder:
         return TextEncoder(DelimitedLine(delimiter_of(part.spec.delimiter)), part.held, part.numbers)

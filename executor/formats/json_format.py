@@ -14,7 +14,7 @@ import numpy as np
 from ...planner.formats.json import JSON
 from ...planner.schema import Column
 from .codec import Decoder, Encoder, read_only
-from .coding import Coding, Part, codes
+from .coding import Coding, RecordPart, codes
 from .compiled import scan
 from .compiled.spans import Bytes, FieldNames, Positions, find_fields
 from .json_text import InvalidJson, parse_json, write_json
@@ -89,16 +89,16 @@ def _parse(data: bytes) -> Any:
 
 @codes(JSON.name)
 class JsonCoding(Coding):
-    def decoder(self, part: Part) -> Decoder:
+    def decoder(self, part: RecordPart) -> Decoder:
         style = BareJson(part.held[0], bool(part.read)) if part.bare else WrappedJson(part.read)
         return TextDecoder(style, part.columns, part.wanted)
 
-    def encoder(self, part: Part) -> Encoder:
+    def encoder(self, part: RecordPart) -> Encoder:
         style = BareValue() if part.bare else JsonObject([column.name for column in part.held])
         return TextEncoder(style, part.held, part.numbers)
 
-    def encode_one(self, part: Part, value: Any) -> bytes:
+    def encode_one(self, part: RecordPart, value: Any) -> bytes:
         return write_json(value).encode()
 
-    def decode_one(self, part: Part, data: bytes) -> Any:
+    def decode_one(self, part: RecordPart, data: bytes) -> Any:
         return typed_value(parse_json(data), part.held, bare=part.bare)

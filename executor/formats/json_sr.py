@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from ...planner.formats.json import JSON_SR
 from .codec import Decoded, Decoder, Encoder, RowError, boolean_array, one_array, valid_flags
-from .coding import Coding, Part, codes
+from .coding import Coding, RecordPart, codes
 from .json_format import JsonCoding
 from .wire import HEADER_BYTES, Unreadable, blank_header, header, schema_id_of, with_header
 
@@ -63,18 +63,18 @@ class JsonSrEncoder:
 class JsonSrCoding(Coding):
     _json = JsonCoding()
 
-    def decoder(self, part: Part) -> Decoder:
+    def decoder(self, part: RecordPart) -> Decoder:
         return JsonSrDecoder(self._json.decoder(part))
 
-    def encoder(self, part: Part) -> Encoder:
+    def encoder(self, part: RecordPart) -> Encoder:
         assert part.spec.schema is not None, "the planner gives every source of this format a schema"
         return JsonSrEncoder(self._json.encoder(part), part.spec.schema.id)
 
-    def encode_one(self, part: Part, value: Any) -> bytes:
+    def encode_one(self, part: RecordPart, value: Any) -> bytes:
         if part.spec.schema is None:
             return super().encode_one(part, value)
         return header(part.spec.schema.id) + self._json.encode_one(part, value)
 
-    def decode_one(self, part: Part, data: bytes) -> Any:
+    def decode_one(self, part: RecordPart, data: bytes) -> Any:
         schema_id_of(data)
         return self._json.decode_one(part, data[HEADER_BYTES:])

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ...planner.formats.kafka import KAFKA
 from ...planner.schema import Column
 from .codec import Decoded, Decoder, Encoder, RowError, boolean_array, byte_view, one_array, valid_flags
-from .coding import Coding, Part, codes
+from .coding import Coding, RecordPart, codes
 
 NUMBERS: dict[str, str] = {"INTEGER": ">i4", "BIGINT": ">i8", "DOUBLE": ">f8"}
 TYPES = (*NUMBERS, "STRING", "BYTES")
@@ -132,19 +132,19 @@ def _bitmap(valid: NDArray[np.bool_]) -> pa.Buffer | None:
 
 @codes(KAFKA.name)
 class KafkaCoding(Coding):
-    def decoder(self, part: Part) -> Decoder:
+    def decoder(self, part: RecordPart) -> Decoder:
         return KafkaDecoder(part.columns, part.wanted)
 
-    def encoder(self, part: Part) -> Encoder:
+    def encoder(self, part: RecordPart) -> Encoder:
         return KafkaEncoder(part.held[0] if part.held else None, part.numbers[0] if part.held else 0)
 
-    def encode_one(self, part: Part, value: Any) -> bytes:
+    def encode_one(self, part: RecordPart, value: Any) -> bytes:
         layout = _LAYOUTS.get(_type_name(part))
         if layout is None:
             return super().encode_one(part, value)
         return layout.pack(float(value) if layout.format == ">d" else int(value))
 
-    def decode_one(self, part: Part, data: bytes) -> Any:
+    def decode_one(self, part: RecordPart, data: bytes) -> Any:
         type_name = _type_name(part)
         layout = _LAYOUTS.get(type_name)
         if layout is not None:
@@ -155,6 +155,6 @@ class KafkaCoding(Coding):
 _LAYOUTS = {"INTEGER": struct.Struct(">i"), "BIGINT": struct.Struct(">q"), "DOUBLE": struct.Struct(">d")}
 
 
-def _type_name(part: Part) -> str:
+def _type_name(part: RecordPart) -> str:
     """Of the only column; without columns the bytes are text."""
     return str(part.columns[0].type) if part.columns else "STRING"

@@ -16,7 +16,7 @@ import msgpack
 from ...planner.formats.msgpack import MSGPACK
 from ...planner.schema import Column
 from ...sql.types import STRING, TIMESTAMP, Array, Decimal, Field, Map, SqlType, Struct
-from .coding import Part, codes
+from .coding import RecordPart, codes
 from .json_text import Real
 from .reading import Convert, Mismatch, fold
 from .reading import converter as text_converter
@@ -124,10 +124,10 @@ def _moment(milliseconds: int) -> Any:
 
 @codes(MSGPACK.name)
 class MsgpackCoding(RecordCoding):
-    def reader(self, part: Part) -> MsgpackReader:
+    def reader(self, part: RecordPart) -> MsgpackReader:
         return MsgpackReader()
 
-    def writer(self, part: Part) -> MsgpackWriter:
+    def writer(self, part: RecordPart) -> MsgpackWriter:
         return MsgpackWriter()
 
     def reads(self, type_: SqlType) -> Convert | None:
@@ -142,10 +142,10 @@ class MsgpackCoding(RecordCoding):
             return _digits
         return _moment if type_ == TIMESTAMP else None
 
-    def encode_one(self, part: Part, value: Any) -> bytes:
+    def encode_one(self, part: RecordPart, value: Any) -> bytes:
         return MsgpackWriter().write(value)
 
-    def decode_one(self, part: Part, data: bytes) -> Any:
+    def decode_one(self, part: RecordPart, data: bytes) -> Any:
         value = MsgpackReader().read(data, bad_utf8="strict")
         return _shown(value, part.held[0].type) if part.bare else _shown_fields(value, part.held)
 

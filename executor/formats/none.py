@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from ...planner.formats.none import NONE
 from .codec import Decoded, Decoder, Encoder, boolean_array
-from .coding import Coding, Part, codes
+from .coding import Coding, RecordPart, codes
 
 
 class NoneCodec:
@@ -30,8 +30,8 @@ class NoneCodec:
 
 @codes(NONE.name)
 class NoneCoding(Coding):
-    def decoder(self, part: Part) -> Decoder:
+    def decoder(self, part: RecordPart) -> Decoder:
         return NoneCodec()
 
-    def encoder(self, part: Part) -> Encoder:
+    def encoder(self, part: RecordPart) -> Encoder:
         return NoneCodec()

@@ -18,7 +18,7 @@ from ...planner.schema import Column
 from ...sql.types import SqlType
 from ..errors import QueryFailed
 from .codec import Decoded, Decoder, Encoder, RowError, boolean_array, one_array
-from .coding import Coding, Part
+from .coding import Coding, RecordPart
 from .reading import Convert, FieldReader, Mismatch, convert_fields
 from .typed_values import converter, plain_columns
 from .wire import Unreadable, Unwritable
@@ -51,10 +51,10 @@ class RecordWriter(Protocol):
 class RecordCoding(Coding):
     """A format that is read and written record by record."""
 
-    def reader(self, part: Part) -> RecordReader:
+    def reader(self, part: RecordPart) -> RecordReader:
         raise NotImplementedError
 
-    def writer(self, part: Part) -> RecordWriter:
+    def writer(self, part: RecordPart) -> RecordWriter:
         raise NotImplementedError
 
     def reads(self, type_: SqlType) -> Convert | None:
@@ -65,17 +65,17 @@ class RecordCoding(Coding):
         """How a plain value of `type_`, which is not None, is handed to the writer; None where it is as it is."""
         return None
 
-    def decoder(self, part: Part) -> Decoder:
+    def decoder(self, part: RecordPart) -> Decoder:
         return RecordDecoder(self, part)
 
-    def encoder(self, part: Part) -> Encoder:
+    def encoder(self, part: RecordPart) -> Encoder:
         return RecordEncoder(self, part)
 
 
 class RecordDecoder:
     """The columns that nobody wants are all NULL."""
 
-    def __init__(self, coding: RecordCoding, part: Part) -> None:
+    def __init__(self, coding: RecordCoding, part: RecordPart) -> None:
         self._reader = coding.reader(part)
         self._columns = part.columns
         self._wanted = part.wanted
@@ -147,7 +147,7 @@ class RecordEncoder:
     if the format has bytes for that.
     """
 
-    def __init__(self, coding: RecordCoding, part: Part) -> None:
+    def __init__(self, coding: RecordCoding, part: RecordPart) -> None:
         self._writer = coding.writer(part)
         self._writes = coding.writes
         self._columns = part.held

@@ -11,7 +11,7 @@ from ...planner.formats import FORMATS
 from ...planner.schema import Column
 from ...planner.specs import FormatSpec, KeyWindow
 from .codec import Decoder, Encoder
-from .coding import Coding, Part, coded_formats, find_coding
+from .coding import Coding, RecordPart, coded_formats, find_coding
 from .windows import WindowedDecoder, WindowedEncoder
 from .wire import SchemaLookup, no_schemas
 
@@ -30,7 +30,7 @@ def decoder(
 
     Raises: FormatError where the format does not exist or cannot hold the columns.
     """
-    part = Part(spec, columns, schemas, needed)
+    part = RecordPart(spec, columns, schemas, needed)
     inner = _coding(part).decoder(part)
     return inner if window is None else WindowedDecoder(inner, window)
 
@@ -40,7 +40,7 @@ def encoder(spec: FormatSpec, columns: Sequence[Column], window: KeyWindow | Non
 
     Raises: FormatError where the format does not exist or cannot hold the columns.
     """
-    part = Part(spec, columns, no_schemas)
+    part = RecordPart(spec, columns, no_schemas)
     inner = _coding(part).encoder(part)
     return inner if window is None else WindowedEncoder(inner, window)
 
@@ -49,7 +49,7 @@ def encode_logical(spec: FormatSpec, columns: Sequence[Column], value: Any) -> b
     """The bytes of `value`, taken as it is: JSON is written with all its digits and with its own names, DELIMITED is
     text, KAFKA a number or text by the column's type (text without columns). AVRO and PROTOBUF find fields by name, in
     any case. None is null. Raises: Unwritable where it does not fit the schema."""
-    return None if value is None else _single(spec).encode_one(Part(spec, columns, no_schemas), value)
+    return None if value is None else _single(spec).encode_one(RecordPart(spec, columns, no_schemas), value)
 
 
 def decode_logical(
@@ -61,7 +61,7 @@ def decode_logical(
 
     Raises: InvalidJson, Unreadable, UnicodeDecodeError, struct.error for bytes that the format cannot have written.
     """
-    return None if data is None else _single(spec).decode_one(Part(spec, columns, schemas), data)
+    return None if data is None else _single(spec).decode_one(RecordPart(spec, columns, schemas), data)
 
 
 def _single(spec: FormatSpec) -> Coding:
@@ -69,7 +69,7 @@ def _single(spec: FormatSpec) -> Coding:
     return find_coding(spec.name) or Coding()
 
 
-def _coding(part: Part) -> Coding:
+def _coding(part: RecordPart) -> Coding:
     """Raises `FormatError` where the format does not exist, or neither holds the columns nor can code them anyway."""
     name = part.spec.name
     found = find_coding(name)

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from ...planner.formats import FORMATS
 from ...planner.schemas.registry import InvalidSchema
 from ...planner.specs import FormatSpec, RecordSchema
-from .coding import Part, find_coding
+from .coding import RecordPart, find_coding
 from .record_codec import RecordCoding, RecordReader
 from .wire import SchemaLookup, Unreadable, schema_id_of
 
@@ -27,17 +27,17 @@ class SchemaCoding(RecordCoding):
         """Raises `InvalidSchema`."""
         raise NotImplementedError
 
-    def reader(self, part: Part) -> SchemaReader:
+    def reader(self, part: RecordPart) -> SchemaReader:
         return SchemaReader(self, part.spec, part.schemas)
 
-    def writer(self, part: Part) -> RecordCodec:
+    def writer(self, part: RecordPart) -> RecordCodec:
         assert part.spec.schema is not None, "the planner gives every source of this format a schema"
         return self.codec(part.spec, part.spec.schema)
 
-    def encode_one(self, part: Part, value: Any) -> bytes:
+    def encode_one(self, part: RecordPart, value: Any) -> bytes:
         return super().encode_one(part, value) if part.spec.schema is None else self.writer(part).write(value)
 
-    def decode_one(self, part: Part, data: bytes) -> Any:
+    def decode_one(self, part: RecordPart, data: bytes) -> Any:
         return self.reader(part).read(data)
 
 

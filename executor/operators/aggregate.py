@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from ...planner.schema import Schema
 from ...planner.steps.aggregate import Aggregate
-from ...sql.functions.aggregation.aggregate_kernels import Events, running_max
+from ...sql.functions.aggregation.aggregate_kernels import GroupEvents, running_max
 from ...sql.types import BIGINT, INTEGER, SqlType
 from ..batch import ChangeBatch
 from ..building import Emit, Operator
@@ -52,7 +52,7 @@ class _Work:
     rows: pa.Table
     groups: Numbered
     known: Bools
-    events: Events
+    events: GroupEvents
     row: Ints
     keys: pa.Table
     every_row: bool
@@ -127,7 +127,7 @@ class Aggregator(Operator):
         blank = [pa.nulls(1, field.type) for field in self._input_schema]  # a row that no event is about
         rows = self._calls.with_arguments(pa.table(blank, schema=self._input_schema))
         group = np.zeros(1, dtype=np.int64)
-        events = Events(group, _nothing(1), _nothing(1))
+        events = GroupEvents(group, _nothing(1), _nothing(1))
         states = pa.table({name: pa.nulls(1, self._store.change_schema.field(name).type) for name in self._store.value})
         keys = conform(pa.table({"_part": pa.array([0], pa.int32())}), self._store.key_schema)
         results, _ = self._calls.run(events, rows, states, [False], keys)
@@ -171,7 +171,9 @@ class Aggregator(Operator):
         of_row = groups.group
         n = np.arange(len(rows), dtype=np.int64)
         if not self._step.retracts:
-            return _Work(rows, groups, known, Events(of_row, _nothing(len(rows)), n), n, rows.select(self._keys), True)
+            return _Work(
+                rows, groups, known, GroupEvents(of_row, _nothing(len(rows)), n), n, rows.select(self._keys), True
+            )
         retracted = ints(rows, "_weight") < 0
         sequence = ints(rows, "_seq")
         # An update of a row that stays in its group is one event: the old row out, the new one in.
@@ -182,7 +184,7 @@ class Aggregator(Operator):
         undo = np.where(retracted, n, -1)
         add = np.where(retracted, np.where(pairs, n + 1, -1), n)
         kept = ~second
-        events, row = _without_undo_of_nothing(Events(of_row[kept], undo[kept], add[kept]), n[kept], known)
+        events, row = _without_undo_of_nothing(GroupEvents(of_row[kept], undo[kept], add[kept]), n[kept], known)
         return _Work(rows, groups, known, events, row, take(rows.select(self._keys), row), False)
 
     def _windowed_work(self, rows: pa.Table, at_rows: Ints) -> _Work:
@@ -195,7 +197,7 @@ class Aggregator(Operator):
         keys = keys if every_row else take(keys, row)
         keys = keys.append_column(self._placing.mark, pa.array(marks))
         groups, known = self._groups.find([flat(keys, name) for name in keys.column_names])
-        return _Work(rows, groups, known, Events(groups.group, _nothing(len(row)), row), row, keys, every_row)
+        return _Work(rows, groups, known, GroupEvents(groups.group, _nothing(len(row)), row), row, keys, every_row)
 
     # -------------------------------------------------------------- folding
 
@@ -285,7 +287,7 @@ def _all_false(rows: int) -> pa.Array:
     return pa.Array.from_buffers(pa.bool_(), rows, [None, pa.py_buffer(bytes((rows + 7) // 8))])
 
 
-def _without_undo_of_nothing(events: Events, row: Ints, known: Bools) -> tuple[Events, Ints]:
+def _without_undo_of_nothing(events: GroupEvents, row: Ints, known: Bools) -> tuple[GroupEvents, Ints]:
     """A row cannot be taken back from a group that does not exist: such an event only adds, or is none at all.
 
     It comes about where a table's row was not counted when it appeared, for its key was NULL or it was an error.
@@ -297,5 +299,5 @@ def _without_undo_of_nothing(events: Events, row: Ints, known: Bools) -> tuple[E
             return events, row
         undo = np.where(wrong, -1, events.undo)
         kept = (undo >= 0) | (events.add >= 0)
-        events = Events(events.group[kept], undo[kept], events.add[kept])
+        events = GroupEvents(events.group[kept], undo[kept], events.add[kept])
         row = row[kept]

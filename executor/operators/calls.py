@@ -10,13 +10,13 @@ import pyarrow as pa
 
 from ...planner.steps.aggregate import AggregateCall
 from ...sql.functions.aggregation.aggregate_distinct import distinct_fold
-from ...sql.functions.aggregation.aggregate_kernels import Events
+from ...sql.functions.aggregation.aggregate_kernels import GroupEvents
 from ...sql.functions.aggregation.aggregates import AGGREGATES
 from ...sql.types import SqlType
 from ..state.store import StateStore
 from .columns import Bools, flat
 from .members import Members
-from .statement import Statement
+from .statement import BatchStatement
 
 
 class Calls:
@@ -70,7 +70,7 @@ class Calls:
         self._statement = None
         if not is_plain:
             sql = f"SELECT {', '.join([*self._kept, *rendered])} FROM {{input}}"
-            self._statement = Statement(connection, sql, {"input": input_schema})
+            self._statement = BatchStatement(connection, sql, {"input": input_schema})
 
     def with_arguments(self, rows: pa.Table) -> pa.Table:
         """The kept columns and the arguments; columns that are arguments as they are cost nothing."""
@@ -96,7 +96,7 @@ class Calls:
         return {members.store.name: members.store for members, _ in self._members}
 
     def run(
-        self, events: Events, rows: pa.Table, states: pa.Table, known: Sequence[bool], keys: pa.Table
+        self, events: GroupEvents, rows: pa.Table, states: pa.Table, known: Sequence[bool], keys: pa.Table
     ) -> tuple[dict[str, pa.Array], dict[str, pa.Array]]:
         """Fold the events; `keys` has the key of each. Out: per event the results, and per group the new states."""
         results: dict[str, pa.Array] = {}
@@ -115,7 +115,7 @@ class Calls:
             return None
         return flat(rows, f"f{call}").to_numpy(zero_copy_only=False)
 
-    def _events(self, events: Events, rows: pa.Table, keys: pa.Table) -> list[Events]:
+    def _events(self, events: GroupEvents, rows: pa.Table, keys: pa.Table) -> list[GroupEvents]:
         """What each call sees of the events: a row that its filter or DISTINCT leaves out is no row (-1)."""
         of_calls = [_filtered(events, self.passes(rows, i)) for i in range(len(self.folds))]
         for members, argument in self._members:
@@ -132,9 +132,9 @@ class Calls:
         }
 
 
-def _filtered(events: Events, passes: Bools | None) -> Events:
+def _filtered(events: GroupEvents, passes: Bools | None) -> GroupEvents:
     if passes is None or not len(passes):
         return events
     undo = np.where((events.undo >= 0) & passes[events.undo], events.undo, -1)
     add = np.where((events.add >= 0) & passes[events.add], events.add, -1)
-    return Events(events.group, undo, add)
+    return GroupEvents(events.group, undo, add)

@@ -21,7 +21,7 @@ from ...planner.schema import Schema
 from ...planner.steps.deduplicate import Deduplicate
 from ...sql.types import BIGINT, INTEGER, SqlType
 from ..batch import ChangeBatch
-from ..building import Building, Chain, Operator, builds
+from ..building import Building, ChainNode, Operator, builds
 from ..state.store import StateStore
 from .columns import Bools, Ints, batch_schema, conform, flat, group, ints, key_names, take
 from .expiry import TaskTime
@@ -113,7 +113,7 @@ class Deduplicator(Operator):
 
 
 @builds(Deduplicate)
-def build(step: Deduplicate, building: Building) -> Chain:
+def build(step: Deduplicate, building: Building) -> ChainNode:
     below = building.node(step.input)
     operator = Deduplicator(building.connection, step, below.schema, below.extra, below.columns)
     return building.chain(below, operator, step)

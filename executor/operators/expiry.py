@@ -13,7 +13,7 @@ from ...planner.schema import Schema
 from ...planner.steps.expire import Expire
 from ...sql.types import BIGINT, INTEGER, SqlType
 from ..batch import ChangeBatch
-from ..building import Building, Chain, Operator, builds
+from ..building import Building, ChainNode, Operator, builds
 from .columns import WINDOW, Ints, batch_schema, conform, flat, ints, key_names, number_within, take, with_columns
 from .lifetimes import Lifetimes
 from .stream_time import StreamTime, merged, running
@@ -116,7 +116,7 @@ def _without_values(rows: pa.Table, chosen: np.ndarray) -> pa.Table:
 
 
 @builds(Expire)
-def build(step: Expire, building: Building) -> Chain:
+def build(step: Expire, building: Building) -> ChainNode:
     below = building.node(step.input)
     operator = Expiry(building.connection, step.id, step.schema, below.extra, below.columns, step.ttl_ms)
     return building.chain(below, operator, step)

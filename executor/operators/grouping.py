@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from ...planner.steps.aggregate import Aggregate
-from ..building import Building, Chain, builds
+from ..building import Building, ChainNode, builds
 from .aggregate import Aggregator
 from .expiring_aggregate import ExpiringAggregator
 from .session import SessionAggregator
 
 
 @builds(Aggregate)
-def build(step: Aggregate, building: Building) -> Chain:
+def build(step: Aggregate, building: Building) -> ChainNode:
     below = building.node(step.input)
     operator = _operator_class(step)(
         building.connection, step, below.schema, below.extra, below.columns, building.properties, building.emit

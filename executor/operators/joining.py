@@ -12,8 +12,8 @@ from ...planner.schema import Schema
 from ...planner.specs import KeyWindow
 from ...planner.steps.step import Step, schema_of
 from ..batch import ChangeBatch
-from ..building import Building, Joiner, Node
-from ..figures import Meter
+from ..building import Building, Joiner, PipelineNode
+from ..figures import OperatorMeter
 from ..window_times import window_ends
 from .columns import WINDOW, batch_schema, conform, ints, with_columns
 
@@ -22,14 +22,14 @@ from .columns import WINDOW, batch_schema, conform, ints, with_columns
 class JoinNode:
     """`window`: of the left side's keys, where it is one of time; right windows that begin with it count as equal."""
 
-    left: Node
-    right: Node
+    left: PipelineNode
+    right: PipelineNode
     joiner: Joiner
     window: KeyWindow | None
     schema: Schema
     extra: tuple[str, ...]
     columns: Sequence[str] | None
-    meter: Meter
+    meter: OperatorMeter
 
     def evaluate(self, inputs: Mapping[str, ChangeBatch]) -> ChangeBatch:
         left, right = self.left.evaluate(inputs), self.right.evaluate(inputs)
@@ -47,13 +47,13 @@ class JoinNode:
         return None
 
 
-def window_columns(left: Node, right: Node) -> tuple[str, ...]:
+def window_columns(left: PipelineNode, right: PipelineNode) -> tuple[str, ...]:
     """The bounds of the window in the keys of both sides; none where a side has no window."""
     return tuple(WINDOW) if "_ws" in left.extra and "_ws" in right.extra else ()
 
 
 def join_node(
-    building: Building, step: Step, joiner: Joiner, left: Node, right: Node, *, extra: tuple[str, ...]
+    building: Building, step: Step, joiner: Joiner, left: PipelineNode, right: PipelineNode, *, extra: tuple[str, ...]
 ) -> JoinNode:
     """`extra`: the columns besides key and values that a pair has."""
     meter = building.meter(step)

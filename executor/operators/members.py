@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ...sql.functions.aggregation.aggregate_kernels import Events
+from ...sql.functions.aggregation.aggregate_kernels import GroupEvents
 from ...sql.types import BIGINT, SqlType
 from ..state.store import StateStore
 from .columns import Bools, Ints, codes, ints, take
@@ -55,7 +55,7 @@ class Members:
         self._counts = [f"n{call}" for call in calls]
         self.store = StateStore(connection, name, {**key, "m": value}, dict.fromkeys(self._counts, BIGINT))
 
-    def distinct(self, events: Mapping[int, Events], values: pa.Array, keys: pa.Table) -> dict[int, Events]:
+    def distinct(self, events: Mapping[int, GroupEvents], values: pa.Array, keys: pa.Table) -> dict[int, GroupEvents]:
         """The events of each call, without those that change nothing about which values its groups have.
 
         In: events that refer to rows with these values; `keys`: of each event's group. NULL is no value.
@@ -100,7 +100,7 @@ class Members:
 class _CallCounts:
     """The counts of one call: which operations begin or end a value's presence, and what is left in the end."""
 
-    def __init__(self, operations: _Operations, events: Events, before: Ints, *, retracts: bool) -> None:
+    def __init__(self, operations: _Operations, events: GroupEvents, before: Ints, *, retracts: bool) -> None:
         self._operations, self._events = operations, events
         event, sign = operations.event, operations.sign
         self._counts = np.where(sign > 0, events.add[event] >= 0, events.undo[event] >= 0)
@@ -118,9 +118,9 @@ class _CallCounts:
         self._turns = np.empty(len(order), dtype=np.bool_)
         self._turns[order] = turning
 
-    def thinned(self) -> Events:
+    def thinned(self) -> GroupEvents:
         keeps = self._counts & self._turns
-        return Events(
+        return GroupEvents(
             self._events.group,
             self._kept(self._events.undo, keeps & (self._operations.sign < 0)),
             self._kept(self._events.add, keeps & (self._operations.sign > 0)),
@@ -133,7 +133,7 @@ class _CallCounts:
         return kept
 
 
-def _operations(events: Mapping[int, Events], values: pa.Array) -> _Operations:
+def _operations(events: Mapping[int, GroupEvents], values: pa.Array) -> _Operations:
     """What the events of any of the calls do; they differ only in which rows their filters let through."""
     several = list(events.values())
     undo = np.maximum.reduce([each.undo for each in several])

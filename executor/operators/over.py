@@ -18,7 +18,7 @@ from ...planner.specs import SqlExpression
 from ...planner.steps.over import Over, OverCall
 from ...sql.types import BIGINT, INTEGER, SqlType
 from ..batch import ChangeBatch
-from ..building import Building, Chain, Operator, builds
+from ..building import Building, ChainNode, Operator, builds
 from ..state.store import StateStore
 from .columns import (
     Bools,
@@ -35,7 +35,7 @@ from .columns import (
     value_names,
     with_columns,
 )
-from .statement import Statement
+from .statement import BatchStatement
 
 _ARRIVAL = "_n"
 
@@ -85,7 +85,7 @@ class OverOperator(Operator):
             + [("_i", pa.int64()), ("_group", pa.int64()), ("_was", pa.bool_()), ("_is", pa.bool_())]
         )
         self._identify = self._identity_statement(connection)
-        self._compute = Statement(connection, _difference_sql(step), {"pool": self._pool_schema})
+        self._compute = BatchStatement(connection, _difference_sql(step), {"pool": self._pool_schema})
 
     def process(self, batch: ChangeBatch) -> ChangeBatch:
         rows = conform(batch.rows, self._input_schema)
@@ -108,11 +108,11 @@ class OverOperator(Operator):
 
     # -------------------------------------------------------------- the rows of the touched partitions
 
-    def _identity_statement(self, connection: duckdb.DuckDBPyConnection) -> Statement | None:
+    def _identity_statement(self, connection: duckdb.DuckDBPyConnection) -> BatchStatement | None:
         if not self._ids:
             return None
         made = [f"{_cast(each)} AS {name}" for name, each in zip(self._ids, self._step.identity, strict=True)]
-        return Statement(connection, f"SELECT *, {', '.join(made)} FROM {{input}}", {"input": self._input_schema})
+        return BatchStatement(connection, f"SELECT *, {', '.join(made)} FROM {{input}}", {"input": self._input_schema})
 
     def _numbered(self, rows: pa.Table) -> pa.Table:
         """With the number of each row's arrival in its task, from 0."""
@@ -254,7 +254,7 @@ def _call_sql(call: OverCall, texts: dict[str, str]) -> str:
 
 
 @builds(Over)
-def build(step: Over, building: Building) -> Chain:
+def build(step: Over, building: Building) -> ChainNode:
     below = building.node(step.input)
     operator = OverOperator(building.connection, step, below.schema, below.extra, below.columns, step.input.task_count)
     return building.chain(below, operator, step)

@@ -13,7 +13,7 @@ from ...planner.schema import Schema
 from ...planner.steps.source import Source
 from ..batch import ChangeBatch
 from ..building import Building, Operator, builds
-from ..figures import Meter
+from ..figures import OperatorMeter
 from .columns import WINDOW, batch_schema, conform
 from .expiry import Expiry
 from .stream_time import SourceTime
@@ -29,7 +29,7 @@ class SourceNode:
     extra: tuple[str, ...]
     columns: Sequence[str] | None
     operators: Sequence[Operator]
-    meter: Meter
+    meter: OperatorMeter
 
     def evaluate(self, inputs: Mapping[str, ChangeBatch]) -> ChangeBatch:
         since = time.perf_counter_ns()

@@ -21,10 +21,10 @@ from ...planner.steps.repartition import Rekey
 from ...sql.functions.udf import failures_of
 from ...sql.types import DOUBLE
 from ..batch import ChangeBatch
-from ..building import Building, Chain, Operator, Partitioner, builds
+from ..building import Building, ChainNode, Operator, Partitioner, builds
 from ..value_sizes import without_large_values
 from .columns import batch_schema, conform, ints, is_null, key_names, number_within, value_names, with_columns
-from .statement import Statement
+from .statement import BatchStatement
 
 StatelessStep = Filter | Project | Explode | Rekey
 
@@ -63,7 +63,7 @@ class Stateless(Operator):
         self.schema = schema
         self._output_schema = batch_schema(schema, self.extra, self.columns)
         self._failures = failures_of(connection)
-        self._statement = Statement(connection, sql, {"input": self._input_schema})
+        self._statement = BatchStatement(connection, sql, {"input": self._input_schema})
 
     def process(self, batch: ChangeBatch) -> ChangeBatch:
         if not len(batch.rows):
@@ -198,7 +198,7 @@ def _select(columns: dict[str, str], source: str) -> str:
 
 
 @builds(Filter, Project, Explode, Rekey)
-def build(step: StatelessStep, building: Building) -> Chain:
+def build(step: StatelessStep, building: Building) -> ChainNode:
     """One node for the step and all stateless steps below it that do not change the task."""
     steps: list[StatelessStep] = [step]
     below = step.input

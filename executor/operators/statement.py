@@ -31,7 +31,7 @@ class _Slot:
         return self.table.schema.__arrow_c_schema__()
 
 
-class Statement:
+class BatchStatement:
     """`sql` names its inputs as `{name}`. Inputs that it does not get in a run are empty."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, sql: str, inputs: Mapping[str, pa.Schema]) -> None:

@@ -12,20 +12,20 @@ import pyarrow as pa
 from ...planner.schema import Schema
 from ...planner.steps.union import Union
 from ..batch import ChangeBatch
-from ..building import Building, Node, builds
-from ..figures import Meter
+from ..building import Building, PipelineNode, builds
+from ..figures import OperatorMeter
 from .columns import batch_schema, conform, ints, take
 from .stream_time import merged
 
 
 @dataclass(slots=True)
 class UnionNode:
-    left: Node
-    right: Node
+    left: PipelineNode
+    right: PipelineNode
     schema: Schema
     extra: tuple[str, ...]
     columns: Sequence[str] | None
-    meter: Meter
+    meter: OperatorMeter
 
     def evaluate(self, inputs: Mapping[str, ChangeBatch]) -> ChangeBatch:
         schema = batch_schema(self.schema, self.extra, self.columns)

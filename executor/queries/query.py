@@ -38,7 +38,7 @@ from ..state.lost_state import with_ends
 from ..state.store import StoreChanges
 from ..tasks import needs_time_order
 from .query_log import changelog_topic, offset_group
-from .recovery import Recovered, recover
+from .recovery import RecoveredQuery, recover
 
 log = structlog.get_logger()
 
@@ -94,7 +94,7 @@ class QueryRuntime:
             None  # to read and to write, until `close`
         )
         self._max_records: int | None = None  # set while a record is searched that makes a batch fail
-        self._recovered: Recovered | None = None
+        self._recovered: RecoveredQuery | None = None
         self._changelog_count: int | None = None
         self._recover()
 
@@ -269,7 +269,9 @@ class QueryRuntime:
         if committing is not None:
             committing.result()
 
-    def _commit(self, run: Recovered, batch: ReadBatch, output: Output, state_changes: Sequence[StoreChanges]) -> None:
+    def _commit(
+        self, run: RecoveredQuery, batch: ReadBatch, output: Output, state_changes: Sequence[StoreChanges]
+    ) -> None:
         errors = [*batch.errors, *output.errors]
         applied = self._commit_to_log(run, batch, output, state_changes, errors)
         fp("query.before_store_commit")
@@ -279,7 +281,7 @@ class QueryRuntime:
         if self._max_records is not None:
             self._max_records = None if self._max_records > MAX_BATCH_BYTES // 100 else self._max_records * 2
 
-    def _compute(self, run: Recovered, batch: ReadBatch) -> tuple[Output, Sequence[StoreChanges]]:
+    def _compute(self, run: RecoveredQuery, batch: ReadBatch) -> tuple[Output, Sequence[StoreChanges]]:
         self._meters.sample()
         try:
             if batch.elapsed_ms:
@@ -297,7 +299,7 @@ class QueryRuntime:
 
     def _commit_to_log(
         self,
-        run: Recovered,
+        run: RecoveredQuery,
         batch: ReadBatch,
         output: Output,
         state_changes: Sequence[StoreChanges],
@@ -320,7 +322,7 @@ class QueryRuntime:
         self._positions.update(moved)
         return applied
 
-    def _append_changes(self, run: Recovered, state_changes: Sequence[StoreChanges]) -> dict[int, int]:
+    def _append_changes(self, run: RecoveredQuery, state_changes: Sequence[StoreChanges]) -> dict[int, int]:
         """The offsets are exact: a partition's end, read before the append, belongs to this producer alone, or the
         append is refused because another one has fenced it."""
         topic = changelog_topic(self.plan.query_id)

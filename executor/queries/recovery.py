@@ -35,7 +35,7 @@ log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
-class Recovered:
+class RecoveredQuery:
     """A query that is ready for its next batch."""
 
     producer: TransactionalProducer
@@ -51,7 +51,7 @@ def recover(
     state_directory: Path | None,
     properties: Mapping[str, str],
     meters: Meters | None = None,
-) -> Recovered:
+) -> RecoveredQuery:
     """Brings the query to the state after its last committed batch. Fences whoever ran it until now.
 
     In: `state_directory`: the query's own; None keeps its state in memory.
@@ -78,7 +78,7 @@ def recover(
         lock(state.connection)
         replay_changelog(plan, client, state, pipeline, ends, noted)
         commits = StateCommits(state, pipeline)
-        return Recovered(producer, state, pipeline, commits, start_positions(client, plan, properties))
+        return RecoveredQuery(producer, state, pipeline, commits, start_positions(client, plan, properties))
     except BaseException as error:
         state.close(error)
         raise

@@ -35,7 +35,7 @@ from ..pipeline import Pipeline
 from ..record_error import left_out
 from ..sink_writer import Output, SinkWriter
 from ..sources.idle import idle_ms_of
-from ..sources.journal import Entry, JournaledLog
+from ..sources.journal import JournaledLog, JournalEntry
 from ..sources.source_reader import ReadBatch, SourceReader
 from ..sources.time_order import tables_first
 from ..state.connection import EngineSettings, lock, open_connection
@@ -119,12 +119,12 @@ class StepwisePlan:
             self._positions[entry.at] = entry.first_offset + entry.count
         return [order for order in orders if order]
 
-    def _new_entries(self) -> list[Entry]:
+    def _new_entries(self) -> list[JournalEntry]:
         entries = self._log.entries[self._seen :]
         self._seen = len(self._log.entries)
         return [entry for entry in entries if entry.count and entry.at in self._positions]
 
-    def _order(self, entries: list[Entry], topics: set[str]) -> list[TopicPartition]:
+    def _order(self, entries: list[JournalEntry], topics: set[str]) -> list[TopicPartition]:
         return [
             place.at
             for entry in entries

@@ -10,7 +10,7 @@ from ...logcore.client import ColumnarRecords, LogClient, RowRecords, TopicParti
 from ...logcore.log import Log
 
 
-class Place(NamedTuple):
+class RecordPlace(NamedTuple):
     """Where one record stands."""
 
     at: TopicPartition
@@ -18,7 +18,7 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class JournalEntry:
     """One append. `produced`: by the Sandbox's `produce`, not by a statement or a query. `count`: 0 once the topic is
     deleted."""
 
@@ -27,10 +27,10 @@ class Entry:
     count: int
     produced: bool
 
-    def places(self, begin: int = 0) -> Iterator[Place]:
+    def places(self, begin: int = 0) -> Iterator[RecordPlace]:
         """The records from offset `begin` on."""
         for offset in range(max(begin, self.first_offset), self.first_offset + self.count):
-            yield Place(self.at, offset)
+            yield RecordPlace(self.at, offset)
 
 
 class JournaledLog:
@@ -38,7 +38,7 @@ class JournaledLog:
 
     def __init__(self, log: LogClient) -> None:
         self._log = log
-        self.entries: list[Entry] = []
+        self.entries: list[JournalEntry] = []
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._log, name)
@@ -65,7 +65,7 @@ class JournaledLog:
 
     def _append(self, topic: str, partition: int, records: RowRecords | ColumnarRecords, *, produced: bool) -> int:
         offset = self._log.append(topic, partition, records)
-        self.entries.append(Entry(TopicPartition(topic, partition), offset, _count(records), produced))
+        self.entries.append(JournalEntry(TopicPartition(topic, partition), offset, _count(records), produced))
         return offset
 
 
@@ -75,7 +75,7 @@ class JournaledProducer:
     def __init__(self, journal: JournaledLog, producer: TransactionalProducer) -> None:
         self._journal = journal
         self._producer = producer
-        self._open: list[Entry] = []
+        self._open: list[JournalEntry] = []
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._producer, name)
@@ -84,7 +84,7 @@ class JournaledProducer:
         """As `TransactionalProducer.append`."""
         first = self._journal.offsets(topic, partition).log_end_offset
         self._producer.append(topic, partition, records)
-        self._open.append(Entry(TopicPartition(topic, partition), first, _count(records), produced=False))
+        self._open.append(JournalEntry(TopicPartition(topic, partition), first, _count(records), produced=False))
 
     def commit(self) -> None:
         """As `TransactionalProducer.commit`."""

@@ -30,7 +30,7 @@ from ..state.lost_state import forget_ends
 from ..tasks import changelog_partition_count
 from .bucket import BucketRuntime, bucket_id
 from .lanes import Positions, ranges_between
-from .markers import Marker, last_marker
+from .markers import StateMarker, last_marker
 from .pieces import Piece
 from .stage_one import StageOne
 from .stages import Stages, split
@@ -91,7 +91,7 @@ def _create_topics(stages: Stages, client: LogClient) -> None:
                 client.create_topic(topic, partition_count, STATE_CONFIG)
 
 
-def _begin_run(stages: Stages, bucket: int, run: str, client: LogClient, committed: Positions) -> Marker:
+def _begin_run(stages: Stages, bucket: int, run: str, client: LogClient, committed: Positions) -> StateMarker:
     """Writes the marker that makes the bucket this run's. Nothing the bucket has done is before a committed offset:
     those move when all buckets have done a batch, or under another executor."""
     query_id = stages.plan.query_id
@@ -100,11 +100,11 @@ def _begin_run(stages: Stages, bucket: int, run: str, client: LogClient, committ
     positions = {lane: max(_still_there(client, last, lane), offset) for lane, offset in committed.items()}
     ends = {} if last is None or last.run == NO_RUN else last.ends
     if last is None:
-        marker = Marker(run, positions)
+        marker = StateMarker(run, positions)
     elif positions == last.positions:
-        marker = Marker(run, positions, last.times, token=last.token, ends=ends)
+        marker = StateMarker(run, positions, last.times, token=last.token, ends=ends)
     else:
-        marker = Marker(run, positions, last.times, ends=ends)
+        marker = StateMarker(run, positions, last.times, ends=ends)
     producer.begin()
     producer.append(marker_topic(query_id), bucket, marker.as_records())
     producer.commit()
@@ -112,7 +112,7 @@ def _begin_run(stages: Stages, bucket: int, run: str, client: LogClient, committ
 
 
 def _check_positions(
-    client: LogClient, query_id: str, last: Marker | None, known: Mapping[TopicPartition, int]
+    client: LogClient, query_id: str, last: StateMarker | None, known: Mapping[TopicPartition, int]
 ) -> None:
     """Raises `PositionLost`. A topic that was made anew is not known to the query's group."""
     for lane, position in last.positions.items() if last is not None else ():
@@ -120,7 +120,7 @@ def _check_positions(
             check_position(query_id, lane, position, client.offsets(*lane))
 
 
-def _still_there(client: LogClient, last: Marker | None, lane: TopicPartition) -> int:
+def _still_there(client: LogClient, last: StateMarker | None, lane: TopicPartition) -> int:
     """The bucket's place in the lane; 0 where the topic was made anew since."""
     position = 0 if last is None else last.positions.get(lane, 0)
     return position if position <= client.offsets(*lane).log_end_offset else 0

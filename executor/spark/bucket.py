@@ -36,7 +36,7 @@ from ..state.connection import EngineSettings, lock
 from ..state.lost_state import check_ends, whole_state
 from ..state.state_file import StateFile, open_state
 from ..state.store import StoreChanges
-from .markers import Marker, check_run
+from .markers import StateMarker, check_run
 from .merging import lane_times, merge
 from .pieces import Piece
 from .stage_one import failed_record
@@ -89,7 +89,7 @@ class BucketRuntime:
         self._own_partitions = stages.changelog_partitions(bucket)
         self._writer = SinkWriter(stages.sink)
         self._producer: TransactionalProducer | None = None
-        self._marker: Marker | None = None
+        self._marker: StateMarker | None = None
         self._state: StateFile | None = None
         self._pipeline: Pipeline | None = None
 
@@ -109,7 +109,7 @@ class BucketRuntime:
             batch = merge(self._stages, pieces, marker.positions, marker.times)
             positions = {**marker.positions, **{k: max(end, marker.positions.get(k, 0)) for k, end in ends.items()}}
             times = lane_times(pieces, marker.times)
-            after = Marker(self.run, positions, times, token=uuid.uuid4().hex, batch=batch_id, ends=marker.ends)
+            after = StateMarker(self.run, positions, times, token=uuid.uuid4().hex, batch=batch_id, ends=marker.ends)
             report, self._marker = self._apply(producer, batch, after)
             return report
         except BaseException as error:
@@ -141,7 +141,7 @@ class BucketRuntime:
         producer.begin()
         return producer
 
-    def _bring_up_to_date(self, producer: TransactionalProducer, marker: Marker) -> None:
+    def _bring_up_to_date(self, producer: TransactionalProducer, marker: StateMarker) -> None:
         known = self._marker.token if self._marker is not None else None
         if self._state is not None and known == marker.token:
             return
@@ -173,7 +173,9 @@ class BucketRuntime:
 
     # -------------------------------------------------------------- one batch
 
-    def _apply(self, producer: TransactionalProducer, batch: ReadBatch, after: Marker) -> tuple[Report, Marker]:
+    def _apply(
+        self, producer: TransactionalProducer, batch: ReadBatch, after: StateMarker
+    ) -> tuple[Report, StateMarker]:
         assert self._state is not None
         if self._stages.stateful:
             self._state.connection.execute("BEGIN")
@@ -201,8 +203,8 @@ class BucketRuntime:
         output: Output,
         changes: Sequence[StoreChanges],
         errors: Sequence[RecordError],
-        after: Marker,
-    ) -> tuple[Marker, dict[int, int]]:
+        after: StateMarker,
+    ) -> tuple[StateMarker, dict[int, int]]:
         """Commits the transaction. Out: the marker in it, and the offset in each changelog partition up to which the
         state is contained."""
         for partition, records in output.records:

@@ -27,7 +27,7 @@ class StaleRun(QueryFailed):
 
 
 @dataclass(frozen=True, slots=True)
-class Marker:
+class StateMarker:
     """`token` is new with each transaction: a cache of the state under the same token has exactly this content.
 
     `times`: the largest rowtime of each lane among what the bucket has seen of it. `batch`: Spark's number, for people.
@@ -55,7 +55,7 @@ class Marker:
         return RowRecords(pa.table(columns, schema=schema))
 
 
-def last_marker(log: LogClient, topic: str, bucket: int) -> Marker | None:
+def last_marker(log: LogClient, topic: str, bucket: int) -> StateMarker | None:
     """The bucket's last committed marker, if it has one. Call it when no transaction of the bucket is open."""
     bounds = log.offsets(topic, bucket)
     end, back = bounds.last_stable_offset, _LOOK_BACK
@@ -70,7 +70,7 @@ def last_marker(log: LogClient, topic: str, bucket: int) -> Marker | None:
     return None
 
 
-def check_run(log: LogClient, topic: str, bucket: int, run: str) -> Marker:
+def check_run(log: LogClient, topic: str, bucket: int, run: str) -> StateMarker:
     """The bucket's last marker. Raises `StaleRun` where it is another run's."""
     marker = last_marker(log, topic, bucket)
     if marker is None or marker.run != run:
@@ -93,9 +93,9 @@ def _last_value(log: LogClient, topic: str, bucket: int, begin: int, end: int) -
     return value
 
 
-def _marker(value: bytes) -> Marker:
+def _marker(value: bytes) -> StateMarker:
     found = json.loads(value)
-    return Marker(
+    return StateMarker(
         run=found["run"],
         positions=positions_from_json(found["positions"]),
         times={lane_of(text): int(time) for text, time in found["times"].items()},

@@ -28,11 +28,11 @@ from ..executor import QueryStatus
 from ..figures import QueryFigures
 from ..queries.query_log import start_positions
 from ..queries.stepwise import ROUNDS_MAX, StepwiseFeed
-from ..sources.journal import Entry, JournaledLog
+from ..sources.journal import JournaledLog, JournalEntry
 from ..state.temporary_folders import TemporaryFolder
-from .executor import BOOTSTRAP, SparkExecutor
-from .query import SparkQuery
-from .session import MASTER
+from .spark_executor import BOOTSTRAP, SparkExecutor
+from .spark_query import SparkQuery
+from .spark_session import MASTER
 
 _STOP_ON_BAD_RECORD = "ksql.fail.on.deserialization.error"
 
@@ -130,7 +130,7 @@ class SparkSandboxExecutor:
             at = TopicPartition(topic, partition)
             known = {place.offset for entry in self._log.entries if entry.at == at for place in entry.places()}
             for first, count in self._stretches(at, query.seen.get(at, 0), known):
-                self._log.entries.append(Entry(at, first, count, produced=False))
+                self._log.entries.append(JournalEntry(at, first, count, produced=False))
             query.seen[at] = self._client.offsets(*at).last_stable_offset
 
     def _stretches(self, at: TopicPartition, begin: int, known: set[int]) -> list[tuple[int, int]]:

@@ -10,7 +10,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from .data_source import SINK, SOURCE
 from .progress import observed
 from .rows import REPORT_SCHEMA
-from .session import make_active
+from .spark_session import make_active
 from .spec import RunSpec
 from .stage_two import StageTwo
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import duckdb
 
-from ...sql.functions.bounds import Bounds
+from ...sql.functions.bounds import CallBounds
 from ...sql.functions.udf import failures_of
 from .memory_shares import MemoryShares, shares_of
 from .temporary_folders import TemporaryFolder
@@ -36,7 +36,7 @@ class EngineSettings:
     threads: int | None = None
     temp_directory: str | None = None  # where large operators spill
     shares: MemoryShares | None = None
-    bounds: Bounds = field(default_factory=Bounds)
+    bounds: CallBounds = field(default_factory=CallBounds)
 
     @staticmethod
     def of(properties: Mapping[str, str]) -> EngineSettings:
@@ -49,7 +49,7 @@ class EngineSettings:
             threads=int(threads) if threads else min(THREADS_MAX, os.cpu_count() or 1),
             temp_directory=properties.get("millstream.duckdb.temp.directory"),
             shares=shares,
-            bounds=Bounds.of(properties),
+            bounds=CallBounds.of(properties),
         )
 
 

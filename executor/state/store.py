@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from ...sql.types import SqlType
 from ..operators.columns import conform, flat, group, ints
-from ..operators.statement import Statement, execute, fetch, quoted
+from ..operators.statement import BatchStatement, execute, fetch, quoted
 
 _COMPACT_FROM = 60_000  # rows; below that a read is fast however many of them are outdated
 
@@ -74,7 +74,7 @@ class StateStore:
         self._read_schema = pa.schema([("_index", pa.int64()), *list(self.change_schema)[:-1]])
         self._connection = connection
         self._table = quoted(f"state {name}")
-        self._statements: dict[str, Statement] = {}
+        self._statements: dict[str, BatchStatement] = {}
         self._changes: list[pa.Table] = []
         columns = ", ".join(f"{column} {type_.duckdb}" for column, type_ in {**key, **value}.items())
         self._columns = f"{columns}, _deleted BOOLEAN, _version BIGINT"
@@ -124,7 +124,7 @@ class StateStore:
             )
             bounds = [(each, pa.int64()) for each in ("_low", "_high", "_index")]
             schema = pa.schema([*(self.key_schema.field(each) for each in by), *bounds])
-            self._statements[name] = Statement(self._connection, sql, {"keys": schema})
+            self._statements[name] = BatchStatement(self._connection, sql, {"keys": schema})
         found = self._statements[name].run(keys=asked)
         if self._replayed:  # then a row may be there more than once
             found = self._newest(found, tuple(by))
@@ -243,7 +243,7 @@ class StateStore:
         )
         return conform(rows, pa.schema(list(self.change_schema)[:-1]))
 
-    def _reader(self, columns: tuple[str, ...], nullable: tuple[str, ...]) -> Statement:
+    def _reader(self, columns: tuple[str, ...], nullable: tuple[str, ...]) -> BatchStatement:
         """Joins on `=` where no NULL is asked for: only then DuckDB skips row groups (1M keys, 1 asked: 20 ms else)."""
         name = f"read by {columns}, {nullable}"
         if name not in self._statements:
@@ -251,7 +251,7 @@ class StateStore:
             matches = " AND ".join(f"state.{column} {equals[column]} asked.{column}" for column in columns)
             sql = f"SELECT asked._index, state.* FROM {self._table} state JOIN {{keys}} asked ON {matches}"
             asked = pa.schema([*(self.key_schema.field(column) for column in columns), ("_index", pa.int64())])
-            self._statements[name] = Statement(self._connection, sql, {"keys": asked})
+            self._statements[name] = BatchStatement(self._connection, sql, {"keys": asked})
         return self._statements[name]
 
     def _newest(self, found: pa.Table, columns: tuple[str, ...]) -> pa.Table:
@@ -286,7 +286,7 @@ class StateStore:
         if "insert" not in self._statements:
             schema = self.change_schema.append(pa.field("_version", pa.int64()))
             sql = f"INSERT INTO {self._table} SELECT * FROM {{rows}}"
-            self._statements["insert"] = Statement(self._connection, sql, {"rows": schema})
+            self._statements["insert"] = BatchStatement(self._connection, sql, {"rows": schema})
         self._statements["insert"].run(rows=rows.append_column("_version", version))
         self._rows += len(rows)
         if self._rows > max(_COMPACT_FROM, 2 * self._live) and (self._expired or not self._only_once):

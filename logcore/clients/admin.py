@@ -12,7 +12,7 @@ from ..client import Topic, TopicPartition
 from ..cores.group_messages import CheckCommit, GroupDescription, GroupFault, GroupState, MemberDescription
 from ..cores.subscriptions import decode_assignment
 from ..errors import UnknownTopic
-from .groups import GroupLog
+from .client_groups import GroupLog
 
 
 class GroupChangeRefused(LogError):

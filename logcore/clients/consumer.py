@@ -13,8 +13,8 @@ from ..client import FetchedColumns, FetchedRows, Isolation, TopicPartition
 from ..cores.group_messages import CheckCommit, GroupFault
 from ..errors import OffsetOutOfRange, UnknownTopic
 from .assignors import COOPERATIVE
-from .groups import GroupLog
-from .membership import GroupRefused, Membership, MembershipSettings
+from .client_groups import GroupLog
+from .membership import Membership, MembershipRefused, MembershipSettings
 
 Reset = Literal["earliest", "latest", "error"]
 
@@ -95,9 +95,11 @@ class Consumer:
     # What is read
 
     def subscribe(self, topics: str | Iterable[str]) -> None:
-        """Shares these topics with the members of the group; new partitions are noticed. Raises `GroupRefused`."""
+        """Shares these topics with the members of the group; new partitions are noticed. Raises `MembershipRefused`."""
         if self._group is None:
-            raise GroupRefused("a consumer without a group cannot subscribe", hint="Name a group, or use assign().")
+            raise MembershipRefused(
+                "a consumer without a group cannot subscribe", hint="Name a group, or use assign()."
+            )
         self._topics = (topics,) if isinstance(topics, str) else tuple(topics)
         if self._membership is None:
             self._membership = Membership(self._log.groups, self._settings, self._counts_of)
@@ -234,9 +236,9 @@ class Consumer:
     # Committing
 
     def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
-        """Durable on return; without offsets, all positions. Raises `GroupRefused` where others read these now."""
+        """Durable on return; without offsets, all positions. Raises `MembershipRefused` where others read these now."""
         if self._group is None:
-            raise GroupRefused("a consumer without a group cannot commit", hint="Name a group.")
+            raise MembershipRefused("a consumer without a group cannot commit", hint="Name a group.")
         changed = dict(self._positions if offsets is None else offsets)
         if offsets is None:
             changed = {where: at for where, at in changed.items() if self._committed.get(where) != at}
@@ -247,7 +249,7 @@ class Consumer:
             return
         if self._membership is not None:
             self._membership.note_fault(fault)
-        raise GroupRefused(
+        raise MembershipRefused(
             f'group "{self._group}" did not take the offsets: {fault.value.replace("_", " ")}',
             hint="The group has rebalanced: others read these partitions now, from the offsets committed before.",
         )
@@ -267,7 +269,7 @@ class Consumer:
         if self._commit_every_s is not None and self._positions:
             try:
                 self.commit()
-            except GroupRefused:
+            except MembershipRefused:
                 return
 
     # The group

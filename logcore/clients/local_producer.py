@@ -8,10 +8,10 @@ from ..client import ColumnarRecords, RowRecords, TopicPartition
 from ..coordination.coordinator import Partitions, TransactionCoordinator
 from ..cores.group_messages import CommittedOffset
 from ..cores.transaction_records import Identity, Participant
-from ..cores.transaction_steps import Begin, CheckWrite, SendOffsets, Wrote
+from ..cores.transaction_steps import Begin, CheckWrite, OffsetsStep, Wrote
 from ..errors import UnknownTopic
 from ..failpoints import fp
-from ..records.batch import EncodedBatch, Producer
+from ..records.batch import BatchProducer, EncodedBatch
 from ..records.codec import encode
 from ..storage.partition import Appended, Mark
 
@@ -42,7 +42,7 @@ class LocalTransactionalProducer:
         with self._coordinator.lock_of(self._identity.transactional_id):
             self._coordinator.step(CheckWrite(self._identity))
             sequence = self._partitions.writable(topic, partition).next_sequence(self.producer_id, self.epoch)
-            batches = encode(records, Producer(self.producer_id, self.epoch, sequence, transactional=True))
+            batches = encode(records, BatchProducer(self.producer_id, self.epoch, sequence, transactional=True))
             if not batches:
                 return
             self._append(TopicPartition(topic, partition), batches)
@@ -74,7 +74,7 @@ class LocalTransactionalProducer:
             TopicPartition(*partition): CommittedOffset(offset, notes.get(partition, ""))
             for partition, offset in offsets.items()
         }
-        self._coordinator.step(SendOffsets(self._identity, group, with_types))
+        self._coordinator.step(OffsetsStep(self._identity, group, with_types))
 
     def has_committed(self) -> bool:
         """Whether its last transaction is committed, and nothing began since."""

@@ -22,9 +22,9 @@ from ..cores.group_messages import (
     CheckCommit,
     GroupFault,
     Heartbeat,
-    Join,
     Joined,
-    Leave,
+    JoinGroup,
+    LeaveGroup,
     Leaving,
     Message,
     Reply,
@@ -126,7 +126,7 @@ class Membership:
         self._owned = tuple(owned)
         metadata = encode_subscription(Subscription(self._topics, self._owned))
         self._joining = self._desk.ask(
-            Join(
+            JoinGroup(
                 self.settings.group,
                 self.member_id,
                 self.settings.instance_id,
@@ -202,14 +202,14 @@ class Membership:
         return {member: encode_assignment(partitions) for member, partitions in assignment.items()}
 
     def _begin_anew(self, fault: GroupFault) -> None:
-        """After what a new attempt can mend; raises `GroupRefused` for the rest."""
+        """After what a new attempt can mend; raises `MembershipRefused` for the rest."""
         match fault:
             case GroupFault.UNKNOWN_MEMBER | GroupFault.ILLEGAL_GENERATION:
                 self.member_id, self.generation = "", -1
             case GroupFault.REBALANCING | GroupFault.SHUTTING_DOWN:
                 pass
             case _:
-                raise GroupRefused(
+                raise MembershipRefused(
                     f'group "{self.settings.group}" does not take this member: {fault.value.replace("_", " ")}'
                 )
         self._not_before = time.monotonic() + _TRY_AGAIN_S
@@ -220,7 +220,7 @@ class Membership:
         if self._beating is not None:
             self._beating.join()
         if self.member_id and self.settings.instance_id is None:
-            leave = Leave(self.settings.group, (Leaving(self.member_id),))
+            leave = LeaveGroup(self.settings.group, (Leaving(self.member_id),))
             try:
                 self._desk.ask(leave).result()
             except LogError as error:
@@ -255,7 +255,7 @@ class Membership:
                 self.note_fault(reply.fault)
 
 
-class GroupRefused(LogError):
+class MembershipRefused(LogError):
     """The group does not take this member, or not what it wants to commit."""
 
     code = "GROUP_REFUSED"

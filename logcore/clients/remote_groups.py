@@ -14,16 +14,16 @@ from kio.schema.errors import ErrorCode
 from ..client import TopicPartition
 from ..coordination.group_offsets import CommittedOffset
 from ..cores.group_messages import (
-    Answer,
     CheckCommit,
+    GroupAnswer,
     GroupDescription,
     GroupFault,
     GroupState,
     Heartbeat,
-    Join,
     Joined,
     JoinedMember,
-    Leave,
+    JoinGroup,
+    LeaveGroup,
     Leaving,
     Left,
     MemberDescription,
@@ -32,7 +32,7 @@ from ..cores.group_messages import (
     Sync,
     Synced,
 )
-from ..protocol.routing import Coordinator, Router
+from ..protocol.routing import CoordinatorKey, Router
 from ..protocol.wire.apis import Api
 from ..protocol.wire.faults import error_of
 from ..protocol.wire.messages import Fields
@@ -60,7 +60,7 @@ class RemoteGroups:
             except BaseException as error:
                 future.set_exception(error)
 
-        if isinstance(message, Join | Sync):
+        if isinstance(message, JoinGroup | Sync):
             threading.Thread(target=answer, name="millstream-group", daemon=True).start()
         else:
             answer()
@@ -68,20 +68,20 @@ class RemoteGroups:
 
     def _answer(self, message: Message) -> Reply:
         match message:
-            case Join():
+            case JoinGroup():
                 return self._join(message)
             case Sync():
                 return self._sync(message)
             case Heartbeat():
                 fields = {**_member(message), "generation_id": message.generation}
                 answer = self._router.ask(Api.HEARTBEAT, fields, to=_coordinator(message.group))
-                return Answer(_fault(answer.error_code, message.group))
-            case Leave():
+                return GroupAnswer(_fault(answer.error_code, message.group))
+            case LeaveGroup():
                 return self._leave(message)
             case CheckCommit():
-                return Answer(self.commit(message, {}, {}))
+                return GroupAnswer(self.commit(message, {}, {}))
 
-    def _join(self, join: Join) -> Joined:
+    def _join(self, join: JoinGroup) -> Joined:
         fields = {
             **_member(join),
             "session_timeout": timedelta(milliseconds=join.session_timeout_ms),
@@ -117,7 +117,7 @@ class RemoteGroups:
         answer = self._ask_and_wait(Api.SYNC_GROUP, fields, 300.0)
         return Synced(_fault(answer.error_code, sync.group), sync.protocol_type, sync.protocol, answer.assignment)
 
-    def _leave(self, leave: Leave) -> Left:
+    def _leave(self, leave: LeaveGroup) -> Left:
         members = [{"member_id": member.member_id, "group_instance_id": member.instance_id} for member in leave.members]
         first = members[0] if members else {"member_id": ""}
         fields = {"group_id": leave.group, "members": members, "member_id": first["member_id"]}
@@ -223,11 +223,11 @@ class RemoteGroups:
         }
 
 
-def _coordinator(group: str) -> Coordinator:
-    return Coordinator("group", group)
+def _coordinator(group: str) -> CoordinatorKey:
+    return CoordinatorKey("group", group)
 
 
-def _member(message: Join | Sync | Heartbeat | CheckCommit) -> Fields:
+def _member(message: JoinGroup | Sync | Heartbeat | CheckCommit) -> Fields:
     return {
         "group_id": message.group,
         "member_id": message.member_id,

@@ -8,12 +8,12 @@ from typing import Any, Final
 
 from ..client import ColumnarRecords, RowRecords, TopicPartition
 from ..errors import InvalidTransactionState
-from ..protocol.routing import Coordinator, Router
+from ..protocol.routing import CoordinatorKey, Router
 from ..protocol.sender import Sender
 from ..protocol.wire.apis import Api
 from ..protocol.wire.faults import error_of
 from ..protocol.wire.messages import Fields
-from ..records.batch import NO_PRODUCER, Producer
+from ..records.batch import NO_PRODUCER, BatchProducer
 from ..records.codec import encode
 
 _TIMEOUT: Final = timedelta(minutes=15)  # after which the server aborts what is still open; Kafka allows no more
@@ -29,7 +29,7 @@ class RemoteTransactionalProducer:
         self._router = router
         self._sender = Sender(router)
         self._id = transactional_id
-        self._coordinator = Coordinator("transaction", transactional_id)
+        self._coordinator = CoordinatorKey("transaction", transactional_id)
         self.producer_id = NO_PRODUCER
         self.epoch = -1
         self._open = False
@@ -67,7 +67,7 @@ class RemoteTransactionalProducer:
         where = TopicPartition(topic, partition)
         self._announce(where)
         sequence = self._sequences.get(where, 0)
-        batches = encode(records, Producer(self.producer_id, self.epoch, sequence, transactional=True))
+        batches = encode(records, BatchProducer(self.producer_id, self.epoch, sequence, transactional=True))
         if not batches:
             return
         in_doubt, self._in_doubt = self._in_doubt, True
@@ -95,7 +95,7 @@ class RemoteTransactionalProducer:
         if group not in self._groups:
             self._announce_group(group)
         fields = {"group_id": group, "topics": offset_topics(offsets)}
-        answer = self._ask(Api.TXN_OFFSET_COMMIT, fields, Coordinator("group", group))
+        answer = self._ask(Api.TXN_OFFSET_COMMIT, fields, CoordinatorKey("group", group))
         for topic in answer.topics:
             for partition in topic.partitions:
                 self._check(partition.error_code, f'commit the offsets of group "{group}"')
@@ -123,7 +123,7 @@ class RemoteTransactionalProducer:
             self.producer_id, self.epoch = raised
             self._sequences, self._in_doubt = {}, False
 
-    def _ask(self, api: Api, fields: Fields, to: Coordinator | None = None) -> Any:
+    def _ask(self, api: Api, fields: Fields, to: CoordinatorKey | None = None) -> Any:
         identity = {
             "transactional_id": self._id,
             "producer_id": self.producer_id,

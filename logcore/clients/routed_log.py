@@ -19,11 +19,11 @@ from ..cores.group_messages import check_forgotten
 from ..errors import LogUnavailable, UnknownTopic
 from ..protocol.lines import Line
 from ..protocol.retries import RETRIABLE
-from ..protocol.routing import Coordinator, Router
+from ..protocol.routing import CoordinatorKey, Router
 from ..protocol.sender import Sender
 from ..protocol.wire.apis import Api
 from ..protocol.wire.fetch_messages import FetchedPartition, FetchPosition
-from ..records.batch import Producer
+from ..records.batch import BatchProducer
 from ..records.codec import encode
 from .remote_admin import RemoteAdmin, check
 from .remote_groups import RemoteGroups
@@ -47,7 +47,7 @@ class _Turn:
     """Who holds the lock appends to the partition. State: the producer's place in it, unless it is in doubt."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
-    producer: Producer | None = None
+    producer: BatchProducer | None = None
 
 
 class RoutedLog:
@@ -145,10 +145,10 @@ class RoutedLog:
         with self._turns_lock:
             return self._turns.setdefault(where, _Turn())
 
-    def _new_producer(self) -> Producer:
+    def _new_producer(self) -> BatchProducer:
         answer = self._router.ask(Api.INIT_PRODUCER_ID, {"transactional_id": None, "transaction_timeout": _TIMEOUT})
         check(answer.error_code, None, "append")
-        return Producer(answer.producer_id, answer.producer_epoch, 0)
+        return BatchProducer(answer.producer_id, answer.producer_epoch, 0)
 
     def fetch(
         self,
@@ -256,7 +256,7 @@ class RoutedLog:
 
     def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         topics = offset_topics(offsets)
-        to = Coordinator("group", group)
+        to = CoordinatorKey("group", group)
         answer = self._router.ask(Api.OFFSET_COMMIT, {"group_id": group, "topics": topics}, to=to)
         for topic in answer.topics:
             for partition in topic.partitions:

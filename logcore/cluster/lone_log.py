@@ -7,10 +7,10 @@ import time
 from pathlib import Path
 from typing import Final
 
-from ..cores.expiry import DEFAULT, Expiry
+from ..cores.expiry import DEFAULT, ExpiryTimes
 from ..errors import LogUnavailable
 from ..replication.machine import NodeId
-from .node import ClusterNode
+from .cluster_node import ClusterNode
 from .node_log import NodeLog
 from .serving import ServedNode, served
 from .settings import NOWHERE, ClusterSettings
@@ -40,7 +40,7 @@ def _serves(node: ClusterNode) -> bool:
     return node.serving
 
 
-def open_lone_log(path: Path, *, expiry: Expiry = DEFAULT) -> LoneLog:
+def open_lone_log(path: Path, *, expiry: ExpiryTimes = DEFAULT) -> LoneLog:
     """Raises `LogError`."""
     settings = ClusterSettings(path, _NODE, {_NODE: NOWHERE}, session_ms=_SESSION_MS, expiry=expiry)
     node = ClusterNode(settings)

@@ -34,7 +34,7 @@ from ..replication.controller.operations_messages import (
     ReplicasDescribed,
 )
 from ..replication.machine import BROKER, CONTROLLER, NodeId
-from ..replication.node.node import NoAnswer, NodeStopped
+from ..replication.node.node_runtime import NoAnswer, NodeStopped
 from ..replication.raft.quorum_messages import VotersChanged
 from ..replication.replica.replica_messages import PartitionId
 from .moves import CannotPlan, Move, balanced, emptied

@@ -14,15 +14,15 @@ from millstream.errors import LogError
 
 from ..client import Isolation, TopicPartition
 from ..errors import CorruptLog, LogClosed, LogUnavailable
-from ..protocol.broker import BrokerSettings, Desk, Serving
 from ..protocol.dispatch import HANDLERS, WAITING_HANDLERS
+from ..protocol.kafka_service import Desk, KafkaServiceSettings, Serving
 from ..protocol.lines import Line, Look, ReadAnswer
 from ..protocol.requests.record_requests import read_all
 from ..protocol.security.peer import Peer
 from ..protocol.wire import messages
 from ..protocol.wire.apis import KNOWN, NAMING_TOPICS, Api
 from ..protocol.wire.faults import code_of
-from ..protocol.wire.fetch_messages import FetchedPartition, FetchPosition, FetchRequest
+from ..protocol.wire.fetch_messages import ClientFetch, FetchedPartition, FetchPosition
 from ..protocol.wire.frames import CLIENT_ID
 from ..protocol.wire.messages import Fields
 from ..protocol.wire.produce_messages import ProduceResult
@@ -53,7 +53,7 @@ class OwnNode:
     def __init__(self, serving: Serving, write: _Write, failure: Callable[[], str | None]) -> None:
         """In: `failure`: why the node ended by itself, if it did: nothing more is to be hoped for in this process."""
         self.node = serving.layout.node
-        self._desk = _OwnDesk(serving, BrokerSettings())
+        self._desk = _OwnDesk(serving, KafkaServiceSettings())
         self._write = write
         self._is_ready = serving.is_ready
         self._failure = failure
@@ -140,7 +140,7 @@ class OwnNode:
                 select.select([look], [], [], wait_s)
             finally:
                 look.leave()
-        return read_all(self._desk, FetchRequest(0, 0, 0, isolation, positions), self._peer)
+        return read_all(self._desk, ClientFetch(0, 0, 0, isolation, positions), self._peer)
 
     def has_news(self, where: TopicPartition, offset: int) -> bool:
         """Whether there is something to say of the partition: committed records, or that it is not read here."""

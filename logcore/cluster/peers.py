@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 
 from ..replication.controller.metadata_image import MetadataImage
 from ..replication.machine import NodeId
-from ..replication.node.node_links import Address
+from ..replication.node.node_links import PeerAddress
 
-SetPeer = Callable[[NodeId, Address | None], None]
+SetPeer = Callable[[NodeId, PeerAddress | None], None]
 
 
 class PeerFollower:
@@ -17,10 +17,10 @@ class PeerFollower:
     In: `listed`: the members stay where the list says, unless they are removed.
     """
 
-    def __init__(self, members: Mapping[NodeId, Address], set_peer: SetPeer, *, listed: bool = False) -> None:
+    def __init__(self, members: Mapping[NodeId, PeerAddress], set_peer: SetPeer, *, listed: bool = False) -> None:
         self._set_peer = set_peer
         self._fixed = dict(members) if listed else {}
-        self._told: dict[NodeId, Address | None] = dict(members)
+        self._told: dict[NodeId, PeerAddress | None] = dict(members)
         self._addresses: Mapping[NodeId, str | None] = {}
 
     def __call__(self, image: MetadataImage) -> None:
@@ -34,10 +34,10 @@ class PeerFollower:
                 self._set_peer(node, address)
 
 
-def address_of(text: str) -> Address:
+def address_of(text: str) -> PeerAddress:
     """
     >>> address_of("[::1]:9093")
-    Address(host='::1', port=9093)
+    PeerAddress(host='::1', port=9093)
     """
     host, _, port = text.rpartition(":")
-    return Address(host.removeprefix("[").removesuffix("]"), int(port))
+    return PeerAddress(host.removeprefix("[").removesuffix("]"), int(port))

@@ -16,8 +16,8 @@ from millstream.errors import LogError
 
 from ..client import TopicPartition
 from ..errors import InvalidRecords, NotNow, RecordsTooLarge
-from ..protocol.broker import Broker
-from ..protocol.connection import Answer, Request
+from ..protocol.connection import Answer, KafkaRequest
+from ..protocol.kafka_service import KafkaService
 from ..protocol.requests.record_requests import (
     answered,
     check_same_topic,
@@ -37,8 +37,8 @@ from ..replication.machine import BROKER
 from ..replication.node.node_codec import FRAME_BYTES_MAX
 from ..replication.replica.replica_messages import ForPartition, PartitionId, Produced, Refused
 from ..replication.replica.replica_messages import Produce as ProduceBatches
-from .layout import ClusterLayout
-from .log import ClusterLog
+from .cluster_layout import ClusterLayout
+from .cluster_log import ClusterLog
 from .refusals import refused
 
 _WAIT_MS_MAX: Final = 5 * 60 * 1000
@@ -58,7 +58,7 @@ class ClusterProduce:
         self._layout = layout
         self._told_bytes = 0  # with acks=0, that the node has not taken yet
 
-    async def __call__(self, broker: Broker, request: Request) -> Answer:
+    async def __call__(self, broker: KafkaService, request: KafkaRequest) -> Answer:
         """Returns when the replicas have been asked; the answer comes when they have answered, or after the client's
         timeout: then nothing is promised."""
         version = request.header.version

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from ..protocol.broker import Serving
-from .layout import ClusterLayout
-from .log import ClusterLog
-from .node import ClusterNode
+from ..protocol.kafka_service import Serving
+from .cluster_layout import ClusterLayout
+from .cluster_log import ClusterLog
+from .cluster_node import ClusterNode
+from .cluster_transactions import ClusterTransactions
 from .own_node import OwnNode
 from .produce import ClusterProduce
-from .transactions import ClusterTransactions
 
 _THREADS: Final = 64
 

@@ -11,17 +11,17 @@ from typing import Final
 
 from millstream.errors import LogError
 
-from ..cores.expiry import DEFAULT, Expiry
-from ..replication.broker.broker import BrokerSettings
+from ..cores.expiry import DEFAULT, ExpiryTimes
+from ..replication.broker.broker import ReplicaBrokerSettings
 from ..replication.controller.controller import ControllerSettings
 from ..replication.machine import NodeId
-from ..replication.node.node_links import Address
+from ..replication.node.node_links import PeerAddress
 from ..replication.raft.quorum_state import QuorumSettings
 from ..replication.replica.replica_core import ReplicaSettings
 
 SESSION_MS: Final = 3_000
 SESSION_MS_MIN: Final = 300
-NOWHERE: Final = Address("", 0)
+NOWHERE: Final = PeerAddress("", 0)
 """The address of a node that is alone, and of which nobody is told."""
 _BEAT_MS_MIN: Final = 50  # also of a node that is alone: nobody else is bothered, and it serves the sooner
 _MEMBER: Final = re.compile(r"\s*(\d+)@(.+):(\d+)\s*")
@@ -47,7 +47,7 @@ class ClusterSettings:
 
     folder: Path
     node: NodeId
-    members: Mapping[NodeId, Address]
+    members: Mapping[NodeId, PeerAddress]
     name: str = "millstream"
     secret: bytes = b""
     rack: str | None = None
@@ -57,7 +57,7 @@ class ClusterSettings:
     addresses_listed: bool = False
     serving: ssl.SSLContext | None = None
     connecting: ssl.SSLContext | None = None
-    expiry: Expiry = DEFAULT
+    expiry: ExpiryTimes = DEFAULT
 
     @property
     def alone(self) -> bool:
@@ -102,10 +102,10 @@ class ClusterSettings:
         return ControllerSettings(session_ms=self.session_ms)
 
     @property
-    def of_broker(self) -> BrokerSettings:
+    def of_broker(self) -> ReplicaBrokerSettings:
         beat_ms = max(_BEAT_MS_MIN, self.session_ms // 6) if len(self.members) > 1 else _BEAT_MS_MIN
         beat_ms = 1 if self.alone else beat_ms
-        return BrokerSettings(heartbeat_ms=beat_ms, register_ms=beat_ms, replica=self._of_replicas)
+        return ReplicaBrokerSettings(heartbeat_ms=beat_ms, register_ms=beat_ms, replica=self._of_replicas)
 
     @property
     def _of_replicas(self) -> ReplicaSettings:
@@ -114,18 +114,18 @@ class ClusterSettings:
         return ReplicaSettings(lag_ms=lag_ms, fetch_wait_ms=wait_ms, fetch_timeout_ms=2 * wait_ms + 500)
 
 
-def parse_members(text: str) -> dict[NodeId, Address]:
+def parse_members(text: str) -> dict[NodeId, PeerAddress]:
     """`1@host:9093,2@host:9094`. Raises `InvalidCluster`.
 
     >>> parse_members("1@a:9093, 2@[::1]:9093")
-    {1: Address(host='a', port=9093), 2: Address(host='::1', port=9093)}
+    {1: PeerAddress(host='a', port=9093), 2: PeerAddress(host='::1', port=9093)}
     """
-    members: dict[NodeId, Address] = {}
+    members: dict[NodeId, PeerAddress] = {}
     for part in text.split(","):
         found = _MEMBER.fullmatch(part)
         if found is None or not 0 < int(found[3]) <= 65535 or not 0 < int(found[1]) < 1 << 31:
             raise InvalidCluster(f'"{part.strip()}" is not a node of a cluster', hint=_LIST_HINT)
-        node, address = NodeId(int(found[1])), Address(found[2].removeprefix("[").removesuffix("]"), int(found[3]))
+        node, address = NodeId(int(found[1])), PeerAddress(found[2].removeprefix("[").removesuffix("]"), int(found[3]))
         if node in members or address in members.values():
             raise InvalidCluster(f'"{part.strip()}" is in the list of nodes twice', hint=_LIST_HINT)
         members[node] = address

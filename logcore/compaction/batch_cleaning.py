@@ -16,21 +16,21 @@ from ..records.codec import decode_rows, stored_batch
 from ..records.column_keys import column_keys, expiry_of
 from ..records.envelope import decode_columns, split_deltas, thin_columns
 from ..records.thinning import decided, emptied, thin_rows
-from ..storage.partition_keeping import Snapshot
+from ..storage.partition_keeping import PartitionSnapshot
 from .live_keys import ROWS, LiveKeys
 
 Longs = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 
-class StoredBytes(NamedTuple):
+class WholeBatch(NamedTuple):
     """A whole batch as it lies in a segment."""
 
     header: BatchHeader
     batch: memoryview
 
 
-class KeyedRows(NamedTuple):
+class KeyedRecords(NamedTuple):
     """The records of one batch, or of several in a row: what decides whether they stay."""
 
     family: bytes
@@ -43,7 +43,7 @@ class KeyedRows(NamedTuple):
 class CleaningRules:
     """What is kept. `removable_below`: of tombstones and markers only those from this offset on."""
 
-    snapshot: Snapshot
+    snapshot: PartitionSnapshot
     removable_below: int
 
     def is_data(self, header: BatchHeader) -> bool:
@@ -51,7 +51,7 @@ class CleaningRules:
         return not header.control and header.record_count > 0 and not self.snapshot.aborted.covers(header)
 
 
-def add_keys(live: LiveKeys, window: Sequence[StoredBytes], rules: CleaningRules) -> None:
+def add_keys(live: LiveKeys, window: Sequence[WholeBatch], rules: CleaningRules) -> None:
     """Raises ValueError for what is no batch."""
     data = [stored for stored in window if rules.is_data(stored.header)]
     for part in _parts(data):
@@ -66,7 +66,7 @@ def add_keys(live: LiveKeys, window: Sequence[StoredBytes], rules: CleaningRules
             live.add(rows.family, rows.keys, rows.offsets)
 
 
-def clean(live: LiveKeys, window: Sequence[StoredBytes], rules: CleaningRules) -> Iterator[EncodedBatch]:
+def clean(live: LiveKeys, window: Sequence[WholeBatch], rules: CleaningRules) -> Iterator[EncodedBatch]:
     """The batches to write, in order. Those of which nothing was taken out keep their bytes.
 
     Raises ValueError for what is no batch.
@@ -81,9 +81,9 @@ def clean(live: LiveKeys, window: Sequence[StoredBytes], rules: CleaningRules) -
             yield from _clean_rows(live, part, rules)
 
 
-def _parts(window: Sequence[StoredBytes], rules: CleaningRules | None = None) -> Iterator[list[StoredBytes]]:
+def _parts(window: Sequence[WholeBatch], rules: CleaningRules | None = None) -> Iterator[list[WholeBatch]]:
     """Neighbouring batches of rows, which are decoded together, and every other batch alone."""
-    rows: list[StoredBytes] = []
+    rows: list[WholeBatch] = []
     for stored in window:
         if stored.header.columnar or (rules is not None and not rules.is_data(stored.header)):
             if rows:
@@ -96,7 +96,7 @@ def _parts(window: Sequence[StoredBytes], rules: CleaningRules | None = None) ->
         yield rows
 
 
-def _without_data(stored: StoredBytes, rules: CleaningRules) -> Iterable[EncodedBatch]:
+def _without_data(stored: WholeBatch, rules: CleaningRules) -> Iterable[EncodedBatch]:
     header = stored.header
     is_last = header.producer_id != NO_PRODUCER and header.base_offset in rules.snapshot.last_batches
     if header.control and (is_last or header.base_offset >= rules.removable_below):
@@ -104,7 +104,7 @@ def _without_data(stored: StoredBytes, rules: CleaningRules) -> Iterable[Encoded
     return [emptied(header)] if is_last and not header.control else []
 
 
-def _clean_rows(live: LiveKeys, part: Sequence[StoredBytes], rules: CleaningRules) -> Iterator[EncodedBatch]:
+def _clean_rows(live: LiveKeys, part: Sequence[WholeBatch], rules: CleaningRules) -> Iterator[EncodedBatch]:
     keep = _kept(live, _keyed_rows(part), rules)
     ends = list(accumulate(stored.header.record_count for stored in part))
     for stored, end in zip(part, ends, strict=True):
@@ -117,7 +117,7 @@ def _clean_rows(live: LiveKeys, part: Sequence[StoredBytes], rules: CleaningRule
             yield from _nothing_left(stored, rules)
 
 
-def _clean_columns(live: LiveKeys, stored: StoredBytes, rules: CleaningRules) -> Iterable[EncodedBatch]:
+def _clean_columns(live: LiveKeys, stored: WholeBatch, rules: CleaningRules) -> Iterable[EncodedBatch]:
     rows, columns, deltas = _keyed_columns(stored)
     offsets = deltas + stored.header.base_offset
     keep = _kept(live, rows, rules) if rows is not None else offsets >= rules.snapshot.log_start_offset
@@ -129,26 +129,26 @@ def _clean_columns(live: LiveKeys, stored: StoredBytes, rules: CleaningRules) ->
     return _nothing_left(stored, rules)
 
 
-def _nothing_left(stored: StoredBytes, rules: CleaningRules) -> Iterable[EncodedBatch]:
+def _nothing_left(stored: WholeBatch, rules: CleaningRules) -> Iterable[EncodedBatch]:
     """The last batch of a producer says which numbers it has used."""
     return [emptied(stored.header)] if stored.header.base_offset in rules.snapshot.last_batches else []
 
 
-def _kept(live: LiveKeys, rows: KeyedRows, rules: CleaningRules) -> Flags:
+def _kept(live: LiveKeys, rows: KeyedRecords, rules: CleaningRules) -> Flags:
     outdated = rows.tombstones & (rows.offsets < rules.removable_below)
     outdated |= rows.offsets < rules.snapshot.log_start_offset
     return ~(outdated | live.superseded(rows.family, rows.keys, rows.offsets))
 
 
-def _keyed_rows(part: Sequence[StoredBytes]) -> KeyedRows:
+def _keyed_rows(part: Sequence[WholeBatch]) -> KeyedRecords:
     table = decode_rows([stored_batch(stored.header, stored.batch) for stored in part], 0)
     keys = table["key"].combine_chunks()
     values = table["value"].is_null().to_numpy()
     tombstones = values & keys.is_valid().to_numpy(zero_copy_only=False)
-    return KeyedRows(ROWS, keys, table["offset"].to_numpy(), tombstones)
+    return KeyedRecords(ROWS, keys, table["offset"].to_numpy(), tombstones)
 
 
-def _keyed_columns(stored: StoredBytes) -> tuple[KeyedRows | None, pa.RecordBatch, Longs]:
+def _keyed_columns(stored: WholeBatch) -> tuple[KeyedRecords | None, pa.RecordBatch, Longs]:
     """Keys (None where the batch does not name them), the columns, and the offset delta of each row."""
     header, batch = stored
     records = stored_batch(header, batch).buffer if header.attributes & COMPRESSION else batch[HEADER_SIZE:]
@@ -158,4 +158,4 @@ def _keyed_columns(stored: StoredBytes) -> tuple[KeyedRows | None, pa.RecordBatc
     found = column_keys(columns)
     if found is None:
         return None, columns, deltas
-    return KeyedRows(found.family, found.keys, deltas + header.base_offset, found.tombstones), columns, deltas
+    return KeyedRecords(found.family, found.keys, deltas + header.base_offset, found.tombstones), columns, deltas

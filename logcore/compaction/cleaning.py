@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, NamedTuple, TypeVar
 
-from ..storage.partition_keeping import KeptPartition, Snapshot
+from ..storage.partition_keeping import KeptPartition, PartitionSnapshot
 from ..storage.partition_state import scan
 from ..storage.segment import Segment
 from ..topic_settings import TopicSettings
-from .batch_cleaning import CleaningRules, StoredBytes, add_keys, clean
+from .batch_cleaning import CleaningRules, WholeBatch, add_keys, clean
 from .cleaned_segment import CleanedSegment
 from .live_keys import LiveKeys
 
@@ -89,7 +89,7 @@ def compact(
     return Compacted(sum(each.segment.size for each in work), rewriting.bytes_after)
 
 
-def _cleanable(snapshot: Snapshot, settings: TopicSettings, now_ms: int) -> list[_Sealed]:
+def _cleanable(snapshot: PartitionSnapshot, settings: TopicSettings, now_ms: int) -> list[_Sealed]:
     """The segments from the start on that are decided, and old enough."""
     found: list[_Sealed] = []
     for segment, following in pairwise(snapshot.segments):
@@ -164,16 +164,16 @@ class _Rewriting:
         return replaced
 
 
-def _windows(source: _Sealed) -> Iterator[Sequence[StoredBytes]]:
+def _windows(source: _Sealed) -> Iterator[Sequence[WholeBatch]]:
     """All batches of a segment, some megabytes at once. Raises `CorruptLog`."""
     segment, expected = source.segment, source.segment.base_offset
-    window: list[StoredBytes] = []
+    window: list[WholeBatch] = []
     size = position = 0
     for position, header, batch in scan(segment.file, 0, segment.size):
         if header.base_offset != expected:
             raise segment.corrupt(position, f"a batch with offset {header.base_offset} lies where {expected} should")
         expected = header.last_offset + 1
-        window.append(StoredBytes(header, batch))
+        window.append(WholeBatch(header, batch))
         position += header.size
         size += header.size
         if size >= _WINDOW_BYTES:

@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..records.column_keys import Expiry, family_of
+from ..records.column_keys import ColumnExpiry, family_of
 
 Longs = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -34,7 +34,7 @@ class LiveKeys:
             self._added.setdefault(family, []).append((keys, offsets))
             self.bytes += keys.nbytes
 
-    def add_expiry(self, expiry: Expiry, offsets: Longs) -> None:
+    def add_expiry(self, expiry: ColumnExpiry, offsets: Longs) -> None:
         """In order, as `add`; of each group the last one counts."""
         by_group = self._expired.setdefault((expiry.family, expiry.group, expiry.column), {})
         for group, below, offset in zip(expiry.groups, expiry.below, offsets.tolist(), strict=True):

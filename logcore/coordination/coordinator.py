@@ -14,7 +14,14 @@ import structlog
 from millstream.errors import LogError
 
 from ..client import TopicPartition
-from ..cores.transaction_records import Entry, Identity, Participant, ProducerIds, TransactionRecord, TransactionState
+from ..cores.transaction_records import (
+    Entry,
+    Identity,
+    Participant,
+    ProducerIdRange,
+    TransactionRecord,
+    TransactionState,
+)
 from ..cores.transaction_steps import (
     Abort,
     Aborted,
@@ -219,7 +226,7 @@ class TransactionCoordinator:
         """Nobody gets a producer id of a block that is not durable yet: after a crash it would be given once more."""
         with self._ids_lock:
             ready = self.step(message)
-            blocks = tuple(entry for entry in ready.append if isinstance(entry, ProducerIds))
+            blocks = tuple(entry for entry in ready.append if isinstance(entry, ProducerIdRange))
             try:
                 self._append(blocks)
             except BaseException:

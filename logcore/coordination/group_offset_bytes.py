@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from ..client import TopicPartition
 from ..cores.group_messages import CommittedOffset
 from ..records.key_values import KeyValue
-from .record_fields import INT, LONG, SHORT, FieldReader, compact_field, text_field, varint
+from .record_fields import INT, LONG, SHORT, RecordFieldReader, compact_field, text_field, varint
 
 _OFFSET: Final = 1
 _APPLIED: Final = 0x4D53
@@ -94,7 +94,7 @@ def settled_record(key: SettledKey, settled: Settled | None) -> KeyValue:
 
 def decode_offset_key(content: bytes) -> Key | None:
     """None for a key of something else. Raises ValueError."""
-    reader = FieldReader(content)
+    reader = RecordFieldReader(content)
     match reader.number(SHORT):
         case version if version == _OFFSET:
             group, topic = reader.text() or "", reader.text() or ""
@@ -111,7 +111,7 @@ def decode_offset_key(content: bytes) -> Key | None:
 
 def decode_stored(content: bytes) -> StoredOffset:
     """Raises ValueError."""
-    reader = FieldReader(content)
+    reader = RecordFieldReader(content)
     version, offset, _leader_epoch = reader.number(SHORT), reader.number(LONG), reader.number(INT)
     metadata = (reader.text() if version < _WITH_ID else reader.compact()) or ""
     committed = CommittedOffset(offset, metadata, reader.number(LONG))
@@ -119,12 +119,12 @@ def decode_stored(content: bytes) -> StoredOffset:
 
 
 def decode_applied(content: bytes) -> int:
-    return FieldReader(content).number(LONG)
+    return RecordFieldReader(content).number(LONG)
 
 
 def decode_held(content: bytes) -> Held:
     """Raises ValueError."""
-    reader = FieldReader(content)
+    reader = RecordFieldReader(content)
     number = reader.number(LONG)
     places = [TopicPartition(reader.text() or "", reader.number(INT)) for _ in range(reader.number(INT))]
     return Held(number, frozenset(places))
@@ -132,7 +132,7 @@ def decode_held(content: bytes) -> Held:
 
 def decode_settled(content: bytes) -> Settled:
     """Raises ValueError."""
-    reader = FieldReader(content)
+    reader = RecordFieldReader(content)
     return Settled(reader.number(LONG), reader.number(LONG))
 
 

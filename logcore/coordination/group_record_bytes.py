@@ -21,7 +21,7 @@ from ..cores.group_records import (
     ReadTopics,
     Target,
 )
-from .record_fields import BYTE, INT, LONG, SHORT, FieldReader, compact_field, no_tags, text_field, varint
+from .record_fields import BYTE, INT, LONG, SHORT, RecordFieldReader, compact_field, no_tags, text_field, varint
 
 _CLASSIC_VERSION: Final = 3
 _VALUE_VERSION: Final = 0
@@ -41,7 +41,7 @@ def encode_key(key: GroupKey) -> bytes:
 
 def decode_key(content: bytes) -> GroupKey | None:
     """None for a key of something else. Raises ValueError."""
-    reader = FieldReader(content)
+    reader = RecordFieldReader(content)
     version = reader.number(SHORT)
     if version not in Kind.__members__.values():
         return None
@@ -71,7 +71,7 @@ def encode_value(value: GroupValue, id_of: TopicIdOf) -> bytes:
 
 def decode_value(kind: Kind, content: bytes, name_of: TopicNameOf) -> GroupValue:
     """What is said of topics that are gone is left out. Raises ValueError."""
-    reader = FieldReader(content)
+    reader = RecordFieldReader(content)
     version = reader.number(SHORT)
     match kind:
         case Kind.CLASSIC:
@@ -106,7 +106,7 @@ def _classic(group: ClassicGroup) -> bytes:
     return bytes(out)
 
 
-def _read_classic(reader: FieldReader, version: int) -> ClassicGroup:
+def _read_classic(reader: RecordFieldReader, version: int) -> ClassicGroup:
     if version != _CLASSIC_VERSION:
         raise ValueError(f"version {version} of a group's record")
     protocol_type, generation = reader.text() or "", reader.number(INT)
@@ -115,7 +115,7 @@ def _read_classic(reader: FieldReader, version: int) -> ClassicGroup:
     return ClassicGroup(protocol_type, generation, protocol, leader_id, members, since_ms)
 
 
-def _read_classic_member(reader: FieldReader) -> ClassicMember:
+def _read_classic_member(reader: RecordFieldReader) -> ClassicMember:
     member_id, instance_id = reader.text() or "", reader.text()
     client_id, client_host = reader.text() or "", reader.text() or ""
     rebalance_ms, session_ms = reader.number(INT), reader.number(INT)
@@ -138,7 +138,7 @@ def _member(member: MemberRecord) -> bytes:
     )  # no assignor
 
 
-def _read_member(reader: FieldReader) -> MemberRecord:
+def _read_member(reader: RecordFieldReader) -> MemberRecord:
     instance_id, _rack = reader.compact(), reader.compact()
     client_id, client_host = reader.compact() or "", reader.compact() or ""
     topics = tuple(reader.compact() or "" for _ in reader.elements())
@@ -153,7 +153,7 @@ def _read_topics(counts: Iterable[tuple[str, int]], id_of: TopicIdOf) -> bytes:
     return bytes(out)
 
 
-def _read_counts(reader: FieldReader, name_of: TopicNameOf) -> ReadTopics:
+def _read_counts(reader: RecordFieldReader, name_of: TopicNameOf) -> ReadTopics:
     counts: list[tuple[str, int]] = []
     for _ in reader.elements():
         id, name, count = reader.take(_IDBYTES), reader.compact() or "", reader.number(INT)
@@ -177,7 +177,7 @@ def _places(places: Iterable[TopicPartition], id_of: TopicIdOf) -> bytes:
     return bytes(out)
 
 
-def _read_places(reader: FieldReader, name_of: TopicNameOf) -> frozenset[TopicPartition]:
+def _read_places(reader: RecordFieldReader, name_of: TopicNameOf) -> frozenset[TopicPartition]:
     found: set[TopicPartition] = set()
     for _ in reader.elements():
         name = name_of(reader.take(_IDBYTES))

@@ -37,7 +37,7 @@ def no_tags() -> bytes:
     return b"\0"
 
 
-class FieldReader:
+class RecordFieldReader:
     """Raises ValueError where the bytes end too early."""
 
     def __init__(self, content: bytes) -> None:

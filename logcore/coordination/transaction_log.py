@@ -8,12 +8,12 @@ from typing import Any, Final, NamedTuple
 from ..client import TopicPartition
 from ..cores.group_messages import CommittedOffset
 from ..cores.transaction_records import (
-    Ended,
     Entry,
     Forgotten,
     Identity,
+    LastEnded,
     Participant,
-    ProducerIds,
+    ProducerIdRange,
     TransactionRecord,
     TransactionState,
 )
@@ -61,7 +61,7 @@ def take_notes(entries: dict[bytes, bytes]) -> dict[str, OpenNote]:
 
 
 def encode_entry(entry: Entry, now_ms: int) -> KeyValue:
-    if isinstance(entry, ProducerIds):
+    if isinstance(entry, ProducerIdRange):
         return KeyValue(_PRODUCER_IDS, _json({"end": entry.end}))
     if isinstance(entry, Forgotten):
         return KeyValue(_key(entry.transactional_id), None)
@@ -119,7 +119,7 @@ def decode_entry(key: bytes, value: bytes | None) -> Entry:
         return Forgotten(key.removeprefix(_TRANSACTION).decode())
     content = json.loads(value)
     if key == _PRODUCER_IDS:
-        return ProducerIds(content["end"])
+        return ProducerIdRange(content["end"])
     offsets: dict[str, dict[TopicPartition, CommittedOffset]] = {group: {} for group in content.get("groups", ())}
     for group, topic, partition, *committed in content["offsets"]:  # older versions wrote no metadata
         offsets.setdefault(group, {})[TopicPartition(topic, partition)] = CommittedOffset(*committed)
@@ -134,7 +134,7 @@ def decode_entry(key: bytes, value: bytes | None) -> Entry:
             for topic, partition, topic_id, first_offset in content["participants"]
         ),
         offsets,
-        Ended(*content["ended"]) if "ended" in content else None,
+        LastEnded(*content["ended"]) if "ended" in content else None,
         content.get("successor", -1),
         content.get("timeout_ms", 0),
         tuple(content["follows"]) if "follows" in content else None,

@@ -16,8 +16,8 @@ from .group_messages import (
     ConsumerHeartbeat,
     GroupDescription,
     GroupFault,
-    Join,
     Joined,
+    JoinGroup,
     Message,
 )
 from .group_records import GroupRecord, Kind
@@ -45,7 +45,7 @@ class AllGroups:
 
     def step(self, message: Message, ticket: int, now_ms: int) -> list[Answered]:
         """The answers that can be given now: to this message, perhaps, and to older ones."""
-        if isinstance(message, Join) and self._assigning.is_in_use(message.group):
+        if isinstance(message, JoinGroup) and self._assigning.is_in_use(message.group):
             return [Answered(ticket, Joined(GroupFault.INCONSISTENT_PROTOCOL, message.member_id))]
         answered = self._classic.step(message, ticket, now_ms)
         if self._classic.has(message.group):

@@ -9,7 +9,7 @@ _DAY_MS: Final = 24 * 60 * 60 * 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Expiry:
+class ExpiryTimes:
     """`offsets_ms`: committed by groups without members; `transactional_ids_ms`: ids without a transaction;
     `producer_ids_ms`: what partitions know of producers that do not write any more."""
 
@@ -18,4 +18,4 @@ class Expiry:
     producer_ids_ms: int = _DAY_MS
 
 
-DEFAULT: Final = Expiry()
+DEFAULT: Final = ExpiryTimes()

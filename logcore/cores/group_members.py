@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from .group_messages import GroupDescription, GroupState, Join, JoinedMember, MemberDescription, Protocol
+from .group_messages import GroupDescription, GroupState, JoinedMember, JoinGroup, MemberDescription, Protocol
 
 
 @dataclass(slots=True)
@@ -26,7 +26,7 @@ class Member:
     owes_sync: bool = False  # it joined this generation and has not asked for its assignment yet
     knows_skipping: bool = False
 
-    def update(self, join: Join, now_ms: int) -> None:
+    def update(self, join: JoinGroup, now_ms: int) -> None:
         self.client_id, self.client_host = join.client_id, join.client_host
         self.session_timeout_ms, self.rebalance_timeout_ms = join.session_timeout_ms, join.rebalance_timeout_ms
         self.protocols, self.knows_skipping = join.protocols, join.knows_skipping
@@ -96,7 +96,7 @@ class Group:
             self.leader_id = new_id
         return member
 
-    def supports(self, join: Join) -> bool:
+    def supports(self, join: JoinGroup) -> bool:
         """Whether there is a protocol that the new member and all others know."""
         others = [
             member

@@ -78,7 +78,7 @@ class Protocol:
 
 
 @dataclass(frozen=True, slots=True)
-class Join:
+class JoinGroup:
     """`member_id` is empty for who is not a member yet; `new_member_id` is then taken, if it is let in.
 
     `asks_twice`: a new member gets its id first and must join with it, so that a lost answer leaves no ghost behind.
@@ -129,7 +129,7 @@ class Leaving:
 
 
 @dataclass(frozen=True, slots=True)
-class Leave:
+class LeaveGroup:
     group: str
     members: tuple[Leaving, ...]
 
@@ -180,7 +180,7 @@ class ConsumerBeat:
     assignment: tuple[TopicPartition, ...] | None = None
 
 
-Message = Join | Sync | Heartbeat | Leave | CheckCommit
+Message = JoinGroup | Sync | Heartbeat | LeaveGroup | CheckCommit
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +213,7 @@ class Synced:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class GroupAnswer:
     """To a heartbeat or a commit."""
 
     fault: GroupFault = GroupFault.NONE
@@ -227,7 +227,7 @@ class Left:
     members: tuple[tuple[Leaving, GroupFault], ...] = ()
 
 
-Reply = Joined | Synced | Answer | Left
+Reply = Joined | Synced | GroupAnswer | Left
 
 
 @dataclass(frozen=True, slots=True)

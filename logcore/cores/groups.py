@@ -14,16 +14,16 @@ from typing import Final, assert_never
 from .group_fold import group_of, record_of
 from .group_members import Group, Member
 from .group_messages import (
-    Answer,
     Answered,
     CheckCommit,
+    GroupAnswer,
     GroupDescription,
     GroupFault,
     GroupState,
     Heartbeat,
-    Join,
     Joined,
-    Leave,
+    JoinGroup,
+    LeaveGroup,
     Leaving,
     Left,
     Message,
@@ -97,16 +97,16 @@ class Groups:
     def step(self, message: Message, ticket: int, now_ms: int) -> list[Answered]:
         """The answers that can be given now: to this message, perhaps, and to older ones."""
         match message:
-            case Join():
+            case JoinGroup():
                 self._join(message, ticket, now_ms)
             case Sync():
                 self._sync(message, ticket, now_ms)
             case Heartbeat():
-                self._answers.append(Answered(ticket, Answer(self._heartbeat(message, now_ms))))
-            case Leave():
+                self._answers.append(Answered(ticket, GroupAnswer(self._heartbeat(message, now_ms))))
+            case LeaveGroup():
                 self._answers.append(Answered(ticket, self._leave(message, now_ms)))
             case CheckCommit():
-                self._answers.append(Answered(ticket, Answer(self._check_commit(message, now_ms))))
+                self._answers.append(Answered(ticket, GroupAnswer(self._check_commit(message, now_ms))))
             case _:
                 assert_never(message)
         return self._take_answers()
@@ -142,7 +142,7 @@ class Groups:
 
     # Joining
 
-    def _join(self, join: Join, ticket: int, now_ms: int) -> None:
+    def _join(self, join: JoinGroup, ticket: int, now_ms: int) -> None:
         group = self._groups.get(join.group)
         fault = self._join_fault(group, join)
         if fault is not GroupFault.NONE:
@@ -159,7 +159,7 @@ class Groups:
         else:
             self._let_in(group, join, ticket, now_ms)
 
-    def _join_fault(self, group: Group | None, join: Join) -> GroupFault:
+    def _join_fault(self, group: Group | None, join: JoinGroup) -> GroupFault:
         if not join.group:
             return GroupFault.INVALID_GROUP
         if not SESSION_TIMEOUT_MS_MIN <= join.session_timeout_ms <= SESSION_TIMEOUT_MS_MAX:
@@ -174,7 +174,7 @@ class Groups:
             fault = GroupFault.GROUP_FULL
         return fault
 
-    def _let_in(self, group: Group, join: Join, ticket: int, now_ms: int) -> None:
+    def _let_in(self, group: Group, join: JoinGroup, ticket: int, now_ms: int) -> None:
         member = Member(
             join.member_id or join.new_member_id,
             join.instance_id,
@@ -192,7 +192,7 @@ class Groups:
         group.newcomers = True
         self._rebalance(group, now_ms)
 
-    def _join_again(self, group: Group, member: Member, join: Join, ticket: int, now_ms: int) -> None:
+    def _join_again(self, group: Group, member: Member, join: JoinGroup, ticket: int, now_ms: int) -> None:
         changed = member.protocols != join.protocols
         self._refuse_waiting(member, GroupFault.REBALANCING, now_ms)  # it asked before: that answer was lost
         member.update(join, now_ms)
@@ -206,7 +206,7 @@ class Groups:
         member.join_ticket = ticket
         self._rebalance(group, now_ms)
 
-    def _replace_static(self, group: Group, join: Join, ticket: int, now_ms: int) -> None:
+    def _replace_static(self, group: Group, join: JoinGroup, ticket: int, now_ms: int) -> None:
         """A static member was started again. While its subscription is what it was, nobody else needs to know."""
         assert join.instance_id is not None
         old_id = group.instances[join.instance_id]
@@ -322,7 +322,7 @@ class Groups:
         group.members[heartbeat.member_id].renew(now_ms)
         return GroupFault.REBALANCING if group.state is GroupState.PREPARING else GroupFault.NONE
 
-    def _leave(self, leave: Leave, now_ms: int) -> Left:
+    def _leave(self, leave: LeaveGroup, now_ms: int) -> Left:
         group = self._groups.get(leave.group)
         if not leave.group:
             return Left(GroupFault.INVALID_GROUP)

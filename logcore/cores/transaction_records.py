@@ -33,7 +33,7 @@ class Participant(NamedTuple):
     first_offset: int
 
 
-class Ended(NamedTuple):
+class LastEnded(NamedTuple):
     """The producer that ended a transaction and got a new epoch for it: it may ask again, if the answer was lost."""
 
     producer_id: int
@@ -62,14 +62,14 @@ class TransactionRecord:
     number: int = 0
     participants: tuple[Participant, ...] = ()
     offsets: GroupOffsets = field(default_factory=dict)
-    ended: Ended | None = None
+    ended: LastEnded | None = None
     successor: int = -1
     timeout_ms: int = 0
     follows: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class ProducerIds:
+class ProducerIdRange:
     """All producer ids below `end` may be in use."""
 
     end: int
@@ -82,7 +82,7 @@ class Forgotten:
     transactional_id: str
 
 
-Entry = TransactionRecord | ProducerIds | Forgotten
+Entry = TransactionRecord | ProducerIdRange | Forgotten
 
 
 class Identity(NamedTuple):

@@ -55,7 +55,7 @@ class Wrote:
 
 
 @dataclass(frozen=True, slots=True)
-class SendOffsets:
+class OffsetsStep:
     identity: Identity
     group: str
     offsets: Mapping[TopicPartition, CommittedOffset]
@@ -105,7 +105,7 @@ Message = (
     | Include
     | CheckWrite
     | Wrote
-    | SendOffsets
+    | OffsetsStep
     | Commit
     | Abort
     | Finished

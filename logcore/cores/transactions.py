@@ -21,13 +21,13 @@ from ..errors import InvalidTransactionState, ProducerFenced
 from ..storage.producer_state import fenced
 from .group_messages import CommittedOffset
 from .transaction_records import (
-    Ended,
     Entry,
     Forgotten,
     GroupOffsets,
     Identity,
+    LastEnded,
     Participant,
-    ProducerIds,
+    ProducerIdRange,
     TransactionRecord,
     TransactionState,
 )
@@ -42,9 +42,9 @@ from .transaction_steps import (
     Message,
     NewProducer,
     NewProducerId,
+    OffsetsStep,
     Outcome,
     Ready,
-    SendOffsets,
     Unprepared,
     Wrote,
 )
@@ -119,7 +119,7 @@ class Coordinator:
     def apply(self, entry: Entry) -> None:
         """Takes in an entry of the transaction log, in order, before the first step: the coordinator is their fold."""
         match entry:
-            case ProducerIds(end):
+            case ProducerIdRange(end):
                 self._next_producer_id = self._producer_ids_end = max(end, self._producer_ids_end)
             case TransactionRecord():
                 self._known[entry.transactional_id] = _known_by(entry)
@@ -253,7 +253,7 @@ class Coordinator:
                 if participant.partition not in known.participants:
                     known.participants[participant.partition] = participant
                     return self._open_noted(known)
-            case SendOffsets(identity, group, offsets):
+            case OffsetsStep(identity, group, offsets):
                 known = self._of(identity)
                 _check_open(known)
                 known.offsets.setdefault(group, {}).update(offsets)
@@ -358,7 +358,7 @@ class Coordinator:
     def _allocate(self, entries: list[Entry]) -> int:
         if self.lacks_ids:
             self._producer_ids_end = self._next_producer_id + PRODUCER_ID_BLOCK
-            entries.append(ProducerIds(self._producer_ids_end))
+            entries.append(ProducerIdRange(self._producer_ids_end))
         self._next_producer_id += 1
         return self._next_producer_id - 1
 
@@ -405,14 +405,14 @@ class Coordinator:
 
     def _raised(self, record: TransactionRecord, entries: list[Entry], *, committed: bool) -> TransactionRecord:
         """With the epoch of the markers: the next one, which is no producer's where it is the last that there is."""
-        ended = Ended(record.producer_id, record.epoch, committed)
+        ended = LastEnded(record.producer_id, record.epoch, committed)
         successor = self._allocate(entries) if record.epoch >= EPOCH_MAX else -1
         return replace(record, epoch=record.epoch + 1, ended=ended, successor=successor)
 
     def _asked_again(self, identity: Identity, *, committed: bool) -> Ready | None:
         """The answer to who has ended this transaction before; None where nobody has."""
         known = self._known.get(identity.transactional_id)
-        ended = Ended(identity.producer_id, identity.epoch, committed)
+        ended = LastEnded(identity.producer_id, identity.epoch, committed)
         if known is None:
             return None
         if known.unfinished is not None and known.unfinished.ended == ended:

@@ -65,7 +65,7 @@ class Places:
             del self._by_address[address]
 
 
-class Held(Protocol):
+class AdmittedConnection(Protocol):
     """A connection, as far as admission needs to know it."""
 
     @property
@@ -74,7 +74,7 @@ class Held(Protocol):
     def turn_away(self) -> None: ...
 
 
-C = TypeVar("C", bound=Held)
+C = TypeVar("C", bound=AdmittedConnection)
 
 
 class HeldConnections(Generic[C]):

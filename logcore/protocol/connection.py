@@ -41,7 +41,7 @@ Answer = Awaitable[list[Buffer] | None]
 """The body of a response; None where the client wants none."""
 
 
-class Request(NamedTuple):
+class KafkaRequest(NamedTuple):
     """The body begins at `position` of `message`, which the handler may keep."""
 
     header: RequestHeader
@@ -50,7 +50,7 @@ class Request(NamedTuple):
     peer: Peer
 
 
-Handler = Callable[[Request], Awaitable[Answer]]
+Handler = Callable[[KafkaRequest], Awaitable[Answer]]
 """Returns once the next request of the connection may start; what it returns may take longer."""
 
 
@@ -58,14 +58,14 @@ class HangUp(Exception):
     """There is nothing sensible to answer: the connection is closed. The message goes to our own log."""
 
 
-class Connection(asyncio.BufferedProtocol):
+class KafkaConnection(asyncio.BufferedProtocol):
     """State: the frame that is being received, frames that wait, and answers under way; when something was last heard
     or said; whether the client is gone, and whether we gave it up ourselves: then nothing more is handled.
 
     A frame is received into a buffer of its own, which handlers may keep.
     """
 
-    def __init__(self, handle: Handler, connections: HeldConnections[Connection]) -> None:
+    def __init__(self, handle: Handler, connections: HeldConnections[KafkaConnection]) -> None:
         self._handle = handle
         self._connections = connections
         self._receiver = FrameReceiver()
@@ -167,7 +167,7 @@ class Connection(asyncio.BufferedProtocol):
             self._fetching = header.api == Api.FETCH
             if self._fetching and self._gone:
                 continue  # it may wait long, and changes nothing
-            answer = asyncio.ensure_future(await self._handle(Request(header, message, position, self.peer)))
+            answer = asyncio.ensure_future(await self._handle(KafkaRequest(header, message, position, self.peer)))
             self._fetching = False
             del message  # its memory is free once the handler lets go of it
             if not self._gone:

@@ -11,8 +11,8 @@ import structlog
 from kio.schema.errors import ErrorCode
 
 from ..records.batch import Buffer
-from .broker import Broker, Desk
-from .connection import Answer, HangUp, Request
+from .connection import Answer, HangUp, KafkaRequest
+from .kafka_service import Desk, KafkaService
 from .requests.admin_requests import (
     alter_partition_reassignments,
     create_acls,
@@ -156,7 +156,7 @@ WAITING_HANDLERS: Final[dict[Api, Callable[[Desk, Any, Peer], Coroutine[Any, Any
 """Those whose answers depend on what other clients do."""
 
 
-async def answer(broker: Broker, request: Request) -> Answer:
+async def answer(broker: KafkaService, request: KafkaRequest) -> Answer:
     """Raises `HangUp` for what has no answer, `MalformedMessage` for bytes that are no request."""
     number, version = request.header.api, request.header.version
     if number not in KNOWN or Api(number) not in ASKS:

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from .wire.fetch_messages import NO_SESSION, FetchedPartition, FetchPosition, FetchRequest, PartitionKey
+from .wire.fetch_messages import NO_SESSION, ClientFetch, FetchedPartition, FetchPosition, PartitionKey
 
 SLOTS: Final = 1000
 IDLE_S: Final = 120.0
@@ -87,7 +87,7 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def turn(self, asked: FetchRequest, now_s: float) -> Turn:
+    def turn(self, asked: ClientFetch, now_s: float) -> Turn:
         """What this request fetches."""
         if asked.session_epoch in (FIRST_EPOCH, FINAL_EPOCH):
             self._end(asked.session_id)
@@ -109,7 +109,7 @@ class FetchSessions:
             return Turn(positions)
         return Turn(positions, session, whole=False)
 
-    def _begun(self, asked: FetchRequest, now_s: float) -> _Session | None:
+    def _begun(self, asked: ClientFetch, now_s: float) -> _Session | None:
         """None where there is no place for it, or nothing to remember."""
         entries = {position.key: _Entry(position) for position in asked.positions}
         if not entries or self._entries + len(entries) > _ENTRIES_MAX or not self._has_slot(now_s):
@@ -130,7 +130,7 @@ class FetchSessions:
         self._end(oldest.id)
         return True
 
-    def _change(self, session: _Session, asked: FetchRequest) -> None:
+    def _change(self, session: _Session, asked: ClientFetch) -> None:
         before = len(session.entries)
         for position in asked.positions:
             known = session.entries.get(position.key)

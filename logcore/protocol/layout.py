@@ -1,5 +1,5 @@
 """Who has what in the log that a listener serves: the nodes, who leads each partition, who coordinates, and changes of
-topics. One node: `one_node.py`; several: `logcore/cluster/layout.py`."""
+topics. One node: `one_node.py`; several: `logcore/cluster/cluster_layout.py`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class PartitionLayout(NamedTuple):
     removing: Sequence[int] = ()
 
 
-class NewTopic(NamedTuple):
+class TopicCreation(NamedTuple):
     """`replication_factor` -1: what the log does by default. With an `assignment` (replicas by partition) neither count
     is looked at."""
 
@@ -49,7 +49,7 @@ class NewTopic(NamedTuple):
     assignment: Sequence[Sequence[int]] = ()
 
 
-class EpochEnd(NamedTuple):
+class EpochAnswer(NamedTuple):
     """`epoch`: the one asked for, or the largest before it that has records; both -1 where there is none."""
 
     epoch: int
@@ -83,7 +83,7 @@ class QuorumLayout(NamedTuple):
     addresses: Sequence[NodeAddress] = ()
 
 
-class Layout(Protocol):
+class LogLayout(Protocol):
     """Any thread may call any method; some wait for other nodes. They raise `LogError`: `NotNow` where another node, or
     another time, does better."""
 
@@ -126,7 +126,7 @@ class Layout(Protocol):
 
     def offsets(self, where: TopicPartition, leader_epoch: int = ANY_EPOCH) -> LeaderOffsets: ...
 
-    def epoch_end(self, where: TopicPartition, epoch: int, leader_epoch: int = ANY_EPOCH) -> EpochEnd: ...
+    def epoch_end(self, where: TopicPartition, epoch: int, leader_epoch: int = ANY_EPOCH) -> EpochAnswer: ...
 
     def delete_records(self, where: TopicPartition, offset: int) -> int:
         """Where the log starts then."""
@@ -136,7 +136,7 @@ class Layout(Protocol):
 
     def default_replication(self) -> int: ...
 
-    def create_topic(self, topic: NewTopic, *, only_check: bool = False) -> None: ...
+    def create_topic(self, topic: TopicCreation, *, only_check: bool = False) -> None: ...
 
     def add_partitions(self, topic: str, partition_count: int, *, only_check: bool = False) -> None: ...
 

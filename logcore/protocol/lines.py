@@ -16,7 +16,7 @@ from .security.sasl import Credentials
 from .wire import fetch_messages, messages
 from .wire import produce_messages as produce
 from .wire.apis import Api
-from .wire.fetch_messages import FetchedPartition, FetchPosition, FetchRequest
+from .wire.fetch_messages import ClientFetch, FetchedPartition, FetchPosition
 from .wire.messages import Fields
 from .wire.produce_messages import ProduceData, ProduceRequest, ProduceResult
 from .wire.received import decode
@@ -166,7 +166,7 @@ class WireLine:
         return self._exchange(Api.PRODUCE, lambda version: produce.write_request(request, version), read, 0)
 
     def read(self, position: FetchPosition, isolation: Isolation) -> ReadAnswer:
-        [fetched] = self._fetch(FetchRequest(0, 0, position.bytes_max, isolation, [position]), 0)
+        [fetched] = self._fetch(ClientFetch(0, 0, position.bytes_max, isolation, [position]), 0)
         if fetched.error_code:
             return ReadAnswer(fetched.error_code, None)
         return ReadAnswer(0, decode(fetched, position.offset))
@@ -174,7 +174,7 @@ class WireLine:
     def look(self, positions: Sequence[FetchPosition], isolation: Isolation, wait_s: float) -> list[FetchedPartition]:
         return self._fetch(_look_request(positions, isolation, wait_s), wait_s)
 
-    def _fetch(self, request: FetchRequest, wait_s: float) -> list[FetchedPartition]:
+    def _fetch(self, request: ClientFetch, wait_s: float) -> list[FetchedPartition]:
         def read(response: Response) -> list[FetchedPartition]:
             fetched = _fetched(response)
             if [entry.partition for entry in fetched] != [position.partition for position in request.positions]:
@@ -191,8 +191,8 @@ class WireLine:
             return read(response)
 
 
-def _look_request(positions: Sequence[FetchPosition], isolation: Isolation, wait_s: float) -> FetchRequest:
-    return FetchRequest(int(wait_s * 1000), 1 if wait_s else 0, 0x7FFFFFFF, isolation, positions)
+def _look_request(positions: Sequence[FetchPosition], isolation: Isolation, wait_s: float) -> ClientFetch:
+    return ClientFetch(int(wait_s * 1000), 1 if wait_s else 0, 0x7FFFFFFF, isolation, positions)
 
 
 def _fetched(response: Response) -> list[FetchedPartition]:

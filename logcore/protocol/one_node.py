@@ -14,24 +14,24 @@ from ..topic_rules import check_topic
 from .layout import (
     ANY_EPOCH,
     NOBODY,
-    EpochEnd,
+    EpochAnswer,
     KeyKind,
     LeaderOffsets,
-    NewTopic,
     NodeAddress,
     PartitionLayout,
     QuorumLayout,
     QuorumMember,
+    TopicCreation,
 )
 
 NODE_ID: Final = 0
 LEADER_EPOCH: Final = 0
-_NOWHERE: Final = EpochEnd(-1, -1)
+_NOWHERE: Final = EpochAnswer(-1, -1)
 _ALONE: Final = PartitionLayout(NODE_ID, LEADER_EPOCH, (NODE_ID,), (NODE_ID,))
 
 
 class OneNode:
-    """`Layout`. `address_for`: where a client that found us at some address should come again."""
+    """`LogLayout`. `address_for`: where a client that found us at some address should come again."""
 
     def __init__(self, log: Log, address_for: Callable[[tuple[str, int]], tuple[str, int]]) -> None:
         self._log = log
@@ -69,11 +69,11 @@ class OneNode:
     def offsets(self, where: TopicPartition, leader_epoch: int = ANY_EPOCH) -> LeaderOffsets:
         return LeaderOffsets(self._log.partition(*where).offsets(), LEADER_EPOCH)
 
-    def epoch_end(self, where: TopicPartition, epoch: int, leader_epoch: int = ANY_EPOCH) -> EpochEnd:
+    def epoch_end(self, where: TopicPartition, epoch: int, leader_epoch: int = ANY_EPOCH) -> EpochAnswer:
         """There has been one leader only: its epoch ends where the log does."""
         end_offset = self._log.partition(*where).offsets().high_watermark
         self.check_leads(where, leader_epoch)
-        return EpochEnd(LEADER_EPOCH, end_offset) if epoch == LEADER_EPOCH else _NOWHERE
+        return EpochAnswer(LEADER_EPOCH, end_offset) if epoch == LEADER_EPOCH else _NOWHERE
 
     def delete_records(self, where: TopicPartition, offset: int) -> int:
         return self._log.delete_records(*where, offset)
@@ -81,7 +81,7 @@ class OneNode:
     def default_replication(self) -> int:
         return 1
 
-    def create_topic(self, topic: NewTopic, *, only_check: bool = False) -> None:
+    def create_topic(self, topic: TopicCreation, *, only_check: bool = False) -> None:
         if topic.assignment:
             if any(tuple(replicas) != (NODE_ID,) for replicas in topic.assignment):
                 raise InvalidTopic(

@@ -9,7 +9,7 @@ from ..cores import group_messages
 from ..errors import InvalidSetting
 from ..log_settings import Changes
 from ..replication.replica.throttle import FOLLOWER_RATE, LEADER_RATE
-from ..topic_settings import NEVER_MS, Setting, whole_number
+from ..topic_settings import NEVER_MS, TopicSetting, whole_number
 
 SESSION_MS: Final = "consumer.session.timeout.ms"
 HEARTBEAT_MS: Final = "consumer.heartbeat.interval.ms"
@@ -17,29 +17,29 @@ HEARTBEAT_MS: Final = "consumer.heartbeat.interval.ms"
 _UNLIMITED: Final = str(NEVER_MS)
 
 
-def _by_name(*settings: Setting) -> Mapping[str, Setting]:
+def _by_name(*settings: TopicSetting) -> Mapping[str, TopicSetting]:
     return {setting.name: setting for setting in settings}
 
 
 OF_BROKERS: Final = _by_name(
-    Setting(LEADER_RATE, "long", _UNLIMITED,
+    TopicSetting(LEADER_RATE, "long", _UNLIMITED,
             "Bytes per second that the node sends, as a leader, to replicas that are not in sync.", whole_number(1)),
-    Setting(FOLLOWER_RATE, "long", _UNLIMITED,
+    TopicSetting(FOLLOWER_RATE, "long", _UNLIMITED,
             "Bytes per second that replicas of the node fetch while they are not in sync.", whole_number(1)),
-    Setting("replica.alter.log.dirs.io.max.bytes.per.second", "long", _UNLIMITED, "There is one folder.",
+    TopicSetting("replica.alter.log.dirs.io.max.bytes.per.second", "long", _UNLIMITED, "There is one folder.",
             whole_number(0), heeded=False),
 )  # fmt: skip
 
 OF_GROUPS: Final = _by_name(
-    Setting(SESSION_MS, "int", str(group_messages.SESSION_MS),
+    TopicSetting(SESSION_MS, "int", str(group_messages.SESSION_MS),
             "A member of a group whose coordinator assigns, and that is silent for so long, is out.",
             whole_number(1_000, 1_800_000)),
-    Setting(HEARTBEAT_MS, "int", str(group_messages.HEARTBEAT_MS), "How often such a member says that it lives.",
+    TopicSetting(HEARTBEAT_MS, "int", str(group_messages.HEARTBEAT_MS), "How often such a member says that it lives.",
             whole_number(100, 10_000)),
 )  # fmt: skip
 
 
-def check_changes(known: Mapping[str, Setting], settings: Mapping[str, str], changes: Changes) -> None:
+def check_changes(known: Mapping[str, TopicSetting], settings: Mapping[str, str], changes: Changes) -> None:
     """In: `settings`: what is set before. Raises `InvalidSetting`."""
     for name, value in changes.items():
         setting = known.get(name)
@@ -63,6 +63,6 @@ def _check_times(settings: Changes) -> None:
         )
 
 
-def value_of(known: Mapping[str, Setting], settings: Mapping[str, str], name: str) -> int:
+def value_of(known: Mapping[str, TopicSetting], settings: Mapping[str, str], name: str) -> int:
     """What is set, or the default."""
     return int(settings.get(name, known[name].default))

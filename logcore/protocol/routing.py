@@ -61,14 +61,14 @@ class Own(Door, Protocol):
 _HERE: Final = Address("this process", 0)
 
 
-class Coordinator(NamedTuple):
+class CoordinatorKey(NamedTuple):
     """Of a consumer group or of a transactional id."""
 
     kind: Literal["group", "transaction"]
     key: str
 
 
-Target = TopicPartition | Coordinator | Address | None
+Target = TopicPartition | CoordinatorKey | Address | None
 """Who is asked: the leader of a partition, a coordinator, a certain node, or whoever answers."""
 
 
@@ -109,7 +109,7 @@ class Router:
         self._adviser = 0
         self._nodes: dict[int, Address] = {}
         self._leaders: dict[TopicPartition, _Leader] = {}
-        self._coordinators: dict[Coordinator, Address] = {}
+        self._coordinators: dict[CoordinatorKey, Address] = {}
         self._doors: dict[tuple[Address, bool], Door] = {}
         self._closed = False
 
@@ -203,7 +203,7 @@ class Router:
                 self._adviser += 1
 
     def _doubt(self, to: Target) -> None:
-        if isinstance(to, Coordinator):
+        if isinstance(to, CoordinatorKey):
             self._coordinators.pop(to, None)
         elif isinstance(to, TopicPartition) and (leader := self._leaders.get(to)) is not None:
             self._leaders[to] = replace(leader, doubted=True, proven=False)
@@ -246,7 +246,7 @@ class Router:
             return to
         if not self.clustered or to is None:
             return self._advisers[self._adviser % len(self._advisers)]
-        if isinstance(to, Coordinator):
+        if isinstance(to, CoordinatorKey):
             return self._coordinators.get(to) or self._find_coordinator(to)
         known = self._leaders.get(to)
         if known is None or known.doubted:
@@ -284,7 +284,7 @@ class Router:
         if is_new or (known is not None and known.doubted and epoch == known.epoch):
             self._leaders[where] = _Leader(address, epoch, topic_id)
 
-    def _find_coordinator(self, to: Coordinator) -> Address:
+    def _find_coordinator(self, to: CoordinatorKey) -> Address:
         kind = 0 if to.kind == "group" else 1
         answer = self._ask_adviser(
             Api.FIND_COORDINATOR, {"key": to.key, "key_type": kind, "coordinator_keys": [to.key]}

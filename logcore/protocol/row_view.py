@@ -17,7 +17,7 @@ import structlog
 from millstream.errors import MillstreamError
 
 from ..client import RowRecords, Topic
-from ..records.batch import COMPRESSION, HEADER_SIZE, BatchHeader, Buffer, Producer, place, read_header
+from ..records.batch import COMPRESSION, HEADER_SIZE, BatchHeader, BatchProducer, Buffer, place, read_header
 from ..records.codec import encode, stored_batch
 from ..records.envelope import decode_columns, split_deltas
 from ..records.thinning import fillers
@@ -69,7 +69,7 @@ class RowView:
             _log.warning("columnar batch not shown as rows", topic=self.topic.name, error=str(error))
             return [batch], 1, True
         wanted = offsets[first : first + rows_max]
-        producer = Producer(
+        producer = BatchProducer(
             header.producer_id, header.producer_epoch, max(header.base_sequence, -1), header.transactional
         )
         buffers = [
@@ -122,7 +122,7 @@ def _runs(offsets: np.ndarray) -> Iterable[tuple[int, int]]:
     return [(start, end) for start, end in itertools.pairwise(borders) if start < end]
 
 
-def _placed(rows: pa.Table, first_offset: int, header: BatchHeader, producer: Producer) -> Iterator[Buffer]:
+def _placed(rows: pa.Table, first_offset: int, header: BatchHeader, producer: BatchProducer) -> Iterator[Buffer]:
     for batch in encode(RowRecords(rows), producer):
         yield from place(batch, first_offset, header.leader_epoch).buffers
         first_offset += batch.header.last_offset_delta + 1

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from ..client import Topic, TopicPartition
-from ..cores.expiry import Expiry
+from ..cores.expiry import ExpiryTimes
 from ..cores.group_messages import (
     CheckCommit,
     CommittedOffset,
@@ -64,7 +64,7 @@ class ServedLog(Protocol):
     def secret(self) -> str: ...
 
     @property
-    def expiry(self) -> Expiry: ...
+    def expiry(self) -> ExpiryTimes: ...
 
     @property
     def groups(self) -> ServedGroups: ...

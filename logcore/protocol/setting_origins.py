@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from typing import Final
 
-from ..topic_settings import Kind, Setting
+from ..topic_settings import Kind, TopicSetting
 from .wire.messages import Fields
 
 
-class Origin(IntEnum):
+class SettingOrigin(IntEnum):
     """The numbers are the protocol's."""
 
     TOPIC = 1
@@ -58,10 +58,10 @@ _AT_BROKERS: Final[Mapping[str, str]] = {
 """A setting of a topic or a group, and what brokers call theirs that holds where it is not set."""
 
 
-def described(setting: Setting, given: Iterable[tuple[Origin, str | None]], *, documented: bool) -> Fields:
+def described(setting: TopicSetting, given: Iterable[tuple[SettingOrigin, str | None]], *, documented: bool) -> Fields:
     """In: `given`: what is set, the nearest first; None where nothing is."""
     found = [(origin, value) for origin, value in given if value is not None]
-    origin, value = found[0] if found else (Origin.DEFAULT, setting.default)
+    origin, value = found[0] if found else (SettingOrigin.DEFAULT, setting.default)
     return {
         "name": setting.name,
         "value": value,
@@ -74,7 +74,7 @@ def described(setting: Setting, given: Iterable[tuple[Origin, str | None]], *, d
 
 def unknown(name: str, value: str) -> Fields:
     """Of a topic: one that an older version took."""
-    origin = Origin.TOPIC
+    origin = SettingOrigin.TOPIC
     synonyms = [_synonym(name, origin, value)]
     return {
         "name": name,
@@ -88,9 +88,9 @@ def unknown(name: str, value: str) -> Fields:
 def fixed(name: str, value: object, default: object | None) -> Fields:
     """One that only the server's configuration can change."""
     text = str(value)
-    origin = Origin.DEFAULT if value == default else Origin.CONFIGURATION
-    own = [] if origin is Origin.DEFAULT else [{"name": name, "value": text, "source": origin}]
-    usual = [] if default is None else [{"name": name, "value": str(default), "source": Origin.DEFAULT}]
+    origin = SettingOrigin.DEFAULT if value == default else SettingOrigin.CONFIGURATION
+    own = [] if origin is SettingOrigin.DEFAULT else [{"name": name, "value": text, "source": origin}]
+    usual = [] if default is None else [{"name": name, "value": str(default), "source": SettingOrigin.DEFAULT}]
     return {
         "name": name,
         "value": text,
@@ -105,12 +105,12 @@ def without_synonyms(entries: Iterable[Fields]) -> list[Fields]:
     return [{**entry, "synonyms": []} for entry in entries]
 
 
-def _synonym(name: str, origin: Origin, value: str) -> Fields:
-    shown = name if origin in (Origin.TOPIC, Origin.GROUP) else _AT_BROKERS.get(name, name)
+def _synonym(name: str, origin: SettingOrigin, value: str) -> Fields:
+    shown = name if origin in (SettingOrigin.TOPIC, SettingOrigin.GROUP) else _AT_BROKERS.get(name, name)
     return {"name": shown, "value": value, "source": origin}
 
 
-def _default_of(setting: Setting) -> Iterable[Fields]:
+def _default_of(setting: TopicSetting) -> Iterable[Fields]:
     """Kafka has none where a setting is a topic's alone."""
     if setting.name in _AT_BROKERS:
-        yield _synonym(setting.name, Origin.DEFAULT, setting.default)
+        yield _synonym(setting.name, SettingOrigin.DEFAULT, setting.default)

@@ -82,7 +82,7 @@ class BatchHeader(NamedTuple):
         )
 
 
-class Producer(NamedTuple):
+class BatchProducer(NamedTuple):
     """Who writes a batch, and the number of its first record in the producer's own count for the partition."""
 
     producer_id: int = NO_PRODUCER
@@ -91,7 +91,7 @@ class Producer(NamedTuple):
     transactional: bool = False
 
 
-NOBODY: Final = Producer()
+NOBODY: Final = BatchProducer()
 
 
 class EncodedBatch(NamedTuple):
@@ -131,7 +131,7 @@ def seal(
     base_timestamp_ms: int,
     max_timestamp_ms: int,
     record_count: int,
-    producer: Producer,
+    producer: BatchProducer,
 ) -> EncodedBatch:
     """Fills the 61 bytes that are reserved at the start of `buffers[0]`. The records follow them."""
     size = sum(len(buffer) for buffer in buffers)

@@ -11,10 +11,9 @@ import pyarrow as pa
 
 from ..client import HEADERS
 from ..errors import InvalidRecords
-from .batch import BATCH_BYTES_MAX, HEADER_SIZE, EncodedBatch, Producer, next_sequence, seal
+from .batch import BATCH_BYTES_MAX, HEADER_SIZE, BatchProducer, EncodedBatch, next_sequence, seal
 from .bulk_decoding import check_rows, decode_rows
 from .columns import RowColumns
-from .layout import ROWS_MAX, STORED_BYTES_MAX
 from .memory import (
     address_of,
     bit_length,
@@ -25,6 +24,7 @@ from .memory import (
     store_byte,
     validity_of,
 )
+from .record_layout import ROWS_MAX, STORED_BYTES_MAX
 
 __all__ = ["check_rows", "decode_rows", "encode_rows"]
 
@@ -211,7 +211,7 @@ _NO_LONGS: Final = np.zeros(0, np.int64)
 _NO_ITEMS: Final = pa.array([], pa.binary())
 
 
-def encode_rows(columns: RowColumns, producer: Producer) -> list[EncodedBatch]:
+def encode_rows(columns: RowColumns, producer: BatchProducer) -> list[EncodedBatch]:
     row_count = len(columns)
     timestamps = columns.timestamps.to_numpy()
     keys, values = _column_of(columns.keys), _column_of(columns.values)
@@ -266,7 +266,7 @@ def _sealed(
     starts: Longs,
     positions: list[int],
     newest: list[int],
-    producer: Producer,
+    producer: BatchProducer,
 ) -> list[EncodedBatch]:
     batches: list[EncodedBatch] = []
     for batch, max_timestamp_ms in enumerate(newest):

@@ -10,8 +10,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ..client import HEADERS, ROWS
-from .layout import StoredBatch
 from .memory import address_of, bitmap_of, compiled, copy_bytes, load_byte
+from .record_layout import StoredBatch
 
 Longs = npt.NDArray[np.int64]
 Ints = npt.NDArray[np.int32]

@@ -21,14 +21,14 @@ from .batch import (
     HEADER_SIZE,
     NOBODY,
     BatchHeader,
+    BatchProducer,
     EncodedBatch,
-    Producer,
     next_sequence,
 )
 from .columns import row_columns
 from .compression import SIZE_MAX, uncompress
 from .envelope import encode_columns
-from .layout import StoredBatch
+from .record_layout import StoredBatch
 
 _FEW_ROWS: Final = 16  # below, plain Python is as fast
 _FEW_ROWS_UNLOADED: Final = 2000
@@ -56,7 +56,7 @@ class _Choice:
 _choice = _Choice()
 
 
-def encode(records: RowRecords | ColumnarRecords, producer: Producer = NOBODY) -> list[EncodedBatch]:
+def encode(records: RowRecords | ColumnarRecords, producer: BatchProducer = NOBODY) -> list[EncodedBatch]:
     """The batches that hold these records, none where there are none. Raises `InvalidRecords`."""
     if isinstance(records, ColumnarRecords):
         return [encode_columns(records, producer)] if records.batch.num_rows else []

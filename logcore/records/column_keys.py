@@ -42,7 +42,7 @@ def expiry_metadata(family: str, group: str, column: str) -> dict[bytes, bytes]:
     return {EXPIRES: target, **key_metadata([group], family=f"{family}/expired/{column}")}
 
 
-class Expiry(NamedTuple):
+class ColumnExpiry(NamedTuple):
     """Rows of `family` are gone where, for one of the `groups`, column `column` is below the number beside it."""
 
     family: bytes
@@ -52,14 +52,14 @@ class Expiry(NamedTuple):
     below: list[int]
 
 
-def expiry_of(columns: pa.RecordBatch) -> Expiry | None:
+def expiry_of(columns: pa.RecordBatch) -> ColumnExpiry | None:
     """What this batch ends; None where it holds rows as any other."""
     text = (columns.schema.metadata or {}).get(EXPIRES)
     if text is None:
         return None
     try:
         family, group, column = json.loads(text)
-        return Expiry(
+        return ColumnExpiry(
             str(family).encode(), group, column, columns.column(group).to_pylist(), columns.column(column).to_pylist()
         )
     except (KeyError, ValueError, TypeError):

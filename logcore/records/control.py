@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import Final, NamedTuple
 
-from .batch import CONTROL, HEADER_SIZE, TRANSACTIONAL, EncodedBatch, Producer, seal
+from .batch import CONTROL, HEADER_SIZE, TRANSACTIONAL, BatchProducer, EncodedBatch, seal
 from .varint import read_varint, write_varint
 
 _KEY: Final = struct.Struct(">hh")  # version, type
@@ -35,7 +35,7 @@ def encode_marker(producer_id: int, epoch: int, *, committed: bool, timestamp_ms
         base_timestamp_ms=timestamp_ms,
         max_timestamp_ms=timestamp_ms,
         record_count=1,
-        producer=Producer(producer_id, epoch, -1, transactional=True),
+        producer=BatchProducer(producer_id, epoch, -1, transactional=True),
     )
 
 

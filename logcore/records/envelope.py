@@ -26,9 +26,9 @@ from .batch import (
     PREFIX_SIZE,
     TRANSACTIONAL,
     BatchHeader,
+    BatchProducer,
     Buffer,
     EncodedBatch,
-    Producer,
     reseal,
     seal,
 )
@@ -50,7 +50,7 @@ _DICTIONARY: Final = 2  # kinds of Arrow messages
 _RECORD_BATCH: Final = 3
 
 
-def encode_columns(records: ColumnarRecords, producer: Producer) -> EncodedBatch:
+def encode_columns(records: ColumnarRecords, producer: BatchProducer) -> EncodedBatch:
     batch = records.batch
     buffers = _record(batch, batch.num_rows - 1)
     return seal(

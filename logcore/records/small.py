@@ -8,15 +8,15 @@ from typing import Any, Final
 import pyarrow as pa
 
 from ..client import HEADERS, ROWS
-from .batch import HEADER_SIZE, EncodedBatch, Producer, next_sequence, seal
+from .batch import HEADER_SIZE, BatchProducer, EncodedBatch, next_sequence, seal
 from .columns import RowColumns
-from .layout import ROWS_MAX, STORED_BYTES_MAX, StoredBatch
+from .record_layout import ROWS_MAX, STORED_BYTES_MAX, StoredBatch
 from .varint import read_varint, write_varint
 
 Header = tuple[str, bytes | None]
 
 
-def encode_rows(columns: RowColumns, producer: Producer) -> list[EncodedBatch]:
+def encode_rows(columns: RowColumns, producer: BatchProducer) -> list[EncodedBatch]:
     batches: list[EncodedBatch] = []
     timestamps: list[int] = columns.timestamps.to_pylist()
     keys: list[bytes | None] = columns.keys.to_pylist()
@@ -35,7 +35,7 @@ def encode_rows(columns: RowColumns, producer: Producer) -> list[EncodedBatch]:
     return batches
 
 
-def _sealed(out: bytearray, timestamps: list[int], start: int, producer: Producer) -> EncodedBatch:
+def _sealed(out: bytearray, timestamps: list[int], start: int, producer: BatchProducer) -> EncodedBatch:
     if producer.base_sequence >= 0:
         producer = producer._replace(base_sequence=next_sequence(producer.base_sequence, start))
     return seal(

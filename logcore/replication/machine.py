@@ -2,7 +2,7 @@
 
 A machine is stepped with one input and answers with effects, in the order in which they are to be carried out. It never
 waits: what depends on durability is named by the `operation` of the `Persist` it needs, and goes on with `Persisted`.
-The same machines run on sockets and files (`node.py`) and in the simulator (`tests/simulation/`).
+The same machines run on sockets and files (`node_runtime.py`) and in the simulator (`tests/simulation/`).
 
 A node runs several machines, each under a name: `controller` (the metadata quorum and what it decides) and `broker`
 (its replicas). They talk to each other as they talk to other nodes: a message to the own node is delivered, too.

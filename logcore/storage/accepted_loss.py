@@ -19,7 +19,7 @@ from ..compaction.segment_swap import swap
 from ..coordination.state_log import StateLog
 from ..coordination.transaction_log import CLOSED, NOTES_OPEN, decode_entry, encode_entry, take_notes
 from ..coordination.transaction_log import TOPIC as TRANSACTIONS_TOPIC
-from ..cores.transaction_records import ProducerIds
+from ..cores.transaction_records import ProducerIdRange
 from ..errors import UnknownTopic
 from ..records.batch import EncodedBatch
 from ..topic_settings import settings_of
@@ -29,7 +29,7 @@ from .durable_point import DurablePoint
 from .open_files import OpenFiles
 from .partition import Partition, PartitionContext
 from .partition_state import scan
-from .recovery import CHECKPOINT, Checkpoint, Recovered, recover, write_checkpoint
+from .recovery import CHECKPOINT, Checkpoint, RecoveredPartition, recover, write_checkpoint
 from .segment import Segment
 
 _ASIDE: Final = ".damaged-at-"
@@ -63,8 +63,8 @@ def _skip_producer_ids(folder: Path) -> None:
     entries = dict(log.entries())
     take_notes(entries)
     known = [decode_entry(key, value) for key, value in entries.items() if key not in (CLOSED.key, NOTES_OPEN.key)]
-    end = max((entry.end for entry in known if isinstance(entry, ProducerIds)), default=0)
-    log.sync(log.append([encode_entry(ProducerIds(end + _SKIPPED_IDS), _now_ms())]).mark)
+    end = max((entry.end for entry in known if isinstance(entry, ProducerIdRange)), default=0)
+    log.sync(log.append([encode_entry(ProducerIdRange(end + _SKIPPED_IDS), _now_ms())]).mark)
     partition.close()
 
 
@@ -106,7 +106,7 @@ class _Mending:
         write_checkpoint(self._folder, _checkpoint(mended), durable=True)
         return self._given_up
 
-    def _recovered(self) -> Recovered:
+    def _recovered(self) -> RecoveredPartition:
         return recover(self._folder, self._files, _now_ms(), durable=True, known=self._point.read())
 
     def _put(self, base_offset: int, batches: Sequence[EncodedBatch] | Iterator[EncodedBatch], end: int) -> None:
@@ -153,7 +153,7 @@ def _kept(segment: Segment, end_offset: int, lost: Sequence[DamagedRange]) -> It
         position = found.position
 
 
-def _checkpoint(mended: Recovered) -> Checkpoint:
+def _checkpoint(mended: RecoveredPartition) -> Checkpoint:
     last = mended.segments[-1]
     state = mended.state
     state.producers.complete = False  # what their lost batches were is not known

@@ -18,7 +18,7 @@ class EpochStart(NamedTuple):
     offset: int
 
 
-class EpochEnd(NamedTuple):
+class EpochBoundary(NamedTuple):
     """`end_offset` is the offset after the last record of the epoch."""
 
     epoch: int
@@ -66,14 +66,14 @@ class EpochCache:
         yield EpochStart(self.at(first_offset), first_offset)
         yield from (start for start in self._starts if first_offset < start.offset < end_offset)
 
-    def end_of(self, epoch: int, log_end_offset: int, log_start_offset: int) -> EpochEnd:
+    def end_of(self, epoch: int, log_end_offset: int, log_start_offset: int) -> EpochBoundary:
         """The end of the newest epoch up to `epoch`; `NO_EPOCH` at the log's start where the log has none of them."""
         starts = self._starts
         found = bisect_right(starts, epoch, key=lambda start: start.epoch)
         if found == 0:
-            return EpochEnd(NO_EPOCH, min(log_start_offset, log_end_offset))
+            return EpochBoundary(NO_EPOCH, min(log_start_offset, log_end_offset))
         end = starts[found].offset if found < len(starts) else log_end_offset
-        return EpochEnd(starts[found - 1].epoch, end)
+        return EpochBoundary(starts[found - 1].epoch, end)
 
     def truncate(self, offset: int) -> None:
         """The log ends at this offset now."""

@@ -22,7 +22,7 @@ _log = structlog.get_logger("millstream.logcore")
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class HousekeepingProblem:
     """What the last round could not do. The partition itself can still be used."""
 
     partition: str
@@ -36,7 +36,7 @@ class Kept(NamedTuple):
     compacted: int
 
 
-class Target(NamedTuple):
+class HousekeepingTarget(NamedTuple):
     """A partition to look after. `open` gives None where there is nothing to do; it may raise `LogError`."""
 
     name: str
@@ -52,7 +52,7 @@ class Housekeeper:
 
     def __init__(
         self,
-        partitions: Callable[[], Iterable[Target]],
+        partitions: Callable[[], Iterable[HousekeepingTarget]],
         now_ms: Callable[[], int],
         expire_ids: Callable[[], object],
         *,
@@ -64,7 +64,7 @@ class Housekeeper:
         self._expire_ids = expire_ids
         self._producer_expiry_ms = producer_expiry_ms
         self._interval_s = interval_s
-        self._problems: dict[str, Problem] = {}
+        self._problems: dict[str, HousekeepingProblem] = {}
         self._turn = threading.Lock()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -80,7 +80,7 @@ class Housekeeper:
             self._thread.join()
 
     @property
-    def problems(self) -> Mapping[str, Problem]:
+    def problems(self) -> Mapping[str, HousekeepingProblem]:
         return dict(self._problems)
 
     def round(self, *, pause: Callable[[], None] = lambda: None) -> Kept:
@@ -106,7 +106,7 @@ class Housekeeper:
             raise unforeseen[0]
         return kept
 
-    def _keep(self, target: Target, kept: Kept, pause: Callable[[], None]) -> Kept:
+    def _keep(self, target: HousekeepingTarget, kept: Kept, pause: Callable[[], None]) -> Kept:
         partition: KeptPartition | None = None
         dropped, compacted = kept
         try:
@@ -138,7 +138,7 @@ class Housekeeper:
         known = self._problems.get(name)
         if known is None or known.message != message:
             _log.error("housekeeping failed", partition=name, error=message)
-        self._problems[name] = Problem(name, message)
+        self._problems[name] = HousekeepingProblem(name, message)
 
     def _run(self) -> None:
         while not self._stop.wait(self._interval_s):

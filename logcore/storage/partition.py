@@ -23,12 +23,12 @@ from ..topic_settings import TopicSettings
 from .durable_point import DurablePoint
 from .partition_checkpoint import PartitionCheckpoint
 from .partition_files import CHECKPOINT_BYTES, ActiveProducer, PartitionContext
-from .partition_keeping import KeptPartition, Snapshot
+from .partition_keeping import KeptPartition, PartitionSnapshot
 from .recovery import Checkpoint, create_segment, read_checkpoint, recover
 from .segment import file_name
 from .transaction_index import OpenTransaction
 
-__all__ = ["ActiveProducer", "Appended", "Mark", "Partition", "PartitionContext", "Snapshot"]
+__all__ = ["ActiveProducer", "Appended", "Mark", "Partition", "PartitionContext", "PartitionSnapshot"]
 
 _LEADER_EPOCH: Final = 0
 _log = structlog.get_logger("millstream.logcore")

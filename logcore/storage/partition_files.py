@@ -21,8 +21,8 @@ from ..records.batch import BatchHeader, EncodedBatch
 from ..topic_settings import TopicSettings
 from .damage import DamagedRange
 from .open_files import OpenFiles
-from .partition_state import PartitionState
-from .recovery import Checkpoint, Recovered, replay
+from .partition_state import LogState
+from .recovery import Checkpoint, RecoveredPartition, replay
 from .segment import Segment
 from .traffic import Traffic
 from .transaction_index import OpenTransaction
@@ -60,7 +60,7 @@ class PartitionFiles(ABC):
     """
 
     def __init__(
-        self, name: str, folder: Path, settings: TopicSettings, context: PartitionContext, recovered: Recovered
+        self, name: str, folder: Path, settings: TopicSettings, context: PartitionContext, recovered: RecoveredPartition
     ) -> None:
         self.name = name
         self.settings = settings
@@ -215,9 +215,9 @@ class PartitionFiles(ABC):
         for batch in placed:
             self._state.note(batch.header, lambda batch=batch: memoryview(batch.buffers[0]), now_ms)
 
-    def _state_at(self, last: Segment, size: int, checkpoint: Checkpoint | None) -> PartitionState:
+    def _state_at(self, last: Segment, size: int, checkpoint: Checkpoint | None) -> LogState:
         """What the log means where it ends in this segment, at this size: read again from the checkpoint on."""
-        state = checkpoint.state if checkpoint else PartitionState.beginning_at(self._segments[0].base_offset)
+        state = checkpoint.state if checkpoint else LogState.beginning_at(self._segments[0].base_offset)
         first = checkpoint.segment if checkpoint else self._segments[0].base_offset
         for segment in self._segments:
             if first <= segment.base_offset <= last.base_offset:

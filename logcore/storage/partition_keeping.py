@@ -19,7 +19,7 @@ from .transaction_index import AbortedRanges
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class PartitionSnapshot:
     """`segments`: oldest first, the last one is being written. `last_batches`: base offset of the last batch of each
     producer, as far as it is known."""
 
@@ -77,11 +77,11 @@ class KeptPartition(ReadablePartition):
             if self._active.size and (old or self._is_old()):
                 self._roll()
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> PartitionSnapshot:
         """What compaction has to know, as of one moment."""
         with self._lock:
             offsets = self.offsets()
-            return Snapshot(
+            return PartitionSnapshot(
                 self._segments,
                 offsets.log_start_offset,
                 offsets.last_stable_offset,

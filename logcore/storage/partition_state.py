@@ -20,7 +20,7 @@ _FIRST_BYTES: Final = 4096  # there are many segments of which hardly anything h
 
 
 @dataclass(slots=True)
-class PartitionState:
+class LogState:
     """Invariant: it covers exactly the batches below `end_offset`, or those of them that can still be read."""
 
     end_offset: int = 0
@@ -29,7 +29,7 @@ class PartitionState:
     epochs: EpochCache = field(default_factory=EpochCache)
 
     @classmethod
-    def beginning_at(cls, offset: int) -> PartitionState:
+    def beginning_at(cls, offset: int) -> LogState:
         """Of a log whose batches below the offset are gone, and with them, perhaps, what producers they had."""
         return cls(offset, ProducerStates(complete=offset == 0))
 
@@ -70,7 +70,7 @@ class PartitionState:
         }
 
     @classmethod
-    def from_json(cls, content: Any) -> PartitionState:
+    def from_json(cls, content: Any) -> LogState:
         return cls(
             content["end_offset"],
             ProducerStates.from_json(content["producers"], complete=content.get("producers_complete", False)),

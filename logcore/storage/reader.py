@@ -13,7 +13,7 @@ from ..errors import CorruptLog
 from ..records.batch import COMPRESSION, HEADER_SIZE, BatchHeader, checksum_of, read_header
 from ..records.codec import decode_rows, stored_batch
 from ..records.envelope import ALIGNMENT, decode_columns, misalignment, split_deltas
-from ..records.layout import StoredBatch
+from ..records.record_layout import StoredBatch
 from .read_view import ReadableFile, ReadView, Sequel
 
 _WINDOW_BYTES: Final = 8 * 1024 * 1024  # read and decoded at once: of larger pieces no memory is used again

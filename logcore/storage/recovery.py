@@ -29,7 +29,7 @@ from .damage import DamagedRange, next_batch
 from .disk import LogFile, sync_folder
 from .durable_point import NOTHING_KNOWN, Extent
 from .open_files import OpenFiles
-from .partition_state import PartitionState, scan
+from .partition_state import LogState, scan
 from .segment import Segment, file_name, offsets_of
 from .start_mark import StartMark, drop_marks, marked_start
 
@@ -49,19 +49,19 @@ class Checkpoint:
     segment: int
     position: int
     synced: bool
-    state: PartitionState
+    state: LogState
     cleaning: CleaningState = field(default_factory=CleaningState)
     began_ms: int | None = None
     lost: Sequence[DamagedRange] = ()
 
 
 @dataclass(slots=True)
-class Recovered:
+class RecoveredPartition:
     """Invariant: `segments` is not empty, is in order, and holds exactly the batches that `state` covers, but for those
     in `damage`. `noted_segment`: the one that the checkpoint names which was used; 0 for none: all were read."""
 
     segments: list[Segment]
-    state: PartitionState
+    state: LogState
     log_start_offset: int
     scanned: bool  # bytes behind the checkpoint were taken over: they may not be durable yet
     checkpoint_exact: bool  # the checkpoint says all that is here
@@ -102,7 +102,7 @@ def read_checkpoint(folder: Path, name: str = CHECKPOINT) -> Checkpoint | None:
         content["segment"],
         content["position"],
         content["synced"],
-        PartitionState.from_json(content["state"]),
+        LogState.from_json(content["state"]),
         CleaningState.from_json(content.get("cleaning")),
         content.get("began_ms"),
         [DamagedRange(*lost) for lost in content.get("lost", ())],
@@ -127,7 +127,9 @@ def _create_file(folder: Path, base_offset: int, *, durable: bool) -> None:
         sync_folder(folder)
 
 
-def recover(folder: Path, files: OpenFiles, now_ms: int, *, durable: bool, known: Extent = NOTHING_KNOWN) -> Recovered:
+def recover(
+    folder: Path, files: OpenFiles, now_ms: int, *, durable: bool, known: Extent = NOTHING_KNOWN
+) -> RecoveredPartition:
     """In: `known`: what the file `durable` says. Raises `CorruptLog` where nothing is left that says what the partition
     was."""
     try:
@@ -183,11 +185,11 @@ class _Recovery:
         self._damage: list[DamagedRange] = list(checkpoint.lost) if checkpoint else []
         self._known_damage = len(self._damage)
         self._first_offset = self._begins_at()
-        self._state = checkpoint.state if checkpoint else PartitionState.beginning_at(self._first_offset)
+        self._state = checkpoint.state if checkpoint else LogState.beginning_at(self._first_offset)
         self._scanned = self._cut = False
         self._ends_damaged = False  # nothing is appended to the last segment
 
-    def run(self) -> Recovered:
+    def run(self) -> RecoveredPartition:
         checkpoint, segments = self._checkpoint, self._segments
         if checkpoint is not None:
             self._check_begins(checkpoint)
@@ -204,7 +206,7 @@ class _Recovery:
         for segment in segments[:-1]:
             segment.seal()
         start = self._start()
-        return Recovered(
+        return RecoveredPartition(
             segments,
             self._state,
             start,
@@ -343,7 +345,7 @@ def _reaches(segments: list[Segment], checkpoint: Checkpoint) -> bool:
     )
 
 
-def replay(state: PartitionState, segment: Segment, position: int, end: int, now_ms: int) -> int:
+def replay(state: LogState, segment: Segment, position: int, end: int, now_ms: int) -> int:
     """Takes the batches in between into the state; returns the position behind the last one that is whole."""
     for scanned in scan(segment.file, position, end):
         if scanned.header.base_offset != state.end_offset:

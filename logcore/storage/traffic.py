@@ -11,7 +11,7 @@ class Moved(NamedTuple):
     bytes: int = 0
 
 
-class Synced(NamedTuple):
+class SyncTime(NamedTuple):
     syncs: int = 0
     seconds: float = 0.0
     slowest_s: float = 0.0
@@ -23,7 +23,7 @@ class Traffic:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._appended = self._sent = Moved()
-        self._synced = Synced()
+        self._synced = SyncTime()
 
     def note_appended(self, records: int, size: int) -> None:
         with self._lock:
@@ -36,7 +36,7 @@ class Traffic:
     def note_sync(self, seconds: float) -> None:
         with self._lock:
             known = self._synced
-            self._synced = Synced(known.syncs + 1, known.seconds + seconds, max(known.slowest_s, seconds))
+            self._synced = SyncTime(known.syncs + 1, known.seconds + seconds, max(known.slowest_s, seconds))
 
     @property
     def appended(self) -> Moved:
@@ -47,5 +47,5 @@ class Traffic:
         return self._sent
 
     @property
-    def synced(self) -> Synced:
+    def synced(self) -> SyncTime:
         return self._synced

@@ -27,7 +27,7 @@ from .start_mark import marked_start
 _COMPRESSIONS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
-class Finding(NamedTuple):
+class FileFinding(NamedTuple):
     """Something that is wrong with a file."""
 
     path: Path
@@ -98,7 +98,7 @@ def records_of(batch: DumpedBatch) -> list[str]:
             for row in rows.to_pylist()]  # fmt: skip
 
 
-def verify(folder: Path, topic: str | None = None) -> tuple[Verified, list[Finding]]:
+def verify(folder: Path, topic: str | None = None) -> tuple[Verified, list[FileFinding]]:
     """Reads every byte: checksums, offsets, epochs, indexes, checkpoints. Raises `UnknownTopic`, OSError."""
     verified, findings = Verified(), []
     for name in ("meta.json", "topics.json"):
@@ -109,26 +109,26 @@ def verify(folder: Path, topic: str | None = None) -> tuple[Verified, list[Findi
     return verified, findings
 
 
-def _checked_json(path: Path) -> list[Finding]:
+def _checked_json(path: Path) -> list[FileFinding]:
     try:
-        return [Finding(path, "is missing")] if read_checked_json(path) is None else []
+        return [FileFinding(path, "is missing")] if read_checked_json(path) is None else []
     except ValueError as error:
-        return [Finding(path, str(error))]
+        return [FileFinding(path, str(error))]
 
 
-def _verify_partition(folder: Path, verified: Verified) -> Iterator[Finding]:
+def _verify_partition(folder: Path, verified: Verified) -> Iterator[FileFinding]:
     files = OpenFiles(8)
     segments = [Segment(folder, base_offset, files) for base_offset in base_offsets(folder)]
     checkpoint = read_checkpoint(folder)
     if checkpoint is None and (folder / CHECKPOINT).exists():
-        yield Finding(folder / CHECKPOINT, "the checksum does not fit")
+        yield FileFinding(folder / CHECKPOINT, "the checksum does not fit")
     for name in ("*.damaged-at-*", "*.dropped-from-*"):
         for path in sorted(folder.glob(name)):
-            yield Finding(path, "was set aside when the log was opened")
+            yield FileFinding(path, "was set aside when the log was opened")
     if checkpoint is not None and segments:
         start = max(checkpoint.log_start_offset, marked_start(os.listdir(folder)))
         if segments[0].base_offset > start:
-            yield Finding(folder, f"offsets {start}..{segments[0].base_offset - 1} are missing")
+            yield FileFinding(folder, f"offsets {start}..{segments[0].base_offset - 1} are missing")
     ends: list[int] = []
     for segment in segments:
         verified.segments += 1
@@ -137,11 +137,13 @@ def _verify_partition(folder: Path, verified: Verified) -> Iterator[Finding]:
         ends.append(reading.end_offset)
     for (before, end_offset), (segment, _) in pairwise(zip(segments, ends, strict=True)):
         if end_offset != segment.base_offset:
-            yield Finding(before.path, f"ends at offset {end_offset}, and the next begins at {segment.base_offset}")
+            yield FileFinding(before.path, f"ends at offset {end_offset}, and the next begins at {segment.base_offset}")
     if checkpoint is not None and ends and ends[-1] < checkpoint.state.end_offset:
-        yield Finding(folder, f"ends at offset {ends[-1]}, but records up to {checkpoint.state.end_offset} were stored")
+        yield FileFinding(
+            folder, f"ends at offset {ends[-1]}, but records up to {checkpoint.state.end_offset} were stored"
+        )
     elif ends and ends[-1] < (known_end := DurablePoint(folder).read().end_offset):
-        yield Finding(folder, f"ends at offset {ends[-1]}, but was durable up to {known_end}")
+        yield FileFinding(folder, f"ends at offset {ends[-1]}, but was durable up to {known_end}")
 
 
 class _SegmentReading:
@@ -154,7 +156,7 @@ class _SegmentReading:
         self._last = last
         self._epoch = -1
 
-    def findings(self) -> Iterator[Finding]:
+    def findings(self) -> Iterator[FileFinding]:
         segment, position = self._segment, 0
         file = segment.file
         while position < segment.size:
@@ -167,18 +169,20 @@ class _SegmentReading:
                 if position >= segment.size or self._is_unwritten(file, position):
                     break
             found = next_batch(file, position + 1, segment.size, self.end_offset + 1)
-            yield Finding(segment.path, f"position {position}: no whole batch with offset {self.end_offset} lies here")
+            yield FileFinding(
+                segment.path, f"position {position}: no whole batch with offset {self.end_offset} lies here"
+            )
             if found is None:
                 return
             position, self.end_offset = found.position, found.header.base_offset
         self._verified.bytes += position
         yield from self._check_index()
 
-    def _take(self, header: BatchHeader) -> Iterator[Finding]:
+    def _take(self, header: BatchHeader) -> Iterator[FileFinding]:
         self._verified.batches += 1
         self.end_offset = header.last_offset + 1
         if header.leader_epoch < self._epoch:
-            yield Finding(self._segment.path, f"epoch {header.leader_epoch} comes after {self._epoch}")
+            yield FileFinding(self._segment.path, f"epoch {header.leader_epoch} comes after {self._epoch}")
         self._epoch = max(self._epoch, header.leader_epoch)
 
     def _is_unwritten(self, file: LogFile, position: int) -> bool:
@@ -187,15 +191,15 @@ class _SegmentReading:
         file.read_into(rest, position)
         return self._last and not any(rest)
 
-    def _check_index(self) -> Iterator[Finding]:
+    def _check_index(self) -> Iterator[FileFinding]:
         path, segment = self._segment.index_path, self._segment
         if not path.exists():
             return
         index = load_index(path, segment.base_offset, segment.size)
         if index is None:
-            yield Finding(path, "the checksum does not fit, or it is of another segment")
+            yield FileFinding(path, "the checksum does not fit, or it is of another segment")
         elif index.covered == segment.size and index.end_offset != self.end_offset:
-            yield Finding(path, f"says that the segment ends at offset {index.end_offset}, not {self.end_offset}")
+            yield FileFinding(path, f"says that the segment ends at offset {index.end_offset}, not {self.end_offset}")
 
 
 def _batches_from(path: Path, file: LogFile, position: int, size: int) -> Iterator[DumpedBatch]:

@@ -33,11 +33,11 @@ def load(
     """Append a file's rows to a stream or table, which is made with inferred columns where it does not exist."""
     with one_sentence_errors():
         from ..connection import connect
-        from .loading import CannotLoad, Target, load
+        from .loading import CannotLoad, LoadTarget, load
 
         if table and key is None:
             raise CannotLoad("a table needs a primary key", hint="Name its column with --key.")
-        target = Target(into or _name_of(file), key, time, table, format, partitions)
+        target = LoadTarget(into or _name_of(file), key, time, table, format, partitions)
         with connect(data or url) as connection, _progress(f"{target.name}") as tell:
             count = load(file, target, connection, tell)
         print(f"{count} rows in {target.name}", file=sys.stderr)

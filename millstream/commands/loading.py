@@ -37,7 +37,7 @@ class CannotLoad(ServerError):
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class LoadTarget:
     """`name`: of the stream or table. `key`: its key column. `time`: the column with the rows' time. The others count
     where it has to be made; `value_format` as in WITH."""
 
@@ -49,7 +49,7 @@ class Target:
     partitions: int = 1
 
 
-def load(path: Path, target: Target, connection: Connection, tell: Callable[[int, int | None], None]) -> int:
+def load(path: Path, target: LoadTarget, connection: Connection, tell: Callable[[int, int | None], None]) -> int:
     """Appends the file's rows, in their order, and returns how many. `tell` is called with how many are done, and how
     many there are, where the file says that.
 
@@ -100,20 +100,20 @@ def _read(scanner: Any, path: Path, format: str) -> Iterator[pa.RecordBatch]:
         raise CannotLoad(f"{path} cannot be read as {format}: {error}") from None
 
 
-def _check_columns(schema: pa.Schema, target: Target, path: Path) -> None:
+def _check_columns(schema: pa.Schema, target: LoadTarget, path: Path) -> None:
     for what, name in (("key", target.key), ("time", target.time)):
         if name is not None and name not in schema.names:
             listed = ", ".join(schema.names)
             raise CannotLoad(f"{path} has no column {name}, the {what}", hint=f"It has {listed}.")
 
 
-def _exists(target: Target, connection: Connection) -> bool:
+def _exists(target: LoadTarget, connection: Connection) -> bool:
     listed = connection.execute("SHOW STREAMS; SHOW TABLES;")
     names = {line["name"] for entity in listed for line in (*entity.get("streams", ()), *entity.get("tables", ()))}
     return target.name.upper() in names
 
 
-def _declaration(schema: pa.Schema, target: Target) -> str:
+def _declaration(schema: pa.Schema, target: LoadTarget) -> str:
     role = " PRIMARY KEY" if target.is_table else " KEY"
     columns = [
         f"`{field.name.upper()}` {sql_type(field.type, field.name)}{role if field.name == target.key else ''}"

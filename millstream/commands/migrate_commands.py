@@ -16,7 +16,7 @@ from .command_group import command_group
 
 if TYPE_CHECKING:
     from ..migrations.applying import Migrator
-    from ..migrations.files import Project
+    from ..migrations.files import MigrationProject
 
 ConfigOption = Annotated[
     Path, typer.Option("--config-file", "-c", metavar="FILE", help="Of the project, as new-project made it.")
@@ -148,7 +148,7 @@ def destroy_command(config_file: ConfigOption = _DEFAULT_CONFIG) -> None:
         typer.echo("metadata dropped" if migrator.ledger.destroy() else "there is no metadata")
 
 
-def _project(config_file: Path) -> Project:
+def _project(config_file: Path) -> MigrationProject:
     from ..migrations.files import load_project
 
     return load_project(config_file)

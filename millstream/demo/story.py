@@ -15,7 +15,7 @@ from millstream.logcore.remote import RemoteLog
 from millstream.server.client import Client, connect
 
 from . import statements
-from .checks import mistakes
+from .demo_checks import mistakes
 from .feeder import Feeder
 from .flights import TABLES_BEGIN_MS, Flights, plane_records
 from .screen import Screen

@@ -9,7 +9,7 @@ Level = Literal["ok", "warn", "fail"]
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class CheckResult:
     """One thing that was looked at."""
 
     check: str

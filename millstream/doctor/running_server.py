@@ -13,32 +13,32 @@ from millstream.errors import MillstreamError
 from millstream.server.client import Client, connect
 from millstream.sql.identifiers import quote_identifier
 
-from .line import Level, Line
+from .line import CheckResult, Level
 
 _BROKEN: Final = frozenset({"FAILED", "SOURCE_TOPIC_GONE", "SINK_TOPIC_GONE"})
 _TROUBLED: Final = frozenset({"RETRYING", "OPEN_TRANSACTION", "RECORD_ERRORS", "BEHIND", "PAUSED"})
 _CLOCK_WARN_S = 5.0
 
 
-def server(url: str) -> Iterator[Line]:
+def server(url: str) -> Iterator[CheckResult]:
     """Whether it answers, what it says about itself, and what keeps its queries from giving results."""
     try:
         client = connect(url)
         info = client.info()
     except MillstreamError as error:
-        yield Line("server", "fail", error.message, error.hint or "")
+        yield CheckResult("server", "fail", error.message, error.hint or "")
         return
     try:
-        yield Line("server", "ok", f"version {info.get('millstreamVersion', '?')} answers at {client.address}")
+        yield CheckResult("server", "ok", f"version {info.get('millstreamVersion', '?')} answers at {client.address}")
         yield from _health(client.address)
         yield from queries(client)
     except (MillstreamError, OSError, http.client.HTTPException) as error:
-        yield Line("server", "fail", str(error))
+        yield CheckResult("server", "fail", str(error))
     finally:
         client.close()
 
 
-def _health(url: str) -> Iterator[Line]:
+def _health(url: str) -> Iterator[CheckResult]:
     parsed = urllib.parse.urlparse(url)
     make = http.client.HTTPSConnection if parsed.scheme == "https" else http.client.HTTPConnection
     connection = make(parsed.hostname or "", parsed.port, timeout=10)
@@ -50,13 +50,17 @@ def _health(url: str) -> Iterator[Line]:
     finally:
         connection.close()
     healthy = answer.status == 200
-    yield Line("server", "ok" if healthy else "fail", "it is healthy" if healthy else "it says that it is not healthy")
+    yield CheckResult(
+        "server", "ok" if healthy else "fail", "it is healthy" if healthy else "it says that it is not healthy"
+    )
     if date is not None and abs(date.timestamp() - time.time()) > _CLOCK_WARN_S:
         apart = date.timestamp() - time.time()
-        yield Line("clock", "warn", f"the server's clock is {apart:+.0f} s off this machine's", "Set both by NTP.")
+        yield CheckResult(
+            "clock", "warn", f"the server's clock is {apart:+.0f} s off this machine's", "Set both by NTP."
+        )
 
 
-def queries(client: Client) -> Iterator[Line]:
+def queries(client: Client) -> Iterator[CheckResult]:
     """Of each query the causes that somebody should do something about."""
     (shown,) = client.execute("SHOW QUERIES;")
     persistent = [line["id"] for line in shown["queries"] if line["queryType"] == "PERSISTENT"]
@@ -67,11 +71,11 @@ def queries(client: Client) -> Iterator[Line]:
         quiet += not found
         yield from found
     if quiet:
-        yield Line("queries", "ok", f"{quiet} of {len(persistent)} queries have no trouble")
+        yield CheckResult("queries", "ok", f"{quiet} of {len(persistent)} queries have no trouble")
 
 
-def _lines(query_id: str, stall: dict[str, Any]) -> Iterator[Line]:
+def _lines(query_id: str, stall: dict[str, Any]) -> Iterator[CheckResult]:
     for cause in stall["causes"]:
         level: Level | None = "fail" if cause["code"] in _BROKEN else "warn" if cause["code"] in _TROUBLED else None
         if level is not None:
-            yield Line("queries", level, f"{query_id}: {cause['message']}", cause["hint"])
+            yield CheckResult("queries", level, f"{query_id}: {cause['message']}", cause["hint"])

@@ -11,31 +11,33 @@ from millstream.logcore.storage.disk import LogFile
 from millstream.logcore.storage.recovery import read_checkpoint
 from millstream.logcore.storage.verification import dump
 
-from .line import Line
+from .line import CheckResult
 
 _HINT: Final = "`millstream log verify` says more; what can be read is served."
 _CHUNK_BYTES: Final = 1 << 20
 
 
-def segment(path: Path, size: int, *, in_use: bool) -> Iterator[Line]:
+def segment(path: Path, size: int, *, in_use: bool) -> Iterator[CheckResult]:
     """Nothing for the newest segment of a partition that is whole. In: `in_use`: a server is writing to it. Raises
     OSError."""
     end, next_offset = 0, int(path.stem)
     for batch in dump(path):
         if not batch.whole:
-            yield Line("log", "fail", f"{path}, position {batch.position}: the checksum is wrong", _HINT)
+            yield CheckResult("log", "fail", f"{path}, position {batch.position}: the checksum is wrong", _HINT)
         end, next_offset = batch.position + batch.header.size, batch.header.last_offset + 1
     file = LogFile(path, writable=False)
     if next_batch(file, end + 1, size, next_offset) is not None:
-        yield Line("log", "fail", f"{path}, position {end}: no record batch begins here, and behind it there are more",
-                   _HINT)  # fmt: skip
+        message = f"{path}, position {end}: no record batch begins here, and behind it there are more"
+        yield CheckResult("log", "fail", message, _HINT)
     elif in_use:
         return
     elif (stored := _stored(path.parent)) > next_offset:
-        yield Line("log", "fail", f"{path} ends at offset {next_offset}, but records up to {stored} were stored", _HINT)
+        yield CheckResult(
+            "log", "fail", f"{path} ends at offset {next_offset}, but records up to {stored} were stored", _HINT
+        )
     elif not _only_zeros(file, end, size):
         hint = "After a crash this is normal: the next start cuts them off and keeps them beside the file."
-        yield Line("log", "warn", f"{path}: the last {size - end} bytes are no record batch", hint)
+        yield CheckResult("log", "warn", f"{path}: the last {size - end} bytes are no record batch", hint)
 
 
 def _stored(folder: Path) -> int:

@@ -30,8 +30,8 @@ from millstream.sql.parser import parse
 from millstream.sql.splitting import split_statements
 from millstream.sql.variables import substitute_variables
 
-from .files import BadMigration, Migration, Project
-from .ledger import Event, Events, Ledger, now_text
+from .files import BadMigration, Migration, MigrationProject
+from .ledger import Event, Ledger, MigrationEvents, now_text
 from .traces import has_run
 
 Unclear = Literal["ask", "done", "again"]
@@ -49,7 +49,7 @@ class MigrationFailed(BadMigration):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class MigrationStep:
     """A statement of a file: its number from 1, its text as it is written and with variables put in."""
 
     number: int
@@ -84,7 +84,10 @@ class Migrator:
     """In: `open_client`: a client with a session of its own, each time. `report`: gets lines for people."""
 
     def __init__(
-        self, project: Project, open_client: Callable[[], DataClient], report: Callable[[str], None] = lambda _: None
+        self,
+        project: MigrationProject,
+        open_client: Callable[[], DataClient],
+        report: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.project = project
         self._open_client = open_client
@@ -122,7 +125,7 @@ class Migrator:
             events = self._run(migration, steps, events, variables or {}, dry_run=dry_run, unclear=unclear)
         return chosen
 
-    def problems(self, events: Events) -> list[str]:
+    def problems(self, events: MigrationEvents) -> list[str]:
         """Files of migrations that were applied and are gone or changed."""
         files = {migration.version: migration for migration in self.project.migrations()}
         found: list[str] = []
@@ -139,7 +142,7 @@ class Migrator:
                 )
         return found
 
-    def _check_running(self, events: Events, resume: bool) -> None:
+    def _check_running(self, events: MigrationEvents, resume: bool) -> None:
         running = [key for key, event in events.by_key.items() if key.isdecimal() and event.state == "RUNNING"]
         if running and not resume:
             raise BadMigration(
@@ -150,13 +153,13 @@ class Migrator:
     def _run(
         self,
         migration: Migration,
-        steps: Sequence[Step],
-        events: Events,
+        steps: Sequence[MigrationStep],
+        events: MigrationEvents,
         variables: Mapping[str, str],
         *,
         dry_run: bool,
         unclear: Unclear,
-    ) -> Events:
+    ) -> MigrationEvents:
         first = self._first(migration, steps, events, unclear)
         going_on = f", from statement {first} on" if first > 1 else ""
         self._report(f"{'would apply' if dry_run else 'applying'} {migration.path.name}{going_on}")
@@ -185,7 +188,9 @@ class Migrator:
         self._report(f"applied {migration.path.name}")
         return self.ledger.read()
 
-    def _step(self, client: Client, step: Step, steps: Sequence[Step], migration: Migration, event: Event) -> None:
+    def _step(
+        self, client: Client, step: MigrationStep, steps: Sequence[MigrationStep], migration: Migration, event: Event
+    ) -> None:
         self.ledger.progress(event, step.number, _digest(steps[: step.number]))
         try:
             client.execute(f"{step.text};")
@@ -200,7 +205,9 @@ class Migrator:
                 message, hint="Mend the statement and apply again: what stands before it is not run again."
             ) from error
 
-    def _first(self, migration: Migration, steps: Sequence[Step], events: Events, unclear: Unclear) -> int:
+    def _first(
+        self, migration: Migration, steps: Sequence[MigrationStep], events: MigrationEvents, unclear: Unclear
+    ) -> int:
         """The number of the statement to begin with."""
         progress = events.progress_of(migration.version)
         if progress is None:
@@ -225,7 +232,7 @@ class Migrator:
         return progress.statement + 1 if done else progress.statement
 
 
-def steps_of(migration: Migration, variables: Mapping[str, str]) -> Iterator[Step]:
+def steps_of(migration: Migration, variables: Mapping[str, str]) -> Iterator[MigrationStep]:
     """The statements of a file. Raises `BadMigration` for what is no SQL, or not for a migration."""
     known = {name.upper(): value for name, value in variables.items()}
     for number, text in enumerate(split_statements(migration.text), 1):
@@ -241,9 +248,9 @@ def steps_of(migration: Migration, variables: Mapping[str, str]) -> Iterator[Ste
             known[statement.name.upper()] = statement.value
         elif isinstance(statement, UndefineVariable):
             known.pop(statement.name.upper(), None)
-        yield Step(number, text, meant, statement)
+        yield MigrationStep(number, text, meant, statement)
 
 
-def _digest(steps: Sequence[Step]) -> str:
+def _digest(steps: Sequence[MigrationStep]) -> str:
     """Of what statements mean: spaces and comments between them do not count."""
     return hashlib.md5("\0".join(step.meant for step in steps).encode(), usedforsecurity=False).hexdigest()

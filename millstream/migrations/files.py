@@ -50,7 +50,7 @@ class Migration:
 
 
 @dataclass(frozen=True, slots=True)
-class Project:
+class MigrationProject:
     """What the properties file says. `ignored`: names in it that mean nothing here (settings of Kafka's clients)."""
 
     folder: Path
@@ -101,7 +101,7 @@ def _read(path: Path) -> Migration:
     return Migration(int(match[1]), match[2].replace("_", " "), path, text, checksum)
 
 
-def load_project(config_file: Path) -> Project:
+def load_project(config_file: Path) -> MigrationProject:
     """Raises `BadMigration`."""
     try:
         given = _parsed(config_file.read_text(encoding="utf-8"))
@@ -119,7 +119,7 @@ def load_project(config_file: Path) -> Project:
         raise BadMigration(f'{config_file}: {_REPLICAS} is "{replicas}", not a number')
     ignored = tuple(name for name in given if name not in _DEFAULTS)
     known = {name: value for name, value in given.items() if name in _DEFAULTS}
-    return Project(config_file.resolve().parent, {**_DEFAULTS, **known}, ignored)
+    return MigrationProject(config_file.resolve().parent, {**_DEFAULTS, **known}, ignored)
 
 
 def _parsed(text: str) -> dict[str, str]:
@@ -147,7 +147,7 @@ def new_project(folder: Path, server: str) -> list[Path]:
     return [config, migrations]
 
 
-def create_file(project: Project, description: str, version: int | None = None) -> Path:
+def create_file(project: MigrationProject, description: str, version: int | None = None) -> Path:
     """An empty migration of this version, or of the next one. Raises `BadMigration`."""
     taken = {migration.version: migration for migration in project.migrations()}
     chosen = max(taken, default=0) + 1 if version is None else version

@@ -18,7 +18,7 @@ from millstream.errors import StatementError
 from millstream.server.client import DataClient, RemoteError
 from millstream.sql.identifiers import quote_identifier
 
-from .files import BadMigration, Project
+from .files import BadMigration, MigrationProject
 
 State = Literal["PENDING", "RUNNING", "MIGRATED", "ERROR"]
 CURRENT: Final = "CURRENT"
@@ -44,7 +44,7 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class MigrationProgress:
     """`statement`: from 1, begun last. `failed`: it did nothing and said so; else nobody knows whether it ran.
     `digest`: of the statements that ran, with it unless it failed."""
 
@@ -56,7 +56,7 @@ class Progress:
 class Ledger:
     """The metadata of one project. In: `client` for nothing else: its session must have no settings."""
 
-    def __init__(self, client: DataClient, project: Project) -> None:
+    def __init__(self, client: DataClient, project: MigrationProject) -> None:
         names = project.properties
         self._client = client
         self._stream = names["ksql.migrations.stream.name"].upper()
@@ -107,7 +107,7 @@ class Ledger:
 
     # -------------------------------------------------------------- reading
 
-    def read(self) -> Events:
+    def read(self) -> MigrationEvents:
         """Raises `BadMigration` where there is no metadata."""
         names = ", ".join(_COLUMNS)
         try:
@@ -119,7 +119,7 @@ class Ledger:
             raise BadMigration(
                 "the server has no metadata of migrations", hint="Run `millstream migrate initialize-metadata` first."
             ) from None
-        return Events({event.version_key: event for event in events})
+        return MigrationEvents({event.version_key: event for event in events})
 
     # -------------------------------------------------------------- writing
 
@@ -148,7 +148,7 @@ class Ledger:
 
 
 @dataclass(frozen=True, slots=True)
-class Events:
+class MigrationEvents:
     """The last event of each key."""
 
     by_key: Mapping[str, Event]
@@ -169,12 +169,12 @@ class Events:
         state: Any = "PENDING" if event is None else event.state
         return state
 
-    def progress_of(self, version: int) -> Progress | None:
+    def progress_of(self, version: int) -> MigrationProgress | None:
         """None where nothing of the file has begun."""
         event = self.by_key.get(progress_key(str(version)))
         if event is None or not event.previous.isdecimal():
             return None
-        return Progress(int(event.previous), event.state == "FAILED", event.checksum)
+        return MigrationProgress(int(event.previous), event.state == "FAILED", event.checksum)
 
 
 def progress_key(version: str) -> str:

@@ -17,7 +17,7 @@ _VALUES: Final = (bool, int, float, str, bytes, decimal.Decimal, datetime.date, 
 _RED, _CYAN, _BOLD, _PLAIN = "\x1b[31m", "\x1b[36m", "\x1b[1m", "\x1b[0m"
 
 
-class Variables(Mapping[str, Any]):
+class NotebookVariables(Mapping[str, Any]):
     """The notebook's variables as parameters. Iterating gives those that look like values, for messages."""
 
     def __init__(self, names: Mapping[str, Any]) -> None:
@@ -45,7 +45,7 @@ def statements_of(cell: str, variables: Mapping[str, Any]) -> tuple[str, list[Sp
     >>> [text[span.start:span.end] for span in spans]
     ["SET 'a' = ':b'", "SELECT * FROM t\\nWHERE id = 'x'"]
     """
-    text = "\n" + bind(cell, Variables(variables))
+    text = "\n" + bind(cell, NotebookVariables(variables))
     groups = split_tokens(tokenize(text))
     return text, [Span(token_span(group[0]).start, token_span(group[-1]).end) for group in groups]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import traitlets
 
-from millstream.server.client_tables import Tables
+from millstream.server.client_tables import ResultTables
 
 from .chart_data import SERIES_MAX, Kind, choose_axes, series_of
 from .widgets import TOMBSTONE, LiveWidget, page_file
@@ -28,7 +28,7 @@ class LiveChart(LiveWidget):
     _left_out = traitlets.Int(0).tag(sync=True)
 
     def __init__(
-        self, tables: Tables, rows_max: int,
+        self, tables: ResultTables, rows_max: int,
         *, x: str | None, y: str | Sequence[str] | None, by: str | None, kind: Kind | None, title: str,
     ) -> None:  # fmt: skip
         try:

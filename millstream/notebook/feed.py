@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from millstream.errors import MillstreamError
 from millstream.logcore.errors import LogClosed
-from millstream.server.client_tables import Tables
+from millstream.server.client_tables import ResultTables
 
 State = Literal["running", "ended", "stopped", "failed"]
 
@@ -51,7 +51,9 @@ class Feed:
     In: `take` gets each table of rows, `publish` the status, and gives how many bytes it sent. They never run at once.
     """
 
-    def __init__(self, tables: Tables, take: Callable[[pa.Table], None], publish: Callable[[Status], int]) -> None:
+    def __init__(
+        self, tables: ResultTables, take: Callable[[pa.Table], None], publish: Callable[[Status], int]
+    ) -> None:
         self._close = tables.close
         self._take = take
         self._publish = publish
@@ -94,7 +96,7 @@ class Feed:
         for thread in self._threads:
             thread.join(seconds)
 
-    def _read(self, tables: Tables) -> None:
+    def _read(self, tables: ResultTables) -> None:
         """Keeps nothing of the query, which is gone with its last row though the widget stays."""
         try:
             for table in tables:

@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 import pyarrow as pa
 
 from millstream.errors import InvalidStatement
-from millstream.server.client_tables import Tables
+from millstream.server.client_tables import ResultTables
 
 from .cell_runs import belongs_to_this_cell
 from .cells import is_number, page_cell
@@ -42,7 +42,7 @@ class LiveWidget(anywidget.AnyWidget):
     _css = page_file("live.css")
     _status = traitlets.Dict().tag(sync=True)
 
-    def __init__(self, tables: Tables, rows_max: int, **traits: Any) -> None:
+    def __init__(self, tables: ResultTables, rows_max: int, **traits: Any) -> None:
         if rows_max < 1:
             tables.close()
             raise InvalidStatement("rows_max must be 1 or more")
@@ -163,7 +163,7 @@ class LiveTable(LiveWidget):
     _keyed = traitlets.Bool().tag(sync=True)
     _rows = traitlets.Dict().tag(sync=True)
 
-    def __init__(self, tables: Tables, rows_max: int) -> None:
+    def __init__(self, tables: ResultTables, rows_max: int) -> None:
         key = tables.key or ()
         columns = [
             {"name": name, "type": type_, "number": is_number(type_), "key": position in key}

@@ -10,7 +10,7 @@ from ..catalog import Catalog, PersistentQuery
 from ..source_info import SourceInfo
 from ..steps.sink import Sink
 from .lineage import QueryLineage, trace
-from .lineage_rows import Directness, Field, Influence, Subtype, stronger
+from .lineage_rows import Directness, Influence, LineageField, Subtype, stronger
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,8 +20,8 @@ class LineageEdge:
     `description`: the expression, condition or key. `topic`: of the input. `depth`: 1 next to the column asked for.
     """
 
-    output: Field
-    input: Field
+    output: LineageField
+    input: LineageField
     kind: Directness
     subtype: Subtype
     description: str
@@ -58,7 +58,7 @@ class CatalogLineage:
         """Every step from these columns back to what no query writes, nearest first. Where all columns are asked for,
         what decides about all rows of a source is said once, of its column `*`."""
         columns = [each.name for each in source.schema] if column is None else [column]
-        waiting = [(Field(source.name, name), 1) for name in columns]
+        waiting = [(LineageField(source.name, name), 1) for name in columns]
         seen, found = {field for field, _ in waiting}, dict[LineageEdge, None]()
         while waiting:
             asked, depth = waiting.pop(0)
@@ -66,7 +66,7 @@ class CatalogLineage:
                 output = asked
                 topic = self._topic(influence.field.source)
                 if column is None and query_id is not None and influence in self._traced[query_id].rows:
-                    output = Field(output.source, "*")
+                    output = LineageField(output.source, "*")
                 found[
                     LineageEdge(
                         output, influence.field, influence.kind, influence.subtype, influence.description, query_id,
@@ -80,8 +80,8 @@ class CatalogLineage:
 
     def roots(self, source: SourceInfo, column: str) -> list[Influence]:
         """The columns that no query writes and that the column comes from, however far; DIRECT ones first."""
-        found: dict[tuple[Field, Directness, Subtype], Influence] = {}
-        waiting = [(Field(source.name, column), _Way("DIRECT", "IDENTITY", ""))]
+        found: dict[tuple[LineageField, Directness, Subtype], Influence] = {}
+        waiting = [(LineageField(source.name, column), _Way("DIRECT", "IDENTITY", ""))]
         seen = {(waiting[0][0], waiting[0][1].kind)}
         while waiting:
             field, way = waiting.pop(0)
@@ -102,7 +102,7 @@ class CatalogLineage:
         return {"fields": {name: {"inputFields": self._input_fields(self.roots(source, name))} for name in columns}}
 
     def _input_fields(self, influences: Iterable[Influence]) -> list[dict[str, Any]]:
-        fields: dict[Field, list[dict[str, Any]]] = {}
+        fields: dict[LineageField, list[dict[str, Any]]] = {}
         for each in influences:
             transformation = {"type": each.kind, "subtype": each.subtype, "description": each.description}
             fields.setdefault(each.field, []).append({**transformation, "masking": False})
@@ -111,7 +111,7 @@ class CatalogLineage:
             for field, ways in fields.items()
         ]
 
-    def _influences(self, field: Field) -> Iterator[tuple[str | None, Influence]]:
+    def _influences(self, field: LineageField) -> Iterator[tuple[str | None, Influence]]:
         """What the column comes from in one step, by the queries that write its topic."""
         source = self._catalog.sources.get(field.source)
         if source is None:
@@ -119,7 +119,7 @@ class CatalogLineage:
         for query in self._writers(source):
             lineage = self._trace(query)
             if query.sink != source.name:  # another stream on the same topic: its columns are those of the same name
-                other = Field(query.sink, field.column)
+                other = LineageField(query.sink, field.column)
                 if field.column in lineage.columns:
                     yield None, Influence(other, "DIRECT", "IDENTITY", f"topic {source.topic}")
                 continue

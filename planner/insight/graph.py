@@ -18,7 +18,7 @@ NodeKind = Literal["STREAM", "TABLE", "QUERY", "STEP"]
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class GraphNode:
     """`lines`: what stands below the title, each on a line of its own. `state`: of a query."""
 
     id: str
@@ -41,7 +41,7 @@ class Edge:
 class Graph:
     """Nodes in the order of their names, or of the plan."""
 
-    nodes: tuple[Node, ...]
+    nodes: tuple[GraphNode, ...]
     edges: tuple[Edge, ...]
 
     def around(self, ids: Iterable[str]) -> Graph:
@@ -105,24 +105,24 @@ def graph_of(catalog: Catalog, name: str, states: Mapping[str, str] | None = Non
 def plan_graph(plan: PhysicalPlan, notes: Mapping[str, str] | None = None) -> Graph:
     """The steps of a plan, each with what `notes` says about its id."""
     steps = walk(plan.root)
-    nodes: list[Node] = []
+    nodes: list[GraphNode] = []
     for step in steps:
         title, _, rest = step.describe_readably().partition(" ")
         lines = [rest, *((notes or {}).get(step.id, "").splitlines())]
-        nodes.append(Node(step.id, "STEP", title, tuple(visible(line) for line in lines if line)))
+        nodes.append(GraphNode(step.id, "STEP", title, tuple(visible(line) for line in lines if line)))
     edges = [Edge(child.id, step.id) for step in steps for child in step.inputs]
     return Graph(tuple(nodes), tuple(edges))
 
 
-def _source_node(source: SourceInfo) -> Node:
+def _source_node(source: SourceInfo) -> GraphNode:
     partitions = "partition" if source.partition_count == 1 else "partitions"
     lines = (visible(f"topic {source.topic}"), f"{source.partition_count} {partitions}, {source.value_format.name}")
-    return Node(_source_id(source.name), source.kind, visible(source.name), lines)
+    return GraphNode(_source_id(source.name), source.kind, visible(source.name), lines)
 
 
-def _query_node(query: PersistentQuery, state: str) -> Node:
+def _query_node(query: PersistentQuery, state: str) -> GraphNode:
     what = list(dict.fromkeys(step.word for step in query.plan.steps() if step.word))
-    return Node(_query_id(query.id), "QUERY", visible(query.id), (", ".join(what),) if what else (), state)
+    return GraphNode(_query_id(query.id), "QUERY", visible(query.id), (", ".join(what),) if what else (), state)
 
 
 def _source_id(name: str) -> str:

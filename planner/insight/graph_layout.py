@@ -23,7 +23,7 @@ class Box:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class GraphLayout:
     """`boxes` by node. `bends`: of each edge (by its place in the graph) the points between its ends, in the order of
     the edge's direction."""
 
@@ -43,10 +43,10 @@ class _Places:
     chains: list[list[str]] = field(default_factory=list)  # of each edge the places between its ends
 
 
-def lay_out(graph: Graph, sizes: Mapping[str, tuple[float, float]]) -> Layout:
+def lay_out(graph: Graph, sizes: Mapping[str, tuple[float, float]]) -> GraphLayout:
     """In: `sizes`: width and height of each node."""
     if not graph.nodes:
-        return Layout({}, [], 0.0, 0.0)
+        return GraphLayout({}, [], 0.0, 0.0)
     turned = _back_edges(graph)
     places = _placed(graph, _layers(graph, turned), turned)
     _uncross(places)
@@ -63,7 +63,7 @@ def lay_out(graph: Graph, sizes: Mapping[str, tuple[float, float]]) -> Layout:
     bends = [[centres[place] for place in chain] for chain in places.chains]
     right = max(box.x + box.width for box in boxes.values())
     lowest = [box.y + box.height for box in boxes.values()] + [y for chain in bends for _, y in chain]
-    return Layout(boxes, bends, right, max(lowest))
+    return GraphLayout(boxes, bends, right, max(lowest))
 
 
 def _back_edges(graph: Graph) -> set[int]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from xml.sax.saxutils import escape
 
-from .graph import Graph, Node, visible
+from .graph import Graph, GraphNode, visible
 from .graph_layout import Box, lay_out
 
 _FONT = 12.0
@@ -51,7 +51,7 @@ def graph_svg(graph: Graph) -> str:
     return "\n".join([*parts, "</g>", "</svg>"])
 
 
-def _lines(node: Node) -> list[str]:
+def _lines(node: GraphNode) -> list[str]:
     return [_cut(line) for line in (*node.lines, *([node.state] if node.state else []))]
 
 
@@ -59,7 +59,7 @@ def _cut(text: str) -> str:
     return text if len(text) <= _LINE_MAX else f"{text[: _LINE_MAX - 1]}…"
 
 
-def _size(node: Node) -> tuple[float, float]:
+def _size(node: GraphNode) -> tuple[float, float]:
     lines = _lines(node)
     longest = max(map(_columns, (_cut(node.title), *lines)))
     return longest * _CHAR * 1.03 + 2 * _PAD, (1 + len(lines)) * _LINE + 2 * _PAD - 4
@@ -70,7 +70,7 @@ def _columns(text: str) -> int:
     return sum(2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text)
 
 
-def _node(node: Node, box: Box) -> str:
+def _node(node: GraphNode, box: Box) -> str:
     kind = "bad" if node.state == "ERROR" else node.kind.lower()
     radius = min(box.height / 2, 18) if node.kind == "QUERY" else 9 if node.kind == "TABLE" else 2
     parts = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .graph import Edge, Graph, Node
+from .graph import Edge, Graph, GraphNode
 
 
 def graph_text(graph: Graph) -> str:
@@ -26,7 +26,12 @@ def graph_text(graph: Graph) -> str:
 
 
 def _tree(
-    node: Node, indent: str, named: dict[str, Node], after: dict[str, list[Edge]], drawn: set[str], link: str = ""
+    node: GraphNode,
+    indent: str,
+    named: dict[str, GraphNode],
+    after: dict[str, list[Edge]],
+    drawn: set[str],
+    link: str = "",
 ) -> Iterator[str]:
     """Not recursive: a pipeline may be longer than Python's stack."""
     waiting = [(node, indent, link, "")]
@@ -44,7 +49,7 @@ def _tree(
             waiting.append((named[edges[i].target], indent + ("    " if last else "│   "), arrow, indent))
 
 
-def _line(node: Node) -> str:
+def _line(node: GraphNode) -> str:
     words = [node.kind, node.title] if node.kind != "STEP" else [node.title]
     detail = ", ".join([*node.lines, *([node.state] if node.state else [])])
     return " ".join(words) + (f" ({detail})" if detail and node.kind != "STEP" else f" {detail}" if detail else "")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ..physical import PhysicalPlan
 from ..steps.step import Step, schema_of
-from .lineage_rows import Influence, Rows
+from .lineage_rows import Influence, LineageRows
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ def trace(plan: PhysicalPlan) -> QueryLineage:
     return QueryLineage(columns, _unique(rows.influences))
 
 
-def _rows(step: Step) -> Rows:
+def _rows(step: Step) -> LineageRows:
     return step.lineage(*map(_rows, step.inputs))
 
 

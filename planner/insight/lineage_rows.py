@@ -24,7 +24,7 @@ _TEXT_MAX = 400  # characters of an expression; a longer one is named by its col
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Field:
+class LineageField:
     """A column of a stream or table, by the names that users see."""
 
     source: str
@@ -38,7 +38,7 @@ class Field:
 class Influence:
     """How one column of a source gets into a result. `description`: the expression, condition or key."""
 
-    field: Field
+    field: LineageField
     kind: Directness
     subtype: Subtype
     description: str = ""
@@ -64,7 +64,7 @@ class Value:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class LineageRows:
     """The columns that a step gives, by their names in batches, and what decided about its rows."""
 
     values: Mapping[str, Value]

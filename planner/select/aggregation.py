@@ -17,7 +17,7 @@ from millstream.errors import (
     UnknownName,
 )
 
-from ...sql.ast import Query, Window, span_of, unwrapped
+from ...sql.ast import Query, WindowExpression, span_of, unwrapped
 from ...sql.functions.aggregation.aggregates import AGGREGATES
 from ...sql.printing import print_expression
 from ...sql.types import BIGINT, BOOLEAN, NULL
@@ -34,7 +34,7 @@ from ..specs import WindowSpec
 from ..steps.aggregate import Call, LogicalAggregate
 from ..steps.filter import LogicalFilter
 from .naming import joined
-from .over import Columns, Resolve
+from .over_clause import Columns, Resolve
 
 LOSSY = "millstream.emit.final.lossy"
 _BOUNDS = ("WINDOWSTART", "WINDOWEND")
@@ -182,7 +182,7 @@ def _check_merging_support(query: Query, calls: Sequence[Call]) -> None:
             )
 
 
-def _window_spec(window: Window, *, final: bool, lossy: bool) -> WindowSpec:
+def _window_spec(window: WindowExpression, *, final: bool, lossy: bool) -> WindowSpec:
     """Where no grace is given, the type of the window says when it ends; a window whose final result is waited for has
     none."""
     type_ = WINDOW_TYPES[window.kind]

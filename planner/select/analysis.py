@@ -30,9 +30,9 @@ from ..steps.filter import LogicalFilter
 from ..steps.project import with_key_as_value
 from ..steps.repartition import Repartition
 from .aggregation import LOSSY, Grouping, aggregate, contains_aggregate
-from .over import Columns, Resolve, contains_over, first_of_equals, window_identity, windowed, with_aliases
+from .over_clause import Columns, Resolve, contains_over, first_of_equals, window_identity, windowed, with_aliases
 from .projection import Key, KeyColumn, project
-from .relation import BOUNDS, Analyzed, Relation, Target
+from .relation import BOUNDS, Analyzed, PlannedRelation, Target
 from .relations import relation_of
 from .select_items import Item, expand, explode, table_calls
 from .subqueries import with_ctes
@@ -127,7 +127,7 @@ def _check_clauses(query: Query, plan: LogicalPlan, target: Target) -> None:
         )
 
 
-def _check_kafka_values(query: Query, relation: Relation) -> None:
+def _check_kafka_values(query: Query, relation: PlannedRelation) -> None:
     """As in ksqlDB: values in Kafka's own format do not travel through repartition topics, nor into state."""
     what = "JOIN" if len(relation.sources) > 1 else "GROUP BY" if query.group_by else None
     fixed = [source for _, source in relation.sources if not FORMATS[source.value_format.name].moves]
@@ -194,7 +194,9 @@ def _windowed(
     return plan, items, resolve, Key((row,), "key column", loose=True)
 
 
-def _partitioned(query: Query, plan: LogicalPlan, scope: Scope, relation: Relation) -> tuple[LogicalPlan, Resolve, Key]:
+def _partitioned(
+    query: Query, plan: LogicalPlan, scope: Scope, relation: PlannedRelation
+) -> tuple[LogicalPlan, Resolve, Key]:
     def resolve(node: exp.Expression, *, more: Columns = MappingProxyType({})) -> Typed:
         known = replace(scope, sources=(*scope.sources, ScopeSource("#over", more))) if more else scope
         return compile_expression(node, known)
@@ -256,7 +258,12 @@ def _group_by_hint(listed: Sequence[Item]) -> str | None:
 
 
 def _grouped(
-    query: Query, items: list[Item], plan: LogicalPlan, relation: Relation, target: Target, context: PlanningContext
+    query: Query,
+    items: list[Item],
+    plan: LogicalPlan,
+    relation: PlannedRelation,
+    target: Target,
+    context: PlanningContext,
 ) -> tuple[LogicalPlan, Resolve, Key]:
     listed = [i for i in items if not contains_aggregate(i.expression)]
     grouping_nodes: Sequence[exp.Expression] = query.group_by

@@ -31,12 +31,16 @@ from ..steps.table_table_join import LogicalTableTableJoin
 from .join_conditions import JoinCondition
 from .moving import moved_under, partitions_of, same_columns, with_null_keys
 from .origin import keeps_place
-from .relation import Partitioning, Relation
+from .relation import Partitioning, PlannedRelation
 
 
 def composite_join(
-    join: ast.Join, left: Relation, right: Relation, conditions: Sequence[JoinCondition], context: PlanningContext
-) -> Relation:
+    join: ast.Join,
+    left: PlannedRelation,
+    right: PlannedRelation,
+    conditions: Sequence[JoinCondition],
+    context: PlanningContext,
+) -> PlannedRelation:
     """The relation `left JOIN right` on several equalities. Raises `InvalidStatement`, `Unsupported`."""
     for condition in conditions:
         condition.check_types()
@@ -89,7 +93,7 @@ def times_of(join: ast.Join) -> tuple[int, int, int | None]:
     return UNBOUNDED_MS, UNBOUNDED_MS, None
 
 
-def filtered(relation: Relation, join: ast.Join, conditions: Sequence[exp.Expression]) -> Relation:
+def filtered(relation: PlannedRelation, join: ast.Join, conditions: Sequence[exp.Expression]) -> PlannedRelation:
     """The pairs for which the further conditions of ON are true."""
     if not conditions:
         return relation
@@ -114,8 +118,12 @@ def filtered(relation: Relation, join: ast.Join, conditions: Sequence[exp.Expres
 
 
 def _streams(
-    join: ast.Join, left: Relation, right: Relation, conditions: Sequence[JoinCondition], context: PlanningContext
-) -> Relation:
+    join: ast.Join,
+    left: PlannedRelation,
+    right: PlannedRelation,
+    conditions: Sequence[JoinCondition],
+    context: PlanningContext,
+) -> PlannedRelation:
     before_ms, after_ms, grace_ms = times_of(join)
     names = _key_names(join, conditions)
     target = Partitioning(partitions_of(left))
@@ -127,8 +135,12 @@ def _streams(
 
 
 def _stream_with_table(
-    join: ast.Join, left: Relation, right: Relation, conditions: Sequence[JoinCondition], context: PlanningContext
-) -> Relation:
+    join: ast.Join,
+    left: PlannedRelation,
+    right: PlannedRelation,
+    conditions: Sequence[JoinCondition],
+    context: PlanningContext,
+) -> PlannedRelation:
     if join.kind not in ("INNER", "LEFT"):
         raise Unsupported(f"a stream is joined to a table by INNER or LEFT, not {join.kind}", span=join.span)
     ordered = _in_order_of(right, conditions)
@@ -144,8 +156,12 @@ def _stream_with_table(
 
 
 def _tables(
-    join: ast.Join, left: Relation, right: Relation, conditions: Sequence[JoinCondition], context: PlanningContext
-) -> Relation:
+    join: ast.Join,
+    left: PlannedRelation,
+    right: PlannedRelation,
+    conditions: Sequence[JoinCondition],
+    context: PlanningContext,
+) -> PlannedRelation:
     names = _key_names(join, conditions)
     target = Partitioning(partitions_of(left))
     mine = moved_under(left, [c.left for c in conditions], names, target)
@@ -154,13 +170,13 @@ def _tables(
     return _joined(plan, left, right, context, _equals(join, names, conditions), tuple(names))
 
 
-def _is_whole_key(relation: Relation, columns: Sequence[str | None]) -> bool:
+def _is_whole_key(relation: PlannedRelation, columns: Sequence[str | None]) -> bool:
     """Whether these are the columns of a table's key, each once."""
     names = [c.name for c in relation.plan.schema.key]
     return relation.plan.kind == "TABLE" and len(columns) == len(names) and set(columns) == set(names)
 
 
-def _in_order_of(table: Relation, conditions: Sequence[JoinCondition]) -> list[JoinCondition]:
+def _in_order_of(table: PlannedRelation, conditions: Sequence[JoinCondition]) -> list[JoinCondition]:
     by_name = {c.right.column: c for c in conditions}
     return [by_name[c.name] for c in table.plan.schema.key]
 
@@ -190,8 +206,12 @@ def _equals(join: ast.Join, names: Sequence[str], conditions: Sequence[JoinCondi
 
 
 def row_join(
-    join: ast.Join, left: Relation, right: Relation, conditions: Sequence[JoinCondition], context: PlanningContext
-) -> Relation:
+    join: ast.Join,
+    left: PlannedRelation,
+    right: PlannedRelation,
+    conditions: Sequence[JoinCondition],
+    context: PlanningContext,
+) -> PlannedRelation:
     """Pairs of rows that agree in the conditions; a table whose key is that of both sides. A LEFT join also gives rows
     without a partner: they can have but one, or the key would not tell."""
     one_partner = set(right.identity) <= {c.right.column for c in conditions}
@@ -230,7 +250,7 @@ def row_join(
     return _joined(keyed, left, right, context, same, key)
 
 
-def _pair_key(left: Relation, right: Relation, conditions: Sequence[JoinCondition]) -> tuple[str, ...]:
+def _pair_key(left: PlannedRelation, right: PlannedRelation, conditions: Sequence[JoinCondition]) -> tuple[str, ...]:
     """The columns that tell pairs apart: where one side's are all equal to something of the other, the other's do."""
     if set(right.identity) <= {c.right.column for c in conditions}:
         return left.identity
@@ -242,14 +262,14 @@ def _pair_key(left: Relation, right: Relation, conditions: Sequence[JoinConditio
 
 def _joined(
     plan: LogicalPlan,
-    left: Relation,
-    right: Relation,
+    left: PlannedRelation,
+    right: PlannedRelation,
     context: PlanningContext,
     same_as_key: tuple[tuple[str, ...], ...],
     identity: tuple[str, ...],
-) -> Relation:
+) -> PlannedRelation:
     sources = tuple(source for source in (*left.scope.sources, *right.scope.sources) if source.alias)
-    return Relation(
+    return PlannedRelation(
         plan,
         Scope(sources, context.catalog.types),
         (*left.sources, *right.sources),

@@ -26,7 +26,7 @@ from .general_joins import composite_join, filtered, row_join, times_of
 from .join_conditions import JoinCondition, join_condition, split_conditions
 from .moving import moved, moved_under, partitions_of, same_columns
 from .origin import keeps_place
-from .relation import JoinKey, Partitioning, Relation
+from .relation import JoinKey, Partitioning, PlannedRelation
 
 _SPOKEN: dict[JoinKind, str] = {
     "INNER": "[INNER] JOIN",
@@ -36,7 +36,9 @@ _SPOKEN: dict[JoinKind, str] = {
 }
 
 
-def join_relations(join: ast.Join, left: Relation, right: Relation, context: PlanningContext) -> Relation:
+def join_relations(
+    join: ast.Join, left: PlannedRelation, right: PlannedRelation, context: PlanningContext
+) -> PlannedRelation:
     """The relation `left JOIN right`. Raises `InvalidStatement`, `UnknownColumn`, `TypeMismatch`."""
     if isinstance(unwrapped(join.on), exp.And):
         return _on_several(join, left, right, context)
@@ -45,7 +47,9 @@ def join_relations(join: ast.Join, left: Relation, right: Relation, context: Pla
     return replace(joined, reads=(*left.reads, *right.reads), beyond=beyond or joined.beyond)
 
 
-def _on_several(join: ast.Join, left: Relation, right: Relation, context: PlanningContext) -> Relation:
+def _on_several(
+    join: ast.Join, left: PlannedRelation, right: PlannedRelation, context: PlanningContext
+) -> PlannedRelation:
     """Equalities make the key, one or several, and pairs for which another condition is not true are none."""
     equalities, others = split_conditions(join, left.scope, right.scope)
     if len(equalities) == 1:
@@ -56,8 +60,8 @@ def _on_several(join: ast.Join, left: Relation, right: Relation, context: Planni
 
 
 def _on_one(
-    join: ast.Join, left: Relation, right: Relation, context: PlanningContext, *, lenient: bool = False
-) -> Relation:
+    join: ast.Join, left: PlannedRelation, right: PlannedRelation, context: PlanningContext, *, lenient: bool = False
+) -> PlannedRelation:
     """`lenient`: what ksqlDB refuses because no key is named is a join of rows, as for subqueries."""
     kinds = (left.plan.kind, right.plan.kind)
     joining = _Joining(join, left, right, context, lenient or left.beyond or right.beyond)
@@ -79,7 +83,7 @@ def _on_one(
             return joining.tables()
 
 
-def _described(join: ast.Join, left: Relation, right: Relation, condition: JoinCondition) -> str:
+def _described(join: ast.Join, left: PlannedRelation, right: PlannedRelation, condition: JoinCondition) -> str:
     return f"{dict(left.sources)[condition.left_alias].name} {_SPOKEN[join.kind]} {right.sources[0][1].name}"
 
 
@@ -87,7 +91,7 @@ class _Joining:
     """One join; each public method builds one kind of it."""
 
     def __init__(
-        self, join: ast.Join, left: Relation, right: Relation, context: PlanningContext, lenient: bool
+        self, join: ast.Join, left: PlannedRelation, right: PlannedRelation, context: PlanningContext, lenient: bool
     ) -> None:
         self._join = join
         self._left = left
@@ -116,7 +120,7 @@ class _Joining:
         foreign = left.plan.kind == "TABLE" and not _is_key(condition.left, left)
         return not _is_key(condition.right, right) or (foreign and len(left.sources) > 1)
 
-    def streams(self) -> Relation:
+    def streams(self) -> PlannedRelation:
         condition = self.condition()
         condition.check_types()
         before_ms, after_ms, grace_ms = times_of(self._join)
@@ -125,7 +129,7 @@ class _Joining:
         plan = LogicalStreamStreamJoin(left, right, self._join.kind, before_ms, after_ms, grace_ms)
         return self._relation(plan, condition, key, partitioning)
 
-    def stream_with_table(self) -> Relation:
+    def stream_with_table(self) -> PlannedRelation:
         join = self._join
         if join.kind in ("FULL", "RIGHT"):
             name = "full-outer" if join.kind == "FULL" else "right-outer"
@@ -154,7 +158,7 @@ class _Joining:
         plan = LogicalStreamTableJoin(left, right, "LEFT" if join.kind == "LEFT" else "INNER")
         return self._relation(plan, condition, key, partitioning)
 
-    def tables(self) -> Relation:
+    def tables(self) -> PlannedRelation:
         if self._join.within is not None:
             raise self._not_windowed("Table-Table")
         condition = self.condition()
@@ -175,7 +179,7 @@ class _Joining:
 
     # -------------------------------------------------------------- foreign keys
 
-    def _by_foreign_key(self, condition: JoinCondition) -> Relation:
+    def _by_foreign_key(self, condition: JoinCondition) -> PlannedRelation:
         """The left rows go to the task of the row that they name; the result has the left table's key again."""
         join, left, right = self._join, self._left, self._right
         if join.kind == "FULL":
@@ -229,7 +233,7 @@ class _Joining:
         key = JoinKey(left.join_key.viable, foreign=alias)
         scope = Scope((*left.scope.sources, *right.scope.sources), self._context.catalog.types)
         identity = tuple(c.name for c in keyed.schema.key)
-        return Relation(keyed, scope, (*left.sources, *right.sources), None, key, identity=identity)
+        return PlannedRelation(keyed, scope, (*left.sources, *right.sources), None, key, identity=identity)
 
     # -------------------------------------------------------------- what joins have in common
 
@@ -266,7 +270,7 @@ class _Joining:
 
     def _relation(
         self, plan: LogicalPlan, condition: JoinCondition, key: JoinKey, partitioning: Partitioning
-    ) -> Relation:
+    ) -> PlannedRelation:
         left, right = self._left, self._right
         sources = [source for source in (*left.scope.sources, *right.scope.sources) if source.alias]
         if key.synthetic:
@@ -280,7 +284,7 @@ class _Joining:
             identity = left.identity
         elif left.identity and right.identity:
             identity = (*left.identity, *right.identity)
-        return Relation(plan, scope, (*left.sources, *right.sources), partitioning, key, identity=identity)
+        return PlannedRelation(plan, scope, (*left.sources, *right.sources), partitioning, key, identity=identity)
 
     # -------------------------------------------------------------- rows of one key in one task
 
@@ -372,7 +376,7 @@ def _no_moving_of_windows(join: ast.Join) -> InvalidStatement:
     )
 
 
-def _is_key(expression: Typed, relation: Relation) -> bool:
+def _is_key(expression: Typed, relation: PlannedRelation) -> bool:
     """Whether the expression is the key as a whole, or a column that equals it."""
     key = relation.join_key
     if key is None or len(relation.plan.schema.key) != 1 or expression.column is None:
@@ -403,7 +407,7 @@ def _renamed(plan: LogicalPlan, name: str) -> tuple[Named, ...]:
     return (Named(name, column(key.name, key.type)),)
 
 
-def _keyed(relation: Relation, name: str) -> LogicalPlan:
+def _keyed(relation: PlannedRelation, name: str) -> LogicalPlan:
     """The rows where they are, their key called `name`; the key's own column stays as a value."""
     plan = relation.plan
     (key,) = plan.schema.key
@@ -414,7 +418,7 @@ def _keyed(relation: Relation, name: str) -> LogicalPlan:
     )
 
 
-def _moved_under(relation: Relation, by: Typed, name: str, target: Partitioning) -> LogicalPlan:
+def _moved_under(relation: PlannedRelation, by: Typed, name: str, target: Partitioning) -> LogicalPlan:
     """The rows moved by an expression, as key `name`; a column that equals the key stands for it."""
     if _is_key(by, relation):
         (key,) = relation.plan.schema.key

@@ -10,7 +10,7 @@ from ..logical import Named
 from ..schema import Column
 from ..steps.project import LogicalProject
 from ..steps.repartition import Repartition
-from .relation import Partitioning, Relation
+from .relation import Partitioning, PlannedRelation
 
 
 def same_columns(columns: Iterable[Column]) -> tuple[Named, ...]:
@@ -18,7 +18,7 @@ def same_columns(columns: Iterable[Column]) -> tuple[Named, ...]:
     return tuple(Named(c.name, column(c.name, c.type)) for c in columns)
 
 
-def partitions_of(relation: Relation) -> int:
+def partitions_of(relation: PlannedRelation) -> int:
     """Over how many partitions the rows spread."""
     if relation.partitioning is not None:
         return relation.partitioning.partition_count
@@ -26,7 +26,12 @@ def partitions_of(relation: Relation) -> int:
 
 
 def moved(
-    relation: Relation, by: Sequence[Typed], target: Partitioning, *, names: Sequence[str], drop_null_key: bool = True
+    relation: PlannedRelation,
+    by: Sequence[Typed],
+    target: Partitioning,
+    *,
+    names: Sequence[str],
+    drop_null_key: bool = True,
 ) -> Repartition:
     """The rows under a new key with these names, all columns they had as values."""
     plan = relation.plan
@@ -41,7 +46,9 @@ def moved(
     )
 
 
-def moved_under(relation: Relation, by: Sequence[Typed], names: Sequence[str], target: Partitioning) -> LogicalProject:
+def moved_under(
+    relation: PlannedRelation, by: Sequence[Typed], names: Sequence[str], target: Partitioning
+) -> LogicalProject:
     """The rows moved by expressions, as keys `names`; values of those names are the keys then."""
     rows = moved(relation, by, target, names=[f"#join{i}" for i in range(len(by))])
     key = tuple(Named(name, column(c.name, c.type)) for name, c in zip(names, rows.schema.key, strict=True))

@@ -25,8 +25,8 @@ Plan = Callable[[Query, PlanningContext], Analyzed]
 class Origin:
     """`source` describes the columns that users see; `plan` gives the rows, and may have key columns besides.
 
-    `pseudo`: the pseudo columns of its rows. `reads`: sources of the catalog below it. `identity`: see `Relation`.
-    `beyond`: ksqlDB has no such thing in FROM.
+    `pseudo`: the pseudo columns of its rows. `reads`: sources of the catalog below it. `identity`: see
+    `PlannedRelation`. `beyond`: ksqlDB has no such thing in FROM.
     """
 
     source: SourceInfo

@@ -16,8 +16,8 @@ from ..planning import PlanningContext
 from ..steps.project import LogicalProject
 from .loose_keys import hidden_keys, loose_keys
 from .naming import joined
-from .over import Resolve
-from .relation import JoinKey, Relation, Target
+from .over_clause import Resolve
+from .relation import JoinKey, PlannedRelation, Target
 from .select_items import Item
 
 
@@ -57,7 +57,7 @@ class Projected:
 
 def project(
     plan: LogicalPlan, items: Sequence[Item], resolve: Resolve, key: Key, target: Target, target_name: str,
-    query: Query, context: PlanningContext, relation: Relation,
+    query: Query, context: PlanningContext, relation: PlannedRelation,
 ) -> Projected:  # fmt: skip
     typed = [(item, resolve(item.expression)) for item in items]
     for item, expression in typed:
@@ -79,7 +79,7 @@ def project(
 
 def _split(
     plan: LogicalPlan, typed: Sequence[tuple[Item, Typed]], key: Key, target: Target, target_name: str,
-    context: PlanningContext, query: Query, relation: Relation,
+    context: PlanningContext, query: Query, relation: PlannedRelation,
 ) -> tuple[tuple[Named, ...], tuple[Named, ...]]:  # fmt: skip
     """Key and value columns of the result: an item that is just a key column is that key's name."""
     names = {expression.column for _, expression in typed}

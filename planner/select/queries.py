@@ -39,7 +39,7 @@ from ..steps.sink import Sink
 from ..steps.step import walk
 from .analysis import analyze
 from .origin import keeps_place
-from .relation import Analyzed, Relation, Target
+from .relation import Analyzed, PlannedRelation, Target
 
 
 @within_depth
@@ -175,7 +175,7 @@ def _check_has_value(schema: Schema, value_format: FormatSpec, statement: Create
         )
 
 
-def _inherited(relation: Relation, plan: LogicalPlan, context: PlanningContext) -> dict[str, FormatSpec]:
+def _inherited(relation: PlannedRelation, plan: LogicalPlan, context: PlanningContext) -> dict[str, FormatSpec]:
     """The formats of the first source; a new key under the format NONE gets the default key format. What ksqlDB cannot
     say may have a key that no source could have, several columns or NULL: then JSON holds it."""
     first, schema = relation.sources[0][1], plan.schema

@@ -72,7 +72,7 @@ class JoinKey:
 
 
 @dataclass(frozen=True, slots=True)
-class Relation:
+class PlannedRelation:
     """`sources`: with their aliases; a subquery counts as a source, with the columns that it gives. `partitioning`:
     None where the rows do not lie by their key. `join_key`: of a join. `reads`: the names of the catalog's sources.
 
@@ -181,7 +181,7 @@ class Analyzed:
     plan: LogicalPlan
     order: tuple[str, ...]
     sources: tuple[str, ...]
-    relation: Relation
+    relation: PlannedRelation
 
 
 def _names(source: SourceInfo) -> list[str]:

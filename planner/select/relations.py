@@ -23,7 +23,7 @@ from ..steps.source import Scan
 from .join_conditions import check_sides
 from .joins import join_relations
 from .origin import Origin, Plan, place_of
-from .relation import BOUNDS, ROW, JoinKey, Partitioning, Relation
+from .relation import BOUNDS, ROW, JoinKey, Partitioning, PlannedRelation
 from .subqueries import query_origin, union_origin
 from .table_functions import find_table_function
 
@@ -31,7 +31,7 @@ for _module in pkgutil.iter_modules(steps.__path__):  # some are table functions
     importlib.import_module(f"{steps.__name__}.{_module.name}")
 
 
-def relation_of(query: Query, context: PlanningContext, plan: Plan) -> Relation:
+def relation_of(query: Query, context: PlanningContext, plan: Plan) -> PlannedRelation:
     """The relation of FROM; `plan` plans the queries in it. Raises `UnknownSource`, `InvalidStatement`,
     `Unsupported`."""
     if isinstance(query.source, ast.Join):
@@ -53,7 +53,7 @@ def origin_of(item: FromItem, context: PlanningContext, plan: Plan) -> Origin:
             return query_origin(query, item.alias, context, plan)
         case ast.Subquery():
             return union_origin(item, context, plan)
-        case ast.TableFunction():
+        case ast.TableFunctionCall():
             return find_table_function(item).over(item, origin_of(item.source, context, plan), context)
 
 
@@ -72,10 +72,10 @@ def _source_scope(alias: str, source: SourceInfo, pseudo: tuple[str, ...], prefi
     return ScopeSource(alias, columns)
 
 
-def _single(item: FromItem, context: PlanningContext, plan: Plan) -> Relation:
+def _single(item: FromItem, context: PlanningContext, plan: Plan) -> PlannedRelation:
     origin = origin_of(item, context, plan)
     scope = Scope((_source_scope(item.alias, origin.source, origin.pseudo),), context.catalog.types)
-    return Relation(
+    return PlannedRelation(
         origin.plan,
         scope,
         ((item.alias, origin.source),),
@@ -85,7 +85,7 @@ def _single(item: FromItem, context: PlanningContext, plan: Plan) -> Relation:
     )
 
 
-def _joined(join: ast.Join, context: PlanningContext, plan: Plan) -> Relation:
+def _joined(join: ast.Join, context: PlanningContext, plan: Plan) -> PlannedRelation:
     if isinstance(join.left, ast.Join):
         left = _joined(join.left, context, plan)
     else:
@@ -118,7 +118,7 @@ def _aliases(relation: ast.Relation) -> list[str]:
     return [relation.alias]
 
 
-def _side(item: FromItem, context: PlanningContext, plan: Plan) -> Relation:
+def _side(item: FromItem, context: PlanningContext, plan: Plan) -> PlannedRelation:
     """A source of a join: each column gets the alias in front, pseudo columns become columns."""
     origin = origin_of(item, context, plan)
     source, rows = origin.source, origin.plan
@@ -129,7 +129,7 @@ def _side(item: FromItem, context: PlanningContext, plan: Plan) -> Relation:
     key = tuple(Named(prefix + c.name, column(c.name, c.type)) for c in rows.schema.key)
     scope = Scope((_source_scope(item.alias, source, origin.pseudo, prefix),), context.catalog.types)
     written = tuple((prefix + c.name, f"{item.alias}.{c.name}") for c in rows.schema.key)
-    return Relation(
+    return PlannedRelation(
         LogicalProject(rows, tuple(values), key),
         scope,
         ((item.alias, source),),

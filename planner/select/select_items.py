@@ -19,7 +19,7 @@ from ..logical import LogicalPlan, Named
 from ..schema import PSEUDO
 from ..steps.explode import LogicalExplode
 from .naming import AliasGenerator, is_answer
-from .relation import Relation, Target
+from .relation import PlannedRelation, Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Item:
     span: Span | None
 
 
-def expand(query: Query, relation: Relation, target: Target) -> list[Item]:
+def expand(query: Query, relation: PlannedRelation, target: Target) -> list[Item]:
     """The selected columns with their names: stars unfolded, aliases made."""
     aliases = AliasGenerator(relation.column_names)
     items: list[Item] = []
@@ -65,7 +65,7 @@ def _column_name(node: exp.Expression) -> str | None:
     return inner.name if isinstance(inner, exp.Column) else None
 
 
-def _item(selected: SelectColumn, relation: Relation, aliases: AliasGenerator, target: Target) -> Item:
+def _item(selected: SelectColumn, relation: PlannedRelation, aliases: AliasGenerator, target: Target) -> Item:
     node = selected.expression
     if selected.alias is not None:
         if selected.alias in relation.reserved:

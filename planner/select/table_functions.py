@@ -17,19 +17,19 @@ from .origin import Origin
 
 
 class TableFunction:
-    """`shape`: what stands behind the table, a regular expression over the letters of `ast.TableFunction`; `example`:
-    how it is written."""
+    """`shape`: what stands behind the table, a regular expression over the letters of `ast.TableFunctionCall`;
+    `example`: how it is written."""
 
     name: ClassVar[str]
     shape: ClassVar[str]
     example: ClassVar[str]
 
-    def over(self, call: ast.TableFunction, origin: Origin, context: PlanningContext) -> Origin:
+    def over(self, call: ast.TableFunctionCall, origin: Origin, context: PlanningContext) -> Origin:
         """What FROM gives instead of `origin`. Raises `InvalidStatement`, `TypeMismatch`, `Unsupported`."""
         raise NotImplementedError
 
 
-def find_table_function(call: ast.TableFunction) -> TableFunction:
+def find_table_function(call: ast.TableFunctionCall) -> TableFunction:
     """Raises `SqlSyntaxError` where there is no such function, or it is not written so."""
     known = {each.name: each for each in _below(TableFunction) if "name" in vars(each)}
     found = known.get(call.name)

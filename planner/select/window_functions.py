@@ -18,7 +18,7 @@ from ...sql.ast import Query, SelectColumn, span_of, unwrapped
 from ...sql.functions.catalog import find_function
 from ...sql.printing import print_expression
 from ...sql.types import BIGINT, BOOLEAN, TIMESTAMP, SqlType
-from ...sql.windows.session import Session
+from ...sql.windows.session import SessionWindow
 from ..expressions.compilation import compile_call, compile_expression
 from ..expressions.scope import Scope, ScopeSource
 from ..expressions.typed import Typed, column
@@ -30,7 +30,7 @@ from ..steps.filter import LogicalFilter
 from ..steps.project import LogicalProject
 from ..steps.source import Scan
 from .origin import Origin
-from .relation import Relation
+from .relation import PlannedRelation
 from .table_functions import TableFunction
 
 START, END = "WINDOW_START", "WINDOW_END"
@@ -41,7 +41,7 @@ _WINDOWS_PER_ROW_MAX = 100_000
 class _WindowFunction(TableFunction):
     """Gives `origin` the columns WINDOW_START and WINDOW_END."""
 
-    def over(self, call: ast.TableFunction, origin: Origin, context: PlanningContext) -> Origin:
+    def over(self, call: ast.TableFunctionCall, origin: Origin, context: PlanningContext) -> Origin:
         time = _descriptor(call, origin, context)
         taken = next((name for name in (START, END) if origin.source.schema.find(name)), None)
         if taken is not None:
@@ -56,11 +56,11 @@ class _WindowFunction(TableFunction):
         rows, start = self.starts(call, origin.plan, time)
         return _with_windows(origin, rows, start, size_ms, time.type)
 
-    def sizes(self, call: ast.TableFunction) -> tuple[int, int]:
+    def sizes(self, call: ast.TableFunctionCall) -> tuple[int, int]:
         """Size and step in ms."""
         return call.intervals_ms[-1], call.intervals_ms[0]
 
-    def starts(self, call: ast.TableFunction, rows: LogicalPlan, time: Typed) -> tuple[LogicalPlan, Typed]:
+    def starts(self, call: ast.TableFunctionCall, rows: LogicalPlan, time: Typed) -> tuple[LogicalPlan, Typed]:
         """The rows, once for each of their windows, and where that begins."""
         raise NotImplementedError
 
@@ -70,7 +70,7 @@ class Tumble(_WindowFunction):
     shape = "di"
     example = "TUMBLE(TABLE bids, DESCRIPTOR(time), INTERVAL '10' SECOND)"
 
-    def starts(self, call: ast.TableFunction, rows: LogicalPlan, time: Typed) -> tuple[LogicalPlan, Typed]:
+    def starts(self, call: ast.TableFunctionCall, rows: LogicalPlan, time: Typed) -> tuple[LogicalPlan, Typed]:
         there = exp.Not(this=exp.Is(this=time.tree.copy(), expression=exp.Null()))
         start = Typed(_floored(_milliseconds(time).tree, call.intervals_ms[0]), BIGINT)
         return LogicalFilter(rows, Typed(there, BOOLEAN, total=True)), start
@@ -81,7 +81,7 @@ class Hop(_WindowFunction):
     shape = "dii"
     example = "HOP(TABLE bids, DESCRIPTOR(time), INTERVAL '2' SECOND, INTERVAL '10' SECOND), step and size"
 
-    def over(self, call: ast.TableFunction, origin: Origin, context: PlanningContext) -> Origin:
+    def over(self, call: ast.TableFunctionCall, origin: Origin, context: PlanningContext) -> Origin:
         step_ms, size_ms = call.intervals_ms
         if step_ms > size_ms:
             raise SqlSyntaxError(
@@ -96,13 +96,13 @@ class Hop(_WindowFunction):
         windowed = super().over(call, origin, context)
         return replace(windowed, identity=(*origin.identity, START)) if origin.identity else windowed
 
-    def starts(self, call: ast.TableFunction, rows: LogicalPlan, time: Typed) -> tuple[LogicalPlan, Typed]:
+    def starts(self, call: ast.TableFunctionCall, rows: LogicalPlan, time: Typed) -> tuple[LogicalPlan, Typed]:
         step_ms, size_ms = call.intervals_ms
         starts = _starts(_milliseconds(time), size_ms, step_ms)
         return LogicalExplode(rows, (Named(_ELEMENT, starts),)), column(_ELEMENT, BIGINT)
 
 
-def _descriptor(call: ast.TableFunction, origin: Origin, context: PlanningContext) -> Typed:
+def _descriptor(call: ast.TableFunctionCall, origin: Origin, context: PlanningContext) -> Typed:
     columns = {c.name: (c.name, c.type) for c in origin.source.schema} | {"ROWTIME": ("ROWTIME", BIGINT)}
     scope = Scope((ScopeSource(call.source.name, columns),), context.catalog.types, "DESCRIPTOR")
     (written,) = call.descriptors
@@ -178,15 +178,15 @@ def _is_argument(part: exp.Expression) -> bool:
 class SessionFunction(TableFunction):
     """The rows as they are; GROUP BY over it becomes WINDOW SESSION, see `without_session_function`."""
 
-    name = Session.name
+    name = SessionWindow.name
     shape = "k*di"
     example = "SESSION(TABLE bids PARTITION BY bidder, DESCRIPTOR(time), INTERVAL '10' SECOND)"
 
-    def over(self, call: ast.TableFunction, origin: Origin, context: PlanningContext) -> Origin:
+    def over(self, call: ast.TableFunctionCall, origin: Origin, context: PlanningContext) -> Origin:
         return _by_descriptor(call, origin, _descriptor(call, origin, context))
 
 
-def _by_descriptor(function: ast.TableFunction, origin: Origin, time: Typed) -> Origin:
+def _by_descriptor(function: ast.TableFunctionCall, origin: Origin, time: Typed) -> Origin:
     """The rows with the column as their time."""
     if not isinstance(origin.plan, Scan) or origin.plan.kind == "TABLE":
         raise Unsupported(
@@ -203,13 +203,13 @@ def _spoken(origin: Origin) -> str:
     return "a table" if origin.plan.kind == "TABLE" else "a query of its own"
 
 
-def without_session_function(query: Query, relation: Relation) -> Query:
+def without_session_function(query: Query, relation: PlannedRelation) -> Query:
     """GROUP BY over SESSION(…) as GROUP BY with WINDOW SESSION; other queries as they are. `relation`: of its FROM.
 
     WINDOW_START is the time of a session's first row, WINDOW_END a gap after its last one.
     """
     function = query.source
-    if not isinstance(function, ast.TableFunction) or function.name != Session.name:
+    if not isinstance(function, ast.TableFunctionCall) or function.name != SessionWindow.name:
         _refuse_in_joins(query.source)
         return query
     if query.window is not None:
@@ -234,7 +234,7 @@ def without_session_function(query: Query, relation: Relation) -> Query:
     return replace(
         query,
         items=tuple(_item(item, bounds) for item in query.items),
-        window=ast.Window(kind=Session.name, size_ms=function.intervals_ms[0], span=function.span),
+        window=ast.WindowExpression(kind=SessionWindow.name, size_ms=function.intervals_ms[0], span=function.span),
         group_by=tuple(node for node in query.group_by if _bare(node) not in (START, END)),
         having=None if query.having is None else bounds(query.having),
     )
@@ -243,7 +243,7 @@ def without_session_function(query: Query, relation: Relation) -> Query:
 def _refuse_in_joins(relation: ast.Relation) -> None:
     members = [relation.left, relation.right] if isinstance(relation, ast.Join) else []
     for member in members:
-        if isinstance(member, ast.TableFunction) and member.name == Session.name:
+        if isinstance(member, ast.TableFunctionCall) and member.name == SessionWindow.name:
             raise InvalidStatement(
                 "SESSION(…) stands alone in FROM, under GROUP BY",
                 span=member.span,
@@ -265,7 +265,7 @@ def _item(item: ast.SelectItem, rewrite: Callable[[exp.Expression], exp.Expressi
     return replace(item, expression=rewrite(item.expression), alias=alias)
 
 
-def _bounds(function: ast.TableFunction, type_: SqlType) -> Callable[[exp.Expression], exp.Expression]:
+def _bounds(function: ast.TableFunctionCall, type_: SqlType) -> Callable[[exp.Expression], exp.Expression]:
     """Puts the bounds of WINDOW SESSION for those of the function; as a TIMESTAMP where the column is one."""
     start = exp.Column(this=exp.Identifier(this="WINDOWSTART", quoted=True))
     last = exp.Column(this=exp.Identifier(this="WINDOWEND", quoted=True))

@@ -11,7 +11,7 @@ from millstream.errors import InvalidProperty
 from ...sql.types import SqlType
 from ..expressions.readable import with_names
 from ..expressions.typed import Typed
-from ..insight.lineage_rows import Rows, Value, indirect, shortened
+from ..insight.lineage_rows import LineageRows, Value, indirect, shortened
 from ..insight.stall import Cause, OperatorSeen, counted
 from ..logical import Unary, names_of, read_by
 from ..lowering import Lowering, sql_over
@@ -227,7 +227,7 @@ class Aggregate(Step):
         calls = ", ".join(call.describe(text) for call in self.calls)
         return f"AGGREGATE{window} {calls}{emit}{ttl} | {self.schema}"
 
-    def lineage(self, *below: Rows) -> Rows:
+    def lineage(self, *below: LineageRows) -> LineageRows:
         (rows,) = below
         values = {f"v{i}": _value(call, rows) for i, call in enumerate(self.calls)}
         influences = rows.influences
@@ -239,9 +239,9 @@ class Aggregate(Step):
             influences += indirect(times, "WINDOW", f"WINDOW {self.window.kind}")
             for name, text in (("_ws", "WINDOWSTART"), ("_we", "WINDOWEND")):
                 bounds[name] = Value(text, tuple(each.changed("TRANSFORMATION", text) for each in times))
-        return Rows({**rows.pseudo, **bounds, **rows.keys, **values}, influences)
+        return LineageRows({**rows.pseudo, **bounds, **rows.keys, **values}, influences)
 
 
-def _value(call: AggregateCall, rows: Rows) -> Value:
+def _value(call: AggregateCall, rows: LineageRows) -> Value:
     text = with_names(shortened(call.describe(rows.full_text).replace("COUNT()", "COUNT(*)")))
     return Value(text, rows.used_by(call.arguments, "AGGREGATION", text) + rows.deciding(call.conditions, "FILTER"))

@@ -12,7 +12,7 @@ from ..expressions.compilation import compile_expression
 from ..expressions.scope import Scope, ScopeSource
 from ..expressions.typed import column
 from ..formats.format import contains_map
-from ..insight.lineage_rows import Rows, indirect
+from ..insight.lineage_rows import LineageRows, indirect
 from ..insight.stall import Cause, OperatorSeen, counted
 from ..logical import LogicalPlan, Named, Unary, names_of
 from ..lowering import Lowering
@@ -38,7 +38,7 @@ class DeduplicateFunction(TableFunction):
     shape = "k+ii?"
     example = "DEDUPLICATE(TABLE bids PARTITION BY bidder, auction, INTERVAL '10' MINUTE)"
 
-    def over(self, call: ast.TableFunction, origin: Origin, context: PlanningContext) -> Origin:
+    def over(self, call: ast.TableFunctionCall, origin: Origin, context: PlanningContext) -> Origin:
         rows = origin.plan
         if rows.kind == "TABLE":
             raise Unsupported(
@@ -134,7 +134,7 @@ class Deduplicate(Step):
         keys = ", ".join(text(f"k{i}") for i in range(len(self.schema.key)))
         return f"DEDUPLICATE by {keys} within {self.within_ms} ms, late by {self.late_ms} ms | {self.schema}"
 
-    def lineage(self, *below: Rows) -> Rows:
+    def lineage(self, *below: LineageRows) -> LineageRows:
         (rows,) = below
         compared = [value for name, value in rows.values.items() if name[0] == "k" or name == "_ts"]
         decided = (indirect(value.influences, "FILTER", f"DEDUPLICATE by {value.text}") for value in compared)

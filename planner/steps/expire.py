@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..insight.lineage_rows import Rows
+from ..insight.lineage_rows import LineageRows
 from ..schema import Schema
 from .step import NOTHING, Step, Text, schema_of
 
@@ -33,7 +33,7 @@ class Expire(Step):
     def describe(self, text: Text = str) -> str:
         return f"EXPIRE rows that are not updated for {self.ttl_ms} ms"
 
-    def lineage(self, *below: Rows) -> Rows:
+    def lineage(self, *below: LineageRows) -> LineageRows:
         return below[0]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ...sql.types import Array
-from ..insight.lineage_rows import Rows
+from ..insight.lineage_rows import LineageRows
 from ..logical import Named, Unary, read_by
 from ..lowering import Lowering, sql_over
 from ..schema import Column, Schema
@@ -66,7 +66,7 @@ class Explode(Step):
     def describe(self, text: Text = str) -> str:
         return f"EXPLODE {', '.join(text(e.sql) for e in self.arrays)} | {self.schema}"
 
-    def lineage(self, *below: Rows) -> Rows:
+    def lineage(self, *below: LineageRows) -> LineageRows:
         (rows,) = below
         first = len(self.schema.value) - len(self.arrays)
         elements = {f"v{first + i}": rows.computed(e).through("EXPLODE({})") for i, e in enumerate(self.arrays)}

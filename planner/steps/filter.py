@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ..expressions.typed import Typed
-from ..insight.lineage_rows import Rows
+from ..insight.lineage_rows import LineageRows
 from ..logical import LogicalPlan, Unary
 from ..lowering import Lowering, sql_over
 from ..schema import Schema
@@ -72,6 +72,6 @@ class Filter(Step):
     def describe(self, text: Text = str) -> str:
         return f"FILTER {text(self.predicate.sql)}"
 
-    def lineage(self, *below: Rows) -> Rows:
+    def lineage(self, *below: LineageRows) -> LineageRows:
         (rows,) = below
         return replace(rows, influences=rows.influences + rows.deciding([self.predicate], "FILTER"))

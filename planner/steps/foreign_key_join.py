@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from ..insight.lineage_rows import Rows
+from ..insight.lineage_rows import LineageRows
 from ..lowering import Lowering, positions
 from ..schema import Schema
-from .join import Join, LogicalJoin, Side, pairs
+from .join import JoinStep, LogicalJoin, Side, pairs
 from .step import Step, Text
 
 
@@ -40,7 +40,7 @@ class LogicalForeignKeyJoin(LogicalJoin):
 
 
 @dataclass(frozen=True, slots=True)
-class ForeignKeyJoin(Join):
+class ForeignKeyJoin(JoinStep):
     """Each row of the left table with the right table's row that its foreign key names.
 
     In: the left table's changes with their old rows, under the foreign key and in the right table's tasks; `left_key`
@@ -61,6 +61,6 @@ class ForeignKeyJoin(Join):
         old = ", with old rows" if self.emit_old else ""
         return f"JOIN {self.kind} table with table by foreign key{old} | {self.schema}"
 
-    def lineage(self, *below: Rows) -> Rows:
+    def lineage(self, *below: LineageRows) -> LineageRows:
         left, right = below
         return pairs(Side(left, self.left_schema), Side(right, self.right_schema), self.kind)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ..insight.lineage_rows import Rows, Value, indirect
+from ..insight.lineage_rows import LineageRows, Value, indirect
 from ..insight.stall import Cause, OperatorSeen, counted
 from ..logical import LogicalPlan, names_of
 from ..schema import Schema
@@ -49,7 +49,7 @@ class LogicalJoin(LogicalPlan):
 
 
 @dataclass(frozen=True, slots=True)
-class Join(Step):
+class JoinStep(Step):
     """Base of the joins' steps."""
 
     @property
@@ -113,7 +113,7 @@ def read_by(step: Step) -> list[str]:
 class Side:
     """One side of a join: where its columns come from, and how many values it has."""
 
-    rows: Rows
+    rows: LineageRows
     schema: Schema
 
     @property
@@ -125,7 +125,7 @@ class Side:
         return ", ".join(value.text for value in self.rows.keys.values())
 
 
-def pairs(left: Side, right: Side, kind: JoinKind, *, right_key: bool = False, timed: bool = False) -> Rows:
+def pairs(left: Side, right: Side, kind: JoinKind, *, right_key: bool = False, timed: bool = False) -> LineageRows:
     """The rows of a join. `right_key`: the right side's key stands in front of its values; `timed`: the times of both
     sides decide, too."""
     right_values = [*right.rows.keys.values(), *right.values] if right_key else right.values
@@ -138,7 +138,7 @@ def pairs(left: Side, right: Side, kind: JoinKind, *, right_key: bool = False, t
             influences += indirect(value.influences, "JOIN", condition)
         if timed:
             influences += indirect(side.influences_of("_ts"), "JOIN", "WITHIN")
-    return Rows({**left.rows.pseudo, **keys, **values}, influences)
+    return LineageRows({**left.rows.pseudo, **keys, **values}, influences)
 
 
 def _either(left: Value, right: Value | None, kind: JoinKind) -> Value:

@@ -8,7 +8,7 @@ from ...sql.functions.over_functions import OVER_FUNCTIONS
 from ...sql.types import BIGINT, SqlType
 from ..expressions.readable import with_names
 from ..expressions.typed import Typed
-from ..insight.lineage_rows import Influence, Rows, Value, indirect, shortened
+from ..insight.lineage_rows import Influence, LineageRows, Value, indirect, shortened
 from ..logical import LogicalPlan, Unary, names_of, read_by
 from ..lowering import Lowering, sql_over
 from ..schema import Column, Schema
@@ -208,7 +208,7 @@ class Over(Step):
         bound = "" if self.bound is None else f", rows with v{self.first_result + self.bound[0]} <= {self.bound[1]}"
         return f"OVER partitions by {keys}: {', '.join(c.describe(text) for c in self.calls)}{bound} | {self.schema}"
 
-    def lineage(self, *below: Rows) -> Rows:
+    def lineage(self, *below: LineageRows) -> LineageRows:
         (rows,) = below
         values, first = dict(rows.values), self.first_result
         partition = sum((indirect(value.influences, "WINDOW", value.text) for value in rows.keys.values()), ())
@@ -217,13 +217,13 @@ class Over(Step):
         if not self.identity:
             values[f"v{first + len(self.calls)}"] = Value("a number")
         if self.bound is None:
-            return Rows(values, rows.influences)
+            return LineageRows(values, rows.influences)
         position, largest = self.bound
         bound = values[f"v{first + position}"]
-        return Rows(values, rows.influences + indirect(bound.influences, "FILTER", f"{bound.text} <= {largest}"))
+        return LineageRows(values, rows.influences + indirect(bound.influences, "FILTER", f"{bound.text} <= {largest}"))
 
 
-def _value(call: OverCall, rows: Rows, partition: tuple[Influence, ...]) -> Value:
+def _value(call: OverCall, rows: LineageRows, partition: tuple[Influence, ...]) -> Value:
     text = with_names(shortened(call.describe(rows.full_text)))
     direct = rows.used_by(call.arguments, "AGGREGATION", text)
     decided = rows.deciding(call.sorted_by, "SORT") + rows.deciding(call.conditions, "FILTER")

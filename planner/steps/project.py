@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from ..expressions.substitution import computed_from
 from ..expressions.typed import Typed, column
-from ..insight.lineage_rows import Rows
+from ..insight.lineage_rows import LineageRows
 from ..logical import LogicalPlan, Named, Unary, names_of, read_by
 from ..lowering import Lowering, is_key_column, sql_over
 from ..schema import Schema
@@ -91,8 +91,8 @@ class Project(Step):
         key = "" if self.key is None else f"key {', '.join(text(e.sql) for e in self.key) or 'none'}; "
         return f"PROJECT {key}{', '.join(text(e.sql) for e in self.values)} | {self.schema}"
 
-    def lineage(self, *below: Rows) -> Rows:
+    def lineage(self, *below: LineageRows) -> LineageRows:
         (rows,) = below
         values = {f"v{i}": rows.computed(expression) for i, expression in enumerate(self.values)}
         keys = rows.keys if self.key is None else rows.keyed(self.key)
-        return Rows({**rows.pseudo, **keys, **values}, rows.influences)
+        return LineageRows({**rows.pseudo, **keys, **values}, rows.influences)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from ..expressions.substitution import computed_from
 from ..expressions.typed import Typed
-from ..insight.lineage_rows import Rows
+from ..insight.lineage_rows import LineageRows
 from ..logical import LogicalPlan, Named, Unary, read_by
 from ..lowering import Lowering, sql_over
 from ..schema import Schema
@@ -111,6 +111,6 @@ class Rekey(Step):
         key = ", ".join(text(e.sql) for e in self.key) or "none"
         return f"REKEY {key} ({self.partition_count} partitions by {self.key_format.name}) | {self.schema}"
 
-    def lineage(self, *below: Rows) -> Rows:
+    def lineage(self, *below: LineageRows) -> LineageRows:
         (rows,) = below
         return replace(rows, values={**rows.values, **rows.keyed(self.key)})

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..insight.lineage_rows import Rows
+from ..insight.lineage_rows import LineageRows
 from ..lowering import Lowering, positions
 from ..schema import Schema
 from ..specs import KeyWindow, Kind
-from .join import Join, LogicalJoin, Side, pairs
+from .join import JoinStep, LogicalJoin, Side, pairs
 from .step import Step, Text
 
 
@@ -57,7 +57,7 @@ class LogicalRowJoin(LogicalJoin):
 
 
 @dataclass(frozen=True, slots=True)
-class RowJoin(Join):
+class RowJoin(JoinStep):
     """Pairs of rows of tables or streams that lie under the same key, which tells the rows of neither side apart.
 
     In: a stream's rows, or a table's changes with their old rows; `left_key`, `right_key` are the value columns that
@@ -83,7 +83,7 @@ class RowJoin(Join):
         kind = "LEFT JOIN" if self.outer else "JOIN"
         return f"{kind} rows told apart by {keys[0]}, {keys[1]} | {self.schema}"
 
-    def lineage(self, *below: Rows) -> Rows:
+    def lineage(self, *below: LineageRows) -> LineageRows:
         left, right = below
         kind = "LEFT" if self.outer else "INNER"
         return pairs(Side(left, self.left_schema), Side(right, self.right_schema), kind)

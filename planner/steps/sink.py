@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..insight.lineage_rows import Rows
+from ..insight.lineage_rows import LineageRows
 from ..schema import Schema
 from ..specs import FormatSpec, KeyWindow, Kind, SqlExpression
 from .step import Step, Text
@@ -47,5 +47,5 @@ class Sink(Step):
             f"| {self.schema}"
         )
 
-    def lineage(self, *below: Rows) -> Rows:
+    def lineage(self, *below: LineageRows) -> LineageRows:
         return below[0]

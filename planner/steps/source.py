@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from ..expressions.readable import column_names
 from ..expressions.typed import Typed
-from ..insight.lineage_rows import Field, Influence, Rows, Value
+from ..insight.lineage_rows import Influence, LineageField, LineageRows, Value
 from ..logical import LogicalPlan, names_of
 from ..lowering import Lowering, physical_names, sql_over
 from ..schema import Schema
@@ -136,12 +136,12 @@ class Source(Step):
         formats = f"key {self.key_format.name}, value {self.value_format.name}"
         return f"SOURCE {self.kind} {self.name} ← topic {self.topic} ({formats}{old}{ttl}) | {self.schema}"
 
-    def lineage(self, *below: Rows) -> Rows:
-        rows = Rows({physical: self._own(column) for physical, column in column_names(self.schema).items()})
+    def lineage(self, *below: LineageRows) -> LineageRows:
+        rows = LineageRows({physical: self._own(column) for physical, column in column_names(self.schema).items()})
         if self.timestamp is None:
             return rows
-        return Rows({**rows.values, "_ts": rows.computed(self.timestamp)})
+        return LineageRows({**rows.values, "_ts": rows.computed(self.timestamp)})
 
     def _own(self, column: str) -> Value:
-        field = Field(self.name or self.topic, column)
+        field = LineageField(self.name or self.topic, column)
         return Value(str(field), (Influence(field, "DIRECT", "IDENTITY", str(field)),))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields, replace
 from functools import cache
 
 from ..expressions.readable import column_names, readable, with_names
-from ..insight.lineage_rows import Rows
+from ..insight.lineage_rows import LineageRows
 from ..insight.stall import Cause, OperatorSeen, counted
 from ..schema import Schema
 from ..specs import KeyWindow, Kind, SqlExpression, WindowSpec
@@ -133,7 +133,7 @@ class Step:
         text = self.describe(lambda sql: readable(sql, lambda name: names.get(name, name)))
         return with_names(text.partition(" | ")[0])
 
-    def lineage(self, *below: Rows) -> Rows:
+    def lineage(self, *below: LineageRows) -> LineageRows:
         """Where its columns come from. In: the lineage of its inputs."""
         raise AssertionError(f"{type(self).__name__} has no lineage")
 

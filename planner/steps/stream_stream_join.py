@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ..insight.answer_times import duration_text
-from ..insight.lineage_rows import Rows
+from ..insight.lineage_rows import LineageRows
 from ..insight.stall import Cause, OperatorSeen, counted
 from ..lowering import Lowering
 from ..schema import Schema
 from ..specs import JoinKind, Kind
-from .join import Join, LogicalJoin, Side, pairs
+from .join import JoinStep, LogicalJoin, Side, pairs
 from .step import Step, Text
 
 UNBOUNDED_MS = 1 << 60  # further apart than any two times, and sums of it fit 64 bits
@@ -40,7 +40,7 @@ class LogicalStreamStreamJoin(LogicalJoin):
 
 
 @dataclass(frozen=True, slots=True)
-class StreamStreamJoin(Join):
+class StreamStreamJoin(JoinStep):
     """Each row of one stream meets the other's rows of its key that lie close enough in time.
 
     A left row at t meets right rows in [t - before, t + after]; the result's time is the later one. Rows of an outer
@@ -99,7 +99,7 @@ class StreamStreamJoin(Join):
                 blocks=seen.late_rows == seen.rows_in,
                 figures={"step": self.id, "late": seen.late_rows, "rowsIn": seen.rows_in},
             )
-        yield from Join.stall(self, seen, covered)
+        yield from JoinStep.stall(self, seen, covered)
 
     def describe(self, text: Text = str) -> str:
         grace = "" if self.grace_ms is None else f", grace {self.grace_ms} ms"
@@ -108,6 +108,6 @@ class StreamStreamJoin(Join):
             window = "without limit in time"
         return f"JOIN {self.kind} stream with stream {window} | {self.schema}"
 
-    def lineage(self, *below: Rows) -> Rows:
+    def lineage(self, *below: LineageRows) -> LineageRows:
         left, right = below
         return pairs(Side(left, self.left_schema), Side(right, self.right_schema), self.kind, timed=True)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from ..insight.lineage_rows import Rows
+from ..insight.lineage_rows import LineageRows
 from ..insight.stall import OperatorSeen
 from ..lowering import Lowering
 from ..schema import Column, Schema
 from ..specs import Kind
-from .join import Join, LogicalJoin, Side, pairs
+from .join import JoinStep, LogicalJoin, Side, pairs
 from .step import Step, Text
 
 
@@ -35,7 +35,7 @@ class LogicalStreamTableJoin(LogicalJoin):
 
 
 @dataclass(frozen=True, slots=True)
-class StreamTableJoin(Join):
+class StreamTableJoin(JoinStep):
     """Each stream row meets the table's row of the same key as it was at that moment.
 
     Out: the left key; value columns = the left side's, then the right side's key, then its value columns.
@@ -66,6 +66,6 @@ class StreamTableJoin(Join):
     def describe(self, text: Text = str) -> str:
         return f"JOIN {self.kind} stream with table | {self.schema}"
 
-    def lineage(self, *below: Rows) -> Rows:
+    def lineage(self, *below: LineageRows) -> LineageRows:
         left, right = below
         return pairs(Side(left, self.left_schema), Side(right, self.right_schema), self.kind, right_key=True)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ..insight.lineage_rows import Rows
+from ..insight.lineage_rows import LineageRows
 from ..lowering import Lowering
 from ..schema import Schema
 from ..specs import JoinKind
-from .join import Join, LogicalJoin, Side, pairs
+from .join import JoinStep, LogicalJoin, Side, pairs
 from .step import Step, Text
 
 
@@ -28,7 +28,7 @@ class LogicalTableTableJoin(LogicalJoin):
 
 
 @dataclass(frozen=True, slots=True)
-class TableTableJoin(Join):
+class TableTableJoin(JoinStep):
     """The rows of two tables with the same primary key; a change of either side changes the result.
 
     In: changes of both sides, with or without old rows. Out: as of StreamStreamJoin. A result that ends goes at -1;
@@ -47,6 +47,6 @@ class TableTableJoin(Join):
         old = ", with old rows" if self.emit_old else ""
         return f"JOIN {self.kind} table with table{old} | {self.schema}"
 
-    def lineage(self, *below: Rows) -> Rows:
+    def lineage(self, *below: LineageRows) -> LineageRows:
         left, right = below
         return pairs(Side(left, self.left_schema), Side(right, self.right_schema), self.kind)

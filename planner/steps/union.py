@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..insight.lineage_rows import Rows, Value
+from ..insight.lineage_rows import LineageRows, Value
 from ..logical import LogicalPlan, names_of
 from ..lowering import Lowering
 from ..schema import Schema
@@ -62,9 +62,9 @@ class Union(Step):
     def describe(self, text: Text = str) -> str:
         return f"UNION ALL | {self.schema}"
 
-    def lineage(self, *below: Rows) -> Rows:
+    def lineage(self, *below: LineageRows) -> LineageRows:
         left, right = below
         values = {
             name: Value(value.text, value.influences + right.influences_of(name)) for name, value in left.values.items()
         }
-        return Rows(values, left.influences + right.influences)
+        return LineageRows(values, left.influences + right.influences)

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Final
 
 from ...server.client import Row, Rows
-from ..viewer import Page, Place
+from ..viewer import Page, ViewerPlace
 from .row_lines import shown_values
 from .tables import Table, cell_text, fit, is_numeric_type, printable, text_width
 
@@ -39,7 +39,7 @@ class KeyedRows:
             self._put(row)
             yield
 
-    def page(self, place: Place) -> Page:
+    def page(self, place: ViewerPlace) -> Page:
         """The rows that fit, as a table. Columns become wider with their values, never narrower."""
         room = max(1, place.rows - 2)
         with self._guard:

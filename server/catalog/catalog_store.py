@@ -24,13 +24,13 @@ from ...planner.source_info import SourceInfo
 from .command_topic import CommandTopic
 from .commands import (
     Command,
-    DropFunction,
-    DropSource,
-    DropType,
     PauseQuery,
     PutFunction,
     PutSource,
     PutType,
+    RemoveFunction,
+    RemoveSource,
+    RemoveType,
     ResetQuery,
     StartQuery,
     TerminateQuery,
@@ -127,7 +127,7 @@ class CatalogStore:
                 if command.query.id in before.queries:
                     self._executor.stop(command.query.id)
                 self._executor.start(command.query)
-            case DropSource():
+            case RemoveSource():
                 if command.terminate is not None:
                     self._executor.drop(command.terminate)
                 self._delete_topic(command.delete_topic)
@@ -141,7 +141,7 @@ class CatalogStore:
             case ResetQuery():
                 self._reset(command.query_id)
                 self._executor.start(self.catalog.queries[command.query_id])
-            case PutType() | DropType() | PutFunction() | DropFunction():
+            case PutType() | RemoveType() | PutFunction() | RemoveFunction():
                 pass
             case _:
                 assert_never(command)
@@ -182,7 +182,7 @@ class CatalogStore:
             case PutSource(topic=topic) | StartQuery(topic=topic):
                 if topic is not None and self._is_asked_for(topic):
                     self._create_topic(topic)
-            case DropSource():
+            case RemoveSource():
                 self._drop_query(command.terminate)
                 if not tried and all(source.topic != command.delete_topic for source in self.catalog.sources.values()):
                     self._delete_topic(command.delete_topic)
@@ -191,7 +191,7 @@ class CatalogStore:
             case ResetQuery():
                 if command.query_id in self.catalog.queries:
                     self._reset(command.query_id)
-            case PauseQuery() | PutType() | DropType() | PutFunction() | DropFunction():
+            case PauseQuery() | PutType() | RemoveType() | PutFunction() | RemoveFunction():
                 pass
             case _:
                 assert_never(command)
@@ -209,7 +209,7 @@ class CatalogStore:
     def _check_not_deleted(self, source: SourceInfo | None) -> None:
         """Raises `TopicExists` for a source on a topic that is still to be deleted."""
         for owed in self._owed.commands:
-            if source is not None and isinstance(owed, DropSource) and owed.delete_topic == source.topic:
+            if source is not None and isinstance(owed, RemoveSource) and owed.delete_topic == source.topic:
                 raise TopicExists(
                     f'topic "{source.topic}" is still to be deleted, as DROP {owed.name} DELETE TOPIC asked for',
                     hint="Try again when it is gone, or take another topic.",

@@ -21,13 +21,13 @@ from ...planner.serde import (
 from ...sql.parser import parse_type
 from .commands import (
     Command,
-    DropFunction,
-    DropSource,
-    DropType,
     PauseQuery,
     PutFunction,
     PutSource,
     PutType,
+    RemoveFunction,
+    RemoveSource,
+    RemoveType,
     ResetQuery,
     StartQuery,
     TerminateQuery,
@@ -38,14 +38,14 @@ COMMAND_VERSION = 1
 _KINDS: dict[type, str] = {
     PutSource: "put_source",
     StartQuery: "start_query",
-    DropSource: "drop_source",
+    RemoveSource: "drop_source",
     TerminateQuery: "terminate_query",
     PauseQuery: "pause_query",
     ResetQuery: "reset_query",
     PutType: "put_type",
-    DropType: "drop_type",
+    RemoveType: "drop_type",
     PutFunction: "put_function",
-    DropFunction: "drop_function",
+    RemoveFunction: "drop_function",
 }
 
 
@@ -91,7 +91,7 @@ def _fields(command: Command) -> dict[str, Any]:
         case StartQuery():
             sink = None if command.sink is None else source_to_json(command.sink)
             return {"query": _query_json(command.query), "sink": sink, "topic": _topic_json(command.topic)}
-        case DropSource():
+        case RemoveSource():
             return {"name": command.name, "terminate": command.terminate, "delete_topic": command.delete_topic}
         case TerminateQuery() | ResetQuery():
             return {"query_id": command.query_id}
@@ -101,7 +101,7 @@ def _fields(command: Command) -> dict[str, Any]:
             return {"name": command.name, "type": str(command.type)}
         case PutFunction():
             return {"function": function_to_json(command.function)}
-        case DropType() | DropFunction():
+        case RemoveType() | RemoveFunction():
             return {"name": command.name}
 
 
@@ -114,7 +114,7 @@ def _command(record: dict[str, Any], common: dict[str, Any]) -> Command:
             sink = None if record["sink"] is None else source_from_json(record["sink"])
             return StartQuery(**common, query=_query(record["query"]), sink=sink, topic=_topic(record["topic"]))
         case "drop_source":
-            return DropSource(
+            return RemoveSource(
                 **common,
                 name=record["name"],
                 terminate=record["terminate"],
@@ -129,11 +129,11 @@ def _command(record: dict[str, Any], common: dict[str, Any]) -> Command:
         case "put_type":
             return PutType(**common, name=record["name"], type=parse_type(record["type"]))
         case "drop_type":
-            return DropType(**common, name=record["name"])
+            return RemoveType(**common, name=record["name"])
         case "put_function":
             return PutFunction(**common, function=function_from_json(record["function"]))
         case "drop_function":
-            return DropFunction(**common, name=record["name"])
+            return RemoveFunction(**common, name=record["name"])
         case kind:
             raise UnreadableCommand(f'a command has the unknown kind "{kind}"')
 

@@ -46,7 +46,7 @@ class StartQuery(CommandBase):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DropSource(CommandBase):
+class RemoveSource(CommandBase):
     """`terminate`: the query that created the source. `delete_topic`: the topic to delete with it."""
 
     name: str
@@ -81,7 +81,7 @@ class PutType(CommandBase):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DropType(CommandBase):
+class RemoveType(CommandBase):
     name: str
 
 
@@ -93,21 +93,21 @@ class PutFunction(CommandBase):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DropFunction(CommandBase):
+class RemoveFunction(CommandBase):
     name: str
 
 
 Command = (
     PutSource
     | StartQuery
-    | DropSource
+    | RemoveSource
     | TerminateQuery
     | PauseQuery
     | ResetQuery
     | PutType
-    | DropType
+    | RemoveType
     | PutFunction
-    | DropFunction
+    | RemoveFunction
 )
 
 
@@ -120,7 +120,7 @@ def apply_command(catalog: Catalog, command: Command) -> Catalog:
         case StartQuery():
             started = catalog if command.sink is None else catalog.with_source(command.sink)
             return started.with_query(command.query)
-        case DropSource():
+        case RemoveSource():
             kept = catalog if command.terminate is None else catalog.without_query(command.terminate)
             return kept.without_source(command.name)
         case TerminateQuery():
@@ -132,11 +132,11 @@ def apply_command(catalog: Catalog, command: Command) -> Catalog:
             return catalog
         case PutType():
             return catalog.with_type(command.name, command.type)
-        case DropType():
+        case RemoveType():
             return catalog.without_type(command.name)
         case PutFunction():
             return catalog.with_function(command.function)
-        case DropFunction():
+        case RemoveFunction():
             return catalog.without_function(command.name)
         case _:
             assert_never(command)

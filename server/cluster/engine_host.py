@@ -33,7 +33,7 @@ _AGAIN_S: Final = 0.5  # after a start that failed
 _log = structlog.get_logger("millstream.server")
 
 
-class ClusterNode(Protocol):
+class HostNode(Protocol):
     """What the server knows of the node that it is."""
 
     @property
@@ -69,7 +69,7 @@ class EngineHost:
 
     def __init__(
         self,
-        node: ClusterNode,
+        node: HostNode,
         open_engine: Callable[[Callable[[], None]], RunningEngine],
         create_topic: Callable[[str, int, dict[str, str]], None],
     ) -> None:

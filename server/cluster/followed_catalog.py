@@ -12,7 +12,7 @@ import structlog
 from millstream.errors import LogError
 
 from ...logcore.client import TopicPartition
-from ...logcore.cluster.node import ClusterNode
+from ...logcore.cluster.cluster_node import ClusterNode
 from ...logcore.cluster.node_log import NodeLog
 from ...planner.catalog import Catalog
 from ..catalog.command_codec import UnreadableCommand

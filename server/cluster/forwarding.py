@@ -14,7 +14,7 @@ import h11
 import orjson
 from starlette.types import Message, Receive, Scope, Send
 
-from ..config.configuration import Address
+from ..config.configuration import ListenAddress
 from ..http.errors import ENGINE_MOVED, RequestRefused, error_body
 from ..http.row_formats import DELIMITED_TYPE, JSON_TYPE, KSQL_TYPE, MILLSTREAM_TYPE, NDJSON_TYPE
 from ..http.statements import error_response
@@ -79,7 +79,7 @@ class Incoming:
 
 
 async def forward(
-    scope: Scope, incoming: Incoming, send: Send, to: Address, tls: ssl.SSLContext | None, said: Headers
+    scope: Scope, incoming: Incoming, send: Send, to: ListenAddress, tls: ssl.SSLContext | None, said: Headers
 ) -> None:
     """Answers the request by what the node at `to` answers. Raises `NotThere`; then nothing was sent to the client.
 

@@ -16,7 +16,7 @@ from ...logcore.clients.routed_log import RoutedLog
 from ...logcore.cluster.node_log import NodeLog
 from ...logcore.cluster.operations import Operations
 from ...logcore.cluster.serving import ServedNode
-from ..config.configuration import Address, Configuration
+from ..config.configuration import Configuration, ListenAddress
 from ..engine.embedded import engine_on
 from ..http.app import http_app
 from ..http.context import HttpContext
@@ -24,7 +24,7 @@ from ..http.listener import HttpListener
 from ..security.access import Authenticator
 from ..security.host_check import HostCheck, names_of
 from .admin import cluster_routes
-from .engine_host import ClusterNode, EngineHost, RunningEngine
+from .engine_host import EngineHost, HostNode, RunningEngine
 from .engine_log import EngineLog
 from .forwarded_clients import ForwardedClients
 from .node_http import ClusterApp, LocalContext, local_app
@@ -35,7 +35,7 @@ _SETTLES_S: Final = 5.0  # for queries to commit; where the cluster is going, to
 
 
 def start_engine_on_cluster(
-    node: ClusterNode,
+    node: HostNode,
     *,
     open_log: Callable[[], RoutedLog],
     secret: str,
@@ -117,7 +117,7 @@ class _Starting:
 
 
 def log_for_engine(
-    node: ClusterNode, served: ServedNode, kafka_address: Address, tls: ssl.SSLContext | None
+    node: HostNode, served: ServedNode, kafka_address: ListenAddress, tls: ssl.SSLContext | None
 ) -> RoutedLog:
     """What the engine of this node writes and reads. In: `kafka_address` of this node's listener; `tls`: how other
     nodes' are connected to."""
@@ -136,7 +136,7 @@ def _open_engine(
     figures: Collector | None,
     operations: Operations | None,
     on_loss: Callable[[], None],
-    node: ClusterNode,
+    node: HostNode,
     *,
     paused: bool,
 ) -> RunningEngine:
@@ -167,7 +167,7 @@ def _wait_for(is_so: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def other_nodes(node: ClusterNode) -> dict[str, bool]:
+def other_nodes(node: HostNode) -> dict[str, bool]:
     """By HTTP address, whether they live."""
     found: dict[str, bool] = {}
     for broker in node.image.brokers.values():

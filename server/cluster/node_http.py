@@ -19,8 +19,8 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ..config.configuration import Address
-from ..http.connection_places import PLACE, Place
+from ..config.configuration import ListenAddress
+from ..http.connection_places import PLACE, ConnectionPlace
 from ..http.context import Workers, rights_of
 from ..http.errors import NO_ENGINE, RequestRefused
 from ..http.gate import Gate
@@ -30,7 +30,7 @@ from ..http.routes import PROBES
 from ..http.statements import error_response, json_response
 from ..security.access import FORWARDED_CERTIFICATE, Authenticator
 from ..security.rights import NotPermitted
-from .engine_host import ClusterNode, EngineHost
+from .engine_host import EngineHost, HostNode
 from .forwarded_clients import ForwardedClients
 from .forwarding import FORWARDED, NOT_HERE, Incoming, NotThere, forward
 from .socket_forwarding import forward_socket
@@ -57,7 +57,7 @@ class LocalContext:
         self.workers.close()
 
 
-def engine_is_there(node: ClusterNode, host: EngineHost) -> bool:
+def engine_is_there(node: HostNode, host: EngineHost) -> bool:
     """Whether somebody answers statements: this node, where the engine is to run here, else another one that lives."""
     place = host.place
     if place is None or place == node.id:
@@ -67,7 +67,7 @@ def engine_is_there(node: ClusterNode, host: EngineHost) -> bool:
 
 
 def local_app(
-    node: ClusterNode,
+    node: HostNode,
     host: EngineHost,
     context: LocalContext,
     authenticator: Authenticator | None,
@@ -120,7 +120,7 @@ class ClusterApp:
 
     def __init__(
         self,
-        node: ClusterNode,
+        node: HostNode,
         host: EngineHost,
         local: ASGIApp,
         clients: ForwardedClients,
@@ -157,7 +157,7 @@ class ClusterApp:
         Raises `RequestRefused` where he has too many."""
         client = self._clients.client_of(scope)
         if client is not None:
-            place: Place | None = scope["state"].get(PLACE)
+            place: ConnectionPlace | None = scope["state"].get(PLACE)
             if place is not None:
                 place.count_as(client.address)
             scope["state"] = {**scope["state"], FORWARDED_CERTIFICATE: client.certificate}
@@ -199,14 +199,14 @@ class ClusterApp:
             await forward(scope, incoming, send, to, self._tls, said)
         return True
 
-    def _engine_address(self) -> Address | None:
+    def _engine_address(self) -> ListenAddress | None:
         """Of the other node that runs the engine or is about to."""
         place = self._host.place
         if place is None or place == self._node.id:
             return None
         broker = self._node.image.brokers.get(place)
         found = None if broker is None else broker.address("http")
-        return None if found is None else Address.parse(found)
+        return None if found is None else ListenAddress.parse(found)
 
 
 async def _read_what_comes(incoming: Incoming) -> None:

@@ -8,12 +8,12 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from ...logcore.cluster.node import ClusterNode
+from ...logcore.cluster.cluster_node import ClusterNode
 from ...logcore.cluster.serving import ServedNode, served
 from ...logcore.cluster.settings import ClusterSettings, parse_members
 from ...logcore.replication.machine import NodeId
 from ...logcore.server import LogServer
-from ..config.configuration import Address, Configuration, InvalidConfiguration
+from ..config.configuration import Configuration, InvalidConfiguration, ListenAddress
 from ..kafka_listener import kafka_listener
 from ..security.access import Authenticator
 
@@ -76,7 +76,7 @@ class StartedNode(NamedTuple):
 
 def start_node(
     configuration: Configuration,
-    http: Address,
+    http: ListenAddress,
     users: Authenticator | None,
     parts: contextlib.ExitStack,
     panicked: Callable[[str], None],
@@ -93,22 +93,26 @@ def start_node(
     kafka = kafka_listener(parts_of_node.serving, configuration, users)
     kafka.start()
     parts.callback(kafka.stop)
-    advertised = configuration.kafka_advertised or reached_at(Address(configuration.kafka.host, kafka.port), settings)
+    advertised = configuration.kafka_advertised or reached_at(
+        ListenAddress(configuration.kafka.host, kafka.port), settings
+    )
     node.start((("kafka", str(advertised)), ("http", str(reached_at(http, settings)))))
     parts.callback(node.end)  # before the listener: it waits for produce requests, which may wait for other nodes
     parts.callback(node.leave)
     return StartedNode(node, parts_of_node, kafka)
 
 
-def reached_at(listening: Address, settings: ClusterSettings) -> Address:
+def reached_at(listening: ListenAddress, settings: ClusterSettings) -> ListenAddress:
     """Where others find what listens there: the node's own name in the list, where it listens at all addresses."""
     if listening.host not in _EVERYWHERE:
         return listening
-    return Address(settings.members[settings.node].host, listening.port)
+    return ListenAddress(settings.members[settings.node].host, listening.port)
 
 
 def _warn(settings: ClusterSettings) -> None:
-    outside = [str(Address(*address)) for address in settings.members.values() if not Address(*address).is_local]
+    outside = [
+        str(ListenAddress(*address)) for address in settings.members.values() if not ListenAddress(*address).is_local
+    ]
     if outside and not settings.secret:
         _log.warning(
             "the cluster has no secret: whoever reaches its nodes can read and write everything",

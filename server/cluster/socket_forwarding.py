@@ -19,7 +19,7 @@ from wsproto.events import (
 )
 from wsproto.utilities import ProtocolError
 
-from ..config.configuration import Address
+from ..config.configuration import ListenAddress
 from .forwarding import CLIENT, FORWARDED, NOT_HERE, Headers, NotThere, settle
 
 _CONNECT_S: Final = 3.0
@@ -29,7 +29,7 @@ _OF_THE_HANDSHAKE: Final = (b"host", b"connection", b"upgrade", FORWARDED, CLIEN
 
 
 async def forward_socket(
-    scope: Scope, receive: Receive, send: Send, to: Address, tls: ssl.SSLContext | None, said: Headers
+    scope: Scope, receive: Receive, send: Send, to: ListenAddress, tls: ssl.SSLContext | None, said: Headers
 ) -> None:
     """As `forward`. Raises `NotThere`; then the client's socket is not accepted yet."""
     try:
@@ -111,7 +111,7 @@ _ABNORMAL: Final = 1006
 _POLICY_VIOLATION: Final = 1008
 
 
-def _handshake(scope: Scope, to: Address, said: Headers) -> Request:
+def _handshake(scope: Scope, to: ListenAddress, said: Headers) -> Request:
     target = scope["raw_path"].decode("latin-1")
     if scope["query_string"]:
         target += "?" + scope["query_string"].decode("latin-1")

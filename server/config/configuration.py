@@ -21,7 +21,7 @@ from pydantic_settings import (
 
 from millstream.errors import InvalidProperty, ServerError, did_you_mean
 
-from ...logcore.cores.expiry import Expiry
+from ...logcore.cores.expiry import ExpiryTimes
 from ..engine.executors import PROPERTY as EXECUTOR_PROPERTY
 from ..security.access import AccessSettings
 from ..security.tls import ClusterTlsSettings, TlsSettings, with_ksqldb_names
@@ -35,7 +35,7 @@ class InvalidConfiguration(ServerError):
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class ListenAddress:
     """Where to listen. Port 0 takes a free one."""
 
     host: str
@@ -55,7 +55,7 @@ class Address:
             return False
 
     @classmethod
-    def parse(cls, text: str) -> Address:
+    def parse(cls, text: str) -> ListenAddress:
         """`HOST:PORT`, `PORT`, `[::1]:PORT`. Raises ValueError."""
         host, separator, port = text.strip().rpartition(":")
         if not port.isascii() or not port.isdecimal() or int(port) > 65535 or (separator and not host):
@@ -79,15 +79,15 @@ class Configuration(BaseSettings):
 
     data: Path
     """The folder of the log and of everything that is derived from it."""
-    http: Annotated[Address, NoDecode] = Address("127.0.0.1", 8088)
+    http: Annotated[ListenAddress, NoDecode] = ListenAddress("127.0.0.1", 8088)
     """Where the HTTP API answers. An address that others reach needs [tls] or [access]."""
-    kafka: Annotated[Address, NoDecode] = Address("127.0.0.1", 9092)
+    kafka: Annotated[ListenAddress, NoDecode] = ListenAddress("127.0.0.1", 9092)
     """Where the log answers Kafka's clients."""
     http_hosts: tuple[str, ...] = ()
     """Names under which the HTTP API and the schema registry are reached, beside those of this machine, of the cluster
     and of the addresses above: of a proxy, a container, a service. `*`: any. A request for another name is refused, for
     a page of the web may have pointed it here; addresses are always fine."""
-    schema_registry: Address | None = None
+    schema_registry: ListenAddress | None = None
     """Where the schema registry answers; None: nowhere."""
     executor: Literal["auto", "spark", "duckdb"] | None = None
     """What runs persistent queries; None: as `properties` say, or auto."""
@@ -123,7 +123,7 @@ class Configuration(BaseSettings):
     """Per second and client id, over the Kafka protocol; None: as many as it likes."""
     kafka_tls: TlsSettings | None = None
     """Of the Kafka listener."""
-    kafka_advertised: Address | None = None
+    kafka_advertised: ListenAddress | None = None
     """Where Kafka's clients find this node of a cluster; None: where it listens, by its name in `cluster` where it
     listens at all addresses."""
     node: int | None = Field(default=None, ge=1, lt=1 << 31)
@@ -170,7 +170,7 @@ class Configuration(BaseSettings):
     @field_validator("http", "kafka", "schema_registry", "kafka_advertised", mode="before")
     @classmethod
     def _address(cls, value: object) -> object:
-        return value if value is None or isinstance(value, Address) else Address.parse(str(value))
+        return value if value is None or isinstance(value, ListenAddress) else ListenAddress.parse(str(value))
 
     @field_validator("properties", mode="before")
     @classmethod
@@ -211,8 +211,8 @@ class Configuration(BaseSettings):
         return self
 
     @property
-    def expiry(self) -> Expiry:
-        return Expiry(
+    def expiry(self) -> ExpiryTimes:
+        return ExpiryTimes(
             self.offsets_retention_minutes * 60_000, self.transactional_id_expiration_ms, self.producer_id_expiration_ms
         )
 
@@ -221,7 +221,7 @@ class Configuration(BaseSettings):
         """What the engine is given: the choice of the executor is one of its properties."""
         return self.properties if self.executor is None else {**self.properties, EXECUTOR_PROPERTY: self.executor}
 
-    def engine_properties_at(self, http: Address) -> dict[str, str]:
+    def engine_properties_at(self, http: ListenAddress) -> dict[str, str]:
         """The same, with the address that HTTP answers at: port 0 is a port by now."""
         return {**self.engine_properties, LISTENERS: f"{'http' if self.tls is None else 'https'}://{http}"}
 

@@ -38,7 +38,7 @@ _KSQLDB_KEYS: Final = ("listeners", "ssl")
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class ConfigurationFinding:
     """Something about one name. `line`, `column`: from 1; 0 where it stands in no file. A note is no fault."""
 
     level: Level
@@ -58,7 +58,7 @@ class Effective:
     source: str
 
 
-def check_file(file: Path, environment: Mapping[str, str] | None = None) -> list[Finding]:
+def check_file(file: Path, environment: Mapping[str, str] | None = None) -> list[ConfigurationFinding]:
     """All there is to say about the file and the variables of the environment. Raises `InvalidConfiguration` where the
     file cannot be read."""
     text = _read(file)
@@ -68,14 +68,16 @@ def check_file(file: Path, environment: Mapping[str, str] | None = None) -> list
         found = _POSITION.search(str(error))
         line, column = (int(found[1]), int(found[2])) if found else (0, 0)
         message = f"not valid TOML: {_POSITION.sub('', str(error)).strip()}"
-        return [Finding("error", "", message, _JAVA_HINT if file.suffix == ".properties" else "", line, column)]
+        return [
+            ConfigurationFinding("error", "", message, _JAVA_HINT if file.suffix == ".properties" else "", line, column)
+        ]
     places = _places(text)
     findings = [*_property_findings(table, places), *_setting_findings(table, file, places)]
     findings += check_variables(environment)
     return sorted(findings, key=lambda each: (each.line, each.column, each.name))
 
 
-def check_variables(environment: Mapping[str, str] | None = None) -> list[Finding]:
+def check_variables(environment: Mapping[str, str] | None = None) -> list[ConfigurationFinding]:
     """What the environment has that no server reads."""
     return list(_variable_findings(os.environ if environment is None else environment))
 
@@ -106,7 +108,7 @@ def effective(file: Path | None, flags: Mapping[str, Any]) -> list[Effective]:
 # ------------------------------------------------------------------ what is wrong
 
 
-def _property_findings(table: Mapping[str, Any], places: _Places) -> Iterator[Finding]:
+def _property_findings(table: Mapping[str, Any], places: _Places) -> Iterator[ConfigurationFinding]:
     given = table.get("properties", {})
     if not isinstance(given, Mapping):
         return
@@ -117,39 +119,45 @@ def _property_findings(table: Mapping[str, Any], places: _Places) -> Iterator[Fi
             entry = find_property(name)
             entry.check(text_of(value))
         except InvalidProperty as error:
-            yield Finding("error", name, error.message, error.hint or "", line, column)
+            yield ConfigurationFinding("error", name, error.message, error.hint or "", line, column)
             continue
         if entry.name in seen:
-            yield Finding("warning", name, f"{name} and {seen[entry.name]} are the same property",
+            yield ConfigurationFinding("warning", name, f"{name} and {seen[entry.name]} are the same property",
                           "Only the last one counts.", line, column)  # fmt: skip
         seen[entry.name] = name
         if entry.name != name:
-            yield Finding("note", name, f"{name} is ksqlDB's name for {entry.name}", line=line, column=column)
+            yield ConfigurationFinding(
+                "note", name, f"{name} is ksqlDB's name for {entry.name}", line=line, column=column
+            )
         elif not entry.effective and entry.name in PROPERTIES:
-            yield Finding("note", name, f"{name} is accepted, and changes nothing", line=line, column=column)
+            yield ConfigurationFinding(
+                "note", name, f"{name} is accepted, and changes nothing", line=line, column=column
+            )
 
 
-def _setting_findings(table: dict[str, Any], file: Path, places: _Places) -> Iterator[Finding]:
+def _setting_findings(table: dict[str, Any], file: Path, places: _Places) -> Iterator[ConfigurationFinding]:
     rest = {name: value for name, value in table.items() if name != "properties"}
     if not isinstance(table.get("properties", {}), Mapping):
-        yield Finding("error", "properties", "properties is a table: write [properties]", "", *places.of("properties"))
+        yield ConfigurationFinding(
+            "error", "properties", "properties is a table: write [properties]", "", *places.of("properties")
+        )
     for name in [name for name in rest if name not in Configuration.model_fields]:
         yield from _misplaced(name, rest, places)
     for name in _KSQLDB_KEYS:
         if name in rest:
             ours = {"listeners": "http", "ssl": "tls"}[name]
-            yield Finding("note", name, f"{name} is ksqlDB's name for {ours}", "", *places.of(name))
+            yield ConfigurationFinding("note", name, f"{name} is ksqlDB's name for {ours}", "", *places.of(name))
     try:
         named = translated(rest, file)
         Configuration.model_validate({"data": ".", **named})
     except InvalidConfiguration as error:
-        yield Finding("error", "", error.message, error.hint or "")
+        yield ConfigurationFinding("error", "", error.message, error.hint or "")
     except ValidationError as error:
         for each in error.errors():
             yield _of_validation(each, places)
 
 
-def _misplaced(name: str, rest: dict[str, Any], places: _Places) -> Iterator[Finding]:
+def _misplaced(name: str, rest: dict[str, Any], places: _Places) -> Iterator[ConfigurationFinding]:
     """Names at the top that are no settings: properties belong below [properties], others are spelled wrongly."""
     value = rest[name]
     if name in _KSQLDB_KEYS or name.startswith("ssl."):
@@ -160,28 +168,30 @@ def _misplaced(name: str, rest: dict[str, Any], places: _Places) -> Iterator[Fin
         try:
             entry = find_property(full)
             hint = f"Write it below [properties]{'' if entry.name == full else f', as {entry.name}'}."
-            yield Finding("error", full, f'"{full}" is a property, not a setting', hint, line, column)
+            yield ConfigurationFinding("error", full, f'"{full}" is a property, not a setting', hint, line, column)
         except InvalidProperty:
             known = [*(setting.name for setting in settings()), *Configuration.model_fields]
             hint = did_you_mean(full, known) or "`millstream config reference` lists the settings."
-            yield Finding("error", full, f'"{full}" is not a setting of the server', hint, line, column)
+            yield ConfigurationFinding("error", full, f'"{full}" is not a setting of the server', hint, line, column)
 
 
-def _of_validation(error: Any, places: _Places) -> Finding:
+def _of_validation(error: Any, places: _Places) -> ConfigurationFinding:
     name = ".".join(map(str, error["loc"]))
     line, column = places.of(name)
     message = _WANTED.get(error["type"], str(error["msg"]).removeprefix("Value error, "))
     if error["type"] == "extra_forbidden":
         parent, _, last = name.rpartition(".")
         beside = [_last(setting.name) for setting in settings() if _matches(setting.name.rpartition(".")[0], parent)]
-        return Finding("error", name, f'"{name}" is not a setting of the server', did_you_mean(last, beside) or "",
-                       line, column)  # fmt: skip
+        unknown = f'"{name}" is not a setting of the server'
+        return ConfigurationFinding("error", name, unknown, did_you_mean(last, beside) or "", line, column)
     unit = next((setting.unit for setting in settings() if _matches(setting.name, name)), "")
     if error["type"] == "missing":
-        return Finding("error", name, f'"{name}" must be given', line=line, column=column)
+        return ConfigurationFinding("error", name, f'"{name}" must be given', line=line, column=column)
     wanted = f" It is in {unit}, as a plain number." if unit and "int" in error["type"] else ""
     about = f'"{name}": ' if name else ""
-    return Finding("error", name, f"{about}{message[0].lower()}{message[1:]}", wanted.strip(), line, column)
+    return ConfigurationFinding(
+        "error", name, f"{about}{message[0].lower()}{message[1:]}", wanted.strip(), line, column
+    )
 
 
 def _last(name: str) -> str:
@@ -195,7 +205,7 @@ def _matches(pattern: str, name: str) -> bool:
     return len(wanted) <= len(given) and all(want in (have, "<name>") for want, have in pairs)
 
 
-def _variable_findings(environment: Mapping[str, str]) -> Iterator[Finding]:
+def _variable_findings(environment: Mapping[str, str]) -> Iterator[ConfigurationFinding]:
     known = {setting.variable for setting in settings() if setting.variable is not None}
     known |= {f"MILLSTREAM_{name.upper()}" for name in Configuration.model_fields}
     for name in sorted(environment):
@@ -203,7 +213,7 @@ def _variable_findings(environment: Mapping[str, str]) -> Iterator[Finding]:
             continue
         if name.startswith(tuple(f"{each}__" for each in known)):
             continue
-        yield Finding("warning", name, f"the variable {name} of the environment means nothing",
+        yield ConfigurationFinding("warning", name, f"the variable {name} of the environment means nothing",
                       did_you_mean(name, sorted(known)) or "")  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
-from .configuration import Address, Configuration
+from .configuration import Configuration, ListenAddress
 from .properties import PROPERTIES, Property
 
 _UNITS: Final = (
@@ -81,7 +81,7 @@ def _nested(annotation: Any) -> tuple[type[BaseModel] | None, bool]:
 
 
 _NAMES: Final[dict[Any, str]] = {
-    str: "text", int: "whole number", float: "number", bool: "true or false", Path: "path", Address: "HOST:PORT",
+    str: "text", int: "whole number", float: "number", bool: "true or false", Path: "path", ListenAddress: "HOST:PORT",
     SecretStr: "text", types.NoneType: "",
 }  # fmt: skip
 

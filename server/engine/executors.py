@@ -35,7 +35,7 @@ ExecutorKind = Literal["duckdb", "spark"]
 
 PROPERTY: Final = "millstream.executor"
 JAVA_MAJOR_MIN: Final = 17  # what PySpark 4.3 needs
-_SPARK: Final = "millstream.executor.spark.executor"
+_SPARK: Final = "millstream.executor.spark.spark_executor"
 _BOOTSTRAP: Final = "millstream.spark.bootstrap.servers"
 _NOT_STARTED: Final = "it could not be started yet, and that is tried again: the log of the server says why"
 

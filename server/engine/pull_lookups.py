@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from sqlglot import exp
 
-from ...executor.answers.keyed_rows import KeyedRows
+from ...executor.answers.keyed_rows import KeyedTable
 from ...executor.queries.start_offsets import OFFSET_RESET
 from ...logcore.client import LogClient
 from ...planner.catalog import Catalog
@@ -48,7 +48,7 @@ class _Known:
 @dataclass(slots=True)
 class _Table:
     source: SourceInfo
-    rows: KeyedRows
+    rows: KeyedTable
     used_at: float
 
 
@@ -57,7 +57,7 @@ class Lookup:
     """A query that one row answers, or none."""
 
     known: _Known
-    rows: KeyedRows
+    rows: KeyedTable
     key: int | str
 
     @property
@@ -134,11 +134,11 @@ class Lookups:
             for name in [name for name, table in self._tables.items() if table.used_at < late]:
                 del self._tables[name]
 
-    def _rows(self, source: SourceInfo) -> KeyedRows:
+    def _rows(self, source: SourceInfo) -> KeyedTable:
         table = self._tables.get(source.name)
         if table is None or table.source is not source:
             with self._guard:
-                table = self._tables[source.name] = _Table(source, KeyedRows(source, self._log), 0.0)
+                table = self._tables[source.name] = _Table(source, KeyedTable(source, self._log), 0.0)
         table.used_at = time.monotonic()
         return table.rows
 

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from millstream.errors import QueryError, UnknownSource, did_you_mean
 
 from ...executor.answers.left_out import remark
-from ...executor.answers.push_query import Progress
+from ...executor.answers.push_query import PushProgress
 from ...executor.queries.start_offsets import OFFSET_RESET, START_OFFSETS, check_start
 from ...planner.planning import PlannedBatch, PlannedPull, PlannedPush
 from ...planner.pull.pull_queries import plan_pull
@@ -75,7 +75,7 @@ class ChangeFeed(Protocol):
 class MeasuredFeed(Protocol):
     """A feed that knows how far it is."""
 
-    def progress(self) -> Progress: ...
+    def progress(self) -> PushProgress: ...
 
 
 @runtime_checkable
@@ -101,7 +101,7 @@ class QueryResult:
     def __init__(
         self, kind: Literal["PULL", "PUSH"], query_id: str, schema: Schema, source: Iterable[QueryBatch],
         close: Callable[[], None], last_words: Callable[[int], str | None], *, keyed: bool = False,
-        key: tuple[int, ...] | None = None, progress: Callable[[], Progress | None] = lambda: None,
+        key: tuple[int, ...] | None = None, progress: Callable[[], PushProgress | None] = lambda: None,
     ) -> None:  # fmt: skip
         self.progress = progress  # how far a push query is; from any thread
         self.kind: Literal["PULL", "PUSH"] = kind

@@ -29,7 +29,7 @@ _JOIN_S: Final = 2.0
 _log = structlog.get_logger("millstream.server")
 
 
-class Sink(Protocol):
+class ClientSink(Protocol):
     """Where a client's rows go. `group`: those of one group take the same bytes."""
 
     @property
@@ -57,7 +57,7 @@ class Share:
         self._settings = settings
         self._begin: Offsets = first_offsets(planned.plan, feeds.log, {**settings, **planned.plan.properties})
         self._feed: _Feed | None = None
-        self._sink: Sink | None = None
+        self._sink: ClientSink | None = None
         self._closed = False
 
     @property
@@ -68,7 +68,7 @@ class Share:
         shared = sorted(item for item in settings.items() if item[0] not in (OFFSET_RESET, START_OFFSETS))
         return repr((plan.root, self._planned.columns, shared))
 
-    def join(self, sink: Sink, loop: asyncio.AbstractEventLoop) -> Iterator[pa.Table]:
+    def join(self, sink: ClientSink, loop: asyncio.AbstractEventLoop) -> Iterator[pa.Table]:
         """From now on the sink gets what the feed reads; what comes before that is in the iterator. Blocks a little."""
         self._sink = sink
         self._feed, ends = self._feeds.joined(self.key, self._open, self._begin, sink, loop)
@@ -132,7 +132,7 @@ class SharedFeeds:
         return self._otherwise(planned, settings)
 
     def joined(
-        self, key: str, open: _Open, begin: Offsets, sink: Sink, loop: asyncio.AbstractEventLoop
+        self, key: str, open: _Open, begin: Offsets, sink: ClientSink, loop: asyncio.AbstractEventLoop
     ) -> tuple[_Feed, Offsets]:
         """The feed, and from where on the sink gets rows: not before `begin`."""
         while True:
@@ -172,12 +172,12 @@ class _Feed:
         self._query = query
         self._loop = loop
         self._guard = threading.Condition()
-        self._sinks: dict[Sink, None] = {}
+        self._sinks: dict[ClientSink, None] = {}
         self._over = False
         self._joined_once = False
         self._under_way = threading.Semaphore(_UNDER_WAY_MAX)
 
-    def join(self, sink: Sink, begin: Offsets) -> Offsets | None:
+    def join(self, sink: ClientSink, begin: Offsets) -> Offsets | None:
         """From where on it gets rows; None where the feed is over."""
         with self._guard:
             self._guard.wait_for(lambda: self._over or self._is_at(begin), _JOIN_S)
@@ -187,7 +187,7 @@ class _Feed:
             self._joined_once = True
             return dict(self._query.positions)
 
-    def leave(self, sink: Sink) -> None:
+    def leave(self, sink: ClientSink) -> None:
         with self._guard:
             self._sinks.pop(sink, None)
 
@@ -220,8 +220,8 @@ class _Feed:
             self._hand_out(rows, begin, sinks)
         return True
 
-    def _hand_out(self, rows: pa.Table, begin: Offsets, sinks: Sequence[Sink]) -> None:
-        groups: dict[object, list[Sink]] = {}
+    def _hand_out(self, rows: pa.Table, begin: Offsets, sinks: Sequence[ClientSink]) -> None:
+        groups: dict[object, list[ClientSink]] = {}
         for sink in sinks:
             groups.setdefault(sink.group, []).append(sink)
         parts = [(members[0].encode(rows), members) for members in groups.values()]

@@ -22,7 +22,7 @@ _WRITTEN_AHEAD_MAX: Final = 64 * 1024  # bytes that the operating system has not
 
 
 class SharedStream:
-    """Implements `Sink`. Only for the event loop, but for `encode` and `close`.
+    """Implements `ClientSink`. Only for the event loop, but for `encode` and `close`.
 
     `write_through`: the connection, where rows may be written to it as chunks of HTTP/1.1.
     """

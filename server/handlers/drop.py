@@ -16,7 +16,7 @@ from ...planner.source_info import SourceInfo
 from ...planner.specs import FormatSpec
 from ...planner.steps.sink import Sink
 from ...sql.ast import DropSource as DropStatement
-from ..catalog.commands import Command, DropSource, TerminateQuery
+from ..catalog.commands import Command, RemoveSource, TerminateQuery
 from ..engine.entities import CommandState, CurrentStatus, Entity
 from ..engine.request import Request
 from .create import command_id
@@ -48,8 +48,8 @@ def drop_source(statement: DropStatement, request: Request) -> list[Entity]:
     return [_dropped(statement, message, offset)]
 
 
-def _drop(source: SourceInfo, statement: DropStatement, catalog: Catalog, *, delete_topic: bool) -> DropSource:
-    return DropSource(
+def _drop(source: SourceInfo, statement: DropStatement, catalog: Catalog, *, delete_topic: bool) -> RemoveSource:
+    return RemoveSource(
         name=source.name,
         terminate=source.created_by if source.created_by in catalog.queries else None,
         delete_topic=source.topic if delete_topic else None,

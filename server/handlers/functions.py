@@ -14,7 +14,7 @@ from ...sql.functions.catalog import FUNCTIONS
 from ...sql.functions.users.python_body import BodyError
 from ...sql.functions.users.user_functions import UserFunction, UserParameter, functions_off
 from ...sql.types import INTERVAL_UNIT, NULL
-from ..catalog.commands import DropFunction, PutFunction
+from ..catalog.commands import PutFunction, RemoveFunction
 from ..engine.entities import CommandState, CurrentStatus, Entity, Warned
 from ..engine.request import Request
 from .create import command_id
@@ -63,7 +63,7 @@ def drop_function(statement: DropFunctionStatement, request: Request) -> list[En
             span=statement.span,
             hint=f"Terminate them first, as in: TERMINATE {callers[0]};",
         )
-    offset = request.store.submit(DropFunction(name=name, statement=statement.text))
+    offset = request.store.submit(RemoveFunction(name=name, statement=statement.text))
     return [_done(statement.text, name, "drop", f"Dropped function '{name}'", offset)]
 
 

@@ -7,7 +7,7 @@ from millstream.errors import InvalidStatement, UnknownType, did_you_mean
 from ...planner.expressions.scope import resolve_type
 from ...sql.ast import CreateType
 from ...sql.ast import DropType as DropTypeStatement
-from ..catalog.commands import DropType, PutType
+from ..catalog.commands import PutType, RemoveType
 from ..engine.entities import CommandState, CurrentStatus, Entity, Warned
 from ..engine.request import Request
 from .create import command_id
@@ -35,7 +35,7 @@ def drop_type(statement: DropTypeStatement, request: Request) -> list[Entity]:
             return [_done(statement.text, statement.name, "drop", message, -1)]
         hint = did_you_mean(statement.name, request.catalog.types)
         raise UnknownType(message, span=statement.span, hint=hint)
-    offset = request.store.submit(DropType(name=statement.name, statement=statement.text))
+    offset = request.store.submit(RemoveType(name=statement.name, statement=statement.text))
     return [_done(statement.text, statement.name, "drop", f"Dropped type '{statement.name}'", offset)]
 
 

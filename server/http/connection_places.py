@@ -12,10 +12,10 @@ from ...logcore.protocol.admission import Places, counted_as
 from .errors import TOO_MANY_REQUESTS, RequestRefused
 
 PLACE: Final = "millstream.place"
-"""In the state of a request's scope: the `Place` of its connection. A connection beyond the limits has none."""
+"""In the state of a request's scope: the `ConnectionPlace` of its connection, or nothing beyond the limits."""
 
 
-class Place:
+class ConnectionPlace:
     """State: the address for which one connection is counted, until `leave`."""
 
     def __init__(self, places: Places, address: str) -> None:

@@ -28,7 +28,7 @@ from starlette.types import ASGIApp
 
 from ...logcore.protocol.admission import ConnectionLimits, Places, counted_as
 from ..security.access import CERTIFICATE
-from .connection_places import PLACE, Place
+from .connection_places import PLACE, ConnectionPlace
 from .errors import TOO_MANY_REQUESTS, RequestRefused, error_body
 from .routes import PROBES
 from .statements import json_response
@@ -82,7 +82,7 @@ class Connections:
         if not self._places.has_room(counted_as(address)):
             await self._answer_probe(task, reader, writer)
             return
-        place = Place(self._places, address)
+        place = ConnectionPlace(self._places, address)
         try:
             await self._run(_state(writer, place), reader, writer)
         except asyncio.CancelledError:
@@ -93,7 +93,7 @@ class Connections:
     async def _run(self, state: dict[str, Any], reader: Any, writer: asyncio.StreamWriter) -> None:
         loop = asyncio.get_running_loop()
         given: Any = state
-        await Connection(self._app, loop, self._config, self._context, given, reader, writer).run()
+        await HttpConnection(self._app, loop, self._config, self._context, given, reader, writer).run()
 
     async def _answer_probe(
         self, task: asyncio.Task[Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -148,7 +148,7 @@ def _is_probe(head: bytes) -> bool:
     return len(words) == 3 and words[0] in (b"GET", b"HEAD") and words[1].partition(b"?")[0].decode("latin-1") in PROBES
 
 
-class Connection(TCPServer):
+class HttpConnection(TCPServer):
     """As hypercorn's, but a request that has begun has to go on."""
 
     _headers_due: asyncio.TimerHandle | None = None
@@ -230,7 +230,7 @@ def _reason(status: int) -> bytes:
         return b"Unknown"
 
 
-def _state(writer: asyncio.StreamWriter, place: Place) -> dict[str, Any]:
+def _state(writer: asyncio.StreamWriter, place: ConnectionPlace) -> dict[str, Any]:
     found = writer.get_extra_info("ssl_object")
     names = () if found is None else certificate_names(found.getpeercert() or {})
     return {TRANSPORT: writer.transport, PLACE: place, **({CERTIFICATE: names} if names else {})}

@@ -15,7 +15,7 @@ from starlette.types import ASGIApp
 from millstream.errors import ServerError
 
 from ...logcore.protocol.admission import ConnectionLimits
-from ..config.configuration import Address
+from ..config.configuration import ListenAddress
 from ..security.tls import TlsSettings
 from .connections import Connections
 from .gate import HEADER_BYTES_MAX
@@ -31,7 +31,7 @@ class CannotListen(ServerError):
     code = "CANNOT_LISTEN"
 
 
-def cannot_listen(what: str, address: Address, error: BaseException | None) -> CannotListen:
+def cannot_listen(what: str, address: ListenAddress, error: BaseException | None) -> CannotListen:
     """In: `what`: `http`, `kafka` or `schema-registry`, as the flag is called."""
     number = error.errno if isinstance(error, OSError) else None
     hint = f"Choose another address with --{what} HOST:PORT; port 0 takes a free one."
@@ -47,7 +47,7 @@ class HttpListener:
     """Takes the port at once, so that a server that cannot have it does nothing else; answers from `start` on."""
 
     def __init__(
-        self, address: Address, what: str = "http", tls: TlsSettings | None = None,
+        self, address: ListenAddress, what: str = "http", tls: TlsSettings | None = None,
         limits: ConnectionLimits | None = None,
     ) -> None:  # fmt: skip
         """In: `what`: the name of its flag. Raises `CannotListen`, `CannotUseTls`."""
@@ -70,7 +70,7 @@ class HttpListener:
             self._socket.close()
             raise cannot_listen(what, address, error) from error
         self._what = what
-        self.address = Address(address.host, self._socket.getsockname()[1])
+        self.address = ListenAddress(address.host, self._socket.getsockname()[1])
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None

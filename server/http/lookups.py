@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 
 from starlette.responses import Response
 
-from ...executor.answers.keyed_rows import KeyedRows
+from ...executor.answers.keyed_rows import KeyedTable
 from ..engine.pull_lookups import Lookup
 from ..engine.queries import QueryResult, QueryRow
 from .context import HttpContext
@@ -21,7 +21,7 @@ class LookedUp:
 
     def __init__(self, context: HttpContext) -> None:
         self._context = context
-        self._catching_up: WeakKeyDictionary[KeyedRows, asyncio.Task[bool]] = WeakKeyDictionary()
+        self._catching_up: WeakKeyDictionary[KeyedTable, asyncio.Task[bool]] = WeakKeyDictionary()
 
     async def answer(self, asked: StatementRequest, format: RowFormat | None) -> Response | None:
         """None where the query is no such one, or nobody has planned one like it. In: `format`: None is Arrow. Raises

@@ -18,7 +18,7 @@ from starlette.types import Receive, Scope, Send
 
 from millstream.errors import InvalidStatement, MillstreamError
 
-from ...executor.answers.pull_limits import Client, serving
+from ...executor.answers.pull_limits import PullClient, serving
 from ...sql.ast import PrintTopic
 from ...sql.tokens import tokenize
 from ..client_tables import ARROW_TYPE
@@ -37,7 +37,7 @@ from .row_formats import (
     KSQL_TYPE,
     MILLSTREAM_TYPE,
     PRINT_TYPE,
-    Delimited,
+    DelimitedRows,
     JsonArray,
     MillstreamRows,
     NdJson,
@@ -100,7 +100,7 @@ class QueryRoute:
                 await answer(scope, receive, send)
                 return
             format = self._encoding(accept)
-            client = Client()
+            client = PullClient()
             async with leaving(client, receive):
                 rows = await self._context.workers.run(lambda: start_rows(self._context, asked, format, client))
             stream = rows.open()
@@ -150,7 +150,7 @@ class QueryRoute:
                 case "application/vnd.millstream.rows.v1":
                     return MillstreamRows()
                 case "application/vnd.ksqlapi.delimited.v1":
-                    return Delimited()
+                    return DelimitedRows()
                 case "application/vnd.ksql.v1+json":
                     return StreamedRows()
                 case "application/vnd.apache.arrow.stream":
@@ -162,7 +162,7 @@ class QueryRoute:
                     return StreamedRows(JSON_TYPE) if self._default_type == KSQL_TYPE else JsonArray()
                 case _:
                     continue
-        return Delimited()
+        return DelimitedRows()
 
 
 def query_route(context: HttpContext) -> QueryRoute:
@@ -176,7 +176,7 @@ def query_stream_route(context: HttpContext) -> QueryRoute:
 
 
 @contextlib.asynccontextmanager
-async def leaving(client: Client, receive: Receive) -> AsyncGenerator[None]:
+async def leaving(client: PullClient, receive: Receive) -> AsyncGenerator[None]:
     """Tells the query of a client that has gone away. For when its request was read to the end."""
 
     async def watch() -> None:
@@ -191,11 +191,11 @@ async def leaving(client: Client, receive: Receive) -> AsyncGenerator[None]:
 
 
 def start_rows(
-    context: HttpContext, asked: StatementRequest, format: Encoding, client: Client | None = None
+    context: HttpContext, asked: StatementRequest, format: Encoding, client: PullClient | None = None
 ) -> StartedRows:
     """SELECT or PRINT. Raises before any row. Takes a while: not for the event loop. A pull query is computed here, as
     long as the client does not leave."""
-    with serving(client or Client()):
+    with serving(client or PullClient()):
         return _start_rows(context, asked, format)
 
 

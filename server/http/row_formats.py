@@ -50,7 +50,7 @@ def encoded(result: QueryResult, format: RowFormat) -> Iterator[bytes]:
     yield format.end(result, failure or result.stopped)
 
 
-class Delimited:
+class DelimitedRows:
     """One JSON value per line: the header, then an array per row. Tombstones are not sent."""
 
     media_type = DELIMITED_TYPE
@@ -66,7 +66,7 @@ class Delimited:
 
 
 class JsonArray:
-    """As `Delimited`, and the whole is one JSON array."""
+    """As `DelimitedRows`, and the whole is one JSON array."""
 
     media_type = JSON_TYPE
 
@@ -104,7 +104,7 @@ class StreamedRows:
 
 
 class MillstreamRows:
-    """What our own client asks for: as `Delimited`, with the kind of query, tombstones and final messages."""
+    """What our own client asks for: as `DelimitedRows`, with the kind of query, tombstones and final messages."""
 
     media_type = MILLSTREAM_TYPE
 

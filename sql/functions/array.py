@@ -11,7 +11,7 @@ from sqlglot import exp
 from ..coercion import cast_sql
 from ..types import STRING, Array, Map, SqlType
 from .bounds import count_bytes
-from .function import Call, Function, scalar, variant
+from .function import BoundCall, Function, scalar, variant
 from .growth import ARRAY_CONCAT, JOIN_LIST, few_lists
 from .template import fill
 from .udf import Udf, by_row, by_typed_row
@@ -86,7 +86,7 @@ def array_union(parameters: tuple[SqlType, ...], _returns: SqlType) -> Callable[
 # ------------------------------------------------------------------ joining, series
 
 
-def _joined(call: Call, arguments: list[exp.Expression]) -> exp.Expression:
+def _joined(call: BoundCall, arguments: list[exp.Expression]) -> exp.Expression:
     """The elements as texts, joined; NULL is the text null."""
     element_type = _element(call.parameter_types)
     text = cast_sql(exp.to_identifier("$e", quoted=True), element_type, STRING, explicit=True)

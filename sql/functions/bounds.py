@@ -43,7 +43,7 @@ class CallTooLarge(BoundExceeded):
 
 
 @dataclass(slots=True)
-class Bounds:
+class CallBounds:
     """`value_bytes`: of one value. `seconds`: of one function for one row. `ends_at`: when the whole query ends, on the
     monotonic clock; None for a query that runs on."""
 
@@ -52,8 +52,8 @@ class Bounds:
     ends_at: float | None = None
 
     @staticmethod
-    def of(properties: Mapping[str, str]) -> Bounds:
-        return Bounds(
+    def of(properties: Mapping[str, str]) -> CallBounds:
+        return CallBounds(
             int(properties.get(VALUE_BYTES, VALUE_BYTES_MAX)),
             float(properties.get(FUNCTION_SECONDS, FUNCTION_SECONDS_MAX)),
         )
@@ -65,16 +65,16 @@ class Bounds:
 
 
 class _Current(threading.local):
-    bounds: Bounds | None = None
+    bounds: CallBounds | None = None
     made: int = 0  # bytes, by the call that runs now
 
 
 _current = _Current()
-_USUAL = Bounds()
+_USUAL = CallBounds()
 
 
 @contextlib.contextmanager
-def bounded_by(bounds: Bounds) -> Generator[None]:
+def bounded_by(bounds: CallBounds) -> Generator[None]:
     """What functions run in this thread meanwhile keeps to these bounds."""
     before, _current.bounds = _current.bounds, bounds
     try:
@@ -83,7 +83,7 @@ def bounded_by(bounds: Bounds) -> Generator[None]:
         _current.bounds = before
 
 
-def current_bounds() -> Bounds:
+def current_bounds() -> CallBounds:
     """The bounds of the query for which this thread computes."""
     return _current.bounds or _USUAL
 

@@ -11,12 +11,12 @@ from millstream.errors import Span, UnknownFunction, did_you_mean
 
 from ..foreign_names import function_hint
 from . import array, bytes, datetime, json, lambda_, map, math, null, other, regex, standard, string, table, url
-from .function import Call, Function, Variant, scalar, table_function, variant
+from .function import BoundCall, Function, Variant, scalar, table_function, variant
 from .signature import LambdaArgument, Parameter, Signature, parse_signature, parse_type
 from .udf import Udf, register_udfs, udf_by_name, udfs_in
 
 __all__ = [
-    "FUNCTIONS", "Call", "Function", "LambdaArgument", "Parameter", "Signature", "Udf", "Variant", "find_function",
+    "FUNCTIONS", "BoundCall", "Function", "LambdaArgument", "Parameter", "Signature", "Udf", "Variant", "find_function",
     "parse_signature", "parse_type", "register_udfs", "scalar", "table_function", "udf_by_name", "udfs_in", "variant",
 ]  # fmt: skip
 

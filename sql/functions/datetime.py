@@ -9,7 +9,7 @@ from sqlglot import exp
 from millstream.errors import InvalidStatement
 
 from ..types import DATE, STRING, TIME, TIMESTAMP, SqlType
-from .function import Call, Function, Render, scalar, variant
+from .function import BoundCall, Function, Render, scalar, variant
 from .java.java_fields import DATE_FIELDS, Moment, day_of, epoch_ms_of, moment_of, nanos_of
 from .java.java_time import compile_pattern
 from .java.java_zones import Unparsable, offset_seconds, zone_of
@@ -81,7 +81,7 @@ def convert_zone(ms: int, source: str, target: str) -> int:
 def _by_strftime(moment: str, type_: SqlType) -> Render:
     """A constant pattern that DuckDB's strftime knows is left to DuckDB, which is faster."""
 
-    def render(_call: Call, arguments: list[exp.Expression]) -> exp.Expression | None:
+    def render(_call: BoundCall, arguments: list[exp.Expression]) -> exp.Expression | None:
         value, pattern = arguments
         if not (isinstance(pattern, exp.Literal) and pattern.is_string):
             return None
@@ -93,7 +93,7 @@ def _by_strftime(moment: str, type_: SqlType) -> Render:
     return render
 
 
-def _in_zone_by_strftime(_call: Call, arguments: list[exp.Expression]) -> exp.Expression | None:
+def _in_zone_by_strftime(_call: BoundCall, arguments: list[exp.Expression]) -> exp.Expression | None:
     """As above; patterns that say the zone are none that strftime knows."""
     moment, pattern, zone = arguments
     types = (TIMESTAMP, STRING, STRING)
@@ -117,7 +117,7 @@ _ADDED: dict[SqlType, str] = {
 
 
 def _adds(type_: SqlType, sign: int) -> Render:
-    def render(call: Call, arguments: list[exp.Expression]) -> exp.Expression:
+    def render(call: BoundCall, arguments: list[exp.Expression]) -> exp.Expression:
         unit, interval, moment = arguments
         ms = _UNITS_MS.get(unit.name.upper() if unit.name.upper().endswith("S") else unit.name.upper() + "S")
         if ms is None:

@@ -12,13 +12,13 @@ import threading
 from collections.abc import Generator
 from dataclasses import dataclass, field
 
-from .bounds import VALUE_BYTES, BoundExceeded, Bounds, CallTooLarge, bounded_by
+from .bounds import VALUE_BYTES, BoundExceeded, CallBounds, CallTooLarge, bounded_by
 
 KEPT_MAX = 100  # of a function that fails for every row, the first ones tell all there is to know
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class CallFailure:
     """`message`: function, error, and the line of its body. `arguments`: of the row, as text."""
 
     message: str
@@ -33,14 +33,14 @@ class Failures:
     `too_large`: that the rows were too many for the memory.
     """
 
-    kept: list[Failure] = field(default_factory=list)
+    kept: list[CallFailure] = field(default_factory=list)
     left_out: int = 0
-    bounds: Bounds = field(default_factory=Bounds)
+    bounds: CallBounds = field(default_factory=CallBounds)
     exceeded: BoundExceeded | None = None
     too_large: CallTooLarge | None = None
     _guard: threading.Lock = field(default_factory=threading.Lock)
 
-    def add(self, failure: Failure) -> None:
+    def add(self, failure: CallFailure) -> None:
         with self._guard:
             if len(self.kept) < KEPT_MAX:
                 self.kept.append(failure)
@@ -52,7 +52,7 @@ class Failures:
         message = f"a value is larger than {VALUE_BYTES} = {self.bounds.value_bytes:,} bytes"
         self.exceeded = self.exceeded or BoundExceeded(message, VALUE_BYTES)
         for _ in range(count):
-            self.add(Failure(message, ""))
+            self.add(CallFailure(message, ""))
 
     def check(self) -> None:
         """Raises `CallTooLarge` where something is NULL only because rows were computed together. To be called by who
@@ -61,12 +61,12 @@ class Failures:
         if too_large is not None:
             raise too_large
 
-    def take(self) -> list[Failure]:
+    def take(self) -> list[CallFailure]:
         """All since the last call; the last one says how many were left out."""
         with self._guard:
             kept, left_out, self.kept, self.left_out = self.kept, self.left_out, [], 0
         if left_out:
-            kept.append(Failure(f"{left_out} more rows for which a function failed", ""))
+            kept.append(CallFailure(f"{left_out} more rows for which a function failed", ""))
         return kept
 
 
@@ -92,7 +92,7 @@ def collecting(failures: Failures) -> Generator[None]:
 def note(message: str, arguments: str) -> None:
     """Notes a failure, if somebody collects them."""
     if _current.failures is not None:
-        _current.failures.add(Failure(message, arguments))
+        _current.failures.add(CallFailure(message, arguments))
 
 
 def note_exceeded(error: BoundExceeded, function: str, arguments: str) -> None:
@@ -103,4 +103,4 @@ def note_exceeded(error: BoundExceeded, function: str, arguments: str) -> None:
         _current.failures.too_large = error
     else:
         _current.failures.exceeded = _current.failures.exceeded or error
-        _current.failures.add(Failure(f"function {function} failed: {error.message}", arguments))
+        _current.failures.add(CallFailure(f"function {function} failed: {error.message}", arguments))

@@ -35,7 +35,7 @@ from .udf import PythonFunction, Udf
 
 Kind = Literal["scalar", "aggregate", "table"]
 Returns = Callable[[tuple[SqlType, ...]], SqlType]
-Render = Callable[["Call", list[exp.Expression]], exp.Expression | None]
+Render = Callable[["BoundCall", list[exp.Expression]], exp.Expression | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Variant:
     """
 
     signature: Signature
-    sql: str | Callable[[Call], str] | None = None
+    sql: str | Callable[[BoundCall], str] | None = None
     python: PythonFunction | None = None
     render: Render | None = None
     returns: Returns | None = None
@@ -55,7 +55,7 @@ class Variant:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class BoundCall:
     """A function with the types of one call decided."""
 
     function: Function
@@ -134,7 +134,7 @@ class Function:
         """Whether the argument there, counted from 0, may be a unit such as MINUTES, which is written like a column."""
         return any(p.type == INTERVAL_UNIT for v in self.variants for p in v.signature.parameters[position:][:1])
 
-    def resolve(self, arguments: Sequence[Argument], span: Span | None = None) -> Call:
+    def resolve(self, arguments: Sequence[Argument], span: Span | None = None) -> BoundCall:
         """The signature that a call with these argument types means.
 
         Raises `TypeMismatch` where none fits, or several do equally well.
@@ -155,7 +155,7 @@ class Function:
             returns = variant.returns(tuple(types))
         else:
             returns = substitute(variant.signature.returns, bindings)
-        return Call(self, variant, parameters, tuple(types), tuple(lambdas), returns)
+        return BoundCall(self, variant, parameters, tuple(types), tuple(lambdas), returns)
 
     def _choose(self, arguments: Sequence[Argument], span: Span | None) -> Variant:
         for casts in (False, True):
@@ -230,7 +230,7 @@ def _spell_types(arguments: Sequence[Argument]) -> str:
 def variant(
     signature: str,
     *,
-    sql: str | Callable[[Call], str] | None = None,
+    sql: str | Callable[[BoundCall], str] | None = None,
     python: PythonFunction | None = None,
     render: Render | None = None,
     returns: Returns | None = None,
@@ -247,7 +247,7 @@ def scalar(
     examples: Mapping[str, str],
     signature: str | None = None,
     signatures: Sequence[str | Variant] = (),
-    sql: str | Callable[[Call], str] | None = None,
+    sql: str | Callable[[BoundCall], str] | None = None,
     python: PythonFunction | None = None,
     render: Render | None = None,
     returns: Returns | None = None,

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from sqlglot import exp
 
 from .bounds import count_bytes
-from .function import Call
+from .function import BoundCall
 from .template import fill
 from .udf import PythonFunction, by_row, by_typed_row
 
@@ -64,7 +64,7 @@ def _is_variable(node: exp.Identifier) -> bool:
 # ------------------------------------------------------------------ texts
 
 
-def few_joined(call: Call, arguments: list[exp.Expression]) -> exp.Expression | None:
+def few_joined(call: BoundCall, arguments: list[exp.Expression]) -> exp.Expression | None:
     """concat(…) and concat_ws(…), where DuckDB may compute it."""
     if not arguments:
         return exp.Literal.string("")
@@ -105,7 +105,7 @@ JOIN_LIST = by_row(join_list, nulls=True)
 PIPE_TEXTS = by_row(pipe_texts)
 
 
-def small_padding(call: Call, arguments: list[exp.Expression]) -> exp.Expression | None:
+def small_padding(call: BoundCall, arguments: list[exp.Expression]) -> exp.Expression | None:
     """lpad(…) and rpad(…) to a length that is written, and not large."""
     text, length, padding = arguments
     if not (isinstance(length, exp.Literal) and not length.is_string and int(length.this) <= _PADDED_MAX):
@@ -135,7 +135,7 @@ LPAD_TEXT = _padding("lpad_text", left=True)
 RPAD_TEXT = _padding("rpad_text", left=False)
 
 
-def small_replacement(_call: Call, arguments: list[exp.Expression]) -> exp.Expression | None:
+def small_replacement(_call: BoundCall, arguments: list[exp.Expression]) -> exp.Expression | None:
     """replace(…) of a written text by one that is about as short."""
     _, old, new = arguments
     written = all(isinstance(part, exp.Literal) and part.is_string for part in (old, new))
@@ -154,7 +154,7 @@ def replace_text(text: str, old: str, new: str) -> str:
 # ------------------------------------------------------------------ arrays
 
 
-def few_lists(_call: Call, arguments: list[exp.Expression]) -> exp.Expression | None:
+def few_lists(_call: BoundCall, arguments: list[exp.Expression]) -> exp.Expression | None:
     """list_concat(…), where DuckDB may compute it."""
     left, right = arguments
     tree = fill(

@@ -12,7 +12,7 @@ from functools import partial
 from sqlglot import exp
 
 from ..types import SqlType
-from .function import Call, Function, scalar, variant
+from .function import BoundCall, Function, scalar, variant
 from .template import fill, names_in, replace_variables
 
 lambda_function = partial(scalar, category="LAMBDA")
@@ -38,14 +38,14 @@ def _of_entry(lambda_: exp.Expression, entry: exp.Identifier) -> exp.Expression:
     return replace_variables(lambda_.this, {key: _member(entry, "key"), value: _member(entry, "value")})
 
 
-def _filter_map(_call: Call, arguments: list[exp.Expression]) -> exp.Expression:
+def _filter_map(_call: BoundCall, arguments: list[exp.Expression]) -> exp.Expression:
     map_, condition = arguments
     entry = _fresh(condition)
     kept = exp.Lambda(this=_of_entry(condition, entry), expressions=[entry])
     return fill("map_from_entries(list_filter(map_entries(:map), :kept))", {"map": map_, "kept": kept})
 
 
-def _transform_map(_call: Call, arguments: list[exp.Expression]) -> exp.Expression:
+def _transform_map(_call: BoundCall, arguments: list[exp.Expression]) -> exp.Expression:
     map_, key, value = arguments
     entry = _fresh(key, value)
     filling = {"key": _of_entry(key, entry), "value": _of_entry(value, entry)}
@@ -53,7 +53,7 @@ def _transform_map(_call: Call, arguments: list[exp.Expression]) -> exp.Expressi
     return fill("map_from_entries(list_transform(map_entries(:map), :t))", {"map": map_, "t": transformed})
 
 
-def _reduce_array(call: Call, arguments: list[exp.Expression]) -> exp.Expression:
+def _reduce_array(call: BoundCall, arguments: list[exp.Expression]) -> exp.Expression:
     list_, state, step = arguments
     state_type, item_type = call.lambda_types[2]
     _, item = _variables(step)
@@ -64,7 +64,7 @@ def _reduce_array(call: Call, arguments: list[exp.Expression]) -> exp.Expression
     return _reduce(list_, state, step, state_type, item_type, {item: ()})
 
 
-def _reduce_map(call: Call, arguments: list[exp.Expression]) -> exp.Expression:
+def _reduce_map(call: BoundCall, arguments: list[exp.Expression]) -> exp.Expression:
     map_, state, step = arguments
     state_type, key_type, value_type = call.lambda_types[2]
     _, key, value = _variables(step)

@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from ..coercion import cast_sql, widen_decimals
 from ..types import BIGINT, DOUBLE, NULL, Decimal, SqlType
-from .function import Call, Function, scalar, variant
+from .function import BoundCall, Function, scalar, variant
 from .udf import by_typed_row
 
 math_function = partial(scalar, category="MATHEMATICAL")
@@ -78,12 +78,12 @@ def _widest(types: tuple[SqlType, ...]) -> SqlType:
     return reduce(widen_decimals, (type_ for type_ in types if type_ != NULL))
 
 
-def _decimal(call: str) -> Callable[[Call], str]:
+def _decimal(call: str) -> Callable[[BoundCall], str]:
     """A decimal's template: what DuckDB gives, as the type that the call gives."""
     return lambda resolved: f"CAST({call} AS {resolved.return_type.duckdb})"
 
 
-def _to_bigint(_call: Call, arguments: list[exp.Expression]) -> exp.Expression:
+def _to_bigint(_call: BoundCall, arguments: list[exp.Expression]) -> exp.Expression:
     return cast_sql(arguments[0], DOUBLE, BIGINT, explicit=True)
 
 

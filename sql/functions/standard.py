@@ -11,7 +11,7 @@ from millstream.errors import InvalidStatement
 
 from ..coercion import arithmetic_type, cast_sql, decimal_operation
 from ..types import DATE, TIME, TIMESTAMP, Decimal, SqlType
-from .function import Call, Function, Render, scalar, variant
+from .function import BoundCall, Function, Render, scalar, variant
 from .template import fill
 
 _time = partial(scalar, category="DATE / TIME")
@@ -27,7 +27,7 @@ _FIELDS: Mapping[SqlType, tuple[str, ...]] = {
 _TRUNCATED = ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", *_TIME_FIELDS)
 
 
-def _unit(call: Call, unit: exp.Expression, known: tuple[str, ...]) -> str:
+def _unit(call: BoundCall, unit: exp.Expression, known: tuple[str, ...]) -> str:
     """The unit that a literal names, in the singular. Raises `InvalidStatement`."""
     if not (isinstance(unit, exp.Literal) and unit.is_string):
         raise InvalidStatement(f"the unit of {call.function.name} must be a literal")
@@ -41,7 +41,7 @@ def _unit(call: Call, unit: exp.Expression, known: tuple[str, ...]) -> str:
 
 
 def _extracts(type_: SqlType) -> Render:
-    def render(call: Call, arguments: list[exp.Expression]) -> exp.Expression:
+    def render(call: BoundCall, arguments: list[exp.Expression]) -> exp.Expression:
         unit, moment = arguments
         field = _unit(call, unit, _FIELDS[type_])
         if field == "MILLISECOND":  # of the second, where DuckDB gives those of the minute
@@ -52,7 +52,7 @@ def _extracts(type_: SqlType) -> Render:
 
 
 def _truncates(type_: SqlType) -> Render:
-    def render(call: Call, arguments: list[exp.Expression]) -> exp.Expression:
+    def render(call: BoundCall, arguments: list[exp.Expression]) -> exp.Expression:
         unit, moment = arguments
         known = _TRUNCATED if type_ == TIMESTAMP else tuple(u for u in _TRUNCATED if u not in _TIME_FIELDS)
         text = f"CAST(date_trunc('{_unit(call, unit, known).lower()}', :moment) AS {type_.duckdb})"
@@ -61,7 +61,7 @@ def _truncates(type_: SqlType) -> Render:
     return render
 
 
-def _modulo(call: Call, arguments: list[exp.Expression]) -> exp.Expression:
+def _modulo(call: BoundCall, arguments: list[exp.Expression]) -> exp.Expression:
     result = call.return_type
     left, right = zip(arguments, call.parameter_types, strict=True)
     if isinstance(result, Decimal):

@@ -7,7 +7,7 @@ from functools import partial
 from sqlglot import exp
 
 from ..types import STRING
-from .function import Call, Function, scalar, variant
+from .function import BoundCall, Function, scalar, variant
 from .growth import (
     CONCAT_TEXTS,
     JOIN_TEXTS,
@@ -69,13 +69,13 @@ def _is_count(argument: exp.Expression) -> bool:
     return isinstance(argument, exp.Literal) and not argument.is_string and int(argument.this) >= 1
 
 
-def _plain_substring(_call: Call, arguments: list[exp.Expression]) -> exp.Expression | None:
+def _plain_substring(_call: BoundCall, arguments: list[exp.Expression]) -> exp.Expression | None:
     if all(map(_is_count, arguments[1:])):
         return exp.Anonymous(this="substring", expressions=[argument.copy() for argument in arguments])
     return None
 
 
-def _elements(call: Call) -> str:
+def _elements(call: BoundCall) -> str:
     """The variadic arguments as a list; a list of nothing needs a type."""
     return "list_value(:items)" if len(call.parameters) > 1 else f"CAST(list_value() AS {STRING.duckdb}[])"
 

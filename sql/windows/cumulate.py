@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from millstream.errors import InvalidStatement
 
-from ..ast import Window
+from ..ast import WindowExpression
 from .window_type import GRACE, RETENTION, SIZE, TIMEZONE, Bounds, Option, WindowType, check_count, check_days
 
 STEP = Option("STEP", "advance_ms", elsewhere="Only CUMULATE windows grow by steps.")
@@ -25,7 +25,7 @@ class Cumulate(WindowType):
     example = "CUMULATE (SIZE 1 DAY, STEP 1 HOUR)"
     holds_end = True
 
-    def check(self, window: Window) -> None:
+    def check(self, window: WindowExpression) -> None:
         super().check(window)
         if window.size_ms % (window.advance_ms or 1):
             raise InvalidStatement(

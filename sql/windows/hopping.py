@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from millstream.errors import InvalidStatement
 
-from ..ast import Window
+from ..ast import WindowExpression
 from .window_type import GRACE, RETENTION, SIZE, TIMEZONE, Bounds, Option, WindowType, check_count, check_days
 
 ADVANCE_BY = Option(
@@ -18,7 +18,7 @@ class Hopping(WindowType):
     required = (SIZE, ADVANCE_BY)
     example = "HOPPING (SIZE 1 MINUTE, ADVANCE BY 10 SECONDS)"
 
-    def check(self, window: Window) -> None:
+    def check(self, window: WindowExpression) -> None:
         if not 0 < (window.advance_ms or 0) <= window.size_ms:
             raise InvalidStatement("ADVANCE BY must be above 0 and at most SIZE.", span=window.span)
         check_count(window)

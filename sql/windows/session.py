@@ -9,7 +9,7 @@ from .window_type import DAY_MS, GRACE, RETENTION, Bounds, Option, WindowType
 GAP = Option("", "size_ms", elsewhere="Write the size: {example}.")
 
 
-class Session(WindowType):
+class SessionWindow(WindowType):
     """`size_ms` is the gap. Start and end are the times of the first and the last row."""
 
     name = "SESSION"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..ast import Window
+from ..ast import WindowExpression
 from .window_type import GRACE, RETENTION, SIZE, TIMEZONE, WindowType, check_days
 
 
@@ -12,6 +12,6 @@ class Tumbling(WindowType):
     required = (SIZE,)
     example = "TUMBLING (SIZE 1 MINUTE)"
 
-    def check(self, window: Window) -> None:
+    def check(self, window: WindowExpression) -> None:
         super().check(window)
         check_days(window)

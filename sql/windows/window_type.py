@@ -9,7 +9,7 @@ from typing import ClassVar, Protocol
 
 from millstream.errors import InvalidStatement
 
-from ..ast import Window
+from ..ast import WindowExpression
 from ..functions.java.java_zones import Unparsable, zone_of
 
 DAY_MS = 86_400_000
@@ -79,7 +79,7 @@ class WindowType:
         """The bound that tells the windows of a key apart, and grows with the time at which they close."""
         return "_we" if self.holds_end else "_ws"
 
-    def check(self, window: Window) -> None:
+    def check(self, window: WindowExpression) -> None:
         """Raises `InvalidStatement` for windows that cannot be."""
         if window.size_ms <= 0:
             raise InvalidStatement("A window's SIZE must be above 0.", span=window.span)
@@ -97,7 +97,7 @@ class WindowType:
         return f"{window.size_ms} ms"
 
 
-def check_count(window: Window) -> None:
+def check_count(window: WindowExpression) -> None:
     """Raises `InvalidStatement` where a row would fall into too many windows."""
     count = window.size_ms // (window.advance_ms or 1)
     if count > _WINDOWS_PER_ROW_MAX:
@@ -108,7 +108,7 @@ def check_count(window: Window) -> None:
         )
 
 
-def check_days(window: Window) -> None:
+def check_days(window: WindowExpression) -> None:
     """Raises `InvalidStatement` for an unknown time zone, and for windows of one that are no whole days."""
     if window.timezone is None:
         return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
 
 import pytest
@@ -25,6 +25,11 @@ PRINTERS = (
 )  # their output is a screen
 BASES = ("StatementError", "QueryError", "LogError", "ServerError")
 
+NAMED_BY_OTHERS = {
+    "Connection": "of the Python API, and of the DB-API (PEP 249)",
+    "Refused": "by a replica and by the controller; nodes of other versions know both by this name",
+}
+
 SOURCES = [path.relative_to(REPOSITORY).as_posix() for path in source_files()]
 
 
@@ -36,6 +41,22 @@ def test_no_source_file_is_too_long_to_read() -> None:
 def test_no_folder_has_more_files_than_one_takes_in_at_a_glance() -> None:
     counts = Counter(source.rpartition("/")[0] for source in SOURCES)
     assert {folder: count for folder, count in counts.items() if count > FILES_MAX} == {}, "make rooms, and name them"
+
+
+def test_no_public_class_has_the_name_of_another() -> None:
+    homes: dict[str, list[str]] = defaultdict(list)
+    for source in SOURCES:
+        for node in tree(source).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes[node.name].append(source)
+    twice = {name: files for name, files in homes.items() if len(files) > 1 and name not in NAMED_BY_OTHERS}
+    assert twice == {}, "say which of its kind it is"
+
+
+def test_no_file_of_a_package_has_the_name_of_another() -> None:
+    names = Counter((source.partition("/")[0], Path(source).name) for source in SOURCES)
+    twice = {name: count for name, count in names.items() if count > 1 and not name[1].startswith("__")}
+    assert twice == {}, "say which of its kind it is"
 
 
 def test_no_package_lives_at_the_top() -> None:

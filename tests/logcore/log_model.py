@@ -23,7 +23,7 @@ from millstream.logcore.client import ColumnarRecords, RowRecords
 from millstream.logcore.clients.local_producer import LocalTransactionalProducer
 from millstream.logcore.errors import OffsetOutOfRange
 from millstream.logcore.log import Log, open_log
-from millstream.logcore.records.batch import Producer
+from millstream.logcore.records.batch import BatchProducer
 from millstream.logcore.records.codec import encode
 from millstream.logcore.records.column_keys import key_metadata
 
@@ -140,7 +140,7 @@ class LogModel:
             assert self.log.offsets(TOPIC, part.number).log_end_offset == end_offset
             return
         written = self._rows()
-        (encoded,) = encode(written.records, Producer(known.id, 0, known.sequence, transactional=False))
+        (encoded,) = encode(written.records, BatchProducer(known.id, 0, known.sequence, transactional=False))
         batch = b"".join(bytes(buffer) for buffer in encoded.buffers)
         offset = self.log.append_batches(TOPIC, part.number, batch)
         self._note(part, offset, written)

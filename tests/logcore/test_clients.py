@@ -11,9 +11,9 @@ import pytest
 
 from millstream.logcore.client import Admin, Consumer, FetchedColumns, FetchedRows, Producer, TopicPartition
 from millstream.logcore.clients.admin import GroupChangeRefused
+from millstream.logcore.clients.client_groups import GroupLog
 from millstream.logcore.clients.consumer import Distance
-from millstream.logcore.clients.groups import GroupLog
-from millstream.logcore.clients.membership import GroupRefused
+from millstream.logcore.clients.membership import MembershipRefused
 from millstream.logcore.cores.group_messages import GroupState
 from millstream.logcore.errors import InvalidRecords, InvalidTransactionState, OffsetOutOfRange, UnknownTopic
 from millstream.logcore.log import Log
@@ -236,7 +236,7 @@ def test_who_was_left_behind_cannot_commit(door: GroupLog, log: Log, consumers: 
     stale._membership.leave()  # type: ignore[union-attr]
     fresh.subscribe("t")
     poll_until([fresh], lambda: len(fresh.assignment) == 2)
-    with pytest.raises(GroupRefused, match="unknown member id"):
+    with pytest.raises(MembershipRefused, match="unknown member id"):
         stale.commit({T0: 1})
     fresh.commit({T0: 1})
     assert log.committed_offsets("g") == {T0: 1}

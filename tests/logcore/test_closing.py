@@ -12,7 +12,7 @@ from millstream.errors import LogError
 from millstream.logcore import failpoints
 from millstream.logcore.errors import LogClosed, ProducerFenced
 from millstream.logcore.log import open_log
-from millstream.logcore.records.batch import Producer
+from millstream.logcore.records.batch import BatchProducer
 from millstream.logcore.records.codec import encode
 from millstream.logcore.storage.partition import Partition
 
@@ -100,7 +100,7 @@ def test_no_partition_opens_in_a_log_that_is_closed(folder: Path) -> None:
 
 
 def _append_to_transaction(partition: Partition, producer_id: int, epoch: int) -> None:
-    partition.append(encode(rows(b"open"), Producer(producer_id, epoch, 0, transactional=True)))
+    partition.append(encode(rows(b"open"), BatchProducer(producer_id, epoch, 0, transactional=True)))
     partition.sync_all()
 
 

@@ -19,8 +19,8 @@ from millstream.logcore.records.batch import (
     HEADER,
     HEADER_SIZE,
     NOBODY,
+    BatchProducer,
     EncodedBatch,
-    Producer,
     checksum_of,
     place,
     read_header,
@@ -29,7 +29,7 @@ from millstream.logcore.records.codec import decode_rows, encode, stored_batch
 from millstream.logcore.records.columns import RowColumns, row_columns
 from millstream.logcore.records.control import encode_marker, marker_commits
 from millstream.logcore.records.envelope import decode_columns
-from millstream.logcore.records.layout import ROWS_MAX, STORED_BYTES_MAX, StoredBatch
+from millstream.logcore.records.record_layout import ROWS_MAX, STORED_BYTES_MAX, StoredBatch
 
 Records = Sequence[tuple[int, bytes | None, bytes | None, Sequence[Mapping[str, object]]]]
 
@@ -137,7 +137,7 @@ def test_batches_are_closed_at_the_bounds_of_rows_and_bytes() -> None:
 
 
 def test_sequence_numbers_go_on_over_batches_and_wrap() -> None:
-    batches = encode(RowRecords(table_of([(0, None, b"", [])] * (ROWS_MAX + 1))), Producer(5, 1, 2**31 - ROWS_MAX))
+    batches = encode(RowRecords(table_of([(0, None, b"", [])] * (ROWS_MAX + 1))), BatchProducer(5, 1, 2**31 - ROWS_MAX))
     assert [batch.header.base_sequence for batch in batches] == [2**31 - ROWS_MAX, 0]
 
 

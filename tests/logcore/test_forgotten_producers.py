@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from millstream.logcore.client import TopicPartition
-from millstream.logcore.cores.expiry import Expiry
+from millstream.logcore.cores.expiry import ExpiryTimes
 from millstream.logcore.errors import ProducerFenced
 from millstream.logcore.log import Log, open_log
 from millstream.logcore.remote import RemoteLog, trusted_address
@@ -35,7 +35,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def log(tmp_path: Path, clock: Clock) -> Iterator[Log]:
-    expiry = Expiry(transactional_ids_ms=AGE_MS)
+    expiry = ExpiryTimes(transactional_ids_ms=AGE_MS)
     with open_log(tmp_path / "log", clock=clock, sync="never", expiry=expiry) as opened:
         opened.create_topic("t", 1)
         yield opened

@@ -15,8 +15,8 @@ from millstream.logcore.cores.group_messages import (
     CheckCommit,
     GroupFault,
     GroupState,
-    Join,
     Joined,
+    JoinGroup,
     Protocol,
     Reply,
     Sync,
@@ -41,7 +41,7 @@ def reopened(log: Log, folder: Path) -> Iterator[Log]:
 
 def join(log: Log, name: str, member_id: str = "", session_ms: int = 10_000) -> Future[Reply]:
     return log.groups.ask(
-        Join("g", member_id, None, "c", "h", session_ms, 5_000, "consumer", (Protocol("range", b""),), name)
+        JoinGroup("g", member_id, None, "c", "h", session_ms, 5_000, "consumer", (Protocol("range", b""),), name)
     )
 
 

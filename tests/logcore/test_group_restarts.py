@@ -17,7 +17,7 @@ from millstream.logcore import failpoints
 from millstream.logcore.client import TopicPartition
 from millstream.logcore.coordination.group_record_bytes import decode_key, decode_value, encode_key, encode_value
 from millstream.logcore.cores.consumer_groups import ConsumerGroups
-from millstream.logcore.cores.expiry import Expiry
+from millstream.logcore.cores.expiry import ExpiryTimes
 from millstream.logcore.cores.group_messages import (
     CheckCommit,
     ConsumerBeat,
@@ -25,9 +25,9 @@ from millstream.logcore.cores.group_messages import (
     GroupFault,
     GroupState,
     Heartbeat,
-    Join,
     Joined,
-    Leave,
+    JoinGroup,
+    LeaveGroup,
     Leaving,
     Protocol,
     Sync,
@@ -74,7 +74,7 @@ def clock() -> Clock:
 @pytest.fixture
 def aging(folder: Path, clock: Clock) -> Iterator[Log]:
     """A log on which groups' offsets expire after a day."""
-    with open_log(folder, clock=clock, expiry=Expiry(offsets_ms=DAY_MS)) as log:
+    with open_log(folder, clock=clock, expiry=ExpiryTimes(offsets_ms=DAY_MS)) as log:
         log.create_topic("t", 2)
         log.create_topic("other", 1)
         log.groups.expires = lambda group: group != "kept"
@@ -87,7 +87,7 @@ def subscription(*topics: str) -> bytes:
 
 def join(log: Log, group: str, name: str, *, instance: str | None = None, session_ms: int = 10_000) -> int:
     """Joins and syncs, alone in the group; gives the generation."""
-    asked = Join(
+    asked = JoinGroup(
         group, "", instance, "client", "host", session_ms, 5_000, "consumer",
         (Protocol("range", subscription("t")),), name,
     )  # fmt: skip
@@ -168,7 +168,7 @@ def test_a_member_that_does_not_come_back_after_a_restart_is_out(log: Log, folde
 
 def test_a_group_that_was_left_is_empty_after_a_restart_and_gone_once_deleted(log: Log, folder: Path) -> None:
     join(log, "g", "a")
-    log.groups.ask(Leave("g", (Leaving("a"),))).result(1)
+    log.groups.ask(LeaveGroup("g", (Leaving("a"),))).result(1)
     log.close()
     with open_log(folder) as later:
         assert later.groups.describe("g").state is GroupState.EMPTY
@@ -178,7 +178,7 @@ def test_a_group_that_was_left_is_empty_after_a_restart_and_gone_once_deleted(lo
 
 
 def test_a_member_is_told_nothing_that_the_disk_refused(log: Log) -> None:
-    asked = Join("g", "", None, "c", "h", 10_000, 5_000, "consumer", (Protocol("range", b""),), "a")
+    asked = JoinGroup("g", "", None, "c", "h", 10_000, 5_000, "consumer", (Protocol("range", b""),), "a")
     joining = cast(Joined, log.groups.ask(asked).result(10))
     failpoints.arm("append.before_sync:1:eio")
     refused = log.groups.ask(Sync("g", joining.generation, "a", assignments={"a": b"all"})).result(10)
@@ -194,7 +194,7 @@ def test_offsets_of_a_group_expire_a_while_after_its_last_member_has_left(aging:
     clock.now_s += 3 * DAY_MS / 1000
     aging.keep_house()
     assert aging.committed_offsets("g") == {T0: 5}, "it has members that read the topic"
-    aging.groups.ask(Leave("g", (Leaving("a"),))).result(1)
+    aging.groups.ask(LeaveGroup("g", (Leaving("a"),))).result(1)
     aging.keep_house()
     assert aging.committed_offsets("g") == {T0: 5}
     clock.now_s += DAY_MS / 1000 + 1
@@ -218,7 +218,7 @@ def test_offsets_that_somebody_keeps_there_never_expire(aging: Log, clock: Clock
     aging.keep_house()
     assert aging.groups.names() == ["kept"]
     aging.close()
-    with open_log(folder, clock=clock, expiry=Expiry(offsets_ms=1)) as later:
+    with open_log(folder, clock=clock, expiry=ExpiryTimes(offsets_ms=1)) as later:
         clock.now_s += DAY_MS
         later.keep_house()
         assert later.groups.names() == ["kept"], "nothing expires where nobody said what may"
@@ -323,13 +323,13 @@ def described(groups: ConsumerGroups) -> object:
 
 def test_the_fold_of_a_classic_group_is_the_group_whenever_it_rests() -> None:
     groups, fold = Groups(gathering_ms=0), Groups()
-    groups.step(Join("g", "", "i", "c", "h", 10_000, 5_000, "consumer", (Protocol("range", b"s"),), "a"), 1, 0)
+    groups.step(JoinGroup("g", "", "i", "c", "h", 10_000, 5_000, "consumer", (Protocol("range", b"s"),), "a"), 1, 0)
     groups.tick(1)
     groups.step(Sync("g", 1, "a", "i", assignments={"a": b"all"}), 2, 1)
     for record in groups.take_records():
         fold.apply(record)
     assert fold.describe("g") == groups.describe("g")
-    groups.step(Leave("g", (Leaving("a", "i"),)), 3, 2)
+    groups.step(LeaveGroup("g", (Leaving("a", "i"),)), 3, 2)
     for record in groups.take_records():
         fold.apply(record)
     assert fold.describe("g") == groups.describe("g") and fold.describe("g").generation == 2

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from millstream.logcore.cores.group_messages import (
-    Answer,
     CheckCommit,
+    GroupAnswer,
     GroupFault,
     GroupState,
     Heartbeat,
-    Join,
     Joined,
-    Leave,
+    JoinGroup,
+    LeaveGroup,
     Leaving,
     Left,
     Message,
@@ -64,8 +64,10 @@ class Desk:
         return self.groups.describe("g").state
 
 
-def join(member_id: str = "", new: str = "a", instance: str | None = None, *protocols: Protocol, **more: Any) -> Join:
-    return Join(
+def join(
+    member_id: str = "", new: str = "a", instance: str | None = None, *protocols: Protocol, **more: Any
+) -> JoinGroup:
+    return JoinGroup(
         "g", member_id, instance, "client", "host", SESSION_MS, REBALANCE_MS, "consumer", protocols or (RANGE,), new,
         **more,
     )  # fmt: skip
@@ -135,7 +137,7 @@ def test_one_more_member_makes_the_others_join_again() -> None:
     desk = Desk()
     settled(desk, "a", "b")
     newcomer = desk.ask(join(new="c"))
-    assert desk.told(Heartbeat("g", 1, "a")) == Answer(GroupFault.REBALANCING)
+    assert desk.told(Heartbeat("g", 1, "a")) == GroupAnswer(GroupFault.REBALANCING)
     first = desk.ask(join("a"))
     assert newcomer not in desk.answers
     second = desk.ask(join("b"))
@@ -193,7 +195,7 @@ def test_leaving_says_how_each_member_fared() -> None:
     desk = Desk()
     settled(desk, "a", "b", instances=True)
     gone = (Leaving("a", "i-a"), Leaving("", "i-b"), Leaving("c"), Leaving("a", "i-b"))
-    left = desk.told(Leave("g", gone))
+    left = desk.told(LeaveGroup("g", gone))
     assert isinstance(left, Left)
     assert [fault for _, fault in left.members] == [
         GroupFault.NONE, GroupFault.NONE, GroupFault.UNKNOWN_MEMBER, GroupFault.UNKNOWN_MEMBER,
@@ -204,18 +206,18 @@ def test_leaving_says_how_each_member_fared() -> None:
 def test_one_who_leaves_among_strangers_is_missed() -> None:
     desk = Desk()
     settled(desk, "a", "b")
-    desk.ask(Leave("g", (Leaving("a"), Leaving("stranger"))))
+    desk.ask(LeaveGroup("g", (Leaving("a"), Leaving("stranger"))))
     assert desk.state is GroupState.PREPARING
-    assert desk.told(Leave("", (Leaving("a"),))).fault is GroupFault.INVALID_GROUP
+    assert desk.told(LeaveGroup("", (Leaving("a"),))).fault is GroupFault.INVALID_GROUP
 
 
 def test_an_emptied_group_counts_on_and_is_forgotten_only_then() -> None:
     desk = Desk()
     settled(desk, "a")
     assert not desk.groups.forget("g")
-    desk.ask(Leave("g", (Leaving("a"),)))
+    desk.ask(LeaveGroup("g", (Leaving("a"),)))
     assert settled(desk, "b")["b"].generation == 3, "to be empty is a generation, too"
-    desk.ask(Leave("g", (Leaving("b"),)))
+    desk.ask(LeaveGroup("g", (Leaving("b"),)))
     assert desk.groups.forget("g")
     assert settled(desk, "c")["c"].generation == 1
 
@@ -342,7 +344,7 @@ class Wanderers:
         elif choice < 0.85:
             self.desk.told(Heartbeat("g", generation, member_id))
         elif choice < 0.9:
-            self.desk.told(Leave("g", (Leaving(member_id),)))
+            self.desk.told(LeaveGroup("g", (Leaving(member_id),)))
         else:
             self.ids.pop(name, None)  # it dies, and another starts in its place
 

@@ -21,9 +21,9 @@ from millstream.logcore.errors import (
     RecordsTooLarge,
 )
 from millstream.logcore.log import Log, open_log
-from millstream.logcore.records.batch import Producer
+from millstream.logcore.records.batch import BatchProducer
 from millstream.logcore.records.codec import encode
-from millstream.logcore.storage.housekeeping import Housekeeper, Target
+from millstream.logcore.storage.housekeeping import Housekeeper, HousekeepingTarget
 from millstream.logcore.storage.partition_keeping import KeptPartition
 from millstream.logcore.storage.timestamps import first_at_or_after, latest_timestamp
 
@@ -184,7 +184,7 @@ def test_a_batch_sent_again_is_known_though_compaction_took_its_records(log: Log
 
     def send(sequence: int) -> int:
         records = keyed(b"k", b"%0300d" % sequence)
-        (batch,) = encode(records, Producer(producer_id, 0, sequence))
+        (batch,) = encode(records, BatchProducer(producer_id, 0, sequence))
         return log.append_batches("t", 0, b"".join(bytes(buffer) for buffer in batch.buffers))
 
     assert [send(number) for number in range(4)] == [0, 1, 2, 3]
@@ -371,9 +371,9 @@ def test_housekeeping_goes_on_past_a_partition_that_cannot_be_opened_or_kept(log
         raise RuntimeError("a bug")
 
     targets = [
-        Target("full", fails_to_open),
-        Target("broken", is_broken),
-        Target("good", lambda: log.partition("t", 0)),
+        HousekeepingTarget("full", fails_to_open),
+        HousekeepingTarget("broken", is_broken),
+        HousekeepingTarget("good", lambda: log.partition("t", 0)),
     ]
     keeper = Housekeeper(lambda: targets, lambda: int(clock.now_s * 1000), lambda: None, producer_expiry_ms=1)
     with pytest.raises(RuntimeError):

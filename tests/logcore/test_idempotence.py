@@ -13,7 +13,7 @@ from millstream.errors import LogError
 from millstream.logcore import failpoints
 from millstream.logcore.errors import InvalidRecords, OutOfOrderSequence, ProducerFenced
 from millstream.logcore.log import Log, open_log
-from millstream.logcore.records.batch import Producer, read_header
+from millstream.logcore.records.batch import BatchProducer, read_header
 from millstream.logcore.records.codec import encode
 from millstream.logcore.storage.partition import Mark
 from millstream.logcore.storage.producer_state import ProducerStates
@@ -22,7 +22,7 @@ from .log_records import rows, values_of
 
 
 def sent(*values: bytes, sequence: int, epoch: int = 0) -> bytes:
-    (batch,) = encode(rows(*values), Producer(77, epoch, sequence))
+    (batch,) = encode(rows(*values), BatchProducer(77, epoch, sequence))
     return b"".join(batch.buffers)
 
 

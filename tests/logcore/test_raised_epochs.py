@@ -25,15 +25,15 @@ from millstream.logcore.cores.transaction_steps import (
     Commit,
     Finished,
     NewProducer,
+    OffsetsStep,
     Ready,
-    SendOffsets,
     Wrote,
 )
 from millstream.logcore.cores.transactions import Coordinator
 from millstream.logcore.errors import InvalidTransactionState, LogWriteFailed, ProducerFenced
 from millstream.logcore.log import Log, open_log
 from millstream.logcore.protocol.producers import ClientProducer, Producers
-from millstream.logcore.records.batch import Producer
+from millstream.logcore.records.batch import BatchProducer
 from millstream.logcore.records.codec import encode
 
 from .log_records import rows, values_of
@@ -44,7 +44,9 @@ T0 = TopicPartition("t", 0)
 
 def write(producer: ClientProducer, value: bytes, sequence: int = 0, *, epoch: int | None = None) -> None:
     owner = producer.producer
-    batches = encode(rows(value), Producer(owner.producer_id, owner.epoch if epoch is None else epoch, sequence, True))
+    batches = encode(
+        rows(value), BatchProducer(owner.producer_id, owner.epoch if epoch is None else epoch, sequence, True)
+    )
     producer.append(WHERE, batches, announces=True)
 
 
@@ -119,7 +121,7 @@ def test_producers_without_an_open_transaction_go_on_after_a_proper_restart(log:
     write(idle, b"a")
     end(producers, idle, commit=True)
     busy.announce({WHERE})
-    busy.append(WHERE, encode(rows(b"b"), Producer(busy.producer.producer_id, 0, 0, True)))
+    busy.append(WHERE, encode(rows(b"b"), BatchProducer(busy.producer.producer_id, 0, 0, True)))
     quiet.announce(set())
     quiet.send_offsets("g", {T0: 1}, {})
     log.close()
@@ -187,7 +189,7 @@ def test_another_coordinator_goes_on_with_open_transactions_where_they_are_remem
     participant = Participant(WHERE, "id", 3)
     written += first.step(Wrote(identity, participant)).append
     assert first.step(Wrote(identity, participant)).append == ()
-    written += first.step(SendOffsets(identity, "g", {T0: CommittedOffset(5)})).append
+    written += first.step(OffsetsStep(identity, "g", {T0: CommittedOffset(5)})).append
     for entry in written:
         second.apply(stored(entry))
     assert second.describe() == first.describe()
@@ -251,7 +253,7 @@ class Wanderer:
     def transaction(self, number: int) -> None:
         self.core.step(Begin(self.identity))
         self.carry_out(self.core.step(Wrote(self.identity, Participant(WHERE, "id", number))))
-        self.carry_out(self.core.step(SendOffsets(self.identity, "g", {T0: CommittedOffset(number)})))
+        self.carry_out(self.core.step(OffsetsStep(self.identity, "g", {T0: CommittedOffset(number)})))
         if self.remembers_open and self.random.random() < 0.3:
             self.replaced()
         message = self.random.choice([Commit, Commit, Abort])(self.identity, raises_epoch=True)

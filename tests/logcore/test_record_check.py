@@ -13,7 +13,7 @@ from millstream.logcore.client import HEADERS, RowRecords
 from millstream.logcore.records import bulk, small
 from millstream.logcore.records.batch import read_header
 from millstream.logcore.records.codec import encode, stored_batch
-from millstream.logcore.records.layout import StoredBatch
+from millstream.logcore.records.record_layout import StoredBatch
 
 
 def batch_of(count: int) -> bytes:

@@ -10,7 +10,7 @@ from millstream.logcore.cores.group_messages import CommittedOffset
 from millstream.logcore.cores.transaction_records import (
     Identity,
     Participant,
-    ProducerIds,
+    ProducerIdRange,
     TransactionRecord,
     TransactionState,
 )
@@ -21,8 +21,8 @@ from millstream.logcore.cores.transaction_steps import (
     Commit,
     Finished,
     NewProducer,
+    OffsetsStep,
     Ready,
-    SendOffsets,
     Unprepared,
     Wrote,
 )
@@ -44,14 +44,14 @@ def prepared(core: Coordinator, identity: Identity, *participants: Participant) 
     core.step(Begin(identity))
     for participant in participants:
         core.step(Wrote(identity, participant))
-    core.step(SendOffsets(identity, "g", OFFSETS))
+    core.step(OffsetsStep(identity, "g", OFFSETS))
     return core.step(Commit(identity))
 
 
 def test_the_first_producer_takes_an_id_from_a_block_that_is_durable_first() -> None:
     ready = Coordinator().step(NewProducer("q"))
     assert ready.identity == Identity("q", 0, 0)
-    assert [type(entry) for entry in ready.append] == [ProducerIds, TransactionRecord]
+    assert [type(entry) for entry in ready.append] == [ProducerIdRange, TransactionRecord]
 
 
 def test_a_commit_syncs_its_data_then_prepares_then_tells_the_outcome() -> None:
@@ -171,7 +171,7 @@ def test_what_is_told_of_a_transaction_follows_it_from_beginning_to_end() -> Non
     assert told() == (TransactionState.EMPTY, (), 0, True)
     core.step(Begin(identity))
     core.step(Wrote(identity, FIRST))
-    core.step(SendOffsets(identity, "g", OFFSETS))
+    core.step(OffsetsStep(identity, "g", OFFSETS))
     assert told() == (TransactionState.ONGOING, (FIRST.partition,), 1, False)
     assert core.forget("q") == () and not core.has(identity) and not core.has_committed(identity)
     core.step(Commit(identity))

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from millstream.cli import app
 from millstream.doctor import checks as doctor
-from millstream.doctor.line import Line
+from millstream.doctor.line import CheckResult
 from millstream.doctor.running_server import server as ask
 from millstream.server.client import connect
 from millstream.server.config.configuration import load_configuration
@@ -22,7 +22,7 @@ from millstream.server.engine.session import Session
 DDL = "CREATE STREAM s (id INT KEY, v INT) WITH (kafka_topic='s', value_format='JSON', partitions=1);"
 
 
-def levels(lines: list[Line], check: str) -> list[str]:
+def levels(lines: list[CheckResult], check: str) -> list[str]:
     return [line.level for line in lines if line.check == check]
 
 

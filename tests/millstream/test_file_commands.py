@@ -10,7 +10,7 @@ import pytest
 from running_server import millstream
 
 from millstream.commands import sql_tests
-from millstream.commands.loading import CannotLoad, Target, load
+from millstream.commands.loading import CannotLoad, LoadTarget, load
 from millstream.connection import connect
 
 CSV = "id,name,at,paid\n1,ada,2020-01-01 00:00:00,1.5\n2,bo,1970-01-01 00:00:01,\n"
@@ -54,7 +54,7 @@ def test_every_format_is_loaded_into_a_stream_that_exists(tmp_path: Path, suffix
     seen: list[int] = []
     with connect() as ms:
         ms.sql("CREATE STREAM s (a INT, b STRING) WITH (kafka_topic='s', value_format='JSON', partitions=1);")
-        assert load(path, Target("s"), ms, lambda done, total: seen.append(done)) == 3
+        assert load(path, LoadTarget("s"), ms, lambda done, total: seen.append(done)) == 3
         last = (3, "" if suffix == "csv" else None)
         assert ms.table("s").fetchall() == [(1, "x"), (2, "y"), last]
     assert seen == [3]
@@ -65,10 +65,10 @@ def test_what_cannot_be_loaded_is_said_in_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "bad.parquet").write_text(CSV)
     with connect() as ms:
         for name, target, complaint in (
-            ("rows.xml", Target("s"), "ends in none of .csv"),
-            ("none.csv", Target("s"), "there is no file"),
-            ("bad.parquet", Target("s"), "cannot be read as parquet"),
-            ("rows.csv", Target("s", key="nr"), "has no column nr, the key"),
+            ("rows.xml", LoadTarget("s"), "ends in none of .csv"),
+            ("none.csv", LoadTarget("s"), "there is no file"),
+            ("bad.parquet", LoadTarget("s"), "cannot be read as parquet"),
+            ("rows.csv", LoadTarget("s", key="nr"), "has no column nr, the key"),
         ):
             with pytest.raises(CannotLoad, match=complaint):
                 load(tmp_path / name, target, ms, lambda done, total: None)

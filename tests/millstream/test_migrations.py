@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from millstream.cli import app
 from millstream.errors import MillstreamError
 from millstream.migrations.applying import MigrationFailed, Migrator, Selection
-from millstream.migrations.files import BadMigration, Project, create_file, load_project, new_project
+from millstream.migrations.files import BadMigration, MigrationProject, create_file, load_project, new_project
 from millstream.server.client import DataClient, LocalClient, connect
 from millstream.server.engine.embedded import EmbeddedEngine, open_engine
 from millstream.server.engine.session import Session
@@ -38,7 +38,7 @@ def engine(started: EmbeddedEngine) -> Iterator[EmbeddedEngine]:
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Project:
+def project(tmp_path: Path) -> MigrationProject:
     new_project(tmp_path / "project", "http://127.0.0.1:1")
     return load_project(tmp_path / "project" / "ksql-migrations.properties")
 
@@ -72,13 +72,13 @@ def client_of(engine: EmbeddedEngine) -> LocalClient:
     return LocalClient(engine, Session(), address="here", close=lambda: None)
 
 
-def migrator(engine: EmbeddedEngine, project: Project) -> Migrator:
+def migrator(engine: EmbeddedEngine, project: MigrationProject) -> Migrator:
     made = Migrator(project, lambda: client_of(engine))
     made.ledger.initialize()
     return made
 
 
-def write(project: Project, version: int, text: str, name: str = "step") -> Path:
+def write(project: MigrationProject, version: int, text: str, name: str = "step") -> Path:
     path = project.migrations_folder / f"V{version:06d}__{name}.sql"
     path.write_text(text)
     return path
@@ -110,7 +110,7 @@ def test_the_properties_file_may_name_a_user_and_another_folder(tmp_path: Path) 
     assert project.ignored == ("ssl.alpn",)
 
 
-def test_files_are_numbered_one_after_the_other(project: Project) -> None:
+def test_files_are_numbered_one_after_the_other(project: MigrationProject) -> None:
     assert create_file(project, "add users").name == "V000001__add_users.sql"
     assert create_file(project, "then more", 7).name == "V000007__then_more.sql"
     assert create_file(project, "last").name == "V000008__last.sql"
@@ -119,13 +119,13 @@ def test_files_are_numbered_one_after_the_other(project: Project) -> None:
 
 
 @pytest.mark.parametrize("name", ["V1__a.sql", "V000000__a.sql", "a.sql"])
-def test_a_file_that_is_no_migration_is_named(project: Project, name: str) -> None:
+def test_a_file_that_is_no_migration_is_named(project: MigrationProject, name: str) -> None:
     (project.migrations_folder / name).touch()
     with pytest.raises(BadMigration, match=f"{name} is no name of a migration"):
         project.migrations()
 
 
-def test_what_cannot_be_read_or_made_is_said_in_a_sentence(project: Project) -> None:
+def test_what_cannot_be_read_or_made_is_said_in_a_sentence(project: MigrationProject) -> None:
     folder = project.migrations_folder / "V000001__a.sql"
     folder.mkdir()
     with pytest.raises(BadMigration, match=r"V000001__a.sql cannot be read: is a directory"):
@@ -153,7 +153,7 @@ def test_a_user_goes_with_a_server_without_a_scheme(tmp_path: Path) -> None:
     assert load_project(tmp_path / "p").server == "http://ada:@here:1"
 
 
-def test_pending_migrations_run_in_order_and_only_once(engine: EmbeddedEngine, project: Project) -> None:
+def test_pending_migrations_run_in_order_and_only_once(engine: EmbeddedEngine, project: MigrationProject) -> None:
     for version in (1, 2, 3):
         write(project, version, STREAM.format(version, version))
     runs = migrator(engine, project)
@@ -171,7 +171,9 @@ def test_pending_migrations_run_in_order_and_only_once(engine: EmbeddedEngine, p
     assert event.checksum == hashlib.md5(content, usedforsecurity=False).hexdigest()
 
 
-def test_a_version_below_the_current_one_is_left_out_and_said(engine: EmbeddedEngine, project: Project) -> None:
+def test_a_version_below_the_current_one_is_left_out_and_said(
+    engine: EmbeddedEngine, project: MigrationProject
+) -> None:
     write(project, 2, "CREATE TYPE b AS INT;")
     migrator(engine, project).apply(Selection(every=True))
     write(project, 1, "CREATE TYPE a AS INT;")
@@ -180,7 +182,7 @@ def test_a_version_below_the_current_one_is_left_out_and_said(engine: EmbeddedEn
     assert said == ["V000001__step.sql is left out: version 2 is applied already"]
 
 
-def test_the_metadata_is_that_of_ksql_migrations(engine: EmbeddedEngine, project: Project) -> None:
+def test_the_metadata_is_that_of_ksql_migrations(engine: EmbeddedEngine, project: MigrationProject) -> None:
     write(project, 1, STREAM.format(1, 1))
     migrator(engine, project).apply(ALL)
     stream, table = engine.catalog.sources["MIGRATION_EVENTS"], engine.catalog.sources["MIGRATION_SCHEMA_VERSIONS"]
@@ -190,7 +192,7 @@ def test_the_metadata_is_that_of_ksql_migrations(engine: EmbeddedEngine, project
     assert stream.topic == "default_ksql_MIGRATION_EVENTS"
 
 
-def test_a_dry_run_prints_what_it_would_run_and_runs_nothing(engine: EmbeddedEngine, project: Project) -> None:
+def test_a_dry_run_prints_what_it_would_run_and_runs_nothing(engine: EmbeddedEngine, project: MigrationProject) -> None:
     write(project, 1, "DEFINE n = 's1';\n" + STREAM.format("${m}", "${n}"))
     lines: list[str] = []
     runs = Migrator(project, lambda: client_of(engine), lines.append)
@@ -202,7 +204,9 @@ def test_a_dry_run_prints_what_it_would_run_and_runs_nothing(engine: EmbeddedEng
     assert runs.ledger.read().current() == 0
 
 
-def test_after_a_failure_in_the_middle_the_next_run_goes_on_there(engine: EmbeddedEngine, project: Project) -> None:
+def test_after_a_failure_in_the_middle_the_next_run_goes_on_there(
+    engine: EmbeddedEngine, project: MigrationProject
+) -> None:
     good = "SET 'auto.offset.reset'='earliest';\n" + STREAM.format(1, 1) + "INSERT INTO s1 VALUES (1, 2);\n"
     last = "CREATE TABLE t AS SELECT id, COUNT(*) AS n FROM {} GROUP BY id;"
     write(project, 1, good + last.format("nowhere"))
@@ -222,7 +226,7 @@ def test_after_a_failure_in_the_middle_the_next_run_goes_on_there(engine: Embedd
     assert query.plan.properties["auto.offset.reset"] == "earliest"
 
 
-def test_what_has_run_may_not_change_and_spaces_do_not_count(engine: EmbeddedEngine, project: Project) -> None:
+def test_what_has_run_may_not_change_and_spaces_do_not_count(engine: EmbeddedEngine, project: MigrationProject) -> None:
     write(project, 1, STREAM.format(1, 1) + "DROP STREAM nowhere;")
     runs = migrator(engine, project)
     with pytest.raises(MigrationFailed):
@@ -236,7 +240,7 @@ def test_what_has_run_may_not_change_and_spaces_do_not_count(engine: EmbeddedEng
 
 
 def test_a_changed_or_lost_file_of_an_applied_migration_stops_everything(
-    engine: EmbeddedEngine, project: Project
+    engine: EmbeddedEngine, project: MigrationProject
 ) -> None:
     path = write(project, 1, STREAM.format(1, 1))
     runs = migrator(engine, project)
@@ -253,7 +257,9 @@ def test_a_changed_or_lost_file_of_an_applied_migration_stops_everything(
 
 
 @pytest.mark.parametrize("text", ["SELECT * FROM s;", "PRINT t;", "CREATE STREM s;", "DROP STREAM ${nobody};"])
-def test_what_cannot_run_is_refused_before_anything_runs(engine: EmbeddedEngine, project: Project, text: str) -> None:
+def test_what_cannot_run_is_refused_before_anything_runs(
+    engine: EmbeddedEngine, project: MigrationProject, text: str
+) -> None:
     write(project, 1, STREAM.format(1, 1))
     write(project, 2, STREAM.format(2, 2) + text)
     runs = migrator(engine, project)
@@ -285,7 +291,7 @@ BASE = (
     ("statement", "after"), [*((statement, True) for statement in TRACES), (TRACES[0], False), (TRACES[2], False)]
 )
 def test_a_run_that_died_at_a_statement_goes_on_there(
-    engine: EmbeddedEngine, project: Project, statement: str, after: bool
+    engine: EmbeddedEngine, project: MigrationProject, statement: str, after: bool
 ) -> None:
     engine.execute(BASE, Session())
     write(project, 1, STREAM.format(8, 8) + statement + STREAM.format(9, 9))
@@ -302,7 +308,7 @@ def test_a_run_that_died_at_a_statement_goes_on_there(
 
 
 @pytest.mark.parametrize("after", [False, True])
-def test_an_insert_of_which_nobody_knows_asks(engine: EmbeddedEngine, project: Project, after: bool) -> None:
+def test_an_insert_of_which_nobody_knows_asks(engine: EmbeddedEngine, project: MigrationProject, after: bool) -> None:
     write(project, 1, STREAM.format(1, 1) + "INSERT INTO s1 VALUES (1, 2);" + STREAM.format(2, 2))
     migrator(engine, project)
     clients = iter([client_of(engine), Dying(client_of(engine), 2, after=after)])
@@ -318,7 +324,7 @@ def test_an_insert_of_which_nobody_knows_asks(engine: EmbeddedEngine, project: P
     assert "S2" in streams(engine)
 
 
-def test_metadata_can_be_made_once_and_dropped(engine: EmbeddedEngine, project: Project) -> None:
+def test_metadata_can_be_made_once_and_dropped(engine: EmbeddedEngine, project: MigrationProject) -> None:
     runs = Migrator(project, lambda: client_of(engine))
     with pytest.raises(BadMigration, match="no metadata of migrations"):
         runs.apply(ALL)
@@ -359,7 +365,7 @@ def test_the_commands_do_the_same_over_http(tmp_path: Path) -> None:
 
 
 def test_a_server_that_is_killed_in_the_middle_is_migrated_to_the_end_after_its_restart(
-    tmp_path: Path, project: Project
+    tmp_path: Path, project: MigrationProject
 ) -> None:
     write(project, 1, "".join(STREAM.format(i, i) for i in range(1, 5)))
     with ServerProcess(tmp_path / "data") as server:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from millstream.errors import QueryError
 from millstream.notebook.feed import Feed, Status, stop_all
-from millstream.server.client_tables import Tables
+from millstream.server.client_tables import ResultTables
 
 SCHEMA = pa.schema([("N", pa.int64())])
 
@@ -20,7 +20,7 @@ class Source:
 
     def __init__(self, tables: Iterator[pa.Table]) -> None:
         self.closed = threading.Event()
-        self.tables = Tables("PUSH", "q", SCHEMA, ("BIGINT",), self._until_closed(tables), self.closed.set)
+        self.tables = ResultTables("PUSH", "q", SCHEMA, ("BIGINT",), self._until_closed(tables), self.closed.set)
 
     def _until_closed(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
         for table in tables:
@@ -41,7 +41,7 @@ def open_ended(first: Iterator[pa.Table], closed: Callable[[], threading.Event])
 def endless(count: int) -> Source:
     """As a push query: after its first rows it waits."""
     source: Source = Source(iter(()))
-    source.tables = Tables(
+    source.tables = ResultTables(
         "PUSH", "q", SCHEMA, ("BIGINT",), open_ended(rows(count), lambda: source.closed), source.closed.set
     )
     return source
@@ -50,7 +50,7 @@ def endless(count: int) -> Source:
 class Reader:
     """What a feed took and told."""
 
-    def __init__(self, tables: Tables) -> None:
+    def __init__(self, tables: ResultTables) -> None:
         self.taken: list[int] = []
         self.told: list[tuple[Status, int]] = []
         self.feed = Feed(tables, lambda table: self.taken.extend(table["N"].to_pylist()), self._hear)

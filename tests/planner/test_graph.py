@@ -8,7 +8,7 @@ from itertools import combinations, pairwise
 
 import pytest
 
-from millstream.planner.insight.graph import Edge, Graph, Node
+from millstream.planner.insight.graph import Edge, Graph, GraphNode
 from millstream.planner.insight.graph_layout import lay_out
 from millstream.planner.insight.graph_svg import graph_svg
 from millstream.planner.insight.graph_text import graph_dot, graph_text
@@ -26,7 +26,8 @@ def drawn(*edges: str) -> Graph:
     pairs = [edge.split(">") for edge in edges]
     names = dict.fromkeys(name for pair in pairs for name in pair)
     return Graph(
-        tuple(Node(name, "STREAM", name) for name in names), tuple(Edge(source, target) for source, target in pairs)
+        tuple(GraphNode(name, "STREAM", name) for name in names),
+        tuple(Edge(source, target) for source, target in pairs),
     )
 
 
@@ -89,7 +90,7 @@ HOSTILE = [
 def test_a_hostile_name_breaks_neither_dot_nor_svg_nor_the_terminal(name: str) -> None:
     from millstream.planner.insight.graph import visible
 
-    graph = Graph((Node(name, "STREAM", visible(name)), Node("q", "QUERY", "q")), (Edge(name, "q"),))
+    graph = Graph((GraphNode(name, "STREAM", visible(name)), GraphNode("q", "QUERY", "q")), (Edge(name, "q"),))
     root = ET.fromstring(graph_svg(graph))
     assert {element.tag.rpartition("}")[2] for element in root.iter()} == {
         "svg",

@@ -17,9 +17,9 @@ from millstream.repl.printer import NotForScreens, Printer
 from millstream.repl.settings import OutputFormat, Settings
 from millstream.repl.text.keyed_rows import KeyedRows
 from millstream.repl.text.tables import render_table, text_width
-from millstream.repl.viewer import Place
+from millstream.repl.viewer import ViewerPlace
 from millstream.server.client import Row, Rows, RowsKind
-from millstream.server.client_tables import Tables
+from millstream.server.client_tables import ResultTables
 
 VALUES = (
     Row((1, "null", decimal.Decimal("2.50"))),
@@ -79,9 +79,9 @@ def test_a_markdown_cell_ends_where_it_should() -> None:
 
 
 def test_arrow_is_a_stream_for_files_and_refused_on_a_screen() -> None:
-    def tables() -> Tables:
+    def tables() -> ResultTables:
         table = pa.table({"A": pa.array([1, 2])})
-        return Tables("PULL", "q", table.schema, ("BIGINT",), iter([table]), lambda: None)
+        return ResultTables("PULL", "q", table.schema, ("BIGINT",), iter([table]), lambda: None)
 
     binary = io.BytesIO()
     out = io.TextIOWrapper(binary)  # which closes it at its end
@@ -159,7 +159,7 @@ def change(key: int, text: str | None, *, tombstone: bool = False) -> Row:
 
 
 def lines(kept: KeyedRows, **place: Any) -> list[str]:
-    page = kept.page(Place(**{"columns": 30, "rows": 10, "top": 0, "left": 0, **place}))
+    page = kept.page(ViewerPlace(**{"columns": 30, "rows": 10, "top": 0, "left": 0, **place}))
     return [*page.head, *page.lines]
 
 
@@ -172,7 +172,7 @@ def test_only_the_rows_that_fit_are_drawn_and_one_can_move() -> None:
     kept = changing(*(change(n, "x") for n in range(100)))
     assert [line[:4].strip() for line in lines(kept, rows=5)[2:]] == ["0", "1", "2"]
     assert [line[:4].strip() for line in lines(kept, rows=5, top=50)[2:]] == ["50", "51", "52"]
-    assert kept.page(Place(30, 5, 10_000, 0)).top == 97
+    assert kept.page(ViewerPlace(30, 5, 10_000, 0)).top == 97
 
 
 def test_columns_do_not_become_narrower_while_one_looks() -> None:

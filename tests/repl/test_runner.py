@@ -17,10 +17,10 @@ from millstream.errors import MillstreamError
 from millstream.repl.commands import command_of
 from millstream.repl.interactive import is_finished
 from millstream.repl.printer import Printer
-from millstream.repl.runner import Leave, Runner, ScriptUnreadable
+from millstream.repl.runner import LeaveShell, Runner, ScriptUnreadable
 from millstream.repl.settings import UnknownOutputFormat
 from millstream.server.client import Row, Rows, RowsKind
-from millstream.server.client_tables import Tables
+from millstream.server.client_tables import ResultTables
 
 
 class RecordingClient:
@@ -43,7 +43,7 @@ class RecordingClient:
         rows = iter(self._rows) if self._rows is not None else self._endless()
         return Rows(self._kind, "q", ("A", "B"), ("INTEGER", "STRING"), rows, self.closed.set, lambda: None)
 
-    def tables(self, text: str) -> Tables:
+    def tables(self, text: str) -> ResultTables:
         raise AssertionError(text)
 
     def insert(self, name: str, rows: pa.Table) -> int:
@@ -112,7 +112,7 @@ def test_commands_of_the_shell_answer() -> None:
     assert out.getvalue().splitlines() == ["jsonl", "nowhere", f"shell:  {_version()}", "server: 9"]
     with pytest.raises(UnknownOutputFormat):
         shell.run("output xml;")
-    with pytest.raises(Leave):
+    with pytest.raises(LeaveShell):
         shell.run("quit;")
     assert isinstance(UnknownOutputFormat("x"), MillstreamError)
 

@@ -15,7 +15,7 @@ import pytest
 from running_server import eventually, service_in
 
 from millstream.server.client import connect
-from millstream.server.config.configuration import Address
+from millstream.server.config.configuration import ListenAddress
 from millstream.server.service import Service
 
 SETTINGS = {
@@ -72,7 +72,7 @@ def _functions(frame: FrameType | None) -> set[str]:
     return found
 
 
-def leaves_http1(address: Address, query: str) -> Callable[[], object]:
+def leaves_http1(address: ListenAddress, query: str) -> Callable[[], object]:
     """Sends the query; what it gives ends the connection."""
     body = json.dumps({"sql": query}).encode()
     connection = socket.create_connection((address.host, address.port), timeout=20)
@@ -81,7 +81,7 @@ def leaves_http1(address: Address, query: str) -> Callable[[], object]:
     return connection.close
 
 
-def leaves_http2(address: Address, query: str) -> Callable[[], object]:
+def leaves_http2(address: ListenAddress, query: str) -> Callable[[], object]:
     """The same; what it gives takes the request back, and keeps the connection."""
     body = json.dumps({"sql": query}).encode()
     connection = socket.create_connection((address.host, address.port), timeout=20)
@@ -103,7 +103,7 @@ def leaves_http2(address: Address, query: str) -> Callable[[], object]:
 @pytest.mark.parametrize("place", ENDLESS)
 @pytest.mark.parametrize("ask", [leaves_http1, leaves_http2], ids=["HTTP/1.1", "HTTP/2"])
 def test_a_pull_query_ends_when_its_client_goes(
-    service: Service, ask: Callable[[Address, str], Callable[[], object]], place: str
+    service: Service, ask: Callable[[ListenAddress, str], Callable[[], object]], place: str
 ) -> None:
     leave = ask(service.http_address, ENDLESS[place])
     eventually(lambda: _is_inside(place), 30)

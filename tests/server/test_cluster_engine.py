@@ -17,7 +17,7 @@ from web_socket import WebSocketClient
 
 from millstream.logcore.log import Log, open_log
 from millstream.server.client import connect
-from millstream.server.config.configuration import Address
+from millstream.server.config.configuration import ListenAddress
 
 STREAM = "CREATE STREAM s (k INT KEY, v INT) WITH (kafka_topic='s', value_format='JSON', partitions=1);"
 TABLE = "CREATE TABLE t AS SELECT k, COUNT(*) AS n FROM s GROUP BY k;"
@@ -130,7 +130,7 @@ def test_web_pages_get_no_socket_through_another_node_either(cluster: TwoEngines
         rows_of_socket(cluster.servers[1].address, origin="http://elsewhere.example")
 
 
-def rows_of_socket(address: Address, **headers: str) -> list[str | int]:
+def rows_of_socket(address: ListenAddress, **headers: str) -> list[str | int]:
     request = quote(json.dumps({"ksql": "SELECT * FROM s EMIT CHANGES LIMIT 0;"}))
     with WebSocketClient(address.host, address.port, f"/ws/query?request={request}", headers) as opened:
         return list(opened.messages())

@@ -24,7 +24,7 @@ from millstream.errors import MillstreamError
 from millstream.logcore.log import open_log
 from millstream.server.client import connect
 from millstream.server.cluster.node_service import cluster_settings, reached_at
-from millstream.server.config.configuration import Address, InvalidConfiguration, load_configuration
+from millstream.server.config.configuration import InvalidConfiguration, ListenAddress, load_configuration
 from millstream.server.service import Service
 from tests.logcore.cluster.nodes import free_ports
 
@@ -118,8 +118,8 @@ def test_a_directory_of_a_server_on_its_own_is_refused(flags: dict[str, Any]) ->
 
 def test_a_node_is_reached_by_its_name_in_the_list_where_it_listens_everywhere(flags: dict[str, Any]) -> None:
     settings = cluster_settings(load_configuration(None, {**flags, "cluster": "1@one.example:9093"}))
-    assert str(reached_at(Address("0.0.0.0", 9092), settings)) == "one.example:9092"
-    assert str(reached_at(Address("10.0.0.7", 9092), settings)) == "10.0.0.7:9092"
+    assert str(reached_at(ListenAddress("0.0.0.0", 9092), settings)) == "one.example:9092"
+    assert str(reached_at(ListenAddress("10.0.0.7", 9092), settings)) == "10.0.0.7:9092"
 
 
 # Two nodes

@@ -16,11 +16,11 @@ from millstream.planner.steps.source import Source
 from millstream.server.catalog.command_codec import UnreadableCommand, command_from_json, command_to_json
 from millstream.server.catalog.commands import (
     Command,
-    DropSource,
-    DropType,
     PauseQuery,
     PutSource,
     PutType,
+    RemoveSource,
+    RemoveType,
     StartQuery,
     TerminateQuery,
 )
@@ -39,11 +39,11 @@ COMMANDS: list[Command] = [
     PutSource(source=SOURCE),
     StartQuery(query=QUERY, sink=SOURCE, topic=NewTopic("T", 3)),
     StartQuery(query=QUERY),
-    DropSource(name="S", terminate="CSAS_T_1", delete_topic="s"),
+    RemoveSource(name="S", terminate="CSAS_T_1", delete_topic="s"),
     TerminateQuery(query_id="CSAS_T_1"),
     PauseQuery(query_id="CSAS_T_1", paused=True),
     PutType(name="A", type=Struct((Field("x y", Map(STRING, INTEGER)), Field("D", Decimal(3, 1))))),
-    DropType(name="A"),
+    RemoveType(name="A"),
 ]
 
 
@@ -55,6 +55,6 @@ def test_a_command_read_back_is_the_same(command: Command) -> None:
 def test_what_is_not_a_command_or_too_new_is_refused_with_a_reason() -> None:
     with pytest.raises(UnreadableCommand, match="not a command"):
         command_from_json(b"garbage")
-    newer = orjson.loads(command_to_json(DropType(name="A"))) | {"version": 99}
+    newer = orjson.loads(command_to_json(RemoveType(name="A"))) | {"version": 99}
     with pytest.raises(UnreadableCommand, match="newer than this server"):
         command_from_json(orjson.dumps(newer))

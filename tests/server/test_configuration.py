@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from millstream.server.config.configuration import Address, InvalidConfiguration, load_configuration
+from millstream.server.config.configuration import InvalidConfiguration, ListenAddress, load_configuration
 
 FILE = """
 data = "from-file"
@@ -35,8 +35,8 @@ def test_flags_go_before_the_environment_and_that_before_the_file(
     monkeypatch.setenv("MILLSTREAM_DATA", "from-environment")
     read = load_configuration(file, {"data": Path("from-flag"), "http": None, "executor": "duckdb"})
     assert read.data == Path("from-flag")
-    assert read.http == Address("127.0.0.1", 3)
-    assert read.kafka == Address("::1", 2)
+    assert read.http == ListenAddress("127.0.0.1", 3)
+    assert read.kafka == ListenAddress("::1", 2)
     assert read.engine_properties == {
         "ksql.service.id": "mine",
         "auto.offset.reset": "earliest",

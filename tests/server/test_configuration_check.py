@@ -11,11 +11,17 @@ from typer.testing import CliRunner
 
 from millstream.cli import app
 from millstream.server.config.configuration import Configuration
-from millstream.server.config.configuration_check import MASK, Finding, check_file, check_variables, effective
+from millstream.server.config.configuration_check import (
+    MASK,
+    ConfigurationFinding,
+    check_file,
+    check_variables,
+    effective,
+)
 from millstream.server.config.configuration_reference import properties, reference_tables, settings
 
 
-def check(tmp_path: Path, text: str) -> list[Finding]:
+def check(tmp_path: Path, text: str) -> list[ConfigurationFinding]:
     file = tmp_path / "millstream.toml"
     file.write_text(text)
     return check_file(file, {})

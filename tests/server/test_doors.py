@@ -23,7 +23,7 @@ from millstream.logcore.log import Log, open_log
 from millstream.logcore.protocol.wire.apis import Api
 from millstream.logcore.protocol.wire.frames import write_request_frame
 from millstream.logcore.remote import RemoteLog, trusted_address
-from millstream.server.config.configuration import Address
+from millstream.server.config.configuration import ListenAddress
 from millstream.server.security.tls import TlsSettings
 from millstream.server.service import Service
 
@@ -113,11 +113,11 @@ def _cluster(log: Log, folder: Path) -> Generator[TwoEngines]:
         yield cluster
 
 
-def _info_status(address: Address, host: str, headers: dict[str, str] | None = None) -> int:
+def _info_status(address: ListenAddress, host: str, headers: dict[str, str] | None = None) -> int:
     return httpx.get(f"http://{address}/info", headers={"host": host, **(headers or {})}, timeout=30).status_code
 
 
-def _socket_status(address: Address, host: str) -> str:
+def _socket_status(address: ListenAddress, host: str) -> str:
     request = quote('{"ksql": "SELECT * FROM nobody EMIT CHANGES;"}')
     try:
         with WebSocketClient(address.host, address.port, f"/ws/query?request={request}", {}, named=host):
@@ -155,14 +155,14 @@ def test_probes_are_answered_over_tls_too(tmp_path: Path) -> None:
             assert answer.status_code == status
 
 
-def _info_status_line(address: Address) -> bytes:
+def _info_status_line(address: ListenAddress) -> bytes:
     with socket.create_connection((address.host, address.port), timeout=10) as late:
         late.sendall(b"GET /info HTTP/1.1\r\nhost: localhost\r\n\r\n")
         return late.makefile("rb").readline().strip()
 
 
 @contextlib.contextmanager
-def _connections(address: Address, count: int) -> Generator[contextlib.ExitStack]:
+def _connections(address: ListenAddress, count: int) -> Generator[contextlib.ExitStack]:
     """That say nothing."""
     with contextlib.ExitStack() as held:
         for _ in range(count):

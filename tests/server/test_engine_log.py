@@ -13,7 +13,7 @@ from millstream.logcore.log import Log, open_log
 from millstream.logcore.remote import RemoteLog, trusted_address
 from millstream.logcore.server import LogServer
 from millstream.server.catalog.command_topic import COMMAND_TOPIC, CommandTopic
-from millstream.server.catalog.commands import DropType
+from millstream.server.catalog.commands import RemoveType
 from millstream.server.cluster.engine_log import EngineLog
 
 HERE = TopicPartition("src", 0)
@@ -51,10 +51,10 @@ def rows(*values: bytes) -> RowRecords:
 
 def test_commands_have_their_offsets_and_come_back_in_order(first: Engine) -> None:
     commands = CommandTopic(first.log)
-    offsets = [commands.append(DropType(statement="", name=name)) for name in ("A", "B")]
+    offsets = [commands.append(RemoveType(statement="", name=name)) for name in ("A", "B")]
     assert [(offset, command) for offset, command in commands.read_all()] == [
-        (offsets[0], DropType(statement="", name="A")),
-        (offsets[1], DropType(statement="", name="B")),
+        (offsets[0], RemoveType(statement="", name="A")),
+        (offsets[1], RemoveType(statement="", name="B")),
     ]
     commands.mark_applied(offsets[1] + 1)
     assert commands.applied_offset == offsets[1] + 1
@@ -63,12 +63,12 @@ def test_commands_have_their_offsets_and_come_back_in_order(first: Engine) -> No
 def test_what_was_written_without_a_lease_is_read_as_before(first: Engine) -> None:
     first.remote.create_topic(COMMAND_TOPIC, 1)
     old = CommandTopic(first.remote)
-    old.append(DropType(statement="", name="A"))
+    old.append(RemoveType(statement="", name="A"))
     commands = CommandTopic(first.log)
-    commands.append(DropType(statement="", name="B"))
+    commands.append(RemoveType(statement="", name="B"))
     assert [command for _, command in commands.read_all()] == [
-        DropType(statement="", name="A"),
-        DropType(statement="", name="B"),
+        RemoveType(statement="", name="A"),
+        RemoveType(statement="", name="B"),
     ]
 
 
@@ -85,7 +85,7 @@ def test_an_engine_that_was_followed_writes_nothing_any_more(server: LogServer, 
         return engine
 
     with pytest.raises(ProducerFenced):
-        CommandTopic(followed().log).append(DropType(statement="", name="A"))
+        CommandTopic(followed().log).append(RemoveType(statement="", name="A"))
     with pytest.raises(ProducerFenced):
         followed().log.commit_offsets("g", {HERE: 5})
     with pytest.raises(ProducerFenced):

@@ -18,7 +18,7 @@ from millstream.logcore.log import Log, open_log
 from millstream.logcore.protocol.admission import ConnectionLimits, Places
 from millstream.server.cluster.forwarded_clients import ForwardedClients
 from millstream.server.cluster.forwarding import CLIENT, FORWARDED, Headers
-from millstream.server.http.connection_places import Place
+from millstream.server.http.connection_places import ConnectionPlace
 from millstream.server.http.errors import RequestRefused
 from millstream.server.security.access import CERTIFICATE, AccessSettings, Authenticator
 from millstream.server.security.tls import TlsSettings
@@ -120,11 +120,11 @@ def test_a_certificate_says_who_asks_at_every_node(log: Log, tmp_path: Path) -> 
 
 def test_a_connection_is_counted_once_wherever_it_is_counted() -> None:
     places = Places(ConnectionLimits(total=3, per_address=1))
-    first, second = Place(places, "node"), Place(places, "a")
+    first, second = ConnectionPlace(places, "node"), ConnectionPlace(places, "a")
     first.count_as("b")
     first.count_as("b")
     assert (len(places), places.has_room("node"), places.has_room("b")) == (2, True, False)
-    third = Place(places, "node")
+    third = ConnectionPlace(places, "node")
     with pytest.raises(RequestRefused, match="a has too many connections"):
         third.count_as("a")
     assert not places.has_room("somebody else")

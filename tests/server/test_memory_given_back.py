@@ -13,7 +13,7 @@ from running_server import eventually, service_in
 
 from millstream.executor.answers.pull_query import PullQuery
 from millstream.server.client import connect
-from millstream.server.config.configuration import Address
+from millstream.server.config.configuration import ListenAddress
 from millstream.server.engine.row_stream import RowStream
 from millstream.server.service import Service
 
@@ -45,7 +45,7 @@ def _held() -> tuple[int, int]:
     return objects, pa.total_allocated_bytes()
 
 
-def _ask(address: Address, query: str) -> socket.socket:
+def _ask(address: ListenAddress, query: str) -> socket.socket:
     """A client that has begun to read its answer."""
     body = json.dumps({"sql": query}).encode()
     connection = socket.create_connection((address.host, address.port), timeout=60)

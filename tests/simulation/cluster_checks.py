@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from millstream.logcore.replication.broker.broker import Broker
+from millstream.logcore.replication.broker.broker import ReplicaBroker
 from millstream.logcore.replication.controller.metadata_image import MetadataImage
 from millstream.logcore.replication.controller.metadata_records import PartitionState
 from millstream.logcore.replication.machine import Effect, NodeId, Reply
@@ -74,7 +74,7 @@ class ClusterChecks:
 
     # While it runs
 
-    def learned(self, host: Host, broker: Broker) -> None:
+    def learned(self, host: Host, broker: ReplicaBroker) -> None:
         """A broker has applied metadata: its replicas may have begun to lead."""
         self._count_changes(broker.image)
         for partition, replica in broker.replicas.items():

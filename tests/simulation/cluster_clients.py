@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from millstream.logcore.records.batch import HEADER_SIZE, EncodedBatch, Producer, seal
+from millstream.logcore.records.batch import HEADER_SIZE, BatchProducer, EncodedBatch, seal
 from millstream.logcore.replication.replica.replica_messages import (
     PartitionId,
     Problem,
@@ -33,7 +33,7 @@ _GIVE_UP_EVERY_MS: Final = 50
 _READ_BYTES: Final = 2_000
 
 
-def encode(value: bytes, producer: Producer, rows: int = 1) -> EncodedBatch:
+def encode(value: bytes, producer: BatchProducer, rows: int = 1) -> EncodedBatch:
     """A batch of rows. Nobody looks into its records, so they are just the value."""
     return seal(
         [bytearray(HEADER_SIZE) + value],
@@ -170,7 +170,7 @@ class ProducerClient:
 
     def _send(self, batch: _Sent) -> None:
         batch.tries += 1
-        encoded = encode(batch.value, Producer(self._number, 0, batch.sequence))
+        encoded = encode(batch.value, BatchProducer(self._number, 0, batch.sequence))
         self._world.requests.send(
             self._partition,
             Produce([encoded]),

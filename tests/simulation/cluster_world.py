@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from millstream.logcore.replication.broker.broker import Broker
-from millstream.logcore.replication.broker.registration import Identity
+from millstream.logcore.replication.broker.broker import ReplicaBroker
+from millstream.logcore.replication.broker.registration import BrokerIdentity
 from millstream.logcore.replication.controller.controller import Controller
 from millstream.logcore.replication.controller.controller_messages import CreateTopic, Done
 from millstream.logcore.replication.controller.metadata_image import ImageCodec, MetadataImage
@@ -141,18 +141,18 @@ class ClusterWorld(World):
         controller = Controller(quorum)
         logs = SimReplicaLogs(host.disk, self.checks.copies_of(host.id), self.kernel.counters)
         endpoints = (("kafka", f"node{host.id}:9092"),)
-        identity = Identity("simulated", host.id, logs.incarnation, endpoints, disk=host.disk_name)
-        broker = Broker(identity, logs, coordinators=self._coordinators())
+        identity = BrokerIdentity("simulated", host.id, logs.incarnation, endpoints, disk=host.disk_name)
+        broker = ReplicaBroker(identity, logs, coordinators=self._coordinators())
         return {CONTROLLER: Running(controller, files), BROKER: Running(broker, logs)}
 
     def _coordinators(self) -> Mapping[str, ShardMaker]:
         counters = self.kernel.counters
         return {**default_makers(), TRANSACTIONS_TOPIC: lambda log: CountedShard(log, counters)}
 
-    def broker(self, node: int) -> Broker | None:
+    def broker(self, node: int) -> ReplicaBroker | None:
         """The broker that runs on this node now."""
         running = self.simulation.hosts[node].running.get(BROKER)
-        return running.machine if running is not None and isinstance(running.machine, Broker) else None
+        return running.machine if running is not None and isinstance(running.machine, ReplicaBroker) else None
 
     def controller(self, node: int) -> Controller | None:
         running = self.simulation.hosts[node].running.get(CONTROLLER)

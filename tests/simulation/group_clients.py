@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from millstream.logcore.client import TopicPartition
 from millstream.logcore.cores.group_messages import (
-    Answer,
     ConsumerBeat,
     ConsumerHeartbeat,
+    GroupAnswer,
     GroupFault,
-    Join,
+    JoinGroup,
     Sync,
     Synced,
 )
@@ -26,7 +26,7 @@ from millstream.logcore.replication.controller.controller_messages import Create
 from millstream.logcore.replication.machine import BROKER, CONTROLLER
 from millstream.logcore.replication.replica.replica_messages import Problem, Refused
 from millstream.logcore.replication.shards.coordination_messages import GROUPS_TOPIC, ForGroup, place_of
-from millstream.logcore.replication.shards.group_requests import AskCommitted, CommitOffsets, GroupCommits
+from millstream.logcore.replication.shards.shard_group_requests import AskCommitted, CommitOffsets, GroupCommits
 
 from .group_checks import GroupChecks
 from .group_members import GONE, GROUP_TOPIC, AssignedMember, ClassicMember, Member
@@ -142,7 +142,7 @@ class GroupTraffic:
             return
         if response is None:
             self._given_up[number] = asked
-        if response is None and isinstance(asked.body, Join | Sync):
+        if response is None and isinstance(asked.body, JoinGroup | Sync):
             self._interrupted[asked.group] = asked.node
         asked.answered(response)
 
@@ -154,16 +154,16 @@ class GroupTraffic:
                 self.checks.owns(asked.group, generation, member_id, decode_assignment(assignment))
             case ConsumerHeartbeat(), ConsumerBeat(GroupFault.NONE, member_id, epoch, _, assignment) if assignment:
                 self.checks.owns(asked.group, epoch, member_id, assignment)
-            case CommitOffsets(check, offsets), Answer(GroupFault.NONE):
+            case CommitOffsets(check, offsets), GroupAnswer(GroupFault.NONE):
                 self.kernel.counters["offsets committed"] += 1
                 committed = {place: found.offset for place, found in offsets.items()}
                 self.checks.committed(asked.group, check, committed, asked.floors)
-            case CommitOffsets(), Answer(fault) if fault in _OLD:
+            case CommitOffsets(), GroupAnswer(fault) if fault in _OLD:
                 self.kernel.counters["commits of an old generation refused"] += 1
             case AskCommitted(), GroupCommits(offsets, _):
                 found = {place: each.offset for place, each in offsets.items()}
                 self.checks.found(asked.group, found, asked.floors)
-            case Join() | Sync(), Refused(Problem.NOT_COORDINATOR, _):
+            case JoinGroup() | Sync(), Refused(Problem.NOT_COORDINATOR, _):
                 self._interrupted[asked.group] = host.id
             case _, Refused(Problem.COORDINATOR_LOADING, _):
                 self.kernel.counters["coordinators that load"] += 1

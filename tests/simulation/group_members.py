@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any, Final
 from millstream.logcore.client import TopicPartition
 from millstream.logcore.clients.assignors import range_assignment
 from millstream.logcore.cores.group_messages import (
-    Answer,
     CheckCommit,
     CommittedOffset,
     ConsumerBeat,
     ConsumerHeartbeat,
+    GroupAnswer,
     GroupFault,
     Heartbeat,
-    Join,
     Joined,
-    Leave,
+    JoinGroup,
+    LeaveGroup,
     Leaving,
     Protocol,
     Sync,
@@ -33,7 +33,7 @@ from millstream.logcore.cores.subscriptions import (
     encode_subscription,
 )
 from millstream.logcore.replication.replica.replica_messages import Problem, Refused
-from millstream.logcore.replication.shards.group_requests import AskCommitted, CommitOffsets, GroupCommits
+from millstream.logcore.replication.shards.shard_group_requests import AskCommitted, CommitOffsets, GroupCommits
 
 from .kernel import MILLISECOND
 
@@ -169,10 +169,10 @@ class Member(ABC):
         self._ask(CommitOffsets(check, offsets), self._committed)
 
     def _committed(self, response: Any) -> None:
-        if isinstance(response, Answer) and response.fault is not GroupFault.NONE:
+        if isinstance(response, GroupAnswer) and response.fault is not GroupFault.NONE:
             self._refused(response.fault)
             return
-        self.is_well |= isinstance(response, Answer)
+        self.is_well |= isinstance(response, GroupAnswer)
         self._later(self._act)
 
 
@@ -187,7 +187,7 @@ class ClassicMember(Member):
 
     def _join(self) -> None:
         self.state = "joined nothing"
-        join = Join(
+        join = JoinGroup(
             self.group,
             self._member_id,
             None,
@@ -247,10 +247,10 @@ class ClassicMember(Member):
             self._ask(Heartbeat(self.group, self._generation, self._member_id), self._beaten)
 
     def _beaten(self, response: Any) -> None:
-        if isinstance(response, Answer) and response.fault is not GroupFault.NONE:
+        if isinstance(response, GroupAnswer) and response.fault is not GroupFault.NONE:
             self._refused(response.fault)
             return
-        self.is_well |= isinstance(response, Answer) and not self.owned
+        self.is_well |= isinstance(response, GroupAnswer) and not self.owned
         self._later(self._act)
 
     def _refused(self, fault: GroupFault) -> None:
@@ -262,7 +262,7 @@ class ClassicMember(Member):
         self._later(self._act)
 
     def _leave(self) -> None:
-        leaving = Leave(self.group, (Leaving(self._member_id),))
+        leaving = LeaveGroup(self.group, (Leaving(self._member_id),))
         self._forget()
         self._ask(leaving, lambda _: self._later(self._act))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
-from millstream.logcore.records.batch import Producer
+from millstream.logcore.records.batch import BatchProducer
 from millstream.logcore.replication.controller.controller_messages import CreateTopic, DeleteTopic
 from millstream.logcore.replication.replica.replica_messages import PartitionId, Produce, Produced, Read, ReadBatches
 
@@ -62,7 +62,7 @@ class PassingTopic:
             value = b"p%d" % self._count
             self._world.requests.send(
                 partition,
-                Produce([encode(value, Producer())]),
+                Produce([encode(value, BatchProducer())]),
                 lambda response: self._produced(partition, value, response),
                 self._world.believed_leader(partition),
             )

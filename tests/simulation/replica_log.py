@@ -13,7 +13,7 @@ from millstream.logcore.errors import write_error
 from millstream.logcore.records.batch import HEADER_SIZE, EncodedBatch, checksum_of, read_header
 from millstream.logcore.replication.replica.replica_core import SyncLog
 from millstream.logcore.storage.epoch_cache import EpochCache
-from millstream.logcore.storage.partition_state import PartitionState
+from millstream.logcore.storage.partition_state import LogState
 
 from .disk import SimDisk, SimFile
 
@@ -46,7 +46,7 @@ class SimReplicaLog:
         self._start = self._base = 0
         self._published = 0, 0
         self.stored: list[Stored] = []
-        self.state = PartitionState()
+        self.state = LogState()
         self.clean = self.usable = True
         self._recover()
         self._published = self._start, self._start
@@ -191,7 +191,7 @@ class SimReplicaLog:
         self.stored.append(Stored(batch, position))
 
     def _fold(self, stored: list[Stored], end_offset: int) -> None:
-        self.state = PartitionState()
+        self.state = LogState()
         self.stored = []
         for batch, position in stored:
             self.state.note(batch.header, lambda batch=batch: memoryview(b"".join(batch.buffers)), _NOW)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from millstream.logcore.records.batch import Producer
+from millstream.logcore.records.batch import BatchProducer
 from millstream.logcore.replication.controller.controller_messages import CreateTopic
 from millstream.logcore.replication.replica.replica import Replica
 from millstream.logcore.replication.replica.replica_messages import (
@@ -77,7 +77,7 @@ class ShrinkingTopic:
         self._count += 1
         value = b"s%d" % self._count
         rows = self._random.randint(1, _ROWS_MAX)
-        batch = encode(value, Producer(), rows)
+        batch = encode(value, BatchProducer(), rows)
         self._ask(Produce([batch]), lambda response: self._produced(value, rows, response))
         self._later(20.0, self._produce)
 

@@ -11,7 +11,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from millstream.logcore.client import TopicPartition
-from millstream.logcore.records.batch import Producer
+from millstream.logcore.records.batch import BatchProducer
 from millstream.logcore.replication.controller.controller_messages import CreateTopic
 from millstream.logcore.replication.machine import BROKER, CONTROLLER
 from millstream.logcore.replication.replica.replica_messages import PartitionId, Problem, Produce, Produced, Refused
@@ -22,7 +22,7 @@ from millstream.logcore.replication.shards.coordination_messages import (
     ForTransaction,
     place_of,
 )
-from millstream.logcore.replication.shards.group_requests import AskCommitted, GroupCommits
+from millstream.logcore.replication.shards.shard_group_requests import AskCommitted, GroupCommits
 from millstream.logcore.replication.shards.transaction_messages import (
     EndTransaction,
     Included,
@@ -304,7 +304,7 @@ class Instance:
             return
         partition, value = transaction.writes[index]
         sequence = self._sequences.get(partition, 0)
-        batch = encode(value, Producer(*who, sequence, transactional=True))
+        batch = encode(value, BatchProducer(*who, sequence, transactional=True))
         produce = Produce([batch], transactional_id=self._owner.name, announces=not self._owner.old_client)
 
         def answered(response: Any) -> None:

@@ -185,7 +185,7 @@ def test_every_clause_of_a_query_has_its_place() -> None:
         ast.SelectStructStar(expression=parse_expression("c->d")),
     )
     assert query.source == ast.SourceName(name="S", alias="S")
-    assert query.window == ast.Window(
+    assert query.window == ast.WindowExpression(
         kind="HOPPING", size_ms=60_000, advance_ms=10_000, retention_ms=86_400_000, grace_ms=7_200_000
     )
     assert query.where == parse_expression("a > 1")
@@ -235,12 +235,12 @@ def test_joins_chain_to_the_left() -> None:
 @pytest.mark.parametrize(
     ("text", "window"),
     [
-        ("SESSION (30 SECONDS, GRACE PERIOD 0 DAYS)", ast.Window(kind="SESSION", size_ms=30_000, grace_ms=0)),
-        ("TUMBLING (SIZE 5 MILLISECONDS)", ast.Window(kind="TUMBLING", size_ms=5)),
-        ("w TUMBLING (SIZE 1 DAY)", ast.Window(kind="TUMBLING", size_ms=86_400_000)),
+        ("SESSION (30 SECONDS, GRACE PERIOD 0 DAYS)", ast.WindowExpression(kind="SESSION", size_ms=30_000, grace_ms=0)),
+        ("TUMBLING (SIZE 5 MILLISECONDS)", ast.WindowExpression(kind="TUMBLING", size_ms=5)),
+        ("w TUMBLING (SIZE 1 DAY)", ast.WindowExpression(kind="TUMBLING", size_ms=86_400_000)),
     ],
 )
-def test_windows_are_in_milliseconds(text: str, window: ast.Window) -> None:
+def test_windows_are_in_milliseconds(text: str, window: ast.WindowExpression) -> None:
     query = parse_one(f"SELECT a FROM s WINDOW {text} GROUP BY a")
     assert isinstance(query, ast.Query)
     assert query.window == window

@@ -19,7 +19,7 @@ from typing import Any, Final, cast
 
 from running_server import service_in
 
-from millstream.executor.sources.journal import JournaledLog, Place
+from millstream.executor.sources.journal import JournaledLog, RecordPlace
 from millstream.logcore.client import LogClient, TopicPartition
 from millstream.server.client import HttpClient
 from millstream.server.config.properties import lenient_properties
@@ -109,7 +109,7 @@ class HttpSandbox(Sandbox):
     def consume(self, topic: str) -> list[TopicRecord]:
         """Partition by partition."""
         source = self._source_on(topic)
-        found: dict[Place, TopicRecord] = {}
+        found: dict[RecordPlace, TopicRecord] = {}
         for partition in range(self._open_log.topics()[topic].partition_count):
             found.update(self._decode(TopicPartition(topic, partition), source))
         return list(found.values())

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from spark_stages import OnDuckDB, contents, create_topics, plan_of, produce
 
-from millstream.executor.spark.executor import SparkExecutor
+from millstream.executor.spark.spark_executor import SparkExecutor
 from millstream.logcore.failpoints import arm
 from millstream.logcore.log import open_log
 from millstream.planner.catalog import PersistentQuery

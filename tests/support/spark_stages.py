@@ -14,9 +14,9 @@ from millstream.executor.queries.query import QueryRuntime
 from millstream.executor.spark.alignment import align
 from millstream.executor.spark.batch_ends import BatchEnds
 from millstream.executor.spark.bucket import BucketRuntime, Report
-from millstream.executor.spark.executor import SparkExecutor
 from millstream.executor.spark.lanes import Positions, ranges_between
 from millstream.executor.spark.pieces import Piece, decode_piece, encode_piece
+from millstream.executor.spark.spark_executor import SparkExecutor
 from millstream.executor.spark.stage_one import StageOne
 from millstream.executor.spark.stages import split
 from millstream.logcore.client import LogClient, TopicPartition

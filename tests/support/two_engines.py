@@ -13,20 +13,20 @@ from millstream.logcore.log import Log
 from millstream.logcore.protocol.admission import ConnectionLimits
 from millstream.logcore.protocol.security.users import NoUsers
 from millstream.logcore.remote import RemoteLog, trusted_address
-from millstream.logcore.replication.controller.metadata_image import Broker, MetadataImage, Topic
+from millstream.logcore.replication.controller.metadata_image import BrokerImage, MetadataImage, TopicImage
 from millstream.logcore.replication.controller.metadata_records import PartitionState
 from millstream.logcore.replication.machine import NodeId
 from millstream.logcore.server import LogServer
 from millstream.server.catalog.command_topic import COMMAND_TOPIC
 from millstream.server.cluster.engine_host import EngineHost
 from millstream.server.cluster.node_engine import start_engine_on_cluster
-from millstream.server.config.configuration import Address, Configuration
+from millstream.server.config.configuration import Configuration, ListenAddress
 from millstream.server.http.listener import HttpListener
 from millstream.server.security.access import Authenticator
 from millstream.server.security.tls import TlsSettings
 
 _TOPIC_ID = "00"
-_ANYWHERE = Address("127.0.0.1", 0)
+_ANYWHERE = ListenAddress("127.0.0.1", 0)
 COMMANDS = TopicPartition(COMMAND_TOPIC, 0)
 
 
@@ -82,11 +82,11 @@ class Server:
         )
 
 
-def image_led_by(number: int | None, brokers: Mapping[NodeId, Broker] | None = None) -> MetadataImage:
+def image_led_by(number: int | None, brokers: Mapping[NodeId, BrokerImage] | None = None) -> MetadataImage:
     """Metadata in which this node leads the command topic."""
     leader = None if number is None else NodeId(number)
     state = PartitionState(_TOPIC_ID, 0, leader, 0, 0, (), (), (), 1)
-    topics = {_TOPIC_ID: Topic(_TOPIC_ID, COMMAND_TOPIC, (state,))}
+    topics = {_TOPIC_ID: TopicImage(_TOPIC_ID, COMMAND_TOPIC, (state,))}
     return MetadataImage(1, brokers or {}, topics=topics, topic_ids={COMMAND_TOPIC: _TOPIC_ID})
 
 
@@ -113,7 +113,7 @@ class TwoEngines:
     def lead(self, number: int | None, *, known_to: tuple[int, ...] = (1, 2)) -> None:
         """Server `number` leads the command topic, as far as those know who are told."""
         brokers = {
-            server.node.id: Broker(
+            server.node.id: BrokerImage(
                 server.node.id, 1, 1, (("http", str(server.address)), ("kafka", self._kafka.address)), None, False
             )
             for server in self.servers

@@ -12,7 +12,7 @@ from millstream.errors import LogError
 
 from ...client import Topic, TopicPartition
 from ...log_settings import GROUP
-from ..broker import Desk
+from ..kafka_service import Desk
 from ..security.access import check_administrator, may_see
 from ..security.peer import Peer
 from ..wire.faults import code_of, message_of

@@ -15,14 +15,14 @@ from ...cores.groups import SESSION_TIMEOUT_MS_MAX, SESSION_TIMEOUT_MS_MIN
 from ...errors import InvalidTopic, UnknownTopic
 from ...log_settings import ALL_BROKERS, ALL_TOPICS, of_broker, of_group
 from ...topic_settings import SETTINGS
-from ..broker import IDLE_MS, Desk
 from ..fetch_sessions import SLOTS
+from ..kafka_service import IDLE_MS, Desk
 from ..other_settings import OF_BROKERS, OF_GROUPS, check_changes
 from ..producers import TIMEOUT_MS_MAX
 from ..security.access import NotAllowed, check_administrable, check_administrator, may_see
 from ..security.peer import Peer
 from ..setting_limits import NAME_BYTES_MAX, check_room, is_too_long
-from ..setting_origins import Origin, described, fixed, unknown, without_synonyms
+from ..setting_origins import SettingOrigin, described, fixed, unknown, without_synonyms
 from ..wire.faults import code_of, message_of
 from ..wire.messages import Fields
 
@@ -98,7 +98,10 @@ def _of_topic(broker: Desk, name: str, peer: Peer, documented: bool) -> Iterable
         raise UnknownTopic(f'topic "{name}" does not exist')
     all_topics = broker.log.settings(ALL_TOPICS)
     for setting in SETTINGS.values():
-        given = ((Origin.TOPIC, topic.config.get(setting.name)), (Origin.ALL_BROKERS, all_topics.get(setting.name)))
+        given = (
+            (SettingOrigin.TOPIC, topic.config.get(setting.name)),
+            (SettingOrigin.ALL_BROKERS, all_topics.get(setting.name)),
+        )
         yield described(setting, given, documented=documented)
     yield from (unknown(key, value) for key, value in topic.config.items() if key not in SETTINGS)
 
@@ -118,7 +121,10 @@ def _of_broker(broker: Desk, node: int | None, documented: bool) -> Iterable[Fie
     everywhere = broker.log.settings(ALL_BROKERS)
     own = {} if node is None else broker.log.settings(of_broker(node))
     for setting in OF_BROKERS.values():
-        given = ((Origin.BROKER, own.get(setting.name)), (Origin.ALL_BROKERS, everywhere.get(setting.name)))
+        given = (
+            (SettingOrigin.BROKER, own.get(setting.name)),
+            (SettingOrigin.ALL_BROKERS, everywhere.get(setting.name)),
+        )
         if any(value is not None for _, value in given):
             yield described(setting, given, documented=documented)
     if node is not None:
@@ -148,7 +154,7 @@ def _configured(broker: Desk, node: int) -> Mapping[str, tuple[object, object | 
 def _of_group(broker: Desk, name: str, documented: bool) -> Iterable[Fields]:
     settings = broker.log.settings(of_group(name))
     for setting in OF_GROUPS.values():
-        yield described(setting, [(Origin.GROUP, settings.get(setting.name))], documented=documented)
+        yield described(setting, [(SettingOrigin.GROUP, settings.get(setting.name))], documented=documented)
 
 
 def _check_group(broker: Desk, peer: Peer, name: str) -> None:

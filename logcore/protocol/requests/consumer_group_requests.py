@@ -16,7 +16,7 @@ from ...client import TopicPartition
 from ...cores.group_messages import ConsumerHeartbeat, GroupDescription, MemberDescription
 from ...cores.subscriptions import decode_assignment, topics_of
 from ...log_settings import of_group
-from ..broker import Desk
+from ..kafka_service import Desk
 from ..other_settings import HEARTBEAT_MS, OF_GROUPS, SESSION_MS, value_of
 from ..security.access import may_see_all
 from ..security.peer import Peer

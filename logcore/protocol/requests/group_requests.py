@@ -16,14 +16,14 @@ from millstream.errors import LogError
 
 from ...client import TopicPartition
 from ...cores.group_messages import (
-    Answer,
+    GroupAnswer,
     GroupDescription,
     GroupFault,
     GroupState,
     Heartbeat,
-    Join,
     Joined,
-    Leave,
+    JoinGroup,
+    LeaveGroup,
     Leaving,
     Left,
     MemberDescription,
@@ -34,7 +34,7 @@ from ...cores.group_messages import (
     Synced,
 )
 from ...cores.subscriptions import CONSUMER, decode_assignment, topics_of
-from ..broker import Desk
+from ..kafka_service import Desk
 from ..security.access import may_see_all
 from ..security.peer import Peer
 from ..wire.faults import code_of, message_of, sayable
@@ -67,7 +67,7 @@ async def join_group(broker: Desk, request: Any, peer: Peer) -> Fields:
         return {"error_code": ErrorCode.group_authorization_failed, "protocol_name": _no_name(version)}
     session_ms = _milliseconds(request.session_timeout)
     rebalance_ms = _milliseconds(request.rebalance_timeout) if version >= _REBALANCE_TIMEOUT_FROM else session_ms
-    join = Join(
+    join = JoinGroup(
         request.group_id,
         request.member_id,
         getattr(request, "group_instance_id", None),
@@ -177,7 +177,7 @@ def heartbeat(broker: Desk, request: Any, peer: Peer) -> Fields:
     beat = Heartbeat(
         request.group_id, request.generation_id, request.member_id, getattr(request, "group_instance_id", None)
     )
-    return {"error_code": code_of_fault(_answered(broker, beat, Answer).fault)}
+    return {"error_code": code_of_fault(_answered(broker, beat, GroupAnswer).fault)}
 
 
 def leave_group(broker: Desk, request: Any, peer: Peer) -> Fields:
@@ -189,7 +189,7 @@ def leave_group(broker: Desk, request: Any, peer: Peer) -> Fields:
         if batched
         else (Leaving(request.member_id),)
     )
-    left = _answered(broker, Leave(request.group_id, members), Left)
+    left = _answered(broker, LeaveGroup(request.group_id, members), Left)
     faults = [fault for _, fault in left.members]
     single = faults[0] if faults and not batched else left.fault
     return {

@@ -13,7 +13,7 @@ from ...client import Offsets, TopicPartition
 from ...coordination.group_offsets import CommittedOffset
 from ...cores.group_messages import CheckCommit
 from ...storage.timestamps import TimestampOffset, first_at_or_after, latest_timestamp
-from ..broker import Desk
+from ..kafka_service import Desk
 from ..layout import ANY_EPOCH, KeyKind
 from ..security.access import check_visible, may_see
 from ..security.peer import Peer

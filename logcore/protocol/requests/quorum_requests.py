@@ -9,7 +9,7 @@ from kio.schema.errors import ErrorCode
 
 from millstream.errors import LogError
 
-from ..broker import Desk
+from ..kafka_service import Desk
 from ..layout import QuorumLayout, QuorumMember
 from ..security.access import check_administrator
 from ..security.peer import Peer

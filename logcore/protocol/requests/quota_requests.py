@@ -11,7 +11,7 @@ from kio.schema.errors import ErrorCode
 from millstream.errors import LogError
 
 from ...log_settings import of_client
-from ..broker import Desk
+from ..kafka_service import Desk
 from ..security.access import check_administrator
 from ..security.client_quotas import CLIENT_ID, FETCHED, PRODUCED, USER, Entity, known_quotas
 from ..security.peer import Peer

@@ -27,9 +27,9 @@ from ...errors import (
 from ...records.batch import COLUMNAR, COMPRESSION, HEADER_SIZE, Buffer, EncodedBatch, read_header
 from ...storage.partition import Mark, Partition
 from ...storage.partition_files import PartitionFiles
-from ..broker import Broker, Desk
-from ..connection import Answer, Request
+from ..connection import Answer, KafkaRequest
 from ..incoming import check_keys, checked_batches
+from ..kafka_service import Desk, KafkaService
 from ..layout import NOBODY
 from ..local_transactions import LocalTransactions
 from ..security.access import check_readable, check_writable
@@ -40,7 +40,7 @@ from ..syncing import Outcome
 from ..wire import fetch_messages as fetch
 from ..wire import produce_messages as produce
 from ..wire.faults import code_of, message_of
-from ..wire.fetch_messages import FetchedPartition, FetchPosition, FetchRequest
+from ..wire.fetch_messages import ClientFetch, FetchedPartition, FetchPosition
 from ..wire.produce_messages import ProduceData, ProduceRequest, ProduceResult
 
 _ANSWER_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -59,7 +59,7 @@ class _Written(NamedTuple):
     mark: Mark | None = None
 
 
-async def answer_produce(local: LocalTransactions, broker: Broker, request: Request) -> Answer:
+async def answer_produce(local: LocalTransactions, broker: KafkaService, request: KafkaRequest) -> Answer:
     """At a log of one node.
 
     Returns when the records are written in order; the answer comes when they are durable. Records of a transaction are
@@ -105,7 +105,7 @@ def check_same_topic(log: ServedLog, topic: str, topic_id: bytes) -> None:
     raise UnknownTopicId(f"no topic has the id {topic_id.hex()}")
 
 
-async def refused_transaction(broker: Broker, asked: ProduceRequest, peer: Peer) -> list[ProduceResult] | None:
+async def refused_transaction(broker: KafkaService, asked: ProduceRequest, peer: Peer) -> list[ProduceResult] | None:
     """The results where the client may not use the transactional id; None where it may."""
     if asked.transactional_id is None:
         return None
@@ -146,7 +146,7 @@ def is_light(records: Sequence[Buffer]) -> bool:
     )
 
 
-def _synced(broker: Broker, written: _Written, write: _Write) -> Answer:
+def _synced(broker: KafkaService, written: _Written, write: _Write) -> Answer:
     if written.partition is None or written.mark is None or not written.partition.waits_for_disk:
         return answered(write([written.result]))
     answer: asyncio.Future[list[Buffer] | None] = asyncio.get_running_loop().create_future()
@@ -171,7 +171,7 @@ def answered(body: list[Buffer] | None) -> Answer:
     return answer
 
 
-async def _finish(broker: Broker, writing: _Writing, write: _Write) -> list[Buffer] | None:
+async def _finish(broker: KafkaService, writing: _Writing, write: _Write) -> list[Buffer] | None:
     written = await writing
     syncs = [
         broker.syncs.durable(entry.partition, entry.mark) if entry.partition is not None and entry.mark else None
@@ -185,7 +185,7 @@ async def _finish(broker: Broker, writing: _Writing, write: _Write) -> list[Buff
     )
 
 
-async def _finish_transactional(broker: Broker, writing: _Writing, write: _Write) -> list[Buffer] | None:
+async def _finish_transactional(broker: KafkaService, writing: _Writing, write: _Write) -> list[Buffer] | None:
     written = await writing
     for entry in written:
         if entry.partition is not None and entry.mark is not None:
@@ -254,7 +254,7 @@ def failed(data: ProduceData, error: LogError) -> ProduceResult:
     )
 
 
-async def answer_fetch(broker: Broker, request: Request) -> list[Buffer]:
+async def answer_fetch(broker: KafkaService, request: KafkaRequest) -> list[Buffer]:
     """Waits until there is as much as the client wants, or for as long as it wants."""
     version = request.header.version
     asked = fetch.read_request(request.message, request.position, version)
@@ -279,7 +279,7 @@ async def answer_fetch(broker: Broker, request: Request) -> list[Buffer]:
     return fetch.write_response(turn.news(fetched), version, throttle_ms=throttle_ms, session_id=turn.session_id)
 
 
-def _is_enough(asked: FetchRequest, fetched: Sequence[FetchedPartition]) -> bool:
+def _is_enough(asked: ClientFetch, fetched: Sequence[FetchedPartition]) -> bool:
     if not fetched or any(entry.error_code or entry.preferred_replica != NOBODY for entry in fetched):
         return True
     if sum(entry.size for entry in fetched) >= asked.bytes_min:
@@ -290,11 +290,11 @@ def _is_enough(asked: FetchRequest, fetched: Sequence[FetchedPartition]) -> bool
     )
 
 
-def _visible_end(asked: FetchRequest, fetched: FetchedPartition) -> int:
+def _visible_end(asked: ClientFetch, fetched: FetchedPartition) -> int:
     return fetched.last_stable_offset if asked.isolation == "read_committed" else fetched.high_watermark
 
 
-def read_all(broker: Desk, asked: FetchRequest, peer: Peer) -> list[FetchedPartition]:
+def read_all(broker: Desk, asked: ClientFetch, peer: Peer) -> list[FetchedPartition]:
     left = min(max(asked.bytes_max, 0), _ANSWER_BYTES_MAX)
     taken = 0
     fetched: list[FetchedPartition] = []
@@ -318,7 +318,7 @@ def _named_position(log: ServedLog, position: FetchPosition) -> FetchPosition:
     return position if name is None else replace(position, partition=position.partition._replace(topic=name))
 
 
-def _read(broker: Desk, asked: FetchRequest, position: FetchPosition, bytes_max: int, peer: Peer) -> FetchedPartition:
+def _read(broker: Desk, asked: ClientFetch, position: FetchPosition, bytes_max: int, peer: Peer) -> FetchedPartition:
     committed_only = asked.isolation == "read_committed"
     error_code, stored = 0, StoredBytes([], [])
     records: Sequence[Buffer] = ()

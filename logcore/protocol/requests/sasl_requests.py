@@ -11,7 +11,7 @@ from typing import Any
 import structlog
 from kio.schema.errors import ErrorCode
 
-from ..broker import Desk
+from ..kafka_service import Desk
 from ..security.peer import Peer
 from ..security.sasl import PLAIN, USER, decode_plain
 from ..security.scram import DIGESTS, ScramRefused, ScramServer

@@ -12,7 +12,7 @@ from kio.schema.errors import ErrorCode
 from millstream.errors import LogError
 
 from ...log_settings import USER, of_user
-from ..broker import Desk
+from ..kafka_service import Desk
 from ..security.access import check_administrator
 from ..security.peer import Peer
 from ..security.scram import credential_of_salted

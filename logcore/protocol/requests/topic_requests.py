@@ -14,8 +14,8 @@ from millstream.errors import LogError
 from ...client import Topic, TopicPartition
 from ...errors import InvalidTopic, UnknownTopic
 from ...log import RESERVED
-from ..broker import Desk
-from ..layout import NOBODY, NewTopic
+from ..kafka_service import Desk
+from ..layout import NOBODY, TopicCreation
 from ..security.access import check_administrable, may_see
 from ..security.peer import Peer
 from ..wire.apis import ADVERTISED_FROM, FEATURES, KNOWN
@@ -76,7 +76,7 @@ def _create_missing(broker: Desk, peer: Peer, names: Sequence[str | None]) -> No
     for name in filter(None, names):
         with suppress(LogError):
             check_administrable(peer, name)
-            broker.layout.create_topic(NewTopic(name, _PARTITIONS_BY_DEFAULT, {}))
+            broker.layout.create_topic(TopicCreation(name, _PARTITIONS_BY_DEFAULT, {}))
 
 
 def _described_or_not(broker: Desk, peer: Peer, topics: Mapping[str, Topic], asked: Any) -> Fields:
@@ -137,7 +137,7 @@ def _created(broker: Desk, asked: Any, peer: Peer, *, only_check: bool) -> Field
         check_administrable(peer, asked.name)
         assignment = _assignment(asked)
         partition_count = len(assignment) or partition_count
-        new = NewTopic(asked.name, partition_count, config, asked.replication_factor, assignment)
+        new = TopicCreation(asked.name, partition_count, config, asked.replication_factor, assignment)
         broker.layout.create_topic(new, only_check=only_check)
 
     outcome = _outcome(create)

@@ -14,7 +14,7 @@ from ...client import Topic, TopicPartition
 from ...cores.group_messages import CheckCommit
 from ...cores.transaction_records import Identity, TransactionState
 from ...cores.transactions import TransactionDescription
-from ..broker import Desk
+from ..kafka_service import Desk
 from ..producers import TIMEOUT_MS_MAX
 from ..security.access import check_administrator, check_readable, check_writable, may_see
 from ..security.patterns import InvalidPattern, matcher

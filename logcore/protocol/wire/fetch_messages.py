@@ -49,7 +49,7 @@ class FetchPosition:
 
 
 @dataclass(frozen=True, slots=True)
-class FetchRequest:
+class ClientFetch:
     """The answer comes as soon as there are `bytes_min` bytes, or after `wait_ms_max`.
 
     `positions` of a session are those that have changed since its last request, `forgotten` those that are left out
@@ -101,7 +101,7 @@ class FetchedPartition:
         return sum(map(len, self.records))
 
 
-def read_request(message: memoryview, position: int, version: int) -> FetchRequest:
+def read_request(message: memoryview, position: int, version: int) -> ClientFetch:
     reader = Reader(message, position, flexible=version >= KNOWN[Api.FETCH].flexible)
     if version < _REPLICA_TAGGED_FROM:
         reader.int32()  # replica id
@@ -117,7 +117,7 @@ def read_request(message: memoryview, position: int, version: int) -> FetchReque
         reader.tags()
     forgotten = _read_forgotten(reader, version) if version >= _SESSION_FROM else ()
     rack = reader.string() if version >= _RACK_FROM else ""
-    return FetchRequest(
+    return ClientFetch(
         wait_ms_max,
         bytes_min,
         bytes_max,
@@ -153,7 +153,7 @@ def _read_position(reader: Reader, topic: str, topic_id: bytes, version: int) ->
     return FetchPosition(TopicPartition(topic, partition), offset, bytes_max, leader_epoch, topic_id)
 
 
-def write_request(request: FetchRequest, version: int) -> list[Buffer]:
+def write_request(request: ClientFetch, version: int) -> list[Buffer]:
     writer = Writer(flexible=version >= KNOWN[Api.FETCH].flexible)
     for number in (_CONSUMER, request.wait_ms_max, request.bytes_min, request.bytes_max):
         writer.int32(number)

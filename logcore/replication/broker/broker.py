@@ -56,13 +56,13 @@ from ..shards.led_log import ShardMaker
 from ..shards.transaction_messages import SHARDS_HEAR, AskProducerId, ProducerGiven, ToCoordinator
 from .leader_lease import LeaderLease
 from .producer_ids import ProducerIdPool
-from .registration import HeartbeatTimes, Identity, Registration
+from .registration import BrokerIdentity, HeartbeatTimes, Registration
 
 _READS: Final = (Read, AskOffsets, AskEpochEnd)
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerSettings:
+class ReplicaBrokerSettings:
     """Times in milliseconds. A broker that is not heard for the controller's session time is fenced."""
 
     heartbeat_ms: int = 500
@@ -103,11 +103,11 @@ class _Persisting(NamedTuple):
     of_replica: Operation
 
 
-class Leave(NamedTuple):
+class LeaveCluster(NamedTuple):
     """The process is about to end: what it leads is handed over. Answered when nothing is left to hand over."""
 
 
-class Broker:
+class ReplicaBroker:
     """State: the node's standing, the image of committed metadata, the replicas of this node.
 
     The replicas' effects go out as its own: syncs are numbered anew, one sequence for all of them.
@@ -115,14 +115,14 @@ class Broker:
 
     def __init__(
         self,
-        identity: Identity,
+        identity: BrokerIdentity,
         logs: ReplicaLogs,
-        settings: BrokerSettings | None = None,
+        settings: ReplicaBrokerSettings | None = None,
         coordinators: Mapping[str, ShardMaker] | None = None,
     ) -> None:
         """In: `coordinators`: what makes the shards of the topics of this name."""
         self.identity = identity
-        self.settings = settings or BrokerSettings()
+        self.settings = settings or ReplicaBrokerSettings()
         self.image = MetadataImage()
         times = HeartbeatTimes(self.settings.register_ms, self.settings.heartbeat_ms)
         self.registration = Registration(identity, times, self.emit)
@@ -334,7 +334,7 @@ class Broker:
 
     def _ask(self, request: RequestId, body: Any) -> None:
         match body:
-            case Leave():
+            case LeaveCluster():
                 self.registration.leave(request)
             case DescribeReplicas():
                 self._out.append(Reply(request, described(self.replicas, self.unopened)))

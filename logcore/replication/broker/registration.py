@@ -22,7 +22,7 @@ from ..machine import CONTROLLER, Effect, NodeId, Panic, Reply, RequestId, Send
 from .leader_lease import LeaderLease
 
 
-class Identity(NamedTuple):
+class BrokerIdentity(NamedTuple):
     """Who a process is: `incarnation` counts the starts of the node, on its disk (R8); `disk` names that disk."""
 
     cluster: str
@@ -46,7 +46,7 @@ class Registration:
     Out: all that it says goes to the controller of this node, which passes it on to the one that decides.
     """
 
-    def __init__(self, identity: Identity, times: HeartbeatTimes, emit: Callable[[Effect], None]) -> None:
+    def __init__(self, identity: BrokerIdentity, times: HeartbeatTimes, emit: Callable[[Effect], None]) -> None:
         self.epoch: int | None = None
         self.fenced = True
         self.lease = LeaderLease()

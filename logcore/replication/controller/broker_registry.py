@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..machine import BROKER, NodeId, Send
 from .controller_messages import BrokerAccepted, BrokerHeartbeat, BrokerRefused, HeartbeatAnswer, RegisterBroker
-from .metadata_image import Broker
+from .metadata_image import BrokerImage
 from .metadata_records import BrokerFenced, BrokerRegistered, BrokerUnfenced, PartitionState
 from .partition_rules import handed_over, without, without_unclean
 
@@ -62,7 +62,7 @@ class BrokerRegistry:
             accepted = BrokerAccepted(asked.cluster, asked.incarnation, epoch, asked.disk)
             controller.once_committed(epoch, Send(asked.broker, accepted, BROKER))
 
-    def _refusal(self, asked: RegisterBroker, known: Broker) -> str | None:
+    def _refusal(self, asked: RegisterBroker, known: BrokerImage) -> str | None:
         """Why this is not the next life of the broker."""
         if self._is_on_another_disk(asked, known):
             return f"the disk of node {asked.broker} was exchanged: remove the node from the cluster first"
@@ -70,11 +70,11 @@ class BrokerRegistry:
             return f"broker {asked.broker} was started {known.incarnation} times, and this is start {asked.incarnation}"
         return None
 
-    def _is_on_another_disk(self, asked: RegisterBroker, known: Broker) -> bool:
+    def _is_on_another_disk(self, asked: RegisterBroker, known: BrokerImage) -> bool:
         """An empty disk that was started as often as the one before, or more often, has none of its records."""
         return asked.disk != known.disk
 
-    def _is_outlived(self, asked: RegisterBroker, known: Broker) -> bool:
+    def _is_outlived(self, asked: RegisterBroker, known: BrokerImage) -> bool:
         """Whether a later life of this broker has registered (R8)."""
         return asked.incarnation < known.incarnation
 
@@ -117,14 +117,14 @@ class BrokerRegistry:
             if not broker.fenced and (life is None or life.heard_ms < since_ms):
                 self._fence(broker)
 
-    def _is_this_life(self, beat: BrokerHeartbeat, known: Broker) -> bool:
+    def _is_this_life(self, beat: BrokerHeartbeat, known: BrokerImage) -> bool:
         return beat.epoch == known.epoch
 
-    def _has_caught_up(self, beat: BrokerHeartbeat, known: Broker) -> bool:
+    def _has_caught_up(self, beat: BrokerHeartbeat, known: BrokerImage) -> bool:
         """A broker leads nothing before it knows all that was decided before its registration (R7)."""
         return beat.applied_index >= known.epoch
 
-    def _fence(self, broker: Broker) -> None:
+    def _fence(self, broker: BrokerImage) -> None:
         self._controller.propose([BrokerFenced(broker.id, broker.epoch), *self._without(broker.id, without)])
 
     def _without(self, node: NodeId, leaves: Any) -> list[PartitionState]:
@@ -137,7 +137,7 @@ class BrokerRegistry:
 
         return controller.changes(lambda state: controller.elected(leaves(state, node), is_live))
 
-    def _unfence(self, broker: Broker) -> None:
+    def _unfence(self, broker: BrokerImage) -> None:
         """It may lead what nobody leads."""
         controller = self._controller
         now_live = controller.is_live

@@ -26,7 +26,7 @@ from .controller_messages import (
     SetThrottle,
     Trouble,
 )
-from .metadata_image import ALL, Topic
+from .metadata_image import ALL, TopicImage
 from .metadata_records import BrokerRemoved, ConfigChanged, NodeAdded, PartitionState, TopicCreated, TopicDeleted
 from .operations_messages import DescribeQuorum, QuorumDescription
 from .partition_rules import (
@@ -144,7 +144,7 @@ def _change_settings(controller: Controller, asked: ChangeSettings) -> Answer:
     return _done(controller.propose([ConfigChanged(asked.resource, key, value) for key, value in asked.changes]))
 
 
-def _with_min_isr(controller: Controller, topic: Topic | None, value: str | None) -> list[PartitionState]:
+def _with_min_isr(controller: Controller, topic: TopicImage | None, value: str | None) -> list[PartitionState]:
     """Partitions carry the setting, so that everybody uses the same one from the same moment on."""
     ahead = controller.ahead
 
@@ -242,7 +242,7 @@ def _change_voters(controller: Controller, asked: ChangeVoters) -> Answer:
     return Done(controller.quorum.log.last_index)
 
 
-def _topic(controller: Controller, name: str) -> Topic | None:
+def _topic(controller: Controller, name: str) -> TopicImage | None:
     return controller.ahead.topics.get(controller.ahead.topic_ids.get(name, ""))
 
 

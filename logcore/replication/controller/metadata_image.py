@@ -31,7 +31,7 @@ from .metadata_records import (
 ALL: Final = ALL_TOPICS  # the resource of settings that hold where nothing more particular is said
 
 
-class Broker(NamedTuple):
+class BrokerImage(NamedTuple):
     """A node as a broker, in the life that it registered last."""
 
     id: NodeId
@@ -47,7 +47,7 @@ class Broker(NamedTuple):
         return dict(self.endpoints).get(purpose)
 
 
-class Topic(NamedTuple):
+class TopicImage(NamedTuple):
     id: str
     name: str
     partitions: tuple[PartitionState, ...]
@@ -58,10 +58,10 @@ class MetadataImage:
     """All records up to and including `index`."""
 
     index: int = 0
-    brokers: Mapping[NodeId, Broker] = field(default_factory=dict[NodeId, Broker])
+    brokers: Mapping[NodeId, BrokerImage] = field(default_factory=dict[NodeId, BrokerImage])
     addresses: Mapping[NodeId, str | None] = field(default_factory=dict[NodeId, str | None])
     """Where nodes are found by each other; None for one that was removed, and is not listened to any more."""
-    topics: Mapping[str, Topic] = field(default_factory=dict[str, Topic])  # by id
+    topics: Mapping[str, TopicImage] = field(default_factory=dict[str, TopicImage])  # by id
     topic_ids: Mapping[str, str] = field(default_factory=dict[str, str])  # by name
     configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])  # by resource
     next_producer_id: int = 0
@@ -110,7 +110,7 @@ def _together(image: MetadataImage, index: int, record: Together) -> MetadataIma
 
 
 def _registered(image: MetadataImage, index: int, record: BrokerRegistered) -> MetadataImage:
-    broker = Broker(record.broker, index, record.incarnation, record.endpoints, record.rack, True, record.disk)
+    broker = BrokerImage(record.broker, index, record.incarnation, record.endpoints, record.rack, True, record.disk)
     address = broker.address("node")
     addresses = image.addresses if address is None else {**image.addresses, record.broker: address}
     return replace(image, brokers={**image.brokers, record.broker: broker}, addresses=addresses)
@@ -144,7 +144,7 @@ def _removed(image: MetadataImage, index: int, record: BrokerRemoved) -> Metadat
 
 
 def _topic_created(image: MetadataImage, index: int, record: TopicCreated) -> MetadataImage:
-    topic = Topic(record.topic_id, record.name, ())
+    topic = TopicImage(record.topic_id, record.name, ())
     return replace(
         image,
         topics={**image.topics, record.topic_id: topic},
@@ -226,9 +226,10 @@ class ImageCodec:
     def decode(self, content: bytes) -> MetadataImage:
         read = json.loads(content)
         topics = [
-            Topic(id, name, tuple(_state(state) for state in partitions)) for id, name, partitions in read["topics"]
+            TopicImage(id, name, tuple(_state(state) for state in partitions))
+            for id, name, partitions in read["topics"]
         ]
-        brokers = [Broker(*map(tuples, fields)) for fields in read["brokers"]]
+        brokers = [BrokerImage(*map(tuples, fields)) for fields in read["brokers"]]
         return MetadataImage(
             index=read["index"],
             brokers={broker.id: broker for broker in brokers},

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from ..machine import NodeId
-from .metadata_image import Broker, MetadataImage
+from .metadata_image import BrokerImage, MetadataImage
 from .metadata_records import PartitionState
 
 
@@ -38,13 +38,13 @@ class Placement:
         self._count(replicas)
         return replicas
 
-    def _cost(self, first: Broker, broker: Broker, racks: Counter[str | None]) -> tuple[int, int, int, int]:
+    def _cost(self, first: BrokerImage, broker: BrokerImage, racks: Counter[str | None]) -> tuple[int, int, int, int]:
         """A rack that has no replica yet is better than a broker with less on it. What the first one leads goes to all
         others when it is gone, not to one of them."""
         shared = racks[broker.rack] if broker.rack is not None else 0
         return shared, self._replicas[broker.id], self._successors[first.id, broker.id], broker.id
 
-    def _others(self, chosen: list[Broker]) -> list[Broker]:
+    def _others(self, chosen: list[BrokerImage]) -> list[BrokerImage]:
         return [broker for broker in self._live if broker not in chosen] or [
             broker for broker in self._down if broker not in chosen
         ]

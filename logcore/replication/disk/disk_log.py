@@ -24,7 +24,7 @@ from ...storage.durable_point import DurablePoint
 from ...storage.epoch_cache import EpochCache
 from ...storage.partition_files import CHECKPOINT_BYTES, PartitionContext
 from ...storage.partition_keeping import KeptPartition
-from ...storage.partition_state import PartitionState
+from ...storage.partition_state import LogState
 from ...storage.read_view import ReadableFile
 from ...storage.recovery import CHECKPOINT, Checkpoint, create_segment, read_checkpoint
 from ...storage.segment import Segment, file_name
@@ -90,7 +90,7 @@ class DiskLog(KeptPartition):
         return self._state.end_offset
 
     @property
-    def state(self) -> PartitionState:
+    def state(self) -> LogState:
         return self._state
 
     @property
@@ -225,7 +225,7 @@ class DiskLog(KeptPartition):
         old = [segment for segment in self._segments if segment.base_offset != offset]
         first = create_segment(self._folder, offset, self._files_open, durable=True)
         fp("replica.before_restart")
-        state = PartitionState.beginning_at(offset)
+        state = LogState.beginning_at(offset)
         self._log_start_offset, self._cleaning = offset, CleaningState()
         self._write_checkpoint(self._checkpoint_at(first, 0, state), durable=True)
         self._point.note(offset, durably=True)
@@ -237,7 +237,7 @@ class DiskLog(KeptPartition):
         self._begin_with([first], state)
         self._high_watermark = self._published_stable = offset
 
-    def _begin_with(self, segments: list[Segment], state: PartitionState) -> None:
+    def _begin_with(self, segments: list[Segment], state: LogState) -> None:
         self._segments, self._state = segments, state
         self._active.allocated_max = self.settings.segment_bytes
         self._rolled = []
@@ -262,7 +262,7 @@ class DiskLog(KeptPartition):
                     return checkpoint
         return None
 
-    def _checkpoint_at(self, segment: Segment, position: int, state: PartitionState) -> Checkpoint:
+    def _checkpoint_at(self, segment: Segment, position: int, state: LogState) -> Checkpoint:
         return Checkpoint(
             self._log_start_offset, segment.base_offset, position, True, state, self._cleaning, self._began_ms
         )

@@ -15,10 +15,10 @@ import structlog
 
 from millstream.errors import LogError
 
-from ...cores.expiry import DEFAULT, Expiry
+from ...cores.expiry import DEFAULT, ExpiryTimes
 from ...errors import write_error
 from ...storage.disk import sync_folder
-from ...storage.housekeeping import Housekeeper, Target
+from ...storage.housekeeping import Housekeeper, HousekeepingTarget
 from ...storage.open_files import OpenFiles
 from ...storage.partition_files import PartitionContext
 from ...topic_settings import TopicSettings, settings_of
@@ -57,7 +57,7 @@ class DiskLogs:
         *,
         on_advance: Callable[[], None] = lambda: None,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
-        expiry: Expiry = DEFAULT,
+        expiry: ExpiryTimes = DEFAULT,
     ) -> None:
         """In: `path`: of the node's data directory, which is made where it is missing; `on_advance`: called in the
         node's thread whenever readers of some log see more; `now_ms`: the time of day. Raises `LogError`."""
@@ -82,8 +82,8 @@ class DiskLogs:
             raise write_error(error, f"to the data directory {path}") from error
         self._housekeeper = Housekeeper(self._targets, now_ms, lambda: None, producer_expiry_ms=expiry.producer_ids_ms)
 
-    def _targets(self) -> list[Target]:
-        return [Target(log.name, lambda log=log: log) for log in list(self._open.values())]
+    def _targets(self) -> list[HousekeepingTarget]:
+        return [HousekeepingTarget(log.name, lambda log=log: log) for log in list(self._open.values())]
 
     def _recover(self) -> None:
         found = list(self.stored())

@@ -23,8 +23,8 @@ from ...storage.disk import LogFile, sync_folder
 from ...storage.durable_point import DurablePoint
 from ...storage.epoch_cache import EpochCache
 from ...storage.open_files import OpenFiles
-from ...storage.partition_state import PartitionState, scan
-from ...storage.recovery import CHECKPOINT, Checkpoint, Recovered, create_segment, read_checkpoint
+from ...storage.partition_state import LogState, scan
+from ...storage.recovery import CHECKPOINT, Checkpoint, RecoveredPartition, create_segment, read_checkpoint
 from ...storage.segment import Segment, offsets_of
 from ...storage.start_mark import drop_marks, marked_start
 from .disk_checkpoint import EARLIER
@@ -44,7 +44,7 @@ class _Place(NamedTuple):
 class RecoveredReplica:
     """Invariant: all that is in `recovered` is durable. `clean`: nothing is missing that was durable once."""
 
-    recovered: Recovered
+    recovered: RecoveredPartition
     clean: bool
 
 
@@ -80,7 +80,7 @@ class _Recovery:
         self._known_end_offset = known.state.end_offset if known else 0
         self._known_epochs = known.state.epochs.copy() if known else EpochCache()
         self._checkpoint = self._usable(known)
-        self._state = self._checkpoint.state if self._checkpoint else PartitionState.beginning_at(self._first_offset())
+        self._state = self._checkpoint.state if self._checkpoint else LogState.beginning_at(self._first_offset())
         self._kept: list[Segment] = []
         self._ahead: list[Segment] = []  # their files are longer than what was written
         self._safe: _Place | None = None  # the last place up to which all is known to be durable
@@ -216,7 +216,7 @@ class _Recovery:
         checkpoint, last = self._checkpoint, self._kept[-1]
         return checkpoint is not None and (checkpoint.segment, checkpoint.position) == (last.base_offset, last.size)
 
-    def _recovered(self, *, exact: bool) -> Recovered:
+    def _recovered(self, *, exact: bool) -> RecoveredPartition:
         known, state, last = self._known, self._state, self._kept[-1]
         start = min(max(self._noted_start, self._kept[0].base_offset), state.end_offset)
         state.epochs.start_at(start)
@@ -225,7 +225,7 @@ class _Recovery:
         if state.end_offset < self._durable_offset:
             reason = f"the log in {self._folder} is damaged; what was there is kept in files that end in {_ASIDE}"
             damage.append(DamagedRange(state.end_offset, self._durable_offset, reason))
-        return Recovered(
+        return RecoveredPartition(
             self._kept,
             state,
             start,

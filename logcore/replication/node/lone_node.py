@@ -5,8 +5,8 @@ threads for an append, most of what it costs. A node that is alone hears from no
 turns with its machines. Who waits for an answer makes durable what that needs; what others have asked for meanwhile
 shares the sync, or is left to the thread that also tells the time.
 
-The rules are those of `node.py`: machines are stepped one after the other, and the changes of one machine become
-durable in order, one sync at a time.
+The rules are those of `node_runtime.py`: machines are stepped one after the other, and the changes of one machine
+become durable in order, one sync at a time.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from ..machine import (
     Send,
     Tick,
 )
-from .node import ASK_S, NoAnswer, NodeStopped, Running
-from .node_links import Address, LinkTraffic
+from .node_links import LinkTraffic, PeerAddress
+from .node_runtime import ASK_S, NoAnswer, NodeStopped, Running
 
 _log: Final = structlog.get_logger(__name__)
 _TICK_S: Final = 0.05
@@ -52,7 +52,7 @@ class _Syncing:
 
 
 class LoneNode:
-    """What `Node` is to its process. State: the machines, whose turn it is, and who waits for an answer.
+    """What `NodeRuntime` is to its process. State: the machines, whose turn it is, and who waits for an answer.
 
     Any thread may call any method. `panicked(reason)` is called once, on whichever thread, when a machine cannot go on.
     """
@@ -95,7 +95,7 @@ class LoneNode:
         with self._turn:
             self._end_waiting(f"node {self.id} was stopped")
 
-    def set_peer(self, node: NodeId, address: Address | None) -> None:
+    def set_peer(self, node: NodeId, address: PeerAddress | None) -> None:
         """It speaks to nobody: to let others in, it is started with an address of its own."""
 
     # What it is asked

@@ -38,7 +38,7 @@ _BACKOFF_S: Final = (0.05, 1.0)
 Arrived = Callable[[NodeId, Frame], None]
 
 
-class Address(NamedTuple):
+class PeerAddress(NamedTuple):
     host: str
     port: int
 
@@ -49,7 +49,7 @@ class Peers(NamedTuple):
     cluster: str
     node: NodeId
     secret: bytes
-    addresses: Mapping[NodeId, Address]
+    addresses: Mapping[NodeId, PeerAddress]
     serving: ssl.SSLContext | None = None
     connecting: ssl.SSLContext | None = None
 
@@ -84,7 +84,7 @@ class NodeLinks:
         self._complaints = Complaints()
         self._readers: dict[asyncio.Task[None], NodeId | None] = {}  # who sends, once that is known
 
-    async def start(self) -> Address:
+    async def start(self) -> PeerAddress:
         """Listens, and begins to connect. Gives the address with the real port. Raises OSError."""
         own = self._addresses[self._peers.node]
         tls = self._peers.serving
@@ -95,9 +95,9 @@ class NodeLinks:
         host, port = self._server.sockets[0].getsockname()[:2]
         for node, address in list(self._addresses.items()):
             self._connect(node, address)
-        return Address(host, port)
+        return PeerAddress(host, port)
 
-    def set_peer(self, node: NodeId, address: Address | None) -> None:
+    def set_peer(self, node: NodeId, address: PeerAddress | None) -> None:
         """The peer is found there from now on; None: it is no peer any more, and is not listened to."""
         if node == self._peers.node or self._addresses.get(node) == address:
             return
@@ -112,7 +112,7 @@ class NodeLinks:
         for reader in [task for task, sender in self._readers.items() if sender == node]:
             reader.cancel()
 
-    def _connect(self, node: NodeId, address: Address) -> None:
+    def _connect(self, node: NodeId, address: PeerAddress) -> None:
         if node == self._peers.node:
             return
         self._addresses[node] = address
@@ -139,7 +139,7 @@ class NodeLinks:
 
     # Out
 
-    async def _keep_connected(self, node: NodeId, address: Address, traffic: LinkTraffic) -> None:
+    async def _keep_connected(self, node: NodeId, address: PeerAddress, traffic: LinkTraffic) -> None:
         pause, longest = _BACKOFF_S
         while True:
             try:
@@ -153,7 +153,7 @@ class NodeLinks:
                 await asyncio.wait_for(shown.wait(), pause)
             pause = min(2 * pause, longest)
 
-    async def _send_to(self, node: NodeId, address: Address, traffic: LinkTraffic) -> None:
+    async def _send_to(self, node: NodeId, address: PeerAddress, traffic: LinkTraffic) -> None:
         queue = self._queues[node]
         async with asyncio.timeout(_CONNECT_S):
             reader, writer = await asyncio.open_connection(*address, ssl=self._peers.connecting)

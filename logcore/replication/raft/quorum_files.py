@@ -45,7 +45,7 @@ class QuorumDamaged(Exception):
     """Something that was safe is not readable any more: the node must be replaced, or get its files back."""
 
 
-class ImageCodec(Protocol):
+class SnapshotCodec(Protocol):
     """How the image of a snapshot becomes bytes."""
 
     def encode(self, image: Any) -> bytes: ...
@@ -64,7 +64,7 @@ class _Frame(NamedTuple):
 class QuorumFiles:
     """Carries out the changes of a `Quorum`, and gives what was there: `recovered`."""
 
-    def __init__(self, folder: Folder, voters: tuple[NodeId, ...], images: ImageCodec, *, disk: str = "") -> None:
+    def __init__(self, folder: Folder, voters: tuple[NodeId, ...], images: SnapshotCodec, *, disk: str = "") -> None:
         """`voters`: of a cluster that begins. `disk`: names a disk that has no name yet, by chance (a UUID): all others
         know it by that. Raises OSError, QuorumDamaged."""
         self._folder = folder

@@ -11,7 +11,7 @@ from .quorum_state import Role
 
 
 @dataclass(slots=True)
-class Progress:
+class MemberProgress:
     """What a leader knows of another member. Invariant: match < next."""
 
     next: int  # the index of the entry it is sent next
@@ -24,7 +24,7 @@ class Progress:
 class Replication(Elections):
     """The leader's and the followers' side."""
 
-    _progress: dict[NodeId, Progress]
+    _progress: dict[NodeId, MemberProgress]
     _heartbeat_at_ms: int
 
     # The leader
@@ -58,13 +58,13 @@ class Replication(Elections):
         for member in self._others(self.log.voters.members()):
             self._send_to(member, self._of(member))
 
-    def _of(self, member: NodeId) -> Progress:
+    def _of(self, member: NodeId) -> MemberProgress:
         progress = self._progress.get(member)
         if progress is None:
-            progress = self._progress[member] = Progress(self.log.last_index, heard_ms=self.now_ms)
+            progress = self._progress[member] = MemberProgress(self.log.last_index, heard_ms=self.now_ms)
         return progress
 
-    def _send_to(self, member: NodeId, progress: Progress) -> None:
+    def _send_to(self, member: NodeId, progress: MemberProgress) -> None:
         if progress.next <= self.log.base:
             self._send_snapshot(member, progress)
             return
@@ -76,7 +76,7 @@ class Replication(Elections):
         self._send(member, Append(self.cluster, self.term, previous, term, entries, self.commit))
         progress.next += len(entries)
 
-    def _send_snapshot(self, member: NodeId, progress: Progress) -> None:
+    def _send_snapshot(self, member: NodeId, progress: MemberProgress) -> None:
         """Once per election timeout; in between a sign of life that any log agrees with."""
         sent_ms = progress.snapshot_sent_ms
         if sent_ms is None or self.now_ms - sent_ms >= self.settings.election_ms:
@@ -91,7 +91,7 @@ class Replication(Elections):
             return
         progress = self._of(sender)
         if progress.disk != answer.disk:  # what was known of another disk says nothing about this one
-            progress = self._progress[sender] = Progress(self.log.last_index, disk=answer.disk)
+            progress = self._progress[sender] = MemberProgress(self.log.last_index, disk=answer.disk)
         progress.heard_ms = self.now_ms
         if not answer.accepted:
             progress.next = max(progress.match + 1, min(answer.index, self.log.last_index + 1))

@@ -10,7 +10,7 @@ from ..machine import NodeId
 
 
 @dataclass(slots=True)
-class Follower:
+class FollowerProgress:
     """What a follower has acknowledged. `caught_up_ms`: when it last had all that the leader had at that time."""
 
     offset: int
@@ -33,7 +33,7 @@ class InSyncReplicas:
     maximal: frozenset[NodeId]
     pending: frozenset[NodeId] | None = None
     asked_ms: int = 0
-    followers: dict[NodeId, Follower] = field(default_factory=dict)
+    followers: dict[NodeId, FollowerProgress] = field(default_factory=dict)
 
     @classmethod
     def of(cls, view: PartitionState) -> InSyncReplicas:
@@ -69,7 +69,7 @@ class InSyncReplicas:
         known = self.followers.get(node)
         if known is None:
             # A follower is not late before it had the time to fetch once more.
-            self.followers[node] = Follower(offset, broker_epoch, now_ms, now_ms, end_offset)
+            self.followers[node] = FollowerProgress(offset, broker_epoch, now_ms, now_ms, end_offset)
             return True
         if broker_epoch < known.broker_epoch:
             return False

@@ -11,7 +11,7 @@ from millstream.errors import LogError
 from ...errors import InvalidTransactionState, OutOfOrderSequence, ProducerFenced
 from ...records.batch import BatchHeader, EncodedBatch, place
 from ...records.control import encode_marker
-from ...storage.epoch_cache import EpochEnd
+from ...storage.epoch_cache import EpochBoundary
 from ..controller.metadata_records import PartitionState
 from ..machine import CONTROLLER, NodeId, Reply, RequestId, Send
 from ..shards.transaction_messages import MarkerWritten, TransactionVerified, WriteMarker
@@ -41,7 +41,7 @@ from .replica_messages import (
     Refused,
 )
 from .replica_reading import epoch_problem, read_committed_log
-from .verification import Verification
+from .replica_verification import Verification
 
 _UNKNOWN_EPOCH = -1
 _Answer = TypeVar("_Answer", Produced, Ended)
@@ -303,7 +303,7 @@ class Leader:
         self.advance()
         self._maybe_expand(node, request)
 
-    def _parted_at(self, request: FetchRequest) -> EpochEnd | None:
+    def _parted_at(self, request: FetchRequest) -> EpochBoundary | None:
         """R10: where the logs part, None where the follower's is a beginning of this one."""
         if request.last_epoch < 0:
             return None

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from ...records.batch import EncodedBatch
 from ...storage.epoch_cache import EpochCache
-from ...storage.partition_state import PartitionState
+from ...storage.partition_state import LogState
 
 
 class ReplicaLog(Protocol):
@@ -36,7 +36,7 @@ class ReplicaLog(Protocol):
     def epochs(self) -> EpochCache: ...
 
     @property
-    def state(self) -> PartitionState:
+    def state(self) -> LogState:
         """What the batches below the end mean: producers and transactions, a fold of the log (R18)."""
         ...
 

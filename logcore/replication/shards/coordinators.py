@@ -13,7 +13,7 @@ from .transaction_shard import TransactionSettings, TransactionShard
 def default_makers(
     groups: GroupSettings | None = None, transactions: TransactionSettings | None = None
 ) -> Mapping[str, ShardMaker]:
-    """What makes the shards, by the name of the topic: for `Broker`."""
+    """What makes the shards, by the name of the topic: for `ReplicaBroker`."""
     return {
         GROUPS_TOPIC: lambda log: GroupShard(log, groups),
         TRANSACTIONS_TOPIC: lambda log: TransactionShard(log, transactions),

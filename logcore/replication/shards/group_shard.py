@@ -15,20 +15,20 @@ from kio.schema.errors import ErrorCode
 from ...client import TopicPartition
 from ...coordination.group_topic import GroupTopic
 from ...cores.all_groups import AllGroups
-from ...cores.expiry import Expiry
+from ...cores.expiry import ExpiryTimes
 from ...cores.group_expiry import expired, subscribed
 from ...cores.group_messages import (
-    Answer,
     Answered,
     CheckCommit,
     CommittedOffset,
     ConsumerHeartbeat,
+    GroupAnswer,
     GroupDescription,
     GroupFault,
     GroupState,
     Heartbeat,
-    Join,
-    Leave,
+    JoinGroup,
+    LeaveGroup,
     Sync,
 )
 from ...records.key_values import KeyValue
@@ -37,7 +37,8 @@ from ..replica.replica_messages import Problem, Refused
 from ..time_of_day import TimeOfDay
 from ..topic_ids import ImageTopicIds
 from .group_commits import CommittedOffsets
-from .group_requests import (
+from .led_log import OUT_OF_TOUCH, LedLog
+from .shard_group_requests import (
     AskCommitted,
     CommitOffsets,
     DeleteGroup,
@@ -47,7 +48,6 @@ from .group_requests import (
     ListGroups,
     OffsetsDeleted,
 )
-from .led_log import OUT_OF_TOUCH, LedLog
 from .transaction_messages import ApplyOffsets, HoldOffsets, OffsetsApplied, OffsetsHeld
 
 _NEVER: Final = 1 << 62
@@ -62,7 +62,7 @@ def _is_foreign(group: str) -> bool:
 class GroupSettings:
     """Times in milliseconds. `expires`: the groups whose offsets may expire."""
 
-    expiry: Expiry = field(default_factory=Expiry)
+    expiry: ExpiryTimes = field(default_factory=ExpiryTimes)
     expire_every_ms: int = 600_000
     expires: Callable[[str], bool] = _is_foreign
 
@@ -134,17 +134,17 @@ class GroupShard:
 
     def ask(self, request: RequestId, key: str, body: Any) -> None:
         match body:
-            case Join() | Sync() | Leave() | Heartbeat():
+            case JoinGroup() | Sync() | LeaveGroup() | Heartbeat():
                 self._step(request, body)
             case ConsumerHeartbeat():
                 self._beat(request, body)
             case CheckCommit():
-                self._log.reply(request, Answer(self._groups.check_commit(body, self._log.now_ms)))
+                self._log.reply(request, GroupAnswer(self._groups.check_commit(body, self._log.now_ms)))
             case CommitOffsets(check, offsets):
                 fault = self._groups.check_commit(check, self._log.now_ms)
                 if fault is GroupFault.NONE:
                     self._write_offsets(self._offsets.commit(key, offsets, self._log.wall_ms))
-                self._log.reply(request, Answer(fault))
+                self._log.reply(request, GroupAnswer(fault))
             case AskCommitted():
                 self._log.prove()
                 self._log.reply(request, GroupCommits(self._offsets.of(key), self._offsets.unsettled(key)))
@@ -153,13 +153,13 @@ class GroupShard:
             case DescribeGroup():
                 self._log.reply(request, self._described(key))
             case DeleteGroup():
-                self._log.reply(request, Answer(self._delete(key)))
+                self._log.reply(request, GroupAnswer(self._delete(key)))
             case DeleteOffsets(partitions):
                 self._log.reply(request, self._delete_offsets(key, partitions))
             case _:
                 raise AssertionError(f"unknown request {body!r}")
 
-    def _step(self, request: RequestId, message: Join | Sync | Leave | Heartbeat) -> None:
+    def _step(self, request: RequestId, message: JoinGroup | Sync | LeaveGroup | Heartbeat) -> None:
         answers = self._groups.step(message, request, self._log.now_ms)
         self._write_groups()
         if not isinstance(message, Heartbeat):  # which only puts deadlines off

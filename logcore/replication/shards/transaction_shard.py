@@ -21,12 +21,12 @@ from ...cores.transaction_records import (
     Forgotten,
     Identity,
     Participant,
-    ProducerIds,
+    ProducerIdRange,
     TransactionRecord,
     TransactionState,
 )
 from ...cores.transaction_steps import Abort, Aborted, Commit, Finished, Include, NewProducer, Outcome, Ready
-from ...cores.transaction_steps import SendOffsets as NoteOffsets
+from ...cores.transaction_steps import OffsetsStep as NoteOffsets
 from ...cores.transactions import EPOCH_MAX, Coordinator, Standing
 from ...errors import InvalidTransactionState, ProducerFenced
 from ...records.key_values import KeyValue
@@ -326,7 +326,7 @@ class TransactionShard:
 
     def _carry_out(self, key: str, ready: Ready) -> None:
         """Notes what was decided; when that is committed, the transaction ends everywhere."""
-        self._write([entry for entry in ready.append if not isinstance(entry, ProducerIds)])
+        self._write([entry for entry in ready.append if not isinstance(entry, ProducerIdRange)])
         outcome = ready.outcome
         if outcome is not None:
             self._log.once_committed(lambda: self._begin_end(outcome))

@@ -12,7 +12,7 @@ import pyarrow as pa
 from millstream.errors import Span, TypeMismatch
 
 from ...types import BIGINT, DOUBLE, INTEGER, Decimal, Field, SqlType, Struct
-from .aggregate_kernels import COMPILED_FROM, Events, Kernel
+from .aggregate_kernels import COMPILED_FROM, GroupEvents, Kernel
 from .aggregate_values import as_physical, as_type, column_of, values_of
 
 State = tuple[Any, ...]
@@ -46,7 +46,7 @@ class Fold:
 
     def run(
         self,
-        events: Events,
+        events: GroupEvents,
         arguments: Sequence[pa.Array],
         state: Sequence[pa.Array],
         known: Sequence[bool],
@@ -66,11 +66,11 @@ class Fold:
         groups = len(state[0])
         nothing = np.full(groups, -1, dtype=np.int64)
         arguments = [pa.array([], type_.arrow) for type_ in self.parameter_types]
-        events = Events(np.arange(groups, dtype=np.int64), nothing, nothing)
+        events = GroupEvents(np.arange(groups, dtype=np.int64), nothing, nothing)
         return self.run(events, arguments, state, [True] * groups)[0]
 
     def _run_compiled(
-        self, kernel: Kernel, events: Events, arguments: Sequence[pa.Array], state: Sequence[pa.Array]
+        self, kernel: Kernel, events: GroupEvents, arguments: Sequence[pa.Array], state: Sequence[pa.Array]
     ) -> tuple[pa.Array, list[pa.Array]]:
         filled = [
             column if initial is None or not column.null_count else column.fill_null(initial)
@@ -81,7 +81,7 @@ class Fold:
         return as_type(out, self.return_type), [as_type(column, t) for column, t in zip(new_state, types, strict=True)]
 
     def _run_python(
-        self, events: Events, arguments: Sequence[pa.Array], state: Sequence[pa.Array], known: Sequence[bool]
+        self, events: GroupEvents, arguments: Sequence[pa.Array], state: Sequence[pa.Array], known: Sequence[bool]
     ) -> tuple[pa.Array, list[pa.Array]]:
         states = self.states_of(state, known)
         rows = list(zip(*map(values_of, arguments), strict=True)) if arguments else None
@@ -110,7 +110,7 @@ class Fold:
         return [column_of([state[i] for state in dumped], type_) for i, type_ in enumerate(self.state_types)]
 
 
-def _steps(events: Events, rows: list[tuple[Any, ...]] | None) -> list[Step]:
+def _steps(events: GroupEvents, rows: list[tuple[Any, ...]] | None) -> list[Step]:
     steps: list[Step] = []
     for group, undo, add in zip(events.group.tolist(), events.undo.tolist(), events.add.tolist(), strict=True):
         if undo >= 0:

@@ -24,7 +24,7 @@ COMPILED_FROM = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Events:
+class GroupEvents:
     """What happens to the groups, in order: event i takes row `undo[i]` back from `group[i]` and adds row `add[i]`.
 
     -1 stands for no row; an event with neither leaves the state and gives the result as it is.
@@ -39,7 +39,7 @@ class Events:
 
 
 # (events, argument columns, state columns with a row per group) → (result per event, new state columns)
-Kernel = Callable[[Events, Sequence[pa.Array], Sequence[pa.Array]], tuple[pa.Array, list[pa.Array]]]
+Kernel = Callable[[GroupEvents, Sequence[pa.Array], Sequence[pa.Array]], tuple[pa.Array, list[pa.Array]]]
 
 
 def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -195,7 +195,9 @@ def _own(column: pa.Array, dtype: Any = None) -> np.ndarray[Any, Any]:
     return np.array(numbers(column), dtype=dtype, copy=True)
 
 
-def count_kernel(events: Events, arguments: Sequence[pa.Array], state: Sequence[pa.Array]) -> tuple[Any, list[Any]]:
+def count_kernel(
+    events: GroupEvents, arguments: Sequence[pa.Array], state: Sequence[pa.Array]
+) -> tuple[Any, list[Any]]:
     rows = int(max(events.undo.max(initial=-1), events.add.max(initial=-1))) + 1
     present = valid(arguments[0]) if arguments else np.ones(rows, dtype=np.bool_)
     total, out = _own(state[0]), np.empty(len(events), dtype=np.int64)
@@ -203,7 +205,7 @@ def count_kernel(events: Events, arguments: Sequence[pa.Array], state: Sequence[
     return pa.array(out), [pa.array(total)]
 
 
-def sum_kernel(events: Events, arguments: Sequence[pa.Array], state: Sequence[pa.Array]) -> tuple[Any, list[Any]]:
+def sum_kernel(events: GroupEvents, arguments: Sequence[pa.Array], state: Sequence[pa.Array]) -> tuple[Any, list[Any]]:
     (values,) = arguments
     total = _own(state[0])
     out = np.empty(len(events), dtype=total.dtype)
@@ -211,7 +213,9 @@ def sum_kernel(events: Events, arguments: Sequence[pa.Array], state: Sequence[pa
     return pa.array(out), [pa.array(total)]
 
 
-def average_kernel(events: Events, arguments: Sequence[pa.Array], state: Sequence[pa.Array]) -> tuple[Any, list[Any]]:
+def average_kernel(
+    events: GroupEvents, arguments: Sequence[pa.Array], state: Sequence[pa.Array]
+) -> tuple[Any, list[Any]]:
     (values,) = arguments
     total, count, out = _own(state[0]), _own(state[1]), np.empty(len(events), dtype=np.float64)
     _average(events.group, events.undo, events.add, valid(values), numbers(values), total, count, out)
@@ -221,7 +225,7 @@ def average_kernel(events: Events, arguments: Sequence[pa.Array], state: Sequenc
 def extreme_kernel(*, greatest: bool) -> Kernel:
     """MIN or MAX of numbers and of what is kept as numbers."""
 
-    def run(events: Events, arguments: Sequence[pa.Array], state: Sequence[pa.Array]) -> tuple[Any, list[Any]]:
+    def run(events: GroupEvents, arguments: Sequence[pa.Array], state: Sequence[pa.Array]) -> tuple[Any, list[Any]]:
         (values,) = arguments
         best, known = _own(state[0]), np.array(valid(state[0]), copy=True)
         out, out_known = np.empty(len(events), dtype=best.dtype), np.empty(len(events), dtype=np.bool_)
@@ -237,7 +241,7 @@ def pick_kernel(*, latest: bool, ignore_nulls: bool) -> Kernel:
     State: the value, and whether there has been one (it may be NULL).
     """
 
-    def run(events: Events, arguments: Sequence[pa.Array], state: Sequence[pa.Array]) -> tuple[Any, list[Any]]:
+    def run(events: GroupEvents, arguments: Sequence[pa.Array], state: Sequence[pa.Array]) -> tuple[Any, list[Any]]:
         (values,) = arguments
         groups = len(state[0])
         seen = numbers(state[1])
@@ -256,7 +260,7 @@ def pick_kernel(*, latest: bool, ignore_nulls: bool) -> Kernel:
 
 
 def deviation_kernel(*, rooted: bool) -> Kernel:
-    def run(events: Events, arguments: Sequence[pa.Array], state: Sequence[pa.Array]) -> tuple[Any, list[Any]]:
+    def run(events: GroupEvents, arguments: Sequence[pa.Array], state: Sequence[pa.Array]) -> tuple[Any, list[Any]]:
         (values,) = arguments
         own = [_own(column) for column in state]
         out = np.empty(len(events), dtype=np.float64)
@@ -268,7 +272,7 @@ def deviation_kernel(*, rooted: bool) -> Kernel:
 
 
 def correlation_kernel(
-    events: Events, arguments: Sequence[pa.Array], state: Sequence[pa.Array]
+    events: GroupEvents, arguments: Sequence[pa.Array], state: Sequence[pa.Array]
 ) -> tuple[Any, list[Any]]:
     xs, ys = (numbers(column).astype(np.float64) for column in arguments)
     own = [_own(column) for column in state]

@@ -12,7 +12,7 @@ from .java_fields import NUMBERS, SECOND, Moment, Parsed
 from .java_zones import LONG_NAMES, OFFSET, ZONES_BY_NAME, Unparsable, fixed_zone, zone_of
 
 
-class Part:
+class PatternPart:
     """A piece of a pattern."""
 
     def format(self, moment: Moment) -> str:
@@ -24,7 +24,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class LiteralPart(Part):
+class LiteralPart(PatternPart):
     text: str
 
     def format(self, moment: Moment) -> str:
@@ -38,7 +38,7 @@ class LiteralPart(Part):
 
 
 @dataclass(frozen=True, slots=True)
-class NumberPart(Part):
+class NumberPart(PatternPart):
     """Digits of a field. `reserved` are those of the fixed-width numbers that follow without anything between."""
 
     letter: str
@@ -80,7 +80,7 @@ class NumberPart(Part):
 
 
 @dataclass(frozen=True, slots=True)
-class FractionPart(Part):
+class FractionPart(PatternPart):
     """SSS: that many digits of the second's fraction."""
 
     digits: int
@@ -97,7 +97,7 @@ class FractionPart(Part):
 
 
 @dataclass(frozen=True, slots=True)
-class NamePart(Part):
+class NamePart(PatternPart):
     """A field as one of some words; the longest that fits is read."""
 
     field: str
@@ -118,7 +118,7 @@ class NamePart(Part):
 
 
 @dataclass(frozen=True, slots=True)
-class OffsetPart(Part):
+class OffsetPart(PatternPart):
     """X, x, Z, O: `form` is like +HH:MM; `zero` is what stands for no offset."""
 
     form: str
@@ -150,7 +150,7 @@ class OffsetPart(Part):
 
 
 @dataclass(frozen=True, slots=True)
-class LocalizedOffsetPart(Part):
+class LocalizedOffsetPart(PatternPart):
     """O and OOOO: GMT+8, GMT+08:00."""
 
     full: bool
@@ -174,7 +174,7 @@ class LocalizedOffsetPart(Part):
 
 
 @dataclass(frozen=True, slots=True)
-class ZonePart(Part):
+class ZonePart(PatternPart):
     """VV (the zone's id), z (PST), zzzz (Pacific Standard Time)."""
 
     style: str
@@ -208,11 +208,11 @@ class ZonePart(Part):
 
 
 @dataclass(frozen=True, slots=True)
-class PaddedPart(Part):
+class PaddedPart(PatternPart):
     """ppH: what follows, padded with spaces on the left."""
 
     width: int
-    inner: Part
+    inner: PatternPart
 
     def format(self, moment: Moment) -> str:
         return self.inner.format(moment).rjust(self.width)
@@ -228,10 +228,10 @@ class PaddedPart(Part):
 
 
 @dataclass(frozen=True, slots=True)
-class OptionalPart(Part):
+class OptionalPart(PatternPart):
     """[…]: left out in formatting where a field is missing, in parsing where the text does not follow it."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[PatternPart, ...]
 
     def format(self, moment: Moment) -> str:
         try:

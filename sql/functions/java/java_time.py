@@ -21,7 +21,7 @@ from .java_parts import (
     OffsetPart,
     OptionalPart,
     PaddedPart,
-    Part,
+    PatternPart,
     ZonePart,
 )
 from .java_zones import Unparsable
@@ -31,7 +31,7 @@ MONTHS = ("January", "February", "March", "April", "May", "June", "July", "Augus
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 
-class InvalidPattern(ValueError):
+class InvalidTimePattern(ValueError):
     """The pattern is none of Java's."""
 
 
@@ -39,7 +39,7 @@ class InvalidPattern(ValueError):
 class TimePattern:
     """A pattern that was understood."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[PatternPart, ...]
     plain: re.Pattern[str] | None  # of a pattern that only has a date and a time in digits of fixed width
 
     def format(self, moment: Moment) -> str:
@@ -79,7 +79,7 @@ def _day(year: str, month: str, day: str) -> int | None:
         return None
 
 
-def _plain(parts: tuple[Part, ...]) -> re.Pattern[str] | None:
+def _plain(parts: tuple[PatternPart, ...]) -> re.Pattern[str] | None:
     """The regular expression of a pattern with year, month and day, where nothing in it varies in width."""
     out: list[str] = []
     for part in parts:
@@ -101,7 +101,7 @@ def _plain(parts: tuple[Part, ...]) -> re.Pattern[str] | None:
 
 @lru_cache(maxsize=1024)
 def compile_pattern(pattern: str) -> TimePattern:
-    """The pattern, understood. Raises `InvalidPattern`.
+    """The pattern, understood. Raises `InvalidTimePattern`.
 
     >>> from .java_fields import moment_of
     >>> compile_pattern("dd/MMM/yyyy HH:mm:ss.SSS").format(moment_of(1_589_234_313_005, "UTC"))
@@ -114,13 +114,13 @@ def compile_pattern(pattern: str) -> TimePattern:
     return TimePattern(parts, _plain(parts))
 
 
-def _read(pattern: str, at: int, depth: int) -> tuple[tuple[Part, ...], int]:
+def _read(pattern: str, at: int, depth: int) -> tuple[tuple[PatternPart, ...], int]:
     """The parts up to the end, or to the bracket that closes this section."""
-    parts: list[Part] = []
+    parts: list[PatternPart] = []
     pad = 0
     while at < len(pattern):
         sign = pattern[at]
-        part: Part | None
+        part: PatternPart | None
         if sign == "'":
             text, at = _literal(pattern, at)
             part = LiteralPart(text)
@@ -129,7 +129,7 @@ def _read(pattern: str, at: int, depth: int) -> tuple[tuple[Part, ...], int]:
             part = OptionalPart(inner)
         elif sign == "]":
             if depth == 0:
-                raise InvalidPattern("a bracket is closed that was not opened")
+                raise InvalidTimePattern("a bracket is closed that was not opened")
             return _reserve(parts), at + 1
         elif sign.isascii() and sign.isalpha():
             end = at
@@ -141,13 +141,13 @@ def _read(pattern: str, at: int, depth: int) -> tuple[tuple[Part, ...], int]:
                 continue
             part = _field(sign, count)
         elif sign in "{}#":
-            raise InvalidPattern(f"{sign} is reserved")
+            raise InvalidTimePattern(f"{sign} is reserved")
         else:
             part, at = LiteralPart(sign), at + 1
         parts.append(PaddedPart(pad, part) if pad else part)
         pad = 0
     if pad:
-        raise InvalidPattern("a pad needs a field after it")
+        raise InvalidTimePattern("a pad needs a field after it")
     return _reserve(parts), at
 
 
@@ -166,12 +166,12 @@ def _literal(pattern: str, at: int) -> tuple[str, int]:
             at += 2
         else:
             return "".join(out), at + 1
-    raise InvalidPattern("a quote is not closed")
+    raise InvalidTimePattern("a quote is not closed")
 
 
-def _reserve(parts: list[Part]) -> tuple[Part, ...]:
+def _reserve(parts: list[PatternPart]) -> tuple[PatternPart, ...]:
     """Let a number of varying width leave the digits of the fixed ones right behind it."""
-    out: list[Part] = []
+    out: list[PatternPart] = []
     reserved = 0
     for part in reversed(parts):
         if isinstance(part, FractionPart):
@@ -187,7 +187,7 @@ def _reserve(parts: list[Part]) -> tuple[Part, ...]:
     return tuple(reversed(out))
 
 
-def _field(letter: str, count: int) -> Part:
+def _field(letter: str, count: int) -> PatternPart:
     if letter in "uyY":
         if count == 2:
             return NumberPart(letter, 2, 2, reduced=True)
@@ -208,17 +208,17 @@ def _field(letter: str, count: int) -> Part:
     return _zone_part(letter, count)
 
 
-def _plain_number(letter: str, count: int) -> Part:
+def _plain_number(letter: str, count: int) -> PatternPart:
     if count > (3 if letter == "D" else 1 if letter in "WFc" else 2):
-        raise InvalidPattern(f"too many {letter}")
+        raise InvalidTimePattern(f"too many {letter}")
     if letter == "D":
         return NumberPart("D", count, 3)
     return NumberPart(letter, count, 2) if count == 2 else NumberPart(letter, 1, 19)
 
 
-def _name(letter: str, count: int) -> Part:
+def _name(letter: str, count: int) -> PatternPart:
     if count > 5:
-        raise InvalidPattern(f"too many {letter}")
+        raise InvalidTimePattern(f"too many {letter}")
     width = None if count == 4 else 1 if count == 5 else 3
     if letter in "ML":
         return NamePart("month", tuple((n[:width], i + 1) for i, n in enumerate(MONTHS)), lambda m: m.date.month)
@@ -233,7 +233,7 @@ def _name(letter: str, count: int) -> Part:
 _OFFSETS = ("+HH", "+HHMM", "+HH:MM", "+HHMMss", "+HH:MM:ss")
 
 
-def _zone_part(letter: str, count: int) -> Part:
+def _zone_part(letter: str, count: int) -> PatternPart:
     match letter, count:
         case "X", 1 | 2 | 3 | 4 | 5:
             return OffsetPart(_OFFSETS[count - 1], "Z")
@@ -254,4 +254,4 @@ def _zone_part(letter: str, count: int) -> Part:
         case "z" | "v", 4:
             return ZonePart("long")
         case _:
-            raise InvalidPattern(f"{letter * count} is no pattern")
+            raise InvalidTimePattern(f"{letter * count} is no pattern")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, date, datetime
 
 from .java_fields import DAY_MS, EPOCH_ORDINAL, Fields
-from .java_time import MONTHS, WEEKDAYS, InvalidPattern
+from .java_time import MONTHS, WEEKDAYS, InvalidTimePattern
 from .java_zones import Unparsable
 
 _SIMPLE = re.compile(r"''|'((?:[^']|'')*)'|([A-Za-z])\2*|.", re.DOTALL)
@@ -72,7 +72,7 @@ def _simple_field(letter: str, width: int, text: str, at: int, fields: Fields, *
         at = _simple_word("a", ("AM", "PM"), text, at, fields)
         return at
     if letter not in _SIMPLE_NUMBERS:
-        raise InvalidPattern(f"{letter} is no pattern of a date")
+        raise InvalidTimePattern(f"{letter} is no pattern of a date")
     while at < len(text) and text[at].isspace():
         at += 1
     end = at

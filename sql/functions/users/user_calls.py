@@ -24,7 +24,7 @@ from .time_limit import within_time
 Columns = Callable[..., pa.Array]
 
 
-class Parameter(Protocol):
+class DeclaredParameter(Protocol):
     @property
     def type(self) -> SqlType: ...
 
@@ -37,7 +37,7 @@ class Definition(Protocol):
     @property
     def kind(self) -> str: ...
     @property
-    def parameters(self) -> Sequence[Parameter]: ...
+    def parameters(self) -> Sequence[DeclaredParameter]: ...
     @property
     def returns(self) -> SqlType: ...
     @property

@@ -21,7 +21,7 @@ from ...types import BOOLEAN, Array, SqlType
 from ..aggregation.aggregate_fold import AggregateFunction
 from ..aggregation.aggregates import USER_ENTRIES
 from ..bounds import BoundExceeded
-from ..function import Call, Function, Render, Variant
+from ..function import BoundCall, Function, Render, Variant
 from ..signature import Parameter, Signature
 from ..udf import PythonFunction, Udf, remember
 from . import python_body
@@ -141,7 +141,7 @@ def _entry(definition: UserFunction) -> Function | AggregateFunction:
 def _without_arguments(python: PythonFunction) -> Render:
     """DuckDB does not say for how many rows it calls a function without arguments; so it gets one."""
 
-    def render(call: Call, arguments: list[exp.Expression]) -> exp.Expression:
+    def render(call: BoundCall, arguments: list[exp.Expression]) -> exp.Expression:
         returns = Array(call.return_type) if call.function.kind == "table" else call.return_type
         return Udf(python, (BOOLEAN,), returns).call([exp.true()])
 

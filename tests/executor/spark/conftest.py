@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from spark_stages import MakeSparkExecutor, create_topics
 
-from millstream.executor.spark.executor import SparkExecutor
+from millstream.executor.spark.spark_executor import SparkExecutor
 from millstream.logcore.log import Log, open_log
 
 MASTER = {"spark.master": "local[2]", "spark.driver.memory": "512m"}

@@ -9,7 +9,7 @@ import pytest
 from spark_stages import MakeSparkExecutor, OnDuckDB, contents, plan_of, produce
 
 from millstream.executor.errors import QueryFailed, UnknownQuery
-from millstream.executor.spark.session import spark_session
+from millstream.executor.spark.spark_session import spark_session
 from millstream.logcore.client import LogClient
 from millstream.planner.catalog import PersistentQuery
 from millstream.planner.physical import PhysicalPlan

@@ -10,7 +10,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from millstream.logcore.protocol.wire.apis import Api
-from millstream.logcore.records.batch import Producer
+from millstream.logcore.records.batch import BatchProducer
 from millstream.logcore.records.codec import encode
 
 from ..log_records import rows
@@ -43,7 +43,7 @@ class Open:
         }
         (topic,) = asking.ask(Api.ADD_PARTITIONS_TO_TXN, added).results_by_topic_v3_and_below
         assert topic.results_by_partition[0].partition_error_code is ErrorCode.none
-        producer = Producer(self.producer, self.epoch, 0, transactional=True)
+        producer = BatchProducer(self.producer, self.epoch, 0, transactional=True)
         batches = encode(rows(b"hanging", timestamp=int(time.time() * 1000)), producer)
         buffers = [buffer for batch in batches for buffer in batch.buffers]
         written = asking.append(self.topic, buffers, transactional_id=self.id)

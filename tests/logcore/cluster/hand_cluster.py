@@ -10,8 +10,8 @@ from typing import Any
 from millstream.logcore.cluster.watch import MetadataWatch
 from millstream.logcore.errors import NotNow
 from millstream.logcore.records.batch import HEADER_SIZE, NOBODY, EncodedBatch, seal
-from millstream.logcore.replication.broker.broker import Broker
-from millstream.logcore.replication.broker.registration import Identity
+from millstream.logcore.replication.broker.broker import ReplicaBroker
+from millstream.logcore.replication.broker.registration import BrokerIdentity
 from millstream.logcore.replication.controller.controller import Controller
 from millstream.logcore.replication.controller.controller_messages import CreateTopic, Done, NotController
 from millstream.logcore.replication.controller.metadata_image import MetadataImage
@@ -61,7 +61,7 @@ class HandNode:
         self.controller = Controller(Quorum(node, "test", recovered, seed=node))
         self.logs = SimReplicaLogs(disk, lambda partition, offset: None, Counter[str]())
         where = (("kafka", f"host:{9100 + node}"), ("http", f"host:{8100 + node}"), ("node", f"host:{9000 + node}"))
-        self.broker = Broker(Identity("test", node, self.logs.incarnation, where, rack), self.logs)
+        self.broker = ReplicaBroker(BrokerIdentity("test", node, self.logs.incarnation, where, rack), self.logs)
         self.watch = MetadataWatch(node, lambda: self.broker.active)
         self.machines: Mapping[str, Machine] = {
             CONTROLLER: self.controller,

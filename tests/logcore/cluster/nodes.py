@@ -11,11 +11,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
 
-from millstream.logcore.cluster.node import ClusterNode
+from millstream.logcore.cluster.cluster_node import ClusterNode
 from millstream.logcore.cluster.serving import served
 from millstream.logcore.cluster.settings import ClusterSettings
 from millstream.logcore.replication.machine import NodeId
-from millstream.logcore.replication.node.node_links import Address
+from millstream.logcore.replication.node.node_links import PeerAddress
 from millstream.logcore.server import LogServer
 
 PATIENCE_S = 30.0
@@ -48,7 +48,7 @@ class Cluster:
     """State: which of the nodes run. Ports stay the same over restarts."""
 
     def __init__(self, folder: Path, count: int = 3, *, session_ms: int = 1500, secret: bytes = b"secret") -> None:
-        members = {NodeId(number): Address("127.0.0.1", port) for number, port in enumerate(free_ports(count), 1)}
+        members = {NodeId(number): PeerAddress("127.0.0.1", port) for number, port in enumerate(free_ports(count), 1)}
         self.settings = {
             node: ClusterSettings(folder / f"node{node}", node, members, secret=secret, session_ms=session_ms)
             for node in members

@@ -9,7 +9,7 @@ from millstream.logcore.errors import NotNow
 from millstream.logcore.records.codec import encode
 from millstream.logcore.replication.controller.controller_messages import CreateTopic, Done, NotController
 from millstream.logcore.replication.machine import BROKER, CONTROLLER, NodeId
-from millstream.logcore.replication.node.node import NodeStopped
+from millstream.logcore.replication.node.node_runtime import NodeStopped
 from millstream.logcore.replication.replica.replica_messages import ForPartition, Produce
 
 from ..log_records import rows

@@ -20,7 +20,7 @@ from millstream.logcore.protocol.wire import produce_messages as produce
 from millstream.logcore.protocol.wire.apis import Api
 from millstream.logcore.protocol.wire.messages import Fields
 from millstream.logcore.protocol.wire.produce_messages import ProduceData, ProduceRequest
-from millstream.logcore.records.batch import Producer as ProducerOf
+from millstream.logcore.records.batch import BatchProducer as ProducerOf
 from millstream.logcore.records.codec import encode
 from millstream.logcore.replication.shards import led_log
 

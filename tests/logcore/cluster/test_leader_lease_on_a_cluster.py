@@ -10,8 +10,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kio.schema.errors import ErrorCode
 
 from millstream.logcore.client import TopicPartition
-from millstream.logcore.cluster.layout import ClusterLayout
-from millstream.logcore.cluster.log import ClusterLog
+from millstream.logcore.cluster.cluster_layout import ClusterLayout
+from millstream.logcore.cluster.cluster_log import ClusterLog
 from millstream.logcore.errors import NotNow
 from millstream.logcore.protocol.layout import ANY_EPOCH
 from millstream.logcore.remote import RemoteLog

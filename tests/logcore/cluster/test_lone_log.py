@@ -14,7 +14,7 @@ from millstream.logcore.client import TopicPartition
 from millstream.logcore.cluster.lone_log import open_lone_log
 from millstream.logcore.errors import LogClosed
 from millstream.logcore.replication.machine import BROKER
-from millstream.logcore.replication.node.node import NoAnswer, NodeStopped
+from millstream.logcore.replication.node.node_runtime import NoAnswer, NodeStopped
 from millstream.logcore.replication.shards.transaction_messages import AskProducerId
 
 from ..log_records import rows, values_of

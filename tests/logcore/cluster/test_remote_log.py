@@ -14,7 +14,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from millstream.logcore.client import FetchedRows, RowRecords, TopicPartition
-from millstream.logcore.cluster.layout import ClusterLayout
+from millstream.logcore.cluster.cluster_layout import ClusterLayout
 from millstream.logcore.errors import LogUnavailable, NotNow, ProducerFenced, TopicExists, UnknownTopic
 from millstream.logcore.protocol.layout import LeaderOffsets
 from millstream.logcore.remote import RemoteLog

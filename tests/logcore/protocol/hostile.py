@@ -22,7 +22,7 @@ from millstream.logcore.protocol.wire import fetch_messages as fetch
 from millstream.logcore.protocol.wire import messages
 from millstream.logcore.protocol.wire import produce_messages as produce
 from millstream.logcore.protocol.wire.apis import KNOWN, NAMING_TOPICS, Api
-from millstream.logcore.protocol.wire.fetch_messages import FetchPosition, FetchRequest
+from millstream.logcore.protocol.wire.fetch_messages import ClientFetch, FetchPosition
 from millstream.logcore.protocol.wire.frames import write_request_frame
 from millstream.logcore.protocol.wire.produce_messages import ProduceData, ProduceRequest
 from millstream.logcore.records.batch import CHECKED_FROM, HEADER, HEADER_SIZE
@@ -73,7 +73,7 @@ class Hostile:
                 where = TopicPartition(self.random.choice(NAMES), self.random.choice([0, 0, 1, -1]))
                 position = FetchPosition(where, self.random.choice(NUMBERS), self.random.choice(NUMBERS))
                 wait = self.random.choice([0, 1, -5])
-                request = FetchRequest(wait, self.random.choice(NUMBERS), 2**31 - 1, "read_committed", [position])
+                request = ClientFetch(wait, self.random.choice(NUMBERS), 2**31 - 1, "read_committed", [position])
                 return b"".join(fetch.write_request(request, version))
             case _:
                 return self._message(api, version)

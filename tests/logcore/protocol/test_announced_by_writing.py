@@ -15,7 +15,7 @@ from millstream.logcore.protocol.channel import Address
 from millstream.logcore.protocol.routing import Router
 from millstream.logcore.protocol.sender import Sender
 from millstream.logcore.protocol.wire.apis import Api
-from millstream.logcore.records.batch import Producer
+from millstream.logcore.records.batch import BatchProducer
 from millstream.logcore.records.codec import encode
 from millstream.logcore.server import LogServer
 
@@ -47,7 +47,7 @@ class Client:
         return {"transactional_id": "tx", "producer_id": self.id, "producer_epoch": self.epoch}
 
     def write(self, value: bytes, sequence: int = 0, epoch: int | None = None) -> None:
-        producer = Producer(self.id, self.epoch if epoch is None else epoch, sequence, transactional=True)
+        producer = BatchProducer(self.id, self.epoch if epoch is None else epoch, sequence, transactional=True)
         Sender(self._router).send(WHERE, encode(rows(value), producer), "tx")
 
     def send_offset(self, offset: int) -> str:
@@ -83,7 +83,7 @@ def test_records_of_a_transaction_that_nobody_names_are_refused(log: Log, router
     """They would hold readers back for ever."""
     client = Client(router)
     for transactional in (True, False):
-        batches = encode(rows(b"a"), Producer(client.id, client.epoch, 0, transactional=transactional))
+        batches = encode(rows(b"a"), BatchProducer(client.id, client.epoch, 0, transactional=transactional))
         with pytest.raises(InvalidTransactionState):
             Sender(router).send(WHERE, batches, None if transactional else "tx")
     assert log.partition("t", 0).open_transactions() == []

@@ -14,7 +14,7 @@ from millstream.logcore.coordination.transaction_log import NOTES_OPEN
 from millstream.logcore.errors import ProducerFenced
 from millstream.logcore.log import open_log
 from millstream.logcore.protocol.producers import ClientProducer, Producers
-from millstream.logcore.records.batch import Producer
+from millstream.logcore.records.batch import BatchProducer
 from millstream.logcore.records.codec import encode
 from millstream.logcore.records.key_values import KeyValue
 
@@ -46,7 +46,7 @@ class Client:
         where = TopicPartition("t", partition)
         sequence = self.log.partition(*where).next_sequence(*self.identity)
         self.producer.announce({where})
-        batches = encode(rows(value), Producer(*self.identity, sequence, transactional=True))
+        batches = encode(rows(value), BatchProducer(*self.identity, sequence, transactional=True))
         self.producer.append(where, batches)
 
     def commit(self) -> None:

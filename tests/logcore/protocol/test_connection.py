@@ -16,12 +16,12 @@ import pytest
 from millstream.logcore.client import TopicPartition
 from millstream.logcore.log import Log
 from millstream.logcore.protocol.admission import ConnectionLimits, HeldConnections
-from millstream.logcore.protocol.connection import IN_FLIGHT_MAX, Answer, Connection, Request
+from millstream.logcore.protocol.connection import IN_FLIGHT_MAX, Answer, KafkaConnection, KafkaRequest
 from millstream.logcore.protocol.wire import fetch_messages as fetch
 from millstream.logcore.protocol.wire import messages
 from millstream.logcore.protocol.wire import produce_messages as produce
 from millstream.logcore.protocol.wire.apis import KNOWN, Api
-from millstream.logcore.protocol.wire.fetch_messages import FetchPosition, FetchRequest
+from millstream.logcore.protocol.wire.fetch_messages import ClientFetch, FetchPosition
 from millstream.logcore.protocol.wire.frames import FRAME_BYTES_MAX, write_request_frame
 from millstream.logcore.protocol.wire.produce_messages import ProduceData, ProduceRequest
 from millstream.logcore.records.batch import Buffer
@@ -225,11 +225,11 @@ class HeldConnection:
     def __init__(self) -> None:
         self.go = asyncio.Event()
         self.handled: list[int] = []
-        self.held = HeldConnections[Connection](ConnectionLimits(10, 10))
-        self.connection = Connection(self.handle, self.held)
+        self.held = HeldConnections[KafkaConnection](ConnectionLimits(10, 10))
+        self.connection = KafkaConnection(self.handle, self.held)
         self.connection.connection_made(NoSocket())
 
-    async def handle(self, request: Request) -> Answer:
+    async def handle(self, request: KafkaRequest) -> Answer:
         await self.go.wait()
         self.handled.append(request.header.correlation_id)
         done: asyncio.Future[list[Buffer] | None] = asyncio.get_running_loop().create_future()
@@ -275,7 +275,7 @@ def test_nothing_more_is_handled_of_a_connection_that_the_server_closes() -> Non
 def test_a_fetch_waits_no_longer_when_its_client_is_gone_and_what_came_behind_it_is_handled(
     log: Log, server: LogServer
 ) -> None:
-    waiting = FetchRequest(300_000, 1, 1 << 20, "read_committed", [FetchPosition(TopicPartition("t", 1), 0, 1 << 20)])
+    waiting = ClientFetch(300_000, 1, 1 << 20, "read_committed", [FetchPosition(TopicPartition("t", 1), 0, 1 << 20)])
     data = [ProduceData(TopicPartition("t", 0), [batch_of(b"a")])]
     with socket.create_connection(("127.0.0.1", server.port)) as peer:
         peer.sendall(b"".join(write_request_frame(Api.FETCH, 11, 1, fetch.write_request(waiting, 11))))
@@ -315,7 +315,7 @@ def test_a_server_can_be_stopped_while_a_client_waits(log: Log) -> None:
 
 def test_a_connection_on_which_nothing_happens_is_closed(log: Log) -> None:
     """Not while its client waits for an answer."""
-    wanted = FetchRequest(1_000, 1, 1 << 20, "read_committed", [FetchPosition(TopicPartition("t", 0), 0, 1 << 20)])
+    wanted = ClientFetch(1_000, 1, 1 << 20, "read_committed", [FetchPosition(TopicPartition("t", 0), 0, 1 << 20)])
     body = fetch.write_request(wanted, 11)
     with LogServer(log, port=0, idle_ms=300) as server:
         address = ("127.0.0.1", server.port)
@@ -332,7 +332,7 @@ def test_a_connection_on_which_nothing_happens_is_closed(log: Log) -> None:
 def test_a_client_that_does_not_take_its_answers_is_idle_too(log: Log) -> None:
     for _ in range(20):
         log.append("t", 0, rows(b"x" * 900_000))
-    wanted = FetchRequest(0, 1, 1 << 26, "read_committed", [FetchPosition(TopicPartition("t", 0), 0, 1 << 26)])
+    wanted = ClientFetch(0, 1, 1 << 26, "read_committed", [FetchPosition(TopicPartition("t", 0), 0, 1 << 26)])
     body = fetch.write_request(wanted, 11)
     with LogServer(log, port=0, idle_ms=300) as server, socket.socket() as peer:
         peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)

@@ -11,7 +11,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from millstream.logcore.client import TopicPartition
-from millstream.logcore.cluster.groups import ClusterGroups
+from millstream.logcore.cluster.cluster_groups import ClusterGroups
 from millstream.logcore.cores.group_messages import CheckCommit, ConsumerHeartbeat, GroupFault
 from millstream.logcore.errors import LogClosed, NotNow
 from millstream.logcore.log import Log

@@ -15,7 +15,7 @@ from millstream.logcore.protocol.channel import Address, Channels
 from millstream.logcore.protocol.fetch_sessions import IDLE_S, FetchSessions
 from millstream.logcore.protocol.wire import fetch_messages as fetch
 from millstream.logcore.protocol.wire.apis import Api
-from millstream.logcore.protocol.wire.fetch_messages import FetchedPartition, FetchPosition, FetchRequest, PartitionKey
+from millstream.logcore.protocol.wire.fetch_messages import ClientFetch, FetchedPartition, FetchPosition, PartitionKey
 from millstream.logcore.server import LogServer
 
 from ..log_records import rows
@@ -35,7 +35,7 @@ class Client:
     def fetch(
         self, *changed: tuple[TopicPartition, int], forgotten: tuple[PartitionKey, ...] = (), bytes_max: int = 1 << 20
     ) -> Any:
-        request = FetchRequest(
+        request = ClientFetch(
             0, 1, bytes_max, "read_uncommitted", [FetchPosition(where, offset, 1 << 20) for where, offset in changed],
             self.id, self.epoch, forgotten,
         )  # fmt: skip
@@ -122,9 +122,9 @@ def test_a_session_ends_when_its_client_says_so_or_begins_another() -> None:
 
 def test_a_session_without_partitions_is_none() -> None:
     sessions = FetchSessions()
-    assert sessions.turn(FetchRequest(0, 0, 0, "read_committed", [], 0, 0), 0).session_id == 0
+    assert sessions.turn(ClientFetch(0, 0, 0, "read_committed", [], 0, 0), 0).session_id == 0
     id = begin(sessions, 0)
-    turn = sessions.turn(FetchRequest(0, 0, 0, "read_committed", [], id, 1, [T0]), 0)
+    turn = sessions.turn(ClientFetch(0, 0, 0, "read_committed", [], id, 1, [T0]), 0)
     assert (turn.positions, turn.session_id, len(sessions)) == ([], 0, 0)
 
 
@@ -142,5 +142,5 @@ def begin(sessions: FetchSessions, now_s: float) -> int:
     return turn.session_id
 
 
-def request(id: int, epoch: int) -> FetchRequest:
-    return FetchRequest(0, 1, 1 << 20, "read_uncommitted", [FetchPosition(T0, 0, 1)], id, epoch)
+def request(id: int, epoch: int) -> ClientFetch:
+    return ClientFetch(0, 1, 1 << 20, "read_uncommitted", [FetchPosition(T0, 0, 1)], id, epoch)

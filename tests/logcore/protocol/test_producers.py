@@ -8,7 +8,7 @@ from millstream.logcore.client import TopicPartition
 from millstream.logcore.errors import InvalidTransactionState, ProducerFenced
 from millstream.logcore.log import Log
 from millstream.logcore.protocol.producers import Producers
-from millstream.logcore.records.batch import Producer
+from millstream.logcore.records.batch import BatchProducer
 from millstream.logcore.records.codec import encode
 
 from ..log_records import rows, values_of
@@ -29,7 +29,7 @@ def test_a_transaction_that_takes_too_long_is_aborted_and_its_producer_fenced(lo
     producers = Producers(log, clock)
     slow = producers.new("slow", 1000)
     slow.announce({WHERE})
-    slow.append(WHERE, encode(rows(b"a"), Producer(slow.producer.producer_id, slow.producer.epoch, 0, True)))
+    slow.append(WHERE, encode(rows(b"a"), BatchProducer(slow.producer.producer_id, slow.producer.epoch, 0, True)))
     log.append("t", 0, rows(b"b"))
     clock.now_s = 0.9
     producers.end_overdue()
@@ -57,7 +57,7 @@ def test_a_producer_without_an_open_transaction_is_left_alone(log: Log) -> None:
 def test_a_commit_that_is_asked_twice_happens_once(log: Log) -> None:
     producer = Producers(log).new("q", 1000)
     producer.announce({WHERE})
-    producer.append(WHERE, encode(rows(b"a"), Producer(producer.producer.producer_id, 0, 0, True)))
+    producer.append(WHERE, encode(rows(b"a"), BatchProducer(producer.producer.producer_id, 0, 0, True)))
     producer.end(commit=True)
     producer.end(commit=True)
     assert log.offsets("t", 0).log_end_offset == 2
@@ -67,7 +67,7 @@ def test_a_commit_that_is_asked_twice_happens_once(log: Log) -> None:
 def test_what_is_committed_cannot_be_aborted_any_more(log: Log) -> None:
     producer = Producers(log).new("q", 1000)
     producer.announce({WHERE})
-    producer.append(WHERE, encode(rows(b"a"), Producer(producer.producer.producer_id, 0, 0, True)))
+    producer.append(WHERE, encode(rows(b"a"), BatchProducer(producer.producer.producer_id, 0, 0, True)))
     producer.end(commit=True)
     for _ in range(2):
         with pytest.raises(InvalidTransactionState, match="is committed"):
@@ -81,7 +81,7 @@ def test_what_is_committed_cannot_be_aborted_any_more(log: Log) -> None:
 def test_an_abort_that_is_asked_twice_is_one_and_is_no_commit(log: Log) -> None:
     producer = Producers(log).new("q", 1000)
     producer.announce({WHERE})
-    producer.append(WHERE, encode(rows(b"a"), Producer(producer.producer.producer_id, 0, 0, True)))
+    producer.append(WHERE, encode(rows(b"a"), BatchProducer(producer.producer.producer_id, 0, 0, True)))
     for _ in range(2):
         producer.end(commit=False)
     with pytest.raises(InvalidTransactionState):
@@ -95,8 +95,8 @@ def test_what_is_no_part_of_the_open_transaction_is_refused_and_leaves_it_to_end
     producer = Producers(log).new("q", 1000)
     id = producer.producer.producer_id
     producer.announce({WHERE})
-    producer.append(WHERE, encode(rows(b"a"), Producer(id, 0, 0, True)))
-    (stranger,) = encode(rows(b"b"), Producer(id, epochs_later, 1 - epochs_later))
+    producer.append(WHERE, encode(rows(b"a"), BatchProducer(id, 0, 0, True)))
+    (stranger,) = encode(rows(b"b"), BatchProducer(id, epochs_later, 1 - epochs_later))
     with pytest.raises(InvalidTransactionState, match="no part of it"):
         log.append_batches("t", 0, b"".join(stranger.buffers))
     producer.end(commit=True)
@@ -105,14 +105,14 @@ def test_what_is_no_part_of_the_open_transaction_is_refused_and_leaves_it_to_end
 
 def test_partitions_that_were_not_announced_and_batches_of_others_are_refused(log: Log) -> None:
     producer = Producers(log).new("q", 1000)
-    batches = encode(rows(b"a"), Producer(producer.producer.producer_id, 0, 0, True))
+    batches = encode(rows(b"a"), BatchProducer(producer.producer.producer_id, 0, 0, True))
     with pytest.raises(InvalidTransactionState):
         producer.append(WHERE, batches)
     producer.announce({TopicPartition("t", 1)})
     with pytest.raises(InvalidTransactionState):
         producer.append(WHERE, batches)
     with pytest.raises(ProducerFenced):
-        producer.append(TopicPartition("t", 1), encode(rows(b"a"), Producer(77, 0, 0, True)))
+        producer.append(TopicPartition("t", 1), encode(rows(b"a"), BatchProducer(77, 0, 0, True)))
 
 
 def test_a_producer_that_asks_twice_for_its_next_epoch_gets_one(log: Log) -> None:

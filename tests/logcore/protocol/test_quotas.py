@@ -14,7 +14,7 @@ from millstream.logcore.protocol.security.quotas import Meter, Quotas
 from millstream.logcore.protocol.wire import fetch_messages as fetch
 from millstream.logcore.protocol.wire import produce_messages as produce
 from millstream.logcore.protocol.wire.apis import Api
-from millstream.logcore.protocol.wire.fetch_messages import FetchPosition, FetchRequest
+from millstream.logcore.protocol.wire.fetch_messages import ClientFetch, FetchPosition
 from millstream.logcore.protocol.wire.primitives import Reader
 from millstream.logcore.protocol.wire.produce_messages import ProduceData, ProduceRequest
 from millstream.logcore.records.codec import encode
@@ -72,7 +72,7 @@ def test_who_is_slowed_down_is_told_for_how_long(log: Log) -> None:
         channel = Channel(Address("127.0.0.1", server.port))
         sent = ProduceRequest(None, -1, 1000, [ProduceData(T0, batch)])
         waited = [throttle_of(channel, Api.PRODUCE, lambda version: produce.write_request(sent, version))]
-        wanted = FetchRequest(0, 0, 1 << 20, "read_committed", [FetchPosition(T0, 0, 1 << 20)])
+        wanted = ClientFetch(0, 0, 1 << 20, "read_committed", [FetchPosition(T0, 0, 1 << 20)])
         waited.append(throttle_of(channel, Api.FETCH, lambda version: fetch.write_request(wanted, version)))
         channel.close()
     assert all(400 <= milliseconds <= 800 for milliseconds in waited), waited

@@ -16,9 +16,9 @@ from millstream.logcore.protocol.wire import produce_messages as produce
 from millstream.logcore.protocol.wire.apis import KNOWN, Api
 from millstream.logcore.protocol.wire.fetch_messages import (
     AbortedTransaction,
+    ClientFetch,
     FetchedPartition,
     FetchPosition,
-    FetchRequest,
 )
 from millstream.logcore.protocol.wire.primitives import MalformedMessage
 from millstream.logcore.protocol.wire.produce_messages import ProduceData, ProduceRequest, ProduceResult
@@ -33,7 +33,7 @@ PRODUCE_RESULTS = [
     ProduceResult(PARTITIONS[1], 3, error_message="no"),
     ProduceResult(PARTITIONS[2], 0, 1 << 40, 0),
 ]
-FETCH_REQUEST = FetchRequest(
+FETCH_REQUEST = ClientFetch(
     500, 1, 1 << 20, "read_committed", [FetchPosition(where, 1 << 33, 4096) for where in PARTITIONS]
 )
 FETCHED = [

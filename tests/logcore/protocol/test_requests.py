@@ -16,7 +16,7 @@ from millstream.logcore.protocol.channel import Address, AuthenticationFailed, C
 from millstream.logcore.protocol.security.access import NotAllowed
 from millstream.logcore.protocol.wire import fetch_messages as fetch
 from millstream.logcore.protocol.wire.apis import Api
-from millstream.logcore.protocol.wire.fetch_messages import FetchPosition, FetchRequest
+from millstream.logcore.protocol.wire.fetch_messages import ClientFetch, FetchPosition
 from millstream.logcore.remote import RemoteLog, trusted_address
 from millstream.logcore.server import LogServer
 
@@ -150,7 +150,7 @@ def test_a_transaction_commits_no_offsets_of_what_there_is_not(log: Log, channel
 
 
 def test_a_fetch_that_goes_on_with_a_session_is_told_that_there_is_none(server: LogServer) -> None:
-    request = FetchRequest(0, 0, 1000, "read_committed", [FetchPosition(T0, 0, 1000)])
+    request = ClientFetch(0, 0, 1000, "read_committed", [FetchPosition(T0, 0, 1000)])
 
     def body(version: int) -> list[Any]:
         whole = bytearray(b"".join(fetch.write_request(request, version)))

@@ -6,8 +6,8 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from millstream.logcore.replication.broker.broker import Broker, BrokerSettings
-from millstream.logcore.replication.broker.registration import Identity
+from millstream.logcore.replication.broker.broker import ReplicaBroker, ReplicaBrokerSettings
+from millstream.logcore.replication.broker.registration import BrokerIdentity
 from millstream.logcore.replication.controller.controller_messages import (
     BrokerAccepted,
     BrokerHeartbeat,
@@ -63,7 +63,7 @@ class Brokers:
         coordination: CoordinationSettings | None = None,
     ) -> None:
         self.disks = {NodeId(node): SimDisk() for node in (1, 2, 3)}
-        self.brokers: dict[NodeId, Broker] = {}
+        self.brokers: dict[NodeId, ReplicaBroker] = {}
         self.records: list[Any] = []
         self.image = MetadataImage()
         self.now_ms = 0
@@ -72,7 +72,7 @@ class Brokers:
         self.cut: set[int] = set()  # nodes that get and send nothing, and hear nothing of the controller
         self.held: Callable[[NodeId, Any], bool] = lambda sender, message: False
         self.watched: Callable[[NodeId, Input], object] = lambda to, given: None  # is shown what arrives where
-        self._settings = BrokerSettings(coordination=coordination or CoordinationSettings())
+        self._settings = ReplicaBrokerSettings(coordination=coordination or CoordinationSettings())
         self._makers = makers if makers is not None else default_makers()
         self._todo: deque[tuple[NodeId, Input]] = deque()
         self._requests = 0
@@ -87,8 +87,8 @@ class Brokers:
     def start(self, node: int) -> None:
         disk = self.disks[NodeId(node)]
         logs = SimReplicaLogs(disk, lambda *_: None, Counter())
-        identity = Identity("test", NodeId(node), logs.incarnation, (("kafka", f"node{node}:9092"),))
-        self.brokers[NodeId(node)] = Broker(identity, logs, self._settings, coordinators=self._makers)
+        identity = BrokerIdentity("test", NodeId(node), logs.incarnation, (("kafka", f"node{node}:9092"),))
+        self.brokers[NodeId(node)] = ReplicaBroker(identity, logs, self._settings, coordinators=self._makers)
         self._storage = {**getattr(self, "_storage", {}), node: logs}
         self._give(NodeId(node), Committed(1, tuple(self.records)))
         self.pass_time(50)

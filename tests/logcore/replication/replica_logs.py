@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from millstream.logcore.records.batch import EncodedBatch, Producer, place
+from millstream.logcore.records.batch import BatchProducer, EncodedBatch, place
 from millstream.logcore.replication.disk.disk_log import DiskLog
 from millstream.logcore.replication.disk.disk_recovery import begin_log
 from millstream.logcore.replication.replica.replica_log import ReplicaLog
@@ -27,10 +27,12 @@ def open_disk_log(folder: Path, *, segment_bytes: int = 1024, retention_bytes: i
     return DiskLog("the log", folder, settings, PartitionContext(files, lambda: NOW_MS, lambda: None, durable=True))
 
 
-def placed(offset: int, epoch: int, size: int = 100, rows: int = 1, producer: Producer | None = None) -> EncodedBatch:
+def placed(
+    offset: int, epoch: int, size: int = 100, rows: int = 1, producer: BatchProducer | None = None
+) -> EncodedBatch:
     """A batch whose records are as many bytes, and tell where and when it was written."""
     value = b"%d/%d" % (offset, epoch)
-    return place(batch(value.ljust(size, b"."), rows, producer or Producer()), offset, epoch)
+    return place(batch(value.ljust(size, b"."), rows, producer or BatchProducer()), offset, epoch)
 
 
 def append(log: ReplicaLog, *epochs: int, size: int = 100) -> None:

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from millstream.logcore.replication.broker.broker import Broker, Leave
-from millstream.logcore.replication.broker.registration import Identity
+from millstream.logcore.replication.broker.broker import LeaveCluster, ReplicaBroker
+from millstream.logcore.replication.broker.registration import BrokerIdentity
 from millstream.logcore.replication.controller.controller_messages import (
     BrokerAccepted,
     BrokerHeartbeat,
@@ -49,8 +49,8 @@ class HeardLogs(SimReplicaLogs):
         self.configured.append((topic, name, config))
 
 
-def a_broker(logs: SimReplicaLogs) -> Broker:
-    broker = Broker(Identity("c", NODE, logs.incarnation, ENDPOINTS), logs)
+def a_broker(logs: SimReplicaLogs) -> ReplicaBroker:
+    broker = ReplicaBroker(BrokerIdentity("c", NODE, logs.incarnation, ENDPOINTS), logs)
     broker.step(Tick(1_000))
     return broker
 
@@ -100,7 +100,7 @@ def test_everybody_who_asks_a_node_to_leave_is_answered() -> None:
     broker = a_broker(logs)
     broker.step(Received(NODE, BrokerAccepted("c", logs.incarnation, 1)))
     for request in (RequestId(1), RequestId(2)):
-        broker.step(Asked(request, Leave()))
+        broker.step(Asked(request, LeaveCluster()))
     beats = [effect.message for effect in broker.step(Tick(2_000)) if isinstance(effect, Send)]
     assert [beat.leaving for beat in beats if isinstance(beat, BrokerHeartbeat)] == [True]
     answer = HeartbeatAnswer("c", 1, 1, known=True, fenced=True, index=1, session_ms=3_000)
@@ -111,7 +111,7 @@ def test_everybody_who_asks_a_node_to_leave_is_answered() -> None:
 def test_an_answer_for_the_disk_of_before_is_not_taken_for_ones_own() -> None:
     """R8: a node with a new disk counts its starts from 1 again, and late answers may still be on their way."""
     logs = HeardLogs(SimDisk())
-    broker = Broker(Identity("c", NODE, logs.incarnation, (), disk="new"), logs)
+    broker = ReplicaBroker(BrokerIdentity("c", NODE, logs.incarnation, (), disk="new"), logs)
     broker.step(Received(NODE, BrokerAccepted("c", logs.incarnation, 1, "old")))
     assert broker.step(Received(NODE, BrokerRefused("c", logs.incarnation, "it was exchanged", "old"))) == []
     assert broker.epoch is None

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from millstream.logcore.compaction.cleaning import compact
-from millstream.logcore.records.batch import EncodedBatch, Producer, place
+from millstream.logcore.records.batch import BatchProducer, EncodedBatch, place
 from millstream.logcore.records.codec import encode
 from millstream.logcore.replication.disk.disk_log import DiskLog
 from millstream.logcore.replication.disk.disk_recovery import RESCAN
@@ -113,7 +113,7 @@ def test_records_that_are_not_committed_cannot_be_deleted(offset: int) -> None:
 
 def test_records_of_an_open_transaction_stay() -> None:
     trio = led_by_1()
-    trio.produce(1, b"open", producer=Producer(7, 0, 0, transactional=True), verified=True)
+    trio.produce(1, b"open", producer=BatchProducer(7, 0, 0, transactional=True), verified=True)
     trio.settle()
     trio.produce(1, b"e")
     trio.settle()

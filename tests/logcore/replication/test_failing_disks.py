@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from millstream.errors import LogError
-from millstream.logcore.replication.broker.broker import Broker
-from millstream.logcore.replication.broker.registration import Identity
+from millstream.logcore.replication.broker.broker import ReplicaBroker
+from millstream.logcore.replication.broker.registration import BrokerIdentity
 from millstream.logcore.replication.controller.controller_messages import BrokerAccepted, BrokerHeartbeat
 from millstream.logcore.replication.controller.metadata_records import (
     BrokerRegistered,
@@ -45,10 +45,10 @@ class TiredDisk(SimReplicaLogs):
         raise OSError(5, "input/output error")
 
 
-def a_broker_that_leads_what_it_cannot_open(*others_in_sync: int) -> Broker:
+def a_broker_that_leads_what_it_cannot_open(*others_in_sync: int) -> ReplicaBroker:
     """Node 1, with node 2 up."""
     logs = FullDisk(SimDisk(), lambda *_: None, Counter())
-    broker = Broker(Identity("c", NodeId(1), logs.incarnation, _ENDPOINTS), logs)
+    broker = ReplicaBroker(BrokerIdentity("c", NodeId(1), logs.incarnation, _ENDPOINTS), logs)
     in_sync = (NodeId(1), *map(NodeId, others_in_sync))
     state = PartitionState("t-id", 0, NodeId(1), 0, 0, in_sync, in_sync, (), 1)
     lives = [BrokerRegistered(NodeId(node), logs.incarnation, True, _ENDPOINTS, None) for node in (1, 2)]
@@ -61,7 +61,7 @@ def a_broker_that_leads_what_it_cannot_open(*others_in_sync: int) -> Broker:
 
 def test_of_a_deleted_topic_nothing_stays_though_its_log_could_not_be_opened() -> None:
     logs = TiredDisk(SimDisk(), lambda *_: None, Counter())
-    broker = Broker(Identity("c", NodeId(1), logs.incarnation, _ENDPOINTS), logs)
+    broker = ReplicaBroker(BrokerIdentity("c", NodeId(1), logs.incarnation, _ENDPOINTS), logs)
     broker.step(Received(NodeId(1), BrokerAccepted("c", logs.incarnation, 1)))
     alone = (NodeId(1),)
     state = PartitionState("t-id", 0, NodeId(1), 0, 0, alone, alone, (), 1)
@@ -72,7 +72,7 @@ def test_of_a_deleted_topic_nothing_stays_though_its_log_could_not_be_opened() -
     assert [*broker.unopened] == [*logs.stored()] == []
 
 
-def signs_of_life(broker: Broker, *, until_ms: int = 10_000) -> int:
+def signs_of_life(broker: ReplicaBroker, *, until_ms: int = 10_000) -> int:
     effects: list[Effect] = []
     for now_ms in range(2_000, until_ms, 100):
         effects += broker.step(Tick(now_ms))

@@ -10,11 +10,11 @@ from structlog.testing import capture_logs
 
 from millstream.logcore import failpoints
 from millstream.logcore.errors import LogFull
-from millstream.logcore.records.batch import Producer
+from millstream.logcore.records.batch import BatchProducer
 from millstream.logcore.replication.disk.disk_log import DiskLog
 from millstream.logcore.replication.disk.disk_logs import DiskLogs
 from millstream.logcore.replication.replica.replica_messages import PartitionId
-from millstream.logcore.storage.housekeeping import Housekeeper, Target
+from millstream.logcore.storage.housekeeping import Housekeeper, HousekeepingTarget
 from millstream.logcore.storage.retention import drop_expired
 from millstream.logcore.topic_settings import settings_of
 
@@ -145,7 +145,9 @@ def test_deleting_records_makes_room_on_a_full_disk(tmp_path: Path, disk: FullDi
 def test_retention_goes_on_on_a_full_disk(tmp_path: Path, disk: FullDisk) -> None:
     log = filled(tmp_path / "log", retention_bytes=2000)
     disk.full = True
-    keeper = Housekeeper(lambda: [Target(log.name, lambda: log)], lambda: 0, lambda: None, producer_expiry_ms=1)
+    keeper = Housekeeper(
+        lambda: [HousekeepingTarget(log.name, lambda: log)], lambda: 0, lambda: None, producer_expiry_ms=1
+    )
     assert keeper.round().dropped == 1
     assert not keeper.problems and log.usable
     assert log.size_on_disk < 4000
@@ -172,7 +174,7 @@ def test_what_producers_did_is_known_though_the_checkpoint_is_older_than_what_wa
     tmp_path: Path, disk: FullDisk
 ) -> None:
     log = open_disk_log(tmp_path / "log")
-    log.append([placed(0, 1, 300, producer=Producer(7, 0, 0))])
+    log.append([placed(0, 1, 300, producer=BatchProducer(7, 0, 0))])
     log.sync_all()  # the only checkpoint names the first segment
     synced_on_a_full_disk(log, disk, 12)
     log.publish(log.end_offset, log.end_offset)

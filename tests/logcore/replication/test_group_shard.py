@@ -7,20 +7,20 @@ from typing import Any
 import pytest
 
 from millstream.logcore.client import TopicPartition
-from millstream.logcore.cores.expiry import Expiry
+from millstream.logcore.cores.expiry import ExpiryTimes
 from millstream.logcore.cores.group_messages import (
-    Answer,
     CheckCommit,
     CommittedOffset,
     ConsumerBeat,
     ConsumerHeartbeat,
+    GroupAnswer,
     GroupDescription,
     GroupFault,
     GroupState,
     Heartbeat,
-    Join,
     Joined,
-    Leave,
+    JoinGroup,
+    LeaveGroup,
     Leaving,
     Left,
     Protocol,
@@ -42,7 +42,8 @@ from millstream.logcore.replication.shards.coordination_messages import (
     partition_of,
 )
 from millstream.logcore.replication.shards.coordinators import default_makers
-from millstream.logcore.replication.shards.group_requests import (
+from millstream.logcore.replication.shards.group_shard import GroupSettings
+from millstream.logcore.replication.shards.shard_group_requests import (
     AskCommitted,
     CommitOffsets,
     DeleteGroup,
@@ -52,7 +53,6 @@ from millstream.logcore.replication.shards.group_requests import (
     ListGroups,
     OffsetsDeleted,
 )
-from millstream.logcore.replication.shards.group_shard import GroupSettings
 from millstream.logcore.replication.shards.transaction_messages import (
     ApplyOffsets,
     HoldOffsets,
@@ -70,12 +70,12 @@ O0, O1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
 NONE = GroupFault.NONE
 
 
-def join(name: str, *, member_id: str = "", instance: str | None = None) -> Join:
+def join(name: str, *, member_id: str = "", instance: str | None = None) -> JoinGroup:
     offered = (Protocol("range", b"topics"),)
-    return Join(GROUP, member_id, instance, "client", "host", 10_000, 5_000, "consumer", offered, name)
+    return JoinGroup(GROUP, member_id, instance, "client", "host", 10_000, 5_000, "consumer", offered, name)
 
 
-def joined(cluster: Brokers, node: int, *members: Join) -> list[Joined]:
+def joined(cluster: Brokers, node: int, *members: JoinGroup) -> list[Joined]:
     """Members who join together, and their answers."""
     requests = [cluster.ask(node, _for(member)) for member in members]
     while not all(request in cluster.replies for request in requests):
@@ -84,7 +84,7 @@ def joined(cluster: Brokers, node: int, *members: Join) -> list[Joined]:
     return [cluster.replies[request] for request in requests]
 
 
-def settled(cluster: Brokers, node: int, *members: Join) -> list[Joined]:
+def settled(cluster: Brokers, node: int, *members: JoinGroup) -> list[Joined]:
     """The same, and each has its assignment: its own id."""
     answers = joined(cluster, node, *members)
     for answer in sorted(answers, key=lambda each: not each.members):  # who leads comes first
@@ -137,7 +137,7 @@ def test_a_group_belongs_to_the_partition_that_kafka_would_choose() -> None:
 
 
 def test_only_the_leader_of_the_partition_coordinates(cluster: Brokers) -> None:
-    assert cluster.group(1, GROUP, commit(5)) == Answer()
+    assert cluster.group(1, GROUP, commit(5)) == GroupAnswer()
     refused = cluster.group(2, GROUP, commit(6))
     assert isinstance(refused, Refused) and refused.problem is Problem.NOT_COORDINATOR
     assert committed(cluster, 1) == {O0: 5}
@@ -160,7 +160,7 @@ def test_a_commit_is_answered_when_another_replica_has_it(cluster: Brokers) -> N
     assert request not in cluster.replies
     cluster.held = lambda sender, message: False
     cluster.pass_time(3_000)
-    assert cluster.replies[request] == Answer()
+    assert cluster.replies[request] == GroupAnswer()
 
 
 def test_nobody_reads_a_commit_that_may_be_lost(cluster: Brokers) -> None:
@@ -172,12 +172,12 @@ def test_nobody_reads_a_commit_that_may_be_lost(cluster: Brokers) -> None:
 
 
 def test_a_coordinator_that_was_replaced_without_noticing_reads_out_nothing_old(cluster: Brokers) -> None:
-    assert cluster.group(1, GROUP, commit(5)) == Answer()
+    assert cluster.group(1, GROUP, commit(5)) == GroupAnswer()
     cluster.cut = {1}
     cluster.elect(2)
     cluster.pass_time(200)
     assert committed(cluster, 2) == {O0: 5}
-    assert cluster.group(2, GROUP, commit(6)) == Answer()
+    assert cluster.group(2, GROUP, commit(6)) == GroupAnswer()
     request = cluster.ask(1, _for(AskCommitted()))
     cluster.pass_time(2_000)
     assert request not in cluster.replies
@@ -194,7 +194,7 @@ def test_who_waits_is_refused_when_another_node_leads(cluster: Brokers) -> None:
 def test_a_new_coordinator_begins_when_what_it_found_is_committed(cluster: Brokers) -> None:
     """R16: node 2 has a commit that nobody knows to be committed; it must not say so before it is."""
     cluster.held = lambda sender, message: isinstance(message, FetchedBatches) and not message.batches
-    assert cluster.group(1, GROUP, commit(5)) == Answer()
+    assert cluster.group(1, GROUP, commit(5)) == GroupAnswer()
     cluster.kill(1)
     cluster.held = lambda sender, message: isinstance(message, FetchRequest)
     cluster.elect(2)
@@ -209,7 +209,7 @@ def test_a_new_coordinator_begins_when_what_it_found_is_committed(cluster: Broke
 
 
 def test_a_coordinator_whose_disk_is_full_reads_its_log_again(cluster: Brokers) -> None:
-    assert cluster.group(1, GROUP, commit(5)) == Answer()
+    assert cluster.group(1, GROUP, commit(5)) == GroupAnswer()
     cluster.disks[NodeId(1)].full = True
     refused = cluster.group(1, GROUP, commit(6))
     assert isinstance(refused, Refused) and refused.problem is Problem.NOT_COORDINATOR
@@ -224,13 +224,13 @@ def test_with_too_few_in_sync_nobody_coordinates_and_later_members_have_a_whole_
     [member] = settled(cluster, 1, join("a"))
     cluster.cut = {2, 3}
     cluster.pass_time(8_000)
-    assert cluster.group(1, GROUP, Heartbeat(GROUP, member.generation, "a")) == Answer()
+    assert cluster.group(1, GROUP, Heartbeat(GROUP, member.generation, "a")) == GroupAnswer()
     cluster.pass_time(12_000)
     refused = cluster.group(1, GROUP, commit(5))
     assert isinstance(refused, Refused) and refused.problem is Problem.COORDINATOR_NOT_AVAILABLE
     cluster.cut = set()
     cluster.pass_time(5_000)
-    assert cluster.group(1, GROUP, Heartbeat(GROUP, member.generation, "a")) == Answer()
+    assert cluster.group(1, GROUP, Heartbeat(GROUP, member.generation, "a")) == GroupAnswer()
 
 
 # Fail-over
@@ -240,7 +240,7 @@ def test_members_do_not_notice_that_their_coordinator_died(cluster: Brokers) -> 
     one, other = settled(cluster, 1, join("a"), join("b"))
     fail_over(cluster, 1, 2)
     for member in (one, other):
-        assert cluster.group(2, GROUP, Heartbeat(GROUP, member.generation, member.member_id)) == Answer()
+        assert cluster.group(2, GROUP, Heartbeat(GROUP, member.generation, member.member_id)) == GroupAnswer()
         assert cluster.group(2, GROUP, sync(member)) == Synced(NONE, "consumer", "range", member.member_id.encode())
 
 
@@ -249,9 +249,9 @@ def test_a_fail_over_in_the_middle_of_a_rebalance_keeps_the_members(cluster: Bro
     newcomer = cluster.ask(1, _for(join("b")))
     fail_over(cluster, 1, 2)
     assert newcomer not in cluster.replies  # its connection is gone
-    assert cluster.group(2, GROUP, Heartbeat(GROUP, first.generation, "a")) == Answer()
+    assert cluster.group(2, GROUP, Heartbeat(GROUP, first.generation, "a")) == GroupAnswer()
     again = cluster.ask(2, _for(join("b")))
-    assert cluster.group(2, GROUP, Heartbeat(GROUP, first.generation, "a")) == Answer(GroupFault.REBALANCING)
+    assert cluster.group(2, GROUP, Heartbeat(GROUP, first.generation, "a")) == GroupAnswer(GroupFault.REBALANCING)
     both = joined(cluster, 2, join("a", member_id="a"))
     assert both[0].generation == cluster.replies[again].generation == first.generation + 1
 
@@ -262,7 +262,7 @@ def test_a_generation_that_was_not_settled_is_unknown_after_a_fail_over(cluster:
     fail_over(cluster, 1, 2)
     assert cluster.group(2, GROUP, sync(again, {"a": b"x"})).fault is GroupFault.ILLEGAL_GENERATION
     check = CheckCommit(GROUP, other.generation, "b")
-    assert cluster.group(2, GROUP, commit(7, check=check)) == Answer(GroupFault.UNKNOWN_MEMBER)
+    assert cluster.group(2, GROUP, commit(7, check=check)) == GroupAnswer(GroupFault.UNKNOWN_MEMBER)
 
 
 def test_a_member_of_an_old_generation_commits_nothing(cluster: Brokers) -> None:
@@ -270,8 +270,8 @@ def test_a_member_of_an_old_generation_commits_nothing(cluster: Brokers) -> None
     settled(cluster, 1, join("b"), join("a", member_id="a"))
     fail_over(cluster, 1, 2)
     check = CheckCommit(GROUP, old.generation, "a")
-    assert cluster.group(2, GROUP, commit(7, check=check)) == Answer(GroupFault.ILLEGAL_GENERATION)
-    assert cluster.group(2, GROUP, check) == Answer(GroupFault.ILLEGAL_GENERATION)
+    assert cluster.group(2, GROUP, commit(7, check=check)) == GroupAnswer(GroupFault.ILLEGAL_GENERATION)
+    assert cluster.group(2, GROUP, check) == GroupAnswer(GroupFault.ILLEGAL_GENERATION)
     assert committed(cluster, 2) == {}
 
 
@@ -281,7 +281,7 @@ def test_a_static_member_that_comes_back_to_another_coordinator_keeps_its_place(
     back = cluster.group(2, GROUP, join("a2", instance="i"))
     assert (back.fault, back.generation, back.member_id) == (NONE, old.generation, "a2")
     fenced = cluster.group(2, GROUP, Heartbeat(GROUP, old.generation, "a", "i"))
-    assert fenced == Answer(GroupFault.FENCED_INSTANCE)
+    assert fenced == GroupAnswer(GroupFault.FENCED_INSTANCE)
 
 
 def test_a_member_that_nobody_hears_after_a_fail_over_is_out_after_its_session(cluster: Brokers) -> None:
@@ -300,7 +300,7 @@ def test_members_whose_coordinator_assigns_keep_what_they_read(cluster: Brokers)
     again = cluster.group(2, GROUP, beat("a", first.epoch))
     assert (again.fault, again.epoch) == (NONE, first.epoch)
     stale = CheckCommit(GROUP, first.epoch - 1, "a")
-    assert cluster.group(2, GROUP, commit(3, check=stale)) == Answer(GroupFault.STALE_EPOCH)
+    assert cluster.group(2, GROUP, commit(3, check=stale)) == GroupAnswer(GroupFault.STALE_EPOCH)
 
 
 def test_a_partition_that_is_given_up_goes_on_after_a_fail_over_only_when_it_is_free(cluster: Brokers) -> None:
@@ -320,16 +320,16 @@ def test_a_partition_that_is_given_up_goes_on_after_a_fail_over_only_when_it_is_
 
 def test_groups_are_described_listed_and_deleted(cluster: Brokers) -> None:
     [member] = settled(cluster, 1, join("a"))
-    assert cluster.group(1, GROUP, DeleteGroup()) == Answer(GroupFault.NOT_EMPTY)
+    assert cluster.group(1, GROUP, DeleteGroup()) == GroupAnswer(GroupFault.NOT_EMPTY)
     described = cluster.group(1, GROUP, DescribeGroup())
     assert isinstance(described, GroupDescription) and [each.member_id for each in described.members] == ["a"]
     cluster.group(1, "other", CommitOffsets(CheckCommit("other"), {O1: CommittedOffset(1)}))
     [listed] = cluster.replies[cluster.ask(1, ForEveryShard(GROUPS_TOPIC, ListGroups()))]
     assert {each.group: each.state for each in listed} == {GROUP: GroupState.STABLE, "other": GroupState.EMPTY}
-    left = cluster.group(1, GROUP, Leave(GROUP, (Leaving(member.member_id),)))
+    left = cluster.group(1, GROUP, LeaveGroup(GROUP, (Leaving(member.member_id),)))
     assert isinstance(left, Left) and left.fault is NONE
-    assert cluster.group(1, GROUP, DeleteGroup()) == Answer()
-    assert cluster.group(1, GROUP, DeleteGroup()) == Answer(GroupFault.NOT_FOUND)
+    assert cluster.group(1, GROUP, DeleteGroup()) == GroupAnswer()
+    assert cluster.group(1, GROUP, DeleteGroup()) == GroupAnswer(GroupFault.NOT_FOUND)
     fail_over(cluster, 1, 2)
     assert cluster.group(2, GROUP, DescribeGroup()).state is GroupState.DEAD
 
@@ -352,13 +352,13 @@ def test_offsets_of_a_topic_that_was_deleted_are_not_those_of_a_new_one(cluster:
     fail_over(cluster, 1, 2)
     cluster.create_topic("orders", 4)
     assert committed(cluster, 2) == {}
-    assert cluster.group(2, GROUP, commit(1)) == Answer()
+    assert cluster.group(2, GROUP, commit(1)) == GroupAnswer()
     cluster.pass_time(100)
     assert committed(cluster, 2) == {O0: 1}
 
 
 def test_offsets_that_nobody_uses_expire_and_those_of_own_groups_do_not() -> None:
-    settings = GroupSettings(Expiry(offsets_ms=60_000), expire_every_ms=10_000)
+    settings = GroupSettings(ExpiryTimes(offsets_ms=60_000), expire_every_ms=10_000)
     cluster = Brokers(default_makers(settings))
     own = "_millstream-query"
     cluster.group(1, GROUP, commit(3))
@@ -371,7 +371,7 @@ def test_offsets_that_nobody_uses_expire_and_those_of_own_groups_do_not() -> Non
 
 
 def test_offsets_do_not_expire_because_somebody_set_the_clock() -> None:
-    settings = GroupSettings(Expiry(offsets_ms=60_000, transactional_ids_ms=60_000), expire_every_ms=10_000)
+    settings = GroupSettings(ExpiryTimes(offsets_ms=60_000, transactional_ids_ms=60_000), expire_every_ms=10_000)
     cluster = Brokers(default_makers(settings))
     cluster.group(1, GROUP, commit(3))
     cluster.wall_ms += 30 * 24 * 60 * 60 * 1_000

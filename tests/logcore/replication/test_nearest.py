@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from millstream.logcore.replication.broker.nearest import nearest_replica
-from millstream.logcore.replication.controller.metadata_image import Broker, MetadataImage
+from millstream.logcore.replication.controller.metadata_image import BrokerImage, MetadataImage
 from millstream.logcore.replication.controller.metadata_records import PartitionState
 from millstream.logcore.replication.machine import NodeId
 
@@ -14,7 +14,7 @@ RACKS = {ONE: "a", TWO: "b", THREE: "b", FOUR: "c"}
 def near(
     rack: str, offset: int = 10, *, isr: tuple[NodeId, ...] = (ONE, TWO, THREE), fenced: tuple[NodeId, ...] = ()
 ) -> int | None:
-    brokers = {node: Broker(node, node, 1, (), rack, node in fenced) for node, rack in RACKS.items()}
+    brokers = {node: BrokerImage(node, node, 1, (), rack, node in fenced) for node, rack in RACKS.items()}
     state = PartitionState("t", 0, ONE, 1, 1, (ONE, TWO, THREE, FOUR), isr, (), 1)
     has = {TWO: 10, THREE: 12, FOUR: 12}
     return nearest_replica(MetadataImage(brokers=brokers), state, rack, offset, lambda node: has.get(node, -1))

@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 from millstream.logcore.replication.machine import NodeId
 from millstream.logcore.replication.node import node_codec
 from millstream.logcore.replication.node.node_codec import Frame, encode_frame
-from millstream.logcore.replication.node.node_links import Address, NodeLinks, Peers
+from millstream.logcore.replication.node.node_links import NodeLinks, PeerAddress, Peers
 from millstream.logcore.replication.replica.replica_messages import FetchRequest, Problem, Refused
 from millstream.server.security.tls import ClusterTlsSettings
 from tests.logcore.replication.trio import PARTITION
@@ -26,9 +26,9 @@ ONE, TWO = NodeId(1), NodeId(2)
 MESSAGE = Frame("broker", FetchRequest(PARTITION, 3, 7, 1, 10, -1, 1000))
 
 
-def addresses() -> dict[NodeId, Address]:
+def addresses() -> dict[NodeId, PeerAddress]:
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
-    found = {NodeId(i): Address("127.0.0.1", each.getsockname()[1]) for i, each in enumerate(sockets, 1)}
+    found = {NodeId(i): PeerAddress("127.0.0.1", each.getsockname()[1]) for i, each in enumerate(sockets, 1)}
     for each in sockets:
         each.close()
     return found
@@ -51,7 +51,7 @@ class Pair(NamedTuple):
     two: NodeLinks
     arrived: list[tuple[NodeId, Frame]]
     lost: list[NodeId]
-    known: dict[NodeId, Address]
+    known: dict[NodeId, PeerAddress]
 
 
 @asynccontextmanager
@@ -88,7 +88,7 @@ def test_nodes_with_the_secret_talk_and_find_each_other_again() -> None:
 
 
 def test_whoever_knocks_again_and_again_is_complained_of_once() -> None:
-    async def knock(known: dict[NodeId, Address]) -> None:
+    async def knock(known: dict[NodeId, PeerAddress]) -> None:
         node = NodeLinks(Peers("c", TWO, b"secret", known), lambda sender, frame: None)
         await node.start()
         for _ in range(20):

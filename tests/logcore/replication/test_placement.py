@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from millstream.logcore.replication.controller.metadata_image import Broker, MetadataImage
+from millstream.logcore.replication.controller.metadata_image import BrokerImage, MetadataImage
 from millstream.logcore.replication.controller.partition_rules import with_leader, without_unclean
 from millstream.logcore.replication.controller.placement import Placement, new_partition
 from millstream.logcore.replication.machine import NodeId
@@ -13,7 +13,7 @@ from millstream.logcore.replication.machine import NodeId
 def cluster(*racks: str | None, fenced: tuple[int, ...] = ()) -> MetadataImage:
     """Brokers 1, 2, … on these racks."""
     brokers = {
-        NodeId(number): Broker(NodeId(number), number, 1, (("kafka", "host:9093"),), rack, number in fenced)
+        NodeId(number): BrokerImage(NodeId(number), number, 1, (("kafka", "host:9093"),), rack, number in fenced)
         for number, rack in enumerate(racks, 1)
     }
     return MetadataImage(brokers=brokers)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from millstream.logcore.records.batch import Producer
+from millstream.logcore.records.batch import BatchProducer
 from millstream.logcore.replication.machine import NodeId, Persisted, Received
 from millstream.logcore.replication.replica.replica_messages import (
     AlterRefused,
@@ -336,7 +336,7 @@ def test_followers_are_read_up_to_the_high_watermark() -> None:
 
 def test_a_batch_that_is_sent_again_is_stored_once_also_by_the_next_leader() -> None:
     """R18, T-L16: what producers sent is known from the log."""
-    producer = Producer(7, 0, 0)
+    producer = BatchProducer(7, 0, 0)
     trio = led_by_1()
     trio.produce(1, b"a", producer=producer)
     trio.settle()
@@ -350,19 +350,19 @@ def test_a_batch_that_is_sent_again_is_stored_once_also_by_the_next_leader() -> 
 
 
 def test_a_repeated_batch_is_not_acknowledged_before_it_is_committed() -> None:
-    producer = Producer(7, 0, 0)
+    producer = BatchProducer(7, 0, 0)
     trio = led_by_1()
     trio.cut(2, 3)
     trio.produce(1, b"a", producer=producer)
     again = trio.produce(1, b"a", producer=producer)
     trio.settle()
     assert again not in trio.replies
-    gap = trio.produce(1, b"c", producer=Producer(7, 0, 5))
+    gap = trio.produce(1, b"c", producer=BatchProducer(7, 0, 5))
     assert trio.replies[gap].problem is Problem.OUT_OF_ORDER_SEQUENCE
 
 
 def test_a_transaction_is_seen_when_its_marker_is_committed() -> None:
-    producer = Producer(7, 0, 0, transactional=True)
+    producer = BatchProducer(7, 0, 0, transactional=True)
     trio = led_by_1()
     refused = trio.produce(1, b"a", producer=producer)
     assert trio.replies[refused].problem is Problem.INVALID_TXN_STATE  # R19
@@ -386,8 +386,8 @@ def test_a_transaction_is_seen_when_its_marker_is_committed() -> None:
 @pytest.mark.parametrize("epochs_later", [0, 1])
 def test_what_is_no_part_of_the_open_transaction_of_its_producer_is_refused(epochs_later: int) -> None:
     trio = led_by_1()
-    trio.produce(1, b"a", producer=Producer(7, 0, 0, transactional=True), verified=True)
-    beside = trio.produce(1, b"b", producer=Producer(7, epochs_later, 1 - epochs_later))
+    trio.produce(1, b"a", producer=BatchProducer(7, 0, 0, transactional=True), verified=True)
+    beside = trio.produce(1, b"b", producer=BatchProducer(7, epochs_later, 1 - epochs_later))
     assert trio.replies[beside].problem is Problem.INVALID_TXN_STATE
     trio.ask(1, EndMarker(7, 0, True, 0, 1))
     trio.settle()
@@ -425,13 +425,13 @@ def test_a_follower_behind_the_start_of_the_leaders_log_begins_anew_there() -> N
 def test_what_comes_late_of_a_transaction_gets_into_no_other() -> None:
     """R19, T-L17, T-L18: neither a record nor a copy of the request that ended it."""
     trio = led_by_1()
-    trio.produce(1, b"a", producer=Producer(7, 0, 0, transactional=True), verified=True)
+    trio.produce(1, b"a", producer=BatchProducer(7, 0, 0, transactional=True), verified=True)
     trio.ask(1, EndMarker(7, 1, False, 0, 1))
     trio.settle()
-    late = trio.produce(1, b"late", producer=Producer(7, 0, 1, transactional=True), verified=True)
+    late = trio.produce(1, b"late", producer=BatchProducer(7, 0, 1, transactional=True), verified=True)
     assert trio.replies[late].problem is Problem.PRODUCER_FENCED
 
-    trio.produce(1, b"b", producer=Producer(7, 1, 0, transactional=True), verified=True)
+    trio.produce(1, b"b", producer=BatchProducer(7, 1, 0, transactional=True), verified=True)
     trio.ask(1, EndMarker(7, 1, False, 0, 1))  # the copy
     trio.settle()
     assert trio.read(1, committed_only=True) == [b"a"]  # aborted, for the reader to pass over: b is still open
@@ -443,7 +443,7 @@ def test_a_marker_fences_off_records_that_are_still_on_their_way() -> None:
     trio = led_by_1()
     trio.ask(1, EndMarker(7, 1, False, 0, 1))
     trio.settle()
-    late = trio.produce(1, b"late", producer=Producer(7, 0, 0, transactional=True), verified=True)
+    late = trio.produce(1, b"late", producer=BatchProducer(7, 0, 0, transactional=True), verified=True)
     assert trio.replies[late].problem is Problem.PRODUCER_FENCED
     trio.ask(1, EndMarker(7, 1, False, 0, 1))
     assert trio.log(1).end_offset == 1  # one marker is enough

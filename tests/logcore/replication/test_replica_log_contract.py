@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from millstream.logcore.records.batch import Producer, place
+from millstream.logcore.records.batch import BatchProducer, place
 from millstream.logcore.records.control import encode_marker
 from millstream.logcore.replication.replica.replica_log import ReplicaLog
-from millstream.logcore.storage.epoch_cache import EpochEnd
+from millstream.logcore.storage.epoch_cache import EpochBoundary
 from tests.simulation.disk import SimDisk
 from tests.simulation.replica_log import SimReplicaLog
 
@@ -68,7 +68,7 @@ def test_reading_gives_at_least_one_batch_and_else_no_more_than_is_wanted(log: R
 def test_epochs_begin_where_their_first_batch_is(log: ReplicaLog) -> None:
     append(log, 1, 1, 3, 3, 7)
     assert log.epochs.starts == ((1, 0), (3, 2), (7, 4))
-    assert log.epochs.end_of(5, log.end_offset, 0) == EpochEnd(3, 4)
+    assert log.epochs.end_of(5, log.end_offset, 0) == EpochBoundary(3, 4)
 
 
 def test_many_segments_are_one_log(log: ReplicaLog, reopen: Reopen) -> None:
@@ -100,7 +100,7 @@ def test_what_is_cut_off_is_gone_and_what_comes_then_follows_what_is_left(
 
 
 def test_a_cut_takes_back_what_producers_and_transactions_had_done(log: ReplicaLog) -> None:
-    writer = Producer(7, 0, 0, transactional=True)
+    writer = BatchProducer(7, 0, 0, transactional=True)
     log.append([placed(0, 1, producer=writer)])
     make_durable(log)
     log.append([place(encode_marker(7, 0, committed=False, timestamp_ms=0), 1, 1)])

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from millstream.logcore.client import TopicPartition
-from millstream.logcore.records.batch import Producer
+from millstream.logcore.records.batch import BatchProducer
 from millstream.logcore.replication.controller.controller_messages import (
     BrokerHeartbeat,
     ProducerIds,
@@ -33,7 +33,7 @@ from millstream.logcore.replication.shards.coordination_messages import (
     ForTransaction,
 )
 from millstream.logcore.replication.shards.coordinators import default_makers
-from millstream.logcore.replication.shards.group_requests import AskCommitted
+from millstream.logcore.replication.shards.shard_group_requests import AskCommitted
 from millstream.logcore.replication.shards.transaction_messages import (
     ApplyOffsets,
     AskProducerId,
@@ -104,7 +104,7 @@ class Cluster(Brokers):
     def ask_write(
         self, who: ProducerGiven, number: int, value: bytes, sequence: int = 0, *, announces: bool = True
     ) -> int:
-        encoded = batch(value, producer=Producer(*who, sequence, transactional=True))
+        encoded = batch(value, producer=BatchProducer(*who, sequence, transactional=True))
         body = Produce([encoded], transactional_id="tx", announces=announces)
         return self.ask(self.leader(self.orders[number]), ForPartition(self.orders[number], body))
 
@@ -635,7 +635,7 @@ def test_what_is_no_part_of_the_open_transaction_of_its_producer_is_refused(clus
     """With a newer epoch it would have the transaction's marker refused as one of old, and nobody would end it."""
     who = cluster.init()
     assert isinstance(cluster.write(who, 1, b"a"), Produced)
-    outside = Produce([batch(b"outside", producer=Producer(who.producer_id, who.epoch + 5, 0))])
+    outside = Produce([batch(b"outside", producer=BatchProducer(who.producer_id, who.epoch + 5, 0))])
     given = cluster.replies[cluster.ask(2, ForPartition(cluster.orders[1], outside))]
     assert isinstance(given, Refused) and given.problem is Problem.INVALID_TXN_STATE
     assert isinstance(cluster.end(who), ProducerGiven)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from millstream.logcore.records.batch import Producer
+from millstream.logcore.records.batch import BatchProducer
 from millstream.logcore.replication.machine import NodeId, Received, Send
 from millstream.logcore.replication.replica.replica_messages import (
     COORDINATOR,
@@ -35,7 +35,7 @@ def led_by_1() -> Trio:
 
 
 def write(trio: Trio, value: bytes, sequence: int = 0, epoch: int = 0, **options: Any) -> int:
-    producer = Producer(7, epoch, sequence, transactional=True)
+    producer = BatchProducer(7, epoch, sequence, transactional=True)
     return trio.produce(1, value, producer=producer, transactional_id="tx", **options)
 
 
@@ -99,7 +99,7 @@ def test_a_refused_batch_is_refused_with_the_coordinators_reason() -> None:
 
 def test_a_batch_without_a_transactional_id_opens_no_transaction() -> None:
     trio = led_by_1()
-    request = trio.produce(1, b"a", producer=Producer(7, 0, 0, transactional=True))
+    request = trio.produce(1, b"a", producer=BatchProducer(7, 0, 0, transactional=True))
     assert trio.replies[request].problem is Problem.INVALID_TXN_STATE
 
 

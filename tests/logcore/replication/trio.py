@@ -6,7 +6,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from millstream.logcore.records.batch import HEADER_SIZE, NOBODY, EncodedBatch, Producer, seal
+from millstream.logcore.records.batch import HEADER_SIZE, NOBODY, BatchProducer, EncodedBatch, seal
 from millstream.logcore.replication.controller.metadata_records import PartitionState
 from millstream.logcore.replication.machine import (
     Asked,
@@ -38,7 +38,7 @@ from tests.simulation.replica_log import SimReplicaLog
 PARTITION = PartitionId("topic", 0)
 
 
-def batch(value: bytes = b"value", rows: int = 1, producer: Producer = NOBODY) -> EncodedBatch:
+def batch(value: bytes = b"value", rows: int = 1, producer: BatchProducer = NOBODY) -> EncodedBatch:
     """A record batch of so many rows; nobody looks into its records."""
     return seal(
         [bytearray(HEADER_SIZE) + value],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from millstream.logcore.replication.broker.broker import Broker
+from millstream.logcore.replication.broker.broker import ReplicaBroker
 from millstream.logcore.replication.broker.leader_lease import LeaderLease
 from millstream.logcore.replication.controller.metadata_records import PartitionState
 from millstream.logcore.replication.machine import NodeId, Operation
@@ -114,7 +114,7 @@ def _name_of_the_topic(_: Any, name: str) -> str:
     return name
 
 
-def _active_when_registered(self: Broker) -> bool:
+def _active_when_registered(self: ReplicaBroker) -> bool:
     return self.epoch is not None
 
 
@@ -291,6 +291,6 @@ MUTANTS: Final = [
         "R7, T-L11",
         "acts on metadata of before its registration",
         34,
-        (Broker, "active", property(_active_when_registered)),
+        (ReplicaBroker, "active", property(_active_when_registered)),
     ),
 ]

@@ -6,11 +6,11 @@ from collections import deque
 from dataclasses import replace
 from typing import Any, Final
 
-from millstream.logcore.cores.transaction_records import Ended
+from millstream.logcore.cores.transaction_records import LastEnded
 from millstream.logcore.cores.transactions import Coordinator
 from millstream.logcore.replication.broker.producer_ids import ProducerIdPool
 from millstream.logcore.replication.replica.replica_leader import Leader
-from millstream.logcore.replication.replica.verification import Verification
+from millstream.logcore.replication.replica.replica_verification import Verification
 from millstream.logcore.replication.shards.led_log import LedLog
 from millstream.logcore.replication.shards.transaction_ends import TransactionEnds
 from millstream.logcore.replication.shards.transaction_offsets import TransactionOffsets
@@ -48,7 +48,7 @@ def _asks_once(self: TransactionEnds, ending: Any) -> None:
 
 
 def _keeps_the_epoch(self: Coordinator, record: Any, entries: Any, *, committed: bool) -> Any:
-    return replace(record, ended=Ended(record.producer_id, record.epoch, committed))
+    return replace(record, ended=LastEnded(record.producer_id, record.epoch, committed))
 
 
 def _believes_producers(self: Leader, request: Any, asked: Any) -> Any:

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millstream.errors import QueryError, TypeMismatch
-from millstream.sql.functions.aggregation.aggregate_kernels import Events
+from millstream.sql.functions.aggregation.aggregate_kernels import GroupEvents
 from millstream.sql.functions.aggregation.aggregate_values import column_of
 from millstream.sql.functions.aggregation.aggregates import AGGREGATES, AggregateExample, AggregateFunction, Fold
 from millstream.sql.types import (
@@ -41,7 +41,7 @@ KSQLDB_AGGREGATES = (
 def run(fold: Fold, types: Sequence[SqlType], rows: Sequence[tuple[Any, ...]], *, compiled: bool = False) -> list[Any]:
     """The results after each row of one group."""
     n = len(rows)
-    events = Events(np.zeros(n, dtype=np.int64), np.full(n, -1, dtype=np.int64), np.arange(n, dtype=np.int64))
+    events = GroupEvents(np.zeros(n, dtype=np.int64), np.full(n, -1, dtype=np.int64), np.arange(n, dtype=np.int64))
     columns = [column_of([row[i] for row in rows], type_) for i, type_ in enumerate(types)]
     empty = [pa.nulls(1, type_.arrow) for type_ in fold.state_types]
     results, _ = fold.run(events, columns, empty, [False], compiled=compiled)
@@ -233,7 +233,7 @@ def test_the_compiled_loop_and_the_python_fold_agree_bit_by_bit(
         state = [pa.nulls(groups, type_.arrow) for type_ in fold.state_types]
         known, results = [False] * groups, []
         for part in parts:
-            events = Events(*(np.array([event[i] for event in part], dtype=np.int64) for i in range(3)))
+            events = GroupEvents(*(np.array([event[i] for event in part], dtype=np.int64) for i in range(3)))
             out, state = fold.run(events, columns, state, known, compiled=compiled)
             known = [True] * groups
             results += out.to_pylist()

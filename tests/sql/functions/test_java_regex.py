@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from millstream.sql.functions.bounds import BoundExceeded, Bounds, bounded_by
+from millstream.sql.functions.bounds import BoundExceeded, CallBounds, bounded_by
 from millstream.sql.functions.java.java_regex import _Translation, compile_pattern, replacement
 
 
@@ -106,19 +106,22 @@ def test_every_match_is_the_one_that_backtracking_finds() -> None:
 @pytest.mark.parametrize("pattern", ["(a+)+$", "^(a|a)*$", "(a|aa)+b|$", "(.*)*x", "^(([a-z])+.)+[A-Z]([a-z])+$"])
 def test_what_backtracking_never_ends_with_is_matched_in_linear_time(pattern: str) -> None:
     compiled = compile_pattern(pattern)
-    with bounded_by(Bounds(seconds=30)):
+    with bounded_by(CallBounds(seconds=30)):
         assert all(match[0] != "a" for match in compiled.finditer("a" * 500 + "!"))
 
 
 @pytest.mark.parametrize("pattern", ["^(a|aa|b?)+(?!c)$", "(a+a+)+b(?=c)"])
 def test_what_only_backtracking_can_match_ends_with_its_time(pattern: str) -> None:
     with (
-        bounded_by(Bounds(seconds=0.1)),
+        bounded_by(CallBounds(seconds=0.1)),
         pytest.raises(BoundExceeded, match=r"functions\.max\.seconds = 0\.1"),
     ):
         list(compile_pattern(pattern).finditer("a" * 3_000 + "!"))
 
 
 def test_a_replacement_that_grows_too_large_is_refused() -> None:
-    with bounded_by(Bounds(value_bytes=1_000)), pytest.raises(BoundExceeded, match=r"millstream\.value\.max\.bytes"):
+    with (
+        bounded_by(CallBounds(value_bytes=1_000)),
+        pytest.raises(BoundExceeded, match=r"millstream\.value\.max\.bytes"),
+    ):
         compile_pattern("a").sub(replacement("a", "b" * 100), "a" * 100)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis.strategies import integers, sampled_from
 
 from millstream.sql.functions.java.java_fields import epoch_ms_of, moment_of
-from millstream.sql.functions.java.java_time import InvalidPattern, compile_pattern
+from millstream.sql.functions.java.java_time import InvalidTimePattern, compile_pattern
 from millstream.sql.functions.java.java_zones import Unparsable
 from millstream.sql.functions.java.simple_date import parse_lenient_date
 from millstream.sql.functions.java.strftime import strftime_format
@@ -75,7 +75,7 @@ def test_a_text_that_java_refuses_is_refused(pattern: str, text: str) -> None:
 
 @pytest.mark.parametrize("pattern", ["yyyy-'MM", "HHH", "MMMMMM", "b{", "]", "j", "ppp"])
 def test_a_pattern_that_java_refuses_is_refused(pattern: str) -> None:
-    with pytest.raises(InvalidPattern):
+    with pytest.raises(InvalidTimePattern):
         compile_pattern(pattern)
 
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millstream.sql.functions.aggregation.aggregate_kernels import Events
+from millstream.sql.functions.aggregation.aggregate_kernels import GroupEvents
 from millstream.sql.functions.aggregation.aggregate_values import column_of
 from millstream.sql.functions.aggregation.aggregates import AGGREGATES
 from millstream.sql.types import BIGINT, BYTES, DATE, DOUBLE, STRING, TIMESTAMP, Decimal, SqlType
@@ -30,7 +30,7 @@ def results(name: str, type_: SqlType, steps: list[Step], cut: int) -> list[Any]
         rows = np.arange(len(part), dtype=np.int64)
         back = np.array([each[2] for each in part], dtype=np.bool_)
         groups = np.array([each[0] for each in part], dtype=np.int64)
-        events = Events(groups, np.where(back, rows, -1), np.where(back, -1, rows))
+        events = GroupEvents(groups, np.where(back, rows, -1), np.where(back, -1, rows))
         out, state = fold.run(events, [column_of([each[1] for each in part], type_)], state, known)
         found += out.to_pylist()
         known = [True, True]

@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from millstream.sql.functions.aggregation.aggregate_kernels import Events
+from millstream.sql.functions.aggregation.aggregate_kernels import GroupEvents
 from millstream.sql.functions.aggregation.aggregates import AGGREGATES
-from millstream.sql.functions.bounds import Bounds
+from millstream.sql.functions.bounds import CallBounds
 from millstream.sql.functions.failures import Failures, collecting
 from millstream.sql.functions.signature import parse_type
 from millstream.sql.functions.users.python_body import Body, BodyError, load
@@ -242,9 +242,9 @@ def test_an_aggregate_that_does_not_come_back_is_left_and_its_state_is_as_before
     function = UserFunction("HANGING", "aggregate", parameters, BIGINT, HANGING.replace("HANG", hang))
     function.entry()
     fold = AGGREGATES[function.id].fold([BIGINT])
-    failures = Failures(bounds=Bounds(seconds=1))
+    failures = Failures(bounds=CallBounds(seconds=1))
     with collecting(failures):
-        events = Events(np.array([0, 1, 0, 0, 1]), np.full(5, -1), np.arange(5))
+        events = GroupEvents(np.array([0, 1, 0, 0, 1]), np.full(5, -1), np.arange(5))
         state = fold.columns_of([fold.initial] * 2)
         results, state = fold.run(events, [pa.array([1, 7, -1, 2, 100])], state, [False] * 2)
         assert results.to_pylist() == [1, 7, 1, 3, None]

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 from ..topic_rules import belongs_to_millstream
-from .connection import Answer, HangUp, Request
+from .connection import Answer, HangUp, KafkaRequest
 from .fetch_sessions import SLOTS, FetchSessions
-from .layout import Layout
+from .layout import LogLayout
 from .row_view import RowView, Transcoder, row_view
 from .security.client_quotas import ANONYMOUS, FETCHED, PRODUCED, ClientQuotas
 from .security.peer import Peer
@@ -35,7 +35,7 @@ IDLE_MS: Final = 600_000
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerSettings:
+class KafkaServiceSettings:
     """`is_reserved`: groups and transactional ids that only trusted clients may use. `fetch_sessions`: at most so many.
     `users`: who may log in, and then everybody has to; None: nobody has to. `creates_topics`: a topic that a client
     asks for is made where there is none, as Kafka does it. `knows_names`: whether it is known yet what `is_reserved`.
@@ -54,14 +54,14 @@ class BrokerSettings:
 
 class Serving(NamedTuple):
     """What is served: a log of one node (`one_node.py`), or this node's part of a cluster's (`logcore/cluster/`).
-    `produce` answers a Produce request, given the `Broker` and the request. `is_ready`: whether it knows what it
+    `produce` answers a Produce request, given the `KafkaService` and the request. `is_ready`: whether it knows what it
     serves; until it does for the first time, nothing is answered that depends on it. `threads`: for handlers, most of
     which wait: for a sync, for a transaction's turn, for another node."""
 
     log: ServedLog
-    layout: Layout
+    layout: LogLayout
     transactions: ServedTransactions
-    produce: Callable[[Any, Request], Awaitable[Answer]]
+    produce: Callable[[Any, KafkaRequest], Awaitable[Answer]]
     is_ready: Callable[[], bool] = lambda: True
     threads: int = 16
 
@@ -69,7 +69,7 @@ class Serving(NamedTuple):
 class Desk(ABC):
     """What the handlers of requests share, whether these come over a connection or from a client of this process."""
 
-    def __init__(self, serving: Serving, settings: BrokerSettings) -> None:
+    def __init__(self, serving: Serving, settings: KafkaServiceSettings) -> None:
         self.log = serving.log
         self.layout = serving.layout
         self.transactions = serving.transactions
@@ -92,7 +92,7 @@ class Desk(ABC):
         """Runs what may wait for locks and disks where nobody else has to wait for it."""
 
 
-class Broker(Desk):
+class KafkaService(Desk):
     """The desk behind a listener. State: who waits for the log to grow, and what connections share. Lives on one event
     loop."""
 
@@ -100,7 +100,7 @@ class Broker(Desk):
         self,
         serving: Serving,
         loop: asyncio.AbstractEventLoop,
-        settings: BrokerSettings,
+        settings: KafkaServiceSettings,
     ) -> None:
         super().__init__(serving, settings)
         self.produce = serving.produce

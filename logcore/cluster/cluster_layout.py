@@ -13,21 +13,21 @@ from ..errors import InvalidReplicationFactor, LogClosed, NotNow, OffsetOutOfRan
 from ..protocol.layout import (
     ANY_EPOCH,
     NOBODY,
-    EpochEnd,
+    EpochAnswer,
     KeyKind,
     LeaderOffsets,
-    NewTopic,
     NodeAddress,
     PartitionLayout,
     QuorumLayout,
+    TopicCreation,
 )
 from ..replication.broker.nearest import nearest_replica
 from ..replication.controller.controller_messages import AddPartitions, CreateTopic, ElectLeader, Reassign
-from ..replication.controller.metadata_image import Broker
+from ..replication.controller.metadata_image import BrokerImage
 from ..replication.controller.operations_messages import DescribeQuorum, QuorumDescription
 from ..replication.controller.partition_rules import to_come
 from ..replication.machine import NodeId
-from ..replication.node.node import NodeStopped
+from ..replication.node.node_runtime import NodeStopped
 from ..replication.replica.replica import Replica
 from ..replication.replica.replica_leader import Leader
 from ..replication.replica.replica_messages import (
@@ -39,7 +39,7 @@ from ..replication.replica.replica_messages import (
 from ..replication.replica.replica_reading import epoch_problem
 from ..replication.shards.coordination_messages import GROUPS_TOPIC, TRANSACTIONS_TOPIC, place_of
 from ..topic_rules import check_topic
-from .log import ClusterLog
+from .cluster_log import ClusterLog
 from .peers import address_of
 from .quorum_layout import quorum_layout
 from .refusals import check_done, refused
@@ -53,7 +53,7 @@ _COORDINATOR_CONFIG: Final = {"cleanup.policy": "compact", "segment.bytes": str(
 
 
 class ClusterLayout:
-    """`Layout`."""
+    """`LogLayout`."""
 
     def __init__(self, log: ClusterLog) -> None:
         self._log = log
@@ -117,7 +117,7 @@ class ClusterLayout:
         if len(self._node.image.brokers) < min(replication, len(self._node.settings.voters)):
             return
         try:
-            self._create(NewTopic(topic, _COORDINATOR_PARTITIONS, _COORDINATOR_CONFIG, replication), _CREATED_S)
+            self._create(TopicCreation(topic, _COORDINATOR_PARTITIONS, _COORDINATOR_CONFIG, replication), _CREATED_S)
         except (TopicExists, NotNow):
             pass  # another node was asked, too; or who asks has to come again
 
@@ -182,9 +182,9 @@ class ClusterLayout:
             raise NotNow(ErrorCode.offset_not_available, "the new leader does not know yet what is committed")
         return LeaderOffsets(found, replica.core.leader_epoch)
 
-    def epoch_end(self, where: TopicPartition, epoch: int, leader_epoch: int = ANY_EPOCH) -> EpochEnd:
+    def epoch_end(self, where: TopicPartition, epoch: int, leader_epoch: int = ANY_EPOCH) -> EpochAnswer:
         self._leading_for_certain(where, ANY_EPOCH)
-        end = EpochEnd(*self._ask(self._log.id_of(where), AskEpochEnd(epoch, leader_epoch)))
+        end = EpochAnswer(*self._ask(self._log.id_of(where), AskEpochEnd(epoch, leader_epoch)))
         self._leading_for_certain(where, ANY_EPOCH)
         return end
 
@@ -214,24 +214,24 @@ class ClusterLayout:
     def default_replication(self) -> int:
         return self._node.settings.default_replication
 
-    def create_topic(self, topic: NewTopic, *, only_check: bool = False) -> None:
+    def create_topic(self, topic: TopicCreation, *, only_check: bool = False) -> None:
         check_topic(topic.name, topic.partition_count, topic.config)
         if topic.name in self._log.topics():
             raise TopicExists(f'topic "{topic.name}" exists already')
         if topic.name in _TOPICS.values():
-            topic = NewTopic(topic.name, _COORDINATOR_PARTITIONS, _COORDINATOR_CONFIG)
+            topic = TopicCreation(topic.name, _COORDINATOR_PARTITIONS, _COORDINATOR_CONFIG)
         if only_check:
             self._check_replication(topic)
         else:
             self._create(topic)
 
-    def _check_replication(self, topic: NewTopic) -> None:
+    def _check_replication(self, topic: TopicCreation) -> None:
         known = len(self._node.image.brokers)
         factor = topic.replication_factor if topic.replication_factor != -1 else self.default_replication()
         if not topic.assignment and not 0 < factor <= known:
             raise InvalidReplicationFactor(f"replication factor {factor}, and the cluster has {known} brokers")
 
-    def _create(self, topic: NewTopic, timeout_s: float = _ANSWER_S) -> None:
+    def _create(self, topic: TopicCreation, timeout_s: float = _ANSWER_S) -> None:
         """Where there are three replicas and more, and nothing else is said, two have to have a record."""
         assignment = tuple(tuple(map(NodeId, replicas)) for replicas in topic.assignment)
         factor = topic.replication_factor if topic.replication_factor != -1 else self.default_replication()
@@ -267,6 +267,6 @@ class ClusterLayout:
         check_done(self._node.decide(Reassign(self._log.id_of(where), wanted)))
 
 
-def _address(broker: Broker) -> NodeAddress:
+def _address(broker: BrokerImage) -> NodeAddress:
     address = address_of(broker.address("kafka") or ":0")
     return NodeAddress(broker.id, address.host, address.port, broker.rack)

@@ -15,8 +15,8 @@ from kio.schema.errors import ErrorCode
 from millstream.errors import LogError
 
 from ..errors import CorruptLog, LogClosed, NotNow
-from ..replication.broker.broker import Broker, Leave
-from ..replication.broker.registration import Identity
+from ..replication.broker.broker import LeaveCluster, ReplicaBroker
+from ..replication.broker.registration import BrokerIdentity
 from ..replication.controller.controller import Controller
 from ..replication.controller.controller_messages import Done, NotController, Refused
 from ..replication.controller.metadata_image import ImageCodec, MetadataImage
@@ -25,8 +25,8 @@ from ..replication.disk.disk_folder import DiskFolder
 from ..replication.disk.disk_logs import DiskLogs
 from ..replication.machine import BROKER, CONTROLLER, NodeId
 from ..replication.node.lone_node import LoneNode
-from ..replication.node.node import NoAnswer, Node, NodeStopped, Running
 from ..replication.node.node_links import LinkTraffic, Peers
+from ..replication.node.node_runtime import NoAnswer, NodeRuntime, NodeStopped, Running
 from ..replication.raft.quorum import Quorum
 from ..replication.raft.quorum_files import QuorumDamaged, QuorumFiles
 from ..replication.replica.replica import Replica
@@ -70,9 +70,9 @@ class ClusterNode:
         self._panicked = panicked
         self._listeners: tuple[Changed, ...] = ()
         self._news = threading.Condition()
-        self._broker: Broker | None = None
+        self._broker: ReplicaBroker | None = None
         self._controller: Controller | None = None
-        self._node: Node | LoneNode | None = None
+        self._node: NodeRuntime | LoneNode | None = None
         self.watch = MetadataWatch(settings.node, lambda: self._broker is not None and self._broker.active)
         self.watch.listen(self._changed)
         with ExitStack() as opened:
@@ -112,8 +112,10 @@ class ClusterNode:
         own = settings.members[settings.node]
         where = (*endpoints, ("node", f"{own.host}:{own.port}"))
         groups = GroupSettings(settings.expiry, expires=lambda group: self.expires(group))
-        identity = Identity(settings.name, settings.node, self.logs.incarnation, where, settings.rack, self.logs.disk)
-        self._broker = Broker(identity, self.logs, settings.of_broker, default_makers(groups))
+        identity = BrokerIdentity(
+            settings.name, settings.node, self.logs.incarnation, where, settings.rack, self.logs.disk
+        )
+        self._broker = ReplicaBroker(identity, self.logs, settings.of_broker, default_makers(groups))
         machines = {
             CONTROLLER: Running(self._controller, self._files),
             BROKER: Running(self._broker, self.logs),
@@ -132,14 +134,14 @@ class ClusterNode:
         self._node = node
         self.logs.start_housekeeping()
 
-    def _node_of(self, machines: Mapping[str, Running]) -> Node | LoneNode:
+    def _node_of(self, machines: Mapping[str, Running]) -> NodeRuntime | LoneNode:
         settings = self.settings
         if settings.alone:
             return LoneNode(settings.node, machines, self._panic, lambda: self.serving)
         peers = Peers(
             settings.name, settings.node, settings.secret, settings.members, settings.serving, settings.connecting
         )
-        return Node(peers, machines, self._panic)
+        return NodeRuntime(peers, machines, self._panic)
 
     def wait_until_live(self, timeout_s: float) -> bool:
         """Whether the cluster counts on this node by then."""
@@ -149,7 +151,7 @@ class ClusterNode:
         """What this node leads is handed over, as far as somebody can take it. Then it is to stop."""
         if self._node is None or self.failure is not None:
             return
-        left, now = self._node.ask(BROKER, Leave()), time.monotonic()
+        left, now = self._node.ask(BROKER, LeaveCluster()), time.monotonic()
         deadline, in_company = now + timeout_s, now
         while now < min(deadline, in_company + _ALONE_S):
             if not wait([left], _LOOK_S).not_done:

@@ -10,17 +10,17 @@ from kio.schema.errors import ErrorCode
 
 from ..client import TopicPartition
 from ..cores.group_messages import (
-    Answer,
     CheckCommit,
     CommittedOffset,
     ConsumerBeat,
     ConsumerHeartbeat,
+    GroupAnswer,
     GroupDescription,
     GroupFault,
     Heartbeat,
-    Join,
     Joined,
-    Leave,
+    JoinGroup,
+    LeaveGroup,
     Left,
     Message,
     Reply,
@@ -29,10 +29,10 @@ from ..cores.group_messages import (
 )
 from ..errors import LogClosed, NotNow
 from ..replication.machine import BROKER
-from ..replication.node.node import NodeStopped
+from ..replication.node.node_runtime import NodeStopped
 from ..replication.replica.replica_messages import Refused
 from ..replication.shards.coordination_messages import GROUPS_TOPIC, ForEveryShard, ForGroup
-from ..replication.shards.group_requests import (
+from ..replication.shards.shard_group_requests import (
     AskCommitted,
     CommitOffsets,
     DeleteGroup,
@@ -42,16 +42,16 @@ from ..replication.shards.group_requests import (
     ListGroups,
     OffsetsDeleted,
 )
-from .node import ClusterNode
+from .cluster_node import ClusterNode
 from .refusals import refused
 
 _ANSWER_S: Final = 5.0  # clients have one such request under way, and ask again when it is answered
 _REPLIES: Final[Mapping[type, type[Reply]]] = {
-    Join: Joined,
+    JoinGroup: Joined,
     Sync: Synced,
-    Heartbeat: Answer,
-    Leave: Left,
-    CheckCommit: Answer,
+    Heartbeat: GroupAnswer,
+    LeaveGroup: Left,
+    CheckCommit: GroupAnswer,
 }
 _FAULTS: Final = {
     ErrorCode.coordinator_load_in_progress: GroupFault.LOADING,

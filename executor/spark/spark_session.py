@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..formats.compiled.warm_up import warm_up
 from ..state.temporary_folders import TemporaryFolder
-from .errors import SparkUnavailable
+from .spark_errors import SparkUnavailable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

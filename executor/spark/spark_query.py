@@ -30,7 +30,7 @@ from ..queries.query_log import offset_group
 from ..state.lost_state import LOST, how_to_rebuild, what_to_do
 from .alignment import align
 from .markers import StaleRun
-from .session import first_line, on_progress
+from .spark_session import first_line, on_progress
 from .spec import BATCH_RECORDS_MAX, RunSpec
 
 if TYPE_CHECKING:

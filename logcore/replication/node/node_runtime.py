@@ -33,7 +33,7 @@ from ..machine import (
     Tick,
 )
 from .node_codec import Frame
-from .node_links import Address, LinkTraffic, NodeLinks, Peers
+from .node_links import LinkTraffic, NodeLinks, PeerAddress, Peers
 from .node_messages import NODE, AskMachine, MachineAnswered
 
 _log: Final = structlog.get_logger(__name__)
@@ -72,7 +72,7 @@ class _Syncing:
         self.under_way = False
 
 
-class Node:
+class NodeRuntime:
     """State: the machines and what they wait for. Any thread may call `ask` and `stop`.
 
     `panicked(reason)` is called once, in the node's thread, when a machine cannot go on: the process is to end.
@@ -80,7 +80,7 @@ class Node:
 
     def __init__(self, peers: Peers, machines: Mapping[str, Running], panicked: Callable[[str], None]) -> None:
         self.id = peers.node
-        self.address: Address | None = None
+        self.address: PeerAddress | None = None
         self._machines = dict(machines)
         self._panicked = panicked
         self._links = NodeLinks(peers, self._arrived, self._lost)
@@ -97,7 +97,7 @@ class Node:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name=f"node {peers.node}", daemon=True)
 
-    def start(self) -> Address:
+    def start(self) -> PeerAddress:
         """Returns when the node listens. Raises OSError."""
         self._thread.start()
         self.address = asyncio.run_coroutine_threadsafe(self._links.start(), self._loop).result()
@@ -157,7 +157,7 @@ class Node:
             self._loop.call_soon_threadsafe(self._settle, request, None)
         return future
 
-    def set_peer(self, node: NodeId, address: Address | None) -> None:
+    def set_peer(self, node: NodeId, address: PeerAddress | None) -> None:
         """Where another node is found from now on; None: it is none of this cluster's any more. From any thread."""
         with self._lock:
             if not self._stopped:

@@ -23,9 +23,9 @@ from ..figures import QueryFigures
 from ..queries.query_log import changelog_topic, forget_query, safe_name, start_positions
 from ..state.temporary_folders import TemporaryFolder
 from .alignment import remove_markers
-from .errors import SparkUnavailable
-from .query import SparkQuery
-from .session import MASTER, require_spark, spark_session
+from .spark_errors import SparkUnavailable
+from .spark_query import SparkQuery
+from .spark_session import MASTER, require_spark, spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

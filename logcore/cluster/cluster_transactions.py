@@ -14,7 +14,7 @@ from ..cores.transaction_records import Identity, TransactionState
 from ..cores.transactions import TransactionDescription
 from ..errors import LogClosed, NotNow
 from ..replication.machine import BROKER, NodeId
-from ..replication.node.node import NoAnswer, NodeStopped
+from ..replication.node.node_runtime import NoAnswer, NodeStopped
 from ..replication.replica.replica_messages import EndHanging, PartitionId, Refused
 from ..replication.shards.coordination_messages import TRANSACTIONS_TOPIC, ForEveryShard, ForTransaction, place_of
 from ..replication.shards.transaction_messages import (
@@ -31,7 +31,7 @@ from ..replication.shards.transaction_messages import (
     ProducerGiven,
     SendOffsets,
 )
-from .log import ClusterLog
+from .cluster_log import ClusterLog
 from .refusals import refused
 
 _ANSWER_S: Final = 3.0  # clients have one such request under way, and ask again when it is answered

@@ -2,12 +2,12 @@
 
 | body | answer |
 | --- | --- |
-| `Join`, `Sync`, `Heartbeat`, `Leave` | `Joined`, `Synced`, `Answer`, `Left` |
+| `JoinGroup`, `Sync`, `Heartbeat`, `LeaveGroup` | `Joined`, `Synced`, `GroupAnswer`, `Left` |
 | `ConsumerHeartbeat` | `ConsumerBeat` |
-| `CheckCommit`, `CommitOffsets` | `Answer` |
+| `CheckCommit`, `CommitOffsets` | `GroupAnswer` |
 | `AskCommitted` | `GroupCommits` |
 | `DescribeGroup` | `GroupDescription`; of a group that is not there with the state DEAD |
-| `DeleteGroup` | `Answer` |
+| `DeleteGroup` | `GroupAnswer` |
 | `DeleteOffsets` | `OffsetsDeleted` |
 | `ForEveryShard(GROUPS_TOPIC, ListGroups())` | a tuple, per shard of the node, of tuples of `GroupDescription` |
 

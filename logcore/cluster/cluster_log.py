@@ -11,7 +11,7 @@ from pathlib import Path
 from kio.schema.errors import ErrorCode
 
 from ..client import Topic, TopicPartition
-from ..cores.expiry import Expiry
+from ..cores.expiry import ExpiryTimes
 from ..cores.transactions import TransactionDescription
 from ..errors import InvalidTopic, NotNow, UnknownTopic
 from ..log_settings import Changes
@@ -23,8 +23,8 @@ from ..replication.replica.replica_messages import PartitionId
 from ..replication.shards.coordination_messages import GROUPS_TOPIC, TRANSACTIONS_TOPIC
 from ..replication.topic_ids import id_bytes
 from ..topic_settings import check_config
-from .groups import ClusterGroups
-from .node import ClusterNode
+from .cluster_groups import ClusterGroups
+from .cluster_node import ClusterNode
 from .refusals import check_done
 
 INTERNAL = frozenset({GROUPS_TOPIC, TRANSACTIONS_TOPIC})
@@ -59,7 +59,7 @@ class ClusterLog:
         return hmac.new(settings.secret, f"kafka clients of {settings.name}".encode(), "sha256").hexdigest()
 
     @property
-    def expiry(self) -> Expiry:
+    def expiry(self) -> ExpiryTimes:
         return self.node.settings.expiry
 
     # Topics
