@@ -48,9 +48,7 @@ class Deduplicator(Operator):
         self._keys = list(key)
         self._given = StateStore(connection, step.id, {**key, "_slot": BIGINT}, {"_ts": BIGINT}, write_once=True)
         self._time = TaskTime(connection, f"{step.id}.stream_time", extra)
-        self._cleared: dict[
-            int, int
-        ] = {}  # of each task: the first slot that may be in the store; absent while unknown
+        self._cleared: dict[int, int] = {}  # per task: the first slot that may be stored; absent while unknown
         self.stores = {step.id: self._given, **self._time.stores}
         self.schema, self.extra, self.columns = schema, tuple(extra), columns
         self._batch_schema = batch_schema(schema, extra, columns)

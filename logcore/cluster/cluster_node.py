@@ -264,18 +264,18 @@ class ClusterNode:
     def ask(
         self, machine: str, body: Any, *, at: NodeId | None = None, timeout_s: float = 10.0, waits: bool = False
     ) -> Future[Any]:
-        """See `Node.ask`. In: `waits`: whoever asks waits on this thread: see `LoneNode`."""
+        """See `NodeRuntime.ask`. In: `waits`: whoever asks waits on this thread: see `LoneNode`."""
         if self._node is None or self.failure is not None:
             raise LogClosed("this node has not started yet" if self._node is None else "this node has ended")
         return self._node.ask(machine, body, at=at, timeout_s=timeout_s, waits=waits)
 
     def tell(self, machine: str, body: Any) -> None:
-        """See `Node.tell`."""
+        """See `NodeRuntime.tell`."""
         if self._node is not None:
             self._node.tell(machine, body)
 
     def caught_up(self) -> Future[None]:
-        """See `Node.caught_up`."""
+        """See `NodeRuntime.caught_up`."""
         if self._node is None:
             raise LogClosed("this node has not started yet")
         return self._node.caught_up()

@@ -103,7 +103,7 @@ class LoneNode:
     def ask(
         self, machine: str, body: Any, *, at: NodeId | None = None, timeout_s: float = ASK_S, waits: bool = False
     ) -> Future[Any]:
-        """As `Node.ask`. In: `waits`: who asks waits for the answer on this thread, and might as well work for it."""
+        """As `NodeRuntime.ask`. In: `waits`: who asks waits on this thread, and might as well work for the answer."""
         del timeout_s
         future: Future[Any] = Future()
         future.set_running_or_notify_cancel()
@@ -123,7 +123,7 @@ class LoneNode:
         return future
 
     def tell(self, machine: str, body: Any) -> None:
-        """As `Node.tell`."""
+        """As `NodeRuntime.tell`."""
         with self._turn:
             if not self._stopped and machine in self._machines:
                 self._take(machine, Asked(self._next_request(), body))
