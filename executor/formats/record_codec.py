@@ -35,7 +35,7 @@ class RecordReader:
 
     def read(self, data: bytes) -> Any:
         """None says NULL. Raises `Unreadable`."""
-        raise NotImplementedError
+        raise AssertionError(f"{type(self).__name__} reads nothing")
 
     def scan(self, rows: pa.BinaryArray, columns: Sequence[Column]) -> Scanned | None:
         """The columns of a batch by a compiled pass and what it says of each row; None where there is no such pass."""
@@ -52,10 +52,10 @@ class RecordCoding(Coding):
     """A format that is read and written record by record."""
 
     def reader(self, part: RecordPart) -> RecordReader:
-        raise NotImplementedError
+        raise AssertionError(f"{type(self).__name__} reads nothing")
 
     def writer(self, part: RecordPart) -> RecordWriter:
-        raise NotImplementedError
+        raise AssertionError(f"{type(self).__name__} writes nothing")
 
     def reads(self, type_: SqlType) -> Convert | None:
         """How plain values become `type_`; None where that is as for the other formats."""

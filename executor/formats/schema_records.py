@@ -25,7 +25,7 @@ class SchemaCoding(RecordCoding):
 
     def codec(self, spec: FormatSpec, schema: RecordSchema) -> RecordCodec:
         """Raises `InvalidSchema`."""
-        raise NotImplementedError
+        raise AssertionError(f"{type(self).__name__} has no codec")
 
     def reader(self, part: RecordPart) -> SchemaReader:
         return SchemaReader(self, part.spec, part.schemas)

@@ -26,7 +26,7 @@ class TableFunction:
 
     def over(self, call: ast.TableFunctionCall, origin: Origin, context: PlanningContext) -> Origin:
         """What FROM gives instead of `origin`. Raises `InvalidStatement`, `TypeMismatch`, `Unsupported`."""
-        raise NotImplementedError
+        raise AssertionError(f"{type(self).__name__} gives nothing")
 
 
 def find_table_function(call: ast.TableFunctionCall) -> TableFunction:

@@ -62,7 +62,7 @@ class _WindowFunction(TableFunction):
 
     def starts(self, call: ast.TableFunctionCall, rows: LogicalPlan, time: Typed) -> tuple[LogicalPlan, Typed]:
         """The rows, once for each of their windows, and where that begins."""
-        raise NotImplementedError
+        raise AssertionError(f"{type(self).__name__} has no windows")
 
 
 class Tumble(_WindowFunction):

@@ -13,7 +13,7 @@ from millstream.logcore import failpoints
 from millstream.logcore.client import TopicPartition
 from millstream.logcore.cluster.lone_log import open_lone_log
 from millstream.logcore.errors import LogClosed
-from millstream.logcore.replication.machine import BROKER
+from millstream.logcore.replication.machine import BROKER, NodeId
 from millstream.logcore.replication.node.node_runtime import NoAnswer, NodeStopped
 from millstream.logcore.replication.shards.transaction_messages import AskProducerId
 
@@ -81,7 +81,7 @@ def test_who_asks_a_node_that_has_ended_is_told(tmp_path: Path) -> None:
     asked = log.node.ask(BROKER, AskProducerId(), at=None)
     assert asked.result(10).producer_id >= 0
     with pytest.raises(NoAnswer):
-        log.node.ask(BROKER, AskProducerId(), at=7).result(10)  # type: ignore[arg-type]
+        log.node.ask(BROKER, AskProducerId(), at=NodeId(7)).result(10)
     log.close()
     with pytest.raises(NodeStopped):
         log.node.ask(BROKER, AskProducerId()).result(10)
