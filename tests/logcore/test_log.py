@@ -19,9 +19,6 @@ from millstream.logcore.errors import (
     InvalidTopic,
     LogClosed,
     LogLocked,
-    OffsetOutOfRange,
-    TopicExists,
-    UnknownTopic,
     UnsupportedDataDirectory,
 )
 from millstream.logcore.log import Log, open_log
@@ -60,29 +57,6 @@ def test_a_columnar_batch_uses_one_offset_per_row_and_is_cut_at_the_asked_one(lo
     assert columns.batch["x"].to_pylist() == [2, 3]
     assert (columns.base_offset, columns.timestamp_ms) == (2, 9)
     assert fetched.next_offset == 5
-
-
-def test_empty_records_append_nothing(log: Log) -> None:
-    log.append("t", 0, rows(b"a"))
-    assert log.append("t", 0, rows()) == 1
-    assert log.append("t", 0, columnar()) == 1
-    assert log.offsets("t", 0).log_end_offset == 1
-
-
-def test_a_fetch_gives_at_least_one_batch_and_stops_near_its_limit(log: Log) -> None:
-    for i in range(10):
-        log.append("t", 0, rows(bytes([i]) * 1000))
-    assert log.fetch("t", 0, 0, max_bytes=1).next_offset == 1
-    assert log.fetch("t", 0, 0, max_bytes=3500).next_offset == 3
-    assert len(values_of(log, "t")) == 10
-
-
-def test_offsets_outside_the_log_are_refused(log: Log) -> None:
-    log.append("t", 0, rows(b"a"))
-    assert log.fetch("t", 0, 1).next_offset == 1
-    for offset in (-1, 2):
-        with pytest.raises(OffsetOutOfRange):
-            log.fetch("t", 0, offset)
 
 
 def test_segments_roll_and_are_read_as_one_log(log: Log, folder: Path) -> None:
@@ -145,19 +119,6 @@ def test_the_longest_name_can_be_created_and_deleted(log: Log) -> None:
     log.create_topic("x" * 249, 1)
     log.delete_topic("x" * 249)
     assert "x" * 249 not in log.topics()
-
-
-def test_mistakes_about_topics_have_their_errors(log: Log) -> None:
-    with pytest.raises(TopicExists):
-        log.create_topic("t", 1)
-    for partition_count, config in [(0, {}), (1, {"segment.bytes": "many"})]:
-        with pytest.raises(InvalidTopic):
-            log.create_topic("u", partition_count, config)
-    for call in (lambda: log.fetch("u", 0, 0), lambda: log.append("t", 2, rows(b"")), lambda: log.delete_topic("u")):
-        with pytest.raises(UnknownTopic):
-            call()
-    with pytest.raises(InvalidTopic):
-        log.append("__consumer_offsets", 0, rows(b"x"))
 
 
 def test_only_one_process_opens_a_log(log: Log, folder: Path) -> None:

@@ -36,21 +36,6 @@ def test_records_are_seen_after_commit_and_not_before(log: Log) -> None:
     assert log.offsets("t", 0) == Offsets(0, 4, 4, 4)
 
 
-def test_aborted_records_are_seen_by_read_uncommitted_only(log: Log) -> None:
-    producer = log.transactional_producer("q")
-    for value, commits in [(b"a", True), (b"b", False), (b"c", True)]:
-        producer.begin()
-        producer.append("t", 0, rows(value))
-        producer.send_offsets("g", {SOURCE: ord(value)})
-        if commits:
-            producer.commit()
-        else:
-            producer.abort()
-    assert values_of(log, "t") == [b"a", b"c"]
-    assert values_of(log, "t", isolation="read_uncommitted") == [b"a", b"b", b"c"]
-    assert log.committed_offsets("g") == {SOURCE: ord("c")}
-
-
 def test_the_last_stable_offset_waits_for_undecided_transactions(log: Log) -> None:
     producer = log.transactional_producer("q")
     log.append("t", 0, rows(b"before"))
