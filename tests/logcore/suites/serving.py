@@ -29,11 +29,12 @@ def count_of(name: str, otherwise: int) -> int:
 
 
 class Product:
-    """`millstream server` on one node, which comes back at the same address. State: the process."""
+    """`millstream server`: a single node, or with more `arguments` one of a cluster, which comes back at the same
+    address. State: the process."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        (self.port,) = free_ports(1)
+    def __init__(self, folder: Path, *arguments: str, port: int | None = None, **environment: str) -> None:
+        self._folder, self._arguments, self._environment = folder, arguments, environment
+        self.port = free_ports(1)[0] if port is None else port
         self._output = (folder.parent / f"{folder.name}.txt").open("a")
         self._process: subprocess.Popen[str] | None = None
 
@@ -48,11 +49,17 @@ class Product:
 
     def start(self) -> None:
         command = [sys.executable, "-m", "millstream", "server", "--data", str(self._folder), "--http", "127.0.0.1:0"]
-        command += ["--kafka", self.address, "--executor", "duckdb"]
+        command += ["--kafka", self.address, "--executor", "duckdb", *self._arguments]
         self._process = subprocess.Popen(
-            command, env=_ENVIRONMENT, stdout=subprocess.PIPE, stderr=self._output, text=True
+            command,
+            env={**_ENVIRONMENT, **self._environment},
+            stdout=subprocess.PIPE,
+            stderr=self._output,
+            text=True,
         )
-        assert self._process.stdout is not None
+
+    def wait_until_started(self) -> None:
+        assert self._process is not None and self._process.stdout is not None
         announced = [self._process.stdout.readline() for _ in range(3)]
         assert all(announced), f"it does not start: {self.said[-2000:]}"
 
@@ -64,11 +71,50 @@ class Product:
 
     def __enter__(self) -> Product:
         self.start()
+        self.wait_until_started()
         return self
 
     def __exit__(self, *_: object) -> None:
         self.end()
         self._output.close()
+
+
+class ProductCluster:
+    """Three nodes of `millstream server`. State: their processes."""
+
+    def __init__(self, folder: Path, advertised: Sequence[int] = (), **environment: str) -> None:
+        """In: `advertised`: the ports at which clients are told to come, where they are not those of the nodes."""
+        links, kafka = free_ports(3), free_ports(3)
+        members = ",".join(f"{number}@127.0.0.1:{port}" for number, port in enumerate(links, 1))
+        self.nodes = [
+            Product(
+                folder / f"node{number}",
+                *("--node", str(number), "--cluster", members),
+                port=port,
+                MILLSTREAM_KAFKA_ADVERTISED=f"127.0.0.1:{(advertised or kafka)[number - 1]}",
+                **environment,
+            )
+            for number, port in enumerate(kafka, 1)
+        ]
+
+    @property
+    def address(self) -> str:
+        return ",".join(node.address for node in self.nodes)
+
+    @property
+    def said(self) -> str:
+        return "".join(node.said for node in self.nodes)
+
+    def __enter__(self) -> ProductCluster:
+        for node in self.nodes:
+            node.start()
+        for node in self.nodes:
+            node.wait_until_started()
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        for node in self.nodes:
+            node.__exit__(*failure)
 
 
 def needs(*programs: str) -> None:

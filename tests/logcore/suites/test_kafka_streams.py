@@ -129,4 +129,5 @@ def _disturb(product: Product, ends: signal.Signals) -> None:
             time.sleep(0.1)
         product.end(ends)
         product.start()
+        product.wait_until_started()
     producer.flush()

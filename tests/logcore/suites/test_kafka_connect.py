@@ -1,0 +1,159 @@
+"""A distributed worker of Kafka Connect, as it is released: a file becomes a topic, and the topic a file, while the
+worker and the server are killed again and again."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from bench.apache_kafka import VERSION, free_ports
+
+from .serving import JAVA_OPTIONS, Product, classpath, count_of
+
+confluent_kafka = pytest.importorskip("confluent_kafka")
+
+_LINES_EACH: Final = 400
+_QUIET_S: Final = 240.0
+_AS_TEXT: Final = "org.apache.kafka.connect.storage.StringConverter"
+
+
+class Worker:
+    """State: its process. Its connectors, their offsets and their state are in topics."""
+
+    def __init__(self, broker: str, libraries: str, folder: Path) -> None:
+        (self._port,) = free_ports(1)
+        self._settings = folder / "worker.properties"
+        self._settings.write_text("".join(f"{name}={value}\n" for name, value in self._properties(broker).items()))
+        self._command = ["java", *JAVA_OPTIONS, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", libraries]
+        self._output = (folder / "worker.txt").open("a")
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        command = [*self._command, "org.apache.kafka.connect.cli.ConnectDistributed", str(self._settings)]
+        self._process = subprocess.Popen(command, stdout=self._output, stderr=self._output)
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def configure(self, name: str, **config: str) -> None:
+        """Once it takes requests."""
+        body = json.dumps({key.replace("_", "."): value for key, value in config.items()}).encode()
+        url = f"http://127.0.0.1:{self._port}/connectors/{name}/config"
+        eventually(lambda: _put(url, body), f"connector {name} is not taken: {self.said}")
+
+    @property
+    def said(self) -> str:
+        return Path(self._output.name).read_text()[-3000:]
+
+    def _properties(self, broker: str) -> dict[str, str]:
+        topics = {name: f"connect-{name}" for name in ("config", "offset", "status")}
+        return {
+            "bootstrap.servers": broker,
+            "group.id": "workers",
+            "listeners": f"http://127.0.0.1:{self._port}",
+            "exactly.once.source.support": "enabled",
+            "offset.flush.interval.ms": "1000",
+            "scheduled.rebalance.max.delay.ms": "0",
+            "session.timeout.ms": "6000",
+            "heartbeat.interval.ms": "500",
+            "offset.storage.partitions": "3",
+            **{f"{name}.storage.topic": topic for name, topic in topics.items()},
+            **{f"{name}.storage.replication.factor": "1" for name in topics},
+            "key.converter": _AS_TEXT,
+            "value.converter": _AS_TEXT,
+        }
+
+
+def _put(url: str, body: bytes) -> bool:
+    request = urllib.request.Request(url, body, {"Content-Type": "application/json"}, method="PUT")
+    with contextlib.suppress(urllib.error.URLError, TimeoutError, ConnectionError):
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            return answer.status in (200, 201)
+    return False
+
+
+def eventually(holds: Callable[[], bool], otherwise: str) -> None:
+    deadline = time.monotonic() + _QUIET_S
+    while not holds():
+        assert time.monotonic() < deadline, otherwise
+        time.sleep(1)
+
+
+def committed(address: str, topic: str) -> list[str]:
+    """The values of one partition that count, in their order."""
+    settings = {"bootstrap.servers": address, "group.id": "checker", "enable.partition.eof": True}
+    consumer = confluent_kafka.Consumer({**settings, "isolation.level": "read_committed", "enable.auto.commit": False})
+    consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
+    found: list[str] = []
+    deadline = time.monotonic() + 60
+    while (message := consumer.poll(1.0)) is None or message.error() is None:
+        assert time.monotonic() < deadline, f"{topic} is not read to its end"
+        if message is not None:
+            found.append(message.value().decode())
+    consumer.close()
+    return found
+
+
+@pytest.fixture
+def worker(tmp_path: Path, product: Product) -> Iterator[Worker]:
+    coordinates = [f"org.apache.kafka:{name}:{VERSION}" for name in ("connect-runtime", "connect-file")]
+    running = Worker(product.address, classpath(*coordinates), tmp_path)
+    running.start()
+    yield running
+    running.kill()
+
+
+@pytest.fixture
+def product(tmp_path: Path) -> Iterator[Product]:
+    with Product(tmp_path / "data") as running:
+        yield running
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+def test_each_line_of_a_file_is_in_the_topic_once_and_in_the_other_file_whoever_is_killed(
+    tmp_path: Path, product: Product, worker: Worker
+) -> None:
+    """What a source with exactly.once.source.support promises, and a sink that may write again."""
+    source, sink = tmp_path / "in.txt", tmp_path / "out.txt"
+    connector = "org.apache.kafka.connect.file.FileStream"
+    worker.configure(
+        "source", connector_class=f"{connector}SourceConnector", file=str(source), topic="lines", tasks_max="1"
+    )
+    worker.configure("sink", connector_class=f"{connector}SinkConnector", file=str(sink), topics="lines", tasks_max="1")
+    written: list[str] = []
+    for turn in range(count_of("CONNECT_KILLS", 4)):
+        written += _lines(source, len(written))
+        eventually(lambda: sink.exists() and sink.stat().st_size > 0, f"nothing comes: {worker.said}")
+        if turn % 2:
+            product.end()
+            product.start()
+            product.wait_until_started()
+        else:
+            worker.kill()
+            worker.start()
+    written += _lines(source, len(written))
+    eventually(lambda: set(written) <= set(sink.read_text().split("\n")), f"lines are missing: {worker.said}")
+    assert committed(product.address, "lines") == written
+    assert "Traceback" not in product.said
+
+
+def _lines(source: Path, first: int) -> list[str]:
+    """Written in pieces, so that kills come between them and within."""
+    made = [f"line {number}" for number in range(first, first + _LINES_EACH)]
+    for begin in range(0, _LINES_EACH, 20):
+        with source.open("a") as file:
+            file.write("".join(f"{line}\n" for line in made[begin : begin + 20]))
+        time.sleep(0.2)
+    return made
