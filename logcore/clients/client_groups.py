@@ -8,7 +8,7 @@ from typing import Protocol
 
 from ..client import LogAdmin, LogClient, TopicPartition
 from ..coordination.group_offsets import CommittedOffset
-from ..cores.group_messages import CheckCommit, GroupDescription, GroupFault, Message, Reply
+from ..cores.group_messages import CheckCommit, CommitNote, GroupDescription, GroupFault, Message, Reply
 
 
 class GroupClient(Protocol):
@@ -17,7 +17,7 @@ class GroupClient(Protocol):
     def ask(self, message: Message) -> Future[Reply]: ...
 
     def commit(
-        self, check: CheckCommit, offsets: Mapping[TopicPartition, int], metadata: Mapping[TopicPartition, str]
+        self, check: CheckCommit, offsets: Mapping[TopicPartition, int], notes: Mapping[TopicPartition, CommitNote]
     ) -> GroupFault:
         """Durable on return, unless there is a fault."""
         ...

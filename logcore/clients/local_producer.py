@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from ..client import ColumnarRecords, RowRecords, TopicPartition
 from ..coordination.coordinator import Partitions, TransactionCoordinator
-from ..cores.group_messages import CommittedOffset
+from ..cores.group_messages import NO_NOTE, CommitNote, CommittedOffset
 from ..cores.transaction_records import Identity, Participant
 from ..cores.transaction_steps import Begin, CheckWrite, OffsetsStep, Wrote
 from ..errors import UnknownTopic
@@ -64,14 +64,16 @@ class LocalTransactionalProducer:
         return appended
 
     def send_offsets(
-        self, group: str, offsets: Mapping[TopicPartition, int], metadata: Mapping[TopicPartition, str] | None = None
+        self,
+        group: str,
+        offsets: Mapping[TopicPartition, int],
+        notes: Mapping[TopicPartition, CommitNote] | None = None,
     ) -> None:
         unknown = [partition for partition in offsets if partition[1] < 0]
         if unknown:
             raise UnknownTopic(f"no partition has the number {unknown[0][1]}")
-        notes = metadata or {}
         with_types = {
-            TopicPartition(*partition): CommittedOffset(offset, notes.get(partition, ""))
+            TopicPartition(*partition): CommittedOffset(offset, *(notes or {}).get(TopicPartition(*partition), NO_NOTE))
             for partition, offset in offsets.items()
         }
         self._coordinator.step(OffsetsStep(self._identity, group, with_types))

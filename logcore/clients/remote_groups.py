@@ -15,6 +15,7 @@ from ..client import TopicPartition
 from ..coordination.group_offsets import CommittedOffset
 from ..cores.group_messages import (
     CheckCommit,
+    CommitNote,
     GroupAnswer,
     GroupDescription,
     GroupFault,
@@ -133,13 +134,13 @@ class RemoteGroups:
         return self._router.ask(api, fields, to=_coordinator(fields["group_id"]), wait_s=wait_s, repeat=False)
 
     def commit(
-        self, check: CheckCommit, offsets: Mapping[TopicPartition, int], metadata: Mapping[TopicPartition, str]
+        self, check: CheckCommit, offsets: Mapping[TopicPartition, int], notes: Mapping[TopicPartition, CommitNote]
     ) -> GroupFault:
         """As `GroupCoordinator.commit`."""
         fields = {
             **_member(check),
             "generation_id_or_member_epoch": check.generation,
-            "topics": offset_topics(offsets, metadata),
+            "topics": offset_topics(offsets, notes),
         }
         answer = self._router.ask(Api.OFFSET_COMMIT, fields, to=_coordinator(check.group))
         faults = [
@@ -166,7 +167,9 @@ class RemoteGroups:
             raise error_of(problem, None, f'read the offsets of group "{group}"')
         return {
             TopicPartition(topic, partition.partition_index): CommittedOffset(
-                partition.committed_offset, partition.metadata or ""
+                partition.committed_offset,
+                partition.metadata or "",
+                getattr(partition, "committed_leader_epoch", -1),
             )
             for topic, partition in partitions
             if partition.committed_offset >= 0

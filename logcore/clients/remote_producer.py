@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from ..client import ColumnarRecords, RowRecords, TopicPartition
+from ..cores.group_messages import NO_NOTE, CommitNote
 from ..errors import InvalidTransactionState
 from ..protocol.routing import CoordinatorKey, Router
 from ..protocol.sender import Sender
@@ -75,7 +76,8 @@ class RemoteTransactionalProducer:
         self._in_doubt = in_doubt
 
     def _announce(self, where: TopicPartition) -> None:
-        if where in self._partitions:
+        """Not to a node of this process that is alone: there the write itself does that."""
+        if where in self._partitions or self._router.alone:
             return
         fields = {
             "v3_and_below_transactional_id": self._id,
@@ -92,7 +94,7 @@ class RemoteTransactionalProducer:
 
     def send_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         self._check_open()
-        if group not in self._groups:
+        if group not in self._groups and not self._router.alone:  # where the offsets themselves do that
             self._announce_group(group)
         fields = {"group_id": group, "topics": offset_topics(offsets)}
         answer = self._ask(Api.TXN_OFFSET_COMMIT, fields, CoordinatorKey("group", group))
@@ -142,12 +144,17 @@ class RemoteTransactionalProducer:
 
 
 def offset_topics(
-    offsets: Mapping[TopicPartition, int], metadata: Mapping[TopicPartition, str] | None = None
+    offsets: Mapping[TopicPartition, int], notes: Mapping[TopicPartition, CommitNote] | None = None
 ) -> list[Fields]:
     """The offsets as requests have them: per topic."""
     by_topic: dict[str, list[Fields]] = {}
     for (topic, partition), offset in offsets.items():
-        note = (metadata or {}).get(TopicPartition(topic, partition), "")
-        entry = {"partition_index": partition, "committed_offset": offset, "committed_metadata": note}
+        note = (notes or {}).get(TopicPartition(topic, partition), NO_NOTE)
+        entry = {
+            "partition_index": partition,
+            "committed_offset": offset,
+            "committed_metadata": note.metadata,
+            "committed_leader_epoch": note.leader_epoch,
+        }
         by_topic.setdefault(topic, []).append(entry)
     return [{"name": topic, "partitions": partitions} for topic, partitions in by_topic.items()]

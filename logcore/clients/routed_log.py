@@ -25,6 +25,7 @@ from ..protocol.wire.apis import Api
 from ..protocol.wire.fetch_messages import FetchedPartition, FetchPosition
 from ..records.batch import BatchProducer
 from ..records.codec import encode
+from ..records.whole import checked_batches
 from .remote_admin import RemoteAdmin, check
 from .remote_groups import RemoteGroups
 from .remote_producer import RemoteTransactionalProducer, offset_topics
@@ -137,6 +138,16 @@ class RoutedLog:
             sent = self._sender.send(where, batches, None)
             turn.producer = producer._replace(base_sequence=sent.next_sequence)
             return sent.first_offset
+
+    def append_batches(self, topic: str, partition: int, batches: bytes | memoryview) -> int:
+        """Appends whole Kafka record batches as they are, for producers that speak Kafka's protocol.
+
+        Returns the first offset once they are acknowledged; for a batch that is there already, the offset it has.
+        Raises `InvalidRecords`, `OutOfOrderSequence`, `ProducerFenced`.
+        """
+        where, found = TopicPartition(topic, partition), checked_batches(memoryview(batches))
+        first_offsets = [self._sender.send(where, [batch], None).first_offset for batch in found]
+        return first_offsets[0] if first_offsets else self.offsets(topic, partition).log_end_offset
 
     def _turn(self, where: TopicPartition) -> _Turn:
         """A child that inherited this object by `fork` must not number its batches as its parent does."""

@@ -10,7 +10,9 @@ from kio.schema.errors import ErrorCode
 
 from ..client import TopicPartition
 from ..cores.group_messages import (
+    NO_NOTE,
     CheckCommit,
+    CommitNote,
     CommittedOffset,
     ConsumerBeat,
     ConsumerHeartbeat,
@@ -29,7 +31,7 @@ from ..cores.group_messages import (
 )
 from ..errors import LogClosed, NotNow
 from ..replication.machine import BROKER
-from ..replication.node.node_runtime import NodeStopped
+from ..replication.node.node_runtime import NoAnswer, NodeStopped
 from ..replication.replica.replica_messages import Refused
 from ..replication.shards.coordination_messages import GROUPS_TOPIC, ForEveryShard, ForGroup
 from ..replication.shards.shard_group_requests import (
@@ -90,9 +92,9 @@ class ClusterGroups:
             return ConsumerBeat(_FAULTS.get(ErrorCode(error.problem), GroupFault.SHUTTING_DOWN), beat.member_id)
 
     def commit(
-        self, check: CheckCommit, offsets: Mapping[TopicPartition, int], metadata: Mapping[TopicPartition, str]
+        self, check: CheckCommit, offsets: Mapping[TopicPartition, int], notes: Mapping[TopicPartition, CommitNote]
     ) -> GroupFault:
-        committed = {where: CommittedOffset(offset, metadata.get(where, "")) for where, offset in offsets.items()}
+        committed = {where: CommittedOffset(offset, *notes.get(where, NO_NOTE)) for where, offset in offsets.items()}
         return self._ask(check.group, CommitOffsets(check, committed)).fault
 
     def check(self, check: CheckCommit) -> GroupFault:
@@ -135,8 +137,8 @@ class ClusterGroups:
     def _asked(self, body: Any) -> Any:
         """Raises `NotNow`."""
         try:
-            answer = self._node.ask(BROKER, body, waits=True).result(_ANSWER_S)
-        except (LogClosed, NodeStopped, TimeoutError) as error:
+            answer = self._node.answer(BROKER, body, timeout_s=_ANSWER_S)
+        except (LogClosed, NodeStopped, NoAnswer) as error:
             raise NotNow(ErrorCode.coordinator_not_available, "the coordinator does not answer") from error
         if isinstance(answer, Refused):
             raise refused(answer)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import TimeoutError
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
 from ..client import Offsets, TopicPartition
-from ..errors import InvalidReplicationFactor, LogClosed, NotNow, OffsetOutOfRange, TopicExists, UnknownTopic
+from ..errors import InvalidReplicationFactor, NotNow, OffsetOutOfRange, TopicExists, UnknownTopic
 from ..protocol.layout import (
     ANY_EPOCH,
     NOBODY,
@@ -27,7 +26,6 @@ from ..replication.controller.metadata_image import BrokerImage
 from ..replication.controller.operations_messages import DescribeQuorum, QuorumDescription
 from ..replication.controller.partition_rules import to_come
 from ..replication.machine import NodeId
-from ..replication.node.node_runtime import NodeStopped
 from ..replication.replica.replica import Replica
 from ..replication.replica.replica_leader import Leader
 from ..replication.replica.replica_messages import (
@@ -199,12 +197,7 @@ class ClusterLayout:
         return self._ask(self._log.id_of(where), DeleteRecords(offset)).log_start_offset
 
     def _ask(self, partition: PartitionId, body: Any) -> Any:
-        try:
-            answer = self._node.ask_partition(partition, body).result(_ANSWER_S)
-        except NodeStopped as error:
-            raise LogClosed("this node has ended") from error
-        except TimeoutError as error:
-            raise NotNow(ErrorCode.request_timed_out, "the replica has not answered in time") from error
+        answer = self._node.partition_answer(partition, body, _ANSWER_S)
         if isinstance(answer, Refused):
             raise refused(answer)
         return answer
@@ -245,7 +238,9 @@ class ClusterLayout:
         """Whether the cluster has a setting for all topics."""
         return self._node.image.config("", _MIN_ISR) is not None
 
-    def add_partitions(self, topic: str, partition_count: int, *, only_check: bool = False) -> None:
+    def add_partitions(
+        self, topic: str, partition_count: int, assignment: Sequence[Sequence[int]] = (), *, only_check: bool = False
+    ) -> None:
         known = self._log.topic(topic)
         if known is None:
             raise UnknownTopic(f'topic "{topic}" does not exist')
@@ -256,8 +251,21 @@ class ClusterLayout:
                 ErrorCode.invalid_partitions,
                 f'topic "{topic}" has {known.partition_count} partitions, and cannot have {partition_count}',
             )
+        placed = tuple(tuple(map(NodeId, replicas)) for replicas in assignment)
+        if placed:
+            self._check_placed(topic, partition_count - known.partition_count, placed)
         if not only_check:
-            check_done(self._node.decide(AddPartitions(topic, partition_count)))
+            check_done(self._node.decide(AddPartitions(topic, partition_count, placed)))
+
+    def _check_placed(self, topic: str, added: int, placed: Sequence[Sequence[NodeId]]) -> None:
+        """As far as this node knows; the controller decides."""
+        image = self._node.image
+        like = image.partition(self._log.id_of(TopicPartition(topic, 0)))
+        factor = len(like.replicas) - len(like.adding) if like is not None else 0
+        known = all(node in image.brokers for nodes in placed for node in nodes)
+        if not known or [len(nodes) for nodes in placed] != [factor] * added or any(map(_has_twins, placed)):
+            why = f'{added} new partitions of "{topic}", of {factor} replicas each, cannot be on {placed}'
+            raise NotNow(ErrorCode.invalid_replica_assignment, why)
 
     def elect(self, where: TopicPartition, *, unclean: bool) -> None:
         check_done(self._node.decide(ElectLeader(self._log.id_of(where), unclean)))
@@ -265,6 +273,10 @@ class ClusterLayout:
     def reassign(self, where: TopicPartition, replicas: Sequence[int] | None) -> None:
         wanted = None if replicas is None else tuple(map(NodeId, replicas))
         check_done(self._node.decide(Reassign(self._log.id_of(where), wanted)))
+
+
+def _has_twins(nodes: Sequence[NodeId]) -> bool:
+    return len(set(nodes)) != len(nodes)
 
 
 def _address(broker: BrokerImage) -> NodeAddress:

@@ -128,13 +128,21 @@ class ClusterLog:
         return self.replica(TopicPartition(topic, partition)).core.log  # pyright: ignore[reportReturnType]
 
     def writable(self, topic: str, partition: int) -> DiskLog:
-        if topic in INTERNAL:
-            raise InvalidTopic(f'topic "{topic}" belongs to the log: nobody else writes to it')
-        return self.partition(topic, partition)
+        where = TopicPartition(topic, partition)
+        return self.writable_at(where, self.id_of(where))
+
+    def writable_at(self, where: TopicPartition, id: PartitionId) -> DiskLog:
+        """`writable`, of the partition that has this id."""
+        if where.topic in INTERNAL:
+            raise InvalidTopic(f'topic "{where.topic}" belongs to the log: nobody else writes to it')
+        return self._replica_at(where, id).core.log  # pyright: ignore[reportReturnType]
 
     def replica(self, where: TopicPartition) -> Replica:
         """Raises as `partition` does."""
-        found = self.node.replica(self.id_of(where))
+        return self._replica_at(where, self.id_of(where))
+
+    def _replica_at(self, where: TopicPartition, id: PartitionId) -> Replica:
+        found = self.node.replica(id)
         if found is None:
             raise NotNow(_NOT_LEADER, f"node {self.node.id} has no replica of {where.topic}-{where.partition}")
         return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, TimeoutError, wait
+from concurrent.futures import Future, wait
 from contextlib import ExitStack
 from random import SystemRandom
 from typing import Any, Final
@@ -26,7 +26,7 @@ from ..replication.disk.disk_logs import DiskLogs
 from ..replication.machine import BROKER, CONTROLLER, NodeId
 from ..replication.node.lone_node import LoneNode
 from ..replication.node.node_links import LinkTraffic, Peers
-from ..replication.node.node_runtime import NoAnswer, NodeRuntime, NodeStopped, Running
+from ..replication.node.node_runtime import ASK_S, NoAnswer, NodeRuntime, NodeStopped, Running
 from ..replication.raft.quorum import Quorum
 from ..replication.raft.quorum_files import QuorumDamaged, QuorumFiles
 from ..replication.replica.replica import Replica
@@ -59,9 +59,16 @@ class ClusterNode:
     `panicked(reason)` is called once, on the node's thread, when the node cannot go on: the process has to end.
     """
 
-    def __init__(self, settings: ClusterSettings, panicked: Callable[[str], None] = lambda reason: None) -> None:
-        """Opens the files: what was there is recovered. Raises `LogError`."""
+    def __init__(
+        self,
+        settings: ClusterSettings,
+        panicked: Callable[[str], None] = lambda reason: None,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Opens the files: what was there is recovered. In: `clock`: the time of day, in seconds. Raises `LogError`."""
         self.settings = settings
+        self._clock = clock
         self.failure: str | None = None
         self.advanced: Callable[[], None] = lambda: None
         """Is called, on the node's thread, when a replica of this node has more to read."""
@@ -81,6 +88,7 @@ class ClusterNode:
                 settings.node,
                 settings.name,
                 on_advance=lambda: self.advanced(),
+                now_ms=self.now_ms,
                 expiry=settings.expiry,
             )
             opened.callback(self.logs.close)
@@ -137,11 +145,11 @@ class ClusterNode:
     def _node_of(self, machines: Mapping[str, Running]) -> NodeRuntime | LoneNode:
         settings = self.settings
         if settings.alone:
-            return LoneNode(settings.node, machines, self._panic, lambda: self.serving)
+            return LoneNode(settings.node, machines, self._panic, lambda: self.serving, self.now_ms)
         peers = Peers(
             settings.name, settings.node, settings.secret, settings.members, settings.serving, settings.connecting
         )
-        return NodeRuntime(peers, machines, self._panic)
+        return NodeRuntime(peers, machines, self._panic, self.now_ms)
 
     def wait_until_live(self, timeout_s: float) -> bool:
         """Whether the cluster counts on this node by then."""
@@ -189,7 +197,7 @@ class ClusterNode:
 
     def now_ms(self) -> int:
         """The time of day."""
-        return time.time_ns() // 1_000_000
+        return int(self._clock() * 1000)
 
     @property
     def id(self) -> NodeId:
@@ -261,13 +269,18 @@ class ClusterNode:
 
     # What it is asked
 
-    def ask(
-        self, machine: str, body: Any, *, at: NodeId | None = None, timeout_s: float = 10.0, waits: bool = False
-    ) -> Future[Any]:
-        """See `NodeRuntime.ask`. In: `waits`: whoever asks waits on this thread: see `LoneNode`."""
+    def ask(self, machine: str, body: Any, *, at: NodeId | None = None, timeout_s: float = ASK_S) -> Future[Any]:
+        """See `NodeRuntime.ask`. Raises `LogClosed`."""
+        return self._running().ask(machine, body, at=at, timeout_s=timeout_s)
+
+    def answer(self, machine: str, body: Any, *, at: NodeId | None = None, timeout_s: float = ASK_S) -> Any:
+        """See `NodeRuntime.answer`. Raises `LogClosed`, too."""
+        return self._running().answer(machine, body, at=at, timeout_s=timeout_s)
+
+    def _running(self) -> NodeRuntime | LoneNode:
         if self._node is None or self.failure is not None:
             raise LogClosed("this node has not started yet" if self._node is None else "this node has ended")
-        return self._node.ask(machine, body, at=at, timeout_s=timeout_s, waits=waits)
+        return self._node
 
     def tell(self, machine: str, body: Any) -> None:
         """See `NodeRuntime.tell`."""
@@ -280,9 +293,14 @@ class ClusterNode:
             raise LogClosed("this node has not started yet")
         return self._node.caught_up()
 
-    def ask_partition(self, partition: PartitionId, body: Any) -> Future[Any]:
-        """A request to a replica of this node."""
-        return self.ask(BROKER, ForPartition(partition, body), waits=True)
+    def partition_answer(self, partition: PartitionId, body: Any, timeout_s: float = ASK_S) -> Any:
+        """Of a replica of this node. Raises `NotNow`, `LogClosed`."""
+        try:
+            return self.answer(BROKER, ForPartition(partition, body), timeout_s=timeout_s)
+        except NodeStopped as error:
+            raise LogClosed("this node has ended") from error
+        except NoAnswer as error:
+            raise NotNow(ErrorCode.request_timed_out, "the replica has not answered in time") from error
 
     def ask_controller(self, body: Any, timeout_s: float = _DECIDED_S) -> Any:
         """The answer of whoever leads the quorum; it is looked for.
@@ -303,8 +321,8 @@ class ClusterNode:
 
     def _answer_of(self, at: NodeId, body: Any, timeout_s: float) -> Any:
         try:
-            return self.ask(CONTROLLER, body, at=at, timeout_s=timeout_s, waits=True).result(timeout_s + 1)
-        except (NoAnswer, TimeoutError):
+            return self.answer(CONTROLLER, body, at=at, timeout_s=timeout_s)
+        except NoAnswer:
             return None
         except NodeStopped as error:
             raise LogClosed("this node has ended") from error

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from concurrent.futures import TimeoutError
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
 from ..client import TopicPartition
-from ..cores.group_messages import CheckCommit, GroupFault
+from ..cores.group_messages import NO_NOTE, CheckCommit, CommitNote, GroupFault
 from ..cores.transaction_records import Identity, TransactionState
 from ..cores.transactions import TransactionDescription
 from ..errors import LogClosed, NotNow
@@ -64,19 +63,23 @@ class ClusterTransactions:
         self._ask(who.transactional_id, IncludePartitions(who.producer_id, who.epoch, ids))
 
     def add_offsets(self, who: Identity, group: str) -> None:
-        self._ask(who.transactional_id, IncludeGroup(who.producer_id, who.epoch, group))
+        """Our own clients name a group like their id to open a transaction. That makes it no participant: offsets that
+        come for such a group make it one."""
+        opens = group == who.transactional_id
+        include = IncludePartitions(*who[1:], ()) if opens else IncludeGroup(*who[1:], group)
+        self._ask(who.transactional_id, include)
 
     def commit_offsets(
         self,
         who: Identity,
         check: CheckCommit,
         offsets: Mapping[TopicPartition, int],
-        metadata: Mapping[TopicPartition, str],
+        notes: Mapping[TopicPartition, CommitNote],
         *,
         announces: bool,
     ) -> GroupFault:
         """Asked of the group's coordinator, which is where clients send it."""
-        rows = tuple(OffsetRow(*where, offset, metadata.get(where, "")) for where, offset in offsets.items())
+        rows = tuple(OffsetRow(*where, offset, *notes.get(where, NO_NOTE)) for where, offset in offsets.items())
         asked = SendOffsets(
             who.producer_id,
             who.epoch,
@@ -104,13 +107,8 @@ class ClusterTransactions:
     def end_hanging(self, where: TopicPartition, producer_id: int, epoch: int, *, commit: bool) -> None:
         self._log.check_own(where.topic)
         now_ms = self._node.now_ms()
-        ended = self._node.ask_partition(self._log.id_of(where), EndHanging(producer_id, epoch, commit, now_ms))
-        try:
-            answer = ended.result(_ANSWER_S)
-        except NodeStopped as error:
-            raise LogClosed("this node has ended") from error
-        except TimeoutError as error:
-            raise NotNow(ErrorCode.request_timed_out, "the replica has not answered in time") from error
+        asked = EndHanging(producer_id, epoch, commit, now_ms)
+        answer = self._node.partition_answer(self._log.id_of(where), asked, _ANSWER_S)
         if isinstance(answer, Refused):
             raise refused(answer)
 
@@ -150,11 +148,11 @@ class ClusterTransactions:
 
     def _asked(self, body: Any, at: NodeId | None) -> Any:
         try:
-            answer = self._node.ask(BROKER, body, at=at, timeout_s=_ANSWER_S, waits=True).result(_ANSWER_S + 1)
+            answer = self._node.answer(BROKER, body, at=at, timeout_s=_ANSWER_S)
         except (LogClosed, NodeStopped) as error:
             # Not LEADER_NOT_AVAILABLE: of a coordinator, librdkafka takes that for the end of all.
             raise NotNow(ErrorCode.coordinator_not_available, "this node has ended") from error
-        except (NoAnswer, TimeoutError) as error:
+        except NoAnswer as error:
             raise NotNow(ErrorCode.coordinator_not_available, "the coordinator does not answer") from error
         if isinstance(answer, Refused):
             raise refused(answer)

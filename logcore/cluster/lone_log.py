@@ -4,6 +4,7 @@ to speak to; what it writes is what a node of a cluster writes."""
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -40,10 +41,10 @@ def _serves(node: ClusterNode) -> bool:
     return node.serving
 
 
-def open_lone_log(path: Path, *, expiry: ExpiryTimes = DEFAULT) -> LoneLog:
-    """Raises `LogError`."""
+def open_lone_log(path: Path, *, clock: Callable[[], float] = time.time, expiry: ExpiryTimes = DEFAULT) -> LoneLog:
+    """In: `clock`: the time of day, in seconds since 1970. Raises `LogError`."""
     settings = ClusterSettings(path, _NODE, {_NODE: NOWHERE}, session_ms=_SESSION_MS, expiry=expiry)
-    node = ClusterNode(settings)
+    node = ClusterNode(settings, clock=clock)
     try:
         parts = served(node)
         node.start(())

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import Callable
 from typing import Final
 
 from ..clients.routed_log import RoutedLog
 from ..protocol.routing import Router
 from ..protocol.security.sasl import secret_credentials
+from ..storage.housekeeping import Kept
 from .serving import ServedNode
 
 _PATIENCE_S: Final = 30.0
@@ -27,5 +29,23 @@ class NodeLog(RoutedLog):
         tls: ssl.SSLContext | None = None,
     ) -> None:
         """In: `bootstrap`: empty where no other process finds the cluster. `tls`: how other nodes are asked."""
+        self._served = served
         login = secret_credentials(served.serving.log.secret)
-        super().__init__(Router((), login, tls, patience_s, own=served.door()), bootstrap)
+        alone = served.node.settings.alone
+        super().__init__(Router((), login, tls, patience_s, own=served.door(), alone=alone), bootstrap)
+
+    def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Calls `listener`, on any thread and with locks held, whenever a replica of this node has more to read.
+
+        Returns what ends it.
+        """
+        return self._served.serving.log.listen(listener)
+
+    def keep_house(self) -> Kept:
+        """Does at once what otherwise happens in the background, to the replicas of this node: retention, compaction,
+        forgetting old producers."""
+        return self._served.node.logs.keep_house()
+
+    def problems(self) -> list[str]:
+        """What is wrong in this node's data directory, as far as it is known: damage, and housekeeping that failed."""
+        return self._served.node.logs.problems()

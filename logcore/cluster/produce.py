@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from concurrent.futures import Future, wait
+from concurrent.futures import Future
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -35,6 +35,7 @@ from ..records.batch import Buffer, EncodedBatch, stamp
 from ..replication.disk.disk_log import DiskLog
 from ..replication.machine import BROKER
 from ..replication.node.node_codec import FRAME_BYTES_MAX
+from ..replication.node.node_runtime import NoAnswer, NodeStopped
 from ..replication.replica.replica_messages import ForPartition, PartitionId, Produced, Refused
 from ..replication.replica.replica_messages import Produce as ProduceBatches
 from .cluster_layout import ClusterLayout
@@ -94,14 +95,20 @@ class ClusterProduce:
         data = ProduceData(where, [])
         try:
             id = self._log.id_of(where)
-            partition = self._log.writable(*where)
+            partition = self._log.writable_at(where, id)
             partition.check_size(batch.header)
-            body = self._to_store(id, partition, data, [batch], transactional_id)
-            stored = self._log.node.ask(BROKER, body, waits=True)
+            announces = transactional_id is not None
+            body = self._to_store(id, partition, data, [batch], transactional_id, announces=announces)
+            answer = self._log.node.answer(BROKER, body, timeout_s=timeout_s)
+        except NoAnswer:
+            return failed(data, _late())
+        except NodeStopped:
+            return failed(data, _ended())
         except LogError as error:
             return failed(data, error)
-        wait([stored], timeout_s)
-        return self._result(data, stored)
+        if isinstance(answer, Refused):
+            return failed(data, refused(answer))
+        return ProduceResult(where, 0, answer.first_offset, partition.log_start_offset)
 
     async def _told(self, size: int) -> None:
         """The client waits for nothing; where the node does not keep up its connection does: batches would pile up."""
@@ -157,15 +164,14 @@ class ClusterProduce:
             return data, ProduceResult(data.partition, 0)
         return data, _in_loop(self._log.node.ask(BROKER, checked))
 
-    def _result(self, data: ProduceData, stored: asyncio.Future[Any] | Future[Any] | ProduceResult) -> ProduceResult:
+    def _result(self, data: ProduceData, stored: asyncio.Future[Any] | ProduceResult) -> ProduceResult:
         if isinstance(stored, ProduceResult):
             return stored
         if not stored.done():
             stored.cancel()
-            late = NotNow(ErrorCode.request_timed_out, "not enough replicas have it yet; whether it is stored is open")
-            return failed(data, late)
-        if stored.exception() is not None:  # the node has ended
-            return failed(data, NotNow(ErrorCode.not_leader_or_follower, "this node has ended"))
+            return failed(data, _late())
+        if stored.exception() is not None:
+            return failed(data, _ended())
         answer = stored.result()
         if isinstance(answer, Refused):
             return failed(data, refused(answer))
@@ -194,6 +200,14 @@ def _check_replicable(data: ProduceData, batches: Sequence[EncodedBatch]) -> Non
             f"{len(batches)} batches of a producer in one request for the same partition",
             hint="Batches that are numbered go one by one, each in a request of its own.",
         )
+
+
+def _late() -> NotNow:
+    return NotNow(ErrorCode.request_timed_out, "not enough replicas have it yet; whether it is stored is open")
+
+
+def _ended() -> NotNow:
+    return NotNow(ErrorCode.not_leader_or_follower, "this node has ended")
 
 
 def _in_loop(asked: Future[Any]) -> asyncio.Future[Any]:

@@ -24,6 +24,7 @@ from ..cores.group_expiry import expired, subscribed
 from ..cores.group_messages import (
     Answered,
     CheckCommit,
+    CommitNote,
     CommittedOffset,
     ConsumerBeat,
     ConsumerHeartbeat,
@@ -114,7 +115,7 @@ class GroupCoordinator:
         return answer if self._is_settled(decided) else ConsumerBeat(GroupFault.SHUTTING_DOWN, beat.member_id)
 
     def commit(
-        self, check: CheckCommit, offsets: Mapping[TopicPartition, int], metadata: Mapping[TopicPartition, str]
+        self, check: CheckCommit, offsets: Mapping[TopicPartition, int], notes: Mapping[TopicPartition, CommitNote]
     ) -> GroupFault:
         """Durable on return, unless there is a fault. Raises `LogError`.
 
@@ -125,7 +126,7 @@ class GroupCoordinator:
             fault = self._groups.check_commit(check, self._now_ms())
             if fault is not GroupFault.NONE or not offsets:
                 return fault
-            pending = self.offsets.begin_commit(check.group, offsets, self._wall_ms(), metadata)
+            pending = self.offsets.begin_commit(check.group, offsets, self._wall_ms(), notes)
         self.offsets.finish_commit(pending)
         return fault
 

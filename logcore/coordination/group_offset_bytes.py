@@ -112,9 +112,9 @@ def decode_offset_key(content: bytes) -> Key | None:
 def decode_stored(content: bytes) -> StoredOffset:
     """Raises ValueError."""
     reader = RecordFieldReader(content)
-    version, offset, _leader_epoch = reader.number(SHORT), reader.number(LONG), reader.number(INT)
+    version, offset, leader_epoch = reader.number(SHORT), reader.number(LONG), reader.number(INT)
     metadata = (reader.text() if version < _WITH_ID else reader.compact()) or ""
-    committed = CommittedOffset(offset, metadata, reader.number(LONG))
+    committed = CommittedOffset(offset, metadata, leader_epoch, reader.number(LONG))
     return StoredOffset(committed, reader.tags().get(_ID_TAG) if version >= _WITH_ID else None)
 
 
@@ -138,7 +138,7 @@ def decode_settled(content: bytes) -> Settled:
 
 def _stored(stored: StoredOffset) -> bytes:
     committed, topic_id = stored
-    head = LONG.pack(committed.offset) + INT.pack(-1)
+    head = LONG.pack(committed.offset) + INT.pack(committed.leader_epoch)
     if topic_id is None:
         return SHORT.pack(_WITHOUT_ID) + head + text_field(committed.metadata) + LONG.pack(committed.at_ms)
     tags = varint(1) + varint(_ID_TAG) + varint(len(topic_id)) + topic_id

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from ..client import TopicPartition
-from ..cores.group_messages import CommittedOffset
+from ..cores.group_messages import NO_NOTE, CommitNote, CommittedOffset
 from ..storage.partition import Appended, Mark
 from .group_offset_bytes import (
     AppliedKey,
@@ -100,11 +100,11 @@ class GroupOffsets:
         group: str,
         offsets: Mapping[TopicPartition, int],
         now_ms: int,
-        metadata: Mapping[TopicPartition, str],
+        notes: Mapping[TopicPartition, CommitNote],
     ) -> PendingCommit:
         """Decides its place among the other commits, without waiting for the disk."""
         committed = {
-            TopicPartition(*partition): CommittedOffset(offset, metadata.get(partition, ""), now_ms)
+            TopicPartition(*partition): CommittedOffset(offset, *notes.get(partition, NO_NOTE), now_ms)
             for partition, offset in offsets.items()
         }
         changes = [_offset_record(group, *entry) for entry in committed.items()]

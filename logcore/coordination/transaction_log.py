@@ -81,7 +81,7 @@ def encode_entry(entry: Entry, now_ms: int) -> KeyValue:
             for participant in entry.participants
         ],
         "offsets": [
-            [group, partition.topic, partition.partition, committed.offset, committed.metadata]
+            [group, partition.topic, partition.partition, committed.offset, committed.metadata, committed.leader_epoch]
             for group, offsets in entry.offsets.items()
             for partition, committed in offsets.items()
         ],
@@ -121,7 +121,7 @@ def decode_entry(key: bytes, value: bytes | None) -> Entry:
     if key == _PRODUCER_IDS:
         return ProducerIdRange(content["end"])
     offsets: dict[str, dict[TopicPartition, CommittedOffset]] = {group: {} for group in content.get("groups", ())}
-    for group, topic, partition, *committed in content["offsets"]:  # older versions wrote no metadata
+    for group, topic, partition, *committed in content["offsets"]:  # older versions wrote no notes
         offsets.setdefault(group, {})[TopicPartition(topic, partition)] = CommittedOffset(*committed)
     return TransactionRecord(
         key.removeprefix(_TRANSACTION).decode(),

@@ -7,7 +7,6 @@ rises when members or topics change; a member takes it on as soon as it has give
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -25,6 +24,7 @@ from .group_messages import (
     MemberDescription,
 )
 from .group_records import Current, Epoch, GroupKey, GroupRecord, GroupValue, Kind, MemberRecord, ReadTopics, Target
+from .patterns import InvalidPattern, NamePattern
 from .subscriptions import CONSUMER, Subscription, encode_assignment, encode_subscription
 
 ASSIGNOR: Final = "uniform"
@@ -33,8 +33,6 @@ LEAVES_FOR_A_WHILE: Final = -2  # a static member that comes back
 
 _JOINS: Final = 0
 _ASSIGNORS: Final = (None, "", ASSIGNOR, "range")
-_PATTERN: Final = re.compile(r"[\w.^$|-]*(\.?\*[\w.^$|-]*){0,2}")  # what can be matched in short time
-_PATTERN_CHARACTERS_MAX: Final = 249
 _Places = set[TopicPartition]
 
 
@@ -51,7 +49,7 @@ class _Member:
     session_ms: int = SESSION_MS
     topics: tuple[str, ...] = ()
     named: frozenset[str] = frozenset()  # the same: there may be very many of them
-    pattern: re.Pattern[str] | None = None
+    pattern: NamePattern | None = None
     readable: frozenset[str] | None = None  # as it said last; None: all, or it was not heard since a restart
     epoch: int = 0
     previous_epoch: int = 0
@@ -69,7 +67,7 @@ class _Member:
         if topic in self.named:
             return True
         readable = self.readable is None or topic in self.readable
-        return readable and self.pattern is not None and bool(self.pattern.fullmatch(topic))
+        return readable and self.pattern is not None and self.pattern.fits(topic)
 
 
 @dataclass(slots=True)
@@ -300,12 +298,9 @@ def _fault(group: _Group | None, beat: ConsumerHeartbeat) -> GroupFault:
 
 
 def _is_pattern(text: str) -> bool:
-    """Whether it can be matched, and in short time."""
-    if len(text) > _PATTERN_CHARACTERS_MAX or not _PATTERN.fullmatch(text):
-        return False
     try:
-        re.compile(text)
-    except re.error:
+        NamePattern(text)
+    except InvalidPattern:
         return False
     return True
 
@@ -328,11 +323,10 @@ def _joined(group: _Group, beat: ConsumerHeartbeat, now_ms: int) -> _Member:
 def _subscribe(member: _Member, beat: ConsumerHeartbeat) -> bool:
     """Whether that changed anything."""
     topics = member.topics if beat.topics is None else beat.topics
-    pattern = member.pattern
-    if beat.pattern is not None:
-        pattern = re.compile(beat.pattern) if beat.pattern else None
-    changed = (topics, pattern) != (member.topics, member.pattern)
-    member.pattern = pattern
+    changed = topics != member.topics
+    if beat.pattern is not None and beat.pattern != (member.pattern.text if member.pattern else ""):
+        member.pattern = NamePattern(beat.pattern) if beat.pattern else None
+        changed = True
     if topics != member.topics:
         member.name(topics)
     return changed
@@ -419,7 +413,7 @@ def _records_of_members(name: str, group: _Group, member_ids: Iterable[str]) -> 
                 member.client_id,
                 member.client_host,
                 member.topics,
-                member.pattern.pattern if member.pattern else None,
+                member.pattern.text if member.pattern else None,
                 member.rebalance_timeout_ms,
             ),
         )
@@ -446,7 +440,7 @@ def _take_in(group: _Group, member_id: str, value: GroupValue) -> None:
             )
             member.name(value.topics)
             member.rebalance_timeout_ms = value.rebalance_timeout_ms
-            member.pattern = re.compile(value.pattern) if value.pattern else None
+            member.pattern = NamePattern(value.pattern) if value.pattern else None
         case Target(places):
             group.target[member_id] = set(places)
         case Current():

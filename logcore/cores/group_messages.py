@@ -12,11 +12,23 @@ from millstream.errors import LogError
 from ..client import TopicPartition
 
 
+class CommitNote(NamedTuple):
+    """What a consumer wants to find again with an offset. `leader_epoch`: of the record before the offset, by which it
+    sees that the log was cut off since; -1 if unknown."""
+
+    metadata: str = ""
+    leader_epoch: int = -1
+
+
+NO_NOTE: Final = CommitNote()
+
+
 class CommittedOffset(NamedTuple):
-    """`metadata` is whatever the consumer wanted to find there again; `at_ms`: when it was committed, -1 if unknown."""
+    """The first two as in `CommitNote`; `at_ms`: when it was committed, -1 if unknown."""
 
     offset: int
     metadata: str = ""
+    leader_epoch: int = -1
     at_ms: int = -1
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ..client import TopicPartition
-from ..cores.group_messages import CheckCommit, GroupFault
+from ..cores.group_messages import CheckCommit, CommitNote, GroupFault
 from ..cores.transaction_records import Identity
 from ..log import Log
 from .producers import ClientProducer, Producers
@@ -39,13 +39,13 @@ class LocalTransactions:
         who: Identity,
         check: CheckCommit,
         offsets: Mapping[TopicPartition, int],
-        metadata: Mapping[TopicPartition, str],
+        notes: Mapping[TopicPartition, CommitNote],
         *,
         announces: bool,
     ) -> GroupFault:
         fault = self.log.groups.check(check)
         if fault is GroupFault.NONE:
-            self._producer(who).send_offsets(check.group, offsets, metadata, announces=announces)
+            self._producer(who).send_offsets(check.group, offsets, notes, announces=announces)
         return fault
 
     def end(self, who: Identity, *, commit: bool) -> None:

@@ -97,7 +97,16 @@ class OneNode:
         elif topic.name in self._log.topics():
             raise TopicExists(f'topic "{topic.name}" exists already')
 
-    def add_partitions(self, topic: str, partition_count: int, *, only_check: bool = False) -> None:
+    def add_partitions(
+        self, topic: str, partition_count: int, assignment: Sequence[Sequence[int]] = (), *, only_check: bool = False
+    ) -> None:
+        known = self._log.topic(topic)
+        added = partition_count - known.partition_count if known is not None else 0
+        if assignment and added > 0 and [tuple(replicas) for replicas in assignment] != [(NODE_ID,)] * added:
+            raise NotNow(
+                ErrorCode.invalid_replica_assignment,
+                f'{added} new partitions of "{topic}" cannot be placed as asked: there is one node, number {NODE_ID}',
+            )
         self._log.add_partitions(topic, partition_count, only_check=only_check)
 
     def elect(self, where: TopicPartition, *, unclean: bool) -> None:

@@ -18,6 +18,7 @@ from millstream.errors import LogError
 
 from ..client import TopicPartition
 from ..clients.local_producer import LocalTransactionalProducer
+from ..cores.group_messages import CommitNote
 from ..errors import InvalidTransactionState, LogClosed, ProducerFenced
 from ..log import Log
 from ..records.batch import EncodedBatch
@@ -90,7 +91,7 @@ class ClientProducer:
         self,
         group: str,
         offsets: Mapping[TopicPartition, int],
-        metadata: Mapping[TopicPartition, str],
+        notes: Mapping[TopicPartition, CommitNote],
         *,
         announces: bool = False,
     ) -> None:
@@ -99,7 +100,7 @@ class ClientProducer:
                 self.announce(set())
             if not self._open:
                 raise InvalidTransactionState("no transaction is open")
-            self.producer.send_offsets(group, offsets, metadata)
+            self.producer.send_offsets(group, offsets, notes)
 
     def end(self, *, commit: bool) -> None:
         """Asked twice, because an answer was lost, it ends once. To abort nothing is fine; to abort what is committed

@@ -84,6 +84,25 @@ class _Leader:
 class Router:
     """Any thread may call any method.
 
+    What is known of a partition's leader, and what a request does with it:
+
+    | known   | since                                           | a request                                           |
+    | ------- | ----------------------------------------------- | --------------------------------------------------- |
+    | nothing | nobody has asked                                | asks an adviser first: any node that has metadata   |
+    | told    | an adviser named it, in a newer epoch or again  | goes there; one that reads asks for a proof before  |
+    | proven  | it knows all that was committed before it led   | goes there                                          |
+    | doubted | it failed, or says that it does not lead        | asks an adviser first                               |
+
+    A doubted leader keeps its epoch, which is why it is not forgotten: an adviser that was cut off names the leader of
+    an older epoch, who would be asked in vain, or answer. Where the advice is no newer than what failed, the next
+    adviser is asked. A new epoch begins as told, for its leader's high watermark may be behind.
+
+    What becomes of a request (`_put`): without a connection it is tried again; sent and not answered, only if `repeat`
+    says that asking twice does no harm, and from then on it is in doubt whether it was done. An answer of MOVED doubts
+    the leader, one of IN_DOUBT also what was done, any other of RETRIABLE neither: the same node is asked later. An
+    unknown topic counts as MOVED, for who leads it may not have heard of it yet; whether it is gone, metadata say. All
+    ends with the patience, or at once where there is one node, which is tried twice.
+
     State: what the metadata said last. Invariant: of one topic id, a leader of an older epoch never replaces one of a
     newer epoch, so nodes that have been cut off mislead nobody who knows better.
     """
@@ -96,10 +115,12 @@ class Router:
         patience_s: float = 30.0,
         *,
         own: Own | None = None,
+        alone: bool = False,
     ) -> None:
         """In: `own`: the node that is asked first, and without a connection; it is one of a cluster, of itself alone
-        perhaps."""
+        perhaps. `alone`: for ever; so whoever is asked is of this version."""
         assert addresses or own
+        self.alone = alone
         self._own = own
         self._bootstrap = (*([] if own is None else [_HERE]), *addresses)
         self._login, self._tls = login, tls

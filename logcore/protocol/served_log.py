@@ -11,6 +11,7 @@ from ..client import Topic, TopicPartition
 from ..cores.expiry import ExpiryTimes
 from ..cores.group_messages import (
     CheckCommit,
+    CommitNote,
     CommittedOffset,
     ConsumerBeat,
     ConsumerHeartbeat,
@@ -33,7 +34,7 @@ class ServedGroups(Protocol):
     def beat(self, beat: ConsumerHeartbeat, partition_counts: Mapping[str, int]) -> ConsumerBeat: ...
 
     def commit(
-        self, check: CheckCommit, offsets: Mapping[TopicPartition, int], metadata: Mapping[TopicPartition, str]
+        self, check: CheckCommit, offsets: Mapping[TopicPartition, int], notes: Mapping[TopicPartition, CommitNote]
     ) -> GroupFault: ...
 
     def check(self, check: CheckCommit) -> GroupFault: ...
@@ -131,7 +132,7 @@ class ServedTransactions(Protocol):
         who: Identity,
         check: CheckCommit,
         offsets: Mapping[TopicPartition, int],
-        metadata: Mapping[TopicPartition, str],
+        notes: Mapping[TopicPartition, CommitNote],
         *,
         announces: bool,
     ) -> GroupFault:

@@ -33,13 +33,14 @@ CHECKPOINT_BYTES: Final = 8 * 1024 * 1024
 @dataclass(frozen=True, slots=True)
 class PartitionContext:
     """What partitions of one log share. `now_ms` is the log's clock; `found_durable`: what was in the files when the
-    log was opened was made durable then."""
+    log was opened was made durable then. `on_failure`: called on any thread when a partition is not usable any more."""
 
     files: OpenFiles
     now_ms: Callable[[], int]
     on_advance: Callable[[], None]
     durable: bool
     found_durable: bool = False
+    on_failure: Callable[[], None] = lambda: None
 
 
 class ActiveProducer(NamedTuple):
@@ -70,7 +71,7 @@ class PartitionFiles(ABC):
         self._files_open = context.files
         self._sync_needed = context.durable
         self._now_ms = context.now_ms
-        self._on_advance = context.on_advance
+        self._on_advance, self._on_failure = context.on_advance, context.on_failure
         self._segments = recovered.segments
         self._active.allocated_max = settings.segment_bytes if context.durable else 0
         self._state = recovered.state
@@ -230,6 +231,7 @@ class PartitionFiles(ABC):
             f"{self.name} takes no more records: {error.message}",
             hint="Check the disk, then open the log again. Acknowledged records can still be read.",
         )
+        self._on_failure()
 
     def _forget_files(self) -> None:
         for segment in self._segments:

@@ -35,7 +35,7 @@ from millstream.logcore.records.key_values import KeyValue, decode_key_values, e
 TEXTS = st.text(max_size=20)
 NUMBERS = st.integers(0, 2**62)
 PLACES = st.builds(TopicPartition, TEXTS, st.integers(0, 2**31 - 1))
-OFFSETS = st.builds(CommittedOffset, NUMBERS, TEXTS, NUMBERS)
+OFFSETS = st.builds(CommittedOffset, NUMBERS, TEXTS, st.integers(-1, 2**31 - 1), NUMBERS)
 ENTRIES = st.builds(KeyValue, st.binary(max_size=30), st.none() | st.binary(max_size=300))
 
 
@@ -50,10 +50,10 @@ def test_committed_offsets_are_read_as_they_were_written(
 
 def test_committed_offsets_are_laid_out_as_kafka_does() -> None:
     """Versions 1 of the key and 4 of the value, in which the topic's id is the tagged field 0."""
-    stored = StoredOffset(CommittedOffset(7, "m", 9), bytes(range(16)))
+    stored = StoredOffset(CommittedOffset(7, "m", 4, 9), bytes(range(16)))
     record = offset_record(OffsetKey("g", TopicPartition("t", 2)), stored)
     assert record.key == struct.pack(">hh1sh1si", 1, 1, b"g", 1, b"t", 2)
-    assert record.value == struct.pack(">hqiB1sqBBB", 4, 7, -1, 2, b"m", 9, 1, 0, 16) + bytes(range(16))
+    assert record.value == struct.pack(">hqiB1sqBBB", 4, 7, 4, 2, b"m", 9, 1, 0, 16) + bytes(range(16))
 
 
 @given(st.builds(HeldKey, TEXTS, NUMBERS), st.builds(Held, NUMBERS, st.frozensets(PLACES, max_size=4)))
@@ -75,7 +75,9 @@ def test_applied_transactions_are_read_as_they_were_written() -> None:
 
 
 def test_records_that_end_too_early_are_errors() -> None:
-    record = offset_record(OffsetKey("g", TopicPartition("t", 2)), StoredOffset(CommittedOffset(7, "m", 9), bytes(16)))
+    record = offset_record(
+        OffsetKey("g", TopicPartition("t", 2)), StoredOffset(CommittedOffset(7, "m", 4, 9), bytes(16))
+    )
     for content, decode in ((record.key, decode_offset_key), (record.value or b"", decode_stored)):
         for size in range(len(content)):
             with pytest.raises(ValueError, match="ends too early"):

@@ -13,6 +13,7 @@ import pytest
 from millstream.logcore.client import TopicPartition
 from millstream.logcore.cores.group_messages import (
     CheckCommit,
+    CommitNote,
     GroupFault,
     GroupState,
     Joined,
@@ -30,7 +31,7 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 @pytest.fixture
 def reopened(log: Log, folder: Path) -> Iterator[Log]:
     """The log of another process, later."""
-    log.groups.commit(CheckCommit("g"), {T0: 3, T1: 4}, {T0: "a note"})
+    log.groups.commit(CheckCommit("g"), {T0: 3, T1: 4}, {T0: CommitNote("a note", 3)})
     log.groups.commit(CheckCommit("gone"), {T0: 1}, {})
     assert log.groups.delete("gone") is GroupFault.NONE
     assert log.groups.delete_offsets("g", [T1]) == {T1: GroupFault.NONE}
@@ -55,7 +56,7 @@ def settled(log: Log, name: str, session_ms: int = 10_000) -> Joined:
 def test_committed_offsets_and_their_notes_survive_and_deleted_ones_do_not_come_back(reopened: Log) -> None:
     assert reopened.groups.names() == ["g"]
     assert reopened.committed_offsets("g") == {T0: 3}
-    assert reopened.groups.committed("g")[T0].metadata == "a note"
+    assert reopened.groups.committed("g")[T0][:3] == (3, "a note", 3)
     assert reopened.groups.describe("g").state is GroupState.EMPTY
     assert reopened.groups.describe("gone").state is GroupState.DEAD
     assert reopened.groups.delete("gone") is GroupFault.NOT_FOUND

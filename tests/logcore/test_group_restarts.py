@@ -20,6 +20,7 @@ from millstream.logcore.cores.consumer_groups import ConsumerGroups
 from millstream.logcore.cores.expiry import ExpiryTimes
 from millstream.logcore.cores.group_messages import (
     CheckCommit,
+    CommitNote,
     ConsumerBeat,
     ConsumerHeartbeat,
     GroupFault,
@@ -227,11 +228,11 @@ def test_offsets_that_somebody_keeps_there_never_expire(aging: Log, clock: Clock
 def test_the_notes_of_offsets_survive_a_transaction(log: Log, folder: Path) -> None:
     producer = log.transactional_producer("tx")
     producer.begin()
-    producer.send_offsets("g", {T0: 5}, {T0: "a note"})
+    producer.send_offsets("g", {T0: 5}, {T0: CommitNote("a note", 3)})
     producer.commit()
     log.close()
     with open_log(folder) as later:
-        assert later.groups.committed("g")[T0].metadata == "a note"
+        assert later.groups.committed("g")[T0][:3] == (5, "a note", 3)
 
 
 def test_a_groups_record_is_laid_out_as_kafka_does() -> None:

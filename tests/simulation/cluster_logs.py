@@ -56,6 +56,7 @@ class SimReplicaLogs:
         self._open = {partition: self._opened(partition) for partition in self.stored()}
         self._dirty: dict[PartitionId, None] = {}
         self.clean = all(log.clean for log in self._open.values())
+        self.failed = False  # a machine hears of each sync that fails
 
     def registered(self) -> None:
         with suppress(OSError):  # it is said once more

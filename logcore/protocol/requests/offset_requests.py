@@ -11,7 +11,7 @@ from millstream.errors import LogError
 
 from ...client import Offsets, TopicPartition
 from ...coordination.group_offsets import CommittedOffset
-from ...cores.group_messages import CheckCommit
+from ...cores.group_messages import NO_NOTE, CheckCommit, CommitNote
 from ...storage.timestamps import TimestampOffset, first_at_or_after, latest_timestamp
 from ..kafka_service import Desk
 from ..layout import ANY_EPOCH, KeyKind
@@ -118,7 +118,7 @@ def offset_commit(broker: Desk, request: Any, peer: Peer) -> Fields:
     )
     offsets, refused = committable(broker, peer, request)
     try:
-        error = code_of_fault(broker.log.groups.commit(check, offsets, metadata_in(request)))
+        error = code_of_fault(broker.log.groups.commit(check, offsets, notes_in(request)))
     except LogError as failure:
         error = code_of(failure)
     return each_partition(request, error, refused)
@@ -128,7 +128,7 @@ def committable(
     broker: Desk, peer: Peer, request: Any
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, ErrorCode]]:
     """What can be committed of what the request names, and what is wrong with the rest."""
-    notes = metadata_in(request)
+    notes = notes_in(request)
     good: dict[TopicPartition, int] = {}
     refused: dict[TopicPartition, ErrorCode] = {}
     for where, offset in offsets_in(request).items():
@@ -137,7 +137,7 @@ def committable(
             refused[where] = ErrorCode.topic_authorization_failed
         elif topic is None or not 0 <= where.partition < topic.partition_count:
             refused[where] = ErrorCode.unknown_topic_or_partition
-        elif len(notes.get(where, "")) > _METADATA_CHARACTERS_MAX:
+        elif len(notes.get(where, NO_NOTE).metadata) > _METADATA_CHARACTERS_MAX:
             refused[where] = ErrorCode.offset_metadata_too_large
         else:
             good[where] = offset
@@ -201,6 +201,7 @@ def _fetched(broker: Desk, peer: Peer, group: str, topics: Any, stable: bool) ->
         return {
             "partition_index": where.partition,
             "committed_offset": -1 if waits else found.offset,
+            "committed_leader_epoch": -1 if waits else found.leader_epoch,
             "metadata": found.metadata,
             "error_code": ErrorCode.unstable_offset_commit if waits else ErrorCode.none,
         }
@@ -242,12 +243,13 @@ def offsets_in(request: Any) -> dict[TopicPartition, int]:
     }
 
 
-def metadata_in(request: Any) -> dict[TopicPartition, str]:
+def notes_in(request: Any) -> dict[TopicPartition, CommitNote]:
     return {
-        TopicPartition(topic.name, partition.partition_index): partition.committed_metadata
+        TopicPartition(topic.name, partition.partition_index): CommitNote(
+            partition.committed_metadata or "", getattr(partition, "committed_leader_epoch", -1)
+        )
         for topic in request.topics
         for partition in topic.partitions
-        if partition.committed_metadata
     }
 
 

@@ -197,7 +197,8 @@ def create_partitions(broker: Desk, request: Any, peer: Peer) -> Fields:
     def created(asked: Any) -> Fields:
         def create() -> None:
             check_administrable(peer, asked.name)
-            broker.layout.add_partitions(asked.name, asked.count, only_check=request.validate_only)
+            placed = [tuple(assignment.broker_ids) for assignment in asked.assignments or ()]
+            broker.layout.add_partitions(asked.name, asked.count, placed, only_check=request.validate_only)
 
         outcome = _outcome(create)
         if outcome["error_code"] is ErrorCode.invalid_topic_exception:

@@ -12,18 +12,18 @@ from millstream.errors import LogError
 
 from ...client import Topic, TopicPartition
 from ...cores.group_messages import CheckCommit
+from ...cores.patterns import InvalidPattern, NamePattern
 from ...cores.transaction_records import Identity, TransactionState
 from ...cores.transactions import TransactionDescription
 from ..kafka_service import Desk
 from ..producers import TIMEOUT_MS_MAX
 from ..security.access import check_administrator, check_readable, check_writable, may_see
-from ..security.patterns import InvalidPattern, matcher
 from ..security.peer import Peer
 from ..wire.faults import code_of, coordinator_code_of
 from ..wire.frames import CLIENT_ID
 from ..wire.messages import Fields
 from .group_requests import code_of_fault
-from .offset_requests import committable, each_partition, metadata_in
+from .offset_requests import committable, each_partition, notes_in
 
 _STATE_NAMES: Final = {
     TransactionState.EMPTY: "Empty",
@@ -137,7 +137,7 @@ def txn_offset_commit(broker: Desk, request: Any, peer: Peer) -> Fields:
     announces = request.__version__ >= _RAISES_FROM
     try:
         fault = broker.transactions.commit_offsets(
-            _who(request), check, offsets, metadata_in(request), announces=announces
+            _who(request), check, offsets, notes_in(request), announces=announces
         )
     except LogError as error:
         return each_partition(request, coordinator_code_of(error), refused)
@@ -263,7 +263,7 @@ def list_transactions(broker: Desk, request: Any, peer: Peer) -> Fields:
         return {"error_code": code_of(error), "unknown_state_filters": [], "transaction_states": []}
     pattern = getattr(request, "transactional_id_pattern", None)
     try:
-        fits = matcher(pattern) if pattern else None
+        fits = NamePattern(pattern).fits if pattern else None
     except InvalidPattern:
         refused = ErrorCode.invalid_regular_expression
         return {"error_code": refused, "unknown_state_filters": [], "transaction_states": []}

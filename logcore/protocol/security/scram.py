@@ -41,13 +41,16 @@ def credential_of_salted(mechanism: str, salted: bytes, salt: bytes, iterations:
 class ScramServer:
     """State: how far the conversation is. `user` is there once it is over well."""
 
-    def __init__(self, mechanism: str, users: Users, nonce: str, secret: bytes) -> None:
-        """In: `nonce`: random text; `secret`: random and always the same, for the salts of users that there are not."""
+    def __init__(self, mechanism: str, users: Users, nonce: str, secret: bytes, name: str | None = None) -> None:
+        """In: `nonce`: random text; `secret`: random and always the same, for the salts of users that there are not.
+        `name`: of the user, where it was said before (PostgreSQL's protocol): then that in the message does not count,
+        and may be empty."""
         self._mechanism = mechanism
         self._digest = DIGESTS[mechanism]
         self._users = users
         self._nonce = nonce
         self._secret = secret
+        self._name = name
         self._said = self._binding = ""
         self._credential: ScramCredential | None = None
         self._candidate: Principal | None = None
@@ -63,7 +66,8 @@ class ScramServer:
         if not header.startswith("n,") and not header.startswith("y,"):
             raise ScramRefused("channel binding is not supported")
         fields = _fields(bare)
-        name, nonce = _unescaped(fields.get("n", "")), fields.get("r", "")
+        name = _unescaped(fields.get("n", "")) if self._name is None else self._name
+        nonce = fields.get("r", "")
         if not name or not nonce or "m" in fields:
             raise ScramRefused("the first message names no user, or has no nonce")
         known = self._users.with_scram(name, self._mechanism)

@@ -33,6 +33,7 @@ from ..machine import (
     Tick,
 )
 from ..replica.replica import Replica, ReplicaSettings
+from ..replica.replica_core import NEVER_MS, NodeTime
 from ..replica.replica_figures import described
 from ..replica.replica_log import ReplicaLog
 from ..replica.replica_messages import (
@@ -54,6 +55,7 @@ from ..shards.coordination import CoordinationSettings, Coordinators
 from ..shards.coordination_messages import TRANSACTIONS_TOPIC, ForEveryShard, ForGroup, ForTransaction, place_of
 from ..shards.led_log import ShardMaker
 from ..shards.transaction_messages import SHARDS_HEAR, AskProducerId, ProducerGiven, ToCoordinator
+from .alarms import Alarms
 from .leader_lease import LeaderLease
 from .producer_ids import ProducerIdPool
 from .registration import BrokerIdentity, HeartbeatTimes, Registration
@@ -77,6 +79,11 @@ class ReplicaLogs(Protocol):
 
     @property
     def clean(self) -> bool: ...
+
+    @property
+    def failed(self) -> bool:
+        """Whether a disk has failed one of them, so that it is not usable any more."""
+        ...
 
     def open(self, partition: PartitionId) -> ReplicaLog:
         """The log of the partition, empty where there is none. Raises OSError, `LogError`."""
@@ -132,7 +139,8 @@ class ReplicaBroker:
         self.producer_ids = ProducerIdPool()
         self.coordinators = Coordinators(self, coordinators or {}, self.settings.coordination)
         self._logs = logs
-        self._now_ms = 0
+        self._time = NodeTime()
+        self._alarms = Alarms()
         self._next_operation = 0
         self._persisting: deque[_Persisting] = deque()
         self._out: list[Effect] = []
@@ -173,13 +181,16 @@ class ReplicaBroker:
     # Standing with the controller
 
     def _tick(self, tick: Tick, now_ms: int) -> None:
-        self._now_ms = now_ms
+        self._time.now_ms = now_ms
         for partition in list(self.unopened):
             self._adopt_current(partition)
         if self.registration.is_due(now_ms):
             self._speak()
-        for partition, replica in self.replicas.items():
-            self._take(partition, replica.step(tick))
+        due = self._alarms.take(now_ms)
+        if self._logs.failed:
+            due += [partition for partition, replica in self.replicas.items() if not replica.core.log.usable]
+        for partition in due:
+            self._take(partition, self.replicas[partition].step(tick))
         self.coordinators.tick(now_ms, tick.wall_ms)
 
     def _speak(self) -> None:
@@ -276,7 +287,6 @@ class ReplicaBroker:
             return
         replica = self.replicas.get(partition) or self._open(partition)
         if replica is not None:
-            self._take(partition, replica.step(Tick(self._now_ms)))
             changed = MetadataChanged(current, self.image.index)
             self._take(partition, replica.step(Received(self.identity.node, changed)))
 
@@ -291,13 +301,14 @@ class ReplicaBroker:
             return None
         self.unopened.pop(partition, None)
         own, settings = self.identity.node, self.settings.replica
-        replica = Replica(own, partition, log, settings, self.epoch, self.epoch, self.throttle)
+        replica = Replica(own, partition, log, settings, self.epoch, self.epoch, self.throttle, self._time)
         self.replicas[partition] = replica
         return replica
 
     def _drop(self, partition: PartitionId) -> None:
         """The partition is no longer this node's: who waits is told, and the log goes."""
         self.unopened.pop(partition, None)
+        self._alarms.set(partition, NEVER_MS)
         replica = self.replicas.pop(partition, None)
         if replica is not None:
             self._take(partition, replica.resign())
@@ -361,7 +372,7 @@ class ReplicaBroker:
 
     def leads_for_certain(self) -> bool:
         """Whether what this node leads, as far as it knows, cannot have another leader yet (T-L4)."""
-        return self.lease.holds(self._now_ms)
+        return self.lease.holds(self._time.now_ms)
 
     def _take(self, partition: PartitionId, effects: list[Effect]) -> None:
         """Passes on what a replica wants done; if it is a coordinator's, that may have something to go on with."""
@@ -387,6 +398,9 @@ class ReplicaBroker:
                     self._say_to_coordinator(message)
                 case _:
                     self._out.append(effect)
+        replica = self.replicas.get(partition)
+        if replica is not None:
+            self._alarms.set(partition, replica.due_ms)
 
     def _say_to_coordinator(self, message: ToCoordinator) -> None:
         """Nobody hears it where nobody coordinates now; it is said again."""

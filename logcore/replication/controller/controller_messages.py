@@ -116,6 +116,7 @@ class DeleteTopic(NamedTuple):
 class AddPartitions(NamedTuple):
     name: str
     partition_count: int  # in all
+    assignment: tuple[tuple[NodeId, ...], ...] = ()  # replicas of those that are new; as many as the others have
 
 
 class ChangeConfig(NamedTuple):

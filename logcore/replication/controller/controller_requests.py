@@ -85,8 +85,11 @@ def _add_partitions(controller: Controller, asked: AddPartitions) -> Answer:
         return Refused(Trouble.INVALID_PARTITIONS, f'topic "{asked.name}" has {now} partitions, and can only get more')
     like = topic.partitions[0]
     factor = len(like.replicas) - len(like.adding)
-    min_isr = controller.min_isr_wanted(topic.id)
-    added = _new_partitions(controller, topic.id, now, asked.partition_count - now, factor, (), min_isr)
+    count, min_isr = asked.partition_count - now, controller.min_isr_wanted(topic.id)
+    if asked.assignment and [len(replicas) for replicas in asked.assignment] != [factor] * count:
+        why = f"{count} new partitions of {factor} replicas cannot be {[tuple(each) for each in asked.assignment]}"
+        return Refused(Trouble.INVALID_REPLICA_ASSIGNMENT, why)
+    added = _new_partitions(controller, topic.id, now, count, factor, asked.assignment, min_isr)
     return added if isinstance(added, Refused) else _done(controller.propose(added), topic.id)
 
 

@@ -74,4 +74,4 @@ def _record(content: list[Any]) -> Any:
 
 def tuples(value: Any) -> Any:
     """JSON has lists where records have tuples."""
-    return tuple(map(tuples, value)) if isinstance(value, list) else value
+    return tuple(map(tuples, value)) if value.__class__ is list else value

@@ -63,7 +63,7 @@ class DiskLog(KeptPartition):
         room: DiskRoom | None = None,
     ) -> None:
         """In: `room`: who tells people of a full disk. Raises OSError."""
-        self._point = DurablePoint(folder)
+        self._point = DurablePoint(folder, context.files)
         found = recover_replica(folder, context.files, context.now_ms(), self._point)
         super().__init__(name, folder, settings, context, found.recovered)
         self.clean = found.clean
@@ -328,10 +328,17 @@ class DiskLog(KeptPartition):
             raise write_error(failure, f"to {self.name}") from failure
         if failure is not None:
             raise failure
+        if len(self._segments) == 1:
+            return
         removed = self._remove_before(min(unsynced.log_start_offset, self._noted.segment))
         if removed and self._noted.owed:
             self._noted.hurry()  # there is room now
             self.sync_all()
+
+    def _forget_files(self) -> None:
+        super()._forget_files()
+        self._files_open.forget(self._point)
+        self._point.let_go()
 
     def mark_deleted(self) -> None:
         """Returns when no sync is under way any more."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import shutil
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 import structlog
 
@@ -18,7 +18,7 @@ from millstream.errors import LogError
 from ...cores.expiry import DEFAULT, ExpiryTimes
 from ...errors import write_error
 from ...storage.disk import sync_folder
-from ...storage.housekeeping import Housekeeper, HousekeepingTarget
+from ...storage.housekeeping import Housekeeper, HousekeepingTarget, Kept
 from ...storage.open_files import OpenFiles
 from ...storage.partition_files import PartitionContext
 from ...topic_settings import TopicSettings, settings_of
@@ -33,6 +33,8 @@ _DELETED: Final = "-delete"
 _LOST: Final = "records-lost"
 _THREADS: Final = 8
 _log = structlog.get_logger("millstream.logcore")
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
 
 
 class _Configured(NamedTuple):
@@ -70,7 +72,8 @@ class DiskLogs:
         self._configured: dict[str, _Configured] = {}
         self._dirty: dict[PartitionId, None] = {}
         self._closed = False
-        self._context = PartitionContext(OpenFiles(), now_ms, on_advance, durable=True)
+        self.failed = False
+        self._context = PartitionContext(OpenFiles(), now_ms, on_advance, durable=True, on_failure=self._note_failure)
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="millstream-replicas")
         try:
             self._folder.mkdir(exist_ok=True)
@@ -82,12 +85,15 @@ class DiskLogs:
             raise write_error(error, f"to the data directory {path}") from error
         self._housekeeper = Housekeeper(self._targets, now_ms, lambda: None, producer_expiry_ms=expiry.producer_ids_ms)
 
+    def _note_failure(self) -> None:
+        """On whichever thread: housekeeping syncs, too."""
+        self.failed = True
+
     def _targets(self) -> list[HousekeepingTarget]:
         return [HousekeepingTarget(log.name, lambda log=log: log) for log in list(self._open.values())]
 
     def _recover(self) -> None:
-        found = list(self.stored())
-        for partition, log in zip(found, self._pool.map(self._opened_or_why, found), strict=True):
+        for partition, log in self._for_each(list(self.stored()), self._opened_or_why):
             if isinstance(log, DiskLog):
                 self._open[partition] = log
             else:
@@ -100,6 +106,13 @@ class DiskLogs:
             sync_folder(self._folder)
             for log in lossy:
                 log.accept_loss()
+
+    def _for_each(self, items: Sequence[_Item], work: Callable[[_Item], _Result]) -> list[tuple[_Item, _Result]]:
+        """Several at once. Each thread takes its share as a whole: to hand over a single log costs as much as to open
+        one."""
+        shares = [items[first::_THREADS] for first in range(_THREADS)]
+        done = self._pool.map(lambda share: [(item, work(item)) for item in share], filter(None, shares))
+        return [pair for share in done for pair in share]
 
     def _opened_or_why(self, partition: PartitionId) -> DiskLog | str:
         try:
@@ -169,14 +182,20 @@ class DiskLogs:
         self._dirty[change.partition] = None
 
     def sync(self) -> None:
-        """Makes durable what was applied: each log by itself, several at once. Raises `LogError`."""
+        """Makes durable what was applied: each log by itself, several at once, the last one on this thread.
+
+        Raises `LogError`.
+        """
         dirty, self._dirty = self._dirty, {}
         logs = [log for log in map(self._open.get, dirty) if log is not None]
-        if len(logs) == 1:
-            _sync(logs[0])
-        else:
-            for _ in self._pool.map(_sync, logs):
-                pass
+        others = [self._pool.submit(_sync, log) for log in logs[:-1]]
+        try:
+            for log in logs[-1:]:
+                _sync(log)
+        finally:
+            wait(others)
+        for other in others:
+            other.result()
 
     # As everybody else has it
 
@@ -199,9 +218,9 @@ class DiskLogs:
         """Retention and compaction, in a thread of its own: each replica does it by itself."""
         self._housekeeper.start()
 
-    def keep_house(self) -> None:
+    def keep_house(self) -> Kept:
         """Does at once what otherwise happens in the background."""
-        self._housekeeper.round()
+        return self._housekeeper.round()
 
     def close(self) -> None:
         """Notes where all logs end, so that the next start reads nothing, and lets another process have the directory.
@@ -213,7 +232,7 @@ class DiskLogs:
             return
         self._closed = True
         self._housekeeper.stop()
-        failures = [error for error in self._pool.map(_close, list(self._open.values())) if error is not None]
+        failures = [error for _, error in self._for_each(list(self._open.values()), _close) if error is not None]
         self._pool.shutdown()
         self._directory.close()
         if failures:

@@ -36,7 +36,7 @@ from ..machine import (
     Tick,
 )
 from .node_links import LinkTraffic, PeerAddress
-from .node_runtime import ASK_S, NoAnswer, NodeStopped, Running
+from .node_runtime import ASK_S, NoAnswer, NodeStopped, Running, time_of_day_ms
 
 _log: Final = structlog.get_logger(__name__)
 _TICK_S: Final = 0.05
@@ -51,6 +51,32 @@ class _Syncing:
         self.under_way = False
 
 
+class _Awaited:
+    """What a `Future` is to who does not wait on the thread that asked, for a tenth of the work: most answers are there
+    before anybody has to wait. State: the answer, or why there is none; all of it belongs to whose turn it is."""
+
+    __slots__ = ("answer", "done", "failure", "woken")
+
+    def __init__(self) -> None:
+        self.done = False
+        self.answer: Any = None
+        self.failure: Exception | None = None
+        self.woken: threading.Event | None = None  # somebody waits
+
+    def set_result(self, answer: Any) -> None:
+        self.answer = answer
+        self._settle()
+
+    def set_exception(self, failure: Exception) -> None:
+        self.failure = failure
+        self._settle()
+
+    def _settle(self) -> None:
+        self.done = True
+        if self.woken is not None:
+            self.woken.set()
+
+
 class LoneNode:
     """What `NodeRuntime` is to its process. State: the machines, whose turn it is, and who waits for an answer.
 
@@ -63,8 +89,10 @@ class LoneNode:
         machines: Mapping[str, Running],
         panicked: Callable[[str], None],
         serves: Callable[[], bool] = lambda: True,
+        now_ms: Callable[[], int] = time_of_day_ms,
     ) -> None:
-        """In: `serves`: whether the machines have come to know each other."""
+        """In: `serves`: whether the machines have come to know each other; `now_ms`: the time of day."""
+        self._now_ms = now_ms
         self.id = node
         self._serves = serves
         self._machines = dict(machines)
@@ -74,7 +102,8 @@ class LoneNode:
         self._stepping = self._stopped = False
         self._syncing = {name: _Syncing() for name in machines}
         self._requests = 0
-        self._asked: dict[RequestId, Future[Any]] = {}
+        self._asked: dict[RequestId, Future[Any] | _Awaited] = {}
+        self._unsynced: dict[str, None] = {}  # the machines that have changes waiting, in order
         self._woken = threading.Event()  # there is something to make durable that nobody waits for
         self._thread = threading.Thread(target=self._run, name=f"node {node}", daemon=True)
 
@@ -100,33 +129,57 @@ class LoneNode:
 
     # What it is asked
 
-    def ask(
-        self, machine: str, body: Any, *, at: NodeId | None = None, timeout_s: float = ASK_S, waits: bool = False
-    ) -> Future[Any]:
-        """As `NodeRuntime.ask`. In: `waits`: who asks waits on this thread, and might as well work for the answer."""
+    def ask(self, machine: str, body: Any, *, at: NodeId | None = None, timeout_s: float = ASK_S) -> Future[Any]:
+        """As `NodeRuntime.ask`."""
         del timeout_s
         future: Future[Any] = Future()
         future.set_running_or_notify_cancel()
-        if at is not None and at != self.id:
-            future.set_exception(NoAnswer(f"there is no node {at}"))
-            return future
-        with self._turn:
-            if self._stopped or machine not in self._machines:
-                future.set_exception(NodeStopped(f"node {self.id} has ended"))
-                return future
-            request = self._next_request()
-            self._asked[request] = future
-            self._take(machine, Asked(request, body))
-        while waits and not future.done() and self._make_durable():
-            pass
+        self._begin(machine, body, at, future)
         self._leave_the_rest()
         return future
+
+    def answer(self, machine: str, body: Any, *, at: NodeId | None = None, timeout_s: float = ASK_S) -> Any:
+        """As `NodeRuntime.answer`: who asks waits on this thread, and might as well work for the answer."""
+        awaited = _Awaited()
+        self._begin(machine, body, at, awaited)
+        while not awaited.done and self._make_durable():
+            pass
+        if self._unsynced and self._asked:  # else nobody waits for it: it shares the next sync, or that of a tick
+            self._leave_the_rest()
+        if not awaited.done:
+            self._wait(awaited, timeout_s)
+        if awaited.failure is not None:
+            raise awaited.failure
+        return awaited.answer
+
+    def _begin(self, machine: str, body: Any, at: NodeId | None, answer: Future[Any] | _Awaited) -> None:
+        if at is not None and at != self.id:
+            answer.set_exception(NoAnswer(f"there is no node {at}"))
+            return
+        with self._turn:
+            if self._stopped or machine not in self._machines:
+                answer.set_exception(NodeStopped(f"node {self.id} has ended"))
+                return
+            self._requests += 1
+            request = RequestId(self._requests)
+            self._asked[request] = answer
+            self._take(machine, Asked(request, body))
+
+    def _wait(self, awaited: _Awaited, timeout_s: float) -> None:
+        """Another thread is at what the answer needs. Raises `NoAnswer`."""
+        with self._turn:
+            if awaited.done:
+                return
+            woken = awaited.woken = threading.Event()
+        if not woken.wait(timeout_s):
+            raise NoAnswer(f"node {self.id} has not answered in {timeout_s} s")
 
     def tell(self, machine: str, body: Any) -> None:
         """As `NodeRuntime.tell`."""
         with self._turn:
             if not self._stopped and machine in self._machines:
-                self._take(machine, Asked(self._next_request(), body))
+                self._requests += 1
+                self._take(machine, Asked(RequestId(self._requests), body))
         self._leave_the_rest()
 
     def caught_up(self) -> Future[None]:
@@ -135,10 +188,6 @@ class LoneNode:
         future.set_running_or_notify_cancel()
         future.set_result(None)
         return future
-
-    def _next_request(self) -> RequestId:
-        self._requests += 1
-        return RequestId(self._requests)
 
     # Turns
 
@@ -167,6 +216,7 @@ class LoneNode:
                     self._todo.append((machine or name, Received(self.id, message)))
             case Persist():
                 self._syncing[name].waiting.append(effect)
+                self._unsynced[name] = None
             case Reply(request, response):
                 future = self._asked.pop(request, None)
                 if future is not None:
@@ -194,7 +244,10 @@ class LoneNode:
 
     def _make_durable(self) -> bool:
         """What waits now, unless another thread is at it; False where there was nothing to do."""
-        return any(self._sync(name) for name in self._syncing)
+        worked = False
+        for name in tuple(self._unsynced):
+            worked = self._sync(name) or worked
+        return worked
 
     def _sync(self, name: str) -> bool:
         with self._turn:
@@ -202,6 +255,7 @@ class LoneNode:
             if running is None or self._stopped or syncing.under_way or not syncing.waiting:
                 return False
             effects, syncing.waiting, syncing.under_way = syncing.waiting, [], True
+            self._unsynced.pop(name, None)
         failed = None
         try:
             for effect in effects:
@@ -216,14 +270,14 @@ class LoneNode:
         return True
 
     def _leave_the_rest(self) -> None:
-        if any(syncing.waiting for syncing in self._syncing.values()):
+        if self._unsynced:
             self._woken.set()
 
     # Time
 
     def _run(self) -> None:
         while not self._stopped:
-            now = Tick(time.monotonic_ns() // 1_000_000, time.time_ns() // 1_000_000)
+            now = Tick(time.monotonic_ns() // 1_000_000, self._now_ms())
             with self._turn:
                 for name in list(self._machines):
                     self._take(name, now)

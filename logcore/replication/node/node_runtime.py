@@ -39,8 +39,14 @@ from .node_messages import NODE, AskMachine, MachineAnswered
 _log: Final = structlog.get_logger(__name__)
 _TICK_S: Final = 0.05
 _SLEPT_NS: Final = 200_000_000  # without a tick: what has arrived meanwhile is not to be taken at the time of before
+_GRACE_S: Final = 1.0  # for the word that there was no answer
 ASK_S: Final = 10.0
 """So long an answer of another node is waited for."""
+
+
+def time_of_day_ms() -> int:
+    """Milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
 
 
 class Storage(Protocol):
@@ -78,7 +84,15 @@ class NodeRuntime:
     `panicked(reason)` is called once, in the node's thread, when a machine cannot go on: the process is to end.
     """
 
-    def __init__(self, peers: Peers, machines: Mapping[str, Running], panicked: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        peers: Peers,
+        machines: Mapping[str, Running],
+        panicked: Callable[[str], None],
+        now_ms: Callable[[], int] = time_of_day_ms,
+    ) -> None:
+        """In: `now_ms`: the time of day."""
+        self._now_ms = now_ms
         self.id = peers.node
         self.address: PeerAddress | None = None
         self._machines = dict(machines)
@@ -115,9 +129,7 @@ class NodeRuntime:
         self._thread.join()
         self._end_waiting()
 
-    def ask(
-        self, machine: str, body: Any, *, at: NodeId | None = None, timeout_s: float = ASK_S, waits: bool = False
-    ) -> Future[Any]:
+    def ask(self, machine: str, body: Any, *, at: NodeId | None = None, timeout_s: float = ASK_S) -> Future[Any]:
         """A client's request to a machine of this node, or of another one, whose answer comes as an exception
         `NoAnswer` where it takes longer than `timeout_s`. It cannot be cancelled: who waits no more forgets it."""
         future: Future[Any] = Future()
@@ -135,6 +147,14 @@ class NodeRuntime:
                 self._loop.call_soon_threadsafe(self._ask_at, at, AskMachine(request, self._life, machine, body))
                 self._loop.call_soon_threadsafe(self._loop.call_later, timeout_s, self._give_up, request, at)
         return future
+
+    def answer(self, machine: str, body: Any, *, at: NodeId | None = None, timeout_s: float = ASK_S) -> Any:
+        """The answer, for who waits for it on this thread. Raises `NoAnswer`, `NodeStopped`."""
+        grace_s = 0.0 if at is None or at == self.id else _GRACE_S
+        try:
+            return self.ask(machine, body, at=at, timeout_s=timeout_s).result(timeout_s + grace_s)
+        except TimeoutError as error:
+            raise NoAnswer(f"node {at or self.id} has not answered in {timeout_s} s") from error
 
     def tell(self, machine: str, body: Any) -> None:
         """The same to a machine of this node, by who wants no answer."""
@@ -184,7 +204,7 @@ class NodeRuntime:
 
     def _tell_the_time(self) -> None:
         self._told_ns = time.monotonic_ns()
-        now = Tick(self._told_ns // 1_000_000, time.time_ns() // 1_000_000)
+        now = Tick(self._told_ns // 1_000_000, self._now_ms())
         for name in list(self._machines):
             self._take(name, now)
 

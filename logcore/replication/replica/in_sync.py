@@ -60,6 +60,10 @@ class InSyncReplicas:
         """True where a refused set still holds the high watermark back."""
         return self.pending is None and self.maximal != self.committed
 
+    def is_only(self, node: NodeId) -> bool:
+        """Whether nobody else is in sync, or might be, and nothing is asked of the controller."""
+        return self.pending is None and len(self.maximal) == len(self.committed) == 1 and node in self.maximal
+
     def acknowledged(self, node: NodeId) -> int:
         known = self.followers.get(node)
         return known.offset if known is not None else -1

@@ -13,7 +13,7 @@ from ...records.batch import EncodedBatch
 from ..controller.metadata_records import PartitionState
 from ..machine import Asked, Committed, Effect, Input, NodeId, Persisted, Received, Reply, Send, Tick
 from ..shards.transaction_messages import TransactionVerified, WriteMarker
-from .replica_core import ReplicaCore, ReplicaSettings, SyncLog
+from .replica_core import NEVER_MS, NodeTime, ReplicaCore, ReplicaSettings, SyncLog
 from .replica_follower import Follower
 from .replica_leader import Leader
 from .replica_log import ReplicaLog
@@ -48,8 +48,9 @@ class Replica:
         broker_epoch: int,
         registered_at: int,
         throttle: Throttle | None = None,
+        time: NodeTime | None = None,
     ) -> None:
-        self.core = ReplicaCore(node, partition, log, settings, broker_epoch, registered_at, throttle)
+        self.core = ReplicaCore(node, partition, log, settings, broker_epoch, registered_at, throttle, time)
         self.leader: Leader | None = None
         self.follower: Follower | None = None
         self._correlation = 0
@@ -69,7 +70,7 @@ class Replica:
                 if core.persisted(operation, failed):
                     self._go_on()
             case Tick(now_ms):
-                core.now_ms = now_ms
+                core.time.now_ms = now_ms
                 if not core.log.usable:
                     core.panic("the disk failed a sync of housekeeping")  # R17: nobody would hear of it
                 elif self.leader is not None:
@@ -79,6 +80,18 @@ class Replica:
             case Committed():
                 raise AssertionError("metadata comes as MetadataChanged, from the broker")
         return self.flush()
+
+    @property
+    def due_ms(self) -> int:
+        """When it wants a tick, which may have been before; `NEVER_MS` where nothing follows from the passing of time.
+
+        Without ticks it never learns by itself that its log is not usable any more: who steps it looks for that.
+        """
+        if self.core.stopped is not None:
+            return NEVER_MS
+        if self.leader is not None:
+            return self.leader.due_ms
+        return self.follower.due_ms if self.follower is not None else NEVER_MS
 
     def append_own(self, batches: Sequence[EncodedBatch]) -> Produced | Refused:
         """Records of this node itself; what is to be done about them comes from `flush`."""

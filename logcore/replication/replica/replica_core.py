@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from millstream.errors import LogError
 
@@ -15,6 +15,15 @@ from ..machine import Effect, NodeId, Operation, Panic, Persist
 from .replica_log import ReplicaLog
 from .replica_messages import PartitionId
 from .throttle import Throttle
+
+NEVER_MS: Final = 1 << 62
+
+
+@dataclass(slots=True)
+class NodeTime:
+    """The monotonic time of a node, in milliseconds. Its replicas share it: who has nothing due is not told of it."""
+
+    now_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +73,7 @@ class ReplicaCore:
         broker_epoch: int,
         registered_at: int,
         throttle: Throttle | None = None,
+        time: NodeTime | None = None,
     ) -> None:
         self.node = node
         self.partition = partition
@@ -76,7 +86,7 @@ class ReplicaCore:
         self.high_watermark = log.log_start_offset
         self.durable_offset = log.end_offset
         self.durable_start = log.log_start_offset
-        self.now_ms = 0
+        self.time = time or NodeTime()
         self.stopped: str | None = None  # why, after a Panic
         self._recovered_end = log.end_offset
         self._stable_offset = log.log_start_offset
@@ -88,6 +98,10 @@ class ReplicaCore:
     @property
     def leader_epoch(self) -> int:
         return self.view.leader_epoch if self.view is not None else NO_EPOCH
+
+    @property
+    def now_ms(self) -> int:
+        return self.time.now_ms
 
     # Effects
 

@@ -57,6 +57,12 @@ class Follower:
         )
         core.emit(Send(self._leader, request))
 
+    @property
+    def due_ms(self) -> int:
+        """As `Replica.due_ms`. What has no deadline waits for the disk, or for the rate, which only asking finds
+        out."""
+        return self._core.now_ms if self._deadline_ms is None else self._deadline_ms
+
     def take(self, response: Response) -> None:
         if not self._is_current(response):
             return

@@ -16,7 +16,7 @@ from ..controller.metadata_records import PartitionState
 from ..machine import CONTROLLER, NodeId, Reply, RequestId, Send
 from ..shards.transaction_messages import MarkerWritten, TransactionVerified, WriteMarker
 from .in_sync import InSyncReplicas
-from .replica_core import ReplicaCore
+from .replica_core import NEVER_MS, ReplicaCore
 from .replica_messages import (
     ACTIVE_CONTROLLER,
     AlterPartition,
@@ -404,6 +404,29 @@ class Leader:
                 self._propose(kept)
         elif core.now_ms - in_sync.asked_ms >= core.settings.ask_again_ms:
             self._propose(in_sync.pending)
+
+    @property
+    def due_ms(self) -> int:
+        """As `Replica.due_ms`: the first moment at which `tick` or `answer_fetches` may do something."""
+        in_sync = self.in_sync
+        if not self._parked and not self.verification.waits and in_sync.is_only(self._core.node):
+            return NEVER_MS
+        return min(self._in_sync_due_ms(), self._fetches_due_ms(), self.verification.due_ms)
+
+    def _in_sync_due_ms(self) -> int:
+        core, in_sync = self._core, self.in_sync
+        if in_sync.pending is not None:
+            return in_sync.asked_ms + core.settings.ask_again_ms
+        if in_sync.unsettled:
+            return core.now_ms
+        others = (self.caught_up_ms(node) for node in in_sync.committed if node != core.node)
+        return min((caught_up_ms + core.settings.lag_ms + 1 for caught_up_ms in others), default=NEVER_MS)
+
+    def _fetches_due_ms(self) -> int:
+        """Who is slowed down goes on as soon as the rate allows, which only asking finds out."""
+        if any(map(self._is_throttled, self._parked)):
+            return self._core.now_ms
+        return min((until_ms for _, until_ms in self._parked.values()), default=NEVER_MS)
 
     def caught_up_ms(self, node: NodeId) -> int:
         """When the follower last had all that there was then; of one that was not heard, when this epoch began."""

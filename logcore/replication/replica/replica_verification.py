@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from ..machine import RequestId, Send
 from ..shards.transaction_messages import PartitionId, ToCoordinator, TransactionVerified, VerifyTransaction
-from .replica_core import ReplicaCore
+from .replica_core import NEVER_MS, ReplicaCore
 from .replica_messages import COORDINATOR, Problem, Produce, Refused
 
 _PER_PRODUCER: Final = 20  # a producer has five batches under way, and may say each again
@@ -122,6 +122,18 @@ class Verification:
             elif core.now_ms - known.asked_ms >= core.settings.verify_again_ms:
                 self._ask(producer_id, known)
         return late
+
+    @property
+    def waits(self) -> bool:
+        """Whether anything does."""
+        return bool(self._verifying)
+
+    @property
+    def due_ms(self) -> int:
+        """When `tick` has something to do next."""
+        again_ms = self._core.settings.verify_again_ms
+        waiting = (min(known.until_ms, known.asked_ms + again_ms) for known in self._verifying.values())
+        return min(waiting, default=NEVER_MS)
 
     def resign(self) -> list[Parked]:
         """All that waits; nobody will answer it here."""

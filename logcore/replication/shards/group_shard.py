@@ -276,7 +276,8 @@ class GroupShard:
 
     def _apply(self, asked: ApplyOffsets) -> None:
         offsets = {
-            TopicPartition(row.topic, row.partition): CommittedOffset(row.offset, row.metadata) for row in asked.offsets
+            TopicPartition(row.topic, row.partition): CommittedOffset(row.offset, row.metadata, row.leader_epoch)
+            for row in asked.offsets
         }
         at_ms = self._log.wall_ms
         self._write_offsets(self._offsets.settle(asked.group, asked.producer_id, asked.number, offsets, at_ms))

@@ -139,6 +139,10 @@ class LedLog:
         """The answer to the request, when everything that was written so far is committed."""
         self.once_committed(lambda: self._answer(request, response))
 
+    def reply_now(self, request: RequestId, response: Any) -> None:
+        """The answer to the request, where it says nothing that records of this log could take back."""
+        self._answer(request, response)
+
     def once_committed(self, action: Callable[[], None]) -> None:
         """Calls it, perhaps now, when everything that was written so far is committed; never if the shard ends."""
         core = self._replica.core

@@ -113,7 +113,7 @@ class TransactionEnds:
         record = ending.outcome.record
         offsets = record.offsets[group] if ending.outcome.committed else {}
         rows = tuple(
-            OffsetRow(where.topic, where.partition, committed.offset, committed.metadata)
+            OffsetRow(where.topic, where.partition, committed.offset, committed.metadata, committed.leader_epoch)
             for where, committed in offsets.items()
         )
         asked = ApplyOffsets(

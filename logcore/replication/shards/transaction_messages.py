@@ -37,6 +37,7 @@ class OffsetRow(NamedTuple):
     partition: int
     offset: int
     metadata: str = ""
+    leader_epoch: int = -1
 
 
 class InitProducer(NamedTuple):

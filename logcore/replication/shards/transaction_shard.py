@@ -151,7 +151,11 @@ class TransactionShard:
     # Requests
 
     def ask(self, request: RequestId, key: str, body: Any) -> None:
-        self._take(key, body, lambda response: self._log.reply(request, response))
+        if isinstance(body, AwaitEnd):
+            # All have answered, for good: that it is written down here, too, adds nothing to what was promised.
+            self._take(key, body, lambda response: self._log.reply_now(request, response))
+        else:
+            self._take(key, body, lambda response: self._log.reply(request, response))
 
     def look(self, body: Any) -> Any:
         assert isinstance(body, ListTransactions), f"unknown question {body!r}"
@@ -199,6 +203,22 @@ class TransactionShard:
     # What waits
 
     def _has_to_wait(self, key: str, body: Any) -> bool:
+        """Whether the request cannot be decided now. `_go_on` takes it up again when the reason may be gone.
+
+        | request                       | while the id's last transaction ends | without a producer id to give   |
+        | ----------------------------- | ------------------------------------ | ------------------------------- |
+        | DescribeTransaction           | goes on: it changes nothing          | goes on                         |
+        | EndTransaction, of that end   | goes on: the answer to it was lost   | waits, if the epoch may run out |
+        | InitProducer                  | waits                                | waits, if it may need one       |
+        | all others                    | wait                                 | go on                           |
+
+        An end is decided long before its markers are everywhere. A transaction that began in between would have its
+        first records in a partition that has not got the marker of the one before: the marker would end both, and
+        commit or abort what nobody has decided (T-L17; R19 guards the partition's side). So nothing of the id goes on
+        until every partition has answered. To ask for the end again must go on all the same, or a client whose answer
+        was lost would wait for what it is waiting for. A client that raises its epoch with each end asks again with
+        the epoch that the end has put an end to, or an older one; with a newer one it means the next transaction.
+        """
         if isinstance(body, DescribeTransaction):
             return False
         standing = self._core.standing(key)
@@ -364,7 +384,8 @@ class TransactionShard:
         """The answer; None where the transaction is still open, and the group does not hold the offsets."""
         identity = Identity(key, asked.producer_id, asked.epoch)
         offsets = {
-            TopicPartition(row.topic, row.partition): CommittedOffset(row.offset, row.metadata) for row in asked.offsets
+            TopicPartition(row.topic, row.partition): CommittedOffset(row.offset, row.metadata, row.leader_epoch)
+            for row in asked.offsets
         }
         try:
             if self._current(identity).record.number + 1 != number:

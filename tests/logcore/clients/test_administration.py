@@ -113,10 +113,11 @@ def test_the_offsets_of_a_group_are_read_and_moved(
     address: str, admin: AdminClient, topic: str, group: str, join: Callable[[str], Reader]
 ) -> None:
     append(address, topic, 0, b"a", b"b")
-    moved = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 0, 1, metadata="a note")])
+    moved = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 0, 1, metadata="a note", leader_epoch=0)])
     one(admin.alter_consumer_group_offsets([moved]))
     (found,) = one(admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])).topic_partitions
     assert (found.topic, found.partition, found.offset, found.metadata) == (topic, 0, 1, "a note")
+    assert found.leader_epoch == 0
     reader = join("first")
     poll_until([reader], lambda: reader.partitions == [0, 1])
     (refused,) = one(admin.alter_consumer_group_offsets([moved])).topic_partitions

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from kio.schema.errors import ErrorCode
 from millstream.logcore.protocol.wire.apis import Api
 
 from .asking import Asking, until
+from .driver import TIMEOUT_S
 from .outside import unique
 
 _SHA_256, _SHA_512 = 1, 2
@@ -28,6 +30,36 @@ def test_the_one_node_leads_the_metadata_and_votes(asking: Asking) -> None:
     assert (found.error_code, found.leader_id) == (ErrorCode.none, asking.node)
     assert [member.replica_id for member in found.current_voters] == [asking.node]
     assert (found.current_voters[0].log_end_offset >= found.high_watermark >= 0, found.observers) == (True, ())
+
+
+# Partitions that are added
+
+
+def add_partitions(asking: Asking, topic: str, count: int, *replicas: list[int], only_check: bool = False) -> Any:
+    placed = [{"broker_ids": each} for each in replicas]
+    asked = {"topics": [{"name": topic, "count": count, "assignments": placed or None}], "validate_only": only_check}
+    return asking.ask(Api.CREATE_PARTITIONS, {**asked, "timeout": timedelta(seconds=TIMEOUT_S)}).results[0].error_code
+
+
+def partitions(asking: Asking, topic: str) -> int:
+    return len(asking.ask(Api.METADATA, {"topics": [{"name": topic}]}).topics[0].partitions)
+
+
+def test_partitions_are_added_where_the_client_places_them(asking: Asking) -> None:
+    topic = asking.create_topic()
+    assert add_partitions(asking, topic, 3, [asking.node], [asking.node]) is ErrorCode.none
+    until(lambda: partitions(asking, topic) == 3)
+
+
+def test_partitions_that_cannot_be_placed_as_asked_are_refused(asking: Asking) -> None:
+    """On brokers that there are not, not as many as there are new ones, or with more replicas than the others."""
+    topic, here, nowhere = asking.create_topic(), asking.node, asking.node + 7
+    wrong: list[list[list[int]]] = [[[nowhere]], [[here], [here]], [[here, nowhere]], [[here, here]], [[]]]
+    for replicas in wrong:
+        for only_check in (True, False):
+            code = add_partitions(asking, topic, 2, *replicas, only_check=only_check)
+            assert code is ErrorCode.invalid_replica_assignment, (replicas, only_check)
+    assert partitions(asking, topic) == 1
 
 
 # Quotas

@@ -51,7 +51,12 @@ class Client:
         Sender(self._router).send(WHERE, encode(rows(value), producer), "tx")
 
     def send_offset(self, offset: int) -> str:
-        entry = {"partition_index": 0, "committed_offset": offset, "committed_metadata": "a note"}
+        entry = {
+            "partition_index": 0,
+            "committed_offset": offset,
+            "committed_metadata": "a note",
+            "committed_leader_epoch": 3,
+        }
         topics = [{"name": "t", "partitions": [entry]}]
         asked = {**self.identity, "group_id": "g", "generation_id": -1, "member_id": "", "topics": topics}
         (topic,) = self._router.ask(Api.TXN_OFFSET_COMMIT, asked).topics
@@ -73,7 +78,7 @@ def test_writing_and_sending_offsets_begin_the_transaction(log: Log, router: Rou
     assert log.committed_offsets("g") == {}
     assert client.end(committed=True) == "none"
     assert (values_of(log, "t"), client.epoch) == ([b"a"], 2)
-    assert log.groups.committed("g")[WHERE][:2] == (7, "a note")
+    assert log.groups.committed("g")[WHERE][:3] == (7, "a note", 3)
     client.write(b"b")
     assert client.end(committed=False) == "none"
     assert values_of(log, "t") == [b"a"]

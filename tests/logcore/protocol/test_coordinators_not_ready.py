@@ -85,7 +85,7 @@ def test_who_asks_for_transactions_that_are_not_known_yet_is_told_to_ask_again(
 class _EndedNode:
     """A `ClusterNode` whose machines have panicked."""
 
-    def ask(self, *asked: object, **options: object) -> Future[Any]:
+    def answer(self, *asked: object, **options: object) -> Any:
         raise LogClosed("this node has ended")
 
 

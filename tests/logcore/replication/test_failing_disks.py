@@ -18,6 +18,7 @@ from millstream.logcore.replication.controller.metadata_records import (
     TopicCreated,
     TopicDeleted,
 )
+from millstream.logcore.replication.disk.disk_logs import DiskLogs
 from millstream.logcore.replication.machine import Committed, Effect, NodeId, Received, Send, Tick
 from millstream.logcore.replication.replica.replica_messages import PartitionId
 from tests.simulation.cluster_logs import SimReplicaLogs
@@ -87,18 +88,29 @@ def test_a_leader_whose_log_does_not_open_goes_on_with_all_else_where_nobody_can
     assert signs_of_life(a_broker_that_leads_what_it_cannot_open()) > 5, "it would be fenced and come back for ever"
 
 
+def _fails(*_: object) -> None:
+    raise OSError(5, "input/output error")
+
+
 def test_a_sync_of_housekeeping_that_fails_ends_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = open_disk_log(tmp_path / "log")
     append(log, 1, 1)
-
-    def fails(*_: object) -> None:
-        raise OSError(5, "input/output error")
-
     assert log.usable
-    monkeypatch.setattr(log, "_make_durable", fails)
+    monkeypatch.setattr(log, "_make_durable", _fails)
     with pytest.raises(LogError):
         log.drop_before(1)
     assert not log.usable
+
+
+def test_logs_know_that_a_disk_failed_one_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    logs = DiskLogs(tmp_path, 1, "c")
+    log = logs.open(PartitionId("t", 0))
+    assert not logs.failed
+    monkeypatch.setattr(log, "_make_durable", _fails)
+    with pytest.raises(LogError):
+        log.sync_all()
+    assert logs.failed
+    logs.close()
 
 
 @pytest.mark.parametrize("node", [1, 2], ids=["leader", "follower"])

@@ -103,7 +103,7 @@ def _for(body: Any) -> ForGroup:
 
 
 def commit(offset: int, *, check: CheckCommit | None = None, place: TopicPartition = O0) -> CommitOffsets:
-    return CommitOffsets(check or CheckCommit(GROUP), {place: CommittedOffset(offset, "a note")})
+    return CommitOffsets(check or CheckCommit(GROUP), {place: CommittedOffset(offset, "a note", 3)})
 
 
 def committed(cluster: Brokers, node: int) -> dict[TopicPartition, int]:
@@ -341,7 +341,7 @@ def test_deleted_offsets_are_gone_after_a_fail_over(cluster: Brokers) -> None:
     fail_over(cluster, 1, 2)
     assert committed(cluster, 2) == {O0: 3}
     found = cluster.group(2, GROUP, AskCommitted())
-    assert found.offsets[O0].metadata == "a note"
+    assert found.offsets[O0][1:3] == ("a note", 3)
     assert cluster.group(2, "nobody", DeleteOffsets((O0,))) == OffsetsDeleted(GroupFault.NOT_FOUND, {})
 
 

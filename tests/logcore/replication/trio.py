@@ -120,7 +120,15 @@ class Trio:
     # Inputs
 
     def step(self, node: int, given: Input) -> None:
-        for effect in self.replicas[NodeId(node)].step(given):
+        """Every tick comes here, and one that is not due does nothing: so a broker may leave it out. What others have
+        done to the log is another matter: who moves its start from outside also makes that durable."""
+        replica = self.replicas[NodeId(node)]
+        core, log = replica.core, replica.core.log
+        untouched = log.usable and core.durable_start == log.log_start_offset
+        rests = isinstance(given, Tick) and given.now_ms < replica.due_ms and untouched
+        effects = replica.step(given)
+        assert not (rests and effects), f"{effects} of a tick that was not due"
+        for effect in effects:
             self._carry_out(NodeId(node), effect)
 
     def _carry_out(self, node: NodeId, effect: Effect) -> None:

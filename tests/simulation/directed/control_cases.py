@@ -251,6 +251,21 @@ def coordinators_topics_keep_their_partitions() -> None:
     assert len(list(active.image.partitions())) == 2
 
 
+def partitions_are_added_where_the_operator_places_them() -> None:
+    """As many as asked for, with as many replicas as the others have; else nothing is added."""
+    simulation = _cluster()
+    active, world = _active(simulation), _world(simulation)
+    here, there, nowhere = (NodeId(1), NodeId(2), NodeId(3)), (NodeId(3), NodeId(1), NodeId(2)), (NodeId(77),) * 3
+    world.ask(active.quorum.id, CreateTopic("t", 1, 3))
+    simulation.run_for(2_000)
+    for wrong in ((here,), (here, here, here), (here, nowhere), (here, here[:2]), (here, (NodeId(1),) * 3)):
+        world.ask(active.quorum.id, AddPartitions("t", 3, wrong))
+        simulation.run_for(500)
+    world.ask(active.quorum.id, AddPartitions("t", 2, (there,)))
+    simulation.run_for(500)
+    assert [state.replicas for state in active.image.partitions()][1:] == [there]
+
+
 def _cluster() -> Simulation:
     simulation = Simulation(ControlWorld, 1, options=Options(nodes=5, world=dict(_QUIET)), faults=())
     simulation.begin()
@@ -319,4 +334,5 @@ CASES: Final = [
     an_earlier_life_does_not_register_again,
     a_reassignment_ends_when_who_stays_is_elected,
     coordinators_topics_keep_their_partitions,
+    partitions_are_added_where_the_operator_places_them,
 ]
