@@ -1,6 +1,6 @@
-"""The Spark executor: the operators of `executor.operators` in the tasks of Structured Streaming queries.
+"""The Spark executor: the operators of `executor.operators` in the tasks of Spark jobs, one job for each batch.
 
-`executor.py` is the door. `alignment.py` and `markers.py` need no Spark: whoever takes a query over uses them. So do
-the stages themselves (`stages.py`, `stage_one.py`), which tests run in process; `session.py`, `streaming.py` and the
-data sources (`data_source.py`, `topic_source.py`) are where pyspark comes in.
+`spark_executor.py` is the door. `alignment.py`, `markers.py` and `spark_run.py` need no Spark, so whoever takes a query
+over uses them; nor do the stages themselves (`stages.py`, `stage_one.py`, `bucket.py`), which tests run in process.
+`spark_session.py`, `spark_jobs.py` and the data source `topic_source.py` are where pyspark comes in.
 """

@@ -2,13 +2,14 @@
 
 A run that ended in the middle of a batch leaves buckets that have done it and buckets that have not. The latter do it
 here, in process, so that what follows begins at one position everywhere; then another executor may take over as well.
-Spark's checkpoint is not asked: it only says what a run that is over had planned.
 """
 
 from __future__ import annotations
 
 import contextlib
+import uuid
 from collections.abc import Mapping
+from dataclasses import replace
 
 import structlog
 
@@ -26,6 +27,7 @@ from ..queries.query_log import (
     offset_group,
     start_positions,
 )
+from ..queries.start_offsets import StartSettings
 from ..state.lost_state import forget_ends
 from ..tasks import changelog_partition_count
 from .bucket import BucketRuntime, bucket_id
@@ -57,7 +59,7 @@ def align(plan: PhysicalPlan, client: LogClient, properties: Mapping[str, str], 
     stages = split(plan)
     _create_topics(stages, client)
     known = client.committed_offsets(offset_group(plan.query_id))
-    committed = start_positions(client, plan, settings)
+    committed = start_positions(client, plan, StartSettings.of(settings))
     topic = marker_topic(plan.query_id)
     before = [last_marker(client, topic, bucket) for bucket in range(stages.bucket_count)]
     if run != NO_RUN or any(last is not None and last.run != NO_RUN for last in before):
@@ -102,9 +104,9 @@ def _begin_run(stages: Stages, bucket: int, run: str, client: LogClient, committ
     if last is None:
         marker = StateMarker(run, positions)
     elif positions == last.positions:
-        marker = StateMarker(run, positions, last.times, token=last.token, ends=ends)
+        marker = replace(last, run=run, ends=ends)
     else:
-        marker = StateMarker(run, positions, last.times, ends=ends)
+        marker = replace(last, run=run, positions=positions, ends=ends, token=uuid.uuid4().hex)
     producer.begin()
     producer.append(marker_topic(query_id), bucket, marker.as_records())
     producer.commit()
@@ -137,14 +139,14 @@ def _finish(
 ) -> None:
     pieces: dict[int, list[Piece]] = {bucket: [] for bucket in behind}
     reading = StageOne(stages, client)
-    for bucket, piece in reading.read(ranges_between(start, end), start, end):
+    for bucket, piece in reading.read(ranges_between(start, end)):
         if bucket in pieces:
             pieces[bucket].append(piece)
     reading.close()
     for bucket, own in pieces.items():
         if own:
             runtime = BucketRuntime(stages, bucket, run, client, properties)
-            runtime.apply(own)
+            runtime.apply(own, end)
             runtime.close()
 
 

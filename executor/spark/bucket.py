@@ -27,15 +27,17 @@ from ..partitioning import RekeyPartitioner
 from ..pipeline import Pipeline
 from ..queries.query import DATA_ERRORS
 from ..queries.query_log import changelog_topic, marker_topic
-from ..queries.recovery import emit_of, replay_changelog
+from ..queries.query_settings import QuerySettings
+from ..queries.recovery import replay_changelog
 from ..record_error import RecordError, left_out
 from ..sink_writer import Output, SinkWriter
 from ..sources.source_reader import ReadBatch
 from ..state.changelog import changelog_records
-from ..state.connection import EngineSettings, lock
+from ..state.connection import lock
 from ..state.lost_state import check_ends, whole_state
 from ..state.state_file import StateFile, open_state
 from ..state.store import StoreChanges
+from .lanes import Positions
 from .markers import StateMarker, check_run
 from .merging import lane_times, merge
 from .pieces import Piece
@@ -81,7 +83,8 @@ class BucketRuntime:
         self._stages = stages
         self._bucket = bucket
         self._client = client
-        self._properties = {**properties, **stages.plan.properties}
+        own = {**properties, **stages.plan.properties}
+        self._settings = QuerySettings.of(own, threads=1)  # Spark has given this task a core
         self._directory = None if cache_directory is None else cache_directory / f"bucket-{bucket}"
         self._query_id = stages.plan.query_id
         self._markers = marker_topic(self._query_id)
@@ -93,8 +96,9 @@ class BucketRuntime:
         self._state: StateFile | None = None
         self._pipeline: Pipeline | None = None
 
-    def apply(self, pieces: Sequence[Piece], batch_id: str | None = None) -> Report:
-        """Does what of the pieces has not been done. In: all pieces of a batch for this bucket, a lane's in order.
+    def apply(self, pieces: Sequence[Piece], ends: Positions) -> Report:
+        """Does what of the pieces has not been done. In: all pieces of a batch for this bucket, a lane's in order;
+        `ends`: where the batch ends, in every lane.
 
         After an exception nothing of the batch is done, or all of it; `apply` may be called again. Raises `StaleRun`.
         """
@@ -102,14 +106,14 @@ class BucketRuntime:
         try:
             producer = self._begin()
             assert self._marker is not None
-            marker, ends = self._marker, pieces[0].head.ends
+            marker = self._marker
             if all(marker.positions.get(lane, 0) >= end for lane, end in ends.items()):
                 producer.abort()
                 return Report(self._bucket)
-            batch = merge(self._stages, pieces, marker.positions, marker.times)
+            batch = merge(self._stages, pieces, ends, marker.positions, marker.times)
             positions = {**marker.positions, **{k: max(end, marker.positions.get(k, 0)) for k, end in ends.items()}}
             times = lane_times(pieces, marker.times)
-            after = StateMarker(self.run, positions, times, token=uuid.uuid4().hex, batch=batch_id, ends=marker.ends)
+            after = replace(marker, positions=positions, times=times, token=uuid.uuid4().hex)
             report, self._marker = self._apply(producer, batch, after)
             return report
         except BaseException as error:
@@ -152,11 +156,10 @@ class BucketRuntime:
             }
         check_ends(self._query_id, marker.ends, ends)
         if self._state is None:
-            settings = EngineSettings.of(self._properties)
-            if not self._properties.get("millstream.duckdb.threads"):
-                settings = replace(settings, threads=1)  # Spark has given this task a core
             directory = self._directory if self._stages.stateful else None
-            self._state = open_state(directory, self._stages.plan, producer.epoch, ends, settings)
+            plan, identity = self._stages.plan, marker.state
+            settings = self._settings.engine
+            self._state = open_state(directory, plan, producer.epoch, ends, settings, identity=identity)
             self._pipeline = self._new_pipeline(self._state)
             lock(self._state.connection)
         assert self._pipeline is not None
@@ -166,7 +169,7 @@ class BucketRuntime:
         return Pipeline(
             self._stages.rest,
             state.connection,
-            emit=emit_of(self._properties),
+            emit=self._settings.emit,
             partitioner=RekeyPartitioner(),
             repartitioned=self._stages.repartitioned,
         )

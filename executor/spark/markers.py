@@ -30,22 +30,24 @@ class StaleRun(QueryFailed):
 class StateMarker:
     """`token` is new with each transaction: a cache of the state under the same token has exactly this content.
 
-    `times`: the largest rowtime of each lane among what the bucket has seen of it. `batch`: Spark's number, for people.
-    `ends`: by partition of the changelog, the end of the state at these positions (`lost_state.py`).
+    `state` is made with the bucket's first marker and stays: another log, or a query that was made anew under the same
+    name, has another, so a cache that names it belongs to this bucket. `times`: the largest rowtime of each lane among
+    what the bucket has seen of it. `ends`: by partition of the changelog, the end of the state at these positions
+    (`lost_state.py`).
     """
 
     run: str
     positions: Positions = field(default_factory=dict)
     times: dict[TopicPartition, int] = field(default_factory=dict)
     token: str = field(default_factory=lambda: uuid.uuid4().hex)
-    batch: str | None = None
+    state: str = field(default_factory=lambda: uuid.uuid4().hex)
     ends: dict[int, int] = field(default_factory=dict)
 
     def as_records(self) -> RowRecords:
         value = {
             "run": self.run,
             "token": self.token,
-            "batch": self.batch,
+            "state": self.state,
             "positions": positions_to_json(self.positions),
             "times": {lane_text(lane): time for lane, time in self.times.items()},
             "ends": {str(partition): end for partition, end in self.ends.items()},
@@ -100,6 +102,6 @@ def _marker(value: bytes) -> StateMarker:
         positions=positions_from_json(found["positions"]),
         times={lane_of(text): int(time) for text, time in found["times"].items()},
         token=found["token"],
-        batch=found["batch"],
+        state=found.get("state") or uuid.uuid4().hex,  # earlier versions had none: their caches are made anew
         ends={int(partition): end for partition, end in found.get("ends", {}).items()},  # earlier versions noted none
     )

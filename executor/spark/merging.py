@@ -18,12 +18,16 @@ from .stages import Stages
 
 
 def merge(
-    stages: Stages, pieces: Sequence[Piece], done: Mapping[TopicPartition, int], times: Mapping[TopicPartition, int]
+    stages: Stages,
+    pieces: Sequence[Piece],
+    ends: Mapping[TopicPartition, int],
+    done: Mapping[TopicPartition, int],
+    times: Mapping[TopicPartition, int],
 ) -> ReadBatch:
     """The rows of all pieces in the order that `SourceReader` would give them.
 
-    In: `done`: up to where the bucket contains each lane: what lies before is left out. `times`: the largest rowtime of
-    each lane before these pieces. Out: `positions` is where the batch ends.
+    In: `ends`: where the batch ends, in every lane. `done`: up to where the bucket contains each lane: what lies before
+    is left out. `times`: the largest rowtime of each lane before these pieces. Out: `positions` are `ends`.
     """
     lanes = _lane_order(stages, pieces)
     origins = _Origins(lanes, times)
@@ -47,7 +51,6 @@ def merge(
             inputs[source_id] = ChangeBatch(rows, stream_times)
         else:
             inputs[source_id] = ChangeBatch(_empty(stages, source_id), stream_times)
-    ends = pieces[0].head.ends
     return ReadBatch(
         inputs=inputs,
         positions=dict(ends),
@@ -133,7 +136,7 @@ def _is_new_error(error: RecordError, piece: Piece, done: Mapping[TopicPartition
 
 
 def _is_new(piece: Piece, done: Mapping[TopicPartition, int]) -> bool:
-    return piece.head.ends[piece.head.lane] > done.get(piece.head.lane, 0)
+    return piece.head.end > done.get(piece.head.lane, 0)
 
 
 def _numbered(table: pa.Table, sequence: Ints) -> pa.Table:

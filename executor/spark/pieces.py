@@ -14,7 +14,6 @@ import pyarrow as pa
 
 from ...logcore.client import TopicPartition
 from ..record_error import RecordError
-from .lanes import Positions
 
 ORDER = "_order"  # column of a piece: the largest rowtime of the lane up to and including the row's record
 RECORD_HEADERS = "_record_headers"  # column of a piece, where records have headers: those of the row's record
@@ -24,14 +23,13 @@ _LENGTH = struct.Struct("<q")
 
 @dataclass(frozen=True, slots=True)
 class PieceHead:
-    """`starts`, `ends`: of the whole batch, in every lane. `times`: by source id, as in `ChangeBatch.stream_time_ms`.
+    """`end`: up to where the piece was read. `times`: by source id, as in `ChangeBatch.stream_time_ms`.
 
     Counts and errors of a lane's records are in the pieces of one bucket only, so that they add up.
     """
 
     lane: TopicPartition
-    starts: Positions
-    ends: Positions
+    end: int
     times: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     lane_time: int | None = None  # the largest rowtime so far in what was read of the lane
     record_count: int = 0

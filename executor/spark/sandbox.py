@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import cast
 
@@ -22,19 +22,19 @@ from ...planner.catalog import PersistentQuery
 from ...planner.physical import PhysicalPlan
 from ...planner.planning import PlannedPush
 from ...planner.steps.sink import Sink
+from ...sql.settings.property_table import SPARK_BOOTSTRAP, SPARK_CACHE, SPARK_MASTER
 from .. import processing_log
 from ..errors import QueryFailed, UnknownQuery
 from ..executor import QueryStatus
 from ..figures import QueryFigures
 from ..queries.query_log import start_positions
+from ..queries.query_settings import QuerySettings
+from ..queries.start_offsets import StartSettings
 from ..queries.stepwise import ROUNDS_MAX, StepwiseFeed
 from ..sources.journal import JournaledLog, JournalEntry
 from ..state.temporary_folders import TemporaryFolder
-from .spark_executor import BOOTSTRAP, SparkExecutor
+from .spark_executor import SparkExecutor
 from .spark_query import SparkQuery
-from .spark_session import MASTER
-
-_STOP_ON_BAD_RECORD = "ksql.fail.on.deserialization.error"
 
 
 @dataclass(slots=True)
@@ -54,10 +54,10 @@ class SparkSandboxExecutor:
         self._server = LogServer(cast(Log, log), port=0)
         self._server.start()
         self._properties = {
-            MASTER: "local[2]",
-            "millstream.spark.cache": "memory",
+            SPARK_MASTER.name: "local[2]",
+            SPARK_CACHE.name: "memory",
             **properties,
-            BOOTSTRAP: trusted_address(self._server.log, self._server.address),
+            SPARK_BOOTSTRAP.name: trusted_address(self._server.log, self._server.address),
         }
         self._directory = TemporaryFolder("spark")
         self._executor = SparkExecutor(self._client, self._directory.path, self._properties)
@@ -78,7 +78,9 @@ class SparkSandboxExecutor:
     def start(self, query: PersistentQuery) -> None:
         if query.id not in self._queries:
             self._positions(query.plan)
-            self._queries[query.id] = _Query(query.plan, self._executor.query(query), query.paused)
+            self._queries[query.id] = _Query(
+                query.plan, self._executor.query(replace(query, paused=False)), query.paused
+            )
 
     def stop(self, query_id: str) -> None:
         self._queries.pop(query_id, None)
@@ -108,7 +110,7 @@ class SparkSandboxExecutor:
         self._directory.remove()
 
     def _positions(self, plan: PhysicalPlan) -> dict[TopicPartition, int]:
-        return start_positions(self._client, plan, {**self._properties, **plan.properties})
+        return start_positions(self._client, plan, StartSettings.of({**self._properties, **plan.properties}))
 
     def _run(self, query: _Query) -> bool:
         """False where there was nothing to read."""
@@ -150,7 +152,7 @@ class SparkSandboxExecutor:
         return [(int(new[a]), b - a) for a, b in pairwise(borders)]
 
     def _stops_on_bad_record(self, plan: PhysicalPlan) -> bool:
-        return {**self._properties, **plan.properties}.get(_STOP_ON_BAD_RECORD) == "true"
+        return QuerySettings.of({**self._properties, **plan.properties}).stops_on_bad_record
 
     def _failures(self) -> int:
         if processing_log.TOPIC not in self._client.topics():

@@ -1,4 +1,4 @@
-"""The Spark executor: persistent queries as Structured Streaming queries."""
+"""The Spark executor: persistent queries as Spark jobs, one for each batch."""
 
 from __future__ import annotations
 
@@ -17,26 +17,28 @@ from ...logcore.log import Log
 from ...logcore.remote import RemoteLog, trusted_address
 from ...logcore.server import LogServer
 from ...planner.catalog import PersistentQuery
-from ..errors import UnknownQuery
+from ...sql.settings.property_table import SPARK_BOOTSTRAP
+from ..errors import SparkUnavailable, UnknownQuery
 from ..executor import QueryStatus
 from ..figures import QueryFigures
 from ..queries.query_log import changelog_topic, forget_query, safe_name, start_positions
+from ..queries.start_offsets import StartSettings
 from ..state.temporary_folders import TemporaryFolder
 from .alignment import remove_markers
-from .spark_errors import SparkUnavailable
 from .spark_query import SparkQuery
-from .spark_session import MASTER, require_spark, spark_session
+from .spark_session import require_spark, spark_session
+from .spark_settings import SparkSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-BOOTSTRAP = "millstream.spark.bootstrap.servers"
+LOOK_S = 5.0  # how often it is asked whether jobs wait for executors
 
 
 class SparkExecutor:
     """Implements `Executor`. Spark starts with the first query.
 
-    In: `data_directory`: for checkpoints and caches, one folder per query; None takes a temporary one. `properties`:
+    In: `data_directory`: for caches of state, one folder per query; None takes a temporary one. `properties`:
     those that begin with `spark.` configure Spark (`spark.master`: `local[*,4]`); `millstream.spark.bootstrap.servers`
     says where its tasks reach the log, if that is not this process.
     """
@@ -48,9 +50,12 @@ class SparkExecutor:
         self._temporary = TemporaryFolder("spark") if data_directory is None else None
         self._directory = self._temporary.path if self._temporary is not None else Path(data_directory or "")
         self._properties = dict(properties or {})
+        self._settings = SparkSettings.of(self._properties)
         self._queries: dict[str, SparkQuery] = {}
         self._server: LogServer | None = None
         self._guard = threading.Lock()
+        self._closing = threading.Event()
+        self._watcher: threading.Thread | None = None
 
     def start(self, query: PersistentQuery) -> None:
         """Raises `SparkUnavailable`."""
@@ -59,8 +64,10 @@ class SparkExecutor:
             if query.id in self._queries:
                 return
             with contextlib.suppress(MillstreamError):  # what is wrong, the query's status says
-                start_positions(self._client, query.plan, {**self._properties, **query.plan.properties})
+                properties = {**self._properties, **query.plan.properties}
+                start_positions(self._client, query.plan, StartSettings.of(properties))
             found = self._queries[query.id] = self.query(query)
+            self._watch()
         found.start()
 
     def query(self, query: PersistentQuery) -> SparkQuery:
@@ -106,6 +113,9 @@ class SparkExecutor:
     def close(self) -> None:
         with self._guard:
             queries, self._queries = list(self._queries.values()), {}
+        self._closing.set()
+        for query in queries:  # they end side by side: it takes as long as the slowest one
+            query.ask_to_stop()
         for query in queries:
             query.stop()
         if self._server is not None:
@@ -114,20 +124,32 @@ class SparkExecutor:
         if self._temporary is not None:
             self._temporary.remove()
 
+    def _watch(self) -> None:
+        """One thread asks Spark for all queries whether they have executors: Spark may take long to answer."""
+        if self._watcher is None:
+            self._watcher = threading.Thread(target=self._look, name="spark-watch", daemon=True)
+            self._watcher.start()
+
+    def _look(self) -> None:
+        while not self._closing.wait(LOOK_S):
+            for query in list(self._queries.values()):
+                with contextlib.suppress(Exception):  # the driver has gone: the query notices it by itself
+                    query.look()
+
     def _session(self) -> SparkSession:
-        return spark_session(self._properties)
+        return spark_session(self._settings)
 
     def bootstrap(self) -> str:
         """Where tasks reach the log. A log in this process gets a listener of its own, on the loopback interface."""
-        named = self._properties.get(BOOTSTRAP)
+        named = self._settings.bootstrap
         if named is not None:
             return trusted_address(self._client, named) if isinstance(self._client, Log) else named
         if isinstance(self._client, RemoteLog):
             return self._client.bootstrap
-        if not self._properties.get(MASTER, "local").startswith("local"):
+        if not self._settings.is_local:
             raise SparkUnavailable(
                 "tasks of a Spark cluster cannot reach the log in this process",
-                hint=f"Set {BOOTSTRAP} to HOST:PORT of the log's Kafka listener.",
+                hint=f"Set {SPARK_BOOTSTRAP} to HOST:PORT of the log's Kafka listener.",
             )
         with self._guard:
             if self._server is None:

@@ -1,61 +1,60 @@
 """A persistent query on Spark: a thread that begins runs of it until it is told to stop.
 
-Each run is one Structured Streaming query.
+States and who moves between them, under one lock; `_changed` wakes whoever waits for one:
+
+| wanted | the thread | comes from |
+| --- | --- | --- |
+| `run` | begins a run, and does its batches; after an outage it waits and begins another | `start`, `resume` |
+| `rest` | lets its job end (a while later it is cancelled) and waits | `pause` |
+| `end` | the same, and ends | `stop`; the thread itself, on what trying again does not mend |
+
+A job may be cancelled at any moment, since what a batch has left undone the next run finishes.
 """
 
 from __future__ import annotations
 
 import contextlib
-import importlib
-import re
-import shutil
-import tempfile
 import threading
+import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import structlog
 
 from ...logcore.client import LogClient, TopicPartition
-from ...logcore.errors import LogClosed, ProducerFenced
-from ...logcore.failpoints import fp
+from ...logcore.errors import LogClosed
 from ...planner.physical import PhysicalPlan
 from ...planner.serde import plan_to_json
 from ..errors import QueryFailed
 from ..executor import QueryMetrics, QueryState, QueryStatus
 from ..queries.query_log import offset_group
-from ..state.lost_state import LOST, how_to_rebuild, what_to_do
-from .alignment import align
-from .markers import StaleRun
-from .spark_session import first_line, on_progress
-from .spec import BATCH_RECORDS_MAX, RunSpec
+from ..queries.query_settings import QuerySettings
+from .bucket import Report
+from .spark_jobs import SparkJobs, TaskCounts
+from .spark_run import SparkRun
+from .spark_settings import SparkSettings
+from .spark_trouble import QueryTrouble, trouble_of
+from .spec import RunSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
 
 log = structlog.get_logger()
 
-LOOK_S = 0.1  # how often a running query looks whether it should stop
-FAILURES_MAX = 6  # in a row
+FAILURES_MAX = 6  # in a row, of those that may be the query's own fault
 BACKOFF_S = 0.5  # after the first failure; doubles with each
-
-_RECORDS_MAX = "millstream.spark.batch.records.max"
-_CACHE = "millstream.spark.cache"  # "disk" (default) or "memory"
-_LOST = tuple(kind.__name__ for kind in LOST)
-_FATAL = ("StaleRun", "ProducerFenced", *_LOST)
-_PYTHON_ERROR = re.compile(
-    r"^(?:[\w.]+\.)?(\w*(?:Error|Exception|Fenced|Topic|Run|Unavailable|Failed|Lost|CorruptLog)\w*): (.+)$", re.M
-)
-_JAVA_ERROR = re.compile(r"^: (.+)$", re.M)
+BACKOFF_MAX_S = 15.0
+PATIENCE_S = 2.0  # how long a batch may go on when the query should rest
+STOP_S = 2.0  # how long a cancelled job may take to end, before nobody waits for it any more
+IDLE_S = 10.0  # a job of which no task runs, and none ends, for so long has no executor
 
 
 class SparkQuery:
     """Runs one query. In: `session` may raise; it is tried again like a failed batch. `bootstrap`: where tasks reach
-    the log. `directory`: of the query; its checkpoints and caches are in it."""
+    the log. `directory`: of the query; caches of state are in it where tasks run on this host."""
 
     def __init__(
         self,
@@ -76,46 +75,52 @@ class SparkQuery:
         self._bootstrap = bootstrap
         self._directory = directory
         self._properties = dict(properties)
+        self._changed = threading.Condition()
+        self._wanted: Literal["run", "rest", "end"] = "rest" if paused else "run"
+        self._wanted_since = time.monotonic()
         self._state: QueryState = "PAUSED" if paused else "RUNNING"
         self._error: str | None = None
-        self._stopping = threading.Event()
-        self._may_run = threading.Event()
-        self._at_rest = threading.Event()
-        self._guard = threading.Lock()
-        if paused:
-            self._at_rest.set()
-        else:
-            self._may_run.set()
-        self._thread = self._new_thread()
+        self._jobs: SparkJobs | None = None  # of the run that is under way
+        self._job_since: float | None = None
+        self._seen: tuple[float | None, TaskCounts | None, float] = None, None, 0.0  # as `look` saw it, since when
+        self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        self._thread.start()
+        with self._changed:
+            self._begin_thread()
 
     def pause(self) -> None:
-        """Returns once no batch is under way."""
-        if self._state == "RUNNING":
-            self._state = "PAUSED"
-            self._may_run.clear()
-            self._at_rest.wait()
+        """Returns once no batch is under way, or Spark does not say so."""
+        with self._changed:
+            if self._state != "RUNNING":
+                return
+            self._want("rest", "PAUSED")
+        self._await_rest()
 
     def resume(self) -> None:
         """Also after an error: the query tries again."""
-        if self._state == "ERROR" and not self._thread.is_alive():
+        with self._changed:
+            if self._state not in ("PAUSED", "ERROR"):
+                return
             self._error = None
-            self._thread = self._new_thread()
-            self._run_on()
-            self._thread.start()
-        elif self._state == "PAUSED":
-            self._run_on()
+            self._want("run", "RUNNING")
+            if self._thread is None:
+                self._begin_thread()
+
+    def ask_to_stop(self) -> None:
+        """Waits for nothing: who ends several queries asks all of them before it waits for the first one."""
+        with self._changed:
+            self._want("end", "ERROR" if self._state == "ERROR" else "STOPPED")
 
     def stop(self) -> None:
-        """Returns once nothing of the query runs any more."""
-        self._stopping.set()
-        self._may_run.set()
-        if self._thread.is_alive():
-            self._thread.join()
-        if self._state != "ERROR":
-            self._state = "STOPPED"
+        """Returns once nothing of the query runs any more, or Spark does not say so: what it still does then finds that
+        another run has begun, or the log closed."""
+        thread = self._thread
+        if self._wanted != "end":
+            self.ask_to_stop()
+        self._await_rest()
+        if thread is not None:
+            thread.join(self._left_s(PATIENCE_S + STOP_S))
 
     def status(self) -> QueryStatus:
         positions: dict[TopicPartition, int] = {}
@@ -130,124 +135,164 @@ class SparkQuery:
             }
         return QueryStatus(self.query_id, self._state, self.metrics, positions, lag, self._error)
 
+    def look(self) -> None:
+        """Says in the status whether the batch waits for executors. Call it every few seconds; it asks Spark, so it may
+        take long."""
+        jobs, since = self._jobs, self._job_since
+        counts = None if jobs is None or since is None else jobs.tasks()
+        now = time.monotonic()
+        if counts is None or counts.active or (since, counts) != self._seen[:2]:
+            self._seen = since, counts, now
+        waited_s = now - self._seen[2]
+        with self._changed:
+            if counts is not None and self._job_since == since:
+                waits = waited_s >= IDLE_S
+                self._error = f"no executor of Spark has taken the batch for {int(waited_s)} s" if waits else None
+
     def run_available(self) -> None:
         """Processes what is there, in the caller's thread; for queries that were not started. Raises `QueryFailed`."""
-        with self._streaming(available_now=True) as streaming:
-            try:
-                streaming.awaitTermination()
-            except Exception as error:
-                raise QueryFailed(f"query {self.query_id}: {cause_of(error)}") from error
+        try:
+            with self._begun() as run:
+                until = run.available()
+                while (reports := run.step(until)) is not None:
+                    self._count(reports)
+        except Exception as error:
+            raise QueryFailed(f"query {self.query_id}: {trouble_of(error, self.query_id).text}") from error
+
+    # -------------------------------------------------------------- what others want
+
+    def _want(self, wanted: Literal["run", "rest", "end"], state: QueryState) -> None:
+        self._wanted, self._state, self._wanted_since = wanted, state, time.monotonic()
+        self._changed.notify_all()
+
+    def _left_s(self, patience_s: float) -> float:
+        """Of so many seconds since the query was told: several that are told together take no longer than one."""
+        return max(0.0, self._wanted_since + patience_s - time.monotonic())
+
+    def _await_rest(self) -> None:
+        """Waits for the job under way; cancels it when that takes long."""
+        with self._changed:
+            if self._changed.wait_for(lambda: self._jobs is None, self._left_s(PATIENCE_S)):
+                return
+            jobs = self._jobs
+        if jobs is not None:
+            # A driver that hangs does not answer, and nobody can make it.
+            threading.Thread(target=_cancel, args=(jobs,), name="spark-cancel", daemon=True).start()
+        with self._changed:
+            self._changed.wait_for(lambda: self._jobs is None, self._left_s(PATIENCE_S + STOP_S))
 
     # -------------------------------------------------------------- the thread
 
-    def _new_thread(self) -> threading.Thread:
-        return threading.Thread(target=self._run, name=f"spark-query-{self.query_id}", daemon=True)
-
-    def _run_on(self) -> None:
-        self._state = "RUNNING"
-        self._at_rest.clear()
-        self._may_run.set()
+    def _begin_thread(self) -> None:
+        self._thread = threading.Thread(target=self._run, name=f"spark-query-{self.query_id}", daemon=True)
+        self._thread.start()
 
     def _run(self) -> None:
         failures = 0
-        while not self._stopping.is_set():
-            if not self._may_run.is_set():
-                self._at_rest.set()
-                self._may_run.wait()
-                self._at_rest.clear()
-                continue
+        while self._may_run():
             batches = self.metrics.batches
             try:
                 self._run_once()
                 failures = 0
-            except (ProducerFenced, StaleRun, LogClosed, *LOST) as error:
-                self._fail(error)
-                break
             except Exception as error:  # whatever it is: what counts is in the log, so begin again from there
+                if self._wanted != "run":
+                    continue  # its job was cancelled
                 failures = 1 if self.metrics.batches > batches else failures + 1
-                cause = cause_of(error)
-                log.warning("query failed", query_id=self.query_id, failures=failures, error=cause)
-                if failures >= FAILURES_MAX or any(name in cause for name in _FATAL):
-                    hint = f". {how_to_rebuild(self.query_id)}" if cause.startswith(_LOST) else ""
-                    self._fail(QueryFailed(cause + hint))
-                    break
-                self.metrics = replace(self.metrics, restarts=self.metrics.restarts + 1)
-                self._stopping.wait(BACKOFF_S * 2 ** (failures - 1))
-        self._at_rest.set()
+                trouble = trouble_of(error, self.query_id)
+                if trouble.kind == "over" or (trouble.kind == "failure" and failures >= FAILURES_MAX):
+                    self._fail(trouble)
+                else:
+                    self._wait_out(trouble, failures)
+
+    def _may_run(self) -> bool:
+        """Waits while the query should rest; False when it should end."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._wanted != "rest")
+            if self._wanted == "end":
+                self._thread = None  # from here on `resume` begins another
+            return self._wanted == "run"
 
     def _run_once(self) -> None:
         """One run: until the query should stop, or fails."""
-        with self._streaming(available_now=False) as streaming:
-            while not self._stopping.is_set() and self._may_run.is_set():
-                if streaming.awaitTermination(LOOK_S):  # type: ignore[arg-type]  # fractions are fine, its hint is not
-                    return
+        with self._begun() as run:
+            while self._wanted == "run":
+                self._job_since = time.monotonic()
+                reports = run.step()
+                self._job_since = None
+                self._recovered()
+                if reports is not None:
+                    self._count(reports)
 
-    def _fail(self, error: Exception) -> None:
-        self._error = what_to_do(error)
-        self._state = "ERROR"
+    def _wait_out(self, trouble: QueryTrouble, failures: int) -> None:
+        log.warning("query waits", query_id=self.query_id, failures=failures, kind=trouble.kind, error=trouble.text)
+        with self._changed:
+            self._error = trouble.text
+            self.metrics = replace(self.metrics, restarts=self.metrics.restarts + 1)
+            pause_s = min(BACKOFF_S * 2 ** min(failures - 1, 10), BACKOFF_MAX_S)
+            self._changed.wait_for(lambda: self._wanted != "run", pause_s)
+
+    def _recovered(self) -> None:
+        if self._error is not None:
+            log.info("query goes on", query_id=self.query_id)
+            self._error = None
+
+    def _fail(self, trouble: QueryTrouble) -> None:
+        with self._changed:
+            self._error = trouble.text
+            self._want("end", "ERROR")
         log.error("query stopped", query_id=self.query_id, error=self._error)
 
     # -------------------------------------------------------------- one run
 
     @contextlib.contextmanager
-    def _streaming(self, *, available_now: bool):
-        """A run's Structured Streaming query. It ends, and its checkpoint goes, when the block is left."""
-        session = self._session()
+    def _begun(self) -> Generator[SparkRun]:
+        session = self._session()  # it may take minutes, in which nothing of the query is under way
         run = uuid.uuid4().hex
-        start = align(self._plan, self._client, self._properties, run)
-        context: Any = session.sparkContext
-        disk = {**self._properties, **self._plan.properties}.get(_CACHE, "disk") != "memory"
         spec = RunSpec(
-            plan_to_json(self._plan),
-            self._bootstrap(),
-            run,
-            start,
-            self._properties,
-            cache_directory=str(self._cache_directory(str(context.master))) if disk else None,
-            parallelism=max(1, int(context.defaultParallelism)),
-            batch_records_max=int(self._properties.get(_RECORDS_MAX, BATCH_RECORDS_MAX)),
+            plan_to_json(self._plan), self._bootstrap(), run, self._properties, self._cache(_master(session))
         )
-        checkpoint = self._directory / "checkpoints" / run
-        shutil.rmtree(checkpoint.parent, ignore_errors=True)
-        fp("spark.before_start")
-        streaming_module: Any = importlib.import_module("millstream.executor.spark.streaming")
-        streaming: StreamingQuery = streaming_module.start(session, spec, checkpoint, available_now=available_now)
-        on_progress(str(streaming.runId), self._count)
+        jobs = SparkJobs(session, spec)
+        with self._changed:
+            if self._wanted != "run":  # meanwhile; whoever said so does not wait for what has not begun
+                raise QueryFailed("the query was told to stop before it had begun")
+            self._jobs = jobs
         try:
-            yield streaming
+            records_max = SparkSettings.of(self._properties).batch_records_max
+            yield SparkRun(self._plan, self._client, spec, jobs.run, lambda: jobs.parallelism, records_max)
         finally:
-            streaming.stop()
-            shutil.rmtree(checkpoint, ignore_errors=True)
+            with self._changed:
+                self._jobs = self._job_since = None
+                self._changed.notify_all()
 
-    def _cache_directory(self, master: str) -> Path:
-        """Beside the checkpoints where tasks run on this host, else where any host has room for temporary files."""
+    def _cache(self, master: str) -> str | None:
+        """In the data directory where tasks run on this host, else where each host has room for temporary files."""
+        if QuerySettings.of({**self._properties, **self._plan.properties}).cache == "memory":
+            return None
         if master.startswith("local"):
-            return (self._directory / "buckets").absolute()
-        return Path(tempfile.gettempdir(), "millstream-buckets", self._directory.name)
+            return str((self._directory / "buckets").absolute())
+        return self._directory.name
 
-    def _count(self, report: Mapping[str, int]) -> None:
-        with self._guard:
-            old = self.metrics
-            used = min(report["rows_used"], report["rows_in"] - report["rows_failed"])
-            self.metrics = replace(
-                old,
-                rows_in=old.rows_in + report["rows_in"],
-                rows_used=old.rows_used + used,
-                rows_failed=old.rows_failed + report["rows_failed"],
-                rows_dropped=old.rows_dropped + report["rows_in"] - used - report["rows_failed"],
-                rows_out=old.rows_out + report["rows_out"],
-                bytes_in=old.bytes_in + report["bytes_in"],
-                batches=old.batches + 1,
-            )
+    def _count(self, reports: Sequence[Report]) -> None:
+        rows_in, rows_failed = (sum(getattr(each, name) for each in reports) for name in ("rows_in", "rows_failed"))
+        used = min(sum(report.rows_used for report in reports), rows_in - rows_failed)
+        old = self.metrics
+        self.metrics = replace(
+            old,
+            rows_in=old.rows_in + rows_in,
+            rows_used=old.rows_used + used,
+            rows_failed=old.rows_failed + rows_failed,
+            rows_dropped=old.rows_dropped + rows_in - used - rows_failed,
+            rows_out=old.rows_out + sum(report.rows_out for report in reports),
+            bytes_in=old.bytes_in + sum(report.bytes_in for report in reports),
+            batches=old.batches + 1,
+        )
 
 
-def cause_of(error: BaseException) -> str:
-    """What a person should read of an error that has come through Spark: the last Python error in its text,
-    or the Java error it began with."""
-    found = _PYTHON_ERROR.findall(str(error))
-    named = [(name, text) for name, text in found if not name.startswith(("Py4J", "PythonException"))]
-    if named:
-        name, text = named[-1]
-        return f"{name}: {text.strip()}"
-    java = _JAVA_ERROR.search(str(error))
-    return java[1].strip() if java is not None else first_line(error)
+def _master(session: SparkSession) -> str:
+    context: Any = session.sparkContext
+    return str(context.master)
+
+
+def _cancel(jobs: SparkJobs) -> None:
+    with contextlib.suppress(Exception):  # the driver has gone: so has the job
+        jobs.cancel()

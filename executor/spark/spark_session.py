@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import importlib
 import importlib.util
 import os
@@ -12,24 +13,23 @@ import sys
 import tempfile
 import threading
 import zipfile
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...sql.settings.property_table import SPARK_LOG_LEVEL, SPARK_MASTER
+from ..errors import SparkUnavailable
 from ..formats.compiled.warm_up import warm_up
 from ..state.temporary_folders import TemporaryFolder
-from .spark_errors import SparkUnavailable
+from .spark_settings import SparkSettings
+from .spark_trouble import first_line
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-MASTER = "spark.master"
-DEFAULT_MASTER = "local[*,4]"  # every core; a task that fails is tried again
 
 _USE_DUCKDB = "Or run the query on DuckDB, which needs neither: SET 'millstream.executor'='duckdb';"
 _guard = threading.Lock()
 _sessions: dict[str, SparkSession] = {}
-_metrics: dict[str, Callable[[Mapping[str, int]], None]] = {}  # by the id of the streaming query's run
 
 
 def require_spark() -> None:
@@ -48,37 +48,28 @@ def require_spark() -> None:
         )
 
 
-def spark_session(properties: Mapping[str, str]) -> SparkSession:
-    """The process's session. Properties that begin with `spark.` configure it, if it is not there yet; a session that
+def spark_session(settings: SparkSettings) -> SparkSession:
+    """The process's session. The settings that are Spark's own configure it, if it is not there yet; a session that
     the process has already is used, under settings of our own. Raises `SparkUnavailable`."""
     with _guard:
-        if "session" not in _sessions or _is_stopped(_sessions["session"]):
+        if "session" not in _sessions or _is_stopped(_sessions["session"].sparkContext):
             require_spark()
-            _sessions["session"] = _open_session(properties)
+            _forget_dead_driver()
+            _sessions["session"] = _open_session(settings)
         return _sessions["session"]
 
 
-def make_active(session: SparkSession) -> None:
-    """Makes the session this thread's: Spark looks the format of a write up in the session that is active."""
-    hidden: Any = session
-    hidden._get_j_spark_session_class(hidden._jvm).setActiveSession(hidden._jsparkSession)
-
-
-def on_progress(run_id: str, callback: Callable[[Mapping[str, int]], None]) -> None:
-    """Calls back with the counts of each batch of the streaming query with this run id, until it has ended."""
-    _metrics[run_id] = callback
-
-
-def _open_session(properties: Mapping[str, str]) -> SparkSession:
-    master = _with_retries(properties.get(MASTER, DEFAULT_MASTER))
-    local = master.startswith("local")
+def _open_session(settings: SparkSettings) -> SparkSession:
+    master = _with_retries(settings.master)
+    local = settings.is_local
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     if local:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     pyspark_sql = importlib.import_module("pyspark.sql")
+    own = {name: value for name, value in settings.own.items() if name != SPARK_LOG_LEVEL.name}
     builder = pyspark_sql.SparkSession.builder.appName("millstream").master(master)
-    for name, value in {**_defaults(local), **_given(properties), MASTER: master}.items():
+    for name, value in {**_defaults(local), **own, **_FORCED, SPARK_MASTER.name: master}.items():
         builder = builder.config(name, value)
     compiling = threading.Thread(target=warm_up, name="millstream-warm-up", daemon=True)
     compiling.start()  # once here, and not in each of Spark's processes at the same time
@@ -91,18 +82,13 @@ def _open_session(properties: Mapping[str, str]) -> SparkSession:
         ) from error
     compiling.join()
     atexit.register(session.stop)
-    make_active(session)
-    session.sparkContext.setLogLevel(properties.get("spark.log.level", "ERROR"))
+    session.sparkContext.setLogLevel(settings.log_level)
     for name, value in _SESSION_SETTINGS.items():
         session.conf.set(name, value)
     if not local:
         session.sparkContext.addPyFile(str(_package_archive()))
-    sources: Any = importlib.import_module("millstream.executor.spark.data_source")
     topics: Any = importlib.import_module("millstream.executor.spark.topic_source")
-    for source in (sources.ChangesSource, sources.ProgressSink, topics.TopicSource):
-        session.dataSource.register(source)
-    listener: Any = importlib.import_module("millstream.executor.spark.progress")
-    session.streams.addListener(listener.ProgressListener(_metrics))
+    session.dataSource.register(topics.TopicSource)
     return session
 
 
@@ -115,6 +101,7 @@ def _with_retries(master: str) -> str:
 def _defaults(local: bool) -> dict[str, str]:
     settings = {
         "spark.ui.enabled": "false",
+        "spark.scheduler.mode": "FAIR",  # between the pools of the queries
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir(), "millstream-spark-warehouse")),
         "spark.executorEnv.PYSPARK_PYTHON": os.environ["PYSPARK_PYTHON"],
@@ -133,34 +120,37 @@ def _defaults(local: bool) -> dict[str, str]:
 # the first batch is done, against 12).
 _JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
+_FORCED = {"spark.speculation": "false"}  # two attempts of a bucket at once would fence each other without end
+
 _SESSION_SETTINGS = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.adaptive.enabled": "false",  # else the number of partitions is not ours
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.maxBytesPerBatch": str(64 * 1024 * 1024),  # a row may be as large as 16 MB
-    # Of the two for local files, the one that does not start a process to look at each file.
-    "spark.sql.streaming.checkpointFileManagerClass": (
-        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-    ),
-    "spark.sql.streaming.minBatchesToRetain": "2",  # a run's checkpoint ends with the run
-    "spark.sql.streaming.numRecentProgressUpdates": "4",
 }
 
 
-def _given(properties: Mapping[str, str]) -> dict[str, str]:
-    return {
-        name: value for name, value in properties.items() if name.startswith("spark.") and name != "spark.log.level"
-    }
+def _is_stopped(context: Any) -> bool:
+    """Also where the driver's process has gone, or its start was cut short: then nobody answers."""
+    try:
+        return context._jsc is None or context._jsc.sc().isStopped()
+    except Exception:
+        return True
 
 
-def _is_stopped(session: SparkSession) -> bool:
-    context: Any = session.sparkContext
-    return context._jsc is None or context._jsc.sc().isStopped()
-
-
-def first_line(error: BaseException) -> str:
-    """The first line of an error's text."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+def _forget_dead_driver() -> None:
+    """PySpark would give a driver that has died to whoever asks for a session; it takes another one after this."""
+    pyspark: Any = importlib.import_module("pyspark")
+    context, sessions = pyspark.SparkContext, importlib.import_module("pyspark.sql").SparkSession
+    dead = context._active_spark_context
+    if dead is None or not _is_stopped(dead):
+        return
+    with contextlib.suppress(Exception):
+        dead.stop()
+    context._active_spark_context = sessions._instantiatedSession = None
+    process = getattr(context._gateway, "proc", None)
+    if process is not None and process.poll() is not None:  # the JVM has ended: the next session starts another
+        context._gateway = context._jvm = None
 
 
 def _package_archive() -> Path:

@@ -18,7 +18,7 @@ from ..record_error import RecordError
 from ..sources.source_reader import ReadBatch, SourceReader
 from ..sources.time_order import BEFORE_ALL, running_maximum
 from ..state.connection import EngineSettings, lock, open_connection
-from .lanes import LaneRange, Positions
+from .lanes import LaneRange
 from .pieces import ORDER, RECORD_HEADERS, Piece, PieceHead
 from .stages import Chain, Stages
 
@@ -42,11 +42,8 @@ class StageOne:
     def close(self) -> None:
         self._connection.close()
 
-    def read(self, ranges: Sequence[LaneRange], starts: Positions, ends: Positions) -> Iterator[tuple[int, Piece]]:
-        """The pieces of these ranges, each with its bucket; a lane's in offset order.
-
-        In: `starts`, `ends`: of the whole batch. The log's errors pass through.
-        """
+    def read(self, ranges: Sequence[LaneRange]) -> Iterator[tuple[int, Piece]]:
+        """The pieces of these ranges, each with its bucket; a lane's in offset order. The log's errors pass through."""
         for lane_range in ranges:
             lane = lane_range.lane
             chains = [chain for chain in self._stages.chains if chain.source.topic == lane.topic]
@@ -59,7 +56,7 @@ class StageOne:
                 if batch is not None:
                     split = self._split(chains, batch, lane, lane_time)
                     lane_time = split.lane_time
-                    yield from split.pieces(lane, starts, ends)
+                    yield from split.pieces(lane, batch.positions[lane])
 
     def _split(self, chains: Sequence[Chain], batch: ReadBatch, lane: TopicPartition, lane_time: int) -> _Split:
         split = _Split(lane_time)
@@ -118,12 +115,11 @@ class _Split:
     def bucket(self, number: int) -> _Bucket:
         return self.buckets.setdefault(number, _Bucket())
 
-    def pieces(self, lane: TopicPartition, starts: Positions, ends: Positions) -> Iterator[tuple[int, Piece]]:
+    def pieces(self, lane: TopicPartition, end: int) -> Iterator[tuple[int, Piece]]:
         for number, bucket in self.buckets.items():
             head = PieceHead(
                 lane=lane,
-                starts=starts,
-                ends=ends,
+                end=end,
                 times=bucket.times,
                 lane_time=self.lane_time,
                 record_count=bucket.record_count,

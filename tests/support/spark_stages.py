@@ -46,7 +46,7 @@ class StagedRun:
         if end == self.at:
             return []
         reports = [
-            self.bucket(number).apply(pieces)
+            self.bucket(number).apply(pieces, end)
             for number, pieces in self.pieces(self.at, end).items()
             if only is None or number in only
         ]
@@ -64,7 +64,7 @@ class StagedRun:
     def pieces(self, start: Positions, end: Positions) -> dict[int, list[Piece]]:
         reading = StageOne(self.stages, self.client)
         found: dict[int, list[Piece]] = {}
-        for bucket, piece in reading.read(ranges_between(start, end), start, end):
+        for bucket, piece in reading.read(ranges_between(start, end)):
             found.setdefault(bucket, []).append(decode_piece(pa.py_buffer(encode_piece(piece))))
         reading.close()
         return found

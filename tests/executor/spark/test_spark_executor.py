@@ -10,6 +10,7 @@ from spark_stages import MakeSparkExecutor, OnDuckDB, contents, plan_of, produce
 
 from millstream.executor.errors import QueryFailed, UnknownQuery
 from millstream.executor.spark.spark_session import spark_session
+from millstream.executor.spark.spark_settings import SparkSettings
 from millstream.logcore.client import LogClient
 from millstream.planner.catalog import PersistentQuery
 from millstream.planner.physical import PhysicalPlan
@@ -70,7 +71,7 @@ def test_tasks_that_die_are_run_again_without_a_trace(
     name: str, log: LogClient, make_executor: MakeSparkExecutor
 ) -> None:
     executor, duck = make_executor(), OnDuckDB(plan_of(name, "DUCK"), log)
-    environment = spark_session({}).sparkContext.environment
+    environment = spark_session(SparkSettings.of({})).sparkContext.environment
     # The first bucket of a process passes; its second dies with an open transaction, or right after its commit.
     environment["MILLSTREAM_FP"] = (
         "spark.bucket_written:2:kill9" if "another" in name else "spark.bucket_committed:2:kill9"
@@ -95,7 +96,7 @@ def test_a_query_that_cannot_run_says_why(log: LogClient, make_executor: MakeSpa
 def test_a_topic_is_read_as_rows(log: LogClient, make_executor: MakeSparkExecutor) -> None:
     produce(log, 0, 30)
     bootstrap = make_executor().bootstrap()
-    session = spark_session({})
+    session = spark_session(SparkSettings.of({}))
     options = {"bootstrap": bootstrap, "topic": "clicks"}
     rows = session.read.format("millstream").options(**options).load().collect()
     assert len(rows) == 30

@@ -102,9 +102,9 @@ def test_a_batch_that_is_run_again_changes_nothing(client: LogClient) -> None:
     run.step()
     written = contents(client, "SPARK")
     for bucket, pieces in run.pieces(start, run.at).items():
-        assert run.bucket(bucket).apply(pieces).rows_out == 0
+        assert run.bucket(bucket).apply(pieces, run.at).rows_out == 0
         run.bucket(bucket).close()
-        assert run.bucket(bucket).apply(pieces).rows_out == 0
+        assert run.bucket(bucket).apply(pieces, run.at).rows_out == 0
     assert contents(client, "SPARK") == written
 
 

@@ -1,0 +1,147 @@
+"""The two stages as Spark calls them in its tasks: functions from Arrow batches to Arrow batches.
+
+They travel with each job, by their names and fields, and keep what is dear in the process that runs them: the first
+stage of a run, and the buckets that the process has open.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+import pyarrow as pa
+
+from .bucket import BucketRuntime, Report
+from .cache_folder import cache_folder
+from .lanes import LaneRange, Positions
+from .pieces import Piece, decode_piece, encode_piece
+from .spec import RunSpec, spec_from_json
+from .stage_one import StageOne
+
+PIECE_SCHEMA = "bucket INT, seq BIGINT, batch BINARY"
+REPORT_SCHEMA = ", ".join(f"{field.name} BIGINT" for field in fields(Report))
+
+_PIECES = pa.schema([("bucket", pa.int32()), ("seq", pa.int64()), ("batch", pa.binary())])
+_REPORTS = pa.schema([(field.name, pa.int64()) for field in fields(Report)])
+
+_STAGES_MAX = 16
+_BUCKETS_MAX = 64
+_stages_one: dict[str, StageOne] = {}  # of this process, by spec
+_open: OrderedDict[tuple[str, int], BucketRuntime] = OrderedDict()
+"""The buckets that this process has open, the one that was used last at the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadStage:
+    """Rows (task number) in, rows (bucket, seq, piece) out. In: `spec_json`: a `RunSpec`; `tasks`: of the batch."""
+
+    spec_json: str
+    tasks: Sequence[Sequence[LaneRange]]
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for number in _numbers(batches):
+            for sequence, (bucket, piece) in enumerate(_stage_one(self.spec_json).read(self.tasks[number])):
+                yield _piece_row(bucket, sequence, encode_piece(piece))
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyStage:
+    """Rows (bucket, seq, piece) in, a report per bucket out. In: `ends`: where the batch ends, in every lane."""
+
+    spec_json: str
+    ends: Positions
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        waiting: dict[int, list[tuple[int, Piece]]] = {}
+        for batch in batches:
+            for row in range(batch.num_rows):
+                piece = decode_piece(batch["batch"][row].as_buffer())
+                waiting.setdefault(batch["bucket"][row].as_py(), []).append((batch["seq"][row].as_py(), piece))
+        in_order = {
+            bucket: [piece for _, piece in sorted(numbered, key=lambda found: found[0])]
+            for bucket, numbered in waiting.items()
+        }
+        waiting.clear()
+        yield from _apply(spec_from_json(self.spec_json), in_order, self.ends)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadAndApplyStage:
+    """Both in one task, where no row leaves the task that reads it. Rows (task number) in, a report per bucket out."""
+
+    spec_json: str
+    tasks: Sequence[Sequence[LaneRange]]
+    ends: Positions
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for number in _numbers(batches):
+            pieces: dict[int, list[Piece]] = {}
+            for bucket, piece in _stage_one(self.spec_json).read(self.tasks[number]):
+                pieces.setdefault(bucket, []).append(piece)
+            yield from _apply(spec_from_json(self.spec_json), pieces, self.ends)
+
+
+@functools.cache
+def _settle() -> None:
+    """Takes what the process has loaded out of the collector's sight, once. Spark's workers collect all garbage after
+    each task, and looking through 300,000 objects of modules took 86 % of a small batch's CPU time."""
+    gc.collect()
+    gc.freeze()
+
+
+def _numbers(batches: Iterator[pa.RecordBatch]) -> Iterator[int]:
+    for batch in batches:
+        yield from batch.column(0).to_pylist()
+
+
+def _stage_one(spec_json: str) -> StageOne:
+    _settle()
+    found = _stages_one.get(spec_json)
+    if found is None:
+        while len(_stages_one) >= _STAGES_MAX:
+            _stages_one.pop(next(iter(_stages_one))).close()
+        spec = spec_from_json(spec_json)
+        found = _stages_one[spec_json] = StageOne(spec.stages, spec.log())
+    return found
+
+
+def _apply(spec: RunSpec, pieces: dict[int, list[Piece]], ends: Positions) -> Iterator[pa.RecordBatch]:
+    for bucket in sorted(pieces):
+        yield _report_row(_runtime(spec, bucket).apply(pieces.pop(bucket), ends))
+
+
+def _runtime(spec: RunSpec, bucket: int) -> BucketRuntime:
+    """The bucket as this process has it open, of this run."""
+    _settle()
+    key = spec.query_id, bucket
+    found = _open.pop(key, None)
+    if found is not None and found.run != spec.run:
+        found.close()
+        found = None
+    if found is None:
+        found = BucketRuntime(spec.stages, bucket, spec.run, spec.log(), spec.properties, _cache(spec))
+    _open[key] = found
+    while len(_open) > _BUCKETS_MAX:
+        _open.popitem(last=False)[1].close()
+    return found
+
+
+def _cache(spec: RunSpec) -> Path | None:
+    if spec.cache is None or not spec.stages.stateful:
+        return None
+    return cache_folder(spec.cache)
+
+
+def _piece_row(bucket: int, sequence: int, data: bytes) -> pa.RecordBatch:
+    """A piece as a row."""
+    columns = [pa.array([bucket], pa.int32()), pa.array([sequence], pa.int64()), pa.array([data], pa.binary())]
+    return pa.RecordBatch.from_arrays(columns, schema=_PIECES)
+
+
+def _report_row(report: Report) -> pa.RecordBatch:
+    """What a bucket did."""
+    return pa.RecordBatch.from_pylist([asdict(report)], schema=_REPORTS)

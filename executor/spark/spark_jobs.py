@@ -1,0 +1,87 @@
+"""A batch as one ordinary Spark job, in a pool of the query's own.
+
+Structured Streaming would plan the batches in a process for each query, and write down offsets that nobody believes:
+positions live in the log. So a job is nothing but DataFrame operations, and Spark knows nothing of streams.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from .batches import Batch
+from .bucket import Report
+from .job_stages import PIECE_SCHEMA, REPORT_SCHEMA, ApplyStage, ReadAndApplyStage, ReadStage
+from .spec import RunSpec
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True, slots=True)
+class TaskCounts:
+    """How many tasks of a job run, and how many are done."""
+
+    active: int
+    completed: int
+
+
+class SparkJobs:
+    """Runs a run's batches as jobs. They are a group by the run's name, and share a pool by the query's: a backlog of
+    one query does not keep the others from the executors."""
+
+    def __init__(self, session: SparkSession, spec: RunSpec) -> None:
+        self._session = session
+        self._context: Any = session.sparkContext
+        self._spec = spec
+        self._spec_json = spec.to_json()
+        self._group = f"{spec.query_id}-{spec.run}"
+
+    @property
+    def parallelism(self) -> int:
+        """How many tasks the executors of this moment run side by side."""
+        return max(1, int(self._context.defaultParallelism))
+
+    def run(self, batch: Batch) -> list[Report]:
+        """What each bucket did that the batch has rows of. Spark's errors pass through."""
+        with self._described(f"{self._spec.query_id}: {batch.record_count:,} records"):
+            return [Report(**row.asDict()) for row in self._reports(batch).collect()]
+
+    def cancel(self) -> None:
+        """Ends the job that is under way; `run` raises then."""
+        self._context.cancelJobGroup(self._group)
+
+    def tasks(self) -> TaskCounts | None:
+        """Of the job that is under way; None where there is none."""
+        tracker: Any = self._context.statusTracker()
+        infos = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(self._group)]
+        running = [info for info in infos if info is not None and info.status == "RUNNING"]
+        stages = [found for info in running for stage in info.stageIds if (found := tracker.getStageInfo(stage))]
+        if not stages:
+            return None
+        return TaskCounts(sum(stage.numActiveTasks for stage in stages), sum(each.numCompletedTasks for each in stages))
+
+    def _reports(self, batch: Batch) -> DataFrame:
+        """Each bucket's pieces come together in one task; where a bucket is what one task has read, they are there
+        already."""
+        count, stages = len(batch.tasks), self._spec.stages
+        numbers = self._session.range(0, count, 1, count)  # a partition for each
+        if not stages.shuffled:
+            return numbers.mapInArrow(ReadAndApplyStage(self._spec_json, batch.tasks, batch.ends), REPORT_SCHEMA)
+        pieces = numbers.mapInArrow(ReadStage(self._spec_json, batch.tasks), PIECE_SCHEMA)
+        tasks = min(self.parallelism, stages.bucket_count)
+        together = pieces.repartitionById(tasks, pieces["bucket"] % tasks)
+        return together.mapInArrow(ApplyStage(self._spec_json, batch.ends), REPORT_SCHEMA)
+
+    @contextlib.contextmanager
+    def _described(self, text: str) -> Generator[None]:
+        """Spark keeps these by thread, and a query has a thread of its own only in a server."""
+        self._context.setLocalProperty("spark.scheduler.pool", self._spec.query_id)
+        self._context.setJobGroup(self._group, text)
+        try:
+            yield
+        finally:
+            for name in ("spark.scheduler.pool", "spark.jobGroup.id", "spark.job.description"):
+                self._context.setLocalProperty(name, None)

@@ -1,0 +1,36 @@
+"""What the Spark executor takes from the server's properties."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ...sql.settings.property_table import SPARK_BATCH_RECORDS, SPARK_BOOTSTRAP, SPARK_LOG_LEVEL, SPARK_MASTER
+
+
+@dataclass(frozen=True, slots=True)
+class SparkSettings:
+    """`bootstrap`: HOST:PORT where Spark's processes reach the log; None: where it is. `own`: what Spark is configured
+    with, by its own names."""
+
+    master: str
+    log_level: str
+    bootstrap: str | None
+    batch_records_max: int
+    own: Mapping[str, str]
+
+    @staticmethod
+    def of(properties: Mapping[str, str]) -> SparkSettings:
+        """Raises `InvalidProperty`."""
+        return SparkSettings(
+            master=SPARK_MASTER.of(properties),
+            log_level=SPARK_LOG_LEVEL.of(properties),
+            bootstrap=SPARK_BOOTSTRAP.of(properties) or None,
+            batch_records_max=SPARK_BATCH_RECORDS.of(properties),
+            own={name: properties[name] for name in properties if name.startswith("spark.")},
+        )
+
+    @property
+    def is_local(self) -> bool:
+        """Whether its tasks run in this process's machine."""
+        return self.master.startswith("local")

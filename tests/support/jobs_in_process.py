@@ -1,0 +1,87 @@
+"""A driver of Spark's that runs each job in this process, fails when it is told to, and may hang."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+from millstream.executor.spark.batches import Batch
+from millstream.executor.spark.bucket import BucketRuntime, Report
+from millstream.executor.spark.pieces import Piece
+from millstream.executor.spark.spark_jobs import TaskCounts
+from millstream.executor.spark.spec import RunSpec
+from millstream.executor.spark.stage_one import StageOne
+from millstream.logcore.client import LogClient
+
+
+class JavaError(Exception):
+    """As PySpark passes an error of the JVM on."""
+
+    __module__ = "pyspark.errors.exceptions.captured"
+
+
+@dataclass
+class DriverInProcess:
+    """State: `failures` are raised by the next jobs, one each; while `hangs` is set, a job does nothing until it is
+    cancelled, or for ever where `deaf` is set as well."""
+
+    client: LogClient
+    failures: list[Exception] = field(default_factory=list)
+    hangs: threading.Event = field(default_factory=threading.Event)
+    deaf: bool = False
+    job_began: threading.Event = field(default_factory=threading.Event)
+    counts: TaskCounts = field(default_factory=lambda: TaskCounts(1, 0))
+
+    @property
+    def session(self) -> Callable[[], Any]:
+        return lambda: SimpleNamespace(sparkContext=SimpleNamespace(master="local[2]"))
+
+    def jobs(self, session: object, spec: RunSpec) -> JobsInProcess:
+        """Stands where `SparkJobs` stands."""
+        return JobsInProcess(self, spec)
+
+
+class JobsInProcess:
+    """The jobs of one run."""
+
+    parallelism = 2
+
+    def __init__(self, driver: DriverInProcess, spec: RunSpec) -> None:
+        self._driver = driver
+        self._spec = spec
+        self._cancelled = threading.Event()
+
+    def run(self, batch: Batch) -> Sequence[Report]:
+        self._driver.job_began.set()
+        if self._driver.failures:
+            raise self._driver.failures.pop(0)
+        while self._driver.hangs.is_set():
+            if self._cancelled.wait(0.01) and not self._driver.deaf:
+                raise JavaError("Job 0 cancelled part of cancelled job group")
+        return self._reports(batch)
+
+    def cancel(self) -> None:
+        self._cancelled.set()
+
+    def tasks(self) -> TaskCounts | None:
+        return self._driver.counts
+
+    def _reports(self, batch: Batch) -> list[Report]:
+        reading = StageOne(self._spec.stages, self._driver.client)
+        pieces: dict[int, list[Piece]] = {}
+        for task in batch.tasks:
+            for bucket, piece in reading.read(task):
+                pieces.setdefault(bucket, []).append(piece)
+        reading.close()
+        return [self._apply(bucket, own, batch) for bucket, own in pieces.items()]
+
+    def _apply(self, bucket: int, pieces: list[Piece], batch: Batch) -> Report:
+        spec = self._spec
+        runtime = BucketRuntime(spec.stages, bucket, spec.run, self._driver.client, spec.properties)
+        try:
+            return runtime.apply(pieces, batch.ends)
+        finally:
+            runtime.close()
