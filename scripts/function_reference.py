@@ -31,7 +31,7 @@ compute.
 _TITLES = {
     "MATHEMATICAL": "Numbers", "STRING": "Texts", "REGULAR EXPRESSION": "Regular expressions",
     "DATE / TIME": "Dates and times", "ARRAY": "Arrays", "MAP": "Maps", "LAMBDA": "Functions with lambdas",
-    "JSON": "JSON", "BYTES": "Bytes", "NULL": "NULL", "CONDITIONAL": "NULL and conditions", "URL": "URLs",
+    "JSON": "JSON", "XML": "XML", "BYTES": "Bytes", "NULL": "NULL", "CONDITIONAL": "NULL and conditions", "URL": "URLs",
     "OTHER": "Others", "TABLE": "Table functions", "AGGREGATE": "Aggregates",
 }  # fmt: skip
 _LAST = ("TABLE", "AGGREGATE")

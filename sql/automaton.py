@@ -130,6 +130,23 @@ def resolve(tokens: Sequence[Token], position: int, automaton: Automaton) -> str
     return word
 
 
+def token_for(tokens: Sequence[Token], position: int, automaton: Automaton) -> Token:
+    """The token as the parser takes it: of a NAME that is a keyword at its place, the keyword.
+
+    Raises `SqlSyntaxError` for what is no token, and where `automaton` is too deep in the text.
+    """
+    token = tokens[position]
+    if len(automaton.stack) > STACK_MAX:
+        raise SqlSyntaxError(f"nested more than {DEPTH_MAX} levels deep", span=token_span(token))
+    if token.type == "NAME":
+        kind = resolve(tokens, position, automaton)
+        if kind != "NAME":
+            return Token(kind, token.value, token.start_pos, end_pos=token.end_pos)
+    elif token.type == "BAD":
+        raise error_of(token)
+    return token
+
+
 class ContextualLexer(Lexer):
     """Hands tokens to lark's parser; NAMEs that are keywords at their place change their type."""
 
@@ -141,14 +158,5 @@ class ContextualLexer(Lexer):
     def lex(self, lexer_state: LexerState, parser_state: Any) -> Iterator[Token]:
         tokens: Any = lexer_state.text
         automaton = Automaton(parser_state.parse_conf, parser_state.state_stack)  # the parser's own stack, not a copy
-        for position, token in enumerate(tokens):
-            if len(automaton.stack) > STACK_MAX:
-                raise SqlSyntaxError(f"nested more than {DEPTH_MAX} levels deep", span=token_span(token))
-            if token.type == "BAD":
-                raise error_of(token)
-            if token.type == "NAME":
-                kind = resolve(tokens, position, automaton)
-                if kind != "NAME":
-                    yield Token(kind, token.value, token.start_pos, end_pos=token.end_pos)
-                    continue
-            yield token
+        for position in range(len(tokens)):
+            yield token_for(tokens, position, automaton)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any
 
 from lark import Token
@@ -9,10 +11,12 @@ from sqlglot import exp
 
 from millstream.errors import SqlSyntaxError
 
-from .parts import Part, at, has, items, span_of_all, token_types
+from .parts import Part, at, has, items, span_of_all, statement_text
 from .tokens import token_span
 
 _FRAME_BOUND_MAX = 1_000_000
+_FRAME_DIGITS_MAX = 80
+_BEFORE_ALL, _AFTER_ALL = ("UNBOUNDED", "PRECEDING"), ("UNBOUNDED", "FOLLOWING")
 
 
 class CallRules:
@@ -66,32 +70,61 @@ class CallRules:
         return at(exp.Ordered(this=children[0], desc=descending, nulls_first=nulls_first), span_of_all(children))
 
     def over_frame(self, children: list[Any]) -> exp.Expression | None:
+        """The clause GRACE PERIOD stands in the frame as a literal, in ms."""
         if not children:
             return None
-        kind: Token = children[0]
-        if kind.type != "ROWS":
-            hint = "Count rows: ROWS BETWEEN 10 PRECEDING AND CURRENT ROW."
-            raise SqlSyntaxError(f"frames of {kind.type} are not supported", span=token_span(kind), hint=hint)
-        bounds: list[Part] = items(children)
+        kind, *bounds, grace = children[0], *items(children[1:-1]), children[-1]
+        if kind.type == "GROUPS":
+            hint = "Count rows with ROWS, or bound the values of ORDER BY with RANGE."
+            raise SqlSyntaxError("frames of GROUPS are not supported", span=token_span(kind), hint=hint)
+        if kind.type == "ROWS":
+            _check_counts(bounds, grace)
         start, end = bounds[0].value, bounds[1].value if len(bounds) > 1 else ("CURRENT ROW", None)
         span = span_of_all(children)
-        if _place(start) > _place(end):
-            hint = "Write the earlier row first: ROWS BETWEEN 10 PRECEDING AND CURRENT ROW."
+        if _place(start) > _place(end) or start == _AFTER_ALL or end == _BEFORE_ALL:
+            hint = f"Write the earlier row first: {kind.type} BETWEEN 10 PRECEDING AND CURRENT ROW."
             raise SqlSyntaxError("the frame ends before it begins", span=span, hint=hint)
-        spec = exp.WindowSpec(kind="ROWS", start=start[0], start_side=start[1], end=end[0], end_side=end[1])
+        spec = exp.WindowSpec(kind=kind.type, start=start[0], start_side=start[1], end=end[0], end_side=end[1])
+        if grace is not None:
+            spec.set("grace", exp.Literal.number(grace.value))
         return at(spec, span)
 
     def frame_bound(self, children: list[Any]) -> Part:
         span = span_of_all(children)
         if has(children, "CURRENT"):
             return Part(("CURRENT ROW", None), span)
-        side = next(word for word in token_types(children) if word in ("PRECEDING", "FOLLOWING"))
-        if has(children, "UNBOUNDED"):
-            return Part(("UNBOUNDED", side), span)
-        text = str(children[0]).lstrip("0") or "0"
-        if len(text) > 7 or int(text) > _FRAME_BOUND_MAX:
-            raise SqlSyntaxError(f"a frame reaches at most {_FRAME_BOUND_MAX} rows", span=span)
-        return Part((exp.Literal.number(text), side), span)
+        distance, side = children
+        return Part(("UNBOUNDED" if isinstance(distance, Token) else distance, side.type), span)
+
+    def frame_distance(self, children: list[Any]) -> exp.Expression:
+        """A length of time is an `Interval` in ms."""
+        written, span = children[-1], span_of_all(children)
+        if isinstance(written, exp.Expression):
+            return written
+        if isinstance(written, Part):
+            node = at(exp.Interval(this=exp.Literal.number(written.value)), span)
+            node.meta["written"] = statement_text(span)
+            return node
+        if len(written) > _FRAME_DIGITS_MAX:
+            raise SqlSyntaxError("the number is too large", span=span)
+        return at(exp.Literal.number(str(written)), span)
+
+
+def _check_counts(bounds: Sequence[Part], grace: Part | None) -> None:
+    """What a frame of ROWS must be. Raises `SqlSyntaxError`."""
+    for bound in bounds:
+        distance, side = bound.value
+        if side is None or isinstance(distance, str):
+            continue
+        if isinstance(distance, exp.Interval) or not distance.name.isdigit():
+            hint = "Bound the values of ORDER BY with RANGE instead."
+            raise SqlSyntaxError("a frame of ROWS counts rows, in whole numbers", span=bound.span, hint=hint)
+        if int(distance.name) > _FRAME_BOUND_MAX:
+            raise SqlSyntaxError(f"a frame reaches at most {_FRAME_BOUND_MAX} rows", span=bound.span)
+        distance.set("this", str(int(distance.name)))
+    if grace is not None:
+        hint = "Bound the time of the rows with RANGE instead."
+        raise SqlSyntaxError("a frame of ROWS takes no GRACE PERIOD", span=grace.span, hint=hint)
 
 
 def _parts(children: list[Any]) -> list[Any]:
@@ -120,10 +153,10 @@ def _call(
     return at(over, span_of_all(children))
 
 
-def _place(bound: tuple[Any, str | None]) -> float:
+def _place(bound: tuple[Any, str | None]) -> Decimal:
     """Where a bound lies, counted from the current row."""
     distance, side = bound
     if side is None:
-        return 0
-    steps = float("inf") if distance == "UNBOUNDED" else float(distance.name)
+        return Decimal(0)
+    steps = Decimal("inf") if distance == "UNBOUNDED" else Decimal(distance.name)
     return -steps if side == "PRECEDING" else steps

@@ -9,8 +9,8 @@ from lark import Token
 from millstream.errors import Span, SqlSyntaxError
 
 from . import ast
-from .build_queries import QueryRules, statement_text
-from .parts import SOURCE, Part, has, items, span_of_all, string_value
+from .build_queries import QueryRules
+from .parts import SOURCE, Part, has, items, span_of_all, statement_text, string_value
 from .tokens import token_span
 
 PARAMETERS_MAX = 100

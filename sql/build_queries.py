@@ -12,9 +12,9 @@ from millstream.errors import InvalidStatement, Span, SqlSyntaxError, did_you_me
 
 from . import ast
 from .build_expressions import BIGINT_MAX, ExpressionRules
-from .build_relations import UNIT_MS, RelationRules, statement_text
+from .build_relations import UNIT_MS, RelationRules
 from .build_subqueries import SubqueryRules
-from .parts import Part, has, items, span_of_all, string_value, token_types
+from .parts import Part, has, items, span_of_all, statement_text, string_value, token_types
 from .tokens import token_span
 from .windows import WINDOW_TYPES, find_option
 from .windows.window_type import Option, WindowType

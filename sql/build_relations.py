@@ -7,10 +7,10 @@ from typing import Any
 
 from sqlglot import exp
 
-from millstream.errors import Span, SqlSyntaxError, did_you_mean
+from millstream.errors import SqlSyntaxError, did_you_mean
 
 from . import ast
-from .parts import SOURCE, Part, at, items, span_of_all, string_value
+from .parts import Part, at, items, span_of_all, statement_text, string_value
 from .tokens import token_span
 
 UNIT_MS = {
@@ -116,10 +116,6 @@ class RelationRules:
         node = at(exp.Interval(this=exp.Literal.number(part.value)), part.span)
         node.meta["written"] = statement_text(part.span)
         return node
-
-
-def statement_text(span: Span) -> str:
-    return SOURCE.get().text[span.start : span.end]
 
 
 def _union(selects: list[ast.Query]) -> ast.Query:

@@ -10,9 +10,8 @@ from millstream.errors import InvalidStatement, SqlSyntaxError, WrongKeyWord
 
 from . import ast
 from .build_functions import FunctionRules
-from .build_queries import statement_text
 from .nesting import check_number
-from .parts import Part, has, items, span_of_all, span_of_piece, string_value, token_types
+from .parts import Part, has, items, span_of_all, span_of_piece, statement_text, string_value, token_types
 from .tokens import token_span
 
 COLUMNS_MAX = 2_000

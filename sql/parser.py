@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, lru_cache
+from importlib.util import cache_from_source
 from pathlib import Path
 from typing import Any
 
-from lark import Lark, Token, UnexpectedToken
+from lark import Lark, Token
 
 from millstream.errors import Span, SqlSyntaxError, StatementError
 
 from .ast import Expression, Statement
 from .automaton import ContextualLexer
 from .build_statements import StatementRules
+from .collector import collector_paused
 from .identifiers import quote_identifier
 from .nesting import DEPTH_MAX, check_nesting
 from .parts import SOURCE, ParsedText
 from .splitting import is_complete, split_statements, split_tokens
+from .statement_parser import StatementParser, UnexpectedHere
 from .syntax_errors import explain_unexpected
 from .tokens import STATEMENT_TOKENS_MAX, TOKENS_MAX, check_text, printable, token_span, tokenize
 from .types import SqlType
@@ -76,7 +81,8 @@ def grammar() -> str:
 
 @cache
 def lark() -> Lark:
-    """The parser, made on first use (about 0.2 s)."""
+    """The grammar's table and the rules' functions, made on first use: 0.3 s of computing, or 0.02 s where this
+    grammar's table is kept."""
     rules: Any = StatementRules()  # lark only looks methods up by name
     return Lark(
         grammar(),
@@ -85,7 +91,25 @@ def lark() -> Lark:
         start=["statement", "expression", "type"],
         transformer=rules,
         maybe_placeholders=False,
+        cache=_table_file() or False,
     )
+
+
+def _table_file() -> str | None:
+    """Where the table is kept, beside Python's compiled modules: who may write there could change the code as well.
+    lark computes it anew where the file is missing, damaged, or of another grammar; None where Python keeps nothing.
+    """
+    if sys.dont_write_bytecode:
+        return None
+    file = Path(cache_from_source(str(Path(__file__).with_name("grammar_table.py")))).with_suffix(".lark")
+    with contextlib.suppress(OSError):
+        file.parent.mkdir(parents=True, exist_ok=True)
+    return str(file)
+
+
+@lru_cache(maxsize=1)
+def _parser_over(tables: Lark) -> StatementParser:
+    return StatementParser(tables)
 
 
 def _single(text: str, start: str, types: Mapping[str, SqlType] | None) -> Any:
@@ -96,6 +120,11 @@ def _single(text: str, start: str, types: Mapping[str, SqlType] | None) -> Any:
 
 
 def _run(text: str, start: str, types: Mapping[str, SqlType] | None) -> list[Any]:
+    with collector_paused(len(text)):
+        return _results(text, start, types)
+
+
+def _results(text: str, start: str, types: Mapping[str, SqlType] | None) -> list[Any]:
     token = SOURCE.set(ParsedText(text, types or {}))
     try:
         check_text(text)
@@ -124,12 +153,11 @@ def _check_length(tokens: list[Token]) -> None:
 
 
 def _parse_tokens(tokens: list[Token], start: str, text: str) -> Any:
-    parser: Any = lark()
     try:
-        result = parser.parse(tokens, start=start)
-    except UnexpectedToken as error:
+        result = _parser_over(lark()).parse(tokens, start)
+    except UnexpectedHere as error:
         end = token_span(tokens[-1]).end
-        raise explain_unexpected(error.state.parse_conf, tokens, Span(end, min(end + 1, max(len(text), end)))) from None
+        raise explain_unexpected(error.table, tokens, Span(end, min(end + 1, max(len(text), end)))) from None
     if len(tokens) > DEPTH_MAX or any(map(_may_overflow, tokens)):
         check_nesting(result)
     return result

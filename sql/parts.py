@@ -42,6 +42,10 @@ SOURCE: ContextVar[ParsedText] = ContextVar("millstream_sql_source")
 """Set while a statement is parsed: lark calls the rules' functions without any argument of ours."""
 
 
+def statement_text(span: Span) -> str:
+    return SOURCE.get().text[span.start : span.end]
+
+
 def span_of_piece(piece: Token | Part | Node | exp.Expression) -> Span:
     if isinstance(piece, Token):
         return token_span(piece)

@@ -2,11 +2,15 @@
 
 Only the rows are kept, no results: a row that comes in front changes the numbers of all that follow, and writing those
 would cost as much as computing them. The results before and after differ in exactly what goes out.
+
+With a GRACE PERIOD a row that comes now is at most so much behind stream time, T. It changes results only in rows that
+are less than grace + after behind T (`Lateness`), and their frames begin before ms earlier. Rows older than that are
+forgotten; those in between are read, but what their own frames still hold is no result: it is not looked at.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import duckdb
@@ -15,8 +19,8 @@ import pyarrow as pa
 
 from ...planner.schema import Schema
 from ...planner.specs import SqlExpression
-from ...planner.steps.over import Over, OverCall
-from ...sql.types import BIGINT, INTEGER, SqlType
+from ...planner.steps.over import Lateness, Over, OverCall
+from ...sql.types import BIGINT, DATE, DOUBLE, INTEGER, TIME, TIMESTAMP, Decimal, SqlType
 from ..batch import ChangeBatch
 from ..building import Building, ChainNode, Operator, builds
 from ..state.store import StateStore
@@ -35,9 +39,12 @@ from .columns import (
     value_names,
     with_columns,
 )
+from .expiry import TaskTime
 from .statement import BatchStatement
 
 _ARRIVAL = "_n"
+_US_PER_DAY = 86_400_000_000
+_FAR = 1 << 61  # beyond all times of records that can be counted with
 
 
 class OverOperator(Operator):
@@ -61,6 +68,7 @@ class OverOperator(Operator):
         self._step = step
         self._task_count = task_count
         self._input_schema = batch_schema(schema, extra, columns)
+        self._late = None if step.lateness is None else _Late(connection, step.id, step.lateness, extra)
         self._keys = ["_part", *key_names(schema)]
         values = dict(zip(value_names(schema), (column.type for column in schema.value), strict=True))
         self._values = [name for name in values if columns is None or name in columns]
@@ -68,11 +76,16 @@ class OverOperator(Operator):
         key: dict[str, SqlType] = {"_part": INTEGER}
         key |= dict(zip(self._keys[1:], (column.type for column in schema.key), strict=True))
         key |= dict(zip(self._ids, (each.type for each in step.identity), strict=True)) or {_ARRIVAL: BIGINT}
-        kept: dict[str, SqlType] = {name: values[name] for name in self._values} | {"_ts": BIGINT}
+        kept: dict[str, SqlType] = {name: values[name] for name in self._values}
         kept |= {_ARRIVAL: BIGINT} if self._ids else {}
+        if self._late is not None:  # what rows expire by is a part of their key
+            key["_ts"] = BIGINT
+        else:
+            kept["_ts"] = BIGINT
         self._rows = StateStore(connection, step.id, key, kept)
         self._arrivals = StateStore(connection, f"{step.id}.arrivals", {"_part": INTEGER}, {_ARRIVAL: BIGINT})
         self.stores = {store.name: store for store in (self._rows, self._arrivals)}
+        self.stores |= {} if self._late is None else self._late.stores
         self.schema, self.extra = step.schema, ()
         first = len(schema.value)
         self._results = [f"v{first + i}" for i in range(len(step.calls))]
@@ -82,29 +95,38 @@ class OverOperator(Operator):
         self._output_schema = batch_schema(step.schema, (), self.columns)
         self._pool_schema = pa.schema(
             [(name, type_.arrow) for name, type_ in {**key, **kept}.items()]
-            + [("_i", pa.int64()), ("_group", pa.int64()), ("_was", pa.bool_()), ("_is", pa.bool_())]
+            + [("_i", pa.int64()), ("_group", pa.int64()), *((name, pa.bool_()) for name in ("_was", "_is", "_open"))]
         )
         self._identify = self._identity_statement(connection)
         self._compute = BatchStatement(connection, _difference_sql(step), {"pool": self._pool_schema})
 
     def process(self, batch: ChangeBatch) -> ChangeBatch:
         rows = conform(batch.rows, self._input_schema)
-        missing = flat(rows, "_null").to_numpy(zero_copy_only=False)
-        if missing.any():
-            rows = rows.filter(pa.array(~missing))
+        if self._late is None:
+            return replace(batch, rows=self._changes(_with_values(rows)))
+        rows, open_from = self._late.admit(batch, rows)
+        self.late_rows += self._late.take_dropped()
+        changes = self._changes(rows, open_from)
+        self._late.forget(self._rows)
+        return replace(batch, rows=changes)
+
+    def _changes(self, rows: pa.Table, open_from: Mapping[int, int] | None = None) -> pa.Table:
+        """What the rows, all with values, change in the results. In: `open_from`: per task, the time from which on
+        results may change."""
         if not len(rows):
-            return replace(batch, rows=self._output_schema.empty_table())
+            return self._output_schema.empty_table()
         rows = self._numbered(rows if self._identify is None else self._identify.run(input=rows))
         groups, first = group(rows, self._keys)
         found = self._rows.read(take(rows.select(self._keys), first), by=self._keys)
         pool, written = self._pool(rows, groups, found)
+        pool = pool.append_column("_open", pa.array(_open_rows(pool, open_from)))
         changed = self._compute.run(pool=pool)
         self._remember(pool, written, changed)
         sequence = np.zeros(len(first), dtype=np.int64)
         np.maximum.at(sequence, groups, ints(rows, "_seq"))
         if self._ids:  # a row of a table may leave one partition for another: it goes before it comes
             sequence[:] = sequence.max()
-        return replace(batch, rows=self._output(pool, changed, sequence))
+        return self._output(pool, changed, sequence)
 
     # -------------------------------------------------------------- the rows of the touched partitions
 
@@ -144,7 +166,7 @@ class OverOperator(Operator):
         gone = ints(written, "_weight") < 0
         written = written.append_column("_deleted", pa.array(gone))
         new = take(written, np.flatnonzero(~gone))
-        schema = pa.schema(list(self._pool_schema)[:-4])
+        schema = pa.schema(list(self._pool_schema)[:-5])
         both = pa.concat_tables([conform(found, schema), conform(new, schema)])
         was = np.concatenate([np.ones(len(found), np.bool_), np.zeros(len(new), np.bool_)])
         is_there = np.concatenate([stays, np.ones(len(new), np.bool_)])
@@ -203,6 +225,63 @@ class OverOperator(Operator):
         return with_columns(rows, columns)
 
 
+class _Late:
+    """Which rows come too late, and which stored ones nobody reads any more. State: stream time."""
+
+    def __init__(
+        self, connection: duckdb.DuckDBPyConnection, name: str, lateness: Lateness, extra: Sequence[str]
+    ) -> None:
+        self._lateness = lateness
+        self._time = TaskTime(connection, f"{name}.stream_time", extra)
+        self._now: dict[int, int] = {}
+        self._forgotten: dict[int, int] = {}  # per task: the first time that may be stored; absent while unknown
+        self._dropped = 0
+        self.stores = self._time.stores
+
+    def admit(self, batch: ChangeBatch, rows: pa.Table) -> tuple[pa.Table, dict[int, int]]:
+        """The rows with values that are not too late; and of each task the time from which on they change results."""
+        at_rows, self._now = self._time.advance(batch, rows)
+        at_rows = np.clip(at_rows, -_FAR, _FAR)
+        there = ~_bools(rows, "_null")
+        in_time = np.clip(ints(rows, "_ts"), -_FAR, _FAR) >= at_rows - self._lateness.grace_ms
+        self._dropped += int((there & ~in_time).sum())
+        open_from: dict[int, int] = {}
+        parts = ints(rows, "_part")
+        for part in np.unique(parts).tolist():
+            open_from[part] = int(at_rows[parts == part].min()) - self._lateness.final_after_ms
+        return rows.filter(pa.array(there & in_time)), open_from
+
+    def take_dropped(self) -> int:
+        dropped, self._dropped = self._dropped, 0
+        return dropped
+
+    def forget(self, rows: StateStore) -> None:
+        """Later makes no difference, so it is done now and then."""
+        kept_ms = self._lateness.kept_ms
+        spare = 1 + kept_ms // 4
+        for task, time in self._now.items():
+            below = max(min(time, _FAR), -_FAR) - kept_ms
+            if below >= self._forgotten.get(task, below - spare) + spare:
+                rows.expire(task, "_ts", below)
+                self._forgotten[task] = below
+
+
+def _with_values(rows: pa.Table) -> pa.Table:
+    missing = _bools(rows, "_null")
+    return rows.filter(pa.array(~missing)) if missing.any() else rows
+
+
+def _open_rows(pool: pa.Table, open_from: Mapping[int, int] | None) -> Bools:
+    """Whether the results of each row may change."""
+    if open_from is None:
+        return np.ones(len(pool), dtype=np.bool_)
+    parts, times = ints(pool, "_part"), ints(pool, "_ts")
+    is_open = np.zeros(len(pool), dtype=np.bool_)
+    for part, time in open_from.items():
+        is_open |= (parts == part) & (times >= time)
+    return is_open
+
+
 def _bools(table: pa.Table, name: str) -> Bools:
     return flat(table, name).to_numpy(zero_copy_only=False)
 
@@ -217,40 +296,61 @@ def _difference_sql(step: Over) -> str:
     texts: dict[str, str] = {}  # expression → its column
     calls = ", ".join(f"{_call_sql(call, texts)} AS r{i}" for i, call in enumerate(step.calls))
     arguments = [f"{text} AS {name}" for text, name in texts.items()]
-    rows = f"SELECT {', '.join(['_i', '_group', '_was', '_is', _ARRIVAL, *arguments])} FROM {{pool}}"
+    rows = f"SELECT {', '.join(['_i', '_group', '_was', '_is', '_open', _ARRIVAL, *arguments])} FROM {{pool}}"
     results = [f"r{i}" for i in range(len(step.calls))]
     shown = [f"{side}.{name} AS {side[0]}{i}" for side in ("old", "now") for i, name in enumerate(results)]
     differ = " OR ".join(f"now.{name} IS DISTINCT FROM old.{name}" for name in results)
     beyond = "false" if step.bound is None else f"coalesce(now.r{step.bound[0]} > {int(step.bound[1])}, false)"
     return (
         f"WITH pool AS MATERIALIZED ({rows}), "
-        f"old AS (SELECT _i, {calls} FROM pool WHERE _was), now AS (SELECT _i, {calls} FROM pool WHERE _is) "
+        f"old AS (SELECT _i, {calls} FROM pool WHERE _was), "
+        f"now AS (SELECT _i, _open, {calls} FROM pool WHERE _is) "
         "SELECT coalesce(now._i, old._i) AS _i, old._i IS NOT NULL AS _was, now._i IS NOT NULL AS _is, "
         f"{beyond} AS _beyond, {', '.join(shown)} FROM now FULL JOIN old ON now._i = old._i "
-        f"WHERE now._i IS NULL OR old._i IS NULL OR {differ}"
+        f"WHERE now._i IS NULL OR old._i IS NULL OR (now._open AND ({differ}))"
     )
 
 
 def _call_sql(call: OverCall, texts: dict[str, str]) -> str:
     """The call over the columns that `texts` gives its expressions."""
 
-    def column(expression: SqlExpression) -> str:
-        return texts.setdefault(_cast(expression), f"e{len(texts)}")
+    def column(text: str) -> str:
+        return texts.setdefault(text, f"e{len(texts)}")
 
-    names = [column(each) for each in call.arguments]
+    names = [column(_cast(each)) for each in call.arguments]
     if call.function == "NTILE":  # DuckDB's fails for no parts
         names = [f"CASE WHEN {name} > 0 THEN {name} END" for name in names]
     arguments = ", ".join(names) or ("*" if call.function == "COUNT" else "")
-    condition = "" if call.filter is None else f" FILTER (WHERE {column(call.filter)})"
+    condition = "" if call.filter is None else f" FILTER (WHERE {column(_cast(call.filter))})"
     order = [
-        f"{column(key.expression)} {'DESC' if key.descending else 'ASC'} NULLS {'FIRST' if key.nulls_first else 'LAST'}"
+        f"{column(_in_units(key.expression) if call.measured else _cast(key.expression))} "
+        f"{'DESC' if key.descending else 'ASC'} NULLS {'FIRST' if key.nulls_first else 'LAST'}"
         for key in call.order
     ]
-    order += [_ARRIVAL] if call.breaks_ties else []
+    if call.breaks_ties and call.ranged:  # the frame holds all that are equal: their order is that of its values
+        arguments += f" ORDER BY {', '.join([*order, _ARRIVAL])}"
+    elif call.breaks_ties:
+        order.append(_ARRIVAL)
     ordered = f" ORDER BY {', '.join(order)}" if order else ""
     window = f"PARTITION BY _group{ordered} {call.frame}".rstrip()
     text = f"{call.function}({'DISTINCT ' if call.distinct else ''}{arguments}){condition} OVER ({window})"
     return f"TRY_CAST({text} AS {call.type.duckdb})"
+
+
+def _in_units(expression: SqlExpression) -> str:
+    """In the units that the distances of a RANGE frame are counted in, as a number that no distance can overflow."""
+    text = _cast(expression)
+    match expression.type:
+        case Decimal():
+            return f"replace({text}::VARCHAR, '.', '')::HUGEINT"
+        case t if t in (TIMESTAMP, TIME):
+            return f"epoch_us({text})::HUGEINT"
+        case t if t == DATE:
+            return f"({text} - DATE '1970-01-01')::HUGEINT * {_US_PER_DAY}"
+        case t if t == DOUBLE:
+            return text
+        case _:
+            return f"{text}::HUGEINT"
 
 
 @builds(Over)

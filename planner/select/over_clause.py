@@ -25,6 +25,7 @@ from ..schema import PSEUDO, WINDOW_BOUNDS, Column
 from ..steps.over import ROW_NUMBER_COLUMN, LogicalOver, LogicalOverCall, LogicalSortKey
 from ..steps.project import LogicalProject
 from ..steps.repartition import Repartition
+from .frames import OverFrame, common_lateness, frame_of
 
 Columns = Mapping[str, tuple[str, SqlType]]
 _PLACES = ("ROWPARTITION", "ROWOFFSET")
@@ -128,6 +129,8 @@ def windowed(
     for call in builder.calls:
         by_partition.setdefault(tuple(typed.tree for typed in call.partition), []).append(call)
     stream = plan.kind == "STREAM"
+    frames = [(call.window, call.frame) for call in builder.calls]
+    lateness = common_lateness(frames, stream=stream, partitions=len(by_partition))
     plan = _with_pseudo_columns(plan, expressions)
     keys: list[tuple[KeyPart, ...]] = []
     moved: list[tuple[exp.Expression, Typed]] = []
@@ -135,7 +138,7 @@ def windowed(
         parts = tuple(Named(f"#part{number}_{i}", typed) for i, typed in enumerate(calls[0].partition))
         told_apart = tuple(identity) if not stream else (column(*_row_column()),) if number else ()
         rows = Repartition(_key_as_value(plan), parts, partition_count=None if parts else 1)
-        plan = LogicalOver(rows, tuple(call.over for call in calls), told_apart)
+        plan = LogicalOver(rows, tuple(call.over for call in calls), told_apart, lateness=lateness)
         held = [_held(named) for named in parts]
         moved += [(_bare(named.expression), part) for named, part in zip(parts, held, strict=True)]
         by = [
@@ -193,6 +196,8 @@ class _Call:
     partition: tuple[Typed, ...]
     partition_nodes: tuple[exp.Expression, ...]
     written: str
+    window: exp.Window
+    frame: OverFrame
 
 
 class _Builder:
@@ -239,21 +244,24 @@ class _Builder:
         keys = [] if order is None else [self._sort_key(item) for item in order.expressions]
         nodes = tuple(unwrapped(node) for node in window.args.get("partition_by") or ())
         name = f"#over{len(self._by_text)}"
+        frame = frame_of(window, function, keys)
         over = LogicalOverCall(
             name,
             function.name,
             tuple(arguments),
             tuple(keys),
             Column(name, type_),
-            _frame(window, function),
+            frame.sql,
             self._filter(head, function),
             _is_distinct(head, function),
+            frame.measured,
         )
         partition: dict[exp.Expression, tuple[Typed, exp.Expression]] = {}
         for node in nodes:
             typed = self._resolve(node)
             partition.setdefault(typed.tree, (typed, node))
-        return _Call(over, tuple(t for t, _ in partition.values()), tuple(n for _, n in partition.values()), written)
+        by, by_nodes = tuple(t for t, _ in partition.values()), tuple(n for _, n in partition.values())
+        return _Call(over, by, by_nodes, written, window, frame)
 
     def _arguments(self, head: exp.Anonymous, function: OverFunction) -> list[Typed]:
         if any(isinstance(argument, exp.Star) for argument in head.expressions):
@@ -304,24 +312,3 @@ def _is_distinct(head: exp.Anonymous, function: OverFunction) -> bool:
         return False
     _check_aggregates(head, function, "DISTINCT")
     return True
-
-
-def _frame(window: exp.Window, function: OverFunction) -> str:
-    spec = window.args.get("spec")
-    if spec is None:
-        return ""
-    if not function.takes_frame:
-        raise InvalidStatement(
-            f"{function.name} looks at its whole partition: it takes no ROWS",
-            span=span_of(spec),
-            hint="Leave ROWS … out.",
-        )
-    start, end = (_bound(spec.args[side], spec.args.get(f"{side}_side")) for side in ("start", "end"))
-    return f"ROWS BETWEEN {start} AND {end}"
-
-
-def _bound(distance: exp.Expression | str, side: str | None) -> str:
-    """As generated SQL; a distance is a literal that the parser has checked."""
-    if side is None:
-        return "CURRENT ROW"
-    return f"UNBOUNDED {side}" if isinstance(distance, str) else f"{int(distance.name)} {side}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ...sql.functions.over_functions import OVER_FUNCTIONS
@@ -9,6 +10,7 @@ from ...sql.types import BIGINT, SqlType
 from ..expressions.readable import with_names
 from ..expressions.typed import Typed
 from ..insight.lineage_rows import Influence, LineageRows, Value, indirect, shortened
+from ..insight.stall import Cause, OperatorSeen, counted
 from ..logical import LogicalPlan, Unary, names_of, read_by
 from ..lowering import Lowering, sql_over
 from ..schema import Column, Schema
@@ -16,6 +18,26 @@ from ..specs import KeyWindow, Kind, SqlExpression
 from .step import Step, Text
 
 ROW_NUMBER_COLUMN = "#row"
+
+
+@dataclass(frozen=True, slots=True)
+class Lateness:
+    """Of the rows of a stream those more than `grace_ms` behind the stream time of their task are dropped. No frame
+    reaches further from its row than `before_ms` and `after_ms`, so rows that are old enough need not be kept."""
+
+    grace_ms: int
+    before_ms: int
+    after_ms: int
+
+    @property
+    def final_after_ms(self) -> int:
+        """How far behind stream time the results of a row cannot change any more."""
+        return self.grace_ms + self.after_ms
+
+    @property
+    def kept_ms(self) -> int:
+        """How far behind stream time no result that can still change reads a row."""
+        return self.final_after_ms + self.before_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +61,7 @@ class LogicalOverCall:
     frame: str = ""
     filter: Typed | None = None
     distinct: bool = False
+    measured: bool = False
 
     @property
     def inputs(self) -> tuple[Typed, ...]:
@@ -55,7 +78,8 @@ class LogicalOverCall:
             self.frame,
             None if self.filter is None else sql_over(read, self.filter),
             self.distinct,
-            OVER_FUNCTIONS[self.function].breaks_ties or bool(self.frame),
+            OVER_FUNCTIONS[self.function].breaks_ties or self.frame.startswith("ROWS"),
+            self.measured,
         )
 
 
@@ -67,6 +91,7 @@ class LogicalOver(Unary):
     calls: tuple[LogicalOverCall, ...]
     identity: tuple[Typed, ...] = ()
     bound: tuple[str, int] | None = None
+    lateness: Lateness | None = None
 
     @property
     def schema(self) -> Schema:
@@ -111,7 +136,7 @@ class LogicalOver(Unary):
         if self.bound is not None:
             name, largest = self.bound
             bound = next(i for i, call in enumerate(self.calls) if call.name == name), largest
-        return Over(lowering.id("over"), step, calls, self.schema, identity, bound)
+        return Over(lowering.id("over"), step, calls, self.schema, identity, bound, self.lateness)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +156,8 @@ class SortKey:
 class OverCall:
     """A function OVER the rows of its partition: its name, and `frame` as generated SQL, empty for the default one.
 
-    `breaks_ties`: rows that the order does not tell apart come in the order of their arrival.
+    `breaks_ties`: rows that the order does not tell apart come in the order of their arrival. `measured`: the frame is
+    bounded by distances, in the smallest units of what it is ordered by.
     """
 
     function: str
@@ -142,6 +168,12 @@ class OverCall:
     filter: SqlExpression | None = None
     distinct: bool = False
     breaks_ties: bool = True
+    measured: bool = False
+
+    @property
+    def ranged(self) -> bool:
+        """Whether rows that are equal in the order are in a frame together."""
+        return self.frame.startswith("RANGE")
 
     @property
     def conditions(self) -> tuple[SqlExpression, ...]:
@@ -173,7 +205,8 @@ class Over(Step):
     Out:   the input's key and values, a value per call, and for a stream a number that tells its rows apart. What a
            batch changes in the results goes at -1 and +1, all of a partition under one `_seq`; of a table, whose rows
            may move between partitions, all of the batch.
-    `bound`: only rows for which that call gives at most so much matter; of a stream no others are kept.
+    `bound`: only rows for which that call gives at most so much matter; of a stream no others are kept. `lateness`:
+    rows of a stream that come too late are dropped, and those that nobody reads any more are not kept.
     """
 
     input: Step
@@ -181,6 +214,7 @@ class Over(Step):
     schema: Schema
     identity: tuple[SqlExpression, ...] = ()
     bound: tuple[int, int] | None = None  # the call's position, the largest result
+    lateness: Lateness | None = None
 
     @property
     def expressions(self) -> tuple[SqlExpression, ...]:
@@ -195,6 +229,10 @@ class Over(Step):
         return True
 
     @property
+    def asks_stream_time(self) -> bool:
+        return self.lateness is not None
+
+    @property
     def word(self) -> str:
         return "window functions"
 
@@ -206,7 +244,22 @@ class Over(Step):
     def describe(self, text: Text = str) -> str:
         keys = ", ".join(f"k{i}" for i in range(len(self.schema.key))) or "nothing"
         bound = "" if self.bound is None else f", rows with v{self.first_result + self.bound[0]} <= {self.bound[1]}"
-        return f"OVER partitions by {keys}: {', '.join(c.describe(text) for c in self.calls)}{bound} | {self.schema}"
+        late = "" if self.lateness is None else f", late by {self.lateness.grace_ms} ms"
+        calls = ", ".join(call.describe(text) for call in self.calls)
+        return f"OVER partitions by {keys}: {calls}{bound}{late} | {self.schema}"
+
+    def stall(self, seen: OperatorSeen, covered: Sequence[Step]) -> Iterator[Cause]:
+        if self.lateness is not None and seen.late_rows:
+            grace_ms = self.lateness.grace_ms
+            yield Cause(
+                "LATE_ROWS",
+                f"{seen.late_rows} of {counted(seen.rows_in, 'row')} came more than {grace_ms} ms late.",
+                "A longer GRACE PERIOD lets them in; rows are kept longer then.",
+                blocks=seen.late_rows == seen.rows_in,
+                figures={"step": self.id, "late": seen.late_rows, "rowsIn": seen.rows_in, "graceMs": grace_ms},
+            )
+        else:
+            yield from Step.stall(self, seen, covered)
 
     def lineage(self, *below: LineageRows) -> LineageRows:
         (rows,) = below

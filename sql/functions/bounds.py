@@ -17,20 +17,18 @@ import time
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 
-VALUE_BYTES = "millstream.value.max.bytes"
-FUNCTION_SECONDS = "millstream.functions.max.seconds"
+from ..settings.property import Property
+from ..settings.property_table import FUNCTION_SECONDS, VALUE_BYTES
 
-VALUE_BYTES_MAX = 16 * 1024 * 1024
 CALL_BYTES_MAX = 256 * 1024 * 1024  # of what one call of a function makes for many rows, which are in memory together
-FUNCTION_SECONDS_MAX = 5.0
 
 
 class BoundExceeded(Exception):
     """A row needs more than it may have. `setting`: the property that says how much that is."""
 
-    def __init__(self, message: str, setting: str) -> None:
+    def __init__(self, message: str, setting: Property[object]) -> None:
         super().__init__(message)
-        self.message, self.setting = message, setting
+        self.message, self.setting = message, setting.name
 
 
 class CallTooLarge(BoundExceeded):
@@ -47,16 +45,13 @@ class CallBounds:
     """`value_bytes`: of one value. `seconds`: of one function for one row. `ends_at`: when the whole query ends, on the
     monotonic clock; None for a query that runs on."""
 
-    value_bytes: int = VALUE_BYTES_MAX
-    seconds: float = FUNCTION_SECONDS_MAX
+    value_bytes: int = VALUE_BYTES.usual
+    seconds: float = FUNCTION_SECONDS.usual
     ends_at: float | None = None
 
     @staticmethod
     def of(properties: Mapping[str, str]) -> CallBounds:
-        return CallBounds(
-            int(properties.get(VALUE_BYTES, VALUE_BYTES_MAX)),
-            float(properties.get(FUNCTION_SECONDS, FUNCTION_SECONDS_MAX)),
-        )
+        return CallBounds(VALUE_BYTES.of(properties), FUNCTION_SECONDS.of(properties))
 
     @property
     def over(self) -> bool:

@@ -14,13 +14,16 @@ from . import array, bytes, datetime, json, lambda_, map, math, null, other, reg
 from .function import BoundCall, Function, Variant, scalar, table_function, variant
 from .signature import LambdaArgument, Parameter, Signature, parse_signature, parse_type
 from .udf import Udf, register_udfs, udf_by_name, udfs_in
+from .xpath import xml_functions
 
 __all__ = [
     "FUNCTIONS", "BoundCall", "Function", "LambdaArgument", "Parameter", "Signature", "Udf", "Variant", "find_function",
     "parse_signature", "parse_type", "register_udfs", "scalar", "table_function", "udf_by_name", "udfs_in", "variant",
 ]  # fmt: skip
 
-_CATEGORIES = (math, string, regex, datetime, array, map, lambda_, json, bytes, null, url, other, standard, table)
+_CATEGORIES = (
+    math, string, regex, datetime, array, map, lambda_, json, xml_functions, bytes, null, url, other, standard, table,
+)  # fmt: skip
 
 
 class _Catalog(Mapping[str, Any]):

@@ -22,6 +22,17 @@ FORMS = {
     "max(a) over (rows between unbounded preceding and 1 following)": (
         "MAX(A) OVER (ROWS BETWEEN UNBOUNDED PRECEDING AND 1 FOLLOWING)"
     ),
+    "sum(a) over (order by b range between 1.5 preceding and 2 following)": (
+        "SUM(A) OVER (ORDER BY B RANGE BETWEEN 1.5 PRECEDING AND 2 FOLLOWING)"
+    ),
+    "sum(a) over (order by b range 10 minutes preceding)": (
+        "SUM(A) OVER (ORDER BY B RANGE BETWEEN 10 minutes PRECEDING AND CURRENT ROW)"
+    ),
+    "sum(a) over (range between interval 10 minutes preceding and interval '1' day following grace period 1 hour)": (
+        "SUM(A) OVER (RANGE BETWEEN interval 10 minutes PRECEDING AND interval '1' day FOLLOWING "
+        "GRACE PERIOD 3600000 MILLISECONDS)"
+    ),
+    "sum(a) over (range unbounded preceding)": "SUM(A) OVER (RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)",
     "extract(hour from ts)": "EXTRACT(HOUR, TS)",
     "extract(hour, ts)": "EXTRACT(HOUR, TS)",
     "substring(a from 2 for 3)": "SUBSTRING(A, 2, 3)",
@@ -32,7 +43,15 @@ FORMS = {
 }
 
 MISTAKES = {
-    "sum(a) over (range unbounded preceding)": "frames of RANGE are not supported",
+    "sum(a) over (groups unbounded preceding)": "frames of GROUPS are not supported",
+    "sum(a) over (rows 10 minutes preceding)": "a frame of ROWS counts rows, in whole numbers",
+    "sum(a) over (rows 1.5 preceding)": "a frame of ROWS counts rows, in whole numbers",
+    "sum(a) over (rows 1 preceding grace period 1 hour)": "a frame of ROWS takes no GRACE PERIOD",
+    "sum(a) over (rows between unbounded following and unbounded following)": "the frame ends before it begins",
+    "sum(a) over (range between unbounded preceding and unbounded preceding)": "the frame ends before it begins",
+    "sum(a) over (range between 1 hour preceding and 2 hours preceding)": "the frame ends before it begins",
+    "sum(a) over (range 10 fortnights preceding)": 'unknown unit of time "FORTNIGHTS"',
+    f"sum(a) over (range {'9' * 81} preceding)": "the number is too large",
     "sum(a) over (rows between 1 following and current row)": "the frame ends before it begins",
     "sum(a) over (rows 99999999 preceding)": "a frame reaches at most 1000000 rows",
     "sum(a) over partition by b": "unexpected",
@@ -52,7 +71,9 @@ def test_each_mistake_has_a_place(text: str) -> None:
     assert caught.value.span is not None
 
 
-@pytest.mark.parametrize("word", ["filter", "over", "rows", "first", "extract", "position", "substring", "for", "desc"])
+@pytest.mark.parametrize(
+    "word", ["filter", "over", "rows", "range", "first", "extract", "position", "substring", "for", "desc"]
+)
 def test_the_new_words_are_still_names(word: str) -> None:
     query = parse_one(f"SELECT {word}, f({word}) {word}, count(*) {word} FROM s {word} WHERE {word}.{word} = 1")
     assert isinstance(query, Query) and isinstance(query.source, SourceName)

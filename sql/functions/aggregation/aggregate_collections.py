@@ -7,8 +7,10 @@ import bisect
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from ...settings.property_table import COLLECT_LIST_LIMIT, COLLECT_SET_LIMIT
 from ...types import (
     BIGINT,
     BYTES,
@@ -31,17 +33,24 @@ from .aggregate_values import canonical
 Types = Sequence[SqlType]
 Properties = Mapping[str, str]
 
-COLLECT_LIST_LIMIT = "ksql.functions.collect_list.limit"
-COLLECT_SET_LIMIT = "ksql.functions.collect_set.limit"
-_DEFAULT_LIMIT = 1000
 _HISTOGRAM_LIMIT = 1000
 _SORTED = (INTEGER, BIGINT, DOUBLE, STRING, BYTES, DATE, TIME, TIMESTAMP)
 
 
-def _limit(properties: Properties, name: str) -> float:
-    """The most elements a collection may have; a negative setting is no limit."""
-    limit = int(properties.get(name, _DEFAULT_LIMIT))
-    return limit if limit >= 0 else math.inf
+@dataclass(frozen=True, slots=True)
+class CollectionLimits:
+    """The most elements that a collection may have; a negative setting is no limit."""
+
+    of_list: float
+    of_set: float
+
+    @staticmethod
+    def of(properties: Properties) -> CollectionLimits:
+        return CollectionLimits(_limit(COLLECT_LIST_LIMIT.of(properties)), _limit(COLLECT_SET_LIMIT.of(properties)))
+
+
+def _limit(setting: int) -> float:
+    return setting if setting >= 0 else math.inf
 
 
 # ------------------------------------------------------------------ COLLECT_LIST, COLLECT_SET
@@ -50,7 +59,7 @@ def _limit(properties: Properties, name: str) -> float:
 def _collect_list(types: Types, constants: Sequence[Any], properties: Properties) -> Fold | None:
     if len(types) != 1:
         return None
-    limit = _limit(properties, COLLECT_LIST_LIMIT)
+    limit = CollectionLimits.of(properties).of_list
     form = canonical(types[0])
 
     def undo(state: State, x: Any) -> State:
@@ -79,7 +88,7 @@ def _collect_list(types: Types, constants: Sequence[Any], properties: Properties
 def _collect_set(types: Types, constants: Sequence[Any], properties: Properties) -> Fold | None:
     if len(types) != 1:
         return None
-    limit = _limit(properties, COLLECT_SET_LIMIT)
+    limit = CollectionLimits.of(properties).of_set
     form = canonical(types[0])
 
     def add(state: State, x: Any) -> State:
@@ -340,7 +349,7 @@ COLLECTIONS = (
         examples=(AggregateExample((STRING,), _LETTERS, ["b", "a", None, "b"]),),
         make=_collect_list,
         supports_undo=True,
-        properties=(COLLECT_LIST_LIMIT,),
+        properties=(COLLECT_LIST_LIMIT.name,),
     ),
     AggregateFunction(
         "COLLECT_SET",
@@ -350,7 +359,7 @@ COLLECTIONS = (
         examples=(AggregateExample((STRING,), _LETTERS, ["b", "a", None]),),
         make=_collect_set,
         supports_undo=False,
-        properties=(COLLECT_SET_LIMIT,),
+        properties=(COLLECT_SET_LIMIT.name,),
     ),
     AggregateFunction(
         "HISTOGRAM",

@@ -17,6 +17,7 @@ from sqlglot import exp
 
 from millstream.errors import Span, StatementError
 
+from ...settings.property_table import PYTHON_FUNCTIONS
 from ...types import BOOLEAN, Array, SqlType
 from ..aggregation.aggregate_fold import AggregateFunction
 from ..aggregation.aggregates import USER_ENTRIES
@@ -30,7 +31,6 @@ from .user_aggregates import aggregate_entry
 from .user_calls import load_in_time, table_or_scalar_columns
 
 CATEGORY = "USER"
-PROPERTY = "millstream.functions.python.enabled"
 
 
 class PythonFunctionsOff(StatementError):
@@ -105,7 +105,8 @@ def functions_off(what: str, span: Span | None) -> PythonFunctionsOff:
     return PythonFunctionsOff(
         f"{what}, and this server does not run users' code",
         span=span,
-        hint=f"Who runs the server can allow it: set {PROPERTY} = true in its configuration, and start it again.",
+        hint=f"Who runs the server can allow it: set {PYTHON_FUNCTIONS} = true in its configuration, and start it "
+        "again.",
     )
 
 

@@ -9,6 +9,7 @@ import pytest
 from pipelines import open_pipeline, rows_of
 from planned import added_up, batch_answer, changes, plan_of, random_ends, same_rows
 
+from millstream.executor.figures import Meters
 from millstream.executor.partitioning import RekeyPartitioner
 from millstream.planner.steps.sink import Sink
 
@@ -55,6 +56,45 @@ CALLS = {
         "count(*) filter (where x > 2) over (partition by a)",
     ),
     "distinct values": ("COUNT(DISTINCT x) OVER (PARTITION BY a)", "count(distinct x) over (partition by a)"),
+    "sums of a distance": (
+        "SUM(x) OVER (PARTITION BY a ORDER BY ROWTIME RANGE BETWEEN INTERVAL 3 MILLISECONDS PRECEDING AND CURRENT ROW)",
+        "cast(sum(x) over (partition by a order by ts range between 3 preceding and current row) as bigint)",
+    ),
+    "equal values on both sides": (
+        "COUNT(*) OVER (PARTITION BY a ORDER BY x DESC RANGE BETWEEN 1 PRECEDING AND 1.5 FOLLOWING)",
+        "count(*) over (partition by a order by x desc nulls last range between 1 preceding and 1 following)",
+    ),
+    "a distance before, in doubles": (
+        "SUM(x) OVER (PARTITION BY k ORDER BY d NULLS FIRST RANGE BETWEEN 1 PRECEDING AND 0.5 PRECEDING)",
+        (
+            "cast(sum(x) over (partition by k order by d nulls first "
+            "range between 1::double preceding and 0.5::double preceding) as bigint)"
+        ),
+    ),
+    "up to those that are equal": (
+        "MAX(d) OVER (PARTITION BY a ORDER BY x, k RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)",
+        "max(d) over (partition by a order by x nulls last, k range between unbounded preceding and current row)",
+    ),
+    "a distance to the end": (
+        (
+            "COUNT(DISTINCT x) FILTER (WHERE x > 0) OVER "
+            "(ORDER BY ROWTIME RANGE BETWEEN 4 PRECEDING AND UNBOUNDED FOLLOWING)"
+        ),
+        "count(distinct x) filter (where x > 0) over (order by ts range between 4 preceding and unbounded following)",
+    ),
+    "values of equal rows as they came": (
+        (
+            "STRUCT(f := FIRST_VALUE(k) OVER (PARTITION BY a ORDER BY x RANGE BETWEEN 1 PRECEDING AND CURRENT ROW), "
+            "l := LAST_VALUE(k) OVER (PARTITION BY a ORDER BY x RANGE UNBOUNDED PRECEDING), "
+            "n := NTH_VALUE(k, 2) OVER (PARTITION BY a ORDER BY x DESC RANGE CURRENT ROW))"
+        ),
+        (
+            "{'F': first_value(k order by x nulls last, n) over (partition by a order by x nulls last range between 1 "
+            "preceding and current row), 'L': last_value(k order by x nulls last, n) over (partition by a order by x "
+            "nulls last range unbounded preceding), 'N': nth_value(k, 2 order by x desc nulls last, n) over (partition "
+            "by a order by x desc nulls last range current row)}"
+        ),
+    ),
     "least around": (
         "MIN(d) OVER (PARTITION BY a ORDER BY x ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING)",
         "min(d) over (partition by a order by x nulls last, n rows between 1 preceding and 1 following)",
@@ -231,6 +271,62 @@ def test_the_key_is_what_numbers_the_rows_if_that_is_selected(selected: str, key
     plan = plan_of(f"{STREAM} CREATE TABLE t AS SELECT {selected} FROM s;")
     assert isinstance(plan.root, Sink)
     assert ", ".join(c.name for c in plan.root.schema.key) == key
+
+
+WITHIN = "RANGE BETWEEN 6 MILLISECONDS PRECEDING AND 2 MILLISECONDS FOLLOWING GRACE PERIOD 5 MILLISECONDS"
+
+
+def _in_time(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows of one task that are not more than 5 ms behind the largest time before them."""
+    latest, kept = -1, list[dict[str, Any]]()
+    for row in rows:
+        latest = max(latest, row["ts"])
+        if row["ts"] >= latest - 5:
+            kept.append(row)
+    return kept
+
+
+def test_rows_later_than_the_grace_period_are_not_there_and_nothing_else_changes() -> None:
+    calls = f"SUM(x) OVER (ORDER BY ROWTIME {WITHIN}) AS total, FIRST_VALUE(k) OVER (ORDER BY ROWTIME {WITHIN}) AS f"
+    plan = plan_of(f"{STREAM} CREATE TABLE t AS SELECT k, x, {calls} FROM s;")
+    frame = "order by ts range between 6 preceding and 2 following"
+    reference = f"cast(sum(x) over ({frame}) as bigint) as total, first_value(k order by ts, n) over ({frame}) as f"
+    rng = Random(5)
+    for _ in range(6):
+        rows = random_rows(rng, rng.randrange(60))
+        for i, row in enumerate(rows):
+            row["ts"], row["part"] = row["ts"] // 2 + i, 0
+        ends = random_ends(rng, len(rows))
+        found = added_up(changes(plan, rows, ends, restart_at=rng.choice((None, len(ends)))))
+        wanted = batch_answer(_in_time(rows), f"SELECT k, x, {reference} FROM rows", COLUMNS)
+        same_rows([{c: row[c] for c in ("K", "X", "TOTAL", "F")} for row in found], wanted)
+
+
+def test_of_a_frame_with_a_grace_period_only_rows_that_can_be_read_again_are_kept() -> None:
+    plan = plan_of(
+        f"{STREAM} CREATE TABLE t AS SELECT k, SUM(x) OVER (PARTITION BY k ORDER BY ROWTIME {WITHIN}) AS n FROM s;"
+    )
+    pipeline = open_pipeline(plan, partitioner=RekeyPartitioner())
+    (source,) = plan.sources()
+    for start in range(0, 2_000, 50):
+        rows = [{"k0": f"{i % 7}", "v0": 1, "v1": 1, "v2": 0.0, "ts": i} for i in range(start, start + 50)]
+        pipeline.process({source.id: rows_of(source, rows, start)})
+    store = next(store for name, store in pipeline.stores.items() if name.startswith("over") and "v1" in store.value)
+    kept_ms = 6 + 2 + 5
+    assert sorted(store.rows()["_ts"].to_pylist())[0] >= 1_999 - kept_ms - kept_ms // 4 - 7
+
+
+@pytest.mark.parametrize("behind", [5, 6])
+def test_a_row_just_in_time_counts_and_one_ms_later_it_is_late(behind: int) -> None:
+    plan = plan_of(f"{STREAM} CREATE TABLE t AS SELECT k, COUNT(*) OVER (ORDER BY ROWTIME {WITHIN}) AS n FROM s;")
+    meters = Meters()
+    pipeline = open_pipeline(plan, partitioner=RekeyPartitioner(), meters=meters)
+    (source,) = plan.sources()
+    rows = [{"k0": k, "v0": 1, "v1": 1, "v2": 0.0, "ts": ts} for k, ts in (("p", 100), ("late", 100 - behind))]
+    out = [pipeline.process({source.id: rows_of(source, [row], i)}).rows for i, row in enumerate(rows)]
+    assert len(out[1]) == (3 if behind == 5 else 0)  # a row that comes, and one whose result changes
+    late = sum(meter.late_rows for meter in meters)
+    assert late == (0 if behind == 5 else 1)
 
 
 def test_the_key_of_a_table_stays_its_key() -> None:

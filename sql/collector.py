@@ -1,0 +1,52 @@
+"""Python's cyclic garbage collector, which looks at every object of a long statement again and again.
+
+A statement of 100 KB is half a million objects, and none of them is garbage before it is planned: looking at them all
+takes longer than making them (parsing a COALESCE of 9,900 columns: 0.58 s of CPU time, 0.16 s without).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import threading
+from collections.abc import Generator
+
+_LONG = 20_000  # characters
+
+
+class _Pauses:
+    """How many statements want the collector to rest: there is one, for all threads."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._count = 0
+        self._was_enabled = False
+
+    def begin(self) -> None:
+        with self._guard:
+            if self._count == 0:
+                self._was_enabled = gc.isenabled()
+                gc.disable()
+            self._count += 1
+
+    def end(self) -> None:
+        with self._guard:
+            self._count -= 1
+            if self._count == 0 and self._was_enabled:
+                gc.enable()
+
+
+_pauses = _Pauses()
+
+
+@contextlib.contextmanager
+def collector_paused(length: int) -> Generator[None]:
+    """While a statement of so many characters is read or planned, which takes a second at most."""
+    if length < _LONG:
+        yield
+        return
+    _pauses.begin()
+    try:
+        yield
+    finally:
+        _pauses.end()

@@ -1,0 +1,108 @@
+"""The parse of a statement: lark's LALR tables, driven by a loop of our own.
+
+lark's loop looks its steps up by names that compare in Python, and takes each literal through eleven rules of one
+symbol, one for every level of precedence. Here names are plain texts, and such a chain is one step: what it comes to
+depends only on the two states on top of the stack and on the next token, so it is found once and remembered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from lark import Lark, Token
+from lark.parse_tree_builder import ExpandSingleChild
+from lark.parsers.lalr_analysis import Shift
+from lark.parsers.lalr_parser_state import ParseConf
+
+from .automaton import Automaton, token_for
+
+Reduction = tuple[int, str, Callable[[list[Any]], Any], bool]
+"""How many symbols a rule takes from the stack, what it makes of them, by which function, and whether that gives its
+one child as it is."""
+
+Step = tuple[int, Reduction | None]
+"""The next state, or the rule to reduce by."""
+
+
+class UnexpectedHere(Exception):
+    """The grammar allows no such token here. `table`: that of the start symbol."""
+
+    def __init__(self, table: ParseConf[Any]) -> None:
+        super().__init__()
+        self.table = table
+
+
+class StatementParser:
+    """Parses tokens by the tables of `lark`; threads may share one."""
+
+    def __init__(self, lark: Lark) -> None:
+        machine: Any = lark.parser  # type: ignore[attr-defined]
+        tables, callbacks = machine.parser.parser.parse_table, machine.parser.parser.callbacks
+        self._starts = {start: ParseConf(tables, callbacks, start) for start in lark.options.start}
+        self._steps: dict[int, dict[str, Step]] = {
+            state: {str(name): _step(action, argument, callbacks) for name, (action, argument) in steps.items()}
+            for state, steps in tables.states.items()
+        }
+        self._chains: dict[tuple[int, int, str], int] = {}
+
+    def parse(self, tokens: Sequence[Token], start: str) -> Any:
+        """What the rules make of the tokens. Raises `UnexpectedHere`, and what the rules and the tokens raise."""
+        conf = self._starts[start]
+        automaton = Automaton(conf)
+        states, values = automaton.stack, list[Any]()
+        steps, chains = self._steps, self._chains
+        for position in range(len(tokens)):
+            token = token_for(tokens, position, automaton)
+            kind = token.type
+            while True:
+                top = states[-1]
+                step = steps[top].get(kind)
+                if step is None:
+                    raise UnexpectedHere(conf)
+                target, reduction = step
+                if reduction is None:
+                    states.append(target)
+                    values.append(token)
+                    break
+                if reduction[3]:
+                    chain = (states[-2], top, kind)
+                    states[-1] = chains.get(chain) or self._chain(chain)
+                else:
+                    self._reduce(reduction, states, values)
+        return self._finish(conf, states, values)
+
+    def _reduce(self, reduction: Reduction, states: list[int], values: list[Any]) -> None:
+        size, origin, make, _ = reduction
+        children: list[Any] = []
+        if size:
+            children = values[-size:]
+            del values[-size:], states[-size:]
+        values.append(make(children))
+        states.append(self._steps[states[-1]][origin][0])
+
+    def _chain(self, chain: tuple[int, int, str]) -> int:
+        """The state that replaces the one on top when rules only hand on what is there. (No such state is 0: that is
+        where a text starts.)"""
+        below, top, kind = chain
+        while (step := self._steps[top].get(kind)) is not None and step[1] is not None and step[1][3]:
+            top = self._steps[below][step[1][1]][0]
+        self._chains[chain] = top
+        return top
+
+    def _finish(self, conf: ParseConf[Any], states: list[int], values: list[Any]) -> Any:
+        while True:
+            step = self._steps[states[-1]].get("$END")
+            if step is None:
+                raise UnexpectedHere(conf)
+            assert step[1] is not None, "nothing follows the end"
+            self._reduce(step[1], states, values)
+            if states[-1] == conf.end_state:
+                return values[-1]
+
+
+def _step(action: Any, argument: Any, callbacks: Any) -> Step:
+    if action is Shift:
+        return argument, None
+    make, size = callbacks[argument], len(argument.expansion)
+    return -1, (size, str(argument.origin.name), make, size == 1 and isinstance(make, ExpandSingleChild))

@@ -1,0 +1,78 @@
+"""The grammar's table is computed once, not at each start; whatever becomes of its file, statements are parsed."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import lark.lark
+import pytest
+
+from millstream.sql import parser
+from millstream.sql.ast import Statement
+from millstream.sql.parser import parse_one
+
+SQL = "CREATE TABLE t AS SELECT a, COUNT(*) AS n FROM s WINDOW TUMBLING (SIZE 1 MINUTE) GROUP BY a;"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where Python keeps what it has compiled; nothing is there yet, and nobody has parsed anything."""
+    monkeypatch.setattr(sys, "pycache_prefix", str(tmp_path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    parser.lark.cache_clear()
+    yield tmp_path
+    parser.lark.cache_clear()
+
+
+def _table(folder: Path) -> Path:
+    [file] = folder.rglob("*.lark")
+    return file
+
+
+def _parsed_by_the_next_process() -> Statement:
+    def compute(*_: object) -> None:
+        raise AssertionError("the table is computed again")
+
+    parser.lark.cache_clear()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lark.lark, "load_grammar", compute)
+        return parse_one(SQL)
+
+
+def test_the_next_process_reads_the_table_and_computes_nothing() -> None:
+    assert parse_one(SQL) == _parsed_by_the_next_process()
+
+
+@pytest.mark.parametrize("kept", [0, 10, 10_000, -1])
+def test_a_damaged_table_is_computed_anew(folder: Path, kept: int) -> None:
+    statement = parse_one(SQL)
+    whole = _table(folder).read_bytes()
+    _table(folder).write_bytes(whole[:kept])
+    parser.lark.cache_clear()
+    assert parse_one(SQL) == statement == _parsed_by_the_next_process()
+
+
+def test_the_table_of_another_grammar_is_not_used(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = parser.grammar()
+    monkeypatch.setattr(parser, "grammar", lambda: known + "\n// another one\n")
+    parse_one("SHOW TABLES;")
+    other = _table(folder).read_bytes()
+    monkeypatch.setattr(parser, "grammar", lambda: known)
+    parser.lark.cache_clear()
+    parse_one(SQL)
+    assert _table(folder).read_bytes() != other
+
+
+def test_where_nothing_can_be_kept_statements_are_parsed_all_the_same(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    parse_one(SQL)
+    assert not list(folder.iterdir())
+    parser.lark.cache_clear()
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    (folder / "a file").touch()
+    monkeypatch.setattr(sys, "pycache_prefix", str(folder / "a file"))
+    parse_one(SQL)
