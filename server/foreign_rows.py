@@ -58,8 +58,13 @@ class ForeignRows:
         if known is None or known[0] is not source or known[1] != value_format:
             keys = encoder(byte_format(source.key_format), source.schema.key, source.key_window)
             values = encoder(FormatSpec(value_format), stored_columns(source, "VALUE"))
-            known = self._encoders[source.topic] = (source, value_format, keys, values)
+            known = (source, value_format, keys, values)
+            self._encoders = {**self._of_present_sources(), source.topic: known}
         return known[2], known[3]
+
+    def _of_present_sources(self) -> dict[str, tuple[SourceInfo, str, Encoder, Encoder]]:
+        sources = {id(source) for source in self._catalog().sources.values()}
+        return {topic: known for topic, known in self._encoders.items() if id(known[0]) in sources}
 
 
 def is_own_name(catalog: Catalog, name: str) -> bool:

@@ -1,0 +1,136 @@
+"""The types of parameters that a client leaves to us, from what stands beside them: a column that one is compared with
+or inserted into, a cast, LIMIT."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from sqlglot import exp
+
+from millstream.errors import StatementError
+
+from ...planner.catalog import Catalog
+from ...planner.schema import PSEUDO
+from ...sql.ast import InsertValues, Node, Statement
+from ...sql.parser import parse
+from ...sql.types import BIGINT, STRING, Array, SqlType
+from .pg_dialect import our_text
+from .pg_parameters import sql_type_named
+from .pg_statements import PgStatement
+
+_MARK: Final = "\ue000parameter "
+_MARKED: Final = re.compile(rf"{_MARK}(\d+)")
+_COUNTS: Final = ("LIMIT", "OFFSET")
+
+
+def parameter_types(statement: PgStatement, catalog: Catalog, databases: Iterable[str]) -> dict[int, SqlType]:
+    """By number; none for a parameter of which nothing is known. An unreadable statement tells nothing: its error comes
+    when it runs."""
+    counts = {
+        int(token.text[1:])
+        for before, token in zip(statement.tokens, statement.tokens[1:], strict=False)
+        if token.kind == "parameter" and before.upper in _COUNTS
+    }
+    marks = {number: f"'{_MARK}{number}'" for number in range(1, statement.parameter_count + 1)}
+    marks |= dict.fromkeys(counts, "1")
+    found: dict[int, SqlType] = dict.fromkeys(counts, BIGINT)
+    try:
+        (parsed,) = parse(our_text(statement.text, statement.tokens, catalog, marks, databases).text)
+    except (StatementError, ValueError):
+        return found
+    columns = _columns(statement, catalog)
+    for literal in _expressions(parsed, exp.Literal):
+        number = _number(literal)
+        type_ = None if number is None else _type_beside(literal, columns)
+        if number is not None and type_ is not None:
+            found[number] = type_
+    if isinstance(parsed, InsertValues):
+        found |= _inserted(parsed, catalog)
+    return found
+
+
+def cast_types(statement: PgStatement) -> dict[int, SqlType]:
+    """Of parameters that a cast follows: `$1::int`."""
+    found: dict[int, SqlType] = {}
+    following = zip(statement.tokens, statement.tokens[1:], statement.tokens[2:], strict=False)
+    for at, (parameter, sign, named) in enumerate(following):
+        if parameter.kind == "parameter" and sign.text == "::":
+            type_ = sql_type_named(named.named or "")
+            if type_ is not None:
+                after = statement.tokens[at + 3].text if at + 3 < len(statement.tokens) else ""
+                found[int(parameter.text[1:])] = Array(type_) if after == "[" else type_
+    return found
+
+
+def _columns(statement: PgStatement, catalog: Catalog) -> dict[str, SqlType]:
+    """The types of columns of what the statement names; of those that are called the same, any."""
+    said = {name.upper() for token in statement.tokens if (name := token.named) is not None}
+    sources = [source for source in catalog.sources.values() if source.name.upper() in said]
+    pseudo = {name: type_ for name, (_, type_) in PSEUDO.items()}
+    return pseudo | {column.name: column.type for source in sources for column in source.schema}
+
+
+def _type_beside(literal: exp.Literal, columns: Mapping[str, SqlType]) -> SqlType | None:
+    node: Any = literal
+    parent: Any = literal.parent
+    while isinstance(parent, exp.Paren | exp.Neg):
+        node, parent = parent, parent.parent
+    match parent:
+        case exp.Cast():
+            return parent.meta.get("to")
+        case exp.Like():
+            return STRING
+        case exp.Binary() | exp.Between() | exp.In():
+            others = [child for child in parent.iter_expressions() if child is not node]
+            return next((type_ for other in others if (type_ := _type_of(other, columns)) is not None), None)
+        case _:
+            return None
+
+
+def _type_of(node: Any, columns: Mapping[str, SqlType]) -> SqlType | None:
+    if isinstance(node, exp.Column):
+        return columns.get(node.name)
+    if isinstance(node, exp.Cast):
+        return node.meta.get("to")
+    if isinstance(node, exp.Paren):
+        return _type_of(node.this, columns)
+    return None
+
+
+def _inserted(statement: InsertValues, catalog: Catalog) -> dict[int, SqlType]:
+    source = catalog.sources.get(statement.target)
+    if source is None:
+        return {}
+    types = {column.name: column.type for column in source.schema} | {"ROWTIME": BIGINT}
+    names = statement.columns or tuple(column.name for column in source.schema)
+    found: dict[int, SqlType] = {}
+    for row in statement.rows:
+        for name, expression in zip(names, row, strict=False):
+            number = _number(expression)
+            if number is not None and name in types:
+                found[number] = types[name]
+    return found
+
+
+def _number(node: Any) -> int | None:
+    found = _MARKED.fullmatch(node.this) if isinstance(node, exp.Literal) and node.is_string else None
+    return None if found is None else int(found[1])
+
+
+def _expressions(value: Any, kind: type[Any]) -> Iterator[Any]:
+    """All of a kind in a statement, those of subqueries too."""
+    match value:
+        case exp.Expression():
+            yield from value.find_all(kind)
+            for inside in value.find_all(exp.Subquery):
+                yield from _expressions(inside.meta.get("query"), kind)
+        case Statement() | Node():
+            for name in type(value).__dataclass_fields__:
+                yield from _expressions(getattr(value, name), kind)
+        case tuple():
+            for item in value:
+                yield from _expressions(item, kind)
+        case _:
+            return

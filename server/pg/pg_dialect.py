@@ -1,0 +1,310 @@
+"""PostgreSQL's way to write a statement, made ours: word by word, so that all that ksqlDB's dialect can say stays as it
+is (windows, EMIT CHANGES), and an error's place can be told in the text that the client sent.
+
+| theirs | ours |
+| --- | --- |
+| `x::bigint`, `CAST(x AS int8)` | `CAST(x AS BIGINT)` |
+| `"user_id"`, `user_id`, for a column USER_ID | `USER_ID` |
+| `"userId"`, `userid`, for a column `userId` | `` `userId` `` |
+| `public.t`, `"public"."t"."c"`, `pg_catalog.upper(x)` | `t`, `t.c`, `upper(x)` |
+| `E'it\\'s'` | `'it''s'` |
+| `$1` | the value's literal |
+| `length(x)`, `char_length`, `strpos`, … | `LEN(x)`, … |
+
+Rewriting by a parser of PostgreSQL (sqlglot's) was the other way: it knows no windows and no EMIT, and forgets places.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from ...planner.catalog import Catalog
+from ...planner.schema import PSEUDO
+from ...sql.functions.catalog import FUNCTIONS
+from ...sql.identifiers import RESERVED, quote_identifier
+from .pg_tokens import PgToken
+
+SCHEMA: Final = "public"
+_SCHEMAS: Final = (SCHEMA, "pg_catalog")
+
+_TYPES: Final = {
+    "bool": "BOOLEAN", "boolean": "BOOLEAN", "int2": "INTEGER", "smallint": "INTEGER", "int4": "INTEGER",
+    "int": "INTEGER", "integer": "INTEGER", "int8": "BIGINT", "bigint": "BIGINT", "oid": "BIGINT", "float4": "DOUBLE",
+    "float8": "DOUBLE", "real": "DOUBLE", "float": "DOUBLE", "double precision": "DOUBLE", "text": "STRING",
+    "varchar": "STRING", "character varying": "STRING", "char": "STRING", "character": "STRING", "bpchar": "STRING",
+    "name": "STRING", "uuid": "STRING", "json": "STRING", "jsonb": "STRING", "bytea": "BYTES", "date": "DATE",
+    "time": "TIME", "time without time zone": "TIME", "timestamp": "TIMESTAMP", "timestamptz": "TIMESTAMP",
+    "timestamp without time zone": "TIMESTAMP", "timestamp with time zone": "TIMESTAMP",
+}  # fmt: skip
+_NUMERIC: Final = ("numeric", "decimal")
+_LONG_TYPES: Final = (
+    ("timestamp", "without", "time", "zone"), ("timestamp", "with", "time", "zone"),
+    ("time", "without", "time", "zone"), ("double", "precision"), ("character", "varying"),
+)  # fmt: skip
+_FUNCTIONS: Final = {
+    "LENGTH": "LEN", "CHAR_LENGTH": "LEN", "CHARACTER_LENGTH": "LEN", "STRPOS": "INSTR", "SUBSTR": "SUBSTRING",
+    "UPPER": "UCASE", "LOWER": "LCASE", "ARRAY_AGG": "COLLECT_LIST", "POW": "POWER", "RAND": "RANDOM",
+    "STDDEV": "STDDEV_SAMPLE", "CEILING": "CEIL",
+}  # fmt: skip
+_NOT_CALLED: Final = RESERVED | {"ANY", "SOME", "INTERVAL", "OVER", "FILTER", "USING", "OFFSET"}
+
+
+@dataclass(slots=True)
+class RewrittenText:
+    """`text` is ours; `place` says where what is there came from."""
+
+    text: str
+    _ours: list[int] = field(default_factory=list)  # where in `text` …
+    _theirs: list[int] = field(default_factory=list)  # … the piece of this place of their text begins
+
+    def place(self, at: int) -> int:
+        """In: a place in `text`. Out: the one in the client's text."""
+        found = bisect.bisect_right(self._ours, at) - 1
+        if found < 0:
+            return at
+        return self._theirs[found] + at - self._ours[found]
+
+
+class KnownNames:
+    """The streams, tables and columns that a statement may mean: those of the sources that it names."""
+
+    def __init__(self, catalog: Catalog, tokens: Sequence[PgToken]) -> None:
+        said = {name.upper() for token in tokens if (name := token.named) is not None}
+        sources = [source for source in catalog.sources.values() if source.name.upper() in said]
+        columns = [column.name for source in sources for column in source.schema]
+        names = dict.fromkeys([*(source.name for source in sources), *columns, *PSEUDO])
+        self._exact = set(names)
+        upper = Counter(name.upper() for name in names)
+        self._alone = {name.upper(): name for name in names if upper[name.upper()] == 1}
+
+    def meant(self, token: PgToken) -> str | None:
+        """What to write for a word or a quoted name; None where it stays as it is."""
+        name = token.named
+        assert name is not None
+        if token.kind == "word":
+            upper = name.upper()
+            found = None if upper in self._exact or upper in RESERVED else self._alone.get(upper)
+            return None if found is None or found == upper else quote_identifier(found)
+        if name in self._exact or name != name.lower():
+            return None  # as it is; or somebody else's name, in cases of its own
+        found = name.upper() if name.upper() in self._exact else self._alone.get(name.upper())
+        return None if found is None else quote_identifier(found)
+
+
+def shown_name(name: str) -> str:
+    """How a name of ours looks to PostgreSQL's clients, who fold to lower case what is not quoted.
+
+    >>> shown_name("USER_ID"), shown_name("userId")
+    ('user_id', 'userId')
+    """
+    return name.lower() if name == name.upper() else name
+
+
+def our_text(
+    text: str,
+    tokens: Sequence[PgToken],
+    catalog: Catalog,
+    literals: Mapping[int, str] | None = None,
+    databases: Iterable[str] = (),
+) -> RewrittenText:
+    """In: `tokens` of one statement of `text`; `literals`: what stands for `$1`, `$2`, …; `databases`: names that may
+    stand before that of the schema."""
+    return _Rewriting(text, tokens, KnownNames(catalog, tokens), literals or {}, set(databases)).result()
+
+
+class _Rewriting:
+    """State: for each token what to write in its place, and what goes before it."""
+
+    def __init__(
+        self, text: str, tokens: Sequence[PgToken], names: KnownNames, literals: Mapping[int, str], databases: set[str]
+    ) -> None:
+        self._text = text
+        self._tokens = tokens
+        self._names = names
+        self._literals = literals
+        self._databases = databases
+        self._written: list[str | None] = [None] * len(tokens)
+        self._before = [0] * len(tokens)  # how many CAST( go before the token
+        self._begins: dict[int, int] = {}  # of a type of a cast: where its operand begins, by the last token
+        self._partner = _partners(tokens)
+
+    def result(self) -> RewrittenText:
+        at = 0
+        while at < len(self._tokens):
+            at = self._look(at)
+        return self._assembled()
+
+    def _look(self, at: int) -> int:
+        token = self._tokens[at]
+        if token.text == "::":
+            return self._cast(at)
+        if token.kind == "parameter":
+            number = int(token.text[1:])
+            self._written[at] = self._literals.get(number)
+        elif token.kind == "string" and token.text[0] in "eE":
+            self._written[at] = "'" + token.value.replace("'", "''") + "'"
+        elif token.upper == "AS" and self._in_cast(at):
+            return self._type(at + 1, at)
+        elif token.kind in ("word", "name"):
+            return self._name(at)
+        return at + 1
+
+    def _name(self, at: int) -> int:
+        if self._is_schema(at):
+            self._written[at] = self._written[at + 1] = ""
+            return at + 2
+        token = self._tokens[at]
+        if token.kind == "word" and self._sign(at + 1) == "(" and self._sign(at - 1) != ".":
+            found = _FUNCTIONS.get(token.upper)
+            if found is not None and token.upper not in FUNCTIONS:
+                self._written[at] = found
+            return at + 1
+        if not (token.kind == "name" and token.text[0] == "`"):
+            self._written[at] = self._names.meant(token)
+        return at + 1
+
+    def _is_schema(self, at: int) -> bool:
+        """Whether this is what stands before the dot of a name: a schema, or a database before a schema."""
+        if self._sign(at + 1) != "." or (self._sign(at - 1) == "." and self._written[at - 1] != ""):
+            return False
+        name = self._tokens[at].named
+        if name in _SCHEMAS:
+            return True
+        after = self._tokens[at + 2].named if at + 2 < len(self._tokens) else None
+        return name in self._databases and after in _SCHEMAS and self._sign(at + 3) == "."
+
+    def _sign(self, at: int) -> str:
+        inside = 0 <= at < len(self._tokens) and self._tokens[at].kind == "sign"
+        return self._tokens[at].text if inside else ""
+
+    # Casts
+
+    def _cast(self, at: int) -> int:
+        begin = self._operand(at - 1)
+        if begin is None:
+            return at + 1
+        end = self._type(at + 1, at)
+        self._before[begin] += 1
+        self._written[at] = f" AS {self._written[at + 1] or ''})" if end > at + 1 else ")"
+        if end > at + 1:
+            self._written[at + 1] = ""
+        self._begins[end - 1] = begin
+        return end
+
+    def _operand(self, at: int) -> int | None:
+        """Where the operand begins that ends at this token."""
+        if at in self._begins:
+            return self._begins[at]
+        if at < 0:
+            return None
+        token = self._tokens[at]
+        if token.text in (")", "]") and token.kind == "sign":
+            opened = self._partner.get(at)
+            if opened is None:
+                return None
+            before = opened - 1
+            if before >= 0 and self._is_called(before, token.text):
+                return self._operand(before)
+            return opened
+        if token.upper == "END":
+            return self._case(at)
+        while self._sign(at - 1) in (".", "->") and at >= 2:
+            found = self._operand(at - 2) if self._tokens[at - 2].kind == "sign" else at - 2
+            if found is None:
+                return None
+            at = found
+        return at
+
+    def _is_called(self, at: int, closing: str) -> bool:
+        """Whether what stands before a bracket belongs to it: a function's name, or what an index is of."""
+        token = self._tokens[at]
+        if token.kind in ("word", "name"):
+            return token.upper not in _NOT_CALLED or token.upper == "CAST"
+        return closing == "]" and token.text in (")", "]")
+
+    def _case(self, at: int) -> int | None:
+        depth = 0
+        for place in range(at, -1, -1):
+            upper = self._tokens[place].upper
+            depth += (upper == "END") - (upper == "CASE")
+            if depth == 0:
+                return place
+        return None
+
+    def _in_cast(self, at: int) -> bool:
+        """Whether an AS belongs to CAST( … AS … )."""
+        depth = 0
+        for place in range(at - 1, 0, -1):
+            sign = self._sign(place)
+            depth += (sign == ")") - (sign == "(")
+            if depth < 0:
+                return self._tokens[place - 1].upper in ("CAST", "TRY_CAST")
+        return False
+
+    def _type(self, at: int, before: int) -> int:
+        """Reads a type and writes ours at its first token. Gives the place after it."""
+        first = at
+        if self._is_schema(at) and self._tokens[at].named == "pg_catalog":
+            self._written[at] = self._written[at + 1] = ""
+            at += 2
+        if at >= len(self._tokens) or self._tokens[at].named is None:
+            return before + 1
+        name, end = self._type_name(at)
+        digits = ""
+        if self._sign(end) == "(":
+            closed = next((other for other, opened in self._partner.items() if opened == end), end)
+            inside = self._text[self._tokens[end].start : self._tokens[closed].end]
+            digits, end = inside, closed + 1
+        ours = _TYPES.get(name)
+        if name in _NUMERIC:
+            ours = f"DECIMAL{digits}" if digits else "DECIMAL(38, 10)"
+        if ours is None:
+            return at  # a type of ours, or one that is nobody's: our parser knows
+        while self._sign(end) == "[" and self._partner.get(end + 1) == end:
+            ours, end = f"ARRAY<{ours}>", end + 2
+        for place in range(first, end):
+            self._written[place] = ""
+        self._written[first] = ours
+        return end
+
+    def _type_name(self, at: int) -> tuple[str, int]:
+        for long in _LONG_TYPES:
+            if tuple(token.named for token in self._tokens[at : at + len(long)]) == long:
+                return " ".join(long), at + len(long)
+        return self._tokens[at].named or "", at + 1
+
+    def _assembled(self) -> RewrittenText:
+        pieces: list[str] = []
+        size = 0
+        result = RewrittenText("")
+        at = self._tokens[0].start if self._tokens else 0
+        for place, token in enumerate(self._tokens):
+            written = self._written[place]
+            piece = " " * (token.start > at) + "CAST(" * self._before[place]
+            size += len(piece)
+            result._ours.append(size)  # pyright: ignore[reportPrivateUsage]
+            result._theirs.append(token.start)  # pyright: ignore[reportPrivateUsage]
+            own = token.text if written is None else written
+            pieces += (piece, own)
+            size += len(own)
+            at = token.end
+        result.text = "".join(pieces)
+        return result
+
+
+def _partners(tokens: Sequence[PgToken]) -> dict[int, int]:
+    """Of each closing bracket the opening one."""
+    found: dict[int, int] = {}
+    opened: list[int] = []
+    for at, token in enumerate(tokens):
+        if token.kind != "sign":
+            continue
+        if token.text in "([" and len(token.text) == 1:
+            opened.append(at)
+        elif token.text in (")", "]") and opened:
+            found[at] = opened.pop()
+    return found

@@ -1,0 +1,92 @@
+"""What ksqlDB's statements answer with, as a table: SHOW and DESCRIBE give rows, the others a command tag."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import orjson
+
+from ...sql.types import STRING
+from ..engine.entities import Entity, RowsDeleted, SourceDescribed, Warned
+from .pg_rows import PgColumn
+
+_ENVELOPE: Final = ("@type", "statementText", "warnings")
+_CAMEL: Final = re.compile(r"(?<=[a-z0-9])([A-Z])")
+
+
+def entity_rows(entities: Iterable[Entity]) -> tuple[list[PgColumn], list[list[str | None]]]:
+    """All columns are texts; what has members of its own is JSON."""
+    names: dict[str, None] = {}
+    rows: list[dict[str, str | None]] = []
+    for entity in entities:
+        for row in _records(entity):
+            named = {_snake(name): _text(value) for name, value in row.items()}
+            names |= dict.fromkeys(named)
+            rows.append(named)
+    columns = [PgColumn(name, STRING) for name in names]
+    return columns, [[row.get(name) for name in names] for row in rows]
+
+
+def notices(entities: Iterable[Entity]) -> list[str]:
+    found: list[str] = []
+    for entity in entities:
+        found += entity.warnings
+        if isinstance(entity, Warned):
+            found.append(entity.message)
+    return found
+
+
+def command_tag(words: Sequence[str], entities: Iterable[Entity], rows_inserted: int | None) -> str:
+    """In: `words`: the first two of the statement, in upper case."""
+    first, second = words
+    if first == "INSERT":
+        return f"INSERT 0 {rows_inserted or 0}"
+    if first == "DELETE":
+        return f"DELETE {sum(entity.count for entity in entities if isinstance(entity, RowsDeleted))}"
+    return f"{first} {second}" if first in ("CREATE", "DROP", "ALTER") else first
+
+
+def _records(entity: Entity) -> list[Mapping[str, Any]]:
+    if isinstance(entity, SourceDescribed):
+        fields = entity.as_json()["sourceDescription"]["fields"]
+        return [
+            {"column": field["name"], "type": _type_text(field["schema"]), "key": (field.get("type") or "")}
+            for field in fields
+        ]
+    members = {name: value for name, value in entity.as_json().items() if name not in _ENVELOPE}
+    lists = [value for value in members.values() if isinstance(value, list)]
+    if lists and all(isinstance(item, dict) for item in lists[0]):
+        return lists[0]
+    nested = [value for value in members.values() if isinstance(value, dict)]
+    plan = next((value["executionPlan"] for value in nested if "executionPlan" in value), None)
+    if isinstance(plan, str):
+        return [{"QUERY PLAN": line} for line in plan.splitlines()]
+    return [nested[0] if len(members) == 1 and nested else members]
+
+
+def _type_text(schema: Mapping[str, Any]) -> str:
+    name = schema["type"]
+    if name == "ARRAY":
+        return f"ARRAY<{_type_text(schema['memberSchema'])}>"
+    if name == "MAP":
+        return f"MAP<STRING, {_type_text(schema['memberSchema'])}>"
+    if name == "STRUCT":
+        return f"STRUCT<{', '.join(map(_field_text, schema['fields'] or ()))}>"
+    digits = schema.get("parameters")
+    return f"DECIMAL({digits['precision']}, {digits['scale']})" if name == "DECIMAL" and digits else name
+
+
+def _field_text(field: Mapping[str, Any]) -> str:
+    return f"{field['name']} {_type_text(field['schema'])}"
+
+
+def _snake(name: str) -> str:
+    return name if " " in name else _CAMEL.sub(lambda found: "_" + found[1].lower(), name)
+
+
+def _text(value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    return orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS).decode()

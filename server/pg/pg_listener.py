@@ -1,0 +1,144 @@
+"""The socket and the event loop under PostgreSQL's protocol, in a thread of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import threading
+from typing import Final
+
+import structlog
+
+from ...logcore.protocol.admission import ConnectionLimits, Places, counted_as
+from ...logcore.protocol.security.users import Users
+from ..config.configuration import ListenAddress
+from ..engine.engine import Engine
+from ..engine.query_limits import PullGate
+from ..http.context import HttpContext, OpenQueries, Workers
+from ..http.listener import cannot_listen
+from ..http.lookups import LookedUp
+from ..security.tls import TlsSettings
+from .pg_connection import PgConnection, PgDoor
+from .system_catalogs import SystemCatalogs
+
+_BACKLOG: Final = 128
+_GRACE_S: Final = 3.0
+_CHECKS_MAX: Final = 4  # passwords at a time: a hash takes 16 MB
+_STREAM_BYTES: Final = 64 * 1024
+
+_log = structlog.get_logger("millstream.pg")
+
+
+class PgShared:
+    """`PgContext` of a server: its engine and limits are those of the HTTP API, its threads its own."""
+
+    def __init__(self, http: HttpContext) -> None:
+        self.engine: Engine = http.engine
+        self.open_queries: OpenQueries = http.open_queries
+        self.pulls: PullGate = http.pulls
+        self.workers = Workers()
+        self.looked_up = LookedUp(self)
+        self.catalogs = SystemCatalogs()
+
+    def close(self) -> None:
+        self.workers.close()
+        self.catalogs.close()
+
+
+class PgListener:
+    """Takes the port at once; answers from `start` on."""
+
+    def __init__(self, address: ListenAddress, tls: TlsSettings | None, limits: ConnectionLimits) -> None:
+        """Raises `CannotListen`, `CannotUseTls`."""
+        self._tls = None if tls is None else tls.context()
+        self._places = Places(limits)
+        try:
+            found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+            family, kind, protocol, _, at = found[0]
+            self._socket = socket.socket(family, kind, protocol)
+        except OSError as error:
+            raise cannot_listen("pg", address, error) from error
+        try:
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            self._socket.bind(at)
+            self._socket.listen(_BACKLOG)
+        except OSError as error:
+            self._socket.close()
+            raise cannot_listen("pg", address, error) from error
+        self.address = ListenAddress(address.host, self._socket.getsockname()[1])
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Event | None = None
+        self._looping = threading.Event()
+
+    def start(self, http: HttpContext, users: Users | None, message_bytes_max: int) -> None:
+        """In: `http`: of the same engine. `users`: None where everybody may do everything."""
+        run = threading.Thread(
+            target=lambda: asyncio.run(self._serve(http, users, message_bytes_max)),
+            name="millstream-pg-loop",
+            daemon=True,
+        )
+        self._thread = run
+        run.start()
+        self._looping.wait()
+
+    def stop(self) -> None:
+        """Ends all connections. Twice is fine."""
+        if self._thread is not None and self._loop is not None and self._stop is not None:
+            if self._thread.is_alive():
+                self._loop.call_soon_threadsafe(self._stop.set)
+            self._thread.join()
+        self._socket.close()
+
+    async def _serve(self, http: HttpContext, users: Users | None, message_bytes_max: int) -> None:
+        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        shared = PgShared(http)
+        door = PgDoor(shared, users, self._tls, os.urandom(32), message_bytes_max, asyncio.Semaphore(_CHECKS_MAX), {})
+        held: dict[asyncio.Task[None], PgConnection] = {}
+
+        async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            task = asyncio.current_task()
+            assert task is not None
+            connection = PgConnection(door, reader, writer)
+            held[task] = connection
+            try:
+                await self._admit(connection, writer)
+            finally:
+                del held[task]
+
+        server = await asyncio.start_server(accept, sock=self._socket, limit=_STREAM_BYTES)
+        self._looping.set()
+        await self._stop.wait()
+        server.close()
+        for connection in held.values():
+            connection.stop()
+        if held:
+            await asyncio.wait(held, timeout=_GRACE_S)
+        for task in held:
+            task.cancel()
+        await asyncio.to_thread(shared.close)
+
+    async def _admit(self, connection: PgConnection, writer: asyncio.StreamWriter) -> None:
+        peer = writer.get_extra_info("peername") or ("",)
+        address = counted_as(str(peer[0]))
+        admitted = self._places.has_room(address)
+        _keep_alive(writer)
+        self._places.enter(address)
+        try:
+            await connection.serve(admitted=admitted)
+        except asyncio.CancelledError:
+            writer.transport.abort()
+        except Exception as error:
+            _log.error("postgresql connection failed", exc_info=error)
+        finally:
+            self._places.leave(address)
+            writer.close()
+
+
+def _keep_alive(writer: asyncio.StreamWriter) -> None:
+    """A client whose machine is gone is found out."""
+    found = writer.get_extra_info("socket")
+    if found is not None and found.family in (socket.AF_INET, socket.AF_INET6):
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

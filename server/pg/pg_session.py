@@ -1,0 +1,530 @@
+"""A session of PostgreSQL's protocol: what each statement does, and what it answers. No bytes of the protocol here.
+
+Every text of ours goes through the engine, which asks the user's rights; questions about catalogs are answered from
+the part of the catalog that the user sees. There are no transactions: BEGIN and COMMIT are answered, and what stands
+between them has happened at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+from millstream.errors import StatementError
+
+from ...executor.answers.pull_limits import PullClient, serving
+from ...sql.printing import literal
+from ...sql.settings.property_table import PULL_FULL_SQL
+from ...sql.types import BOOLEAN, STRING, SqlType
+from ..engine.engine import Engine
+from ..engine.entities import Entity
+from ..engine.pull_lookups import Lookup
+from ..engine.queries import TOMBSTONE, PushLimitExceeded, QueryResult
+from ..engine.session import Session
+from ..http.context import OpenQueries, Workers
+from ..http.lookups import LookedUp
+from ..security.rights import Rights
+from .backend import TransactionStatus
+from .parameter_types import cast_types, parameter_types
+from .pg_copy import CopyFormat, copy_asked
+from .pg_dialect import RewrittenText, our_text, shown_name
+from .pg_entities import command_tag, entity_rows, notices
+from .pg_parameters import sample_literal
+from .pg_rows import BATCH_ROWS, ComingRows, FixedRows, ListedRows, PgColumn, RowPiece, RowSource, fixed
+from .pg_settings import PgSettings
+from .pg_statements import (
+    FetchAsked,
+    PgKind,
+    PgStatement,
+    asks_catalogs,
+    declared_cursor,
+    fetch_asked,
+    setting_of,
+    shown_setting,
+)
+from .pg_tokens import words
+from .sqlstates import (
+    CANCELED,
+    DUPLICATE_CURSOR,
+    IN_FAILED_TRANSACTION,
+    NOT_SUPPORTED,
+    UNDEFINED_CURSOR,
+    PgRefused,
+)
+from .system_catalogs import SystemCatalogs
+
+_CURSORS_MAX: Final = 100
+_MAY_BE_IN_FAILED: Final = (PgKind.ROLLBACK, PgKind.COMMIT, PgKind.EMPTY)
+
+
+class PgContext(Protocol):
+    """What the sessions of a server share."""
+
+    @property
+    def engine(self) -> Engine: ...
+
+    @property
+    def workers(self) -> Workers: ...
+
+    @property
+    def looked_up(self) -> LookedUp: ...
+
+    @property
+    def open_queries(self) -> OpenQueries: ...
+
+    @property
+    def catalogs(self) -> SystemCatalogs: ...
+
+    @property
+    def pulls(self) -> Any: ...
+
+
+@dataclass(slots=True)
+class PgAnswer:
+    """`columns`: None where no rows come. `tag`: for rows their number goes behind it. `copy`: rows leave as COPY.
+    `sent`: who counts the bytes of the rows."""
+
+    tag: str
+    columns: list[PgColumn] | None = None
+    rows: RowSource | None = None
+    notices: list[str] = field(default_factory=list)
+    statuses: dict[str, str] = field(default_factory=dict)
+    copy: CopyFormat | None = None
+    counts: bool = False
+    sent: Callable[[int], None] | None = None
+
+    def close(self) -> None:
+        if self.rows is not None:
+            self.rows.close()
+
+
+@dataclass(slots=True)
+class PgCursor:
+    answer: PgAnswer
+    hold: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedStatement:
+    """What a prepared statement takes and gives. A parameter's type is None where nothing tells it."""
+
+    parameters: list[SqlType | None]
+    columns: list[PgColumn] | None
+
+
+class PlacedError(Exception):
+    """`error`, and where in the client's text places of ours came from."""
+
+    def __init__(self, error: BaseException, place: Callable[[int], int]) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.place = place
+
+
+class PgSession:
+    """One client's. Only for the event loop, but for `cancel`."""
+
+    def __init__(self, context: PgContext, rights: Rights, user: str, database: str) -> None:
+        self._context = context
+        self.session = Session(
+            properties={PULL_FULL_SQL.name: "true"}, rights=rights, rows_from="this port as a query of its own"
+        )
+        self.settings = PgSettings(self.session.properties)
+        self.user = user
+        self.database = database
+        self.status: TransactionStatus = "I"
+        self._cursors: dict[str, PgCursor] = {}
+        self._client = PullClient()
+        self._waited_for: RowSource | None = None
+        self._catalog_call: Callable[[], None] | None = None
+        self._cancelled: str | None = None
+
+    async def start(self, statement: PgStatement, literals: Mapping[int, str] | None = None) -> PgAnswer:
+        """Does what a statement says, up to the first row. Raises `PlacedError`, `PgRefused`, `MillstreamError`."""
+        if self.status == "E" and statement.kind not in _MAY_BE_IN_FAILED:
+            raise PgRefused(
+                IN_FAILED_TRANSACTION, "current transaction is aborted, commands ignored until end of transaction block"
+            )
+        match statement.kind:
+            case PgKind.ROWS:
+                return await self._query(statement, literals or {})
+            case PgKind.OURS | PgKind.OUR_ROWS:
+                return await self._execute(statement, literals or {})
+            case PgKind.COPY:
+                return await self._copy(statement)
+            case PgKind.DECLARE:
+                return await self._declare(statement, literals or {})
+            case PgKind.FETCH | PgKind.MOVE:
+                return await self._fetch(statement)
+            case _:
+                return await self._command(statement)
+
+    async def describe(self, statement: PgStatement, types: Mapping[int, SqlType]) -> DescribedStatement:
+        """Without running what changes anything. In: `types` of the parameters that the client told."""
+        parameters = await self.parameters(statement, types)
+        samples = {number: sample_literal(type_) for number, type_ in enumerate(parameters, 1)}
+        match statement.kind:
+            case PgKind.ROWS:
+                return DescribedStatement(parameters, await self._columns(statement, samples))
+            case PgKind.OUR_ROWS | PgKind.SHOW:
+                return DescribedStatement(parameters, (await self.start(statement, samples)).columns)
+            case PgKind.FETCH:
+                cursor = self._cursor(fetch_asked(statement.tokens).cursor)
+                return DescribedStatement(parameters, cursor.answer.columns)
+            case _:
+                return DescribedStatement(parameters, None)
+
+    async def parameters(self, statement: PgStatement, types: Mapping[int, SqlType]) -> list[SqlType | None]:
+        """Their types, as far as they are told or can be found out."""
+        found = dict(types)
+        if statement.parameter_count and statement.kind in (PgKind.ROWS, PgKind.OURS):
+            found = {**await self._types(statement), **found}
+        return [found.get(number) for number in range(1, statement.parameter_count + 1)]
+
+    async def take(self, rows: RowSource, most: int) -> RowPiece | None:
+        """The next rows. Raises what ended them."""
+        self._waited_for = rows
+        try:
+            self._check_cancelled()
+            piece = await rows.take(most)
+            self._check_cancelled()
+        finally:
+            self._waited_for = None
+        return piece
+
+    @contextlib.contextmanager
+    def working(self):
+        """Around all that is done for one message: what is cancelled is this."""
+        self._client, self._cancelled = PullClient(), None
+        timeout_s = self.settings.timeout_s
+        loop = asyncio.get_running_loop()
+        timer = None
+        if timeout_s is not None:
+            timer = loop.call_later(timeout_s, self.cancel, "canceling statement due to statement timeout")
+        try:
+            yield
+        except PgRefused:
+            raise
+        except Exception:
+            self._check_cancelled()
+            raise
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+    def cancel(self, reason: str = "canceling statement due to user request") -> None:
+        """Ends what runs."""
+        self._cancelled = reason
+        self._client.leave()
+        waited_for, call = self._waited_for, self._catalog_call
+        if waited_for is not None:
+            waited_for.close()
+        if call is not None:
+            call()
+
+    def cursor_named(self, name: str) -> PgAnswer | None:
+        """What a cursor that DECLARE has made gives."""
+        found = self._cursors.get(name)
+        return None if found is None else found.answer
+
+    def failed(self) -> None:
+        """A statement had an error as its answer."""
+        if self.status == "T":
+            self.status = "E"
+
+    def close(self) -> None:
+        for cursor in self._cursors.values():
+            cursor.answer.close()
+        self._cursors.clear()
+
+    # Queries
+
+    async def _query(self, statement: PgStatement, literals: Mapping[int, str]) -> PgAnswer:
+        if asks_catalogs(statement.tokens, self._visible()):
+            return await self._ask_catalogs(statement, literals)
+        ours = self._ours(statement, literals)
+        with self._placed(ours):
+            return await self._run_query(ours.text)
+
+    async def _run_query(self, text: str) -> PgAnswer:
+        lookup = self._context.engine.lookup(text, self.session)
+        if lookup is not None and await self._context.looked_up.is_current(lookup):
+            return self._looked_up(lookup)
+        client = self._client
+
+        def run() -> tuple[QueryResult, list[Any]]:
+            with serving(client):
+                rows_max = self._context.engine.settings.push_rows_max
+                result = self._context.engine.query(text, self.session, push_rows_max=rows_max)
+                return result, list(result.batches()) if result.kind == "PULL" else []
+
+        with self._context.pulls.admitted():
+            result, batches = await self._context.workers.run(run)
+        columns = [PgColumn(shown_name(column.name), column.type) for column in result.schema]
+        if result.kind == "PUSH":
+            return self._push(result, columns)
+        count = sum(map(len, batches))
+        rows = FixedRows(batches[0].columns if batches else [], count)
+        shown = self._registered(rows, result.query_id, count)
+        return PgAnswer("SELECT", columns, shown, counts=True, sent=self._context.pulls.sent)
+
+    def _looked_up(self, lookup: Lookup) -> PgAnswer:
+        with self._context.pulls.admitted():
+            values = lookup.values()
+        columns = [PgColumn(shown_name(column.name), column.type) for column in lookup.schema]
+        rows = ListedRows([] if values is None else [values], len(columns))
+        return PgAnswer("SELECT", columns, rows, counts=True, sent=self._context.pulls.sent)
+
+    def _registered(self, rows: FixedRows, query_id: str, count: int) -> RowSource:
+        """Large answers are kept until they are taken: there may not be many of them."""
+        if count <= BATCH_ROWS:
+            return rows
+        self._context.open_queries.add(query_id, "PULL", rows, self.session.rights.name)
+        rows.closed = lambda: self._context.open_queries.remove(query_id)
+        return rows
+
+    def _push(self, result: QueryResult, columns: list[PgColumn]) -> PgAnswer:
+        if result.keyed:
+            columns.append(PgColumn(TOMBSTONE, BOOLEAN))
+        context, ending = self._context, None
+
+        def ended() -> None:
+            context.open_queries.remove(result.query_id)
+            if ending is not None:
+                ending.cancel()
+
+        rows = ComingRows(result.query_id, result.tables(), result.close, ended)
+        try:
+            context.open_queries.add(result.query_id, "PUSH", rows, self.session.rights.name)
+        except BaseException:
+            result.close()
+            raise
+        if (seconds := context.engine.settings.push_seconds_max) is not None:
+            reason = PushLimitExceeded(f"the push query has run for {seconds:g} seconds, its time")
+            ending = asyncio.get_running_loop().call_later(seconds, rows.fail, reason)
+        rows.start()
+        return PgAnswer("SELECT", columns, rows, counts=True)
+
+    async def _columns(self, statement: PgStatement, samples: Mapping[int, str]) -> list[PgColumn]:
+        if asks_catalogs(statement.tokens, self._visible()):
+            answer = await self._ask_catalogs(statement, samples)
+            return answer.columns or []
+        ours = self._ours(statement, samples)
+        with self._placed(ours):
+            found = await self._context.workers.run(lambda: self._context.engine.columns_of(ours.text, self.session))
+        columns = [PgColumn(shown_name(column.name), column.type) for column in found.schema]
+        return [*columns, PgColumn(TOMBSTONE, BOOLEAN)] if found.keyed else columns
+
+    async def _types(self, statement: PgStatement) -> dict[int, SqlType]:
+        visible = self._visible()
+        if statement.kind is PgKind.ROWS and asks_catalogs(statement.tokens, visible):
+            return cast_types(statement)
+        return await self._context.workers.run(lambda: parameter_types(statement, visible, [self.database]))
+
+    async def _ask_catalogs(self, statement: PgStatement, literals: Mapping[int, str]) -> PgAnswer:
+        asking = self._context.catalogs.asking(
+            statement, literals, self._visible(), self.settings, self.user, self.database
+        )
+        self._catalog_call = asking.interrupt
+        try:
+            table = await self._context.workers.run(asking.run)
+        finally:
+            self._catalog_call = None
+        columns, rows = fixed(table)
+        return PgAnswer("SELECT", columns, rows, counts=True)
+
+    # What ksqlDB's dialect has
+
+    async def _execute(self, statement: PgStatement, literals: Mapping[int, str]) -> PgAnswer:
+        ours = self._ours(statement, literals)
+        with self._placed(ours):
+            entities = await self._run_ours(ours.text + ";")
+        first, second, third = words(statement.tokens, 3)
+        second = third if second in ("OR", "SOURCE") else second
+        second = words(statement.tokens, 4)[3] if (first, words(statement.tokens, 2)[1]) == ("CREATE", "OR") else second
+        told = notices(entities)
+        if statement.kind is PgKind.OUR_ROWS:
+            columns, rows = entity_rows(entities)
+            return PgAnswer(first, columns, ListedRows(rows, len(columns)), told)
+        return PgAnswer(command_tag((first, second), entities, _row_count(statement)), notices=told)
+
+    # What only PostgreSQL has
+
+    async def _command(self, statement: PgStatement) -> PgAnswer:
+        match statement.kind:
+            case PgKind.EMPTY:
+                return PgAnswer("")
+            case PgKind.BEGIN:
+                warned = ["there is already a transaction in progress"] if self.status == "T" else []
+                self.status = "T"
+                return PgAnswer(statement.tokens[0].upper + " TRANSACTION" * (statement.tokens[0].upper == "START"),
+                                notices=warned)  # fmt: skip
+            case PgKind.COMMIT | PgKind.ROLLBACK:
+                rolls_back = statement.kind is PgKind.ROLLBACK or self.status == "E"
+                self.status = "I"
+                self._end_cursors()
+                return PgAnswer("ROLLBACK" if rolls_back else "COMMIT")
+            case PgKind.SAVEPOINT:
+                return PgAnswer(statement.tokens[0].upper)
+            case PgKind.SET:
+                setting = setting_of(statement.tokens)
+                return PgAnswer("SET", statuses={} if setting is None else await self._set(*setting))
+            case PgKind.RESET:
+                name = shown_setting(statement.tokens)
+                return PgAnswer("RESET", statuses=await self._reset(name))
+            case PgKind.SHOW:
+                return self._show(statement)
+            case PgKind.DISCARD:
+                self.close()
+                return PgAnswer("DISCARD ALL", statuses=self.settings.reset(None))
+            case PgKind.CLOSE:
+                return self._close_cursor(statement)
+            case _:
+                return PgAnswer(statement.tokens[0].upper)
+
+    async def begin(self, parameters: Mapping[str, str]) -> None:
+        """In: those of the startup message. Raises what SET raises."""
+        for name, value in self.settings.start_with(self.user, parameters):
+            await self._set(name, value)
+
+    async def _set(self, name: str, value: str) -> dict[str, str]:
+        """A property of ours goes the way of every SET: some are the server's alone."""
+        own = self.settings.own_property(name)
+        if own is None:
+            return self.settings.set(name, value)
+        await self._run_ours(f"SET {literal(own)} = {literal(value)};")
+        return {}
+
+    async def _reset(self, name: str) -> dict[str, str]:
+        own = self.settings.own_property(name)
+        if own is None:
+            return self.settings.reset(None if name == "all" else name)
+        await self._run_ours(f"UNSET {literal(own)};")
+        return {}
+
+    async def _run_ours(self, text: str) -> list[Entity]:
+        return await self._context.workers.run(lambda: self._context.engine.execute(text, self.session))
+
+    def _show(self, statement: PgStatement) -> PgAnswer:
+        name = shown_setting(statement.tokens)
+        if name == "all":
+            columns = [PgColumn(each, STRING) for each in ("name", "setting", "description")]
+            return PgAnswer("SHOW", columns, ListedRows([(*pair, "") for pair in self.settings.all()], 3))
+        value = self.settings.get(name)
+        return PgAnswer("SHOW", [PgColumn(name.replace(" ", "_"), STRING)], ListedRows([(value,)], 1))
+
+    async def _copy(self, statement: PgStatement) -> PgAnswer:
+        asked = copy_asked(statement)
+        answer = await self._query(asked.query, {})
+        answer.copy, answer.tag = asked.format, "COPY"
+        return answer
+
+    async def _declare(self, statement: PgStatement, literals: Mapping[int, str]) -> PgAnswer:
+        asked = declared_cursor(statement)
+        if asked.name in self._cursors:
+            raise PgRefused(DUPLICATE_CURSOR, f'cursor "{asked.name}" already exists')
+        if len(self._cursors) >= _CURSORS_MAX:
+            raise PgRefused(NOT_SUPPORTED, f"{_CURSORS_MAX} cursors are open already", hint="CLOSE some of them.")
+        self._cursors[asked.name] = PgCursor(await self._query(asked.query, literals), asked.hold)
+        return PgAnswer("DECLARE CURSOR")
+
+    async def _fetch(self, statement: PgStatement) -> PgAnswer:
+        asked = fetch_asked(statement.tokens)
+        cursor = self._cursor(asked.cursor)
+        assert cursor.answer.rows is not None
+        rows = CursorRows(cursor.answer.rows, asked)
+        if statement.kind is PgKind.FETCH:
+            return PgAnswer("FETCH", cursor.answer.columns, rows, counts=True, sent=cursor.answer.sent)
+        count = 0
+        while (piece := await self.take(rows, BATCH_ROWS)) is not None:
+            count += piece.count
+        return PgAnswer(f"MOVE {count}")
+
+    def _close_cursor(self, statement: PgStatement) -> PgAnswer:
+        name = statement.tokens[1].named if len(statement.tokens) > 1 else None
+        if name == "all":
+            self.close()
+            return PgAnswer("CLOSE CURSOR ALL")
+        self._cursor(name or "").answer.close()
+        del self._cursors[name or ""]
+        return PgAnswer("CLOSE CURSOR")
+
+    def _cursor(self, name: str) -> PgCursor:
+        found = self._cursors.get(name)
+        if found is None:
+            raise PgRefused(UNDEFINED_CURSOR, f'cursor "{name}" does not exist', hint="DECLARE makes one.")
+        return found
+
+    def _end_cursors(self) -> None:
+        for name in [name for name, cursor in self._cursors.items() if not cursor.hold]:
+            self._cursors.pop(name).answer.close()
+
+    # Names and places
+
+    def _visible(self):
+        return self.session.rights.visible(self._context.engine.catalog)
+
+    def _ours(self, statement: PgStatement, literals: Mapping[int, str]) -> RewrittenText:
+        return our_text(statement.text, statement.tokens, self._visible(), literals, [self.database])
+
+    @contextlib.contextmanager
+    def _placed(self, ours: RewrittenText):
+        try:
+            yield
+        except StatementError as error:
+            raise PlacedError(error, ours.place) from error
+
+    def _check_cancelled(self) -> None:
+        if self._cancelled is not None:
+            raise PgRefused(CANCELED, self._cancelled)
+
+
+class CursorRows:
+    """A part of a cursor's rows: as many as FETCH wants, or as many as come within its time."""
+
+    def __init__(self, rows: RowSource, asked: FetchAsked) -> None:
+        self._rows = rows
+        self._left = asked.count
+        self._timeout_s = asked.timeout_s
+        self._until: float | None = None
+
+    async def take(self, most: int) -> RowPiece | None:
+        wanted = most if self._left is None else min(most, self._left)
+        if wanted <= 0:
+            return None
+        piece = await self._in_time(wanted)
+        if piece is not None and self._left is not None:
+            self._left -= piece.count
+        return piece
+
+    def close(self) -> None:
+        """The cursor ends only where its client cancels what it waits for."""
+        self._rows.close()
+
+    async def _in_time(self, wanted: int) -> RowPiece | None:
+        if self._timeout_s is None:
+            return await self._rows.take(wanted)
+        loop = asyncio.get_running_loop()
+        if self._until is None:
+            self._until = loop.time() + self._timeout_s
+        try:
+            async with asyncio.timeout_at(max(self._until, loop.time() + 0.001)):
+                return await self._rows.take(wanted)
+        except TimeoutError:
+            self._left = 0
+            return None
+
+
+def _row_count(statement: PgStatement) -> int | None:
+    """How many rows INSERT … VALUES has."""
+    depth = count = 0
+    in_values = False
+    for token in statement.tokens:
+        in_values = in_values or (depth == 0 and token.upper == "VALUES")
+        if token.kind == "sign":
+            count += in_values and depth == 0 and token.text == "("
+            depth += (token.text in "([") - (token.text in ")]") if len(token.text) == 1 else 0
+    return count if in_values else None

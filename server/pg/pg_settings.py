@@ -1,0 +1,160 @@
+"""Settings of a session as PostgreSQL's clients SET and SHOW them. Few of them do anything here; the others are kept,
+as drivers ask for what they have set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from ...sql.settings.property_table import PROPERTIES
+from .sqlstates import INVALID_VALUE, UNDEFINED_SETTING, PgRefused
+
+SERVER_VERSION: Final = "15.0"
+"""Of PostgreSQL, whose protocol and catalogs these are: clients choose their questions by it."""
+UTC_NAMES: Final = ("utc", "etc/utc", "gmt", "z", "0", "+00", "+00:00")
+STATEMENT_TIMEOUT: Final = "statement_timeout"
+
+REPORTED: Final = (
+    "server_version", "server_encoding", "client_encoding", "application_name", "DateStyle", "IntervalStyle",
+    "TimeZone", "integer_datetimes", "standard_conforming_strings", "is_superuser", "session_authorization",
+    "default_transaction_read_only", "in_hot_standby",
+)  # fmt: skip
+"""What a client is told of after its login, and whenever it changes."""
+
+_DEFAULTS: Final = {
+    "server_version": SERVER_VERSION, "server_version_num": "150000", "server_encoding": "UTF8",
+    "client_encoding": "UTF8", "application_name": "", "DateStyle": "ISO, MDY", "IntervalStyle": "postgres",
+    "TimeZone": "UTC", "integer_datetimes": "on", "standard_conforming_strings": "on", "is_superuser": "off",
+    "session_authorization": "", "default_transaction_read_only": "off", "in_hot_standby": "off",
+    "search_path": '"$user", public', "extra_float_digits": "1", "bytea_output": "hex", "client_min_messages": "notice",
+    "statement_timeout": "0", "lock_timeout": "0", "idle_in_transaction_session_timeout": "0",
+    "row_security": "on", "idle_session_timeout": "0", "transaction_isolation": "read committed",
+    "transaction_read_only": "off",
+    "default_transaction_isolation": "read committed", "max_identifier_length": "63", "lc_collate": "C",
+    "lc_ctype": "C", "lc_messages": "C", "lc_monetary": "C", "lc_numeric": "C", "lc_time": "C",
+    "max_connections": "1000", "port": "5432",
+    "default_transaction_deferrable": "off", "datestyle": "ISO, MDY", "jit": "off", "synchronous_commit": "on",
+    "max_index_keys": "32", "block_size": "8192", "ssl": "on", "escape_string_warning": "on", "wal_level": "replica",
+    "enable_seqscan": "on", "geqo": "on", "cursor_tuple_fraction": "0.1", "work_mem": "4MB", "check_function_bodies":
+    "on", "default_tablespace": "", "temp_tablespaces": "", "xmloption": "content", "backslash_quote": "safe_encoding",
+    "quote_all_identifiers": "off", "role": "none", "constraint_exclusion": "partition",
+}  # fmt: skip
+_FIXED: Final = {
+    "server_version", "server_version_num", "server_encoding", "integer_datetimes", "is_superuser", "in_hot_standby",
+    "max_identifier_length", "max_connections", "port", "block_size", "max_index_keys", "lc_collate", "lc_ctype", "ssl",
+}  # fmt: skip
+_ALIASES: Final = {"time zone": "TimeZone", "transaction isolation level": "transaction_isolation", "names":
+                   "client_encoding", "session authorization": "session_authorization"}  # fmt: skip
+_CHARACTERS_MAX: Final = 10_000
+_SETTINGS_MAX: Final = 1000
+
+
+class PgSettings:
+    """Those of one session. A property of ours (`auto.offset.reset`) may be SET under its name too: `properties` is the
+    session's own."""
+
+    def __init__(self, properties: dict[str, str]) -> None:
+        self._properties = properties
+        self._names = {name.lower(): name for name in _DEFAULTS}
+        self._names["datestyle"] = "DateStyle"
+        self._values = dict(_DEFAULTS)
+
+    def get(self, name: str) -> str:
+        """Raises `PgRefused` for a setting that there is not."""
+        own = self.own_property(name)
+        if own is not None:
+            return self._properties.get(own, PROPERTIES[own].default)
+        found = self._values.get(self._known(name))
+        if found is None:
+            raise PgRefused(UNDEFINED_SETTING, f'unrecognized configuration parameter "{name}"')
+        return found
+
+    def set(self, name: str, value: str) -> dict[str, str]:
+        """Gives what the client is to be told. Raises `PgRefused`."""
+        known = self._known(name)
+        if known in _FIXED:
+            raise PgRefused("55P02", f'parameter "{known}" cannot be changed')
+        if known not in _DEFAULTS and "." not in known:
+            raise PgRefused(UNDEFINED_SETTING, f'unrecognized configuration parameter "{name}"')
+        value = self._checked(known, value)
+        if len(value) > _CHARACTERS_MAX or len(self._values) >= _SETTINGS_MAX + len(_DEFAULTS):
+            raise PgRefused(INVALID_VALUE, "a setting is too long, or there are too many")
+        self._values[known] = value
+        return {known: value} if known in REPORTED else {}
+
+    def reset(self, name: str | None) -> dict[str, str]:
+        """None is all of them."""
+        if name is None:
+            changed = {each: _DEFAULTS[each] for each in REPORTED if each not in _FIXED and self._default(each)}
+            kept = {each: self._values[each] for each in ("session_authorization", "application_name")}
+            self._values = {**_DEFAULTS, **kept}
+            return {each: value for each, value in changed.items() if each not in kept}
+        return self.set(name, _DEFAULTS.get(self._known(name), ""))
+
+    def start_with(self, user: str, parameters: Mapping[str, str]) -> list[tuple[str, str]]:
+        """In: those of the startup message. Out: what it says is to be SET."""
+        self._values["session_authorization"] = user
+        found: list[tuple[str, str]] = []
+        for name, value in parameters.items():
+            if name not in ("user", "database", "options", "replication") and not name.startswith("_pq_."):
+                found.append((name, value))
+        return found + _options(parameters.get("options", ""))
+
+    def reported(self) -> dict[str, str]:
+        return {name: self._values[name] for name in REPORTED}
+
+    def all(self) -> list[tuple[str, str]]:
+        return sorted((name, value) for name, value in self._values.items() if name != "datestyle")
+
+    @property
+    def timeout_s(self) -> float | None:
+        """Of a statement."""
+        return _seconds(self._values[STATEMENT_TIMEOUT]) or None
+
+    def _default(self, name: str) -> bool:
+        return self._values[name] != _DEFAULTS[name]
+
+    def own_property(self, name: str) -> str | None:
+        """The name of a property of ours, which SET of the engine sets."""
+        return name.lower() if name.lower() in PROPERTIES and "." in name else None
+
+    def _known(self, name: str) -> str:
+        lower = name.lower()
+        return _ALIASES.get(lower) or self._names.get(lower, lower)
+
+    def _checked(self, name: str, value: str) -> str:
+        if name == "TimeZone":
+            if value.strip().lower() not in UTC_NAMES and value.strip().upper() != "DEFAULT":
+                return value  # kept: times have no zone here, and clients compute with the zone that they set
+            return "UTC"
+        if name == "client_encoding":
+            if value.replace("-", "").replace("'", "").upper() not in ("UTF8", "UNICODE", "DEFAULT", "SQL_ASCII"):
+                raise PgRefused(INVALID_VALUE, f"the encoding {value} is not supported", hint="Use UTF8.")
+            return "UTF8"
+        if name == STATEMENT_TIMEOUT and _seconds(value) is None:
+            raise PgRefused(INVALID_VALUE, f"{value} is no time", hint="Write milliseconds, or '10s', or '5min'.")
+        return value
+
+
+_UNITS: Final = {"": 0.001, "us": 1e-6, "ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
+
+
+def _seconds(text: str) -> float | None:
+    """`500`, `10s`, `5 min`; None for what is no time."""
+    digits = text.strip().rstrip("abcdefghijklmnopqrstuvwxyz ")
+    unit = text.strip()[len(digits) :].strip()
+    try:
+        return max(0.0, float(digits or "0")) * _UNITS[unit]
+    except (ValueError, KeyError):
+        return None
+
+
+seconds_of = _seconds
+
+
+def _options(text: str) -> list[tuple[str, str]]:
+    """`-c name=value --name=value`, where a backslash keeps a space."""
+    words = [word.replace("\0", " ") for word in text.replace("\\ ", "\0").split()]
+    given = [word.removeprefix("-c").removeprefix("--") for word in words if word != "-c"]
+    pairs = (word.partition("=") for word in given)
+    return [(name.replace("-", "_"), value) for name, sign, value in pairs if sign]

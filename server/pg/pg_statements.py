@@ -1,0 +1,297 @@
+"""What a statement asks for, as far as its first words tell; the statements that only PostgreSQL has, taken apart."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ...planner.catalog import Catalog
+from ...sql.identifiers import RESERVED
+from .pg_dialect import SCHEMA
+from .pg_settings import seconds_of
+from .pg_tokens import PgToken, parted, pg_tokens, words
+from .sqlstates import INSUFFICIENT_PRIVILEGE, INVALID_VALUE, NOT_SUPPORTED, SYNTAX, PgRefused
+
+CATALOG_SCHEMAS: Final = ("pg_catalog", "information_schema")
+_OUR_SHOWS: Final = {
+    "STREAMS", "TABLES", "TOPICS", "QUERIES", "FUNCTIONS", "CONNECTOR", "CONNECTORS", "TYPES", "PROPERTIES",
+    "VARIABLES", "LINEAGE", "GRAPH", "SOURCE", "SINK",
+}  # fmt: skip
+_NEVER: Final = {
+    "LISTEN", "NOTIFY", "LOCK", "DO", "CALL", "GRANT", "REVOKE", "VACUUM", "ANALYZE", "CLUSTER", "REINDEX", "PREPARE",
+    "EXECUTE", "TRUNCATE", "LOAD", "CHECKPOINT", "MERGE", "UPDATE", "COMMENT", "SECURITY", "IMPORT", "REASSIGN",
+}  # fmt: skip
+_ROWS: Final = ("SELECT", "WITH", "VALUES", "TABLE", "(")
+
+
+class PgKind(enum.Enum):
+    """`ROWS` is a query of any sort, `OURS` what ksqlDB's dialect has."""
+
+    EMPTY = enum.auto()
+    ROWS = enum.auto()
+    OURS = enum.auto()
+    OUR_ROWS = enum.auto()  # SHOW, DESCRIBE and the like: they change nothing
+    BEGIN = enum.auto()
+    COMMIT = enum.auto()
+    ROLLBACK = enum.auto()
+    SAVEPOINT = enum.auto()
+    SET = enum.auto()
+    RESET = enum.auto()
+    SHOW = enum.auto()
+    DISCARD = enum.auto()
+    DEALLOCATE = enum.auto()
+    IGNORED = enum.auto()
+    DECLARE = enum.auto()
+    FETCH = enum.auto()
+    MOVE = enum.auto()
+    CLOSE = enum.auto()
+    COPY = enum.auto()
+
+
+@dataclass(frozen=True, slots=True)
+class PgStatement:
+    """One statement; `tokens` have their places in `text`, which may hold others."""
+
+    text: str
+    tokens: Sequence[PgToken]
+    kind: PgKind
+
+    @property
+    def parameter_count(self) -> int:
+        return max((int(token.text[1:]) for token in self.tokens if token.kind == "parameter"), default=0)
+
+    def after(self, count: int) -> PgStatement:
+        """What is left without the first tokens, as a statement of its own."""
+        rest = self.tokens[count:]
+        return PgStatement(self.text, rest, kind_of(rest))
+
+    @property
+    def own_text(self) -> str:
+        return self.text[self.tokens[0].start : self.tokens[-1].end] if self.tokens else ""
+
+
+def pg_statements(text: str) -> list[PgStatement]:
+    return [PgStatement(text, tokens, kind_of(tokens)) for tokens in parted(pg_tokens(text))]
+
+
+def kind_of(tokens: Sequence[PgToken]) -> PgKind:
+    """Raises `PgRefused` for what PostgreSQL has and this server never will."""
+    if not tokens:
+        return PgKind.EMPTY
+    first, second, third = words(tokens, 3)
+    if first in _ROWS or tokens[0].text == "(":
+        return PgKind.ROWS
+    if first in _NEVER:
+        raise PgRefused(NOT_SUPPORTED, f"{first} is not a statement of this server")
+    match first:
+        case "BEGIN" | "START":
+            return PgKind.BEGIN
+        case "COMMIT" | "END":
+            return PgKind.COMMIT
+        case "ROLLBACK" | "ABORT":
+            return PgKind.SAVEPOINT if "TO" in (second, third) else PgKind.ROLLBACK
+        case "SAVEPOINT" | "RELEASE":
+            return PgKind.SAVEPOINT
+        case "SET":
+            return PgKind.OURS if len(tokens) > 1 and tokens[1].kind == "string" else PgKind.SET
+        case "RESET":
+            return PgKind.RESET
+        case "SHOW":
+            all_topics = second == "ALL" and third == "TOPICS"
+            return PgKind.OUR_ROWS if second in _OUR_SHOWS or all_topics else PgKind.SHOW
+        case "LIST" | "DESCRIBE" | "EXPLAIN":
+            return PgKind.OUR_ROWS
+        case "DISCARD" | "DEALLOCATE" | "DECLARE" | "FETCH" | "MOVE" | "CLOSE" | "COPY":
+            return PgKind[first]
+        case "UNLISTEN":
+            return PgKind.IGNORED
+        case _:
+            return PgKind.OURS
+
+
+def asks_catalogs(tokens: Sequence[PgToken], catalog: Catalog) -> bool:
+    """Whether a query reads what PostgreSQL knows of itself, or nothing at all, and no stream or table of ours."""
+    known = {name.upper() for name in catalog.sources}
+    named = _tables_named(tokens)
+    if any(schema in (None, SCHEMA) and table.upper() in known for schema, table, _ in named):
+        return False
+    return all(
+        called or schema in CATALOG_SCHEMAS or (schema is None and table.startswith("pg_")) or _is_cte(table, tokens)
+        for schema, table, called in named
+    )
+
+
+def _is_cte(name: str, tokens: Sequence[PgToken]) -> bool:
+    """Whether `name AS (` or `name (…) AS (` is somewhere."""
+    for at, token in enumerate(tokens[:-2]):
+        if token.named == name and tokens[at + 1].upper == "AS" and tokens[at + 2].text in ("(", "MATERIALIZED"):
+            return True
+        if token.named == name and tokens[at + 1].text == "(" and at and tokens[at - 1].upper in ("WITH", "RECURSIVE"):
+            return True
+    return False
+
+
+def _tables_named(tokens: Sequence[PgToken]) -> list[tuple[str | None, str, bool]]:
+    """Schema, name, and whether it is called like a function, of what stands after FROM and JOIN."""
+    found: list[tuple[str | None, str, bool]] = []
+    for at, token in enumerate(tokens[:-1]):
+        is_distinct_from = at > 0 and tokens[at - 1].upper == "DISTINCT"
+        if token.upper not in ("FROM", "JOIN", "TABLE") or is_distinct_from or _is_within_call(tokens, at):
+            continue
+        at += 2 if tokens[at + 1].upper in ("LATERAL", "ONLY") else 1
+        while True:
+            chain, at = _chain(tokens, at)
+            if chain:
+                called = at < len(tokens) and tokens[at].text == "("
+                found.append((chain[-2] if len(chain) > 1 else None, chain[-1], called))
+            at = _after_alias(tokens, at)
+            if at >= len(tokens) or tokens[at].text != ",":
+                break
+            at += 1
+    return found
+
+
+def _after_alias(tokens: Sequence[PgToken], at: int) -> int:
+    if at < len(tokens) and tokens[at].upper == "AS":
+        at += 1
+    if at < len(tokens) and tokens[at].named is not None and tokens[at].upper not in RESERVED:
+        at += 1
+    return at
+
+
+def _chain(tokens: Sequence[PgToken], at: int) -> tuple[list[str], int]:
+    names: list[str] = []
+    while at < len(tokens) and (name := tokens[at].named) is not None and tokens[at].upper not in ("SELECT", "VALUES"):
+        names.append(name)
+        at += 1
+        if at >= len(tokens) or tokens[at].text != ".":
+            break
+        at += 1
+    return names, at
+
+
+def _is_within_call(tokens: Sequence[PgToken], at: int) -> bool:
+    """EXTRACT(YEAR FROM x), SUBSTRING(x FROM 2), TRIM(BOTH FROM x)."""
+    depth = 0
+    for place in range(at - 1, 0, -1):
+        sign = tokens[place].text if tokens[place].kind == "sign" else ""
+        depth += (sign == ")") - (sign == "(")
+        if depth < 0:
+            return tokens[place - 1].upper in ("EXTRACT", "SUBSTRING", "TRIM", "OVERLAY")
+    return False
+
+
+# SET and SHOW
+
+
+def setting_of(tokens: Sequence[PgToken]) -> tuple[str, str] | None:
+    """Name and value of SET; None for what means nothing here. Raises `PgRefused`."""
+    rest = list(tokens[1:])
+    if rest and rest[0].text.lower() in ("session", "local") and len(rest) > 1 and rest[1].text not in ("=", "."):
+        rest.pop(0)
+    head = words(rest, 2)
+    if head[0] in ("CHARACTERISTICS", "TRANSACTION", "CONSTRAINTS"):
+        return None
+    if head[0] in ("ROLE", "AUTHORIZATION"):
+        if rest[1:2] and rest[1].text.lower() in ("none", "default"):
+            return None
+        raise PgRefused(INSUFFICIENT_PRIVILEGE, "nobody becomes another user here", hint="Connect as that user.")
+    if head == ["TIME", "ZONE"]:
+        return "TimeZone", _values(rest[2:])
+    if head[0] == "NAMES":
+        return "client_encoding", _values(rest[1:])
+    name, at = _setting_name(rest)
+    if not name or at >= len(rest) or not (rest[at].text == "=" or rest[at].upper == "TO"):
+        raise PgRefused(SYNTAX, "SET names a setting and its value", hint="Write SET name = 'value'.")
+    return name, _values(rest[at + 1 :])
+
+
+def shown_setting(tokens: Sequence[PgToken]) -> str:
+    """The name that SHOW or RESET has; several words are one name."""
+    name, at = _setting_name(tokens[1:])
+    rest = [token.text.lower() for token in tokens[1 + at :]]
+    return " ".join([name, *rest])
+
+
+def _setting_name(tokens: Sequence[PgToken]) -> tuple[str, int]:
+    parts: list[str] = []
+    at = 0
+    while at < len(tokens) and (name := tokens[at].named) is not None:
+        parts.append(name)
+        at += 1
+        if at >= len(tokens) or tokens[at].text != ".":
+            break
+        at += 1
+    return ".".join(parts), at
+
+
+def _values(tokens: Sequence[PgToken]) -> str:
+    parts = [token.value if token.kind == "string" else token.text for token in tokens]
+    return "".join(", " if part == "," else part for part in parts)
+
+
+# Cursors
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredCursor:
+    name: str
+    hold: bool
+    query: PgStatement
+
+
+@dataclass(frozen=True, slots=True)
+class FetchAsked:
+    """`count`: None is all. `timeout_s`: for how long rows are waited for."""
+
+    cursor: str
+    count: int | None
+    timeout_s: float | None
+
+
+def declared_cursor(statement: PgStatement) -> DeclaredCursor:
+    """Raises `PgRefused`."""
+    tokens = statement.tokens
+    name = tokens[1].named if len(tokens) > 1 else None
+    at = next((at for at, token in enumerate(tokens) if token.upper == "CURSOR"), None)
+    begin = next((at for at, token in enumerate(tokens) if token.upper == "FOR"), None)
+    if name is None or at is None or begin is None or begin < at:
+        raise PgRefused(SYNTAX, "DECLARE names a cursor and its query", hint="Write DECLARE c CURSOR FOR SELECT ….")
+    options = [token.upper for token in tokens[2:begin]]
+    if "SCROLL" in options and "NO" not in options:
+        raise PgRefused(NOT_SUPPORTED, "a cursor goes forward only", hint="Leave SCROLL out.")
+    query = statement.after(begin + 1)
+    if query.kind is not PgKind.ROWS:
+        raise PgRefused(SYNTAX, "a cursor is for a query")
+    return DeclaredCursor(name, "HOLD" in options and "WITHOUT" not in options, query)
+
+
+def fetch_asked(tokens: Sequence[PgToken]) -> FetchAsked:
+    """Raises `PgRefused`."""
+    end = next((at for at, token in enumerate(tokens) if token.upper == "WITH"), len(tokens))
+    timeout_s = _timeout(tokens[end:]) if end < len(tokens) else None
+    rest = [token for token in tokens[1:end] if token.upper not in ("FROM", "IN")]
+    if not rest or rest[-1].named is None:
+        raise PgRefused(SYNTAX, "FETCH names a cursor", hint="Write FETCH 10 FROM c.")
+    name = rest[-1].named
+    how = [token.text.upper() for token in rest[:-1]]
+    if how[:1] == ["FORWARD"]:
+        how = how[1:]
+    if how in ([], ["NEXT"]):
+        return FetchAsked(name, 1, timeout_s)
+    if how == ["ALL"]:
+        return FetchAsked(name, None, timeout_s)
+    if len(how) == 1 and how[0].isdecimal():
+        return FetchAsked(name, int(how[0][:18]), timeout_s)
+    raise PgRefused(NOT_SUPPORTED, "a cursor goes forward only", hint="Write FETCH 10 FROM c, or FETCH ALL FROM c.")
+
+
+def _timeout(tokens: Sequence[PgToken]) -> float:
+    """WITH (timeout = '1s')."""
+    if len(tokens) == 6 and tokens[2].upper == "TIMEOUT" and tokens[3].text == "=":
+        found = seconds_of(tokens[4].value if tokens[4].kind == "string" else tokens[4].text)
+        if found is not None:
+            return found
+    raise PgRefused(INVALID_VALUE, "the options of FETCH are not understood", hint="Write WITH (timeout = '1s').")

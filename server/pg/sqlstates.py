@@ -1,0 +1,109 @@
+"""Errors as PostgreSQL's clients know them: SQLSTATE, message, hint and place."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from millstream.errors import (
+    AmbiguousColumn,
+    InvalidNumber,
+    InvalidProperty,
+    InvalidStatement,
+    LogError,
+    MillstreamError,
+    QueryError,
+    ServerError,
+    SourceExists,
+    SqlSyntaxError,
+    StatementError,
+    TypeMismatch,
+    UnknownAlias,
+    UnknownColumn,
+    UnknownFunction,
+    UnknownSource,
+    UnknownType,
+    Unsupported,
+)
+
+from ...executor.answers.pull_limits import PullLimitExceeded
+from ..engine.queries import PushLimitExceeded
+from ..http.errors import NO_ENGINE, NOT_READY, SHUTTING_DOWN, RequestRefused
+from ..security.rights import NotPermitted
+from .frontend import PgProtocolViolation
+from .login import PgLoginRefused
+from .pg_parameters import WrongParameter
+
+_log = structlog.get_logger("millstream.server")
+
+
+class PgRefused(ServerError):
+    """Something that PostgreSQL's clients may ask for and do not get, with the SQLSTATE that says why."""
+
+    code = "PG_REFUSED"
+
+    def __init__(self, sqlstate: str, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.sqlstate = sqlstate
+
+
+NOT_SUPPORTED: Final = "0A000"
+UNDEFINED_CURSOR: Final = "34000"
+UNDEFINED_STATEMENT: Final = "26000"
+DUPLICATE_STATEMENT: Final = "42P05"
+DUPLICATE_CURSOR: Final = "42P03"
+SYNTAX: Final = "42601"
+INSUFFICIENT_PRIVILEGE: Final = "42501"
+IN_FAILED_TRANSACTION: Final = "25P02"
+INVALID_VALUE: Final = "22023"
+UNDEFINED_SETTING: Final = "42704"
+CANCELED: Final = "57014"
+ADMIN_SHUTDOWN: Final = "57P01"
+CANNOT_CONNECT_NOW: Final = "57P03"
+TOO_MANY_CONNECTIONS: Final = "53300"
+INVALID_AUTHORIZATION: Final = "28000"
+_SEVERITY_FATAL: Final = "FATAL"
+
+_STATES: Final[tuple[tuple[type[BaseException], str], ...]] = (
+    (PgProtocolViolation, "08P01"), (PgLoginRefused, "28P01"), (WrongParameter, "22P02"), (InvalidNumber, "22003"),
+    (AmbiguousColumn, "42702"), (UnknownColumn, "42703"), (UnknownAlias, "42P01"), (UnknownSource, "42P01"),
+    (UnknownFunction, "42883"), (UnknownType, UNDEFINED_SETTING), (TypeMismatch, "42804"), (SourceExists, "42P07"),
+    (InvalidProperty, INVALID_VALUE), (SqlSyntaxError, SYNTAX), (Unsupported, NOT_SUPPORTED),
+    (NotPermitted, INSUFFICIENT_PRIVILEGE), (PullLimitExceeded, "54000"), (PushLimitExceeded, "53400"),
+    (InvalidStatement, "42000"), (StatementError, "42000"), (LogError, "58000"), (QueryError, "XX000"),
+)  # fmt: skip
+"""The first that fits counts."""
+
+
+def sqlstate_of(error: BaseException) -> str:
+    if isinstance(error, PgRefused):
+        return error.sqlstate
+    if isinstance(error, RequestRefused):
+        unavailable = error.error_code in (SHUTTING_DOWN, NO_ENGINE, NOT_READY)
+        return ADMIN_SHUTDOWN if unavailable else TOO_MANY_CONNECTIONS
+    return next((state for kind, state in _STATES if isinstance(error, kind)), "XX000")
+
+
+def error_fields(
+    error: BaseException, place: Callable[[int], int] = lambda at: at, *, fatal: bool = False
+) -> dict[str, str]:
+    """In: `place`: where in the client's text a place in the text that the error is about came from."""
+    severity = _SEVERITY_FATAL if fatal else "ERROR"
+    fields = {"S": severity, "V": severity, "C": sqlstate_of(error)}
+    if not isinstance(error, MillstreamError):
+        number = uuid.uuid4().hex[:12]
+        _log.error("postgresql request failed", number=number, exc_info=error)
+        return {**fields, "M": f"internal error {number}: the server's log says more"}
+    fields["M"] = error.message
+    if error.hint:
+        fields["H"] = error.hint
+    if error.span is not None and error.text is not None:
+        fields["P"] = str(place(error.span.start) + 1)
+    return fields
+
+
+def notice_fields(message: str, severity: str = "NOTICE") -> dict[str, str]:
+    return {"S": severity, "V": severity, "C": "00000" if severity == "NOTICE" else "01000", "M": message}

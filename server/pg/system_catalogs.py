@@ -1,0 +1,387 @@
+"""Questions about `pg_catalog` and `information_schema`, and those that read nothing (SELECT 1), answered by DuckDB in
+memory: real queries over real tables, which hold no more than what the user sees.
+
+What a client writes reaches DuckDB only as a tree that was looked through: a SELECT, over tables and functions of the
+lists here, written anew. The connection is locked down besides (no files, no network, no settings, little memory), and
+a question that takes too long is interrupted.
+"""
+
+from __future__ import annotations
+
+import datetime
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import duckdb
+import pyarrow as pa
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from millstream.errors import StatementError
+
+from ...planner.catalog import Catalog
+from .pg_dialect import shown_name
+from .pg_settings import SERVER_VERSION, PgSettings
+from .pg_statements import PgStatement
+from .pg_tokens import PgToken
+from .sqlstates import NOT_SUPPORTED, SYNTAX, PgRefused
+from .system_functions import ALLOWED, MACROS, OURS, RENAMED
+from .system_tables import CATALOG, INFORMATION, SYSTEM_NAMES, SYSTEM_OIDS, make_tables, relation_oids, type_oids
+
+_KEPT_MAX: Final = 8
+_SECONDS_MAX: Final = 30.0
+_ROWS_MAX: Final = 200_000
+_CHARACTERS_MAX: Final = 200_000
+_LOCKED: Final = {"memory_limit": "256MB", "threads": 1, "max_temp_directory_size": "0KB",
+                  "enable_external_access": False, "autoload_known_extensions": False,
+                  "autoinstall_known_extensions": False}  # fmt: skip
+_STATEMENTS: Final = (exp.Select, exp.SetOperation, exp.Values, exp.Subquery)
+_REG: Final = ("regclass", "regtype", "regproc", "regprocedure", "regnamespace", "regrole", "regoper", "regoperator")
+_PG_ONLY_TYPES: Final = {
+    "oid": "bigint", "xid": "bigint", "cid": "bigint", "tid": "text", "name": "text", "char": "text", "bpchar": "text",
+    "pg_node_tree": "text", "aclitem": "text", "int2vector": "int[]", "oidvector": "bigint[]", "unknown": "text",
+    "cstring": "text", "pg_lsn": "text", "information_schema.sql_identifier": "text", "sql_identifier": "text",
+    "character_data": "text", "cardinal_number": "int", "yes_or_no": "text", "jsonb": "text", "json": "text",
+    "inet": "text", "citext": "text", "bytea": "text", "uuid": "text",
+}  # fmt: skip
+
+
+class CatalogQuestion(StatementError):
+    """A question about the catalogs that cannot be answered."""
+
+    code = "PG_CATALOG"
+
+
+@dataclass(slots=True)
+class _Kept:
+    catalog: Catalog
+    connection: duckdb.DuckDBPyConnection
+
+
+class SystemCatalogs:
+    """State: the databases of the last catalogs that were asked about. Any thread may call it."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._kept: OrderedDict[tuple[str, str], _Kept] = OrderedDict()
+
+    def asking(
+        self,
+        statement: PgStatement,
+        literals: Mapping[int, str],
+        catalog: Catalog,
+        settings: PgSettings,
+        user: str,
+        database: str,
+    ) -> Asking:
+        """In: `catalog` as the user sees it."""
+        around = Around(catalog, settings, user, database)
+        return Asking(lambda: self._connection(around), lambda: duckdb_text(statement, literals, around))
+
+    def close(self) -> None:
+        with self._guard:
+            for kept in self._kept.values():
+                kept.connection.close()
+            self._kept.clear()
+
+    def _connection(self, around: Around) -> duckdb.DuckDBPyConnection:
+        key = (around.user, around.database)
+        with self._guard:
+            kept = self._kept.get(key)
+            if kept is None or not _same(kept.catalog, around.catalog):
+                kept = self._kept[key] = _Kept(around.catalog, _database(around))
+                while len(self._kept) > _KEPT_MAX:
+                    self._kept.popitem(last=False)
+            self._kept.move_to_end(key)
+            return kept.connection.cursor()
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """Who asks, and what is there."""
+
+    catalog: Catalog
+    settings: PgSettings
+    user: str
+    database: str
+
+
+class Asking:
+    """One question. `run` blocks; `interrupt` ends it from another thread."""
+
+    def __init__(self, connect: Callable[[], duckdb.DuckDBPyConnection], text: Callable[[], str]) -> None:
+        self._connect = connect
+        self._text = text
+        self._connection: duckdb.DuckDBPyConnection | None = None
+        self._interrupted = False
+
+    def run(self) -> pa.Table:
+        """Raises `CatalogQuestion`, `PgRefused`."""
+        text = self._text()
+        connection = self._connect()
+        self._connection = connection
+        timer = threading.Timer(_SECONDS_MAX, self.interrupt)
+        timer.daemon = True
+        timer.start()
+        try:
+            if self._interrupted:
+                raise CatalogQuestion("the question was ended")
+            table = connection.sql(text).limit(_ROWS_MAX + 1).to_arrow_table()
+        except duckdb.Error as error:
+            reason = str(error).partition("\n")[0][:300]
+            raise CatalogQuestion(f"this question about the catalogs cannot be answered: {reason}") from error
+        finally:
+            timer.cancel()
+            connection.close()
+        if table.num_rows > _ROWS_MAX:
+            raise CatalogQuestion(f"the answer has more than {_ROWS_MAX} rows")
+        return table
+
+    def interrupt(self) -> None:
+        self._interrupted = True
+        if self._connection is not None:
+            self._connection.interrupt()
+
+
+def _same(one: Catalog, other: Catalog) -> bool:
+    return one is other or dict(one.sources) == dict(other.sources)
+
+
+def _database(around: Around) -> duckdb.DuckDBPyConnection:
+    connection = duckdb.connect(":memory:", config=dict(_LOCKED))
+    make_tables(connection, around.catalog, around.settings, around.user, around.database)
+    for macro in MACROS:
+        connection.execute(macro)
+    connection.execute("SET lock_configuration = true")
+    return connection
+
+
+# From PostgreSQL's text to DuckDB's
+
+
+def duckdb_text(statement: PgStatement, literals: Mapping[int, str], around: Around) -> str:
+    """Raises `PgRefused` for what is not on the lists, `CatalogQuestion` for what cannot be read."""
+    text = _plain_text(statement, literals)
+    if len(text) > _CHARACTERS_MAX:
+        raise CatalogQuestion("the question is too long")
+    try:
+        trees = sqlglot.parse(text, dialect="postgres")
+    except (SqlglotError, RecursionError) as error:
+        reason = str(error).partition("\n")[0][:200]
+        raise PgRefused(SYNTAX, f"syntax error: {reason}") from None
+    if len(trees) != 1 or not isinstance(trees[0], _STATEMENTS):
+        raise PgRefused(SYNTAX, "this is no query")
+    tree: Any = exp.maybe_copy(trees[0])
+    try:
+        tree = _Rewriting(around, tree).result()
+        return tree.sql(dialect="duckdb")
+    except (SqlglotError, RecursionError) as error:
+        raise CatalogQuestion("the question is nested too deep, or means nothing here") from error
+
+
+def _plain_text(statement: PgStatement, literals: Mapping[int, str]) -> str:
+    """The text without what only PostgreSQL's own parser reads."""
+    tokens = list(statement.tokens)
+    pieces: list[str] = []
+    at = 0
+    while at < len(tokens):
+        token = tokens[at]
+        if token.upper == "OPERATOR" and _texts(tokens, at + 1, 3)[:2] == ["(", "pg_catalog"]:
+            pieces.append(tokens[at + 4].text)
+            at += 6
+        elif token.upper == "COLLATE":
+            at += 4 if _texts(tokens, at + 2, 1) == ["."] else 2
+        elif token.named == "pg_catalog" and _texts(tokens, at + 1, 1) == ["."]:
+            at += 2
+        elif token.text == "::" or (token.upper == "AS" and _is_type(tokens, at + 1)):
+            written, at = _cast_type(tokens, at)
+            pieces.append(written)
+        else:
+            pieces.append(_written(token, literals))
+            at += 1
+    return " ".join(pieces)
+
+
+def _is_type(tokens: Sequence[PgToken], at: int) -> bool:
+    """Of CAST(x AS oid): an alias is not followed by `)` and named like a type at once."""
+    name = tokens[at].named if at < len(tokens) else None
+    return name in _PG_ONLY_TYPES and _texts(tokens, at + 1, 1) in ([")"], ["["])
+
+
+def _cast_type(tokens: Sequence[PgToken], at: int) -> tuple[str, int]:
+    sign = tokens[at].text
+    at += 1
+    if _texts(tokens, at, 2) in (["pg_catalog", "."], ["information_schema", "."]):
+        at += 2
+    name = tokens[at].named if at < len(tokens) else None
+    if name is None:
+        return sign, at
+    ours = _PG_ONLY_TYPES.get(name)
+    if ours is None:
+        return sign, at
+    at += 1
+    if _texts(tokens, at, 1) == ["("]:
+        at += 3
+    return f"{sign} {ours}", at
+
+
+def _texts(tokens: Sequence[PgToken], at: int, count: int) -> list[str]:
+    return [token.text.lower() for token in tokens[at : at + count]]
+
+
+def _written(token: PgToken, literals: Mapping[int, str]) -> str:
+    if token.kind == "parameter":
+        return literals.get(int(token.text[1:]), "NULL")
+    if token.kind == "string":
+        return "'" + token.value.replace("'", "''") + "'"
+    return token.text
+
+
+class _Rewriting:
+    """Looks through a tree, and changes it in place."""
+
+    def __init__(self, around: Around, tree: Any) -> None:
+        self._around = around
+        self._tree = tree
+        self._ctes = {cte.alias_or_name.lower() for cte in tree.find_all(exp.CTE)}
+        self._types = type_oids()
+
+    def result(self) -> Any:
+        self._refuse()
+        for table in list(self._tree.find_all(exp.Table)):
+            self._table(table)
+        for cast in reversed(list(self._tree.find_all(exp.Cast))):  # what is inside comes first
+            self._cast(cast)
+        for call in reversed(list(self._tree.find_all(exp.Func))):
+            self._function(call)
+        for column in list(self._tree.find_all(exp.Column)):
+            if column.name.lower() == "tableoid":
+                column.replace(exp.Literal.number(0))
+        for lock in list(self._tree.find_all(exp.Lock)):
+            lock.pop()
+        return self._tree
+
+    def _refuse(self) -> None:
+        for kind in (exp.DDL, exp.DML, exp.Command, exp.Into, exp.Placeholder, exp.Parameter, exp.Pivot):
+            found = self._tree.find(kind)
+            if found is not None and not isinstance(found, _STATEMENTS):
+                raise PgRefused(NOT_SUPPORTED, f"{kind.__name__.upper()} is not supported in a query here")
+
+    def _table(self, table: exp.Table) -> None:
+        if isinstance(table.this, exp.Func):
+            return  # looked at as a function
+        name, schema = table.name.lower(), table.db.lower()
+        if not schema and name in self._ctes:
+            return
+        place = INFORMATION if schema == "information_schema" else CATALOG
+        if schema not in ("", "pg_catalog", "information_schema") or name not in SYSTEM_NAMES[place]:
+            shown = f"{schema}.{name}" if schema else name
+            raise PgRefused("42P01", f'relation "{shown}" does not exist')
+        if not table.alias:
+            table.set("alias", exp.TableAlias(this=exp.to_identifier(name)))
+        table.set("this", exp.to_identifier(name))
+        table.set("db", exp.to_identifier(place))
+        table.set("catalog", None)
+
+    # Casts to the types that name things
+
+    def _cast(self, cast: exp.Cast) -> None:
+        kind = cast.to.sql(dialect="postgres").lower()
+        if kind not in _REG:
+            return
+        value: Any = cast.this
+        if isinstance(value, exp.Literal):
+            cast.replace(exp.Literal.number(self._named(kind, value.this)))
+        elif isinstance(cast.parent, exp.Predicate) or (
+            isinstance(cast.parent, exp.Cast) and cast.parent.to.is_type("bigint", "int")
+        ):
+            cast.replace(value)
+        else:
+            cast.replace(exp.func(f"pgf_{kind}_name", value.copy()))
+
+    def _named(self, kind: str, text: str) -> int:
+        """The OID of what a text names. Raises `PgRefused`."""
+        if text.isdecimal():
+            return int(text)
+        name = text.rpartition(".")[2].strip('"')
+        if kind == "regclass":
+            oids = relation_oids(self._around.catalog)
+            shown = {shown_name(each): oid for each, oid in oids.items()}
+            found = shown.get(name, SYSTEM_OIDS.get(name))
+        elif kind == "regtype":
+            found = self._types.get(name) or self._types.get(_REGTYPES.get(text.lower(), ""))
+        elif kind == "regnamespace":
+            found = {"public": 2200, "pg_catalog": 11, "information_schema": 13_000}.get(name)
+        else:
+            found = 0
+        if found is None:
+            what = {"regclass": "relation", "regtype": "type"}.get(kind, "schema")
+            raise PgRefused("42P01" if kind == "regclass" else "42704", f'{what} "{text}" does not exist')
+        return found
+
+    # Functions
+
+    def _function(self, call: Any) -> None:
+        name = (call.name if isinstance(call, exp.Anonymous) else call.sql_name()).lower()
+        known = self._constant(name, call)
+        if known is not None:
+            call.replace(known)
+        elif name in RENAMED:
+            call.replace(exp.Anonymous(this=RENAMED[name], expressions=[each.copy() for each in call.expressions]))
+        elif name in OURS:
+            arguments = call.expressions if isinstance(call, exp.Anonymous) else list(call.iter_expressions())
+            call.replace(exp.Anonymous(this=f"pgf_{name}", expressions=[each.copy() for each in arguments]))
+        elif not (isinstance(call, ALLOWED) or name in _ALLOWED_NAMES or name.startswith("pgf_reg")):
+            raise PgRefused("42883", f"function {name}() does not exist", hint="Few of the catalogs' are.")
+
+    def _constant(self, name: str, call: Any) -> Any:
+        around = self._around
+        match name:
+            case "version" | "current_version":
+                return exp.Literal.string(f"PostgreSQL {SERVER_VERSION} (Millstream)")
+            case "current_user" | "session_user" | "user" | "current_role":
+                return exp.Literal.string(around.user)
+            case "current_database" | "current_catalog":
+                return exp.Literal.string(around.database)
+            case "current_schema":
+                return exp.Literal.string("public")
+            case "current_setting" if isinstance(next(iter(call.expressions), None), exp.Literal):
+                return exp.Literal.string(around.settings.get(self._text(call)))
+            case "now" | "current_timestamp" | "localtimestamp" | "transaction_timestamp" | "statement_timestamp":
+                now = datetime.datetime.now(datetime.UTC).replace(tzinfo=None)
+                return exp.cast(exp.Literal.string(now.isoformat(" ")), "timestamp")
+            case "to_regclass" | "to_regtype" | "to_regnamespace":
+                try:
+                    return exp.Literal.number(self._named(name.removeprefix("to_"), self._text(call)))
+                except PgRefused:
+                    return exp.Null()
+            case _:
+                return None
+
+    def _text(self, call: Any) -> str:
+        first = next(iter(call.expressions or call.iter_expressions()), None)
+        while isinstance(first, exp.Cast):
+            first = first.this
+        if not isinstance(first, exp.Literal):
+            raise PgRefused(NOT_SUPPORTED, "this function takes a text that is written out")
+        return first.this
+
+
+_REGTYPES: Final = {
+    "integer": "int4", "int": "int4", "bigint": "int8", "smallint": "int2", "boolean": "bool", "real": "float4",
+    "double precision": "float8", "character varying": "varchar", "timestamp without time zone": "timestamp",
+    "timestamp with time zone": "timestamptz", "decimal": "numeric",
+}  # fmt: skip
+_ALLOWED_NAMES: Final = frozenset(
+    """
+    abs array_agg array_length array_lower array_to_string array_upper bool_and bool_or btrim ceil char_length coalesce
+    concat concat_ws count floor format_type generate_series generate_subscripts greatest initcap least left length
+    list_contains lower lpad ltrim max md5 min mod nullif octet_length position quote_ident regexp_matches
+    regexp_replace replace repeat reverse right round row_number rank dense_rank rpad rtrim split_part starts_with
+    string_agg strpos substr substring sum avg to_char translate trim trunc unnest upper
+    """.split()
+)

@@ -1,0 +1,250 @@
+"""Drivers of Python: psycopg, asyncpg, SQLAlchemy and pandas over psycopg."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import decimal
+import io
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from millstream.server.service import Service
+
+psycopg = pytest.importorskip("psycopg")
+asyncpg = pytest.importorskip("asyncpg")
+
+ADA = (
+    "ada", "Ada", 3, 7, 1.5, True, decimal.Decimal("12.50"), b"\x00\xff", datetime.date(2020, 2, 3),
+    datetime.time(10, 11, 12), datetime.datetime(2020, 1, 2, 3, 4, 5, 678000), ["a", 'b "c"', None], [1, 2], {"x": 1},
+    {"A": 1, "B": "y"},
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("binary", [False, True], ids=["text", "binary"])
+def test_every_type_arrives_in_both_formats(dsn: str, binary: bool) -> None:
+    with psycopg.connect(dsn) as connection, connection.cursor(binary=binary) as cursor:
+        asked = "SELECT * FROM totals WHERE user_id = %s"
+        assert cursor.execute(asked, ["ada"]).fetchall() == [ADA]
+        assert cursor.execute(asked, ["nil"]).fetchall() == [("nil", *[None] * 14)]
+        assert [column.name for column in cursor.description or ()][:2] == ["user_id", "userName"]
+
+
+PARAMETERS: dict[str, list[Any]] = {
+    "n = %s AND i = %s AND f < %s AND ok = %s": [3, 7, 2.5, True],
+    "n > %s AND amount = %s": [-5, decimal.Decimal("12.5")],
+    "d = %s AND t = %s": [datetime.date(2020, 2, 3), datetime.time(10, 11, 12)],
+    "ts > %s AND ts < %s": [datetime.datetime(2020, 1, 2), datetime.datetime(2020, 1, 3, tzinfo=datetime.UTC)],
+    "`userName` = %s": ["Ada"],
+    "b = %s": [b"\x00\xff"],
+    "ARRAY_CONTAINS(nums, %s) AND ARRAY_LENGTH(nums) = %s": [2, 2],
+    "n IN (%s, %s) AND n BETWEEN %s AND %s": [3, 4, 1, 5],
+}
+
+
+@pytest.mark.parametrize("sent", ["%s", "%b", "%t"], ids=["as it likes", "binary", "text"])
+@pytest.mark.parametrize("condition", PARAMETERS)
+def test_parameters_of_every_type_are_taken(dsn: str, condition: str, sent: str) -> None:
+    with psycopg.connect(dsn) as connection:
+        asked = f"SELECT user_id FROM totals WHERE {condition.replace('%s', sent)}"
+        assert connection.execute(asked, PARAMETERS[condition]).fetchall() == [("ada",)]
+
+
+HOSTILE_TEXTS = [
+    "x' OR '1' = '1",
+    "x'; DROP STREAM clicks; --",
+    "$1",
+    "%s",
+    "\\'",
+    "''",
+    "a\nb",
+    "${x}",
+    "é\u202e\U0001f600",
+]
+
+
+@pytest.mark.parametrize("text", HOSTILE_TEXTS)
+def test_a_parameter_is_data_whatever_it_says(dsn: str, text: str) -> None:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        assert connection.execute("SELECT n FROM totals WHERE user_id = %s", [text]).fetchall() == []
+        assert connection.execute("SELECT %s::text", [text]).fetchall() == [(text,)]
+        assert connection.execute("SELECT COUNT(*) FROM totals").fetchall() == [(2,)]
+
+
+@pytest.mark.parametrize(
+    ("asked", "value"),
+    [
+        ("SELECT n FROM totals WHERE n = %s::bigint", "no number"),
+        ("SELECT n FROM totals WHERE d = %s::date", "2020-13-45"),
+        ("SELECT n FROM totals WHERE n = %s", "1 OR 1=1"),
+    ],
+)
+def test_a_parameter_that_is_no_value_of_its_type_is_refused(dsn: str, asked: str, value: str) -> None:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        with pytest.raises(psycopg.Error):
+            connection.execute(asked, [value])
+        assert connection.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_a_failed_transaction_takes_nothing_until_it_ends(dsn: str) -> None:
+    with psycopg.connect(dsn) as connection:
+        with pytest.raises(psycopg.errors.UndefinedColumn) as error:
+            connection.execute("SELECT nope FROM clicks")
+        assert error.value.diag.statement_position == "8"
+        with pytest.raises(psycopg.errors.InFailedSqlTransaction):
+            connection.execute("SELECT 1")
+        connection.rollback()
+        assert connection.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_a_cursor_over_a_push_query_gives_rows_as_they_come(dsn: str) -> None:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(
+            "CREATE STREAM coming (k STRING KEY, v INT) WITH (kafka_topic='coming', value_format='JSON', partitions=1)"
+        )
+        connection.execute("SET auto.offset.reset = 'earliest'")
+        connection.execute("BEGIN")
+        connection.execute("DECLARE c CURSOR FOR SELECT k, v FROM coming EMIT CHANGES")
+        assert connection.execute("FETCH 5 FROM c WITH (timeout = '50ms')").fetchall() == []
+        connection.execute("INSERT INTO coming VALUES ('a', 1), ('b', 2), ('c', 3)")
+        assert connection.execute("FETCH 2 FROM c").fetchall() == [("a", 1), ("b", 2)]
+        assert connection.execute("FETCH NEXT FROM c").fetchall() == [("c", 3)]
+        connection.execute("COMMIT")
+        with pytest.raises(psycopg.errors.InvalidCursorName):
+            connection.execute("FETCH 1 FROM c")
+
+
+def test_a_push_query_over_a_table_marks_rows_that_are_gone(dsn: str) -> None:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(
+            "CREATE TABLE going (k STRING PRIMARY KEY, v INT) "
+            "WITH (kafka_topic='going', value_format='JSON', partitions=1)"
+        )
+        connection.execute("SET auto.offset.reset = 'earliest'")
+        connection.execute("INSERT INTO going VALUES ('a', 1)")
+        connection.execute("DELETE FROM going WHERE k = 'a'")
+        connection.execute("DECLARE g CURSOR FOR SELECT * FROM going EMIT CHANGES")
+        assert connection.execute("FETCH 2 FROM g").fetchall() == [("a", 1, False), ("a", None, True)]
+        connection.execute("CLOSE g")
+
+
+def test_a_server_side_cursor_takes_rows_in_parts(dsn: str) -> None:
+    with psycopg.connect(dsn) as connection, connection.cursor(name="part") as cursor:
+        cursor.execute("SELECT user_id FROM clicks")
+        assert cursor.fetchmany(2) == [("ada",), ("bo",)]
+        assert cursor.fetchall() == [("cy",)]
+
+
+def test_what_is_cancelled_ends_and_the_session_goes_on(dsn: str) -> None:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        threading.Timer(0.5, connection.cancel_safe).start()  # `cancel` holds the GIL, which the server needs
+        with pytest.raises(psycopg.errors.QueryCanceled, match="user request"):
+            connection.execute("SELECT * FROM clicks EMIT CHANGES")
+        assert connection.execute("SELECT 1").fetchone() == (1,)
+        connection.execute("SET statement_timeout = '200ms'")
+        with pytest.raises(psycopg.errors.QueryCanceled, match="statement timeout"):
+            connection.execute("SELECT * FROM clicks EMIT CHANGES")
+        with pytest.raises(psycopg.errors.QueryCanceled, match="statement timeout"):
+            connection.execute("SELECT count(*) FROM generate_series(1, 100000000000) a, generate_series(1, 1000) b")
+
+
+def test_a_query_ends_when_its_client_goes(dsn: str, service: Service) -> None:
+    connection = psycopg.connect(dsn, autocommit=True)
+    connection.pgconn.send_query(b"SELECT * FROM clicks EMIT CHANGES")
+    deadline = time.monotonic() + 60
+    while not _push_threads() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert _push_threads()
+    connection.pgconn.finish()
+    while _push_threads() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not _push_threads()
+
+
+def _push_threads() -> list[str]:
+    return [t.name for t in threading.enumerate() if t.name.startswith(("millstream-transient", "millstream-SCALABLE"))]
+
+
+def test_copy_gives_rows_in_text_and_in_binary(dsn: str) -> None:
+    with psycopg.connect(dsn) as connection, connection.cursor() as cursor:
+        with cursor.copy("COPY (SELECT user_id, size FROM clicks) TO STDOUT") as copy:
+            assert list(copy.rows()) == [("ada", "1"), ("bo", "2"), ("cy", "3")]
+        with cursor.copy("COPY (SELECT user_id, size FROM clicks) TO STDOUT (FORMAT BINARY)") as copy:
+            copy.set_types(["text", "int4"])
+            assert list(copy.rows()) == [("ada", 1), ("bo", 2), ("cy", 3)]
+
+
+def test_statements_in_a_pipeline_fail_up_to_their_sync(dsn: str) -> None:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        with pytest.raises(psycopg.errors.UndefinedColumn):
+            _ask_together(connection, "SELECT nope FROM clicks", "SELECT size FROM clicks")
+        assert connection.execute("SELECT 1").fetchone() == (1,)
+
+
+def _ask_together(connection: Any, *statements: str) -> None:
+    """The error of one may arrive before the next one is sent, or after."""
+    with connection.pipeline():
+        for statement in statements:
+            connection.execute(statement)
+
+
+def test_asyncpg_reads_writes_and_copies(service: Service) -> None:
+    async def ask() -> None:
+        assert service.pg_address is not None
+        connection = await asyncpg.connect(
+            host="127.0.0.1", port=service.pg_address.port, user="ana", database="millstream"
+        )
+        (row,) = await connection.fetch(
+            "SELECT user_id, `userName`, n, i, f, ok, amount, b, d, t, ts, tags FROM totals WHERE user_id = $1", "ada"
+        )
+        assert tuple(row) == ADA[:12]
+        asked = "SELECT user_id FROM totals WHERE n >= $1 AND amount = $2 AND ts > $3 LIMIT $4"
+        values = (1, decimal.Decimal("12.5"), datetime.datetime(2019, 1, 1), 3)
+        assert await connection.fetchval(asked, *values) == "ada"
+        async with connection.transaction():
+            got = [tuple(each) async for each in connection.cursor("SELECT user_id, size FROM clicks", prefetch=2)]
+        assert got == [("ada", 1), ("bo", 2), ("cy", 3)]
+        out = io.BytesIO()
+        await connection.copy_from_query("SELECT size FROM clicks", output=out, format="csv")
+        assert out.getvalue() == b"1\n2\n3\n"
+        assert await connection.fetchval("SELECT $1::int + 1", 4) == 5
+        with pytest.raises(asyncpg.UndefinedTableError):
+            await connection.fetch("SELECT * FROM nothing")
+        assert (
+            await connection.execute("INSERT INTO secret (id, v) VALUES ($1, $2), ($3, $4)", 1, 2, 3, 4) == "INSERT 0 2"
+        )
+        await connection.close()
+
+    asyncio.run(asyncio.wait_for(ask(), 150))
+
+
+def test_sqlalchemy_reflects_and_asks(service: Service) -> None:
+    sqlalchemy = pytest.importorskip("sqlalchemy")
+    assert service.pg_address is not None
+    engine = sqlalchemy.create_engine(f"postgresql+psycopg://ana@127.0.0.1:{service.pg_address.port}/millstream")
+    inspector = sqlalchemy.inspect(engine)
+    assert {"clicks", "totals"} <= set(inspector.get_table_names())
+    types = {column["name"]: str(column["type"]) for column in inspector.get_columns("totals")}
+    assert (types["amount"], types["tags"], types["ts"], types["m"]) == (
+        "NUMERIC(10, 2)",
+        "ARRAY",
+        "TIMESTAMP",
+        "JSON",
+    )
+    assert inspector.get_pk_constraint("totals")["constrained_columns"] == ["user_id"]
+    assert inspector.get_pk_constraint("clicks")["constrained_columns"] == []
+    assert inspector.get_foreign_keys("totals") == inspector.get_indexes("totals") == inspector.get_view_names() == []
+    assert inspector.get_schema_names() == ["information_schema", "public"]
+    assert inspector.get_table_comment("totals") == {"text": "TABLE on topic totals"}
+    clicks = sqlalchemy.Table("clicks", sqlalchemy.MetaData(), autoload_with=engine)
+    asked = sqlalchemy.select(clicks.c.user_id, sqlalchemy.func.sum(clicks.c.size).label("total"))
+    asked = asked.where(clicks.c.size > 1).group_by(clicks.c.user_id).order_by(clicks.c.user_id)
+    with engine.connect() as connection:
+        assert connection.execute(asked).all() == [("bo", 2), ("cy", 3)]
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.read_sql("SELECT user_id, size FROM clicks WHERE size > 1", engine)
+    assert frame.to_dict("list") == {"user_id": ["bo", "cy"], "size": [2, 3]}
+    engine.dispose()
