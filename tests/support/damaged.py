@@ -23,12 +23,12 @@ from millstream.planner.expressions.user_functions import bound
 from millstream.planner.physical import PhysicalPlan
 from millstream.planner.planning import PlanningContext
 from millstream.planner.pull.deletions import plan_deletion
-from millstream.planner.pull.full_sql import FULL_SQL
 from millstream.planner.pull.pull_queries import plan_pull
 from millstream.sql import ast
 from millstream.sql.functions.users.user_functions import UserFunction, UserParameter
 from millstream.sql.identifiers import RESERVED
 from millstream.sql.parser import parse
+from millstream.sql.settings.property_table import PULL_FULL_SQL
 from millstream.sql.splitting import split_statements
 
 _TOKENS = re.compile(r"'(?:[^']|'')*'|`[^`]*`|\"[^\"]*\"|\$\w*\$|\w+|\s+|--[^\n]*|.", re.DOTALL)
@@ -88,7 +88,7 @@ class AnyPlanner(Planner):
         context = PlanningContext(self.catalog, self.properties, self.topics, "QUERY")
         match statement:
             case ast.Query(emit=None):
-                plan_pull(statement, replace(context, properties={**self.properties, FULL_SQL: "true"}))
+                plan_pull(statement, replace(context, properties={**self.properties, PULL_FULL_SQL.name: "true"}))
                 plan_pull(statement, context)
             case ast.CreateSource() | ast.CreateAsSelect() | ast.InsertInto() | ast.Query():
                 plan = self.plan(statement)
@@ -293,6 +293,8 @@ _SNIPPETS = (
     "ROW_NUMBER() OVER (PARTITION BY V0 ORDER BY V1 DESC NULLS FIRST)",
     "SUM(V0) FILTER (WHERE V0 > 1) OVER (PARTITION BY K, V1 ORDER BY ROWTIME ROWS BETWEEN 2 PRECEDING AND CURRENT ROW)",
     "LAG(V1, 2, 'none') OVER (ORDER BY V0)",
+    "COUNT(*) OVER (ORDER BY ROWTIME RANGE BETWEEN 2 DAYS PRECEDING AND 1 FOLLOWING GRACE PERIOD 1 DAY)",
+    "AVG(V0) OVER (ORDER BY V0 DESC RANGE BETWEEN UNBOUNDED PRECEDING AND 1.5 FOLLOWING)",
     "RANK() OVER (ORDER BY COUNT(*) DESC)",
     "COUNT(DISTINCT V1) FILTER (WHERE V0 > 1)",
     "EXTRACT(YEAR FROM V7)",
