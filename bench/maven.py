@@ -37,15 +37,16 @@ def jars(*coordinates: str, alone: bool = False) -> Sequence[Path]:
         if shutil.which(program) is None:
             raise Unavailable(f"needs {program} on PATH, for libraries from Maven Central")
     name = hashlib.sha256(f"{coordinates} {alone}".encode()).hexdigest()[:16]
-    folder = _cache_folder() / name
+    folder = cache_folder("jars") / name
     if not folder.is_dir():
         _resolve(coordinates, folder, alone=alone)
     return tuple(sorted(folder.glob("*.jar")))
 
 
-def _cache_folder() -> Path:
+def cache_folder(kind: str) -> Path:
+    """Where what was downloaded or built is kept for the next time."""
     root = os.environ.get("XDG_CACHE_HOME")
-    return (Path(root) if root else Path.home() / ".cache") / "millstream" / "jars"
+    return (Path(root) if root else Path.home() / ".cache") / "millstream" / kind
 
 
 def _resolve(coordinates: Sequence[str], folder: Path, *, alone: bool) -> None:

@@ -97,6 +97,15 @@ def _tree_seconds() -> float:
     return sum(ticks.get(pid, 0) for pid in ours) / os.sysconf("SC_CLK_TCK")
 
 
+def resident_bytes() -> int:
+    """Of this process; 0 where the system does not tell."""
+    with contextlib.suppress(OSError):
+        for line in (_PROC / "self" / "status").read_text().splitlines():
+            if line.startswith("VmRSS"):
+                return int(line.split()[1]) * 1024
+    return 0
+
+
 def machine() -> str:
     """Processor, cores, memory, system and versions, in one line."""
     versions = [f"Python {platform.python_version()}"]

@@ -14,6 +14,7 @@ import pyarrow as pa
 from millstream.logcore.client import RowRecords
 from millstream.logcore.log import open_log
 
+from .measuring import resident_bytes
 from .report import Line
 
 _TOPICS = 10
@@ -61,7 +62,7 @@ def _lines(what: str, found: Opening) -> list[Line]:
 def measure(folder: Path) -> Opening:
     """Opens the log in this folder; it is closed properly then."""
     bare_s = _bare_open(folder)
-    resident, descriptors = _resident_bytes(), _descriptors()
+    resident, descriptors = resident_bytes(), _descriptors()
     started = time.perf_counter()
     with open_log(folder) as log:
         open_s = time.perf_counter() - started
@@ -69,7 +70,7 @@ def measure(folder: Path) -> Opening:
             for partition in range(described.partition_count):
                 log.offsets(topic, partition)
         used_s = time.perf_counter() - started
-        return Opening(bare_s, open_s, used_s, _resident_bytes() - resident, _descriptors() - descriptors)
+        return Opening(bare_s, open_s, used_s, resident_bytes() - resident, _descriptors() - descriptors)
 
 
 def _fill(closed: Path, crashed: Path, partitions: int) -> None:
@@ -94,13 +95,6 @@ def _bare_open(folder: Path) -> float:
     for path in paths:
         os.close(os.open(path, os.O_RDWR))
     return time.perf_counter() - started
-
-
-def _resident_bytes() -> int:
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmRSS"):
-            return int(line.split()[1]) * 1024
-    return 0
 
 
 def _descriptors() -> int:

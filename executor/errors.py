@@ -1,8 +1,8 @@
-"""What can go wrong while a query runs."""
+"""What can go wrong while a query runs, or before it can."""
 
 from __future__ import annotations
 
-from millstream.errors import QueryError
+from millstream.errors import QueryError, ServerError
 
 
 class UnknownQuery(QueryError):
@@ -33,3 +33,15 @@ class PositionLost(QueryError):
     """A query has read further than its source reaches now: records were lost that it has counted."""
 
     code = "POSITION_LOST"
+
+
+class SparkUnavailable(ServerError):
+    """No Java runtime, or no PySpark, or a cluster that cannot reach the log."""
+
+    code = "SPARK_UNAVAILABLE"
+
+
+class UnsafeFolder(ServerError):
+    """A folder for files that are believed, to which other users of the host can write."""
+
+    code = "UNSAFE_FOLDER"

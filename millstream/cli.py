@@ -20,7 +20,7 @@ from millstream.errors import ServerError
 from .commands import file_commands, shell_command
 from .commands.access_commands import access_app
 from .commands.cluster_commands import cluster_app
-from .commands.command_errors import one_sentence_errors
+from .commands.command_line import one_sentence_errors
 from .commands.config_commands import config_app
 from .commands.doctor_command import doctor
 from .commands.graph_commands import graph
@@ -92,6 +92,9 @@ def server(
     schema_registry: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="Schema registry, such as 127.0.0.1:8081. Default: none.")
     ] = None,
+    pg: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="PostgreSQL's protocol, such as 127.0.0.1:5432.")
+    ] = None,
     executor: Annotated[ExecutorChoice | None, typer.Option(help="What runs persistent queries.")] = None,
     node: Annotated[int | None, typer.Option(help="The number of this node in its cluster.")] = None,
     cluster: Annotated[
@@ -109,16 +112,20 @@ def server(
 ) -> None:
     """Run a server until SIGTERM or Ctrl-C.
 
-    The file may set data, http, kafka, schema_registry, executor, log_level, log_format, body_bytes_max, [tls],
+    The file may set data, http, kafka, schema_registry, pg, executor, log_level, log_format, body_bytes_max, [tls],
     [access] and, below [properties], what SHOW PROPERTIES lists. Variables as MILLSTREAM_DATA or MILLSTREAM_HTTP go
     before it, and flags before both.
     """
     asked_to_stop = _stop_on_signals()
     with one_sentence_errors():
+        from millstream.server.allocators import choose_allocators
+
+        choose_allocators()  # first: what comes next imports pyarrow
         from millstream.server.config.configuration import load_configuration
         from millstream.server.service import Service
 
         flags: dict[str, Any] = {"data": data, "http": http, "kafka": kafka, "schema_registry": schema_registry}
+        flags["pg"] = pg
         flags["executor"] = executor and executor.value
         flags |= {"node": node, "cluster": cluster, "cluster_name": cluster_name, "join": join, "rack": rack}
         flags |= {"cluster_secret_file": cluster_secret_file, "session_ms": session_ms, "paused": paused}

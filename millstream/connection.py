@@ -17,6 +17,7 @@ from millstream.repl.text.entity_text import type_text
 from millstream.server.client import DataClient, LocalClient, gives_rows
 from millstream.server.client import connect as connect_to_server
 from millstream.server.client_tables import ResultTables
+from millstream.sql.settings.property_table import EXECUTOR, PULL_FULL_SQL
 from millstream.sql.splitting import split_statements
 from millstream.sql.tokens import tokenize
 
@@ -26,7 +27,6 @@ from .parameters import Parameters, bind, literal
 from .relation import Relation, text_of
 from .waiting import wait_for_results
 
-FULL_SQL = "millstream.pull.full.sql"
 _ENVELOPE = ("@type", "statementText")  # what every entity has
 
 
@@ -54,7 +54,7 @@ def connect(target: str | Path | None = None, properties: Mapping[str, Any] | No
         client = own_engine(None if target is None else Path(target))
     connection = Connection(client)
     try:
-        for name, value in {FULL_SQL: True, **(properties or {})}.items():
+        for name, value in {PULL_FULL_SQL.name: True, **(properties or {})}.items():
             connection.set(name, value)
     except BaseException:
         connection.close()
@@ -266,14 +266,13 @@ def own_engine(folder: Path | None) -> LocalClient:
     Queries run on DuckDB: there is no listener for Spark's processes.
     """
     from millstream.server.engine.embedded import open_engine
-    from millstream.server.engine.executors import PROPERTY
     from millstream.server.engine.session import Session
 
     _quiet_logs()
     parts = contextlib.ExitStack()
     data = folder or Path(parts.enter_context(tempfile.TemporaryDirectory(prefix="millstream-")))
     try:
-        engine = open_engine(data, {PROPERTY: "duckdb"}, sync="always" if folder else "never")
+        engine = open_engine(data, {EXECUTOR.name: "duckdb"}, sync="always" if folder else "never")
     except BaseException:
         parts.close()
         raise

@@ -23,6 +23,10 @@ class Span:
         """The smallest span that covers both."""
         return Span(min(self.start, other.start), max(self.end, other.end))
 
+    def __deepcopy__(self, memo: dict[int, object]) -> Span:
+        """It never changes; every node of a copied expression has one, and copying them costs more than the nodes."""
+        return self
+
 
 class MillstreamError(Exception):
     """Base of everything that Millstream raises on purpose.

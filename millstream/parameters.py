@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import datetime
-import decimal
-import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from millstream.errors import InvalidStatement
+from millstream.sql.printing import literal as literal_of
 
 Parameters = Sequence[Any] | Mapping[str, Any]
 
@@ -44,36 +42,10 @@ def bind(text: str, parameters: Parameters | None) -> str:
 
 def literal(value: Any) -> str:
     """The value as SQL. Raises `InvalidStatement` for what has no literal."""
-    match value:
-        case None:
-            return "NULL"
-        case bool():
-            return "TRUE" if value else "FALSE"
-        case int():
-            return str(value)
-        case float() if math.isfinite(value):
-            return f"{value!r}E0" if "e" not in repr(value) else repr(value)
-        case decimal.Decimal() if value.is_finite():
-            return format(value, "f")
-        case str():
-            return _quoted(value)
-        case bytes():
-            return f"TO_BYTES('{value.hex()}', 'hex')"
-        case datetime.datetime():
-            utc = value.astimezone(datetime.UTC).replace(tzinfo=None) if value.tzinfo else value
-            return f"CAST('{utc.isoformat(timespec='milliseconds')}' AS TIMESTAMP)"
-        case datetime.date():
-            return f"CAST('{value.isoformat()}' AS DATE)"
-        case datetime.time():
-            return f"CAST('{value.isoformat(timespec='milliseconds')}' AS TIME)"
-        case list() | tuple():
-            return f"ARRAY[{', '.join(map(literal, value))}]"
-        case dict():
-            return f"MAP({', '.join(f'{literal(key)} := {literal(item)}' for key, item in value.items())})"
-        case _ if hasattr(value, "item"):  # a scalar of numpy
-            return literal(value.item())
-        case _:
-            raise InvalidStatement(f"a {type(value).__name__} cannot be a parameter of a statement: {value!r}")
+    try:
+        return literal_of(value)
+    except ValueError as error:
+        raise InvalidStatement(f"{value!r} cannot be a parameter of a statement: {error}") from None
 
 
 def _named(found: re.Match[str], values: Mapping[str, Any]) -> str:
@@ -93,7 +65,3 @@ def _next(found: re.Match[str], values: Iterator[Any]) -> str:
     for value in values:
         return literal(value)
     raise InvalidStatement("the statement has more ? than there are parameters")
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"

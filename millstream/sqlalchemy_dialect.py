@@ -18,6 +18,8 @@ from sqlalchemy.engine.url import URL
 from sqlalchemy.exc import NoSuchTableError
 from sqlalchemy.sql import compiler
 
+from millstream.sql.settings.property import says_true
+
 from . import dbapi
 from .sqlalchemy_ddl import TABLE_OPTIONS, MillstreamDdl, MillstreamTypes
 
@@ -71,7 +73,7 @@ class MillstreamDialect(default.DefaultDialect):
     def create_connect_args(self, url: URL) -> tuple[list[Any], dict[str, Any]]:
         """`millstream://HOST:PORT`, `?tls=true` for https, or `millstream:///FOLDER`; other options are properties."""
         options = dict(url.query)
-        scheme = "https" if options.pop("tls", "false") == "true" else "http"
+        scheme = "https" if says_true(options.pop("tls", None)) else "http"
         target = url.database or None
         if url.host is not None:
             target = f"{scheme}://{url.host}:{url.port or 8088}"

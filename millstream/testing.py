@@ -36,15 +36,16 @@ from millstream.planner.planning import PlannedPush
 from millstream.planner.schemas.registry import Reference, Registry, SchemaKind, subject_of
 from millstream.planner.source_info import SourceInfo
 from millstream.planner.specs import FormatSpec
-from millstream.server.catalog.processing_log_stream import AUTO_CREATE
 from millstream.server.config.properties import lenient_properties
+from millstream.server.config.server_settings import ServerSettings
 from millstream.server.engine.engine import Engine
 from millstream.server.engine.queries import ChangeFeed, QueryResult
 from millstream.server.engine.session import Session
 from millstream.server.engine.topic_records import TopicRecord, Window, decode_run, encode_part
 from millstream.sql.ast import CreateSource
-from millstream.sql.functions.users.user_functions import PROPERTY as PYTHON_FUNCTIONS
 from millstream.sql.parser import parse
+from millstream.sql.settings.property import text_of
+from millstream.sql.settings.property_table import CACHE_BYTES, PROCESSING_LOG_STREAM, PYTHON_FUNCTIONS
 
 __all__ = ["Sandbox", "SandboxExecutor", "TopicRecord", "Window"]
 
@@ -93,7 +94,7 @@ class Sandbox:
         if make is None:
             raise Unsupported(f'a Sandbox with the executor "{executor}" is not built yet')
         self.now_ms = 0
-        settings = {"ksql.streams.cache.max.bytes.buffering": "0", **lenient_properties(properties or {})}
+        settings = {CACHE_BYTES.name: "0", **lenient_properties(properties or {})}
         self.session = Session(settings, rows_from="Sandbox.query(…)")
         self._directory = TemporaryFolder("sandbox")
         self._open_log = open_log(self._directory.path, sync="never")
@@ -103,7 +104,10 @@ class Sandbox:
             cast(LogClient, self.log),
             self._executor,
             self._executor.open_feed,
-            {PYTHON_FUNCTIONS: "true", AUTO_CREATE: settings.get(AUTO_CREATE, "false")},
+            {
+                PYTHON_FUNCTIONS.name: "true",
+                PROCESSING_LOG_STREAM.name: text_of(ServerSettings.of(settings).processing_log_stream),
+            },
             now_ms=lambda: self.now_ms,
         )
         self.engine.schemas.default_level = "NONE"

@@ -15,12 +15,10 @@ from .specs import SqlExpression
 class Lowering:
     """Turns one plan into steps: `plan.lower(Lowering(…))`.
 
-    `partition_count`: over how many partitions rows spread when their key changes, where the plan does not say;
-    `always`: where it does, too, unless they have to meet the rows of a topic.
+    `partition_count`: over how many partitions rows spread when their key changes, where the plan does not say.
     """
 
     partition_count: int
-    always: bool = False
     _numbers: Counter[str] = field(default_factory=Counter[str])
 
     def id(self, what: str) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from ..sql.ast import Query
 from .catalog import Catalog
 from .physical import PhysicalPlan
+from .planning_settings import PlanningSettings
 from .schema import Schema
 from .schemas.registry import Registry, Version
 from .source_info import SourceInfo
@@ -20,7 +21,8 @@ class PlanningContext:
 
     `properties`: the session's, names as the user writes them (`auto.offset.reset`). `topics`: existing topics and
     their partition counts. `query_id`: the id to give, should the statement start a query. `registry`: the schemas.
-    `ctes`: the queries of WITH by name, each with the context in which it is planned.
+    `ctes`: the queries of WITH by name, each with the context in which it is planned. `settings`: what planning itself
+    takes from the properties; the plan carries all of them. Raises `InvalidProperty`.
     """
 
     catalog: Catalog
@@ -29,6 +31,10 @@ class PlanningContext:
     query_id: str = "query"
     registry: Registry = field(default_factory=Registry)
     ctes: Mapping[str, tuple[Query, PlanningContext]] = field(default_factory=dict)
+    settings: PlanningSettings = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "settings", PlanningSettings.of(self.properties))
 
 
 @dataclass(frozen=True, slots=True)

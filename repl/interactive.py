@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Final
 
 from prompt_toolkit import PromptSession
@@ -23,7 +25,6 @@ from .live_watch import show_watched
 from .names import LiveNames
 from .pager import page
 from .runner import LeaveShell, Runner
-from .startup import startup_file
 from .terminal import has_keys
 from .typed_history import open_history
 
@@ -104,6 +105,13 @@ def _converse(runner: Runner, session: PromptSession[str]) -> None:
             runner.attempt(text)
     except KeyboardInterrupt:
         runner.printer.remark("Interrupted; nobody waits for the answer any more.")
+
+
+def startup_file() -> Path:
+    """The file of commands and statements that a conversation begins with: in the user's configuration directory, where
+    XDG says it is."""
+    configuration = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
+    return Path(configuration).expanduser() / "millstream" / "shellrc"
 
 
 def _run_startup_file(runner: Runner) -> None:

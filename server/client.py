@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from millstream.errors import MillstreamError, ServerError
 
-from ..planner.pull.full_sql import FULL_SQL
+from ..sql.settings.property_table import PULL_FULL_SQL
 from ..sql.splitting import split_tokens
 from ..sql.tokens import ROWS_STATEMENTS, token_span, tokenize
 from ..sql.variables import define, substitute_variables, undefine
@@ -187,7 +187,7 @@ def connect(url: str) -> HttpClient:
     """
     client = HttpClient(url)
     client.info()
-    client.properties[FULL_SQL] = "true"
+    client.properties[PULL_FULL_SQL.name] = "true"
     return client
 
 

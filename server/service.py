@@ -11,12 +11,14 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Final
 
+import pyarrow as pa
 import structlog
 
 from ..logcore.cluster.node_log import NodeLog
 from ..logcore.cluster.operations import Operations
 from ..logcore.log import Log, open_log
 from ..logcore.protocol.admission import ConnectionLimits
+from ..logcore.protocol.requests.scram_requests import KeptUsers
 from ..logcore.protocol.security.users import NoUsers
 from ..logcore.server import ListenFailed, LogServer
 from .cluster.followed_catalog import FollowedCatalog
@@ -35,8 +37,10 @@ from .http.listener import HttpListener, cannot_listen
 from .http.schema_registry import schema_registry_app
 from .insight.log_metrics import LogMetrics
 from .kafka_listener import kafka_listener
+from .pg.pg_listener import PgListener
 from .security.access import Authenticator
 from .security.host_check import HostCheck, names_of
+from .security.kafka_users import KafkaUsers
 from .security.private_folder import PRIVATE_UMASK, make_private
 
 _SWITCH_S: Final = 0.001
@@ -58,6 +62,7 @@ class Service:
         self._http = configuration.http
         self._kafka = configuration.kafka
         self._schema_registry = configuration.schema_registry
+        self._pg = configuration.pg
 
     @property
     def engine(self) -> Engine:
@@ -78,6 +83,10 @@ class Service:
     def schema_registry_address(self) -> ListenAddress | None:
         return self._schema_registry
 
+    @property
+    def pg_address(self) -> ListenAddress | None:
+        return self._pg
+
     def start(self) -> None:
         """Returns once requests are answered and all queries of the catalog run.
 
@@ -92,7 +101,9 @@ class Service:
                 self._parts = parts.pop_all()
         except ListenFailed as error:
             raise cannot_listen("kafka", self.configuration.kafka, error.__cause__) from error
-        _log.info("server started", data=str(self.configuration.data), seconds=round(time.monotonic() - began, 2))
+        seconds = round(time.monotonic() - began, 2)
+        arrow_memory = pa.default_memory_pool().backend_name
+        _log.info("server started", data=str(self.configuration.data), seconds=seconds, arrow_memory=arrow_memory)
 
     def stop(self) -> None:
         """Ends clients' queries, lets requests finish, stops persistent queries where they stand. Twice is fine."""
@@ -105,6 +116,7 @@ class Service:
             f"http: listening on {'http' if self.configuration.tls is None else 'https'}://{self._http}",
             f"kafka: listening on {self._kafka}",
             *([] if registry is None else [f"schema registry: listening on http://{registry}"]),
+            *([] if self._pg is None else [f"pg: listening on {self._pg}"]),
             f"executor: {describe_executor(self.configuration.engine_properties)}",
         ]
 
@@ -126,13 +138,14 @@ class Service:
         parts.callback(listener.stop)
         self._http = listener.address
         registry = self._registry_listener(parts)
+        pg = self._pg_listener(parts)
         access = self.configuration.access
         users = None if access is None else Authenticator(access)
         if self.configuration.node is not None:
             self._start_node(listener, users, parts)
         else:
-            self._start_alone(listener, users, registry, parts)
-        addresses = {"http": self._http, "kafka": self._kafka, "schema registry": self._schema_registry}
+            self._start_alone(listener, users, registry, pg, parts)
+        addresses = {"http": self._http, "kafka": self._kafka, "schema registry": self._schema_registry, "pg": self._pg}
         for what, address in addresses.items():
             is_open = self.configuration.access is None
             if address is not None and not address.is_local and is_open:
@@ -144,6 +157,11 @@ class Service:
             raise InvalidConfiguration(
                 "a node of a cluster has no schema registry",
                 hint="Leave schema_registry out, and run a registry beside the cluster where clients need one.",
+            )
+        if self.configuration.pg is not None:
+            raise InvalidConfiguration(
+                "a node of a cluster does not speak PostgreSQL's protocol",
+                hint="Leave pg out, and ask the cluster over HTTP.",
             )
         node, served, kafka = start_node(self.configuration, self._http, users, parts, self._panicked)
         self._kafka = ListenAddress(self.configuration.kafka.host, kafka.port)
@@ -172,6 +190,7 @@ class Service:
         listener: HttpListener,
         users: Authenticator | None,
         registry: HttpListener | None,
+        pg: PgListener | None,
         parts: contextlib.ExitStack,
     ) -> None:
         properties = self.configuration.engine_properties_at(self._http)
@@ -203,6 +222,23 @@ class Service:
             parts.callback(registry.stop)
             pages = schema_registry_app(engine.schemas, engine.lock)
             registry.start(HostCheck(Gate(pages, context, users, open_paths=()), names))
+        if pg is not None:
+            access = self.configuration.access
+            known = None if access is None or users is None else KeptUsers(KafkaUsers(access, users), log)
+            parts.callback(pg.stop)
+            pg.start(context, known, self.configuration.body_bytes_max)
+
+    def _pg_listener(self, parts: contextlib.ExitStack) -> PgListener | None:
+        """Takes the port of PostgreSQL's clients, if they are wanted; the engine answers there later."""
+        if self.configuration.pg is None:
+            return None
+        limits = ConnectionLimits(
+            self.configuration.pg_connections_max, self.configuration.pg_connections_per_address_max
+        )
+        listener = PgListener(self.configuration.pg, self.configuration.tls, limits)
+        parts.callback(listener.stop)
+        self._pg = listener.address
+        return listener
 
     def _address_for_workers(self, log: Log, parts: contextlib.ExitStack) -> str:
         """Where Spark's processes reach the log; they know its secret, but speak no TLS."""

@@ -1,6 +1,11 @@
-"""Expressions as text, the way messages and generated statements show them."""
+"""Expressions and values as SQL text, the way messages and generated statements show them."""
 
 from __future__ import annotations
+
+import datetime
+import decimal
+import math
+from typing import Any
 
 from sqlglot import exp
 
@@ -112,7 +117,9 @@ def _window(node: exp.Window) -> str:
         parts.append(f"ORDER BY {', '.join(map(_sort_item, order.expressions))}")
     if spec := node.args.get("spec"):
         bounds = (_bound(spec.args[side], spec.args.get(f"{side}_side")) for side in ("start", "end"))
-        parts.append("ROWS BETWEEN {} AND {}".format(*bounds))
+        parts.append("{} BETWEEN {} AND {}".format(spec.args["kind"], *bounds))
+        if grace := spec.args.get("grace"):
+            parts.append(f"GRACE PERIOD {grace.name} MILLISECONDS")
     return " ".join(parts)
 
 
@@ -124,3 +131,57 @@ def _sort_item(node: exp.Expression) -> str:
 def _bound(distance: exp.Expression | str, side: str | None) -> str:
     written = distance if isinstance(distance, str) else print_expression(distance)
     return written if side is None else f"{written} {side}"
+
+
+def literal(value: Any) -> str:
+    """A value in our dialect: it is a literal, whatever it holds. Raises `ValueError` for what has no literal.
+
+    >>> literal("it's"), literal(-3), literal(0.5), literal([True, None])
+    ("'it''s'", '(-3)', '0.5E0', 'ARRAY[TRUE, NULL]')
+    >>> literal({"a": 1})
+    "MAP('a' := 1)"
+    """
+    match value:
+        case None:
+            return "NULL"
+        case bool():
+            return "TRUE" if value else "FALSE"
+        case int():
+            return _signed(str(value))
+        case float() if math.isfinite(value):
+            text = repr(value)
+            return _signed(text if "e" in text else f"{text}E0")
+        case decimal.Decimal() if value.is_finite():
+            return _signed(format(value, "f"))
+        case str():
+            return _text_literal(value)
+        case bytes():
+            return f"TO_BYTES('{value.hex()}', 'hex')"
+        case datetime.datetime():
+            utc = value.astimezone(datetime.UTC).replace(tzinfo=None) if value.tzinfo else value
+            return f"CAST('{utc.isoformat(timespec='milliseconds')}' AS TIMESTAMP)"
+        case datetime.date():
+            return f"CAST('{value.isoformat()}' AS DATE)"
+        case datetime.time():
+            return f"CAST('{value.replace(tzinfo=None).isoformat(timespec='milliseconds')}' AS TIME)"
+        case list() | tuple():
+            return f"ARRAY[{', '.join(map(literal, value))}]"
+        case dict():
+            return f"MAP({', '.join(f'{literal(key)} := {literal(item)}' for key, item in value.items())})"
+        case _ if hasattr(value, "item"):  # a scalar of numpy
+            return literal(value.item())
+        case _:
+            raise ValueError(f"a {type(value).__name__} has no literal: {value!r}")
+
+
+def _signed(number: str) -> str:
+    """In brackets, since a minus behind another one begins a comment."""
+    return f"({number})" if number.startswith("-") else number
+
+
+def _text_literal(value: str) -> str:
+    """`${name}` would be a variable of the session: what comes as data is parted there."""
+    if "\0" in value:
+        raise ValueError("it holds a NUL")
+    quoted = ["'" + part.replace("'", "''") + "'" for part in value.replace("${", "$\0{").split("\0")]
+    return quoted[0] if len(quoted) == 1 else f"({' || '.join(quoted)})"

@@ -16,13 +16,8 @@ from millstream.errors import QueryError
 
 from ...sql.functions.bounds import BoundExceeded, CallBounds, CallTooLarge
 from ...sql.functions.udf import failures_of
+from ...sql.settings.property_table import PULL_BYTES, PULL_MEMORY, PULL_ROWS, PULL_SECONDS
 from ..value_sizes import check_sizes
-
-MAX_SECONDS = "millstream.query.pull.max.seconds"
-MAX_ROWS = "millstream.query.pull.max.rows"
-MAX_MEMORY = "millstream.query.pull.max.memory"
-
-MAX_BYTES = "millstream.query.pull.max.bytes"
 
 _FETCHED_ROWS = 10_000
 _LOCK_S = 0.1
@@ -39,20 +34,20 @@ class PullLimits:
     """`memory`: in DuckDB's notation, empty is DuckDB's own limit; what does not fit goes to disk where it can.
     `bytes`: of the answer. `functions`: what each of them may cost for a row."""
 
-    seconds: float = 60.0
-    rows: int = 10_000_000
-    memory: str = ""
-    bytes: int = 1024 * 1024 * 1024
+    seconds: float = PULL_SECONDS.usual
+    rows: int = PULL_ROWS.usual
+    memory: str = PULL_MEMORY.usual
+    bytes: int = PULL_BYTES.usual
     functions: CallBounds = field(default_factory=CallBounds)
 
     @staticmethod
     def of(properties: Mapping[str, str]) -> PullLimits:
-        usual = PullLimits()
+        """Raises `InvalidProperty`."""
         return PullLimits(
-            float(properties.get(MAX_SECONDS, usual.seconds)),
-            int(properties.get(MAX_ROWS, usual.rows)),
-            properties.get(MAX_MEMORY, usual.memory),
-            int(properties.get(MAX_BYTES, usual.bytes)),
+            PULL_SECONDS.of(properties),
+            PULL_ROWS.of(properties),
+            PULL_MEMORY.of(properties),
+            PULL_BYTES.of(properties),
             CallBounds.of(properties),
         )
 
@@ -100,19 +95,19 @@ class PullLimits:
                 size += batch.nbytes
                 if count > self.rows:
                     raise PullLimitExceeded(
-                        f"the answer has more than {self.rows} rows", hint=f"Use WHERE or LIMIT, or raise {MAX_ROWS}."
+                        f"the answer has more than {self.rows} rows", hint=f"Use WHERE or LIMIT, or raise {PULL_ROWS}."
                     )
                 if size > self.bytes:
                     raise PullLimitExceeded(
                         f"the answer has more than {self.bytes:,} bytes",
-                        hint=f"Use WHERE or LIMIT, select fewer columns, or raise {MAX_BYTES}.",
+                        hint=f"Use WHERE or LIMIT, select fewer columns, or raise {PULL_BYTES}.",
                     )
             return pa.Table.from_batches(batches, reader.schema)
 
 
 def _out_of_memory() -> PullLimitExceeded:
     return PullLimitExceeded(
-        "the pull query needs more memory than it may take", hint=f"Narrow it with WHERE, or raise {MAX_MEMORY}."
+        "the pull query needs more memory than it may take", hint=f"Narrow it with WHERE, or raise {PULL_MEMORY}."
     )
 
 
@@ -163,7 +158,7 @@ class Deadline:
         if self.left_s == 0:
             raise PullLimitExceeded(
                 f"the pull query took longer than {self.limits.seconds:g} seconds",
-                hint=f"Narrow it with WHERE, make a table of it with CREATE TABLE AS SELECT, or raise {MAX_SECONDS}.",
+                hint=f"Narrow it with WHERE, make a table of it with CREATE TABLE AS SELECT, or raise {PULL_SECONDS}.",
             )
 
     @contextlib.contextmanager

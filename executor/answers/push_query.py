@@ -13,11 +13,11 @@ from ...logcore.client import LogClient, TopicPartition
 from ...planner.physical import PhysicalPlan
 from ..partitioning import RekeyPartitioner
 from ..pipeline import Pipeline
-from ..queries.recovery import emit_of
-from ..queries.start_offsets import first_offset
+from ..queries.query_settings import QuerySettings
+from ..queries.start_offsets import StartSettings, first_offset
 from ..record_error import RecordError
 from ..sources.source_reader import ReadBatch, SourceReader
-from ..state.connection import EngineSettings, lock, open_connection
+from ..state.connection import lock, open_connection
 from ..updates import settle
 from .left_out import LeftOut
 
@@ -54,15 +54,15 @@ class PushQuery:
         begin: Mapping[TopicPartition, int] | None = None,
         time_order: bool = True,
     ) -> None:
-        settings = {**(properties or {}), **plan.properties}
+        settings = QuerySettings.of({**(properties or {}), **plan.properties})
         self._client = client
         self._left = limit
         self._closed = False
         self._stream_time_ms: int | None = None
-        self._connection = open_connection(settings=EngineSettings.of(settings))
-        self._pipeline = Pipeline(plan, self._connection, emit=emit_of(settings), partitioner=RekeyPartitioner())
+        self._connection = open_connection(settings=settings.engine)
+        self._pipeline = Pipeline(plan, self._connection, emit=settings.emit, partitioner=RekeyPartitioner())
         lock(self._connection)
-        positions = first_offsets(plan, client, settings) if begin is None else begin
+        positions = first_offsets(plan, client, settings.start) if begin is None else begin
         self._reader = SourceReader(client, plan.sources(), positions, time_order=time_order)
         self.errors: deque[RecordError] = deque(maxlen=ERRORS_KEPT)  # the last records that were left out
         self._left_out = LeftOut(client, plan.query_id)
@@ -150,11 +150,11 @@ class PushQuery:
         return rows
 
 
-def first_offsets(plan: PhysicalPlan, client: LogClient, properties: Mapping[str, str]) -> dict[TopicPartition, int]:
-    """Where a push query with these properties begins, of each partition that it reads."""
+def first_offsets(plan: PhysicalPlan, client: LogClient, start: StartSettings) -> dict[TopicPartition, int]:
+    """Where a push query begins, of each partition that it reads."""
     positions: dict[TopicPartition, int] = {}
     for source in plan.sources():
         for partition in range(client.partition_count(source.topic)):
             at = TopicPartition(source.topic, partition)
-            positions[at] = first_offset(client, at, source, properties)
+            positions[at] = first_offset(client, at, source, start)
     return positions

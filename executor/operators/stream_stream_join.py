@@ -164,7 +164,19 @@ class StreamStreamJoiner(Joiner):
         return rows.filter(pa.array(~drop)) if drop.any() else rows
 
     def _number(self, tables: list[pa.Table]) -> tuple[list[Arrivals], Ints, Timeline]:
-        """Both sides' rows in one order, the `_seq` by rank, and how stream time goes on; remembers the times."""
+        """Both sides' rows in one order, the `_seq` by rank, and how stream time goes on; remembers the times.
+
+        Each pair must be found once, by the later of its two rows, wherever a batch ends. Both may be in one batch, so
+        all rows go into the buffers before any of them looks (`_keep` before `_meet`), and then each would find the
+        other: a row counts only partners with a smaller number. Within a batch the number is the place in the order of
+        `_seq` (of one `_seq` the left side comes first); over batches it goes on from `last_id`, which is kept with the
+        times, so whatever an earlier batch left in a buffer has a smaller one, after a restart too. Numbers are given
+        before rows are found to be late, for a row that is too late to be kept may still meet others.
+
+        Times are those at each row, not at the end of the batch, for the same reason: whether a row is late, or waits
+        for nobody any more, is then decided as if it had come alone. They go on by task, since another task's rows may
+        be ahead. A later batch must not be numbered before the times are remembered.
+        """
         side = np.repeat(np.arange(2), [len(table) for table in tables])
         sequence = np.concatenate([ints(table, "_seq") for table in tables])
         order = np.lexsort((side, sequence))  # stable: rows of one `_seq` and side keep their order

@@ -20,6 +20,7 @@ from ..spark.alignment import remove_markers, take_from_spark
 from .query import QueryRuntime
 from .query_log import changelog_topic, forget_query, safe_name, start_positions
 from .query_worker import QueryWorker
+from .start_offsets import StartSettings
 
 
 class DuckDBExecutor:
@@ -77,6 +78,8 @@ class DuckDBExecutor:
     def close(self) -> None:
         with self._guard:
             workers, self._workers = list(self._workers.values()), {}
+        for worker in workers:  # they end side by side: it takes as long as the slowest one
+            worker.ask_to_stop()
         for worker in workers:
             worker.stop()
 
@@ -86,7 +89,8 @@ class DuckDBExecutor:
         What is wrong with a topic or a property, the thread finds out again, and says it in the query's status.
         """
         with contextlib.suppress(MillstreamError):
-            start_positions(self._client, query.plan, {**self._properties, **query.plan.properties})
+            properties = {**self._properties, **query.plan.properties}
+            start_positions(self._client, query.plan, StartSettings.of(properties))
 
     def _open(self, query: PersistentQuery) -> QueryRuntime:
         take_from_spark(query.plan, self._client, self._properties)

@@ -31,13 +31,14 @@ from ..figures import Meters, PartitionTimes, QueryFigures
 from ..inspection import inspected
 from ..record_error import RecordError, left_out
 from ..sink_writer import Output, SinkWriter
-from ..sources.idle import IdleTime, idle_ms_of
+from ..sources.idle import IdleTime
 from ..sources.source_reader import ReadBatch, SourceReader
 from ..state.changelog import changelog_records
 from ..state.lost_state import with_ends
 from ..state.store import StoreChanges
 from ..tasks import needs_time_order
 from .query_log import changelog_topic, offset_group
+from .query_settings import QuerySettings
 from .recovery import RecoveredQuery, recover
 
 log = structlog.get_logger()
@@ -83,9 +84,9 @@ class QueryRuntime:
         self._times: dict[TopicPartition, PartitionTimes] = {}
         self._client = client
         self._state_directory = state_directory
-        self._properties = {**(properties or {}), **plan.properties}
+        self._settings = QuerySettings.of({**(properties or {}), **plan.properties})
         self._clock = clock
-        self._idle = IdleTime(idle_ms_of(self._properties), clock)
+        self._idle = IdleTime(self._settings.idle_ms, clock)
         self._sink = plan.root
         self._writer = SinkWriter(plan.root)
         self._ahead: Future[ReadBatch | None] | None = None
@@ -184,7 +185,7 @@ class QueryRuntime:
             self._recover()
 
     def _recover(self) -> None:
-        recovered = recover(self.plan, self._client, self._state_directory, self._properties, self._meters)
+        recovered = recover(self.plan, self._client, self._state_directory, self._settings, self._meters)
         self._positions = dict(recovered.positions)
         self._reader = self._reader_from(recovered.positions)
         self._recovered = recovered

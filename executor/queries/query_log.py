@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from ...logcore.client import LogClient, Offsets, TopicPartition
 from ...planner.physical import PhysicalPlan
 from ..errors import PositionLost
-from .start_offsets import first_offset
+from .start_offsets import StartSettings, first_offset
 
 _SAFE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}")
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
@@ -51,8 +51,8 @@ def offset_group(query_id: str) -> str:
     return query_id
 
 
-def start_positions(log: LogClient, plan: PhysicalPlan, properties: Mapping[str, str]) -> dict[TopicPartition, int]:
-    """Where the query goes on. Partitions that it has never read begin as the properties say (`start_offsets.py`), and
+def start_positions(log: LogClient, plan: PhysicalPlan, start: StartSettings) -> dict[TopicPartition, int]:
+    """Where the query goes on. Partitions that it has never read begin where `start` says, and
     that is committed at once: after a restart "latest" must not mean a later place. A position that retention has
     passed moves to the log's start.
 
@@ -70,7 +70,7 @@ def start_positions(log: LogClient, plan: PhysicalPlan, properties: Mapping[str,
                 check_position(plan.query_id, at, committed[at], bounds)
                 positions[at] = max(committed[at], bounds.log_start_offset)
             else:
-                positions[at] = first_offset(log, at, source, properties)
+                positions[at] = first_offset(log, at, source, start)
     new = {at: offset for at, offset in positions.items() if committed.get(at) != offset}
     if new:
         log.commit_offsets(group, new)

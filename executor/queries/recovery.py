@@ -19,17 +19,17 @@ from ...logcore.errors import TopicExists
 from ...logcore.failpoints import fp
 from ...planner.physical import PhysicalPlan
 from .. import processing_log
-from ..building import Emit
 from ..figures import Meters
 from ..partitioning import RekeyPartitioner
 from ..pipeline import Pipeline
 from ..state.changelog import replay
-from ..state.connection import EngineSettings, lock
+from ..state.connection import lock
 from ..state.lost_state import check_ends, check_not_ahead, committed_ends, whole_state
 from ..state.state_commits import StateCommits
 from ..state.state_file import StateFile, open_state
 from ..tasks import changelog_partition_count, is_stateful
 from .query_log import STATE_CONFIG, changelog_topic, start_positions
+from .query_settings import QuerySettings
 
 log = structlog.get_logger()
 
@@ -49,7 +49,7 @@ def recover(
     plan: PhysicalPlan,
     client: LogClient,
     state_directory: Path | None,
-    properties: Mapping[str, str],
+    settings: QuerySettings,
     meters: Meters | None = None,
 ) -> RecoveredQuery:
     """Brings the query to the state after its last committed batch. Fences whoever ran it until now.
@@ -64,13 +64,12 @@ def recover(
     with whole_state(plan.query_id):
         ends = _changelog_ends(plan, client) if stateful else {}
     check_ends(plan.query_id, noted, ends)
-    settings = EngineSettings.of(properties)
-    state = open_state(state_directory if stateful else None, plan, producer.epoch, ends, settings)
+    state = open_state(state_directory if stateful else None, plan, producer.epoch, ends, settings.engine)
     try:
         pipeline = Pipeline(
             plan,
             state.connection,
-            emit=emit_of(properties),
+            emit=settings.emit,
             partitioner=RekeyPartitioner(),
             write_behind=True,
             meters=meters,
@@ -78,16 +77,10 @@ def recover(
         lock(state.connection)
         replay_changelog(plan, client, state, pipeline, ends, noted)
         commits = StateCommits(state, pipeline)
-        return RecoveredQuery(producer, state, pipeline, commits, start_positions(client, plan, properties))
+        return RecoveredQuery(producer, state, pipeline, commits, start_positions(client, plan, settings.start))
     except BaseException as error:
         state.close(error)
         raise
-
-
-def emit_of(properties: Mapping[str, str]) -> Emit:
-    """Without a cache every change is emitted; with one, the last of each key and batch."""
-    size = properties.get("ksql.streams.cache.max.bytes.buffering", properties.get("cache.max.bytes.buffering"))
-    return "every" if size is not None and int(size) == 0 else "last"
 
 
 def _changelog_ends(plan: PhysicalPlan, client: LogClient) -> dict[int, int]:

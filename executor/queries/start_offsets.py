@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -14,27 +14,43 @@ from millstream.errors import InvalidProperty
 from ...logcore.client import FetchedRows, LogClient, Offsets, TopicPartition
 from ...planner.physical import PhysicalPlan
 from ...planner.steps.source import Source
-from ...sql.property_values import Reset, parse_reset, parse_start_offsets
+from ...sql.settings.property_table import OFFSET_RESET, START_OFFSETS
+from ...sql.settings.property_values import Reset
 from ..columnar import split_columnar
-
-OFFSET_RESET: Final = "auto.offset.reset"
-START_OFFSETS: Final = "millstream.start.offsets"
 
 _MAX_BYTES = 16 * 1024 * 1024
 
 
-def first_offset(log: LogClient, at: TopicPartition, source: Source, properties: Mapping[str, str]) -> int:
+@dataclass(frozen=True, slots=True)
+class StartSettings:
+    """`reset`: None where nobody says it. `offsets`: by topic and partition; they go first."""
+
+    reset: Reset | None = None
+    offsets: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+
+    @staticmethod
+    def of(properties: Mapping[str, str]) -> StartSettings:
+        """Raises `InvalidProperty`."""
+        return StartSettings(OFFSET_RESET.given(properties), START_OFFSETS.of(properties))
+
+    @property
+    def from_now_on(self) -> bool:
+        """Whether a stream is read from its end."""
+        return self.reset in (None, "latest") and not self.offsets
+
+
+def first_offset(log: LogClient, at: TopicPartition, source: Source, start: StartSettings) -> int:
     """Where a query that has never read the partition begins.
 
-    Without properties streams begin with what is new and tables are read whole, as ksqlDB does it. A time is that of
+    Without settings streams begin with what is new and tables are read whole, as ksqlDB does it. A time is that of
     the first record with this timestamp or a later one; where there is none yet, it is the end. Raises
-    `InvalidProperty` for a value that says nothing, and for an offset that the log does not have.
+    `InvalidProperty` for an offset that the log does not have.
     """
     bounds = log.offsets(*at)
-    named = _start_offsets(properties).get(at.topic, {}).get(at.partition)
+    named = start.offsets.get(at.topic, {}).get(at.partition)
     if named is not None:
         return _checked(named, at, bounds)
-    reset = _reset(source, properties)
+    reset = _usual_reset(source) if start.reset is None else start.reset
     if reset == "earliest":
         return bounds.log_start_offset
     if reset == "latest":
@@ -42,12 +58,11 @@ def first_offset(log: LogClient, at: TopicPartition, source: Source, properties:
     return _offset_of_time(log, at, reset, bounds)
 
 
-def check_start(log: LogClient, plan: PhysicalPlan, properties: Mapping[str, str]) -> None:
+def check_start(log: LogClient, plan: PhysicalPlan, start: StartSettings) -> None:
     """Raises `InvalidProperty` for offsets that the topics of the plan do not have."""
-    named = _start_offsets(properties)
     topics = log.topics()
     for source in plan.sources():
-        for partition, offset in named.get(source.topic, {}).items():
+        for partition, offset in start.offsets.get(source.topic, {}).items():
             count = topics[source.topic].partition_count if source.topic in topics else source.partition_count
             if not 0 <= partition < count:
                 raise InvalidProperty(
@@ -58,21 +73,8 @@ def check_start(log: LogClient, plan: PhysicalPlan, properties: Mapping[str, str
             _checked(offset, at, log.offsets(*at))
 
 
-def _start_offsets(properties: Mapping[str, str]) -> dict[str, dict[int, int]]:
-    try:
-        return parse_start_offsets(properties.get(START_OFFSETS, ""))
-    except ValueError as wanted:
-        raise InvalidProperty(f"{START_OFFSETS} cannot be read", hint=f"Write {wanted}.") from None
-
-
-def _reset(source: Source, properties: Mapping[str, str]) -> Reset:
-    written = properties.get(OFFSET_RESET)
-    if written is None:
-        return "earliest" if source.kind == "TABLE" else "latest"
-    try:
-        return parse_reset(written)
-    except ValueError as wanted:
-        raise InvalidProperty(f"{OFFSET_RESET} is {written!r}", hint=f"Set it to {wanted}.") from None
+def _usual_reset(source: Source) -> Reset:
+    return "earliest" if source.kind == "TABLE" else "latest"
 
 
 def _checked(offset: int, at: TopicPartition, bounds: Offsets) -> int:

@@ -34,17 +34,15 @@ from ..partitioning import sink_partitions
 from ..pipeline import Pipeline
 from ..record_error import left_out
 from ..sink_writer import Output, SinkWriter
-from ..sources.idle import idle_ms_of
 from ..sources.journal import JournaledLog, JournalEntry
 from ..sources.source_reader import ReadBatch, SourceReader
 from ..sources.time_order import tables_first
-from ..state.connection import EngineSettings, lock, open_connection
+from ..state.connection import lock, open_connection
 from ..updates import settle
 from .query_log import forget_query, offset_group, start_positions
-from .recovery import emit_of
+from .query_settings import QuerySettings
 
 ROUNDS_MAX = 100  # of queries that feed each other
-_STOP_ON_BAD_RECORD = "ksql.fail.on.deserialization.error"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +69,8 @@ class StepwisePlan:
         self.plan = plan
         self._state = dict(state or {})
         self._log = log
-        self._settings = {**properties, **plan.properties}
-        self._begin = start_positions(cast(LogClient, log), plan, self._settings)
+        self._settings = QuerySettings.of({**properties, **plan.properties})
+        self._begin = start_positions(cast(LogClient, log), plan, self._settings.start)
         self._positions = dict(self._begin)  # after everything that `advance` has given out
         self._seen = 0  # entries of the journal
         self._silent_ms = 0
@@ -140,7 +138,7 @@ class StepwisePlan:
 
     def idle(self, elapsed_ms: int) -> Computed | None:
         """Nothing came for so long: what that gives, where the properties ask for it and windows wait for time."""
-        wanted_ms = idle_ms_of(self._settings)
+        wanted_ms = self._settings.idle_ms
         self._silent_ms += elapsed_ms
         if not wanted_ms or self._silent_ms < wanted_ms or not self._open()[0].waits_for_time:
             return None
@@ -148,7 +146,7 @@ class StepwisePlan:
         return self._compute(ReadBatch({}, {}, elapsed_ms=elapsed_ms))
 
     def _compute(self, batch: ReadBatch) -> Computed:
-        if batch.errors and self._settings.get(_STOP_ON_BAD_RECORD) == "true":
+        if batch.errors and self._settings.stops_on_bad_record:
             raise QueryFailed(f"query {self.plan.query_id}: {batch.errors[0].message}")
         pipeline, connection = self._open()
         self._meters.sample()
@@ -169,11 +167,11 @@ class StepwisePlan:
     def _open(self) -> tuple[Pipeline, duckdb.DuckDBPyConnection]:
         if self._pipeline is not None and self._connection is not None:
             return self._pipeline, self._connection
-        connection = open_connection(settings=EngineSettings.of(self._settings))
+        connection = open_connection(settings=self._settings.engine)
         pipeline = Pipeline(
             self.plan,
             connection,
-            emit=emit_of(self._settings),
+            emit=self._settings.emit,
             partitioner=_one_partition,
             meters=self._meters,
         )

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-
-IDLE_MS = "millstream.emit.final.idle.ms"
-
-
-def idle_ms_of(properties: Mapping[str, str]) -> int:
-    """After how long without input stream time moves on; 0 is never."""
-    return int(properties.get(IDLE_MS) or 0)
+from collections.abc import Callable
 
 
 class IdleTime:
-    """How long nothing came. From `idle_ms` on the time since the last input is given out, each piece once, and in
-    pieces of at least `idle_ms`. What was given out is recorded as the stream time it made, so a query that starts
-    again begins to wait anew, and forgets nothing."""
+    """How long nothing came. In: `idle_ms`: 0 is never.
+
+    From `idle_ms` on the time since the last input is given out, each piece once, and in pieces of at least `idle_ms`.
+    What was given out is recorded as the stream time it made, so a query that starts again begins to wait anew, and
+    forgets nothing."""
 
     def __init__(self, idle_ms: int, clock: Callable[[], float]) -> None:
         self._idle_ms = idle_ms

@@ -18,6 +18,7 @@ import duckdb
 
 from ...sql.functions.bounds import CallBounds
 from ...sql.functions.udf import failures_of
+from ...sql.settings.property_table import DUCKDB_MEMORY, DUCKDB_TEMP, DUCKDB_THREADS
 from .memory_shares import MemoryShares, shares_of
 from .temporary_folders import TemporaryFolder
 
@@ -39,15 +40,14 @@ class EngineSettings:
     bounds: CallBounds = field(default_factory=CallBounds)
 
     @staticmethod
-    def of(properties: Mapping[str, str]) -> EngineSettings:
-        """Reads `millstream.duckdb.memory.limit`, `….threads` and `….temp.directory`."""
-        threads = properties.get("millstream.duckdb.threads")
-        limit = properties.get("millstream.duckdb.memory.limit")
+    def of(properties: Mapping[str, str], threads: int | None = None) -> EngineSettings:
+        """In: `threads`: where nobody sets it; None takes those of the machine. Raises `InvalidProperty`."""
+        limit = DUCKDB_MEMORY.of(properties) or None
         shares = shares_of(limit)
         return EngineSettings(
             memory_limit=limit if shares is None else None,
-            threads=int(threads) if threads else min(THREADS_MAX, os.cpu_count() or 1),
-            temp_directory=properties.get("millstream.duckdb.temp.directory"),
+            threads=DUCKDB_THREADS.of(properties) or threads or min(THREADS_MAX, os.cpu_count() or 1),
+            temp_directory=DUCKDB_TEMP.of(properties) or None,
             shares=shares,
             bounds=CallBounds.of(properties),
         )

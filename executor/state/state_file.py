@@ -61,27 +61,34 @@ class StateFile:
 
 
 def open_state(
-    directory: Path | None, plan: PhysicalPlan, epoch: int, ends: Mapping[int, int], settings: EngineSettings
+    directory: Path | None,
+    plan: PhysicalPlan,
+    epoch: int,
+    ends: Mapping[int, int],
+    settings: EngineSettings,
+    *,
+    identity: str = "",
 ) -> StateFile:
     """Opens the query's newest usable file, or a new one.
 
     In: `directory`: None keeps the state in memory. `epoch`: of the query's producer; a new file is named by it, so
-    that it never meets the file of a zombie. `ends`: the end of each changelog partition.
+    that it never meets the file of a zombie. `ends`: the end of each changelog partition. `identity`: what else the
+    file must be of, where the folder alone does not say it.
     """
     if directory is None:
         connection = open_connection(MEMORY, settings)
-        _create_bookkeeping(connection, plan)
+        _create_bookkeeping(connection, _print(plan, identity))
         return StateFile(connection, None, {})
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     newest = max(directory.glob("state-*.duckdb"), default=None)
     if newest is not None:
-        found = _reopen(newest, plan, ends, settings)
+        found = _reopen(newest, _print(plan, identity), ends, settings)
         if found is not None:
             return found
-    return _create(directory, plan, epoch, settings)
+    return _create(directory, _print(plan, identity), epoch, settings)
 
 
-def _reopen(path: Path, plan: PhysicalPlan, ends: Mapping[int, int], settings: EngineSettings) -> StateFile | None:
+def _reopen(path: Path, fingerprint: str, ends: Mapping[int, int], settings: EngineSettings) -> StateFile | None:
     """None where the file must not be used. A file that nobody else uses is set aside then."""
     with _in_use_guard:
         if path in _in_use:
@@ -90,7 +97,7 @@ def _reopen(path: Path, plan: PhysicalPlan, ends: Mapping[int, int], settings: E
     connection: duckdb.DuckDBPyConnection | None = None
     try:
         connection = open_connection(str(path), settings)
-        applied = _read_bookkeeping(connection, plan)
+        applied = _read_bookkeeping(connection, fingerprint)
         if _is_outdated(path, applied, ends):
             _let_go(connection, path)
             log.info("state file too old for its changelog", path=str(path))
@@ -142,7 +149,7 @@ def _set_aside(path: Path) -> None:
             os.replace(file, file.with_name(file.name + ".aside"))
 
 
-def _create(directory: Path, plan: PhysicalPlan, epoch: int, settings: EngineSettings) -> StateFile:
+def _create(directory: Path, fingerprint: str, epoch: int, settings: EngineSettings) -> StateFile:
     """A new, empty file. Older ones are removed: the next start must not find a zombie's."""
     path = directory / f"state-{epoch:010d}.duckdb"
     for file in directory.glob("state-*.duckdb*"):
@@ -153,29 +160,29 @@ def _create(directory: Path, plan: PhysicalPlan, epoch: int, settings: EngineSet
     connection: duckdb.DuckDBPyConnection | None = None
     try:
         connection = open_connection(str(path), settings)
-        _create_bookkeeping(connection, plan)
+        _create_bookkeeping(connection, fingerprint)
         return StateFile(connection, path, {})
     except BaseException:
         _let_go(connection, path)
         raise
 
 
-def _create_bookkeeping(connection: duckdb.DuckDBPyConnection, plan: PhysicalPlan) -> None:
+def _create_bookkeeping(connection: duckdb.DuckDBPyConnection, fingerprint: str) -> None:
     connection.execute(f"CREATE TABLE {_APPLIED} (partition INTEGER, applied_offset BIGINT)")
     connection.execute(
-        "CREATE TABLE _millstream_plan AS SELECT $fingerprint AS fingerprint", {"fingerprint": _print(plan)}
+        "CREATE TABLE _millstream_plan AS SELECT $fingerprint AS fingerprint", {"fingerprint": fingerprint}
     )
 
 
-def _read_bookkeeping(connection: duckdb.DuckDBPyConnection, plan: PhysicalPlan) -> dict[int, int]:
-    """Raises `duckdb.Error` for a file that is not of this plan."""
+def _read_bookkeeping(connection: duckdb.DuckDBPyConnection, fingerprint: str) -> dict[int, int]:
+    """Raises `duckdb.Error` for a file of something else."""
     found = connection.execute("SELECT fingerprint FROM _millstream_plan").fetchone()
-    if found is None or found[0] != _print(plan):
-        raise duckdb.Error("the file belongs to another plan")
+    if found is None or found[0] != fingerprint:
+        raise duckdb.Error("the file belongs to another plan, or another log")
     rows = connection.execute(f"SELECT partition, applied_offset FROM {_APPLIED}").fetchall()
     return {int(partition): int(offset) for partition, offset in rows}
 
 
-def _print(plan: PhysicalPlan) -> str:
-    """A fingerprint of what the state's tables depend on."""
-    return hashlib.sha256(repr((plan.version, plan.root)).encode()).hexdigest()
+def _print(plan: PhysicalPlan, identity: str) -> str:
+    """A fingerprint of what the state's tables depend on, and of whose they are."""
+    return hashlib.sha256((repr((plan.version, plan.root)) + identity).encode()).hexdigest()

@@ -8,8 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .command_errors import one_sentence_errors
-from .command_group import command_group
+from .command_line import command_group, one_sentence_errors
 
 FileArgument = Annotated[Path | None, typer.Argument(envvar="MILLSTREAM_CONFIG", help="A TOML file.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="For programs.")]

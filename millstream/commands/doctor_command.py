@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from .command_errors import one_sentence_errors
+from .command_line import one_sentence_errors
 
 
 def doctor(

@@ -12,7 +12,7 @@ import typer
 
 from millstream.errors import MillstreamError
 
-from .command_errors import one_sentence_errors
+from .command_line import one_sentence_errors
 
 Tell = Callable[[int, int | None], None]
 

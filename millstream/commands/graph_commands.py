@@ -7,7 +7,7 @@ from typing import Annotated, Literal, cast
 
 import typer
 
-from .command_errors import one_sentence_errors
+from .command_line import one_sentence_errors
 
 
 class GraphFormat(enum.StrEnum):

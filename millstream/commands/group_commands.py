@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .command_group import command_group
+from .command_line import command_group
 
 if TYPE_CHECKING:
     from millstream.logcore.remote import RemoteLog

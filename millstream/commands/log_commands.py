@@ -9,8 +9,7 @@ import typer
 
 from millstream.errors import ServerError
 
-from .command_errors import one_sentence_errors
-from .command_group import command_group
+from .command_line import command_group, one_sentence_errors
 
 DataArgument = Annotated[Path, typer.Argument(help="The data directory of a log: the folder with topics.json.")]
 

@@ -11,8 +11,7 @@ import typer
 
 from millstream.errors import ServerError
 
-from .command_errors import one_sentence_errors
-from .command_group import command_group
+from .command_line import command_group, one_sentence_errors
 
 if TYPE_CHECKING:
     from ..migrations.applying import Migrator

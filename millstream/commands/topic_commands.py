@@ -10,7 +10,7 @@ import typer
 
 from millstream.errors import ServerError
 
-from .command_group import command_group
+from .command_line import command_group
 from .group_commands import DEFAULT_KAFKA, KafkaOption
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_exp
 from IPython.display import display
 
 from millstream.errors import MillstreamError, Span
+from millstream.sql.settings.property_table import OFFSET_RESET
 
 from ..connection import Answer, Connection, connect
 from ..relation import Relation
@@ -19,7 +20,7 @@ from .completion import CellCompletion
 from .options import MagicUsage, Options, help_text, read_options, split_words
 
 _CONNECT: Final = "Run %millstream embedded, %millstream http://127.0.0.1:8088, or name a variable with a connection."
-_EARLIEST: Final = {"auto.offset.reset": "earliest"}
+_EARLIEST: Final = {OFFSET_RESET.name: "earliest"}
 
 
 @magics_class

@@ -15,12 +15,10 @@ from ..planning import NewTopic, PlannedSource, PlanningContext
 from ..schema import PSEUDO, Column, Schema
 from ..source_info import SourceInfo
 from ..specs import FormatSpec
-from .expiry import check_ttl
 from .inference import Inference, infer_columns, refuse_schema_id
 from .record_schemas import SchemaTarget, with_schemas
-from .topic_config import topic_config
-from .topic_names import topic_of_statement
-from .with_properties import SourceProperties, format_specs, read_properties
+from .topics import topic_config, topic_of_statement
+from .with_properties import SourceProperties, check_ttl, format_specs, read_properties
 
 _HEADERS_TYPE = Array(Struct((Field("KEY", STRING), Field("VALUE", BYTES))))
 
@@ -36,7 +34,7 @@ def plan_create_source(statement: CreateSource, context: PlanningContext) -> Pla
     check_ttl(statement.kind, properties.ttl_ms)
     schema = _schema(statement, properties, context)
     key_format, value_format, key_features, value_features = format_specs(
-        properties, default_formats(context), schema.key, schema.value, wraps_single_values(context)
+        properties, default_formats(context), schema.key, schema.value, context.settings.wraps_single_values
     )
     if not schema.key and properties.key_format is None:
         key_format = replace(key_format, name="KAFKA")
@@ -47,7 +45,7 @@ def plan_create_source(statement: CreateSource, context: PlanningContext) -> Pla
             hint="Write them in parentheses after the name.",
         )
     _check_timestamp(properties, schema)
-    topic_name = topic_of_statement(statement, context.properties)
+    topic_name = topic_of_statement(statement, context.settings)
     existing = context.topics.get(topic_name)
     new_topic = None
     if existing is None:
@@ -89,16 +87,10 @@ def plan_create_source(statement: CreateSource, context: PlanningContext) -> Pla
 
 def default_formats(context: PlanningContext) -> dict[str, FormatSpec]:
     """The formats of a source whose WITH clause names none: KAFKA keys, values only by a session property."""
-    found = {"key": FormatSpec(context.properties.get("ksql.persistence.default.format.key", "KAFKA").upper())}
-    value = context.properties.get("ksql.persistence.default.format.value")
-    if value:
-        found["value"] = FormatSpec(value.upper())
+    found = {"key": FormatSpec(context.settings.key_format)}
+    if context.settings.value_format:
+        found["value"] = FormatSpec(context.settings.value_format)
     return found
-
-
-def wraps_single_values(context: PlanningContext) -> bool:
-    """Whether a single value column is written inside an object, where WITH does not say."""
-    return context.properties.get("ksql.persistence.wrap.single.values", "true").lower() != "false"
 
 
 def check_name_is_free(kind: str, name: str, context: PlanningContext, *, or_replace: bool, span: Span | None) -> None:
@@ -179,9 +171,9 @@ def _with_inferred(
     """The columns with those that the registry's schemas say, for keys and values without a column of their own."""
     defaults = default_formats(context)
     wrap = properties.wrap_single_value
-    wraps = wraps_single_values(context) if wrap is None else wrap
+    wraps = context.settings.wraps_single_values if wrap is None else wrap
     columns = {role: tuple(column for column in written if column.role == role) for role in ("KEY", "VALUE", "HEADERS")}
-    topic = topic_of_statement(statement, context.properties)
+    topic = topic_of_statement(statement, context.settings)
     for role, name, schema, wrapped in (
         ("KEY", properties.key_format, properties.key_schema, False),
         ("VALUE", properties.value_format, properties.value_schema, wraps),

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from millstream.errors import InvalidProperty, did_you_mean
 
 from ...sql.ast import Properties
+from ...sql.settings.property import says_true
 from ...sql.windows import WINDOW_TYPES
 from ..formats import FORMATS, check_columns, format_rules, wrapping
 from ..schema import Column
@@ -110,6 +111,15 @@ def read_properties(properties: Properties, *, create: bool) -> SourceProperties
         retention_ms=_count(properties, "RETENTION_MS"),
         cleanup_policy=_cleanup_policy(properties),
     )
+
+
+def check_ttl(kind: str, ttl_ms: int | None) -> None:
+    """Raises `InvalidProperty` for a stream."""
+    if ttl_ms is not None and kind != "TABLE":
+        raise InvalidProperty(
+            "TTL is a property of tables: a stream's rows are not updated.",
+            hint="How long a topic keeps a stream's records is its RETENTION_MS.",
+        )
 
 
 def _cleanup_policy(properties: Properties) -> str | None:
@@ -220,7 +230,7 @@ def _boolean(properties: Properties, name: str) -> bool | None:
         return value
     if str(value).lower() not in ("true", "false"):
         raise InvalidProperty(f"Invalid value {value} for configuration {name}: it takes TRUE or FALSE")
-    return str(value).lower() == "true"
+    return says_true(value)
 
 
 def _delimiter(properties: Properties, name: str, format_name: str | None) -> str | None:

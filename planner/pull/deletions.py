@@ -9,9 +9,9 @@ from sqlglot import exp
 from millstream.errors import InvalidStatement, UnknownSource, did_you_mean
 
 from ...sql.ast import DeleteRows, Query, SelectColumn, SourceName
+from ...sql.settings.property_table import PULL_FULL_SQL
 from ..planning import PlannedBatch, PlannedPull, PlanningContext
 from ..source_info import SourceInfo
-from .full_sql import FULL_SQL
 from .pull_queries import plan_pull
 
 
@@ -35,7 +35,7 @@ def plan_deletion(statement: DeleteRows, context: PlanningContext) -> PlannedPul
         span=statement.span,
         text=statement.text,
     )
-    return plan_pull(query, replace(context, properties={**context.properties, FULL_SQL: "true"}))
+    return plan_pull(query, replace(context, properties={**context.properties, PULL_FULL_SQL.name: "true"}))
 
 
 def _check_deletable(source: SourceInfo, statement: DeleteRows, context: PlanningContext) -> None:

@@ -17,6 +17,7 @@ from millstream.errors import InvalidStatement, Span, SqlSyntaxError, TypeMismat
 from ...sql import coercion
 from ...sql.ast import Join, Query, SelectColumn, SelectStructStar, SourceName, span_of, unwrapped
 from ...sql.printing import print_expression
+from ...sql.settings.property_table import PULL_FULL_SQL
 from ..expressions.compilation import compile_expression
 from ..expressions.scope import Scope
 from ..expressions.typed import to_sql
@@ -34,12 +35,11 @@ from ..steps.aggregate import LogicalAggregate
 from ..steps.filter import LogicalFilter
 from ..steps.project import LogicalProject
 from ..steps.source import Scan
-from .full_sql import FULL_SQL
 from .pull_order import Ordered, with_order_selected
 
 PUSH_INSTEAD = "See https://cnfl.io/queries for more info.\nAdd EMIT CHANGES if you intended to issue a push query."
 _PLACES = ("ROWPARTITION", "ROWOFFSET")
-_HINT = f"SET '{FULL_SQL}'='true'; allows it: joins, GROUP BY, ORDER BY, windows, tables that are only declared."
+_HINT = f"SET '{PULL_FULL_SQL}'='true'; allows it: joins, GROUP BY, ORDER BY, windows, tables that are only declared."
 
 
 @within_depth
@@ -50,7 +50,7 @@ def plan_pull(query: Query, context: PlanningContext) -> PlannedPull | PlannedBa
     query, for the place of a record in its topic (a row of a table has none), and for tables that nothing keeps up to
     date.
     """
-    full = context.properties.get(FULL_SQL, "false") == "true"
+    full = context.settings.full_sql
     if not full:
         _refuse_order(query)
         _refuse_clauses(query)
@@ -208,13 +208,13 @@ def _selected(query: Query) -> Iterator[exp.Expression]:
 def _refuse_not_kept(source: SourceInfo, query: Query, context: PlanningContext) -> None:
     """A table that was only declared on a topic: as in ksqlDB nobody keeps its rows, unless a property says so."""
     kept = source.kind == "STREAM" or source.created_by is not None or source.read_only
-    if kept or context.properties.get(FULL_SQL, "false") == "true":
+    if kept or context.settings.full_sql:
         return
     raise InvalidStatement(
         f"The `{source.name}` table isn't queryable. To derive a queryable table, you can do "
         f"'CREATE TABLE QUERYABLE_{source.name} AS SELECT * FROM {source.name}'. " + PUSH_INSTEAD,
         span=query.source.span,
-        hint=f"SET '{FULL_SQL}'='true'; reads such tables as well, or declare it as CREATE SOURCE TABLE.",
+        hint=f"SET '{PULL_FULL_SQL}'='true'; reads such tables as well, or declare it as CREATE SOURCE TABLE.",
     )
 
 

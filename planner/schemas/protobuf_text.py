@@ -25,6 +25,7 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from proto_schema_parser import ast
 from proto_schema_parser.parser import Parser
 
+from ...sql.settings.property import says_true
 from .registry import InvalidSchema
 
 _COMPILED = {
@@ -209,7 +210,7 @@ class _Loader:
         for option in element.options:
             name = option.name.strip("()")
             if name == "packed":
-                made.options.packed = str(option.value).lower() == "true"
+                made.options.packed = says_true(option.value)
             elif name == "default":
                 made.default_value = _default(option.value)
             elif name.lstrip(".").startswith("confluent.field_meta"):
@@ -240,7 +241,7 @@ def _enum(element: ast.Enum) -> descriptor_pb2.EnumDescriptorProto:
         if isinstance(value, ast.EnumValue):
             proto.value.add(name=value.name, number=value.number)
         elif isinstance(value, ast.Option) and value.name == "allow_alias":
-            proto.options.allow_alias = str(value.value).lower() == "true"
+            proto.options.allow_alias = says_true(value.value)
     return proto
 
 

@@ -36,7 +36,6 @@ from ..steps.filter import LogicalFilter
 from .naming import joined
 from .over_clause import Columns, Resolve
 
-LOSSY = "millstream.emit.final.lossy"
 _BOUNDS = ("WINDOWSTART", "WINDOWEND")
 _ZERO_OF_NOTHING = ("SUM", "AVG")
 

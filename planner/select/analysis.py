@@ -15,6 +15,7 @@ from sqlglot import exp
 from millstream.errors import InvalidStatement, TypeMismatch
 
 from ...sql.ast import Query, SelectColumn, span_of
+from ...sql.collector import collector_paused
 from ...sql.printing import print_expression
 from ...sql.types import BIGINT, BOOLEAN, NULL
 from ..expressions.aggregate_calls import has_clauses
@@ -29,7 +30,7 @@ from ..rules.rank_bounds import fixed_columns
 from ..steps.filter import LogicalFilter
 from ..steps.project import with_key_as_value
 from ..steps.repartition import Repartition
-from .aggregation import LOSSY, Grouping, aggregate, contains_aggregate
+from .aggregation import Grouping, aggregate, contains_aggregate
 from .over_clause import Columns, Resolve, contains_over, first_of_equals, window_identity, windowed, with_aliases
 from .projection import Key, KeyColumn, project
 from .relation import BOUNDS, Analyzed, PlannedRelation, Target
@@ -47,6 +48,11 @@ def analyze(query: Query, context: PlanningContext, *, target: Target, target_na
     client, which needs no key and may show pseudo columns, or what another query reads (SUBQUERY), where key columns
     that were not selected go along unseen. Raises `StatementError`s of all kinds.
     """
+    with collector_paused(0 if query.span is None else query.span.end - query.span.start):
+        return _analyze(query, context, target, target_name)
+
+
+def _analyze(query: Query, context: PlanningContext, target: Target, target_name: str) -> Analyzed:
     if target != "SUBQUERY":
         check_reads(query)
     check_clauses(query)
@@ -305,7 +311,7 @@ def _grouped(
         state_format,
         as_standard=relation.beyond,
         forgets_empty=plan.kind == "TABLE" and as_batch and bool(query.group_by),
-        lossy=context.properties.get(LOSSY, "false") == "true",
+        lossy=context.settings.lossy_final,
     )
     columns = tuple(
         KeyColumn(c.name, print_expression(node), column(c.name, c.type))

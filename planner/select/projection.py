@@ -103,11 +103,7 @@ def _split(
     if missing and relation.beyond:
         selected = [Named(item.name, expression) for item, expression in typed]
         return loose_keys(plan.kind, [(c.written, c.typed) for c in key.columns], chosen, selected)
-    if (
-        missing
-        and key.what == "key column"
-        and context.properties.get("ksql.new.query.planner.enabled", "").lower() == "true"
-    ):
+    if missing and key.what == "key column" and context.settings.keyless_projections:
         return (), tuple(values)
     if missing and key.join is not None:
         absent = [column_.name for column_ in missing]

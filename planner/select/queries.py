@@ -11,14 +11,13 @@ from millstream.errors import InvalidProperty, InvalidStatement, UnknownSource, 
 
 from ...sql import coercion
 from ...sql.ast import CreateAsSelect, InsertInto, Query
+from ...sql.settings.property_table import EXECUTOR
 from ...sql.types import Decimal, SqlType
-from ..declarations.expiry import check_ttl
 from ..declarations.record_schemas import SchemaTarget, check_given_schemas, with_schemas
-from ..declarations.sources import check_name_is_free, check_timestamp_column, default_formats, wraps_single_values
+from ..declarations.sources import check_name_is_free, check_timestamp_column, default_formats
 from ..declarations.timestamps import rowtime_expression
-from ..declarations.topic_config import topic_config
-from ..declarations.topic_names import topic_of_statement
-from ..declarations.with_properties import format_specs, read_properties
+from ..declarations.topics import topic_config, topic_of_statement
+from ..declarations.with_properties import check_ttl, format_specs, read_properties
 from ..expressions.conversions import coerced
 from ..expressions.scope import Scope, ScopeSource
 from ..expressions.typed import Typed
@@ -77,16 +76,13 @@ def lower_for_client(
     analyzed: Analyzed, plan: LogicalPlan, context: PlanningContext
 ) -> tuple[PhysicalPlan, tuple[str, ...]]:
     """The physical plan of an analyzed query without a sink, and where its columns stand in the rows."""
-    root = plan.lower(_lowering(analyzed, context))
+    root = plan.lower(_lowering(analyzed))
     names = tuple(root.result_column(i) for i in range(len(plan.schema.value)))
     return PhysicalPlan(context.query_id, root, dict(context.properties)), names
 
 
-def _lowering(analyzed: Analyzed, context: PlanningContext) -> Lowering:
-    """Rows move between as many partitions as the first source has, unless the property says otherwise."""
-    wanted = context.properties.get("millstream.repartition.partitions")
-    if wanted:
-        return Lowering(int(wanted), always=True)
+def _lowering(analyzed: Analyzed) -> Lowering:
+    """Rows move between as many partitions as the first source has."""
     return Lowering(analyzed.relation.sources[0][1].partition_count)
 
 
@@ -117,12 +113,12 @@ def _create_as(statement: CreateAsSelect, context: PlanningContext) -> PlannedQu
         _inherited(analyzed.relation, plan, context),
         schema.key,
         schema.value,
-        wraps_single_values(context),
+        context.settings.wraps_single_values,
     )
     _check_has_value(schema, value_format, statement)
     check_timestamp_column(properties.timestamp_column, properties.timestamp_format, schema)
     check_given_schemas(properties, key_format, value_format, schema, context.registry)
-    topic = topic_of_statement(statement, context.properties)
+    topic = topic_of_statement(statement, context.settings)
     existing = context.topics.get(topic)
     if existing is not None and properties.partition_count not in (None, existing):
         raise InvalidProperty(
@@ -193,7 +189,7 @@ def _inherited(relation: PlannedRelation, plan: LogicalPlan, context: PlanningCo
 def _with_sink(
     plan: LogicalPlan, target: SourceInfo, analyzed: Analyzed, context: PlanningContext, *, executor: str | None
 ) -> PhysicalPlan:
-    step = plan.lower(_lowering(analyzed, context))
+    step = plan.lower(_lowering(analyzed))
     if target.ttl_ms is not None and target.kind == "TABLE":
         step = with_ttl(step, target.ttl_ms)
     scope = Scope((ScopeSource(target.name, {c.name: (c.name, c.type) for c in plan.schema}),), context.catalog.types)
@@ -214,7 +210,7 @@ def _with_sink(
     )
     properties = dict(context.properties)
     if executor is not None:
-        properties["millstream.executor"] = executor.lower()
+        properties[EXECUTOR.name] = EXECUTOR.check(executor)
     return PhysicalPlan(context.query_id, sink, properties)
 
 

@@ -55,15 +55,13 @@ class Repartition(Unary):
     def lower(self, lowering: Lowering) -> Rekey:
         step = self.input.lower(lowering)
         key = tuple(sql_over(self.input.schema, named.expression) for named in self.key)
-        aligned = self.key_format is not None and self.partition_count is not None
-        count = self.partition_count if aligned or not lowering.always else None
         return Rekey(
             lowering.id("rekey"),
             step,
             key,
             self.schema,
             self.key_format or _INTERNAL_FORMAT,
-            count or lowering.partition_count,
+            self.partition_count or lowering.partition_count,
             self.drop_null_key,
         )
 

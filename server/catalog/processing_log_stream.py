@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from ...executor import processing_log
 from ...logcore.client import LogClient
 from ...planner.catalog import Catalog
 
 NAME = "KSQL_PROCESSING_LOG"
-AUTO_CREATE = "ksql.logging.processing.stream.auto.create"
 
 STATEMENT = f"""CREATE STREAM {NAME} (
   LOGGER VARCHAR,
@@ -26,12 +23,12 @@ STATEMENT = f"""CREATE STREAM {NAME} (
 ) WITH (KAFKA_TOPIC='{processing_log.TOPIC}', VALUE_FORMAT='JSON');"""
 
 
-def wanted_statement(properties: Mapping[str, str], catalog: Catalog, log: LogClient) -> str | None:
-    """The statement to run at the start of a server; None where the stream is there or nobody asks for it.
+def wanted_statement(catalog: Catalog, log: LogClient) -> str | None:
+    """The statement to run at the start of a server that is asked for the stream; None where the stream is there.
 
     Creates the topic, which otherwise comes with its first record.
     """
-    if properties.get(AUTO_CREATE, "false").lower() != "true" or NAME in catalog.sources:
+    if NAME in catalog.sources:
         return None
     processing_log.create_topic(log)
     return STATEMENT

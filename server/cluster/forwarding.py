@@ -8,7 +8,7 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final, assert_never, cast
 
 import h11
 import orjson
@@ -37,6 +37,9 @@ Headers = list[tuple[bytes, bytes]]
 
 class NotThere(Exception):
     """The other node did nothing with the request: it may be sent again."""
+
+
+_Received = h11.Request | h11.InformationalResponse | h11.Response | h11.Data | h11.EndOfMessage
 
 
 class _Broken(Exception):
@@ -137,14 +140,14 @@ class _Upstream:
             pass
         raise ConnectionAbortedError("the client has gone")
 
-    async def _send(self, *events: Any) -> None:
+    async def _send(self, *events: h11.Event) -> None:
         """At once: a node that refuses a request and has not got all of it resets the connection, answer and all."""
         data = b"".join(self._h11.send(event) or b"" for event in events)
         if data:
             self._writer.write(data)
             await self._writer.drain()
 
-    async def events(self) -> AsyncIterator[Any]:
+    async def events(self) -> AsyncIterator[_Received]:
         """Responses, data and the end. Raises `_Broken`."""
         while True:
             try:
@@ -156,7 +159,7 @@ class _Upstream:
                 raise _Broken(str(error)) from error
             if isinstance(event, h11.ConnectionClosed) or event is h11.PAUSED:
                 raise _Broken("it was closed")
-            yield event
+            yield cast(_Received, event)
             if isinstance(event, h11.EndOfMessage):
                 return
 
@@ -164,19 +167,24 @@ class _Upstream:
 async def _pass_on(scope: Scope, upstream: _Upstream, incoming: Incoming, send: Send) -> None:
     try:
         async for event in upstream.events():
-            if isinstance(event, h11.Response):
-                headers: Headers = [(bytes(name), bytes(value)) for name, value in event.headers]
-                if NOT_HERE in dict(headers) and not incoming.gone_on:
-                    raise NotThere("the engine is not there")
-                names = dict(headers)
-                upstream.begun = True
-                upstream.media_type = names.get(b"content-type", b"").decode("latin-1").partition(";")[0].strip()
-                upstream.streamed = b"content-length" not in names
-                kept = _end_to_end(headers, also=() if upstream.streamed else (b"content-length",))
-                await send({"type": "http.response.start", "status": event.status_code, "headers": kept})
-            elif isinstance(event, h11.Data):
-                upstream.last = bytes(event.data)
-                await send({"type": "http.response.body", "body": upstream.last, "more_body": True})
+            match event:
+                case h11.Response():
+                    headers: Headers = [(bytes(name), bytes(value)) for name, value in event.headers]
+                    if NOT_HERE in dict(headers) and not incoming.gone_on:
+                        raise NotThere("the engine is not there")
+                    names = dict(headers)
+                    upstream.begun = True
+                    upstream.media_type = names.get(b"content-type", b"").decode("latin-1").partition(";")[0].strip()
+                    upstream.streamed = b"content-length" not in names
+                    kept = _end_to_end(headers, also=() if upstream.streamed else (b"content-length",))
+                    await send({"type": "http.response.start", "status": event.status_code, "headers": kept})
+                case h11.Data():
+                    upstream.last = bytes(event.data)
+                    await send({"type": "http.response.body", "body": upstream.last, "more_body": True})
+                case h11.InformationalResponse() | h11.EndOfMessage() | h11.Request():
+                    pass
+                case _:
+                    assert_never(event)
         await send({"type": "http.response.body", "body": b"", "more_body": False})
     except _Broken:
         await _say_broken(upstream, scope, send)

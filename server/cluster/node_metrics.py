@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, Protocol
+from concurrent.futures import Future
+from typing import Any, Final, Protocol, TypeVar
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -32,6 +33,10 @@ from ...logcore.replication.replica.replica_messages import PartitionId
 from ...logcore.replication.replica.throttle import throttled_rate
 from ...logcore.storage.partition_files import PartitionFiles
 from ..insight.log_metrics import Figures, topic_families, united, values_of
+
+T = TypeVar("T")
+
+Question = DescribeQuorum | DescribeQuorumHere | DescribeReplicas
 
 _ANSWER_S: Final = 2.0
 
@@ -68,7 +73,7 @@ class MeasuredNode(Protocol):
     @property
     def traffic(self) -> Mapping[NodeId, LinkTraffic]: ...
 
-    def ask(self, machine: str, body: Any) -> Any: ...
+    def ask(self, machine: str, body: Question, /) -> Future[Any]: ...
 
 
 class ClusterMetrics(Collector):
@@ -86,21 +91,21 @@ class ClusterMetrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         image = self._node.watch.image
-        quorum = self._asked(CONTROLLER, DescribeQuorum())
-        decides = quorum if isinstance(quorum, QuorumDescription) else None
+        decides = self._asked(CONTROLLER, DescribeQuorum(), QuorumDescription)
         yield from self._partitions(image, decides is not None)
-        yield from self._followers(self._asked(BROKER, DescribeReplicas()))
-        yield from self._quorum(self._asked(CONTROLLER, DescribeQuorumHere()), decides)
+        yield from self._followers(self._asked(BROKER, DescribeReplicas(), ReplicasDescribed))
+        yield from self._quorum(self._asked(CONTROLLER, DescribeQuorumHere(), QuorumHere), decides)
         yield from self._noticed()
         yield from self._links()
         yield from topic_families(list(self._topics(image)))
 
-    def _asked(self, machine: str, body: Any) -> Any:
-        """None where the node is not up, or hangs."""
+    def _asked(self, machine: str, body: Question, wanted: type[T]) -> T | None:
+        """None where the node is not up, hangs, or answers something else: another node decides."""
         try:
-            return self._node.ask(machine, body).result(_ANSWER_S)
+            answer = self._node.ask(machine, body).result(_ANSWER_S)
         except (LogError, RuntimeError, TimeoutError):
             return None
+        return answer if isinstance(answer, wanted) else None
 
     def _partitions(self, image: MetadataImage, decides: bool) -> Iterator[Metric]:
         states = list(image.partitions())
@@ -133,11 +138,11 @@ class ClusterMetrics(Collector):
         for name, (doc, value) in figures.items():
             yield GaugeMetricFamily(f"millstream_replication_{name}", doc, value=value)
 
-    def _followers(self, described: object) -> Iterator[Metric]:
+    def _followers(self, described: ReplicasDescribed | None) -> Iterator[Metric]:
         """By follower, over all partitions that this node leads: how many records it lacks, and since when at most."""
         missing: Counter[NodeId] = Counter()
         behind_ms: defaultdict[NodeId, int] = defaultdict(int)
-        for led in described.led if isinstance(described, ReplicasDescribed) else ():
+        for led in described.led if described is not None else ():
             for follower in led.followers:
                 missing[follower.node] += max(0, led.end_offset - max(follower.offset, led.log_start_offset))
                 behind_ms[follower.node] = max(behind_ms[follower.node], follower.behind_ms)
@@ -152,9 +157,9 @@ class ClusterMetrics(Collector):
             seconds.add_metric([str(node)], behind_ms[node] / 1000)
         yield from (records, seconds)
 
-    def _quorum(self, here: object, decides: QuorumDescription | None) -> Iterator[Metric]:
+    def _quorum(self, here: QuorumHere | None, decides: QuorumDescription | None) -> Iterator[Metric]:
         yield GaugeMetricFamily("millstream_controller_active", "1 while this node decides.", value=int(bool(decides)))
-        if isinstance(here, QuorumHere):
+        if here is not None:
             yield GaugeMetricFamily(
                 "millstream_quorum_term", "Raised at each election of a controller.", value=here.term
             )

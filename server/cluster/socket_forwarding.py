@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
-from typing import Any, Final
+from typing import Final, assert_never, cast
 
 from starlette.types import Receive, Scope, Send
 from wsproto import ConnectionType, WSConnection
 from wsproto.events import (
     AcceptConnection,
+    BytesMessage,
     CloseConnection,
     Ping,
+    Pong,
     RejectConnection,
+    RejectData,
     Request,
     TextMessage,
 )
@@ -26,6 +29,19 @@ _CONNECT_S: Final = 3.0
 _READ_BYTES: Final = 64 * 1024
 _WENT_AWAY: Final = 1012  # service restart
 _OF_THE_HANDSHAKE: Final = (b"host", b"connection", b"upgrade", FORWARDED, CLIENT)
+
+_Event = (
+    AcceptConnection
+    | BytesMessage
+    | CloseConnection
+    | Ping
+    | Pong
+    | RejectConnection
+    | RejectData
+    | Request
+    | TextMessage
+)
+"""All that wsproto says."""
 
 
 async def forward_socket(
@@ -65,14 +81,14 @@ class _Socket:
             try:
                 data = await self._reader.read(_READ_BYTES)
                 self.protocol.receive_data(data or None)
-                events = list(self.protocol.events())
+                events = cast(list[_Event], list(self.protocol.events()))
             except (OSError, ProtocolError):
                 events = [CloseConnection(_WENT_AWAY, "the node that runs the engine went away")]
             for event in events:
                 if await self._take(event):
                     return
 
-    async def _take(self, event: Any) -> bool:
+    async def _take(self, event: _Event) -> bool:
         """True once it is over."""
         match event:
             case AcceptConnection():
@@ -96,8 +112,10 @@ class _Socket:
                 code = _WENT_AWAY if event.code == _ABNORMAL else event.code
                 await self._send({"type": "websocket.close", "code": code, "reason": event.reason or ""})
                 return True
+            case BytesMessage() | Pong() | RejectData() | Request():
+                pass  # none of them is part of our sockets
             case _:
-                pass
+                assert_never(event)
         return False
 
     def leave(self) -> None:

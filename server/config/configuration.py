@@ -22,10 +22,11 @@ from pydantic_settings import (
 from millstream.errors import InvalidProperty, ServerError, did_you_mean
 
 from ...logcore.cores.expiry import ExpiryTimes
-from ..engine.executors import PROPERTY as EXECUTOR_PROPERTY
+from ...sql.settings.property import text_of
+from ...sql.settings.property_table import EXECUTOR, LISTENERS
 from ..security.access import AccessSettings
 from ..security.tls import ClusterTlsSettings, TlsSettings, with_ksqldb_names
-from .properties import LISTENERS, checked_properties, text_of
+from .properties import checked_properties
 
 
 class InvalidConfiguration(ServerError):
@@ -89,6 +90,9 @@ class Configuration(BaseSettings):
     a page of the web may have pointed it here; addresses are always fine."""
     schema_registry: ListenAddress | None = None
     """Where the schema registry answers; None: nowhere."""
+    pg: ListenAddress | None = None
+    """Where PostgreSQL's clients are answered (psql, drivers, BI tools); None: nowhere. With [tls] they must use
+    TLS."""
     executor: Literal["auto", "spark", "duckdb"] | None = None
     """What runs persistent queries; None: as `properties` say, or auto."""
     properties: dict[str, str] = Field(default_factory=dict)
@@ -113,6 +117,11 @@ class Configuration(BaseSettings):
     connections_per_address_max: int = Field(default=500, ge=1)
     """How many of them may come from one address, or from one IPv6 network of 64 bits. Behind a proxy all clients have
     the proxy's address: set it to `connections_max` there."""
+
+    pg_connections_max: int = Field(default=1000, ge=1)
+    """How many connections of PostgreSQL's clients may be open."""
+    pg_connections_per_address_max: int = Field(default=500, ge=1)
+    """How many of them may come from one address, or from one IPv6 network of 64 bits."""
 
     metrics_partitions_max: int = Field(default=1000, ge=0)
     """While there are more partitions, /metrics has one figure per topic in the place of one per partition."""
@@ -167,7 +176,7 @@ class Configuration(BaseSettings):
     producer_id_expiration_ms: int = Field(default=24 * 60 * 60 * 1000, ge=1000)
     """For how long producers are remembered that do nothing."""
 
-    @field_validator("http", "kafka", "schema_registry", "kafka_advertised", mode="before")
+    @field_validator("http", "kafka", "schema_registry", "pg", "kafka_advertised", mode="before")
     @classmethod
     def _address(cls, value: object) -> object:
         return value if value is None or isinstance(value, ListenAddress) else ListenAddress.parse(str(value))
@@ -191,6 +200,12 @@ class Configuration(BaseSettings):
                 f"passwords would travel in plain text to {self.kafka}: set [kafka_tls], or access.plain_text = true "
                 "where something before the server ends TLS"
             )
+        if self.access is not None and self.tls is None and self.pg is not None:
+            if not (self.pg.is_local or self.access.plain_text):
+                raise ValueError(
+                    f"passwords would travel in plain text to {self.pg}: set [tls], or access.plain_text = true where "
+                    "something before the server ends TLS"
+                )
         registry = self.schema_registry
         if self.access is not None and registry is not None and not (registry.is_local or self.access.plain_text):
             raise ValueError(
@@ -219,11 +234,11 @@ class Configuration(BaseSettings):
     @property
     def engine_properties(self) -> dict[str, str]:
         """What the engine is given: the choice of the executor is one of its properties."""
-        return self.properties if self.executor is None else {**self.properties, EXECUTOR_PROPERTY: self.executor}
+        return self.properties if self.executor is None else {**self.properties, EXECUTOR.name: self.executor}
 
     def engine_properties_at(self, http: ListenAddress) -> dict[str, str]:
         """The same, with the address that HTTP answers at: port 0 is a port by now."""
-        return {**self.engine_properties, LISTENERS: f"{'http' if self.tls is None else 'https'}://{http}"}
+        return {**self.engine_properties, LISTENERS.name: f"{'http' if self.tls is None else 'https'}://{http}"}
 
     @classmethod
     def settings_customise_sources(

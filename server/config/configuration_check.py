@@ -15,9 +15,11 @@ from pydantic import BaseModel, SecretStr, ValidationError
 
 from millstream.errors import InvalidProperty, did_you_mean
 
+from ...sql.settings.property import text_of
+from ...sql.settings.property_table import PROPERTIES
 from .configuration import Configuration, InvalidConfiguration, flat, load_configuration, translated
 from .configuration_reference import is_secret, properties, settings
-from .properties import PROPERTIES, find_property, text_of
+from .properties import find_property
 
 Level = Literal["error", "warning", "note"]
 MASK: Final = "********"

@@ -1,5 +1,5 @@
 """Every setting and property with its type, unit, default and meaning, read from where they are declared: the fields of
-`Configuration` and the entries of `properties.py`. The reference manual is made of it."""
+`Configuration` and the entries of `property_table.py`. The reference manual is made of it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from typing import Any, Final, Literal
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
+from ...sql.settings.property import Property
+from ...sql.settings.property_table import PROPERTIES
 from .configuration import Configuration, ListenAddress
-from .properties import PROPERTIES, Property
 
 _UNITS: Final = (
     ("ms", "milliseconds"), ("minutes", "minutes"), ("seconds", "seconds"), ("bytes", "bytes"), ("rows", "rows"),
@@ -121,7 +122,7 @@ def unit_of(name: str) -> str:
     return next((unit for word, unit in _UNITS if words and words[-1] == word), "")
 
 
-def properties() -> list[Property]:
+def properties() -> list[Property[object]]:
     """Those that do something, by name."""
     return sorted((entry for entry in PROPERTIES.values() if entry.effective), key=lambda entry: entry.name)
 

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Set
 
 from millstream.errors import InvalidProperty, Span
 
+from ...sql.settings.property_table import DENYLIST
 from .properties import find_property
 
-_DENY_LIST: Final = "ksql.properties.overrides.denylist"
+
+def denied_properties(listed: str) -> frozenset[str]:
+    """Their canonical names. In: `listed`: as the property has them, separated by commas."""
+    return frozenset(_canonical(item.strip()) for item in listed.split(",") if item.strip())
 
 
-def refuse_denied(name: str, server_properties: Mapping[str, str], span: Span | None = None) -> None:
+def refuse_denied(name: str, denied: Set[str], span: Span | None = None) -> None:
     """In: `name`: canonical. Raises `InvalidProperty`."""
-    denied = server_properties.get(_DENY_LIST, "")
-    if denied and name in {_canonical(item.strip()) for item in denied.split(",") if item.strip()}:
+    if name in denied:
         raise InvalidProperty(
-            f"Cannot override property '{name}'", span=span, hint=f"The server's configuration says so: {_DENY_LIST}."
+            f"Cannot override property '{name}'", span=span, hint=f"The server's configuration says so: {DENYLIST}."
         )
 
 

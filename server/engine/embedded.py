@@ -9,8 +9,7 @@ from typing import Literal, TypeVar
 from ...executor.answers.push_query import PushQuery
 from ...logcore.client import LogClient
 from ...logcore.log import open_log
-from ...planner.pull.full_sql import FULL_SQL
-from ...sql.functions.users.user_functions import PROPERTY as PYTHON_FUNCTIONS
+from ...sql.settings.property_table import PULL_FULL_SQL, PYTHON_FUNCTIONS
 from ..config.properties import checked_properties
 from .engine import Engine
 from .executors import RoutingExecutor
@@ -34,7 +33,7 @@ def open_engine(
     Raises `LogLocked` where another process uses the directory, `InvalidProperty` for a bad configuration.
     """
     # Whoever uses it owns the process anyway, and is no program that relies on what ksqlDB refuses.
-    checked = {PYTHON_FUNCTIONS: "true", FULL_SQL: "true", **checked_properties(properties or {})}
+    checked = {PYTHON_FUNCTIONS.name: "true", PULL_FULL_SQL.name: "true", **checked_properties(properties or {})}
     log = open_log(data_directory / "log", sync=sync)
     try:
         return _engine_on(EmbeddedEngine, log, data_directory, checked, None)

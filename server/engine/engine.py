@@ -39,6 +39,7 @@ from ..catalog.catalog_store import CatalogStore
 from ..catalog.processing_log_stream import wanted_statement
 from ..catalog.schema_store import SchemaStore
 from ..config.properties import checked_properties
+from ..config.server_settings import ServerSettings
 from ..handlers import handle
 from ..security.rights import on_source
 from ..security.statement_rights import Surroundings, check_statement
@@ -48,9 +49,10 @@ from .entities import Entity
 from .materializations import Materializations
 from .print_topic import PrintFeed
 from .pull_lookups import Lookup
-from .queries import OpenFeed, QueryResult, run_query
+from .queries import AnswerColumns, OpenFeed, QueryResult, columns_of, run_query
 from .request import Request
 from .session import Session
+from .statement_settings import StatementSettings
 
 _LOCKLESS = AssertTopic | AssertSchema | AssertValues | Explain | ShowGraph | ShowLineage
 
@@ -80,6 +82,7 @@ class Engine:
         self.log = log
         self.executor = executor
         self.properties: dict[str, str] = checked_properties(properties or {})
+        self.settings = ServerSettings.of(self.properties)
         self._open_feed = open_feed
         self._now_ms = now_ms
         self._constants = ConstantEvaluator()
@@ -118,7 +121,7 @@ class Engine:
         return self._lock
 
     def _create_processing_log_stream(self) -> None:
-        statement = wanted_statement(self.properties, self.catalog, self.log)
+        statement = wanted_statement(self.catalog, self.log) if self.settings.processing_log_stream else None
         if statement is not None:
             self.execute(statement, Session())
 
@@ -133,18 +136,30 @@ class Engine:
                 entities += handle(statement, self._request(session))
         return entities
 
-    def query(self, statement: Query | str, session: Session, open_feed: OpenFeed | None = None) -> QueryResult:
-        """Starts one SELECT. In: `open_feed`: for this one push query. Raises `StatementError` before any row."""
+    def query(
+        self,
+        statement: Query | str,
+        session: Session,
+        open_feed: OpenFeed | None = None,
+        push_rows_max: int | None = None,
+    ) -> QueryResult:
+        """Starts one SELECT. In: `open_feed`: for this one push query; `push_rows_max`: of its rows. Raises
+        `StatementError` before any row."""
         text = statement if isinstance(statement, str) else statement.text
         parsed = self._one_query(statement, session) if isinstance(statement, str) else statement
         catalog = self.catalog
         with self._about(
             text, session
         ):  # no lock: the catalog is a value, and what others change meanwhile does not matter
-            result = run_query(parsed, self._request(session), open_feed or self._open_feed)
+            result = run_query(parsed, self._request(session), open_feed or self._open_feed, push_rows_max)
         if result.planned_pull is not None and statement is text and self.catalog is catalog:
             self._materializations.lookups.learn(text, parsed, result.planned_pull, catalog, session)
         return result
+
+    def columns_of(self, text: str, session: Session) -> AnswerColumns:
+        """What a SELECT would answer with. Raises what planning it raises."""
+        with self._about(text, session):
+            return columns_of(self._one_query(text, session), self._request(session))
 
     def lookup(self, text: str, session: Session) -> Lookup | None:
         """The look at one key of a table that the text asks for, if `query` planned one like it. Plans nothing and
@@ -214,6 +229,7 @@ class Engine:
             executor=self.executor,
             constants=self._constants,
             server_properties=self.properties,
+            server=self.settings,
             now_ms=self._now_ms,
             schemas=self.schemas,
             appender=self._appender,
@@ -242,8 +258,7 @@ class Engine:
             yield from parse(substitute_variables(part, session.variables))
 
     def _substitutes(self, session: Session) -> bool:
-        settings = session.settings(self.properties)
-        return settings.get("ksql.variable.substitution.enable", "true") == "true"
+        return StatementSettings.of(session.settings(self.properties)).substitutes_variables
 
     @contextlib.contextmanager
     def _about(self, text: str, session: Session) -> Generator[None]:

@@ -270,6 +270,48 @@ class Queries(Entity):
 
 
 @dataclass(frozen=True, slots=True)
+class OperatorLine:
+    """One operator: counts since the query started here, rates over the last ten seconds. `covers`: the steps of the
+    plan that it computes. State figures are absent while the query is too busy to be asked."""
+
+    step: str
+    description: str
+    covers: list[str]
+    rows_in: int
+    rows_out: int
+    bytes_out: int
+    late_rows: int
+    busy_ms: int
+    rows_in_per_second: float
+    rows_out_per_second: float
+    bytes_out_per_second: float
+    state_rows: int | None
+    state_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLine:
+    """One partition of a source. `largest_rowtime`: of what was read since the start; `last_read`: by the server's
+    clock; both in ms since 1970."""
+
+    topic: str
+    partition: int
+    position: int | None
+    lag: int | None
+    largest_rowtime: int | None
+    last_read: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class LiveFigures:
+    """What EXPLAIN of a running query adds to ksqlDB's answer. `operators` is empty where Spark runs it: its tasks keep
+    no counts per operator."""
+
+    operators: list[OperatorLine] = field(default_factory=list)
+    partitions: list[PartitionLine] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
 class QueryDescription:
     """EXPLAIN. `execution_plan` is the physical plan for people; `metrics` counts since the query started."""
 
@@ -287,7 +329,7 @@ class QueryDescription:
     query_errors: list[str]
     metrics: dict[str, int] = field(default_factory=dict)
     consumer_group_id: str | None = None
-    live: Any = None  # of a running query that was asked for by its id: `live_plan.LiveFigures`
+    live: LiveFigures | None = None  # of a running query that was asked for by its id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

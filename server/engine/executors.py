@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import threading
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
@@ -21,23 +22,47 @@ from millstream.errors import ServerError, StatementError, Unsupported
 from ...executor.executor import Executor, QueryStatus
 from ...executor.figures import QueryFigures
 from ...executor.queries.duckdb_executor import DuckDBExecutor
-from ...executor.sources.idle import IDLE_MS, idle_ms_of
 from ...logcore.client import LogClient
 from ...planner.catalog import PersistentQuery
 from ...planner.expressions.user_functions import functions_of
 from ...planner.physical import PhysicalPlan
-from ...sql.functions.users.user_functions import PROPERTY as PYTHON_FUNCTIONS
 from ...sql.functions.users.user_functions import functions_off
+from ...sql.settings.property_table import (
+    EXECUTOR,
+    FINAL_IDLE_MS,
+    PYTHON_FUNCTIONS,
+    SPARK_BOOTSTRAP,
+    SPARK_MASTER,
+    ExecutorChoice,
+)
 
 log = structlog.get_logger()
 
 ExecutorKind = Literal["duckdb", "spark"]
 
-PROPERTY: Final = "millstream.executor"
 JAVA_MAJOR_MIN: Final = 17  # what PySpark 4.3 needs
 _SPARK: Final = "millstream.executor.spark.spark_executor"
-_BOOTSTRAP: Final = "millstream.spark.bootstrap.servers"
 _NOT_STARTED: Final = "it could not be started yet, and that is tried again: the log of the server says why"
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorSettings:
+    """`moves_time`: windows close when nothing comes for a while. `python_functions`: whether users' code may run."""
+
+    choice: ExecutorChoice
+    moves_time: bool
+    python_functions: bool
+    spark_master: str
+
+    @staticmethod
+    def of(properties: Mapping[str, str]) -> ExecutorSettings:
+        """Raises `InvalidProperty`."""
+        return ExecutorSettings(
+            EXECUTOR.of(properties),
+            FINAL_IDLE_MS.of(properties) > 0,
+            PYTHON_FUNCTIONS.of(properties),
+            SPARK_MASTER.of(properties),
+        )
 
 
 class NoSpark(ServerError):
@@ -59,7 +84,7 @@ def make_executor(
     # Loaded only when Spark is wanted: pyspark is an optional dependency, and takes a second and a Java runtime.
     spark = importlib.import_module(_SPARK)
     folder = None if data_directory is None else data_directory.with_name(f"{data_directory.name}-spark")
-    found = {} if kafka_address is None else {_BOOTSTRAP: kafka_address}
+    found = {} if kafka_address is None else {SPARK_BOOTSTRAP.name: kafka_address}
     return spark.SparkExecutor(client, folder, {**found, **properties})
 
 
@@ -78,7 +103,7 @@ def why_no_spark() -> str | None:
 
 def check_executor(properties: Mapping[str, str]) -> None:
     """Raises `NoSpark` where the server is to run queries on a Spark that is not there."""
-    if properties.get(PROPERTY) == "spark" and (reason := why_no_spark()) is not None:
+    if ExecutorSettings.of(properties).choice == "spark" and (reason := why_no_spark()) is not None:
         raise NoSpark(
             f"Spark cannot run persistent queries here: {reason}",
             hint="Use --executor duckdb, or auto, which takes Spark where it can run.",
@@ -87,10 +112,11 @@ def check_executor(properties: Mapping[str, str]) -> None:
 
 def describe_executor(properties: Mapping[str, str]) -> str:
     """One sentence for people: what runs persistent queries, and what something else would add."""
-    wanted = properties.get(PROPERTY, "auto")
+    settings = ExecutorSettings.of(properties)
+    wanted = settings.choice
     reason = why_no_spark() if wanted == "auto" else None
     if wanted == "spark" or (wanted == "auto" and reason is None):
-        return f"Spark runs persistent queries ({properties.get('spark.master', 'local[*]')})"
+        return f"Spark runs persistent queries ({settings.spark_master})"
     sentence = "DuckDB runs persistent queries in this process"
     if reason is None:
         return sentence
@@ -99,28 +125,25 @@ def describe_executor(properties: Mapping[str, str]) -> str:
 
 def chosen_executor(plan: PhysicalPlan, server: Mapping[str, str] | None = None) -> ExecutorKind:
     """The executor that will run the plan; `server` says so where the plan does not. Raises `Unsupported` for one that
-    there is not."""
-    wanted = plan.properties.get(PROPERTY, (server or {}).get(PROPERTY, "auto")).lower()
-    match wanted:
+    cannot run it here."""
+    settings = ExecutorSettings.of({**(server or {}), **plan.properties})
+    match settings.choice:
         case "duckdb":
             return "duckdb"
         case "auto":
-            return "duckdb" if _moves_time({**(server or {}), **plan.properties}, plan) or why_no_spark() else "spark"
+            return "duckdb" if _moves_time(settings, plan) or why_no_spark() else "spark"
         case "spark":
             reason = why_no_spark()
-            if _moves_time(plan.properties, plan):
-                reason = f"{IDLE_MS} is set, and there only records move time"
+            if _moves_time(ExecutorSettings.of(plan.properties), plan):
+                reason = f"{FINAL_IDLE_MS} is set, and there only records move time"
             if reason is not None:
                 raise Unsupported(f"Spark cannot run this query: {reason}", hint="Use EXECUTOR='duckdb' or 'auto'.")
             return "spark"
-        case _:
-            raise Unsupported(f'there is no executor "{wanted}"', hint="There are auto, duckdb and spark.")
 
 
-def _moves_time(properties: Mapping[str, str], plan: PhysicalPlan) -> bool:
+def _moves_time(settings: ExecutorSettings, plan: PhysicalPlan) -> bool:
     """Whether windows of the plan close when nothing comes."""
-    final = any(step.final for step in plan.steps())
-    return final and idle_ms_of(properties) > 0
+    return settings.moves_time and any(step.final for step in plan.steps())
 
 
 class RoutingExecutor:
@@ -140,6 +163,7 @@ class RoutingExecutor:
         self._client = client
         self._data_directory = data_directory
         self._properties = dict(properties)
+        self._settings = ExecutorSettings.of(self._properties)
         self._kafka_address = kafka_address
         self._guard = threading.Lock()
         self._executors: dict[ExecutorKind, Executor] = {}
@@ -167,7 +191,7 @@ class RoutingExecutor:
 
     def _check_code(self, plan: PhysicalPlan) -> None:
         """Raises `PythonFunctionsOff` for a query with users' code, where that was allowed once and is no more."""
-        if self._properties.get(PYTHON_FUNCTIONS, "false") == "true":
+        if self._settings.python_functions:
             return
         for function in functions_of(plan.root):
             raise functions_off(f"the query calls {function.name}, which is written in Python", None)

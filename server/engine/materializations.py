@@ -14,10 +14,8 @@ from ...logcore.client import LogClient
 from ...planner.catalog import Catalog
 from ...planner.source_info import SourceInfo
 from ...planner.specs import SqlExpression
-from ..config.properties import number_of
 from .pull_lookups import Lookups
-
-IDLE_SECONDS = "millstream.query.pull.idle.seconds"
+from .statement_settings import StatementSettings
 
 _PAUSE_S = 5.0
 
@@ -110,7 +108,9 @@ class Materializations:
             entry = self._by_name.get(source.name)
             if entry is None:
                 made = Materialization(source, self._log, settings, timestamp=timestamp, query_id=query_id)
-                entry = self._by_name[source.name] = _Entry(source, made, number_of(settings, IDLE_SECONDS))
+                entry = self._by_name[source.name] = _Entry(
+                    source, made, StatementSettings.of(settings).pull_idle_seconds
+                )
                 self._start_sweeper()
             entry.users += 1
             return entry

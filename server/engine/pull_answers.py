@@ -11,10 +11,8 @@ from ...executor.answers.pull_limits import Deadline, PullLimits
 from ...executor.answers.pull_query import PullQuery
 from ...planner.planning import PlannedBatch, PlannedPull
 from ...planner.steps.source import Source
-from ..config.properties import number_of
 from .request import Request
-
-STREAM_ROWS = "millstream.query.pull.max.stream.rows"
+from .statement_settings import StatementSettings
 
 
 class PullAnswer(NamedTuple):
@@ -35,7 +33,7 @@ def answer(planned: PlannedPull | PlannedBatch, request: Request, query_id: str 
     kept = request.materializations
     if planned.batch is not None:
         topic = planned.source_info.topic
-        if record_count(request.log, topic) > number_of(settings, STREAM_ROWS):
+        if record_count(request.log, topic) > StatementSettings.of(settings).pull_stream_rows:
             kept.forget(planned.source_info.name)  # it was shorter once
             return _run_once(planned.batch, request, deadline, query_id)
     with kept.using(planned.source_info, request.catalog, settings, planned.timestamp, deadline, query_id) as found:

@@ -6,7 +6,7 @@ where range scans are allowed, by one comparison of a table's only key column, a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import product
 from math import prod
 from typing import cast
@@ -20,40 +20,39 @@ from ...planner.pull.pull_queries import PUSH_INSTEAD
 from ...planner.source_info import SourceInfo
 from ...sql.ast import Query, span_of
 from ...sql.printing import print_expression
+from ...sql.settings.property import Property
+from ...sql.settings.property_table import PULL_LIMIT_CLAUSE, PULL_STREAMS, PULL_TABLE_SCANS
 from ...sql.types import STRING
+from .statement_settings import StatementSettings
 
 _DISJUNCTS_MAX = 1000
 _EQUALITIES = (exp.EQ, exp.In)
 _RANGES = (exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Between)
 
 
-def refuse_disabled(statement: Query, planned: PlannedPull | PlannedBatch, settings: Mapping[str, str]) -> None:
+def refuse_disabled(statement: Query, planned: PlannedPull | PlannedBatch, settings: StatementSettings) -> None:
     """Raises `InvalidStatement` for a pull query that the settings do not allow."""
     looks_up = isinstance(planned, PlannedPull)
     sources = (planned.source_info,) if looks_up else planned.sources
-    if any(source.kind == "STREAM" for source in sources) and not _enabled(settings, "ksql.query.pull.stream.enabled"):
-        raise _disabled("Pull queries on streams are", "ksql.query.pull.stream.enabled", statement.span)
-    if statement.limit is not None and not _enabled(settings, "ksql.query.pull.limit.clause.enabled"):
-        raise _disabled("LIMIT clause in pull queries is", "ksql.query.pull.limit.clause.enabled", statement.span)
+    if any(source.kind == "STREAM" for source in sources) and not settings.pull_streams:
+        raise _disabled("Pull queries on streams are", PULL_STREAMS, statement.span)
+    if statement.limit is not None and not settings.pull_limit_clause:
+        raise _disabled("LIMIT clause in pull queries is", PULL_LIMIT_CLAUSE, statement.span)
     tables = [source for source in sources if source.kind == "TABLE"]
-    if tables and not _enabled(settings, "ksql.query.pull.table.scan.enabled"):
+    if tables and not settings.pull_table_scans:
         if not looks_up:
             raise _scan_needed("Query requires table scan to be enabled.", statement.span)
         if statement.where is None:
             raise _scan_needed("Missing WHERE clause.", statement.span)
         disjuncts = _disjuncts(statement.where)
-        ranges = len(disjuncts) == 1 and _enabled(settings, "ksql.query.pull.range.scan.enabled")
+        ranges = len(disjuncts) == 1 and settings.pull_range_scans
         for conjuncts in disjuncts:
             _check_disjunct(conjuncts, tables[0], ranges)
 
 
-def _enabled(settings: Mapping[str, str], name: str) -> bool:
-    return settings.get(name, "true") == "true"
-
-
-def _disabled(what: str, name: str, span: Span | None) -> InvalidStatement:
+def _disabled(what: str, property: Property[bool], span: Span | None) -> InvalidStatement:
     return InvalidStatement(
-        f"{what} currently disabled. You can enable them by setting {name}=true. {PUSH_INSTEAD}", span=span
+        f"{what} currently disabled. You can enable them by setting {property}=true. {PUSH_INSTEAD}", span=span
     )
 
 
@@ -61,7 +60,7 @@ def _scan_needed(reason: str, span: Span | None) -> InvalidStatement:
     return InvalidStatement(
         reason,
         span=span,
-        hint="Name the whole key in WHERE, or set ksql.query.pull.table.scan.enabled=true.",
+        hint=f"Name the whole key in WHERE, or set {PULL_TABLE_SCANS}=true.",
     )
 
 

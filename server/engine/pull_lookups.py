@@ -16,13 +16,13 @@ from typing import Any, Final
 from sqlglot import exp
 
 from ...executor.answers.keyed_rows import KeyedTable
-from ...executor.queries.start_offsets import OFFSET_RESET
 from ...logcore.client import LogClient
 from ...planner.catalog import Catalog
 from ...planner.planning import PlannedPull
 from ...planner.schema import Schema
 from ...planner.source_info import SourceInfo
 from ...sql.ast import Query, span_of, unwrapped
+from ...sql.settings.property_table import OFFSET_RESET, PULL_FULL_SQL
 from ...sql.types import BIGINT, INTEGER, STRING
 from ..http.row_values import Converter, converter
 from .session import Session
@@ -30,6 +30,7 @@ from .session import Session
 KNOWN_MAX: Final = 1_000
 IDLE_S: Final = 300.0
 _LITERAL: Final = re.compile(r"(?<![\w.])\d{1,18}(?![\w.])|'[^']*+(?:''[^']*+)*+'")
+_SETTLED: Final = {OFFSET_RESET.name, PULL_FULL_SQL.name}  # whatever they say, a look at one key means the same
 _COLUMN: Final = re.compile(r"[kv]\d+|_ts")
 
 
@@ -73,8 +74,13 @@ class Lookup:
         """Takes in everything that is committed at the moment of the call. Raises `TooManyKeys`."""
         self.rows.catch_up(self.rows.ends())
 
+    def values(self) -> tuple[Any, ...] | None:
+        """Of the row, as Arrow gives them."""
+        return self.rows.find(self.key, self.known.columns)
+
     def answer(self) -> list[tuple[Any, ...]]:
-        found = self.rows.find(self.key, self.known.columns)
+        """The row as JSON values, if there is one."""
+        found = self.values()
         if found is None:
             return []
         uses = zip(found, self.known.converters, strict=True)
@@ -87,15 +93,16 @@ class Lookups:
     def __init__(self, log: LogClient) -> None:
         self._log = log
         self._guard = threading.Lock()
+        self._learned_in: Catalog | None = None
         self._known: OrderedDict[tuple[str, str, type], _Known] = OrderedDict()
         self._tables: dict[str, _Table] = {}
-        self._too_large: set[str] = set()  # by name; see `refuse`
+        self._too_large: dict[str, SourceInfo] = {}  # see `refuse`
 
     def learn(self, text: str, statement: Query, planned: PlannedPull, catalog: Catalog, session: Session) -> None:
         """Remembers how the query was planned, if it is of the simple kind. In: `text`: of the whole request."""
         literal = _looked_up_by(statement, planned) if _is_plain(session) else None
         span = None if literal is None else span_of(literal)
-        if span is None or planned.source_info.name in self._too_large:
+        if span is None or self._too_large.get(planned.source_info.name) is planned.source_info:
             return
         found = _LITERAL.match(text, span.start)
         if found is None or found.end() != span.end or "${" in text:
@@ -103,6 +110,7 @@ class Lookups:
         uses = tuple(converter(column.type) for column in planned.schema)
         known = _Known(statement, catalog, planned.source_info, planned.columns, uses, planned.schema)
         with self._guard:
+            self._forget_other(catalog)
             self._known[text[: span.start], text[span.end :], type(_value(found[0]))] = known
             while len(self._known) > KNOWN_MAX:
                 self._known.popitem(last=False)
@@ -122,7 +130,7 @@ class Lookups:
         """Keeps no rows of a table that has too many."""
         with self._guard:
             name = lookup.known.source.name
-            self._too_large.add(name)
+            self._too_large[name] = lookup.known.source
             self._tables.pop(name, None)
             for at in [at for at, known in self._known.items() if known.source.name == name]:
                 del self._known[at]
@@ -134,6 +142,16 @@ class Lookups:
             for name in [name for name, table in self._tables.items() if table.used_at < late]:
                 del self._tables[name]
 
+    def _forget_other(self, catalog: Catalog) -> None:
+        """What was planned in another catalog is not found again, and would keep that one, with its queries' plans."""
+        if self._learned_in is catalog:
+            return
+        self._learned_in = catalog
+        self._known = OrderedDict((at, known) for at, known in self._known.items() if known.catalog is catalog)
+        present = catalog.sources
+        self._tables = {name: table for name, table in self._tables.items() if present.get(name) is table.source}
+        self._too_large = {name: source for name, source in self._too_large.items() if present.get(name) is source}
+
     def _rows(self, source: SourceInfo) -> KeyedTable:
         table = self._tables.get(source.name)
         if table is None or table.source is not source:
@@ -144,7 +162,7 @@ class Lookups:
 
 
 def _is_plain(session: Session) -> bool:
-    return not session.variables and session.properties.keys() <= {OFFSET_RESET}
+    return not session.variables and session.properties.keys() <= _SETTLED
 
 
 def _looked_up_by(statement: Query, planned: PlannedPull) -> exp.Literal | None:

@@ -6,7 +6,7 @@ import functools
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, Protocol, runtime_checkable
+from typing import Any, Final, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +16,7 @@ from millstream.errors import QueryError, UnknownSource, did_you_mean
 
 from ...executor.answers.left_out import remark
 from ...executor.answers.push_query import PushProgress
-from ...executor.queries.start_offsets import OFFSET_RESET, START_OFFSETS, check_start
+from ...executor.queries.start_offsets import StartSettings, check_start
 from ...planner.planning import PlannedBatch, PlannedPull, PlannedPush
 from ...planner.pull.pull_queries import plan_pull
 from ...planner.schema import Schema
@@ -26,10 +26,9 @@ from ..http.row_values import converter
 from .pull_answers import PullAnswer, answer
 from .pull_limits import refuse_disabled
 from .request import Request
+from .statement_settings import StatementSettings
 
 TOMBSTONE: Final = "@tombstone"
-PUSH_ROWS: Final = "millstream.query.push.max.rows"
-PUSH_SECONDS: Final = "millstream.query.push.max.seconds"
 
 
 class PushLimitExceeded(QueryError):
@@ -90,45 +89,70 @@ OpenFeed = Callable[[PlannedPush, Mapping[str, str]], ChangeFeed]
 """Starts a push query, with the properties that hold for it."""
 
 
+@dataclass(frozen=True, slots=True)
+class PushRows:
+    """Where the rows of a push query come from. `shape`: makes what a client sees of a batch of the feed's.
+    `keyed_only`: rows without a key are left out, as where ksqlDB taps a running query."""
+
+    feed: ChangeFeed
+    shape: Callable[[pa.Table], QueryBatch]
+    keyed_only: bool
+
+
 class QueryResult:
     """What a query gives: a header at once, rows as they come, either one by one (iterate) or as `batches`. Take them
     once; `close` it if that is not to the end.
 
     `keyed`: rows may be updates of earlier ones, or tombstones; of those whose columns at `key` are the same, where
-    these are known. `final_message` is None until the rows have ended, and after that where the API sends none.
+    these are known. `progress`: how far a push query is; from any thread. `planned_pull`: of a look into one source.
+    `push`: of a push query. `rows_max`: more of them end it with an error. `final_message` is None until the rows have
+    ended, and after that where the API sends none.
     """
 
     def __init__(
         self, kind: Literal["PULL", "PUSH"], query_id: str, schema: Schema, source: Iterable[QueryBatch],
         close: Callable[[], None], last_words: Callable[[int], str | None], *, keyed: bool = False,
         key: tuple[int, ...] | None = None, progress: Callable[[], PushProgress | None] = lambda: None,
+        planned_pull: PlannedPull | None = None, push: PushRows | None = None, rows_max: int | None = None,
     ) -> None:  # fmt: skip
-        self.progress = progress  # how far a push query is; from any thread
-        self.kind: Literal["PULL", "PUSH"] = kind
-        self.query_id = query_id
-        self.schema = schema
-        self.keyed = keyed
-        self.key = key
-        self.final_message: str | None = None
+        self.kind: Final = kind
+        self.query_id: Final = query_id
+        self.schema: Final = schema
+        self.keyed: Final = keyed
+        self.key: Final = key
+        self.progress: Final = progress
+        self.planned_pull: Final = planned_pull
+        self.push: Final = push
         self._source = iter(source)
         self._close = close
         self._last_words = last_words
-        self.planned_pull: PlannedPull | None = None  # of a look into one source
-        self.shape: Callable[[pa.Table], QueryBatch] | None = None  # of a push query: what makes a batch of its feed's
-        self.feed: ChangeFeed | None = None
-        self.keyed_only = False
-        self.rows_max: int | None = None  # then the query fails
-        self.stopped: Exception | None = None  # why it ended, where somebody ended it
+        self._rows_max = rows_max
+        self._final_message: str | None = None
+        self._stopped: Exception | None = None
+
+    @property
+    def final_message(self) -> str | None:
+        return self._final_message
+
+    @property
+    def stopped(self) -> Exception | None:
+        """Why it ended, where somebody ended it."""
+        return self._stopped
+
+    def stop(self, reason: Exception) -> None:
+        """Ends the rows for a reason that whoever takes them is told. From any thread."""
+        self._stopped = reason
+        self.close()
 
     def batches(self) -> Iterator[QueryBatch]:
         count = 0
         for batch in self._source:
-            if self.rows_max is not None and count + len(batch) > self.rows_max:
-                yield batch.slice(self.rows_max - count)
-                raise PushLimitExceeded(f"the push query has sent {self.rows_max} rows, and may send no more")
+            if self._rows_max is not None and count + len(batch) > self._rows_max:
+                yield batch.slice(self._rows_max - count)
+                raise PushLimitExceeded(f"the push query has sent {self._rows_max} rows, and may send no more")
             count += len(batch)
             yield batch
-        self.final_message = self._last_words(count)
+        self._final_message = self._last_words(count)
         self.close()
 
     def __iter__(self) -> Iterator[QueryRow]:
@@ -170,11 +194,11 @@ def _taps_running_query(statement: Query, request: Request) -> bool:
     if statement.emit != "CHANGES" or not isinstance(statement.source, SourceName):
         return False
     reshapes = statement.group_by or statement.partition_by or statement.window or statement.having is not None
-    from_now_on = request.settings.get(OFFSET_RESET, "latest") == "latest" and START_OFFSETS not in request.settings
+    from_now_on = StartSettings.of(request.settings).from_now_on
     return not reshapes and from_now_on and bool(request.catalog.writers_of(statement.source.name))
 
 
-def run_query(statement: Query, request: Request, open_feed: OpenFeed) -> QueryResult:
+def run_query(statement: Query, request: Request, open_feed: OpenFeed, push_rows_max: int | None = None) -> QueryResult:
     """Starts the query. Raises what planning raises, before any row."""
     statement = request.bound(statement)
     _check_sources(statement.source, {*request.catalog.sources, *(cte.name for cte in statement.ctes)})
@@ -182,12 +206,33 @@ def run_query(statement: Query, request: Request, open_feed: OpenFeed) -> QueryR
     context = request.planning_context(query_id)
     if statement.emit is None:
         planned = plan_pull(statement, context)
-        refuse_disabled(statement, planned, request.settings)
+        refuse_disabled(statement, planned, StatementSettings.of(request.settings))
         return _pull(statement, planned, query_id, answer(planned, request, query_id))
     push = plan_push(statement, context)
-    check_start(request.log, push.plan, request.settings)
+    check_start(request.log, push.plan, StartSettings.of(request.settings))
     feed = open_feed(push, request.settings)
-    return _push(push, query_id, feed, keyed_only=_taps_running_query(statement, request))
+    keyed_only = _taps_running_query(statement, request)
+    return _push(push, query_id, feed, keyed_only=keyed_only, rows_max=push_rows_max)
+
+
+class AnswerColumns(NamedTuple):
+    """What a query would answer with; `keyed` as `QueryResult` has it."""
+
+    schema: Schema
+    keyed: bool
+
+
+def columns_of(statement: Query, request: Request) -> AnswerColumns:
+    """Plans the query and runs nothing. Raises what planning raises."""
+    statement = request.bound(statement)
+    _check_sources(statement.source, {*request.catalog.sources, *(cte.name for cte in statement.ctes)})
+    context = request.planning_context()
+    if statement.emit is None:
+        planned = plan_pull(statement, context)
+        refuse_disabled(statement, planned, StatementSettings.of(request.settings))
+        return AnswerColumns(planned.schema, keyed=False)
+    push = plan_push(statement, context)
+    return AnswerColumns(push.schema, keyed=push.plan.root.gives == "TABLE")
 
 
 def _check_sources(relation: Relation, known: Collection[str]) -> None:
@@ -210,13 +255,13 @@ def _pull(statement: Query, planned: PlannedPull | PlannedBatch, query_id: str, 
         return _with_remark(end, found.left_out)
 
     batch = QueryBatch(found.rows.columns[: len(planned.schema.columns)])
-    result = QueryResult("PULL", query_id, planned.schema, [batch], lambda: None, last_words)
-    result.planned_pull = planned if isinstance(planned, PlannedPull) else None
-    return result
+    look = planned if isinstance(planned, PlannedPull) else None
+    return QueryResult("PULL", query_id, planned.schema, [batch], lambda: None, last_words, planned_pull=look)
 
 
-def _push(planned: PlannedPush, query_id: str, feed: ChangeFeed, *, keyed_only: bool = False) -> QueryResult:
-    """`keyed_only`: of a source with a key, only rows that have one, as where ksqlDB taps a running query."""
+def _push(
+    planned: PlannedPush, query_id: str, feed: ChangeFeed, *, keyed_only: bool, rows_max: int | None
+) -> QueryResult:
     is_table = planned.plan.root.gives == "TABLE"
 
     def shape(rows: pa.Table) -> QueryBatch:
@@ -241,11 +286,10 @@ def _push(planned: PlannedPush, query_id: str, feed: ChangeFeed, *, keyed_only: 
 
     key = planned.key if is_table else None
     progress = feed.progress if isinstance(feed, MeasuredFeed) else lambda: None
-    result = QueryResult(
-        "PUSH", query_id, planned.schema, batches(), feed.close, last_words, keyed=is_table, key=key, progress=progress
-    )
-    result.shape, result.feed, result.keyed_only = shape, feed, keyed_only
-    return result
+    return QueryResult(
+        "PUSH", query_id, planned.schema, batches(), feed.close, last_words, keyed=is_table, key=key, progress=progress,
+        push=PushRows(feed, shape, keyed_only), rows_max=rows_max,
+    )  # fmt: skip
 
 
 def _with_remark(end: str | None, left_out: int) -> str | None:

@@ -5,25 +5,22 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from typing import Final
 
-from ..config.properties import number_of
+from ...sql.settings.property import Property
+from ...sql.settings.property_table import PULL_CONCURRENT, PULL_MEGABYTES, PULL_RATE
+from ..config.server_settings import PullGateSettings
 from ..http.errors import TOO_MANY_REQUESTS, RequestRefused
 
-PULL_RATE: Final = "ksql.query.pull.max.qps"
-PULL_CONCURRENT: Final = "ksql.query.pull.max.concurrent.requests"
-PULL_MEGABYTES: Final = "ksql.query.pull.max.hourly.bandwidth.megabytes"
 _HOUR_S: Final = 3600.0
 
 
 class PullGate:
-    """Lets pull queries in. Any thread. In: `settings` of the server; `clock` in seconds."""
+    """Lets pull queries in. Any thread. In: `clock` in seconds."""
 
-    def __init__(self, settings: Mapping[str, str], clock: Callable[[], float] = time.monotonic) -> None:
-        self._rate = number_of(settings, PULL_RATE)
-        self._concurrent = number_of(settings, PULL_CONCURRENT)
-        self._bytes_max = number_of(settings, PULL_MEGABYTES) * 1_000_000
+    def __init__(self, settings: PullGateSettings, clock: Callable[[], float] = time.monotonic) -> None:
+        self._settings = settings
         self._clock = clock
         self._guard = threading.Lock()
         self._second = (0, 0)  # which, and the queries in it
@@ -50,15 +47,17 @@ class PullGate:
         with self._guard:
             now = self._clock()
             count = self._second[1] if self._second[0] == int(now) else 0
-            if count >= self._rate:
-                raise _refused(f"more than {self._rate:.0f} pull queries came within a second", PULL_RATE)
-            if self._running >= self._concurrent:
-                raise _refused(f"{self._concurrent:.0f} pull queries run already", PULL_CONCURRENT)
-            if self._hour[0] == int(now / _HOUR_S) and self._hour[1] >= self._bytes_max:
+            if count >= self._settings.per_second:
+                raise _refused(f"more than {self._settings.per_second} pull queries came within a second", PULL_RATE)
+            if self._running >= self._settings.concurrent:
+                raise _refused(f"{self._settings.concurrent} pull queries run already", PULL_CONCURRENT)
+            if self._hour[0] == int(now / _HOUR_S) and self._hour[1] >= self._settings.bytes_per_hour:
                 raise _refused("pull queries have sent all the bytes of this hour", PULL_MEGABYTES)
             self._second = (int(now), count + 1)
             self._running += 1
 
 
-def _refused(message: str, name: str) -> RequestRefused:
-    return RequestRefused(TOO_MANY_REQUESTS, message, hint=f"Ask later, or raise {name} in the server's configuration.")
+def _refused(message: str, limit: Property[int]) -> RequestRefused:
+    return RequestRefused(
+        TOO_MANY_REQUESTS, message, hint=f"Ask later, or raise {limit} in the server's configuration."
+    )

@@ -13,9 +13,9 @@ from ...planner.catalog import Catalog, PersistentQuery
 from ...planner.expressions.user_functions import S, bound
 from ...planner.planning import PlanningContext
 from ...planner.schemas.registry import Version, topic_of
-from ...sql.functions.users.user_functions import PROPERTY as PYTHON_FUNCTIONS
 from ..catalog.catalog_store import CatalogStore
 from ..catalog.schema_store import SchemaStore
+from ..config.server_settings import ServerSettings
 from ..security.rights import Need
 from .appending import Appender
 from .constants import ConstantEvaluator
@@ -25,7 +25,8 @@ from .session import Session
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """`server_properties`: the server's configuration, by canonical name. `now_ms`: the clock."""
+    """`server_properties`: the server's configuration, by canonical name; `server`: what a server reads of them.
+    `now_ms`: the clock."""
 
     session: Session
     store: CatalogStore
@@ -33,6 +34,7 @@ class Request:
     executor: Executor
     constants: ConstantEvaluator
     server_properties: Mapping[str, str]
+    server: ServerSettings
     now_ms: Callable[[], int]
     schemas: SchemaStore
     appender: Appender
@@ -55,7 +57,7 @@ class Request:
     @property
     def code_allowed(self) -> bool:
         """Whether users may bring code; no session can change that."""
-        return self.server_properties.get(PYTHON_FUNCTIONS, "false") == "true"
+        return self.server.python_functions
 
     def bound(self, statement: S) -> S:
         """The statement with the calls of users' functions fixed to their versions of now. Raises

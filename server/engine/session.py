@@ -11,7 +11,7 @@ from ..security.rights import Rights
 
 @dataclass(slots=True)
 class Session:
-    """`properties` by canonical name (see `properties.py`), `variables` by name as written; case does not matter.
+    """`properties` by canonical name (see `property_table.py`), `variables` by name as written; case does not matter.
 
     `asserted`: up to which offset ASSERT VALUES has gone through a partition of a topic. `rights`: of its
     user; everything where nobody says otherwise. `rows_from`: who answers a SELECT, for whoever asked the wrong door.

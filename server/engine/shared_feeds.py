@@ -16,10 +16,11 @@ import pyarrow as pa
 import structlog
 
 from ...executor.answers.push_query import WAKE_UP_S, PushQuery, first_offsets
-from ...executor.queries.start_offsets import OFFSET_RESET, START_OFFSETS
+from ...executor.queries.start_offsets import StartSettings
 from ...logcore.client import LogClient, TopicPartition
 from ...planner.physical import PhysicalPlan
 from ...planner.planning import PlannedPush
+from ...sql.settings.property_table import OFFSET_RESET, START_OFFSETS
 from .queries import ChangeFeed, OpenFeed
 
 Offsets = Mapping[TopicPartition, int]
@@ -55,7 +56,9 @@ class Share:
         self._feeds = feeds
         self._planned = planned
         self._settings = settings
-        self._begin: Offsets = first_offsets(planned.plan, feeds.log, {**settings, **planned.plan.properties})
+        self._begin: Offsets = first_offsets(
+            planned.plan, feeds.log, StartSettings.of({**settings, **planned.plan.properties})
+        )
         self._feed: _Feed | None = None
         self._sink: ClientSink | None = None
         self._closed = False
@@ -65,7 +68,7 @@ class Share:
         """The same for those who can read together."""
         plan = self._planned.plan
         settings = {**self._settings, **plan.properties}
-        shared = sorted(item for item in settings.items() if item[0] not in (OFFSET_RESET, START_OFFSETS))
+        shared = sorted(item for item in settings.items() if item[0] not in (OFFSET_RESET.name, START_OFFSETS.name))
         return repr((plan.root, self._planned.columns, shared))
 
     def join(self, sink: ClientSink, loop: asyncio.AbstractEventLoop) -> Iterator[pa.Table]:

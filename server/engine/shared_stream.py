@@ -14,7 +14,7 @@ from typing import Final
 import pyarrow as pa
 
 from ..http.row_formats import RowFormat
-from .queries import QueryResult, rows_of
+from .queries import PushRows, QueryResult, rows_of
 from .row_stream import BUFFER_BYTES_MAX, RowStream
 from .shared_feeds import Offsets, Share
 
@@ -27,9 +27,10 @@ class SharedStream:
     `write_through`: the connection, where rows may be written to it as chunks of HTTP/1.1.
     """
 
-    def __init__(self, result: QueryResult, share: Share, format: RowFormat) -> None:
+    def __init__(self, result: QueryResult, push: PushRows, share: Share, format: RowFormat) -> None:
         self.write_through: asyncio.WriteTransport | None = None
         self._result = result
+        self._push = push
         self._share = share
         self._format = format
         self._loop = asyncio.get_running_loop()
@@ -43,7 +44,7 @@ class SharedStream:
 
     @property
     def group(self) -> object:
-        return type(self._format), self._format.media_type, self._result.keyed_only
+        return type(self._format), self._format.media_type, self._push.keyed_only
 
     def begin(self) -> None:
         """Joins the feed. Blocks a little: in any thread but the loop's, before `start`."""
@@ -76,8 +77,7 @@ class SharedStream:
         return b"" if self._after is None else await self._after.take()
 
     def encode(self, rows: pa.Table) -> bytes:
-        assert self._result.shape is not None
-        batch = self._result.shape(rows)
+        batch = self._push.shape(rows)
         return b"".join(map(self._format.row, rows_of(batch, self._result.schema)))
 
     def deliver(self, chunk: bytes, begin: Offsets) -> None:

@@ -9,10 +9,9 @@ from ...sql import ast
 from ..engine.entities import Entity
 from ..engine.request import Request
 from .alter import alter_source
-from .assert_schema import assert_schema
 from .assert_source import assert_source
 from .assert_values import assert_values
-from .assertions import assert_topic
+from .assertions import assert_schema, assert_topic
 from .control import control_query
 from .create import create_as_select, create_source, insert_into
 from .delete_rows import delete_rows

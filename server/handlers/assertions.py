@@ -1,13 +1,14 @@
-"""ASSERT TOPIC: waits until a topic is there (or gone), for scripts that need it."""
+"""ASSERT TOPIC and ASSERT SCHEMA: wait until a topic or a schema is there (or gone), for scripts that need it."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from millstream.errors import ServerError
 
-from ...sql.ast import AssertTopic
-from ..engine.entities import AssertedTopic, Entity
+from ...sql.ast import AssertSchema, AssertTopic
+from ..engine.entities import AssertedSchema, AssertedTopic, Entity
 from ..engine.request import Request
 
 TIMEOUT_MS = 1000
@@ -23,16 +24,28 @@ class AssertionFailed(ServerError):
 
 def assert_topic(statement: AssertTopic, request: Request) -> list[Entity]:
     """ASSERT [NOT EXISTS] TOPIC name [WITH (PARTITIONS=…)] [TIMEOUT …]. Raises `AssertionFailed`."""
-    timeout_ms = TIMEOUT_MS if statement.timeout_ms is None else statement.timeout_ms
-    deadline = time.monotonic() + timeout_ms / 1000
-    while (problem := _problem(statement, request)) is not None:
-        if time.monotonic() >= deadline:
-            raise AssertionFailed(problem, span=statement.span)
-        time.sleep(_PAUSE_S)
+    _wait(statement, lambda: _problem_of_topic(statement, request))
     return [AssertedTopic(statement_text=statement.text, topic_name=statement.topic, exists=statement.exists)]
 
 
-def _problem(statement: AssertTopic, request: Request) -> str | None:
+def assert_schema(statement: AssertSchema, request: Request) -> list[Entity]:
+    """ASSERT [NOT EXISTS] SCHEMA [SUBJECT name] [ID number] [TIMEOUT …]. Raises `AssertionFailed`."""
+    _wait(statement, lambda: _problem_of_schema(statement, request))
+    subject, schema_id = statement.subject, statement.schema_id
+    return [AssertedSchema(statement_text=statement.text, subject=subject, id=schema_id, exists=statement.exists)]
+
+
+def _wait(statement: AssertTopic | AssertSchema, problem: Callable[[], str | None]) -> None:
+    """Until there is no problem any more. Raises `AssertionFailed`."""
+    timeout_ms = TIMEOUT_MS if statement.timeout_ms is None else statement.timeout_ms
+    deadline = time.monotonic() + timeout_ms / 1000
+    while (found := problem()) is not None:
+        if time.monotonic() >= deadline:
+            raise AssertionFailed(found, span=statement.span)
+        time.sleep(_PAUSE_S)
+
+
+def _problem_of_topic(statement: AssertTopic, request: Request) -> str | None:
     topic = request.log.topics().get(statement.topic)
     if not statement.exists:
         return None if topic is None else f"Topic {statement.topic} exists"
@@ -46,3 +59,19 @@ def _problem(statement: AssertTopic, request: Request) -> str | None:
             wrong = f"For config {name.lower()}, expected {wanted} got {actual[name]}"
             return f"Mismatched configuration for topic {statement.topic}: {wrong}"
     return None
+
+
+def _problem_of_schema(statement: AssertSchema, request: Request) -> str | None:
+    subject, schema_id = statement.subject, statement.schema_id
+    found = any(
+        not version.deleted
+        and request.session.rights.sees_subject(version.subject)
+        and subject in (None, version.subject)
+        and schema_id in (None, version.id)
+        for version in request.schemas.registry.versions.values()
+    )
+    if found == statement.exists:
+        return None
+    named = [f"subject name {subject}"] if subject is not None else []
+    named += [f"id {schema_id}"] if schema_id is not None else []
+    return f"Schema with {' and '.join(named)} {'exists' if found else 'does not exist'}"

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from millstream.errors import InvalidStatement, ServerError
 
-from ...executor.queries.start_offsets import check_start
+from ...executor.queries.start_offsets import StartSettings, check_start
 from ...planner.catalog import Catalog, PersistentQuery
 from ...planner.declarations.sources import plan_create_source
 from ...planner.planning import PlannedQuery
@@ -14,14 +14,13 @@ from ...planner.select.naming import joined
 from ...planner.select.queries import plan_query
 from ...planner.source_info import SourceInfo
 from ...sql.ast import CreateAsSelect, CreateSource, InsertInto
+from ...sql.settings.property_table import PERSISTENT_QUERIES
 from ..catalog.commands import PutSource, StartQuery
 from ..catalog.upgrades import refuse_other_schema, refuse_other_state
-from ..config.properties import PROPERTIES
 from ..engine.entities import CommandState, CurrentStatus, Entity, Warned
 from ..engine.executors import chosen_executor
 from ..engine.request import Request
 
-_QUERIES_MAX = "ksql.query.persistent.active.limit"
 _QUERY_PREFIX = {"STREAM": "CSAS", "TABLE": "CTAS"}
 
 
@@ -124,7 +123,7 @@ def _start(
 ) -> StartQuery:
     chosen_executor(planned.plan)  # refuses one that there is not, before anything is written
     _refuse_one_too_many(query, request)
-    check_start(request.log, planned.plan, planned.plan.properties)
+    check_start(request.log, planned.plan, StartSettings.of(planned.plan.properties))
     request.register(planned.schemas)
     return StartQuery(
         query=query, sink=sink, topic=planned.topic, statement=text, properties=dict(request.session.properties)
@@ -132,11 +131,11 @@ def _start(
 
 
 def _refuse_one_too_many(query: PersistentQuery, request: Request) -> None:
-    limit = int(request.server_properties.get(_QUERIES_MAX, PROPERTIES[_QUERIES_MAX].default))
+    limit = request.server.persistent_queries_max
     if query.id not in request.catalog.queries and len(request.catalog.queries) >= limit:
         raise ServerError(
             f"Not executing statement: the limit on persistent queries has been reached ({limit}).",
-            hint=f"TERMINATE a query, or raise {_QUERIES_MAX} in the server's configuration.",
+            hint=f"TERMINATE a query, or raise {PERSISTENT_QUERIES} in the server's configuration.",
         )
 
 

@@ -13,6 +13,7 @@ from ...sql.ast import DropFunction as DropFunctionStatement
 from ...sql.functions.catalog import FUNCTIONS
 from ...sql.functions.users.python_body import BodyError
 from ...sql.functions.users.user_functions import UserFunction, UserParameter, functions_off
+from ...sql.settings.property import says_true
 from ...sql.types import INTERVAL_UNIT, NULL
 from ..catalog.commands import PutFunction, RemoveFunction
 from ..engine.entities import CommandState, CurrentStatus, Entity, Warned
@@ -115,7 +116,7 @@ def _vectorized(statement: CreateFunction) -> bool:
     value = statement.properties.get(_VECTORIZED, False)
     if str(value).lower() not in ("true", "false"):
         raise InvalidProperty(f"{_VECTORIZED} is TRUE or FALSE", span=statement.span)
-    vectorized = str(value).lower() == "true"
+    vectorized = says_true(value)
     if vectorized and statement.kind == "aggregate":
         raise InvalidProperty("an aggregate takes rows one by one, it cannot be VECTORIZED", span=statement.span)
     return vectorized

@@ -18,7 +18,7 @@ _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 def set_property(statement: SetProperty, request: Request) -> list[Entity]:
     """SET 'name'='value'."""
     entry = settable_property(statement.name, statement.span)
-    refuse_denied(entry.name, request.server_properties, statement.span)
+    refuse_denied(entry.name, request.server.denied, statement.span)
     request.session.properties[entry.name] = entry.check(statement.value, statement.span)
     return []
 

@@ -8,7 +8,7 @@ from ...planner.source_info import SourceInfo
 from ...sql.ast import Show
 from ...sql.functions.catalog import FUNCTIONS
 from ...sql.functions.over_functions import OVER_FUNCTIONS
-from ..config.properties import PROPERTIES
+from ...sql.settings.property_table import PROPERTIES
 from ..engine.entities import (
     Entity,
     ExtendedTopicLine,

@@ -7,19 +7,16 @@ import contextvars
 import threading
 from collections.abc import Callable, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal, Protocol, TypeVar
 from weakref import WeakSet
 
 from prometheus_client.registry import Collector
 
 from ...logcore.cluster.operations import Operations
-from ..config.properties import PROPERTIES, number_of
+from ...sql.settings.property_table import PUSH_QUERIES
 from ..engine.engine import Engine
-from ..engine.queries import PUSH_ROWS, PUSH_SECONDS
 from ..engine.query_limits import PullGate
-from ..engine.row_stream import RowStream
 from ..engine.shared_feeds import SharedFeeds
-from ..engine.shared_stream import SharedStream
 from ..security.access import User
 from ..security.rights import Rights
 from .errors import COMMAND_TIMEOUT, SHUTTING_DOWN, TOO_MANY_PUSH_QUERIES, TOO_MANY_REQUESTS, RequestRefused
@@ -31,8 +28,6 @@ WORKERS: Final = 16
 WAITING_MAX: Final = 256
 PULL_QUERIES_MAX: Final = 64
 INSERT_STREAMS_MAX: Final = 200
-_PUSH_QUERIES_MAX: Final = "ksql.max.push.queries"
-_COMMAND_TIMEOUT: Final = "ksql.server.command.response.timeout.ms"
 _COMMAND_POLL_S: Final = 0.02
 _THREAD_ENDS_S: Final = 10.0
 _ENDS: Final = "the server is shutting down, or the engine moves to another node"
@@ -96,21 +91,28 @@ class Slots:
         self.taken -= 1
 
 
+class OpenRows(Protocol):
+    """Rows on their way to a client: `RowStream` is one. Any thread may call it."""
+
+    @property
+    def runs(self) -> bool: ...
+
+    def close(self) -> None: ...
+
+    def join(self, timeout_s: float) -> None: ...
+
+
 class OpenQueries:
     """The queries that send rows to a client right now. Any thread may call any method."""
 
     def __init__(self, push_queries_max: int) -> None:
         self._most = {"PUSH": push_queries_max, "PULL": PULL_QUERIES_MAX}
         self._guard = threading.Lock()
-        self._open: dict[
-            str, tuple[Literal["PUSH", "PULL"], RowStream | SharedStream, str | None]
-        ] = {}  # with whose it is
-        self._ending: WeakSet[RowStream | SharedStream] = WeakSet()  # without clients; a thread holds its own
+        self._open: dict[str, tuple[Literal["PUSH", "PULL"], OpenRows, str | None]] = {}  # with whose it is
+        self._ending: WeakSet[OpenRows] = WeakSet()  # without clients; a thread holds its own
         self._closed = False
 
-    def add(
-        self, query_id: str, kind: Literal["PUSH", "PULL"], stream: RowStream | SharedStream, owner: str | None = None
-    ) -> None:
+    def add(self, query_id: str, kind: Literal["PUSH", "PULL"], stream: OpenRows, owner: str | None = None) -> None:
         """In: `owner`: the user's name, where there are users. Raises `RequestRefused` where there are too many of the
         kind."""
         with self._guard:
@@ -163,7 +165,7 @@ class OpenQueries:
         return RequestRefused(
             TOO_MANY_PUSH_QUERIES,
             f"the server runs {self._most[kind]} push queries already, and no more are allowed",
-            hint=f"End one (/close-query), or raise {_PUSH_QUERIES_MAX} in the server's configuration.",
+            hint=f"End one (/close-query), or raise {PUSH_QUERIES} in the server's configuration.",
         )
 
 
@@ -183,28 +185,20 @@ class HttpContext:
         self.cluster_id = cluster_id
         self.body_bytes_max = body_bytes_max
         self.workers = Workers()
-        most = engine.properties.get(_PUSH_QUERIES_MAX, PROPERTIES[_PUSH_QUERIES_MAX].default)
-        self.open_queries = OpenQueries(int(most))
+        self.settings = engine.settings
+        self.open_queries = OpenQueries(self.settings.push_queries_max)
         self.insert_streams = Slots(INSERT_STREAMS_MAX, "streams of inserts")
         self.metrics = Metrics(engine, self.open_queries.count, lambda: self.insert_streams.taken, log_metrics)
-        self.pulls = PullGate(engine.properties)
-        self.push_rows_max = int(number_of(engine.properties, PUSH_ROWS)) or None
-        self.push_seconds_max = number_of(engine.properties, PUSH_SECONDS) or None
+        self.pulls = PullGate(self.settings.pull_gate)
         self.shared_feeds = SharedFeeds(engine.log, engine.open_feed)
         self.ready = False  # set once the server is, unset before it stops
-
-    @property
-    def service_id(self) -> str:
-        name = "ksql.service.id"
-        return self.engine.properties.get(name, PROPERTIES[name].default)
 
     async def await_command(self, number: int) -> None:
         """Returns once the catalog has the command: who has changed it somewhere sees the change. Raises
         `RequestRefused`."""
         if number < 0:
             return
-        limit_ms = float(self.engine.properties.get(_COMMAND_TIMEOUT, PROPERTIES[_COMMAND_TIMEOUT].default))
-        deadline = asyncio.get_running_loop().time() + limit_ms / 1000
+        deadline = asyncio.get_running_loop().time() + self.settings.command_timeout_ms / 1000
         while self.engine.command_number < number:
             if asyncio.get_running_loop().time() > deadline:
                 message = "Timed out while waiting for a previous command to execute"

@@ -8,6 +8,7 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ...sql.settings.property_table import VARIABLE_SUBSTITUTION
 from ..engine.insight_entities import GraphShown
 from ..engine.session import Session
 from .context import HttpContext, rights_of
@@ -20,7 +21,7 @@ _MEDIA_TYPES: Final = {
     "svg": "image/svg+xml",
     "json": "application/json",
 }
-_AS_WRITTEN: Final = {"ksql.variable.substitution.enable": "false"}
+_AS_WRITTEN: Final = {VARIABLE_SUBSTITUTION.name: "false"}
 
 
 def graph_route(context: HttpContext) -> Callable[[Request], Awaitable[Response]]:

@@ -69,7 +69,7 @@ class InsertsRoute:
             hint = 'Begin with a line such as {"target": "CLICKS"}.'
             raise RequestRefused(BAD_REQUEST, 'the first line is no JSON object with "target"', hint=hint)
         session = Session(rights=rights_of(scope))
-        set_properties(asked, session, self._context.engine.properties)
+        set_properties(asked, session, self._context.engine.settings.denied)
         name = column_name(asked["target"])
         self._context.engine.check_insert(name, session)
         source = self._context.engine.catalog.sources.get(name)

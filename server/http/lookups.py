@@ -4,22 +4,38 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from typing import Protocol
 from weakref import WeakKeyDictionary
 
 from starlette.responses import Response
 
 from ...executor.answers.keyed_rows import KeyedTable
+from ..engine.engine import Engine
 from ..engine.pull_lookups import Lookup
 from ..engine.queries import QueryResult, QueryRow
-from .context import HttpContext
+from ..engine.query_limits import PullGate
+from .context import Workers
 from .requests import StatementRequest
 from .row_formats import RowFormat
+
+
+class LookupContext(Protocol):
+    """What is needed of a server."""
+
+    @property
+    def engine(self) -> Engine: ...
+
+    @property
+    def workers(self) -> Workers: ...
+
+    @property
+    def pulls(self) -> PullGate: ...
 
 
 class LookedUp:
     """Only for the event loop."""
 
-    def __init__(self, context: HttpContext) -> None:
+    def __init__(self, context: LookupContext) -> None:
         self._context = context
         self._catching_up: WeakKeyDictionary[KeyedTable, asyncio.Task[bool]] = WeakKeyDictionary()
 
@@ -27,7 +43,7 @@ class LookedUp:
         """None where the query is no such one, or nobody has planned one like it. In: `format`: None is Arrow. Raises
         what the user's rights say."""
         found = None if format is None else self._context.engine.lookup(asked.text, asked.session)
-        if found is None or format is None or not await self._is_current(found):
+        if found is None or format is None or not await self.is_current(found):
             return None
         with self._context.pulls.admitted():
             return self._response(found, format)
@@ -41,7 +57,7 @@ class LookedUp:
         self._context.pulls.sent(len(body))
         return Response(body, media_type=format.media_type)
 
-    async def _is_current(self, found: Lookup) -> bool:
+    async def is_current(self, found: Lookup) -> bool:
         """Waits until all is read that is committed now: for who reads already, and once more if that is not enough.
         False where the table is too large for this."""
         ends = found.rows.ends()

@@ -39,7 +39,7 @@ class Pages:
             "version": KSQLDB_VERSION,
             "millstreamVersion": VERSION,
             "kafkaClusterId": self._context.cluster_id,
-            "ksqlServiceId": self._context.service_id,
+            "ksqlServiceId": self._context.settings.service_id,
             "serverStatus": "RUNNING" if self._context.ready else "TERMINATING",
         }
         return json_response({"KsqlServerInfo": about}, 200)
@@ -118,7 +118,7 @@ class Pages:
         return commands
 
     def _cluster(self) -> dict[str, Any]:
-        clusters = {"kafka-cluster": self._context.cluster_id, "ksql-cluster": self._context.service_id}
+        clusters = {"kafka-cluster": self._context.cluster_id, "ksql-cluster": self._context.settings.service_id}
         return {"scope": {"path": [], "clusters": clusters}, "id": ""}
 
     def _log_answers(self) -> bool:

@@ -91,7 +91,7 @@ class QueryRoute:
         text: str | None = None
         try:
             body = await read_object(request, self._context.body_bytes_max)
-            asked = statement_request(body, rights_of(scope), self._context.engine.properties)
+            asked = statement_request(body, rights_of(scope), self._context.engine.settings.denied)
             await self._context.await_command(awaited_command(body))
             text = asked.text
             accept = request.headers.get("accept", "*/*")
@@ -120,7 +120,7 @@ class QueryRoute:
             await error_response(error, text)(scope, receive, send)
             return
         telling = asyncio.create_task(_tell_progress(stream, rows.progress, self._context))
-        ending = _end_in_time(rows, stream, self._context.push_seconds_max)
+        ending = _end_in_time(rows, stream, self._context.settings.push_seconds_max)
         try:
             stream.start()
             sent = await _send_all(stream, rows.media_type, receive, send)
@@ -203,14 +203,14 @@ def _start_rows(context: HttpContext, asked: StatementRequest, format: Encoding)
     first = tokenize(asked.text, limit=1)
     if first and first[0].type == "PRINT":
         return _start_print(context, asked, format.media_type)
-    shares = format.rows is not None and not format.progress and context.push_rows_max is None
-    result: QueryResult = context.engine.query(asked.text, asked.session, context.shared_feeds.open if shares else None)
-
-    result.rows_max = context.push_rows_max if result.kind == "PUSH" else None
+    shares = format.rows is not None and not format.progress and context.settings.push_rows_max is None
+    open_feed = context.shared_feeds.open if shares else None
+    result = context.engine.query(asked.text, asked.session, open_feed, context.settings.push_rows_max)
 
     def open_rows() -> RowStream | SharedStream:
-        if isinstance(result.feed, Share) and format.rows is not None:
-            return SharedStream(result, result.feed, format.rows)
+        push = result.push
+        if push is not None and isinstance(push.feed, Share) and format.rows is not None:
+            return SharedStream(result, push, push.feed, format.rows)
         return RowStream(result.query_id, format.chunks(result), result.close)
 
     progress = (lambda: progress_line(result)) if format.progress and result.kind == "PUSH" else None
@@ -244,7 +244,7 @@ def _end_in_time(
 
     def end() -> None:
         if rows.result is not None:
-            rows.result.stopped = PushLimitExceeded(f"the push query has run for {seconds:g} seconds, its time")
+            rows.result.stop(PushLimitExceeded(f"the push query has run for {seconds:g} seconds, its time"))
         stream.close()
 
     return asyncio.get_running_loop().call_later(seconds, end)

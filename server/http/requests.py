@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -62,22 +62,20 @@ async def read_bytes(request: Request, content_type: str, body_bytes_max: int) -
     return await _body_in_time(request, body_bytes_max)
 
 
-def statement_request(
-    body: Mapping[str, Any], rights: Rights, server_properties: Mapping[str, str]
-) -> StatementRequest:
+def statement_request(body: Mapping[str, Any], rights: Rights, denied: Set[str]) -> StatementRequest:
     """Reads `ksql` or `sql`, `streamsProperties` or `properties`, `sessionVariables`. In: `rights`: of who asks. Raises
     `RequestRefused`."""
     text = body.get("ksql", body.get("sql"))
     if not isinstance(text, str):
         raise RequestRefused(BAD_REQUEST, 'the body has no text under "ksql" (or "sql")')
     session = Session(rights=rights)
-    set_properties(body, session, server_properties)
+    set_properties(body, session, denied)
     for name, value in _scalars(body, "sessionVariables").items():
         session.define(name, text_of(value))
     return StatementRequest(text, session)
 
 
-def set_properties(body: Mapping[str, Any], session: Session, server_properties: Mapping[str, str]) -> None:
+def set_properties(body: Mapping[str, Any], session: Session, denied: Set[str]) -> None:
     """Reads `streamsProperties` or `properties`. In: `server_properties`: of the server's configuration.
 
     Raises `RequestRefused`.
@@ -86,7 +84,7 @@ def set_properties(body: Mapping[str, Any], session: Session, server_properties:
         for name, value in _scalars(body, member).items():
             try:
                 entry = settable_property(name)
-                refuse_denied(entry.name, server_properties)
+                refuse_denied(entry.name, denied)
                 session.properties[entry.name] = entry.check(text_of(value))
             except StatementError as error:
                 raise RequestRefused(BAD_REQUEST, error.message, hint=error.hint) from None

@@ -37,6 +37,7 @@ from ...planner.schemas.registry import (
     topic_of,
 )
 from ...planner.specs import FormatSpec
+from ...sql.settings.property import says_true
 from ..catalog.schema_store import SchemaStore
 from ..security.rights import EVERYTHING, Need, NotPermitted, Rights
 from .context import rights_of
@@ -89,7 +90,7 @@ class _Asked:
     rights: Rights = EVERYTHING
 
     def flag(self, name: str) -> bool:
-        return self.query.get(name, "false").lower() == "true"
+        return says_true(self.query.get(name))
 
 
 Asks = Literal["nothing", "subject", "insert", "ddl", "admin", "seen"]

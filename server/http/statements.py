@@ -42,7 +42,7 @@ class StatementRoutes:
         media_type = KSQL_TYPE if KSQL_TYPE in request.headers.get("accept", "") else JSON_TYPE
         try:
             body = await read_object(request, self._context.body_bytes_max)
-            asked = statement_request(body, rights_of(request.scope), self._context.engine.properties)
+            asked = statement_request(body, rights_of(request.scope), self._context.engine.settings.denied)
             text = asked.text
             refused = rows_statement(text)
             if refused is not None:

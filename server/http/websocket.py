@@ -76,7 +76,7 @@ class SocketRoute:
         if not isinstance(body, dict):
             hint = 'Send one such as {"ksql": "SELECT …;"}.'
             raise RequestRefused(BAD_REQUEST, 'the parameter "request" is not a JSON object', hint=hint)
-        asked: StatementRequest = statement_request(body, rights_of(socket.scope), self._context.engine.properties)
+        asked: StatementRequest = statement_request(body, rights_of(socket.scope), self._context.engine.settings.denied)
         await self._context.await_command(awaited_command(body))
         format = Encoding(JSON_TYPE, lambda result: encoded(result, SocketRows()))
         return await self._context.workers.run(lambda: start_rows(self._context, asked, format))

@@ -13,6 +13,7 @@ from millstream.errors import LogError
 from ...executor import processing_log
 from ...executor.executor import QueryStatus
 from ...executor.figures import QueryFigures
+from ...executor.queries.start_offsets import StartSettings
 from ...logcore.client import FetchedRows, LogClient, Offsets, TopicPartition
 from ...planner.catalog import PersistentQuery
 from ...planner.insight.stall import Cause, counted
@@ -29,7 +30,7 @@ class Situation:
     query: PersistentQuery
     status: QueryStatus
     figures: QueryFigures
-    settings: Mapping[str, str]
+    start: StartSettings
     bounds: Mapping[TopicPartition, Offsets]
     last_error: str | None = None
 
@@ -75,7 +76,9 @@ def situation(
         for partition in range(known[name].partition_count)
     }
     last = _last_error(query.id, log) if status.metrics.rows_failed else None
-    return Situation(query, status, figures or QueryFigures(), {**settings, **query.plan.properties}, bounds, last)
+    return Situation(
+        query, status, figures or QueryFigures(), StartSettings.of({**settings, **query.plan.properties}), bounds, last
+    )
 
 
 def state_causes(seen: Situation) -> Iterator[Cause]:
@@ -145,7 +148,7 @@ def _progress(seen: Situation, topic: str, partitions: Mapping[TopicPartition, O
                     "The results so far are those of older records.", blocks=not rate, figures=figures)  # fmt: skip
     elif not status.metrics.rows_in and not seen.sink_rows and status.positions:
         before = sum(status.positions.get(at, 0) - bounds.log_start_offset for at, bounds in partitions.items())
-        reset = seen.settings.get("auto.offset.reset", "latest")
+        reset = seen.start.reset
         if before > 0 and reset == "earliest":
             yield Cause(
                 "NOTHING_NEW",

@@ -19,12 +19,12 @@ from urllib.parse import urlsplit
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ..config.configuration import Configuration
+from ..config.server_settings import ServerSettings
 from ..http.errors import MISDIRECTED, RequestRefused
 from ..http.statements import error_response
 
 ANY: Final = "*"
 _LOCAL: Final = frozenset({"localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback"})
-_ADVERTISED: Final = "ksql.advertised.listener"
 _POLICY_VIOLATION: Final = 1008
 _LOOK_UP_S: Final = 10.0  # longer than that no request waits for DNS
 
@@ -32,7 +32,7 @@ _LOOK_UP_S: Final = 10.0  # longer than that no request waits for DNS
 def names_of(configuration: Configuration) -> OwnNames:
     """This machine's, those that the configuration gives the server and its cluster, and `http_hosts`."""
     listening = [configuration.http, configuration.schema_registry, configuration.kafka_advertised]
-    advertised = urlsplit(configuration.properties.get(_ADVERTISED, "")).hostname
+    advertised = urlsplit(ServerSettings.of(configuration.properties).advertised_listener).hostname
     nodes = [part.rpartition("@")[2] for part in (configuration.cluster or "").split(",") if part]
     found = [
         *_LOCAL, socket.gethostname(), advertised or "", *configuration.http_hosts,

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from ...planner.catalog import Catalog, PersistentQuery
-from ...planner.declarations.topic_names import topic_of_statement
+from ...planner.declarations.topics import topic_of_statement
+from ...planner.planning_settings import PlanningSettings
 from ...planner.schemas.registry import Registry, topic_of
 from ...planner.select.dependents import dependents
 from ...sql import ast
@@ -41,12 +42,12 @@ def needs(statement: ast.Statement, around: Surroundings) -> Iterator[Need]:
         case ast.Query():
             yield from _reads(statement, catalog)
         case ast.CreateSource():
-            topic = topic_of_statement(statement, around.settings)
+            topic = topic_of_statement(statement, PlanningSettings.of(around.settings))
             yield Need("ddl", statement.name)
             yield Need("read", topic)
             yield from _makes(topic, around)
         case ast.CreateAsSelect():
-            topic = topic_of_statement(statement, around.settings)
+            topic = topic_of_statement(statement, PlanningSettings.of(around.settings))
             yield Need("ddl", statement.name)
             yield Need("insert", topic)
             yield from _makes(topic, around)

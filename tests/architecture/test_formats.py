@@ -30,7 +30,6 @@ CHOSEN = {  # where somebody who named no format gets one
     "executor/partitioning.py": {"JSON"},
     "executor/sources/source_decoder.py": {"NONE"},
     "server/foreign_rows.py": {"JSON"},
-    "server/config/properties.py": {"KAFKA"},
 }
 
 

@@ -17,7 +17,7 @@ FILES_MAX = 30
 LONG_TABLES = ("sql/functions/",)  # read by looking up, so they may be long; grammars are no Python files
 PRINTERS = (
     "millstream/cli.py",
-    "millstream/commands/command_errors.py",
+    "millstream/commands/command_line.py",
     "millstream/commands/file_commands.py",
     "millstream/demo.py",
     "millstream/__main__.py",

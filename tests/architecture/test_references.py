@@ -9,6 +9,8 @@ from pathlib import Path
 from repository import REPOSITORY
 
 PATH = re.compile(r"`((?:[\w.-]+/)*[\w-]+\.(?:py|md|lark|toml))`|\]\(((?:[\w.-]+/)*[\w-]+\.(?:py|md|ipynb))\)")
+FOLDER = re.compile(r"`((?:[a-z_][\w.-]*/)+)`")
+KIP = re.compile(r"\bKIP-\d+\b")
 NUMBER = re.compile(r"\b(?:R|I|T-L)\d{1,2}\b")
 RULES = REPOSITORY / "docs" / "replication-rules.md"
 CITING_RULES = ("logcore/replication/", "logcore/cluster/", "tests/logcore/repl", "tests/simulation/", "docs/repl")
@@ -26,6 +28,7 @@ def texts() -> list[str]:
 
 
 TEXTS = texts()
+TOPS = {name.partition("/")[0] for name in TEXTS if "/" in name}
 BASE_NAMES = {Path(name).name for name in TEXTS}
 
 
@@ -47,10 +50,34 @@ def test_files_that_are_named_are_there() -> None:
     assert {(name, source) for name, source in named if not is_there(name, source)} == set()
 
 
+def test_folders_that_are_named_are_there() -> None:
+    named = {
+        (folder, source)
+        for source in TEXTS
+        for folder in FOLDER.findall((REPOSITORY / source).read_text(encoding="utf-8"))
+        if folder.partition("/")[0] in TOPS
+    }
+    assert named, "the pattern finds some"
+    assert {(folder, source) for folder, source in named if not (REPOSITORY / folder).is_dir()} == set()
+
+
 def test_the_page_on_architecture_is_short() -> None:
     lines = (REPOSITORY / "ARCHITECTURE.md").read_text(encoding="utf-8").splitlines()
     assert len(lines) <= 300
     assert [line for line in lines if len(line) > 120] == []
+
+
+def test_proposals_that_are_cited_are_on_their_page() -> None:
+    rows = set(re.findall(r"^\| (KIP-\d+) \|", RULES.read_text(encoding="utf-8"), re.MULTILINE))
+    cited = {
+        (number, source)
+        for source in TEXTS
+        for number in KIP.findall((REPOSITORY / source).read_text(encoding="utf-8"))
+    }
+    assert {(number, source) for number, source in cited if number not in rows} == set()
+    above = RULES.read_text(encoding="utf-8").partition("## Proposals")[0]
+    elsewhere = {number for number, source in cited if source != "docs/replication-rules.md"}
+    assert rows == elsewhere | set(KIP.findall(above)), "nobody cites the others"
 
 
 def test_numbers_of_rules_are_on_their_page() -> None:

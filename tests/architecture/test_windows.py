@@ -17,7 +17,7 @@ PRODUCT = ("sql", "planner", "logcore", "executor", "server", "repl", "millstrea
 ROOMS = ("sql/windows/", "executor/windows/")
 OTHER_MEANINGS = {
     "SESSION": {  # the level at which a property is set
-        "server/handlers/show.py", "server/config/properties.py",
+        "server/handlers/show.py", "server/config/properties.py", "sql/settings/property.py",
     },
 }  # fmt: skip
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -12,6 +14,7 @@ from hand_plans import count_plan, filter_plan, read_all, rows
 
 from millstream.executor.errors import UnknownQuery
 from millstream.executor.queries.duckdb_executor import DuckDBExecutor
+from millstream.executor.queries.query import QueryRuntime
 from millstream.executor.queries.query_log import changelog_topic
 from millstream.logcore.client import LogClient
 from millstream.logcore.log import open_log
@@ -92,6 +95,28 @@ def test_a_stopped_query_goes_on_where_it_was(client: LogClient, executor: DuckD
     executor.start(query(count_plan()))
     eventually(lambda: len(read_all(client, "counts")) == 2)
     assert read_all(client, "counts")[1]["value"] == {"N": 2, "S": 2}
+
+
+def test_queries_are_closed_side_by_side(
+    client: LogClient, executor: DuckDBExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plans = [replace(filter_plan(), query_id=f"FILTER_{number}") for number in range(4)]
+    closing = threading.Barrier(len(plans), timeout=30)  # nobody gets through it alone
+    together: list[str] = []
+    close = QueryRuntime.close
+
+    def close_with_the_others(runtime: QueryRuntime) -> None:
+        with contextlib.suppress(threading.BrokenBarrierError):
+            closing.wait()
+            together.append(runtime.plan.query_id)
+        close(runtime)
+
+    monkeypatch.setattr(QueryRuntime, "close", close_with_the_others)
+    for plan in plans:
+        executor.start(query(plan))
+    eventually(lambda: all(executor.status(plan.query_id).positions for plan in plans))
+    executor.close()
+    assert sorted(together) == [plan.query_id for plan in plans]
 
 
 def test_a_dropped_query_leaves_nothing_but_its_output(

@@ -10,11 +10,12 @@ from hand_plans import read_all, rows
 from planning import Planner
 
 from millstream.executor.queries.query import QueryRuntime
-from millstream.executor.sources.idle import IDLE_MS, IdleTime
+from millstream.executor.sources.idle import IdleTime
 from millstream.logcore.client import LogClient
 from millstream.logcore.failpoints import FailpointHit, arm
 from millstream.logcore.log import open_log
 from millstream.planner.physical import PhysicalPlan
+from millstream.sql.settings.property_table import FINAL_IDLE_MS
 from millstream.testing import Sandbox
 
 SOURCE = (
@@ -44,7 +45,7 @@ def client(tmp_path: Path) -> Iterator[LogClient]:
 
 
 def plan(key: str = "k", window: str = TUMBLING, idle_ms: int = 2_000) -> PhysicalPlan:
-    properties = {IDLE_MS: str(idle_ms), "auto.offset.reset": "earliest"}
+    properties = {FINAL_IDLE_MS.name: str(idle_ms), "auto.offset.reset": "earliest"}
     (found,) = Planner(properties=properties).plans(SOURCE + COUNTS.format(key=key, window=window))
     return found
 
@@ -146,7 +147,7 @@ def test_time_is_given_out_once_and_in_pieces_of_the_idle_time() -> None:
 
 
 def test_a_sandbox_lets_time_pass() -> None:
-    with Sandbox(properties={IDLE_MS: "5000"}) as sandbox:
+    with Sandbox(properties={FINAL_IDLE_MS.name: "5000"}) as sandbox:
         sandbox.create_topic("input")
         sandbox.execute(SOURCE + COUNTS.format(key="k", window=TUMBLING))
         sandbox.produce("input", "a", {"V": 1}, timestamp=6_000)

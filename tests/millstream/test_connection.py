@@ -257,6 +257,14 @@ def test_parameters_are_values_and_never_sql(ms: millstream.Connection) -> None:
     assert ms.sql(f"SELECT {asked} FROM clicks;", values).fetchall() == [tuple(values)]
 
 
+def test_no_parameter_becomes_a_comment_a_variable_or_another_number(ms: millstream.Connection) -> None:
+    ms.execute("CREATE STREAM given (id INT KEY, n INT, name STRING)"
+               " WITH (kafka_topic='given', value_format='JSON', partitions=1); DEFINE x = 'a variable';")  # fmt: skip
+    ms.execute("INSERT INTO given (id, n, name) VALUES (?, ?, ?);", [1, -3, "${x}"])
+    rows = ms.sql("SELECT n, name, 5 -? AS more FROM given;", [-3]).fetchall()
+    assert [tuple(row) for row in rows] == [(-3, "${x}", 8)]
+
+
 def test_a_folder_keeps_what_was_made(tmp_path: Any) -> None:
     with millstream.connect(tmp_path) as first:
         first.sql(CLICKS)

@@ -14,7 +14,7 @@ import httpx
 import pytest
 from running_server import eventually, service_in
 
-from millstream.server.engine import query_limits
+from millstream.server.config.server_settings import PullGateSettings
 from millstream.server.engine.query_limits import PullGate
 from millstream.server.http import connections as http_connections
 from millstream.server.http.connections import certificate_names
@@ -79,8 +79,7 @@ def test_pull_queries_have_a_rate(folder: Path, sql: str) -> None:
 
 def test_pull_queries_have_seconds_hours_and_a_number_at_a_time() -> None:
     now = 0.0
-    names = {query_limits.PULL_RATE: "2", query_limits.PULL_CONCURRENT: "1", query_limits.PULL_MEGABYTES: "1"}
-    gate = PullGate(names, clock=lambda: now)
+    gate = PullGate(PullGateSettings(per_second=2, concurrent=1, bytes_per_hour=1_000_000), clock=lambda: now)
     with gate.admitted(), pytest.raises(RequestRefused, match="run already"):
         gate._enter()
     with gate.admitted():

@@ -6,11 +6,20 @@ import pytest
 
 from millstream.errors import InvalidProperty
 from millstream.server.config.properties import (
-    PROPERTIES,
     checked_properties,
     find_property,
     lenient_properties,
     settable_property,
+)
+from millstream.sql.settings.property import says_true
+from millstream.sql.settings.property_table import (
+    CACHE_BYTES,
+    COMMAND_TIMEOUT_MS,
+    DUCKDB_THREADS,
+    EXECUTOR,
+    OFFSET_RESET,
+    PROPERTIES,
+    PYTHON_FUNCTIONS,
 )
 
 
@@ -48,3 +57,30 @@ def test_every_default_is_a_valid_value_and_every_entry_is_documented() -> None:
         assert entry.doc.endswith("."), entry.name
         if entry.default:
             assert entry.check(entry.default) == entry.default, entry.name
+
+
+def test_a_property_reads_its_value_its_alias_or_its_default() -> None:
+    assert (CACHE_BYTES.of({}), CACHE_BYTES.usual) == (10_485_760, 10_485_760)
+    assert CACHE_BYTES.of({"cache.max.bytes.buffering": "0"}) == 0
+    assert CACHE_BYTES.of({"cache.max.bytes.buffering": "0", "ksql.streams.cache.max.bytes.buffering": "7"}) == 7
+    assert (PYTHON_FUNCTIONS.of({}), PYTHON_FUNCTIONS.of({PYTHON_FUNCTIONS.name: "TRUE"})) == (False, True)
+    assert (DUCKDB_THREADS.of({}), DUCKDB_THREADS.of({DUCKDB_THREADS.name: "3"})) == (None, 3)
+    assert EXECUTOR.of({EXECUTOR.name: "DuckDB"}) == "duckdb"
+
+
+def test_who_asks_can_tell_a_default_from_a_value() -> None:
+    assert (OFFSET_RESET.given({}), OFFSET_RESET.of({})) == (None, "latest")
+    assert OFFSET_RESET.given({OFFSET_RESET.name: "0"}) == 0
+
+
+def test_a_value_that_says_nothing_is_refused_where_it_is_read() -> None:
+    with pytest.raises(InvalidProperty, match="Invalid value 'soon' for property"):
+        COMMAND_TIMEOUT_MS.of({COMMAND_TIMEOUT_MS.name: "soon"})
+    with pytest.raises(InvalidProperty, match="expected one of auto, spark, duckdb") as caught:
+        EXECUTOR.of({EXECUTOR.name: "sparc"})
+    assert caught.value.hint == 'Did you mean "spark"?'
+
+
+@pytest.mark.parametrize("value", [None, "", "yes", "false", False, 1])
+def test_nothing_but_true_is_true(value: object) -> None:
+    assert not says_true(value)

@@ -9,6 +9,7 @@ import pytest
 
 from millstream.executor.executor import QueryMetrics, QueryStatus
 from millstream.executor.figures import OperatorFigures, QueryFigures
+from millstream.executor.queries.start_offsets import StartSettings
 from millstream.logcore.client import Offsets, TopicPartition
 from millstream.planner.catalog import PersistentQuery
 from millstream.planner.insight.stall import Cause
@@ -51,7 +52,7 @@ def situation(
         query,
         status or QueryStatus(query.id, "RUNNING", QueryMetrics(rows_in=5), READ_ALL, {TopicPartition("s", 0): 0}),
         QueryFigures(operators, state_known=True, writing=writing),
-        {},
+        StartSettings(),
         both if bounds is None else bounds,
     )
 
@@ -108,8 +109,8 @@ def test_a_query_that_had_read_everything_before_a_restart_did_not_start_at_the_
 ) -> None:
     status = QueryStatus(queries["PLAIN"].id, "RUNNING", QueryMetrics(), READ_ALL, {TopicPartition("s", 0): 0})
     seen = situation(queries["PLAIN"], status)
-    assert set(codes(replace(seen, settings={"auto.offset.reset": "latest"}))) == {"STARTED_AT_END"}
-    (cause,) = codes(replace(seen, settings={"auto.offset.reset": "earliest"})).values()
+    assert set(codes(replace(seen, start=StartSettings("latest")))) == {"STARTED_AT_END"}
+    (cause,) = codes(replace(seen, start=StartSettings("earliest"))).values()
     assert cause.message == (
         'The query had read all that "s" holds (5 records) before it started here, and none came since.'
     )

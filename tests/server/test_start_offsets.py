@@ -11,13 +11,13 @@ import pytest
 
 from millstream.errors import InvalidProperty
 from millstream.executor.columnar import columnar_batch
-from millstream.executor.queries.start_offsets import first_offset
+from millstream.executor.queries.start_offsets import StartSettings, first_offset
 from millstream.logcore.client import ColumnarRecords, LogClient, TopicPartition
 from millstream.logcore.log import open_log
 from millstream.planner.schema import Column, Schema
 from millstream.planner.specs import FormatSpec
 from millstream.planner.steps.source import Source
-from millstream.sql.property_values import parse_reset
+from millstream.sql.settings.property_values import parse_reset
 from millstream.sql.types import BIGINT
 from millstream.testing import Sandbox
 
@@ -113,7 +113,7 @@ def test_a_time_is_found_within_a_columnar_batch(tmp_path: Path) -> None:
     arrow = FormatSpec("ARROW")
     source = Source("s", "c", "STREAM", Schema((Column("V", BIGINT),)), arrow, arrow)
     at = TopicPartition("c", 0)
-    found = [first_offset(log, at, source, {"auto.offset.reset": str(ms)}) for ms in (0, 5, 20, 21, 115, 121)]
+    found = [first_offset(log, at, source, StartSettings(reset=ms)) for ms in (0, 5, 20, 21, 115, 121)]
     assert found == [0, 1, 2, 3, 5, 6]
     log.close()
 

@@ -3,6 +3,20 @@
 A scanner never decides a hard case. It marks such a row `REDO`, and the reference decoder (`json_text.py`,
 `delimited.py`) reads that row again; so every row that a scanner accepts must mean the same to the reference.
 Positions are int32 into the batch's data, which Arrow keeps below 2 GiB.
+
+How `scan_objects` reads a row, the fastest way first:
+
+| way       | when                                                 | what is left to do                              |
+| --------- | ---------------------------------------------------- | ----------------------------------------------- |
+| alike     | what is between its values is as in the row before   | read the values (`alike.py`)                    |
+| known key | the key at this position is that of an earlier row   | compare it, eight bytes at a time               |
+| any key   | otherwise                                            | compare it with each name, in this and any case |
+
+A row's status is REDO until its object has turned out to be whole, so each `break` leaves the row to the reference,
+and whatever was written for it is overwritten. A row becomes the pattern for those after it only if the bytes of a key
+alone say which field it is: no two names are equal without case, and no key has letters outside ASCII. There is no
+pattern while a row is read key by key, for the gaps are half its own then. A pattern knows for each position which
+field it fills; where a key comes twice, `_only_at` leaves the field to the one that counts.
 """
 
 from __future__ import annotations

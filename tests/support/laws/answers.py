@@ -14,12 +14,12 @@ from millstream.executor.answers.pull_limits import PullLimits
 from millstream.executor.answers.pull_query import PullQuery
 from millstream.logcore.client import LogClient
 from millstream.planner.planning import PlannedBatch, PlannedPull, PlanningContext
-from millstream.planner.pull.full_sql import FULL_SQL
 from millstream.planner.pull.pull_queries import plan_pull
 from millstream.planner.steps.sink import Sink
 from millstream.planner.steps.source import Source
 from millstream.sql import ast
 from millstream.sql.parser import parse
+from millstream.sql.settings.property_table import PULL_FULL_SQL
 
 from .reference import answer, normal
 from .running import PROPERTIES, World, Written
@@ -43,7 +43,7 @@ def rows_pulled(case: ShapeCase, it: World) -> Rows:
     found: Rows = Counter()
     for statement in parse("".join(f"{select};" for select in case.selects)):
         assert isinstance(statement, ast.Query)
-        context = PlanningContext(it.planner.catalog, {FULL_SQL: "true"}, it.planner.topics, "PULL")
+        context = PlanningContext(it.planner.catalog, {PULL_FULL_SQL.name: "true"}, it.planner.topics, "PULL")
         planned = plan_pull(statement, context)
         table = _answer(planned, it.planner, it.client)
         names = table.column_names[: len(planned.schema.columns)]

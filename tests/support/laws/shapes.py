@@ -17,6 +17,13 @@ from .values import Col
 
 PARTITIONS = (1, 2, 6)
 _DEPTH = 2
+_RANGES = (
+    "BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW",
+    "1 PRECEDING",
+    "BETWEEN 1 PRECEDING AND 1 FOLLOWING",
+    "BETWEEN 2 PRECEDING AND 1 PRECEDING",
+    "BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING",
+)
 _COLUMNS = (Col("E", "STRING"), Col("A", "INT"), Col("B", "INT"))
 
 
@@ -91,6 +98,7 @@ class _Shapes:
             (self._grouped, 4),
             (self._distinct, 2),
             (self._numbered, 1),
+            (self._ranged, 2),
             (self._joined, 3),
             (self._joined_by_key, 1),
             (self._united, 1),
@@ -247,6 +255,34 @@ class _Shapes:
             f"SELECT {shown} FROM (SELECT {listed}, {over} FROM ({read.reference}) {alias}) {inner}{bound}",
             "TABLE",
             (*cols, Col(number, "BIGINT")),
+            True,
+        )
+
+    def _ranged(self, depth: int, top: bool) -> Shape:
+        """What a RANGE frame holds; rows that are equal in the order have equal results."""
+        rng = self._rng
+        read, alias = self._from(depth), self._alias()
+        numbers = read.of_type("INT") + read.of_type("BIGINT")
+        if not numbers:
+            return self._numbered(depth, top)
+        order, summed = rng.choice(numbers), rng.choice(numbers)
+        names = list(dict.fromkeys((self._some(read, 1)[0], order, summed)))
+        listed, cols = self._selected(read, names, alias)
+        made, inner = Col(self._name(), "BIGINT"), self._alias()
+        call = rng.choice(("COUNT(*)", f"SUM({alias}.{summed})", f"COUNT(DISTINCT {alias}.{summed})"))
+        by = rng.choice(("", f"PARTITION BY {alias}.{names[0]} "))
+        ends = rng.choice(_RANGES)
+        way = rng.choice(("", " DESC"))
+        over = f"OVER ({by}ORDER BY {alias}.{order}{way} NULLS LAST RANGE {ends})"
+        shown = ", ".join(f"{inner}.{name}" for name in (*(col.name for col in cols), made.name))
+        known = f" WHERE {inner}.{made.name} > 0"
+        return Shape(
+            f"SELECT {shown} FROM (SELECT {listed}, {call} {over} AS {made.name} FROM {read.relation} {alias}) "
+            f"{inner}{known}",
+            f"SELECT {shown} FROM (SELECT {listed}, ({call} {over})::BIGINT AS {made.name} FROM ({read.reference}) "
+            f"{alias}) {inner}{known}",
+            "TABLE",
+            (*cols, made),
             True,
         )
 

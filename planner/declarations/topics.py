@@ -1,14 +1,25 @@
-"""How the topic of a new stream or table keeps its records, as ksqlDB sets it up: tables are compacted."""
+"""The topic of a CREATE statement: which one it is, and how it keeps its records, as ksqlDB sets it up. Whoever judges
+a statement asks here, as the planner does."""
 
 from __future__ import annotations
 
 from millstream.errors import InvalidProperty
 
+from ...sql.ast import CreateAsSelect, CreateSource
+from ..planning_settings import PlanningSettings
 from .with_properties import SourceProperties
 
 
+def topic_of_statement(statement: CreateSource | CreateAsSelect, settings: PlanningSettings) -> str:
+    """A declared stream is on the topic of its own name where it names none; the prefix is for topics of queries."""
+    named = statement.properties.get("KAFKA_TOPIC")
+    if named is not None and str(named):
+        return str(named)
+    return (settings.topic_prefix if isinstance(statement, CreateAsSelect) else "") + statement.name
+
+
 def topic_config(kind: str, properties: SourceProperties, *, windowed: bool) -> dict[str, str]:
-    """Kafka's properties for the topic; what is not said has the log's default.
+    """Kafka's properties for the topic: tables are compacted, and what is not said has the log's default.
 
     Raises `InvalidProperty` where a table without windows is to forget records by their age.
     """

@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any, Literal, cast
 
-from .iso_time import InvalidTime, epoch_ms
+from ..iso_time import InvalidTime, epoch_ms
 
 Reset = Literal["earliest", "latest"] | int
 """Where to begin without an offset; a number is a time in ms."""

@@ -1,0 +1,34 @@
+"""What commands share: commands below a command, as in `millstream topics list`, and how one ends that cannot go on."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Generator, Mapping
+from types import MappingProxyType
+from typing import Final
+
+import typer
+
+from millstream.errors import MillstreamError
+
+_NONE: Final[Mapping[str, Callable[..., None]]] = MappingProxyType({})
+
+
+def command_group(about: str, commands: Mapping[str, Callable[..., None]] = _NONE) -> typer.Typer:
+    """A Typer application that prints its help where no command is named. `about`: a sentence for that help."""
+    app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help=about)
+    for name, command in commands.items():
+        app.command(name)(command)
+    return app
+
+
+@contextlib.contextmanager
+def one_sentence_errors() -> Generator[None]:
+    """What keeps a command from working, on one line, and exit code 1."""
+    try:
+        yield
+    except MillstreamError as error:
+        hint = f"; {error.hint[0].lower()}{error.hint[1:].rstrip('.')}" if error.hint else ""
+        print(f"error: {error.message.rstrip('.')}{hint}", file=sys.stderr)
+        raise typer.Exit(1) from None

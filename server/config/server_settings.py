@@ -1,0 +1,75 @@
+"""What a server takes from its properties, once at its start; no session can change it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ...sql.settings.property_table import (
+    ADVERTISED_LISTENER,
+    COMMAND_TIMEOUT_MS,
+    DENYLIST,
+    PERSISTENT_QUERIES,
+    PROCESSING_LOG_STREAM,
+    PULL_CONCURRENT,
+    PULL_MEGABYTES,
+    PULL_RATE,
+    PUSH_QUERIES,
+    PUSH_ROWS,
+    PUSH_SECONDS,
+    PYTHON_FUNCTIONS,
+    SERVICE_ID,
+)
+from .denied_properties import denied_properties
+
+
+@dataclass(frozen=True, slots=True)
+class PullGateSettings:
+    """How many pull queries may come per second, run at a time, and answer with per hour (in bytes)."""
+
+    per_second: int
+    concurrent: int
+    bytes_per_hour: int
+
+    @staticmethod
+    def of(properties: Mapping[str, str]) -> PullGateSettings:
+        """Raises `InvalidProperty`."""
+        return PullGateSettings(
+            PULL_RATE.of(properties), PULL_CONCURRENT.of(properties), PULL_MEGABYTES.of(properties) * 1_000_000
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSettings:
+    """`advertised_listener`: the URL under which others reach it, empty where nobody says it. `python_functions`:
+    whether users may bring code. `denied`: properties that no session may set. `processing_log_stream`: whether to
+    create it. `push_rows_max`, `push_seconds_max`: of one push query; None: as many as come, as long as it likes."""
+
+    service_id: str
+    advertised_listener: str
+    command_timeout_ms: int
+    python_functions: bool
+    denied: frozenset[str]
+    processing_log_stream: bool
+    persistent_queries_max: int
+    push_queries_max: int
+    push_rows_max: int | None
+    push_seconds_max: float | None
+    pull_gate: PullGateSettings
+
+    @staticmethod
+    def of(properties: Mapping[str, str]) -> ServerSettings:
+        """Raises `InvalidProperty`."""
+        return ServerSettings(
+            service_id=SERVICE_ID.of(properties),
+            advertised_listener=ADVERTISED_LISTENER.of(properties),
+            command_timeout_ms=COMMAND_TIMEOUT_MS.of(properties),
+            python_functions=PYTHON_FUNCTIONS.of(properties),
+            denied=denied_properties(DENYLIST.of(properties)),
+            processing_log_stream=PROCESSING_LOG_STREAM.of(properties),
+            persistent_queries_max=PERSISTENT_QUERIES.of(properties),
+            push_queries_max=PUSH_QUERIES.of(properties),
+            push_rows_max=PUSH_ROWS.of(properties) or None,
+            push_seconds_max=PUSH_SECONDS.of(properties) or None,
+            pull_gate=PullGateSettings.of(properties),
+        )
