@@ -65,7 +65,7 @@ demo: $(installed) java-note
 	@$(RUN) -m millstream.demo $(ARGS)
 
 test: $(installed) java-note
-	@$(VENV)/bin/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder --session-timeout $(TEST_SECONDS) $(ARGS)
+	@$(RUN) -m scripts.run_tests -n $(JOBS) --dist loadfile --no-loadscope-reorder --session-timeout $(TEST_SECONDS) $(ARGS)
 
 check: lint
 	@$(VENV)/bin/pytest -n $(JOBS) -q $(QUICK) $(ARGS)
