@@ -153,7 +153,7 @@ class EngineRun:
         for node in itertools.cycle(self._cluster.nodes):
             body = {"ksql": text, "streamsProperties": _PROPERTIES}
             try:
-                answer = httpx.post(self._url(node, "/ksql"), json=body, timeout=30)
+                answer = httpx.post(self._url(node, "/ksql"), json=body, timeout=60)
                 if answer.status_code == 200:
                     return
                 said = answer.text

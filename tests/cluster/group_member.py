@@ -100,7 +100,7 @@ class NotingConsumer:
         until = time.monotonic() + _OFFSETS_WITHIN_S
         while True:
             try:
-                stored = self.consumer.committed(partitions, timeout=5.0)
+                stored = self.consumer.committed(partitions, timeout=60)
                 for each in stored:
                     if each.error is not None:
                         raise KafkaException(each.error)

@@ -23,7 +23,7 @@ def why_no_namespaces() -> str | None:
     """The reason why this machine does not allow it, or None where it does."""
     try:
         probe = [*_unshare(), "sh", "-c", "ip link add probe type veth peer name eborp && mount -t tmpfs none /mnt"]
-        done = subprocess.run(probe, capture_output=True, text=True, timeout=30, check=False)
+        done = subprocess.run(probe, capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"network namespaces need unshare and ip: {error}"
     said = (done.stderr or "it was refused").strip().splitlines()[:1]

@@ -46,5 +46,5 @@ def test_links_of_namespaces_are_cut_and_mended_and_disks_run_full(tmp_path: Pat
     if reason is not None:
         pytest.skip(reason)
     command = isolated(["-c", IN_A_NAMESPACE, str(tmp_path / "disk")])
-    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=40, check=False)
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr

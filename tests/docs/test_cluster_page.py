@@ -46,7 +46,7 @@ class Shell:
 
     def end(self) -> None:
         os.killpg(self._process.pid, 9)
-        self._process.wait(10)
+        self._process.wait(60)
 
     def _read(self) -> None:
         assert self._process.stdout is not None

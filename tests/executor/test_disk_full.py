@@ -186,7 +186,7 @@ def append():
     client.append("input", 0, rows([("a", {"V": 1, "W": "w" * 50}, 1)]))
 
 def until(condition):
-    deadline = time.monotonic() + 40
+    deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline, (executor.status("COUNT_1"), len(read_all(client, "counts")))
         time.sleep(0.02)

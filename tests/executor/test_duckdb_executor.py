@@ -42,7 +42,7 @@ def query(plan: PhysicalPlan) -> PersistentQuery:
     return PersistentQuery(plan.query_id, "", plan, "SINK", ("INPUT",), "CREATE_AS")
 
 
-def eventually(condition: Callable[[], bool], timeout_s: float = 15.0) -> None:
+def eventually(condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, "it did not happen"
@@ -101,7 +101,7 @@ def test_queries_are_closed_side_by_side(
     client: LogClient, executor: DuckDBExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plans = [replace(filter_plan(), query_id=f"FILTER_{number}") for number in range(4)]
-    closing = threading.Barrier(len(plans), timeout=30)  # nobody gets through it alone
+    closing = threading.Barrier(len(plans), timeout=60)  # nobody gets through it alone
     together: list[str] = []
     close = QueryRuntime.close
 

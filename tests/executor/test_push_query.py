@@ -42,7 +42,7 @@ def test_it_sends_what_is_there_and_what_comes_until_its_limit(client: LogClient
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(lambda: [row for batch in batches for row in batch["v0"].to_pylist()])
         append(client, 2, 3, 4)
-        assert waiting.result(30.0) == [4, 6]
+        assert waiting.result(60) == [4, 6]
     assert push.finished
 
 
@@ -66,9 +66,9 @@ def test_close_ends_an_iteration_that_waits(client: LogClient, monkeypatch: pyte
     push = PushQuery(without_sink(filter_plan()), client)
     with ThreadPoolExecutor(1) as pool:
         found = pool.submit(list, push)
-        assert waits.wait(30.0)
+        assert waits.wait(60)
         push.close()
-        assert found.result(30.0) == []
+        assert found.result(60) == []
 
 
 def test_an_aggregate_sends_its_new_results_only(client: LogClient) -> None:

@@ -55,7 +55,7 @@ def values(found: Sequence[Any]) -> list[bytes]:
 
 def poll_until(consumers: Sequence[Consumer], done: Callable[[], bool]) -> list[bytes]:
     found: list[bytes] = []
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not done() if done.__code__.co_argcount == 0 else not done(found):  # type: ignore[call-arg]
         assert time.monotonic() < deadline, f"not in time; read {found}"
         for consumer in consumers:

@@ -17,7 +17,7 @@ from millstream.logcore.server import LogServer
 
 from .log_records import columnar, records_of, rows, values_of
 
-ALL_TIMEOUT_S = 15.0
+ALL_TIMEOUT_S = 60.0
 CODES = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 
 

@@ -47,9 +47,9 @@ def join(log: Log, name: str, member_id: str = "", session_ms: int = 10_000) -> 
 
 
 def settled(log: Log, name: str, session_ms: int = 10_000) -> Joined:
-    joined = join(log, name, session_ms=session_ms).result(10)
+    joined = join(log, name, session_ms=session_ms).result(60)
     assert isinstance(joined, Joined)
-    log.groups.ask(Sync("g", joined.generation, joined.member_id, assignments={name: b"all"})).result(10)
+    log.groups.ask(Sync("g", joined.generation, joined.member_id, assignments={name: b"all"})).result(60)
     return joined
 
 
@@ -67,14 +67,14 @@ def test_who_waits_is_told_when_the_log_is_closed(log: Log) -> None:
     waiting = join(log, "b")
     log.close()
     with pytest.raises(LogClosed):
-        waiting.result(5)
+        waiting.result(60)
     with pytest.raises(LogClosed):
         join(log, "c")
 
 
 def test_a_member_that_falls_silent_is_out_without_anybody_asking(log: Log) -> None:
     settled(log, "a", session_ms=1_000)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while log.groups.describe("g").members:
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -95,8 +95,8 @@ def test_of_commits_at_the_same_time_only_the_members_count(log: Log) -> None:
     committing = threading.Thread(target=commit)
     committing.start()
     newcomer = join(log, "b")
-    join(log, "", member_id="a").result(10)
-    newcomer.result(10)
+    join(log, "", member_id="a").result(60)
+    newcomer.result(60)
     committing.join()
     assert set(refused) <= {GroupFault.ILLEGAL_GENERATION, GroupFault.REBALANCING}
     accepted = 200 - len(refused)

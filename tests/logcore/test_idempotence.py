@@ -105,18 +105,18 @@ def test_no_producer_id_is_given_before_its_block_is_durable(log: Log, monkeypat
 
     def slow_sync(mark: Mark | None = None) -> None:
         syncing.set()
-        assert goes_on.wait(20)
+        assert goes_on.wait(60)
         sync(mark)
 
     monkeypatch.setattr(state_log, "sync", slow_sync)
     with ThreadPoolExecutor(2) as pool:
         first = pool.submit(log.new_producer_id)
-        assert syncing.wait(20)
+        assert syncing.wait(60)
         second = pool.submit(log.new_producer_id)
         with pytest.raises(TimeoutError):
             second.result(timeout=0.3)
         goes_on.set()
-        assert {first.result(20), second.result(20)} == {0, 1}
+        assert {first.result(60), second.result(60)} == {0, 1}
 
 
 def test_a_block_of_producer_ids_that_could_not_be_written_is_written_with_the_next_one(log: Log) -> None:

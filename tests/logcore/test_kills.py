@@ -130,7 +130,7 @@ def eight_producers(folder: Path, address: str) -> list[Stubborn]:
 def wait_for_all(producers: Sequence[Stubborn], server: killable.Killable) -> None:
     """Each gets something stored on the last server."""
     before = [len(producer.told().units) for producer in producers]
-    deadline = time.monotonic() + 40
+    deadline = time.monotonic() + 60
     for producer, count in zip(producers, before, strict=True):
         while not any(unit.outcome is Outcome.ACKNOWLEDGED for unit in producer.told().units[count:]):
             assert time.monotonic() < deadline, f"{producer.name} cannot go on: {server.printed()[-2000:]}"
@@ -146,7 +146,7 @@ def random_point(chance: random.Random) -> str:
 
 def started(folder: Path, port: int, failpoint: str = "") -> killable.Killable:
     server = killable.start(PROGRAM, [str(folder / "log"), str(port)], folder / "printed", failpoint)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while "can connect" not in server.printed():
         if not server.process.is_alive():  # it came to the point by opening the log
             assert failpoint, server.errors()

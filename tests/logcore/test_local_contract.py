@@ -74,7 +74,7 @@ def test_listeners_hear_that_there_is_more_to_read_until_they_stop(local: LocalL
     heard = threading.Event()
     stop = local.listen(heard.set)
     local.append("t", 0, rows(b"a"))
-    assert heard.wait(10)
+    assert heard.wait(60)
     stop()
     heard.clear()
     local.append("t", 0, rows(b"b"))

@@ -127,7 +127,7 @@ def test_a_forked_process_makes_connections_of_its_own(remote: RemoteLog) -> Non
     remote.append("t", 0, rows(b"parent"))
     child = multiprocessing.get_context("fork").Process(target=_append_in_child, args=(remote,))
     child.start()
-    child.join(20)
+    child.join(60)
     assert child.exitcode == 0
     assert remote.append("t", 0, rows(b"parent again")) == 2
 

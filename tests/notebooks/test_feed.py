@@ -35,7 +35,7 @@ def rows(count: int) -> Iterator[pa.Table]:
 
 def open_ended(first: Iterator[pa.Table], closed: Callable[[], threading.Event]) -> Iterator[pa.Table]:
     yield from first
-    closed().wait(30)
+    closed().wait(60)
 
 
 def endless(count: int) -> Source:
@@ -63,20 +63,20 @@ class Reader:
 
 def test_every_row_is_taken_and_the_last_news_tell_of_all() -> None:
     reader = Reader(Source(rows(1000)).tables)
-    reader.feed.join(30)
+    reader.feed.join(60)
     assert reader.taken == list(range(1000))
     assert reader.told[-1] == (Status("ended", "", 1000, 0.0), 1000)
 
 
 def test_news_are_fewer_than_the_tables_they_tell_of() -> None:
     reader = Reader(Source(rows(1000)).tables)
-    reader.feed.join(30)
+    reader.feed.join(60)
     assert len(reader.told) < 100  # ten a second
 
 
 def test_news_tell_of_what_was_taken_before_them() -> None:
     reader = Reader(Source(rows(200)).tables)
-    reader.feed.join(30)
+    reader.feed.join(60)
     assert all(status.received == taken for status, taken in reader.told)
 
 
@@ -86,7 +86,7 @@ def test_stop_ends_the_query_and_keeps_what_came() -> None:
     assert reader.feed.wait(lambda status: status.received == 3, 30)
     assert reader.feed.status.state == "running"
     reader.feed.stop()
-    reader.feed.join(30)
+    reader.feed.join(60)
     assert source.closed.is_set()
     assert (reader.feed.status.state, reader.taken) == ("stopped", [0, 1, 2])
     reader.feed.stop("again")
@@ -99,13 +99,13 @@ def test_an_error_is_told_with_its_hint() -> None:
         raise QueryError("the disk is full", hint="Make room.")
 
     reader = Reader(Source(broken()).tables)
-    reader.feed.join(30)
+    reader.feed.join(60)
     assert reader.told[-1][0] == Status("failed", "the disk is full Make room.", 1)
 
 
 def test_an_error_nobody_thought_of_is_told_too() -> None:
     reader = Reader(Source(1 // n for n in itertools.count()).tables)
-    reader.feed.join(30)
+    reader.feed.join(60)
     assert reader.feed.status.message.startswith("ZeroDivisionError")
 
 
@@ -120,4 +120,4 @@ def test_the_end_of_the_process_ends_every_query() -> None:
     stop_all()
     assert {reader.feed.status.state for reader in readers} == {"stopped"}
     for reader in readers:
-        reader.feed.join(30)
+        reader.feed.join(60)

@@ -41,7 +41,7 @@ def test_a_row_takes_the_place_of_the_one_before_and_a_tombstone_removes_it(ms: 
 def test_the_page_gets_the_rows_their_numbers_and_their_columns(ms: Connection) -> None:
     live = ms.sql("SELECT size, user FROM clicks EMIT CHANGES LIMIT 2;").live_table()
     live.wait()
-    live._feed.join(30)
+    live._feed.join(60)
     assert live._columns == [
         {"name": "SIZE", "type": "INTEGER", "number": True, "key": False},
         {"name": "USER", "type": "STRING", "number": False, "key": False},
@@ -209,6 +209,6 @@ def test_a_chart_draws_twelve_series_and_tells_how_many_more_there_are(ms: Conne
     ms.insert("many", {"k": list(range(15)), "v": list(range(15))})
     chart = ms.sql("SELECT k, v FROM many EMIT CHANGES LIMIT 15;").live_chart(y="v", by="k")
     chart.wait()
-    chart._feed.join(30)
+    chart._feed.join(60)
     assert [series["name"] for series in chart._series] == [str(14 - n) for n in range(12)]
     assert (chart._left_out, len(chart.series)) == (3, 15)

@@ -59,7 +59,7 @@ class RecordingClient:
     def _endless(self) -> Iterator[Row]:
         yield Row((1, "first"))
         os.kill(os.getpid(), signal.SIGINT)
-        assert self.closed.wait(5)
+        assert self.closed.wait(60)
 
 
 def runner(client: RecordingClient) -> tuple[Runner, io.StringIO, io.StringIO]:

@@ -196,7 +196,7 @@ def test_a_killed_server_is_said_so_and_a_new_one_is_found(tmp_path: Path, home:
             terminal.type(f"SELECT * FROM t EMIT CHANGES;{ENTER}")
             terminal.wait_for("no rows")
             first.process.kill()
-            first.process.wait(10)
+            first.process.wait(60)
             screen = terminal.wait_for_last(PROMPT)
             assert "error: the connection to http://127.0.0.1:PORT broke before the last row" in "".join(screen)
             assert screen[-2] == "The session goes on; \\c URL goes to another server."

@@ -77,7 +77,7 @@ def test_ctrl_c_ends_a_query_of_a_script_with_all_that_came_and_exit_code_130(ur
         assert shell.stdout is not None
         assert [shell.stdout.readline() for _ in range(2)] == ["N\n", "7\n"]
         shell.send_signal(signal.SIGINT)
-        out, err = shell.communicate(timeout=20)
+        out, err = shell.communicate(timeout=60)
     assert (out, shell.returncode) == ("", 130)
     assert err.splitlines()[-1] == "Query ended after 1 row."
 

@@ -75,7 +75,7 @@ def _functions(frame: FrameType | None) -> set[str]:
 def leaves_http1(address: ListenAddress, query: str) -> Callable[[], object]:
     """Sends the query; what it gives ends the connection."""
     body = json.dumps({"sql": query}).encode()
-    connection = socket.create_connection((address.host, address.port), timeout=20)
+    connection = socket.create_connection((address.host, address.port), timeout=60)
     head = "POST /query-stream HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
     connection.sendall(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)
     return connection.close
@@ -84,7 +84,7 @@ def leaves_http1(address: ListenAddress, query: str) -> Callable[[], object]:
 def leaves_http2(address: ListenAddress, query: str) -> Callable[[], object]:
     """The same; what it gives takes the request back, and keeps the connection."""
     body = json.dumps({"sql": query}).encode()
-    connection = socket.create_connection((address.host, address.port), timeout=20)
+    connection = socket.create_connection((address.host, address.port), timeout=60)
     spoken = h2.connection.H2Connection(h2.config.H2Configuration(client_side=True))
     spoken.initiate_connection()
     headers = [(":method", "POST"), (":scheme", "http"), (":authority", "localhost"), (":path", "/query-stream")]

@@ -42,7 +42,7 @@ def counts(url: str) -> list[tuple[object, ...]]:
 def test_any_node_answers_for_the_one_that_runs_the_engine(cluster: TwoEngines) -> None:
     cluster.lead(1)
     for server in cluster.servers:
-        assert httpx.get(f"{server.url}/info", timeout=30).json()["KsqlServerInfo"]["kafkaClusterId"] == "c"
+        assert httpx.get(f"{server.url}/info", timeout=60).json()["KsqlServerInfo"]["kafkaClusterId"] == "c"
         assert httpx.get(f"{server.url}/healthcheck").json()["isHealthy"] is True
     client = connect(cluster.servers[1].url)
     client.execute("SET 'auto.offset.reset'='earliest';")
@@ -86,17 +86,17 @@ def test_a_node_is_healthy_when_there_is_an_engine(cluster: TwoEngines) -> None:
 def test_a_request_that_comes_while_the_engine_ends_is_to_come_again(cluster: TwoEngines) -> None:
     cluster.lead(1)
     server = cluster.servers[0]
-    httpx.get(f"{server.url}/info", timeout=30)
+    httpx.get(f"{server.url}/info", timeout=60)
     assert server.host is not None and server.host.running is not None
     server.host.running.leave()  # and the host does not know yet
-    answer = httpx.post(f"{server.url}/ksql", json={"ksql": "SHOW STREAMS;"}, timeout=30)
+    answer = httpx.post(f"{server.url}/ksql", json={"ksql": "SHOW STREAMS;"}, timeout=60)
     assert (answer.status_code, answer.headers.get("retry-after")) == (503, "1")
 
 
 def test_while_nobody_runs_the_engine_a_request_waits(cluster: TwoEngines) -> None:
     answers: list[int] = []
     asking = threading.Thread(
-        target=lambda: answers.append(httpx.get(f"{cluster.servers[1].url}/info", timeout=30).status_code)
+        target=lambda: answers.append(httpx.get(f"{cluster.servers[1].url}/info", timeout=60).status_code)
     )
     asking.start()
     asking.join(0.3)
@@ -144,7 +144,7 @@ def test_two_nodes_that_send_to_each_other_refuse_in_the_end(
     cluster.lead(1, known_to=(2,))
     for server in cluster.servers:
         server.node.serving = False  # neither takes it
-    answer = httpx.post(f"{cluster.servers[0].url}/ksql", json={"ksql": "SHOW STREAMS;"}, timeout=30)
+    answer = httpx.post(f"{cluster.servers[0].url}/ksql", json={"ksql": "SHOW STREAMS;"}, timeout=60)
     assert (answer.status_code, answer.json()["error_code"]) == (503, 50304)
     assert answer.headers["retry-after"] == "1"
     assert "no node of the cluster runs the engine now" in answer.json()["message"]
@@ -156,7 +156,7 @@ def test_a_push_query_through_another_node_ends_with_an_error_when_the_engine_mo
     connect(url).execute(STREAM)
     body = {"sql": "SELECT * FROM s EMIT CHANGES;", "properties": {"auto.offset.reset": "earliest"}}
     connect(url).execute("INSERT INTO s VALUES (1, 5);")
-    with httpx.stream("POST", f"{url}/query-stream", json=body, timeout=30) as answer:
+    with httpx.stream("POST", f"{url}/query-stream", json=body, timeout=60) as answer:
         lines = answer.iter_lines()
         assert "queryId" in next(lines)
         assert next(lines) == "[1,5]"
@@ -168,7 +168,7 @@ def test_rows_are_acknowledged_while_the_client_still_sends(cluster: TwoEngines)
     cluster.lead(1)
     server = cluster.servers[1]
     connect(server.url).execute(STREAM)
-    with socket.create_connection((server.address.host, server.address.port), timeout=30) as line:
+    with socket.create_connection((server.address.host, server.address.port), timeout=60) as line:
         head = "POST /inserts-stream HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n"
         line.sendall(f"{head}content-type: application/vnd.ksqlapi.delimited.v1\r\n\r\n".encode())
         for number, sent in enumerate(('{"target":"s"}\n', '{"k":1,"v":2}\n', '{"k":1,"v":3}\n')):

@@ -50,7 +50,7 @@ class Servers:
     def with_engine(self) -> int | None:
         """The node that runs the engine."""
         for number in self.running:
-            if "millstream_query_state" in httpx.get(f"{self.url(number)}/metrics", timeout=30).text:
+            if "millstream_query_state" in httpx.get(f"{self.url(number)}/metrics", timeout=60).text:
                 return number
         return None
 
@@ -72,7 +72,7 @@ def test_a_windowed_aggregate_goes_on_wherever_its_engine_goes(servers: Servers)
         return all(httpx.get(f"{servers.url(number)}/healthcheck").status_code == 200 for number in servers.running)
 
     eventually(healthy, 30)
-    eventually(lambda: httpx.get(f"{servers.url(2)}/info", timeout=30).status_code == 200, 60)
+    eventually(lambda: httpx.get(f"{servers.url(2)}/info", timeout=60).status_code == 200, 60)
     connect(servers.url(2)).execute("SET 'auto.offset.reset'='earliest';" + STATEMENTS)
     for turn in range(1, 4):
         asked = next(iter(servers.running))

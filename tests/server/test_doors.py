@@ -37,7 +37,7 @@ def test_a_server_answers_to_its_own_names_only(tmp_path: Path) -> None:
     with service_in(tmp_path / "data", **FLAGS) as service:
         for address in (service.http_address, service.schema_registry_address):
             for http2 in (False, True):
-                with httpx.Client(base_url=f"http://{address}", timeout=20, http1=not http2, http2=http2) as client:
+                with httpx.Client(base_url=f"http://{address}", timeout=60, http1=not http2, http2=http2) as client:
                     for host, status in (
                         ("127.0.0.1:80", 200), ("localhost", 200), ("LOCALHOST.:8088", 200), ("x.localhost", 200),
                         (f"{socket.gethostname()}:1", 200), ("[::1]:8088", 200), ("192.0.2.1", 200),
@@ -72,7 +72,7 @@ def test_a_slow_dns_holds_up_neither_the_start_nor_names_that_are_known(
         url = f"http://{service.http_address}/info"
 
         def ask(host: str) -> None:
-            statuses.append(httpx.get(url, headers={"host": host}, timeout=30).status_code)
+            statuses.append(httpx.get(url, headers={"host": host}, timeout=60).status_code)
 
         ask("localhost")
         assert statuses == [200]
@@ -114,7 +114,7 @@ def _cluster(log: Log, folder: Path) -> Generator[TwoEngines]:
 
 
 def _info_status(address: ListenAddress, host: str, headers: dict[str, str] | None = None) -> int:
-    return httpx.get(f"http://{address}/info", headers={"host": host, **(headers or {})}, timeout=30).status_code
+    return httpx.get(f"http://{address}/info", headers={"host": host, **(headers or {})}, timeout=60).status_code
 
 
 def _socket_status(address: ListenAddress, host: str) -> str:
@@ -135,11 +135,11 @@ def test_probes_are_answered_however_many_connections_are_open(tmp_path: Path) -
         eventually(lambda: _info_status_line(service.http_address) == b"HTTP/1.1 429 Too Many Requests")
         with _connections(service.http_address, 80):  # they say nothing
             for path in PROBES:
-                answer = httpx.get(f"http://{service.http_address}{path}", timeout=20)
+                answer = httpx.get(f"http://{service.http_address}{path}", timeout=60)
                 assert (answer.status_code, answer.headers["connection"]) == (200, "close"), path
-            assert httpx.get(f"http://{service.http_address}/metrics", timeout=20).status_code == 429
+            assert httpx.get(f"http://{service.http_address}/metrics", timeout=60).status_code == 429
         held.close()
-        eventually(lambda: httpx.get(f"http://{service.http_address}/metrics", timeout=20).status_code == 200)
+        eventually(lambda: httpx.get(f"http://{service.http_address}/metrics", timeout=60).status_code == 200)
 
 
 def test_probes_are_answered_over_tls_too(tmp_path: Path) -> None:
@@ -151,12 +151,12 @@ def test_probes_are_answered_over_tls_too(tmp_path: Path) -> None:
             client = held.enter_context(httpx.Client(verify=trusting))
             assert client.get(f"https://{service.http_address}/livez").headers.get("connection") is None
         for path, status in (("/livez", 200), ("/healthcheck", 200), ("/metrics", 429)):
-            answer = httpx.get(f"https://{service.http_address}{path}", verify=trusting, timeout=20)
+            answer = httpx.get(f"https://{service.http_address}{path}", verify=trusting, timeout=60)
             assert answer.status_code == status
 
 
 def _info_status_line(address: ListenAddress) -> bytes:
-    with socket.create_connection((address.host, address.port), timeout=10) as late:
+    with socket.create_connection((address.host, address.port), timeout=60) as late:
         late.sendall(b"GET /info HTTP/1.1\r\nhost: localhost\r\n\r\n")
         return late.makefile("rb").readline().strip()
 
@@ -166,7 +166,7 @@ def _connections(address: ListenAddress, count: int) -> Generator[contextlib.Exi
     """That say nothing."""
     with contextlib.ExitStack() as held:
         for _ in range(count):
-            held.enter_context(socket.create_connection((address.host, address.port), timeout=10))
+            held.enter_context(socket.create_connection((address.host, address.port), timeout=60))
         yield held
 
 
@@ -179,7 +179,7 @@ def test_one_client_cannot_take_all_connections_of_kafka(tmp_path: Path, limit: 
             assert _lists_topics(service, own=True)
         eventually(lambda: _lists_topics(service))
         client = AdminClient({"bootstrap.servers": str(service.kafka_address), "log_level": 0})
-        assert client.list_topics(timeout=20).topics
+        assert client.list_topics(timeout=60).topics
 
 
 def _lists_topics(service: Service, *, own: bool = False) -> bool:
@@ -188,7 +188,7 @@ def _lists_topics(service: Service, *, own: bool = False) -> bool:
         address = trusted_address(service.engine.log, str(service.kafka_address))  # pyright: ignore[reportArgumentType]
         with RemoteLog(address) as ours:
             return "_millstream-command" in ours.topics()
-    with socket.create_connection((service.kafka_address.host, service.kafka_address.port), timeout=10) as client:
+    with socket.create_connection((service.kafka_address.host, service.kafka_address.port), timeout=60) as client:
         client.sendall(b"".join(write_request_frame(Api.METADATA, 1, 1, [b"\x00\x00\x00\x00"])))
         try:
             return client.recv(4) != b""

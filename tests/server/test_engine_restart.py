@@ -36,7 +36,7 @@ def _values(engine: EmbeddedEngine, topic: str) -> list[bytes]:
 
 
 def _wait_for(engine: EmbeddedEngine, topic: str, count: int) -> list[bytes]:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while len(_values(engine, topic)) < count and time.monotonic() < deadline:
         time.sleep(0.02)
     return _values(engine, topic)

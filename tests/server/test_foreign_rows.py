@@ -58,7 +58,7 @@ def read(address: str, topic: str, partition: int = 0, offset: int = 0) -> list[
     )
     consumer.assign([TopicPartition(topic, partition, offset)])
     found: list[Row] = []
-    deadline = time.monotonic() + 15
+    deadline = time.monotonic() + 60
     try:
         while time.monotonic() < deadline:
             message = consumer.poll(0.5)

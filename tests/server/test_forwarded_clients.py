@@ -47,14 +47,14 @@ class Pushes(contextlib.ExitStack):
     def begin(self, url: str, address: str, headers: dict[str, str] | None = None) -> int:
         """The status. In: `address`: whose connection it is."""
         transport = httpx.HTTPTransport(local_address=address)
-        client = self.enter_context(httpx.Client(transport=transport, timeout=30))
+        client = self.enter_context(httpx.Client(transport=transport, timeout=60))
         answer = self.enter_context(client.stream("POST", f"{url}/query-stream", json=PUSH, headers=headers))
         return answer.status_code
 
 
 def test_clients_of_another_node_have_room_of_their_own_each(cluster: TwoEngines) -> None:
     engine, other = (server.url for server in cluster.servers)
-    assert httpx.post(f"{engine}/ksql", json={"ksql": STREAM}, timeout=30).status_code == 200
+    assert httpx.post(f"{engine}/ksql", json={"ksql": STREAM}, timeout=60).status_code == 200
     with Pushes() as pushes:
         through = [pushes.begin(other, f"127.0.0.{client}") for client in (5, 5, 6, 6, 7)]
         assert through == [200] * 5
@@ -67,7 +67,7 @@ def test_clients_of_another_node_have_room_of_their_own_each(cluster: TwoEngines
 
 def test_who_is_no_node_is_counted_as_himself_whoever_he_says_he_is(cluster: TwoEngines) -> None:
     engine = cluster.servers[0].url
-    assert httpx.post(f"{engine}/ksql", json={"ksql": STREAM}, timeout=30).status_code == 200
+    assert httpx.post(f"{engine}/ksql", json={"ksql": STREAM}, timeout=60).status_code == 200
     with Pushes() as pushes:
         said = [{FORWARDED.decode(): "2", CLIENT.decode(): f"10.0.0.{n} {'0' * 64}"} for n in range(3)]
         assert [pushes.begin(engine, "127.0.0.8", headers) for headers in said] == [200, 200, 429]
@@ -110,10 +110,10 @@ def test_a_certificate_says_who_asks_at_every_node(log: Log, tmp_path: Path) -> 
         eventually(lambda: cluster.runs(1), 60)
         for server in cluster.servers:
             context = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
-            with httpx.Client(verify=context, timeout=20) as stranger:
+            with httpx.Client(verify=context, timeout=60) as stranger:
                 assert stranger.post(f"{server.url}/ksql", json={"ksql": "SHOW STREAMS;"}).status_code == 401
             context.load_cert_chain(tmp_path / "ana.pem", tmp_path / "ana.key")
-            with httpx.Client(verify=context, timeout=20) as ana:
+            with httpx.Client(verify=context, timeout=60) as ana:
                 answer = ana.post(f"{server.url}/ksql", json={"ksql": "SHOW STREAMS;"})
                 assert answer.status_code == 200, answer.text
 

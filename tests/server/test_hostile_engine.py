@@ -109,7 +109,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     with service_in(tmp_path_factory.mktemp("data")) as service:
-        with httpx.Client(base_url=f"http://{service.http_address}", timeout=20) as client:
+        with httpx.Client(base_url=f"http://{service.http_address}", timeout=60) as client:
             ddl = "CREATE STREAM s (id INT) WITH (kafka_topic='s', value_format='JSON', partitions=1);"
             assert client.post("/ksql", json={"ksql": f"{ddl} INSERT INTO s VALUES (1);"}).status_code == 200
             yield client

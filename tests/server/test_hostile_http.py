@@ -25,14 +25,14 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 @pytest.fixture
 def http(service: Service) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=f"http://{service.http_address}", timeout=20) as client:
+    with httpx.Client(base_url=f"http://{service.http_address}", timeout=60) as client:
         yield client
         assert client.get("/healthcheck").json()["isHealthy"] is True
 
 
 def said(service: Service, request: bytes, *, to_end: bool = True) -> bytes:
     """All that comes back; `to_end`: until the server closes."""
-    with socket.create_connection((service.http_address.host, service.http_address.port), timeout=10) as connection:
+    with socket.create_connection((service.http_address.host, service.http_address.port), timeout=60) as connection:
         connection.sendall(request)
         answer = b""
         while more := connection.recv(65536):
@@ -92,7 +92,7 @@ def test_too_many_and_too_large_headers_are_refused(service: Service, http: http
 
 
 def test_a_body_without_an_end_is_cut_off_at_its_most(service: Service, http: httpx.Client) -> None:
-    with socket.create_connection((service.http_address.host, service.http_address.port), timeout=10) as connection:
+    with socket.create_connection((service.http_address.host, service.http_address.port), timeout=60) as connection:
         connection.sendall(HEAD + b"transfer-encoding: chunked\r\n\r\n")
         chunk = b"10000\r\n" + b" " * 0x10000 + b"\r\n"
         connection.setblocking(False)
@@ -146,7 +146,7 @@ def test_errors_show_neither_stacks_nor_paths(http: httpx.Client) -> None:
 
 
 def test_streams_that_are_taken_back_at_once_end_their_connection(service: Service, http: httpx.Client) -> None:
-    with socket.create_connection((service.http_address.host, service.http_address.port), timeout=10) as connection:
+    with socket.create_connection((service.http_address.host, service.http_address.port), timeout=60) as connection:
         client = h2.connection.H2Connection(h2.config.H2Configuration(client_side=True))
         client.initiate_connection()
         headers = [(":method", "GET"), (":path", "/info"), (":scheme", "http"), (":authority", "x")]

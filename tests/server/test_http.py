@@ -33,7 +33,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 @pytest.fixture(scope="module")
 def http(service: Service) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=f"http://{service.http_address}", timeout=20) as client:
+    with httpx.Client(base_url=f"http://{service.http_address}", timeout=60) as client:
         response = ksql(client, STREAM + ROWS)
         assert response.status_code == 200, response.text
         yield client
@@ -131,7 +131,7 @@ def test_query_stream_gives_one_json_array_to_who_asks_for_json(http: httpx.Clie
 
 def test_query_stream_speaks_http_2_to_who_knows_that_it_does(service: Service, http: httpx.Client) -> None:
     del http
-    with httpx.Client(base_url=f"http://{service.http_address}", http1=False, http2=True, timeout=20) as client:
+    with httpx.Client(base_url=f"http://{service.http_address}", http1=False, http2=True, timeout=60) as client:
         response = client.post("/query-stream", json={"sql": "SELECT v FROM s;"})
         assert response.http_version == "HTTP/2"
         assert response.text.splitlines()[1:] == ["[2]", "[3]"]
@@ -232,7 +232,7 @@ def test_the_status_of_a_command_is_known_by_its_id(http: httpx.Client) -> None:
 
 def test_too_many_push_queries_are_refused(tmp_path_factory: pytest.TempPathFactory) -> None:
     with service_in(tmp_path_factory.mktemp("few"), properties={"ksql.max.push.queries": "1"}) as service:
-        with httpx.Client(base_url=f"http://{service.http_address}", timeout=20) as client:
+        with httpx.Client(base_url=f"http://{service.http_address}", timeout=60) as client:
             ksql(client, STREAM)
             body = {"sql": "SELECT v FROM s EMIT CHANGES;"}
             with client.stream("POST", "/query-stream", json=body) as response:
@@ -252,7 +252,7 @@ def test_garbage_on_the_socket_does_no_harm(service: Service, http: httpx.Client
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\x01" * 50,
     )
     for sent in garbage:
-        with socket.create_connection(at, timeout=5) as connection, contextlib.suppress(ConnectionError):
+        with socket.create_connection(at, timeout=60) as connection, contextlib.suppress(ConnectionError):
             connection.sendall(sent)
             connection.shutdown(socket.SHUT_WR)
             while connection.recv(65536):
@@ -267,7 +267,7 @@ def test_a_body_that_never_ends_is_given_up(
     monkeypatch.setattr(http_requests, "BODY_SECONDS_MAX", 0.3)
     for path in ("/ksql", "/query", "/close-query"):
         head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n1\r\n \r\n"
-        with socket.create_connection((service.http_address.host, service.http_address.port), timeout=20) as connection:
+        with socket.create_connection((service.http_address.host, service.http_address.port), timeout=60) as connection:
             connection.sendall(head.encode())
             received = connection.makefile("rb").read()
         assert b"HTTP/1.1 408" in received
@@ -292,7 +292,7 @@ def test_a_client_that_does_not_read_slows_its_query_down_and_nothing_else(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     with service_in(tmp_path_factory.mktemp("slow")) as service:
-        with httpx.Client(base_url=f"http://{service.http_address}", timeout=20) as client:
+        with httpx.Client(base_url=f"http://{service.http_address}", timeout=60) as client:
             ksql(
                 client,
                 "CREATE STREAM wide (id INT KEY, t STRING) WITH (kafka_topic='w', value_format='JSON', partitions=1);",

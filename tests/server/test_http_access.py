@@ -55,7 +55,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 @pytest.fixture(scope="module")
 def root(service: Service) -> Iterator[httpx.Client]:
     auth = httpx.BasicAuth("root", "open sesame")
-    with httpx.Client(base_url=f"http://{service.http_address}", timeout=20, auth=auth) as client:
+    with httpx.Client(base_url=f"http://{service.http_address}", timeout=60, auth=auth) as client:
         assert client.post("/ksql", json={"ksql": DDL}).status_code == 200
         yield client
 
@@ -64,7 +64,7 @@ def root(service: Service) -> Iterator[httpx.Client]:
 def ana(service: Service, root: httpx.Client) -> Iterator[httpx.Client]:
     del root
     headers = {"authorization": f"Bearer {TOKEN}"}
-    with httpx.Client(base_url=f"http://{service.http_address}", timeout=20, headers=headers) as client:
+    with httpx.Client(base_url=f"http://{service.http_address}", timeout=60, headers=headers) as client:
         yield client
 
 
@@ -74,7 +74,7 @@ def code(response: httpx.Response) -> int:
 
 def test_who_does_not_say_who_they_are_sees_the_probes_only(service: Service, root: httpx.Client) -> None:
     del root
-    with httpx.Client(base_url=f"http://{service.http_address}", timeout=20) as client:
+    with httpx.Client(base_url=f"http://{service.http_address}", timeout=60) as client:
         for path in ("/info", "/healthcheck", "/livez", "/readyz", "/chc/live", "/openapi.json"):
             assert client.get(path).status_code == 200
         for path in ("/metrics", "/status", "/clusterStatus", "/is_valid_property/auto.offset.reset"):
@@ -199,12 +199,12 @@ def test_neither_statements_nor_passwords_are_logged(tmp_path: Path) -> None:
         """
     )
     with ServerProcess(tmp_path / "data", "--config", str(tmp_path / "server.toml")) as server:
-        with httpx.Client(base_url=server.url, timeout=20) as client:
+        with httpx.Client(base_url=server.url, timeout=60) as client:
             text = {"ksql": "SET 'ksql.functions.key'='hunter2'; SELEKT 'hunter2';"}
             client.post("/ksql", json=text, auth=("root", "open sesame"))
             client.post("/ksql", json=text, auth=("root", "hunter2"), headers={"x-request-id": "asked-1"})
         server.process.send_signal(signal.SIGTERM)
-        errors = server.process.communicate(timeout=30)[1]
+        errors = server.process.communicate(timeout=60)[1]
     lines = [json.loads(line) for line in errors.splitlines() if line.startswith("{")]
     wanted = {"request_id": "asked-1", "status": 401, "path": "/ksql"}
     assert any(wanted.items() <= line.items() for line in lines), errors
@@ -256,7 +256,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
     make_certificates(folder, "client")
     subprocess.run(
         ["openssl", "ec", "-in", "server.key", "-aes256", "-passout", "pass:hunter2", "-out", "locked.key"],
-        cwd=folder, check=True, capture_output=True, timeout=30,
+        cwd=folder, check=True, capture_output=True, timeout=60,
     )  # fmt: skip
     return folder
 
@@ -274,13 +274,13 @@ def test_tls_speaks_http_1_and_2_by_alpn(certificates: Path, tmp_path: Path) -> 
         assert f"http: listening on https://{service.http_address}" in service.announcements()
         url = f"https://{service.http_address}/info"
         for http2, version in ((False, "HTTP/1.1"), (True, "HTTP/2")):
-            with httpx.Client(verify=trusting(certificates), http2=http2, timeout=20) as client:
+            with httpx.Client(verify=trusting(certificates), http2=http2, timeout=60) as client:
                 response = client.get(url)
                 assert (response.status_code, response.http_version) == (200, version)
         with pytest.raises(httpx.TransportError):
             httpx.get(url.replace("https", "http"))
         curl = ["curl", "-sS", "--http2", "--cacert", str(certificates / "ca.pem"), "-o", "/dev/null"]
-        ended = subprocess.run([*curl, "-w", "%{http_version}", url], capture_output=True, text=True, timeout=20)
+        ended = subprocess.run([*curl, "-w", "%{http_version}", url], capture_output=True, text=True, timeout=60)
         assert ended.stdout == "2", ended.stderr
 
 
@@ -306,7 +306,7 @@ def test_a_certificate_says_who_asks_and_what_they_may_do(certificates: Path, tm
             ("client", "DROP STREAM IF EXISTS secret;", 40300),
             (None, "SHOW STREAMS;", 40100),
         ):
-            with httpx.Client(verify=trusting(certificates, certificate), http2=http2, timeout=20) as client:
+            with httpx.Client(verify=trusting(certificates, certificate), http2=http2, timeout=60) as client:
                 answer = client.post(url, json={"ksql": sql})
                 assert answer.status_code == (200 if code is None else code // 100), answer.text
 
@@ -317,7 +317,7 @@ def test_the_certificate_of_a_node_that_passes_a_request_on_says_nothing(certifi
     users = {"node": {"certificates": ["CN=client"], "roles": ["analyst"]}}
     with service_in(tmp_path, tls=tls, access={**ACCESS, "users": {**ACCESS["users"], **users}}) as service:
         url = f"https://{service.http_address}/ksql"
-        with httpx.Client(verify=trusting(certificates, "client"), timeout=20) as node:
+        with httpx.Client(verify=trusting(certificates, "client"), timeout=60) as node:
             passed_on = {"x-millstream-forwarded": "2"}
             assert node.post(url, json={"ksql": "SHOW STREAMS;"}).status_code == 200
             answer = node.post(url, json={"ksql": "SHOW STREAMS;"}, headers=passed_on)

@@ -26,14 +26,14 @@ CREATE TABLE k (id INT PRIMARY KEY, v INT) WITH (kafka_topic='k', value_format='
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     with service_in(tmp_path_factory.mktemp("data")) as started:
-        client = httpx.Client(base_url=f"http://{started.http_address}", timeout=20)
+        client = httpx.Client(base_url=f"http://{started.http_address}", timeout=60)
         assert client.post("/ksql", json={"ksql": DDL}).status_code == 200
         yield started
 
 
 @pytest.fixture
 def client(service: Service) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=f"http://{service.http_address}", timeout=20) as opened:
+    with httpx.Client(base_url=f"http://{service.http_address}", timeout=60) as opened:
         yield opened
 
 
@@ -126,7 +126,7 @@ def test_pages_of_other_origins_insert_nothing(client: httpx.Client) -> None:
 
 def test_acknowledgements_come_while_rows_are_still_being_sent(service: Service) -> None:
     address = service.http_address
-    connection = http.client.HTTPConnection(address.host, address.port, timeout=20)
+    connection = http.client.HTTPConnection(address.host, address.port, timeout=60)
     connection.putrequest("POST", "/inserts-stream")
     connection.putheader("transfer-encoding", "chunked")
     connection.endheaders()
@@ -147,7 +147,7 @@ def test_acknowledgements_come_while_rows_are_still_being_sent(service: Service)
 
 def test_a_client_that_goes_away_leaves_nothing_open(service: Service) -> None:
     address = service.http_address
-    connection = http.client.HTTPConnection(address.host, address.port, timeout=20)
+    connection = http.client.HTTPConnection(address.host, address.port, timeout=60)
     connection.putrequest("POST", "/inserts-stream")
     connection.putheader("transfer-encoding", "chunked")
     connection.endheaders()
@@ -170,7 +170,7 @@ def test_no_more_streams_are_open_than_there_are_slots() -> None:
 
 
 def in_use(service: Service) -> int:
-    with httpx.Client(base_url=f"http://{service.http_address}", timeout=20) as client:
+    with httpx.Client(base_url=f"http://{service.http_address}", timeout=60) as client:
         text = client.get("/metrics").text
     return int(
         float(next(line for line in text.splitlines() if "insert_streams " in line and line[0] != "#").split()[1])
@@ -181,5 +181,5 @@ def test_inserts_travel_over_http_2_as_ksqldbs_clients_send_them(service: Servic
     command = ["curl", "-sS", "--http2-prior-knowledge", "--data-binary", "@-", "-w", "%{http_version}"]
     lines = '{"target": "k"}\n{"id": 900, "v": 1}\n{"id": 901, "v": 2}\n'
     url = f"http://{service.http_address}/inserts-stream"
-    ended = subprocess.run([*command, url], input=lines, capture_output=True, text=True, timeout=20, check=True)
+    ended = subprocess.run([*command, url], input=lines, capture_output=True, text=True, timeout=60, check=True)
     assert ended.stdout == '{"status":"ok","seq":0}\n{"status":"ok","seq":1}\n2'

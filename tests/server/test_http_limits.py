@@ -38,7 +38,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @contextlib.contextmanager
 def client_of(service: Service) -> Generator[httpx.Client]:
-    with httpx.Client(base_url=f"http://{service.http_address}", timeout=20) as client:
+    with httpx.Client(base_url=f"http://{service.http_address}", timeout=60) as client:
         assert client.post("/ksql", json={"ksql": DDL}).status_code == 200
         yield client
 
@@ -98,8 +98,8 @@ def test_pull_queries_have_seconds_hours_and_a_number_at_a_time() -> None:
 def test_more_connections_than_there_may_be_are_turned_away_with_a_reason(folder: Path) -> None:
     with service_in(folder, connections_per_address_max=3) as service:
         address = (service.http_address.host, service.http_address.port)
-        open_ones = [socket.create_connection(address, timeout=10) for _ in range(3)]
-        with socket.create_connection(address, timeout=10) as late:
+        open_ones = [socket.create_connection(address, timeout=60) for _ in range(3)]
+        with socket.create_connection(address, timeout=60) as late:
             late.sendall(b"GET /info HTTP/1.1\r\nhost: localhost\r\n\r\n")
             answer = late.makefile("rb").read()
             assert answer.startswith(b"HTTP/1.1 429 Too Many Requests\r\n")
@@ -115,7 +115,7 @@ def test_headers_that_come_too_slowly_end_the_connection(
 ) -> None:
     monkeypatch.setattr(http_connections, "HEADER_SECONDS_MAX", 0.3)
     with service_in(folder) as service:
-        with socket.create_connection((service.http_address.host, service.http_address.port), timeout=10) as slow:
+        with socket.create_connection((service.http_address.host, service.http_address.port), timeout=60) as slow:
             slow.sendall(begun)
             time.sleep(0.1)
             slow.sendall(b"y")
@@ -124,7 +124,7 @@ def test_headers_that_come_too_slowly_end_the_connection(
 
 def test_a_status_line_names_its_reason(folder: Path) -> None:
     with service_in(folder) as service:
-        with socket.create_connection((service.http_address.host, service.http_address.port), timeout=10) as client:
+        with socket.create_connection((service.http_address.host, service.http_address.port), timeout=60) as client:
             client.sendall(b"GET http://elsewhere/livez HTTP/1.1\r\nhost: localhost\r\n\r\n")
             assert client.recv(1000).startswith(b"HTTP/1.1 200 OK\r\n")
 

@@ -28,14 +28,14 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     timeout = {"ksql.server.command.response.timeout.ms": "50"}
     properties = {"auto.offset.reset": "earliest", **denied, **timeout}
     with service_in(tmp_path_factory.mktemp("data"), properties=properties) as started:
-        client = httpx.Client(base_url=f"http://{started.http_address}", timeout=20)
+        client = httpx.Client(base_url=f"http://{started.http_address}", timeout=60)
         assert client.post("/ksql", json={"ksql": DDL}).status_code == 200
         yield started
 
 
 @pytest.fixture
 def http(service: Service) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=f"http://{service.http_address}", timeout=20) as opened:
+    with httpx.Client(base_url=f"http://{service.http_address}", timeout=60) as opened:
         yield opened
 
 
@@ -169,14 +169,14 @@ def collect(value: Any, references: list[str]) -> None:
 def test_curl_speaks_http_2_with_prior_knowledge(service: Service) -> None:
     command = ["curl", "-sS", "--http2-prior-knowledge", "-w", "%{http_version}", "-o", "/dev/null"]
     ended = subprocess.run(
-        [*command, f"http://{service.http_address}/info"], capture_output=True, text=True, timeout=20, check=True
+        [*command, f"http://{service.http_address}/info"], capture_output=True, text=True, timeout=60, check=True
     )
     assert ended.stdout == "2"
 
 
 def test_terminate_drops_all_and_deletes_the_topics_that_are_named(tmp_path_factory: pytest.TempPathFactory) -> None:
     with service_in(tmp_path_factory.mktemp("ended")) as service:
-        with httpx.Client(base_url=f"http://{service.http_address}", timeout=20) as http:
+        with httpx.Client(base_url=f"http://{service.http_address}", timeout=60) as http:
             assert http.post("/ksql", json={"ksql": DDL}).status_code == 200
             for wrong in ({"deleteTopicList": "s"}, {"deleteTopicList": ["("]}, {"deleteTopicList": [5]}):
                 assert http.post("/ksql/terminate", json=wrong).json()["error_code"] == 40000

@@ -133,11 +133,11 @@ def test_a_certificate_says_who_somebody_is(service: Service, folder: Path) -> N
             "ssl.key.location": str(folder / "carl.key"),
         }
     )  # fmt: skip
-    assert list(carl.list_topics(timeout=10).topics) == ["orders"], "others are not shown"
+    assert list(carl.list_topics(timeout=60).topics) == ["orders"], "others are not shown"
     made = carl.create_topics([NewTopic("orders-new", 1), NewTopic("other", 1)], request_timeout=10)
-    made["orders-new"].result(10)
+    made["orders-new"].result(60)
     with pytest.raises(KafkaException) as refused:
-        made["other"].result(10)
+        made["other"].result(60)
     assert refused.value.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
 
 
@@ -251,9 +251,9 @@ def test_who_guesses_a_producer_id_does_nothing_to_its_transaction(
 
 def test_administrators_see_and_do_everything_but_what_is_millstreams(login: Settings) -> None:
     root = AdminClient(login("root", "toor"))
-    assert {"orders", "salaries", "_millstream-command"} <= root.list_topics(timeout=10).topics.keys()
+    assert {"orders", "salaries", "_millstream-command"} <= root.list_topics(timeout=60).topics.keys()
     with pytest.raises(KafkaException):
-        root.delete_topics(["_millstream-command"])["_millstream-command"].result(10)
+        root.delete_topics(["_millstream-command"])["_millstream-command"].result(60)
 
 
 def test_who_does_not_know_the_password_gets_nothing(login: Settings) -> None:
@@ -281,12 +281,12 @@ def test_a_client_without_a_login_is_not_answered(service: Service, folder: Path
     address = (service.kafka_address.host, service.kafka_address.port)
     metadata = struct.pack(">hhih", 3, 0, 1, -1) + struct.pack(">i", 0)
     with (
-        socket.create_connection(address, timeout=10) as plain,
+        socket.create_connection(address, timeout=60) as plain,
         trusting.wrap_socket(plain, server_hostname="127.0.0.1") as peer,
     ):
         peer.sendall(struct.pack(">i", len(metadata)) + metadata)
         assert peer.recv(1) == b""
-    with socket.create_connection(address, timeout=10) as plain, suppress(ConnectionError):
+    with socket.create_connection(address, timeout=60) as plain, suppress(ConnectionError):
         plain.sendall(struct.pack(">i", len(metadata)) + metadata)
         assert plain.recv(1) in (b"", b"\x15"), "an alert of TLS, if anything"
 

@@ -56,7 +56,7 @@ def _insert(engine: EmbeddedEngine, count: int) -> None:
 
 def _settled(engine: EmbeddedEngine, query_id: str = QUERY) -> str | None:
     """What stopped the query, once it has stopped or read everything."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         status = engine.executor.status(query_id)
         if status.state == "ERROR":

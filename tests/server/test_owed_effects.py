@@ -75,7 +75,7 @@ def states(engine: EmbeddedEngine) -> dict[str, str]:
 
 
 def eventually(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline, "it did not happen"
         time.sleep(0.01)

@@ -33,7 +33,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 @pytest.fixture(scope="module")
 def http(service: Service) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=f"http://{service.http_address}", timeout=20) as client:
+    with httpx.Client(base_url=f"http://{service.http_address}", timeout=60) as client:
         inserts = "".join(f"INSERT INTO s VALUES ({i % 5}, '{NAMES[i % len(NAMES)]}', {i}.25);" for i in range(35))
         body = {"ksql": DDL + inserts, "streamsProperties": {"ksql.variable.substitution.enable": "false"}}
         assert client.post("/ksql", json=body).status_code == 200

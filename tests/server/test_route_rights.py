@@ -78,7 +78,7 @@ def client(service: Service, user: str, *, registry: bool = False) -> httpx.Clie
     """Trusts nobody, for it speaks no TLS: to read whom it trusts takes longer than the request."""
     headers = {} if USERS[user] is None else {"authorization": f"Bearer {user}"}
     address = service.schema_registry_address if registry else service.http_address
-    return httpx.Client(base_url=f"http://{address}", timeout=20, headers=headers, verify=False)
+    return httpx.Client(base_url=f"http://{address}", timeout=60, headers=headers, verify=False)
 
 
 def answer(service: Service, user: str, method: str, path: str, body: Any) -> httpx.Response:

@@ -52,7 +52,7 @@ def test_closing_ends_a_query_that_waits_for_room_and_one_that_waits_for_rows() 
             stream.close()
             while await stream.take():
                 pass
-            stream.join(5)
+            stream.join(60)
 
         began = time.monotonic()
         asyncio.run(close_early(chunks()))

@@ -24,7 +24,7 @@ def soak(data: Path, seconds: float, warm_seconds: float, threads: int) -> tuple
     quiet = data / "quiet.toml"  # nobody reads the log, and a full pipe would stop the server
     quiet.write_text('log_level = "error"\n', encoding="utf-8")
     with ServerProcess(data / "data", "--config", str(quiet)) as server:
-        with httpx.Client(base_url=server.url, timeout=20) as client:
+        with httpx.Client(base_url=server.url, timeout=60) as client:
             assert client.post("/ksql", json={"ksql": DDL}).status_code == 200
             clients = RudeClients(server.url, seed=7, threads=threads)
             time.sleep(warm_seconds)

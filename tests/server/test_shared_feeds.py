@@ -28,7 +28,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 @pytest.fixture
 def http(service: Service) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=f"http://{service.http_address}", timeout=20) as client:
+    with httpx.Client(base_url=f"http://{service.http_address}", timeout=60) as client:
         assert client.post("/ksql", json={"ksql": DDL}).status_code == 200
         yield client
 
@@ -53,7 +53,7 @@ class Client(threading.Thread):
         self._http, self._count, self._headers = http, rows, {"accept": accept}
         self._body = {"sql": sql, "properties": {"auto.offset.reset": reset}}
         self.start()
-        assert self.began.wait(20)
+        assert self.began.wait(60)
 
     def run(self) -> None:
         with self._http.stream("POST", "/query-stream", json=self._body, headers=self._headers) as response:
@@ -69,7 +69,7 @@ class Client(threading.Thread):
 
 
 def numbers_of(client: Client) -> list[int]:
-    client.join(20)
+    client.join(60)
     return [row[-1] for row in client.rows]
 
 
@@ -114,7 +114,7 @@ def test_a_client_that_stalls_reads_alone_and_misses_nothing(
     rows, wide = 400, "x" * 20_000
     http.post("/ksql", json={"ksql": DDL.replace(" s ", " w ").replace("'s'", "'w'").split(";")[1] + ";"})
     body = json.dumps({"sql": f"SELECT n, '{wide}' AS w FROM w EMIT CHANGES;"}).encode()
-    with socket.create_connection((service.http_address.host, service.http_address.port), timeout=20) as stalled:
+    with socket.create_connection((service.http_address.host, service.http_address.port), timeout=60) as stalled:
         head = f"POST /query-stream HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(body)}\r\n\r\n"
         stalled.sendall(head.encode() + body)
         received = stalled.recv(100_000)
@@ -147,5 +147,5 @@ def test_a_topic_that_goes_ends_all_clients_with_an_error(http: httpx.Client) ->
     insert(http, "S", range(1))
     assert http.post("/ksql", json={"ksql": "DROP STREAM s DELETE TOPIC;"}).status_code == 200
     for client in clients:
-        client.join(20)
+        client.join(60)
         assert not client.is_alive()

@@ -82,7 +82,7 @@ class Browser:
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
 
-    def until(self, script: str, seconds: float = 10.0) -> Any:
+    def until(self, script: str, seconds: float = 60.0) -> Any:
         """The value of the script once it is true."""
         deadline = time.monotonic() + seconds
         while not (found := self.run(script)):

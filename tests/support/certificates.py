@@ -18,7 +18,7 @@ def make_certificates(folder: Path, *clients: str) -> None:
     own."""
 
     def openssl(*arguments: str) -> None:
-        subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True, timeout=30)
+        subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True, timeout=60)
 
     openssl(*_NEW, "-subj", "/CN=ca", "-keyout", "ca.key", "-out", "ca.pem")
     openssl(*_NEW, "-subj", "/CN=stranger", "-keyout", "stranger.key", "-out", "stranger.pem")

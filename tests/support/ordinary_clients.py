@@ -73,7 +73,7 @@ class OrdinaryClients:
     def _set_up(self) -> None:
         admin = AdminClient({"bootstrap.servers": self._kafka})
         for made in admin.create_topics([NewTopic("orders", 2, 1, config=_FORGETFUL)]).values():
-            made.result(30)
+            made.result(60)
         self._execute(PIPELINE)
 
     def _execute(self, sql: str) -> Any:

@@ -136,14 +136,14 @@ class PseudoTerminal:
         self.type(ENTER)
         return self.wait_for_last(prompt)
 
-    def wait_for_exit(self, seconds: float = 20.0) -> int:
+    def wait_for_exit(self, seconds: float = 60.0) -> int:
         return self.process.wait(seconds)
 
     def close(self) -> None:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGKILL)
-        self.process.wait(10)
-        self._reader.join(5)
+        self.process.wait(60)
+        self._reader.join(60)
         with contextlib.suppress(OSError):
             os.close(self._master)
 

@@ -42,7 +42,7 @@ class RudeClients:
     def stop(self) -> None:
         self._stopped.set()
         for thread in self._threads:
-            thread.join(30)
+            thread.join(60)
 
     def _run(self, seed: int) -> None:
         chance = random.Random(seed)
@@ -55,7 +55,7 @@ class RudeClients:
             self.done[kind.__name__.strip("_")] += 1
 
     def _connected(self) -> socket.socket:
-        return socket.create_connection(self._address, timeout=10)
+        return socket.create_connection(self._address, timeout=60)
 
     def _asked(self, sql: str, path: str = "/query-stream") -> socket.socket:
         connection = self._connected()

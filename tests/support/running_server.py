@@ -60,7 +60,7 @@ class ServerProcess:
         """Kills it, if it still runs, and gives its error output."""
         if self.process.poll() is None:
             self.process.kill()
-        return self.process.communicate(timeout=20)[1]
+        return self.process.communicate(timeout=60)[1]
 
     def __enter__(self) -> ServerProcess:
         return self

@@ -14,7 +14,7 @@ class WebSocketClient:
 
     def __init__(self, host: str, port: int, target: str, headers: Mapping[str, str], named: str | None = None) -> None:
         """In: `named`: how the request calls the server, if not by its address."""
-        self._socket = socket.create_connection((host, port), timeout=20)
+        self._socket = socket.create_connection((host, port), timeout=60)
         lines = [
             f"GET {target} HTTP/1.1",
             f"host: {named or f'{host}:{port}'}",

@@ -62,7 +62,7 @@ class WidgetPage:
             self._widget._told(self._widget, content, [])
         assert self._browser.run("errors") == []
 
-    def until(self, script: str, seconds: float = 10.0) -> Any:
+    def until(self, script: str, seconds: float = 60.0) -> Any:
         """The script's value once it is true; traits and messages are carried meanwhile."""
         deadline = time.monotonic() + seconds
         while True:

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Protocol
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 _FAREWELL_S = 1.0
 
 

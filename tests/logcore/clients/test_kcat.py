@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(KCAT is None, reason="kcat is not installed")
 
 def kcat(address: str, *arguments: str, sent: str = "") -> str:
     command = [str(KCAT), "-b", address, "-q", *arguments]
-    return subprocess.run(command, input=sent, capture_output=True, text=True, timeout=30, check=True).stdout
+    return subprocess.run(command, input=sent, capture_output=True, text=True, timeout=60, check=True).stdout
 
 
 @pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])

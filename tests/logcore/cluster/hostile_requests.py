@@ -100,7 +100,7 @@ class HostileRequests(Hostile):
 
     def attack(self, port: int, count: int) -> None:
         """Sends so many, and learns from the answers that come soon. Who is hung up on comes again."""
-        peer = socket.create_connection(("127.0.0.1", port), timeout=10)
+        peer = socket.create_connection(("127.0.0.1", port), timeout=60)
         for number in range(count):
             api = self._choose_api()
             version = self.random.randint(KNOWN[api].oldest, KNOWN[api].newest)
@@ -113,7 +113,7 @@ class HostileRequests(Hostile):
                     self._learn(content, api, version)
                     continue
             peer.close()
-            peer = socket.create_connection(("127.0.0.1", port), timeout=10)
+            peer = socket.create_connection(("127.0.0.1", port), timeout=60)
         peer.close()
 
     def _choose_api(self) -> Api:
@@ -290,7 +290,7 @@ class HostileRequests(Hostile):
 
 def ask(port: int, api: Api, version: int, fields: Fields, client_id: str | None = "c") -> Any:
     """The answer to a request. Raises OSError where there is none."""
-    with socket.create_connection(("127.0.0.1", port), timeout=30) as peer:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as peer:
         peer.sendall(request_frame(api, version, 7, client_id, messages.write_request(api, version, fields)))
         return read_answer(peer, api, version)
 

@@ -163,7 +163,7 @@ def encoded(value: bytes, producer: ProducerOf | None = None) -> bytes:
 def produced(cluster: Cluster, records: bytes) -> int:
     """The error code of the answer."""
     body = b"".join(produce.write_request(ProduceRequest(None, -1, 5000, [ProduceData(Place("t", 0), [records])]), 8))
-    with socket.create_connection(("127.0.0.1", cluster.running[1].kafka.port), timeout=30) as peer:
+    with socket.create_connection(("127.0.0.1", cluster.running[1].kafka.port), timeout=60) as peer:
         peer.sendall(request_frame(Api.PRODUCE, 8, 1, "c", body))
         return _produce_answer(peer)
 

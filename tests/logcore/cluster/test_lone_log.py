@@ -79,12 +79,12 @@ def test_who_asks_a_node_that_has_ended_is_told(tmp_path: Path) -> None:
     others = set(threading.enumerate())
     log = open_lone_log(tmp_path)
     asked = log.node.ask(BROKER, AskProducerId(), at=None)
-    assert asked.result(10).producer_id >= 0
+    assert asked.result(60).producer_id >= 0
     with pytest.raises(NoAnswer):
-        log.node.ask(BROKER, AskProducerId(), at=NodeId(7)).result(10)
+        log.node.ask(BROKER, AskProducerId(), at=NodeId(7)).result(60)
     log.close()
     with pytest.raises(NodeStopped):
-        log.node.ask(BROKER, AskProducerId()).result(10)
+        log.node.ask(BROKER, AskProducerId()).result(60)
     with pytest.raises(LogClosed):
         log.append("t", 0, rows(b"x"))
     assert not [thread.name for thread in set(threading.enumerate()) - others if thread.name == "node 1"]

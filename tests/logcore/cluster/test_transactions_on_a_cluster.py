@@ -186,5 +186,5 @@ def test_a_node_that_is_down_is_still_named(cluster: Cluster) -> None:
     """librdkafka gives up a node that is not named any more: what it was about to send there waits for ever."""
     cluster.kill(2)
     until(lambda: None if any(each.node.image.is_live(NodeId(2)) for each in cluster.running.values()) else True)
-    named = AdminClient({"bootstrap.servers": cluster.bootstrap}).list_topics(timeout=30).brokers
+    named = AdminClient({"bootstrap.servers": cluster.bootstrap}).list_topics(timeout=60).brokers
     assert sorted(named) == [1, 2, 3]

@@ -42,7 +42,7 @@ def server(log: Log) -> Iterator[LogServer]:
 
 @pytest.fixture
 def peer(server: LogServer) -> Iterator[socket.socket]:
-    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connected:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as connected:
         yield connected
 
 
@@ -113,7 +113,7 @@ def test_random_bytes_in_a_frame_of_any_kind_do_no_harm(server: LogServer) -> No
     chance = random.Random(7)
     for api in [*KNOWN, Api.PRODUCE]:
         for version in range(KNOWN[api].oldest, KNOWN[api].newest + 1):
-            with socket.create_connection(("127.0.0.1", server.port), timeout=10) as peer:
+            with socket.create_connection(("127.0.0.1", server.port), timeout=60) as peer:
                 body = chance.randbytes(chance.randrange(200))
                 peer.sendall(frame(api, version, b"\0" * (version >= KNOWN[api].flexible) + body))
                 peer.shutdown(socket.SHUT_WR)
@@ -306,7 +306,7 @@ def test_a_port_in_use_is_named(server: LogServer, log: Log) -> None:
 
 def test_a_server_can_be_stopped_while_a_client_waits(log: Log) -> None:
     with LogServer(log, port=0) as running:
-        peer = socket.create_connection(("127.0.0.1", running.port), timeout=10)
+        peer = socket.create_connection(("127.0.0.1", running.port), timeout=60)
         peer.sendall(frame(Api.API_VERSIONS, 0))
         answer(peer)
     assert hangs_up(peer)
@@ -319,7 +319,7 @@ def test_a_connection_on_which_nothing_happens_is_closed(log: Log) -> None:
     body = fetch.write_request(wanted, 11)
     with LogServer(log, port=0, idle_ms=300) as server:
         address = ("127.0.0.1", server.port)
-        with socket.create_connection(address, timeout=10) as waiting, socket.create_connection(address) as idle:
+        with socket.create_connection(address, timeout=60) as waiting, socket.create_connection(address) as idle:
             idle.settimeout(10)
             waiting.sendall(b"".join(write_request_frame(Api.FETCH, 11, 1, body)))
             began = time.monotonic()

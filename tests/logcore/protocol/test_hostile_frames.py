@@ -63,7 +63,7 @@ def attack(log: Log, seed: int, frames: int, users: Users | None = None) -> None
     before = resident_bytes()
     with LogServer(log, port=0, users=users) as server:
         for _ in range(frames // _FRAMES_PER_CONNECTION):
-            with suppress(OSError), socket.create_connection(("127.0.0.1", server.port), timeout=10) as peer:
+            with suppress(OSError), socket.create_connection(("127.0.0.1", server.port), timeout=60) as peer:
                 for _ in range(_FRAMES_PER_CONNECTION):
                     peer.sendall(hostile.frame())
                 peer.shutdown(socket.SHUT_WR)

@@ -78,7 +78,7 @@ def test_a_group_goes_on_without_a_rebalance(node: Node, protocol: str) -> None:
 def reader(consumer: Consumer) -> Callable[[int], list[bytes | None]]:
     def read(count: int) -> list[bytes | None]:
         found: list[bytes | None] = []
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while len(found) < count and time.monotonic() < deadline:
             message = consumer.poll(0.2)
             if message is not None and not message.error():

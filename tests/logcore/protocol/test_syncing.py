@@ -41,7 +41,7 @@ class CountedSyncs:
 
         def counted(_: Any) -> None:
             self.count += 1
-            self.go_on.wait(10)
+            self.go_on.wait(60)
             sync()
 
         monkeypatch.setattr(type(partition.segments()[-1].file), "sync", counted)

@@ -163,7 +163,7 @@ def wait_until_served(address: str, within_s: float = 60.0) -> None:
     deadline = time.monotonic() + within_s
     while True:
         try:
-            AdminClient({"bootstrap.servers": address}).list_topics(timeout=5)
+            AdminClient({"bootstrap.servers": address}).list_topics(timeout=60)
             return
         except Exception:
             if time.monotonic() > deadline:

@@ -78,7 +78,7 @@ class Worker:
 def _put(url: str, body: bytes) -> bool:
     request = urllib.request.Request(url, body, {"Content-Type": "application/json"}, method="PUT")
     with contextlib.suppress(urllib.error.URLError, TimeoutError, ConnectionError):
-        with urllib.request.urlopen(request, timeout=20) as answer:
+        with urllib.request.urlopen(request, timeout=60) as answer:
             return answer.status in (200, 201)
     return False
 

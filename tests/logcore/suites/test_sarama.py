@@ -53,7 +53,7 @@ def proxies() -> Iterator[str]:
 
 
 def _wait_for(port: int) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while True:
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", port)) == 0:
@@ -66,7 +66,7 @@ def _passes_on(proxies: str, number: int, port: int, upstream: str) -> None:
     made = {"name": f"kafka{number}", "listen": f"127.0.0.1:{port}", "upstream": upstream, "enabled": True}
     headers = {"Content-Type": "application/json", "User-Agent": "tests"}
     request = urllib.request.Request(f"{proxies}/proxies", json.dumps(made).encode(), headers)
-    with urllib.request.urlopen(request, timeout=20) as answer:
+    with urllib.request.urlopen(request, timeout=60) as answer:
         assert answer.status == 201
 
 

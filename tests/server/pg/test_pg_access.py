@@ -133,7 +133,7 @@ def test_a_cancel_request_with_the_wrong_secret_ends_nothing(service: Service) -
 
         def ask() -> None:
             assert service.pg_address is not None
-            with socket.create_connection(("127.0.0.1", service.pg_address.port), timeout=30) as other:
+            with socket.create_connection(("127.0.0.1", service.pg_address.port), timeout=60) as other:
                 other.sendall(request)
                 assert other.recv(10) == b""
 

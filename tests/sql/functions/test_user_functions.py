@@ -231,7 +231,7 @@ def never(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     event.set()
     for thread in threading.enumerate():
         if thread.name == "user-function":
-            thread.join(30)
+            thread.join(60)
 
 
 @pytest.mark.parametrize("hang", ["from happens_after_the_test import event; event.wait(600)", "while True: pass"])
