@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import structlog
 
-from ..replication.controller.metadata_image import MetadataImage, fold
+from ..replication.controller.metadata_image import MetadataImage, fold, folded
 from ..replication.controller.metadata_records import BrokerFenced, PartitionState, Together
 from ..replication.machine import Committed, Effect, Input, NodeId
 from ..replication.replica.replica_messages import PartitionId
@@ -65,14 +65,15 @@ class MetadataWatch:
     def _learn(self, committed: Committed) -> None:
         before = image = self.image
         lives = self._lives()
-        if committed.image is not None:
-            image = committed.image
-        for index, record in enumerate(committed.records, committed.first_index):
-            if lives:
+        if lives:
+            if committed.image is not None:
+                image = committed.image
+            for index, record in enumerate(committed.records, committed.first_index):
                 for part in record.records if isinstance(record, Together) else (record,):
                     self._notice(image, part)
-            image = fold(image, index, record)
-        self.image = image
+                if record is not committed.records[-1]:
+                    image = fold(image, index, record)
+        self.image = image = committed.folded or folded(before, committed)
         for listener in self._listeners:
             listener(before, image)
 

@@ -59,12 +59,14 @@ class Committed(NamedTuple):
     """What the metadata quorum has decided for good: an effect of `controller`, an input of the node's other machines.
 
     Every node gets the same records at the same indexes, in order, from index 1 or from a snapshot on: with `image` not
-    None everything before is replaced by it (it is the fold of all records below `first_index`).
+    None everything before is replaced by it (it is the fold of all records below `first_index`). `folded`: what all of
+    it comes to, so that only one machine of a node has to find out; None where nobody has yet.
     """
 
     first_index: int
     records: tuple[Any, ...]
     image: Any = None
+    folded: Any = None
 
 
 Input = Received | Tick | Persisted | Asked | Committed

@@ -55,10 +55,24 @@ class ControlChecks:
                 raise InvariantViolated("producer ids", f"{part.next_id} is given out twice")
         after = fold(before, index, record)
         self.images.append(after)
-        for part in parts:
-            if isinstance(part, PartitionState):
-                self._check_partition(index, before, after, part)
+        changed = [part for part in parts if isinstance(part, PartitionState)]
+        for now in (*changed, *self._with_lives(before, after, changed)):
+            self._check_partition(index, before, after, now)
         self._check_live(after)
+
+    def _with_lives(
+        self, before: MetadataImage, after: MetadataImage, changed: list[PartitionState]
+    ) -> list[PartitionState]:
+        """What changed without a record of its own: a broker has it alone, and its life did."""
+        said = {(state.topic_id, state.partition) for state in changed}
+        found = [
+            now
+            for now in after.partitions()
+            if (now.topic_id, now.partition) not in said
+            and before.partition(PartitionId(now.topic_id, now.partition)) != now
+        ]
+        self._kernel.counters["moved with a life"] += len(found)
+        return found
 
     def _check_registration(self, record: BrokerRegistered) -> None:
         before = self._incarnations.get(record.broker, 0)

@@ -66,6 +66,7 @@ class ControlWorld(World):
         "done",
         "registrations",
         "leaders elected",
+        "moved with a life",
         "elected from the ELR",
         "ISR grew",
         "unclean elections",

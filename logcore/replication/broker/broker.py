@@ -14,9 +14,17 @@ from typing import Any, Final, NamedTuple, Protocol
 from millstream.errors import LogError
 
 from ..controller.controller_messages import BrokerAccepted, BrokerRefused, HeartbeatAnswer, ProducerIds
-from ..controller.metadata_image import MetadataImage, fold
-from ..controller.metadata_records import ConfigChanged, PartitionState, Together, TopicDeleted
+from ..controller.metadata_image import MetadataImage, folded
+from ..controller.metadata_records import (
+    BrokerFenced,
+    BrokerUnfenced,
+    ConfigChanged,
+    PartitionState,
+    Together,
+    TopicDeleted,
+)
 from ..controller.operations_messages import DescribeReplicas
+from ..controller.partition_rules import is_alone
 from ..machine import (
     Asked,
     Committed,
@@ -232,10 +240,7 @@ class ReplicaBroker:
 
     def _learn(self, committed: Committed) -> None:
         was_active = self.active
-        if committed.image is not None:
-            self.image = committed.image
-        for index, record in enumerate(committed.records, committed.first_index):
-            self.image = fold(self.image, index, record)
+        self.image = committed.folded or folded(self.image, committed)
         self.throttle.set_rates(throttled_rates(self.image, self.identity.node))
         self.lease.learned(self.image.index)
         if not self.active:
@@ -255,6 +260,14 @@ class ReplicaBroker:
                 self._drop(partition)
         elif isinstance(record, ConfigChanged):
             self._configure(sorted({partition.topic for partition in self.replicas}))
+        elif isinstance(record, BrokerFenced | BrokerUnfenced) and record.broker == self.identity.node:
+            self._adopt_alone()
+
+    def _adopt_alone(self) -> None:
+        """What this node alone has follows its life."""
+        for state in self.image.partitions():
+            if is_alone(state, self.identity.node):
+                self._adopt(state)
 
     def _configure(self, topics: Iterable[str]) -> None:
         for id in topics:

@@ -9,7 +9,7 @@ from ..machine import BROKER, NodeId, Send
 from .controller_messages import BrokerAccepted, BrokerHeartbeat, BrokerRefused, HeartbeatAnswer, RegisterBroker
 from .metadata_image import BrokerImage
 from .metadata_records import BrokerFenced, BrokerRegistered, BrokerUnfenced, PartitionState
-from .partition_rules import handed_over, without, without_unclean
+from .partition_rules import handed_over, is_alone, needs_decision, without, without_unclean
 
 if TYPE_CHECKING:
     from .controller import Controller
@@ -82,7 +82,9 @@ class BrokerRegistry:
         """The record, and what it means to partitions: whoever had the broker as a leader or in sync needs another."""
         broker = asked.broker
         leaves = without if asked.clean else self._leaves_for_good()
-        record = BrokerRegistered(broker, asked.incarnation, asked.clean, asked.endpoints, asked.rack, asked.disk)
+        record = BrokerRegistered(
+            broker, asked.incarnation, asked.clean, asked.endpoints, asked.rack, asked.disk, alone=True
+        )
         return [record, *self._without(broker, leaves)]
 
     def _leaves_for_good(self) -> Any:
@@ -125,17 +127,20 @@ class BrokerRegistry:
         return beat.applied_index >= known.epoch
 
     def _fence(self, broker: BrokerImage) -> None:
-        self._controller.propose([BrokerFenced(broker.id, broker.epoch), *self._without(broker.id, without)])
+        fenced = BrokerFenced(broker.id, broker.epoch, alone=True)
+        self._controller.propose([fenced, *self._without(broker.id, without)])
 
     def _without(self, node: NodeId, leaves: Any) -> list[PartitionState]:
-        """The partitions that change when the broker is not live any more."""
+        """The partitions that change when the broker is not live any more, but for those that it has alone."""
         controller = self._controller
         now_live = controller.is_live
 
         def is_live(other: NodeId) -> bool:
             return other != node and now_live(other)
 
-        return controller.changes(lambda state: controller.elected(leaves(state, node), is_live))
+        return controller.changes(
+            lambda state: controller.elected(leaves(state, node), is_live), lambda state: not is_alone(state, node)
+        )
 
     def _unfence(self, broker: BrokerImage) -> None:
         """It may lead what nobody leads."""
@@ -145,8 +150,14 @@ class BrokerRegistry:
         def is_live(other: NodeId) -> bool:
             return other == broker.id or now_live(other)
 
-        elected = controller.changes(lambda state: controller.elected(state, is_live))
-        controller.propose([BrokerUnfenced(broker.id, broker.epoch), *elected])
+        def leads(state: PartitionState) -> bool:
+            """By the record of its life alone."""
+            return is_alone(state, broker.id) and bool(state.isr or state.elr)
+
+        elected = controller.changes(
+            lambda state: controller.elected(state, is_live), lambda state: needs_decision(state) and not leads(state)
+        )
+        controller.propose([BrokerUnfenced(broker.id, broker.epoch, alone=True), *elected])
 
     def _let_go(self, node: NodeId) -> None:
         """Hands over what the broker leads, to who stays; once it leads nothing that such a one could, it is fenced.

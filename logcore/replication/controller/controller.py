@@ -39,12 +39,13 @@ from .controller_messages import (
     Trouble,
 )
 from .controller_requests import MIN_ISR, REQUESTS, min_isr_of
-from .metadata_image import MetadataImage, fold
+from .metadata_image import MetadataImage, fold, folded
 from .metadata_records import PartitionState, ProducerIdsReserved, Together
 from .operations_messages import DescribeQuorumHere
 from .partition_rules import (
     IsLive,
     changed,
+    needs_decision,
     reassignment_done,
     with_any_leader,
     with_isr,
@@ -112,9 +113,10 @@ class Controller:
         """Carries out what the quorum says, until it says no more: a decision may come of what is committed."""
         while (effects := self.quorum.drain()) or self._is_news_who_decides():
             for effect in effects:
-                self._out.append(effect)
                 if isinstance(effect, Committed):
                     self._apply(effect)
+                else:
+                    self._out.append(effect)
 
     def _is_news_who_decides(self) -> bool:
         """Begins or ends this node's time as the one that decides."""
@@ -130,10 +132,12 @@ class Controller:
         return self.quorum.leads
 
     def _apply(self, committed: Committed) -> None:
-        if committed.image is not None:
-            self.image = committed.image
-        for index, record in enumerate(committed.records, committed.first_index):
-            self.image = fold(self.image, index, record)
+        last = committed.first_index + len(committed.records) - 1
+        if self.active and self.ahead.index == last:
+            self.image = self.ahead
+        else:
+            self.image = folded(self.image, committed)
+        self._out.append(committed._replace(folded=self.image))
         while self._waiting and self._waiting[0].index <= self.image.index:
             self._out.append(self._waiting.popleft().effect)
         snapshot = self.quorum.log.snapshot.index
@@ -184,7 +188,7 @@ class Controller:
 
     def elections(self) -> list[PartitionState]:
         """Leaders for partitions without a live one, where somebody may lead."""
-        return self.changes(lambda state: self.elected(state, self.is_live))
+        return self.changes(lambda state: self.elected(state, self.is_live), needs_decision)
 
     def elected(self, state: PartitionState, is_live: IsLive) -> PartitionState:
         """The partition with a leader, if it needs one and may have one. Unclean where a setting says so (T-L12).
@@ -202,9 +206,14 @@ class Controller:
         """The setting, also where a partition has fewer replicas."""
         return min_isr_of(self.ahead.config(topic_id, MIN_ISR)) or 1
 
-    def changes(self, rule: Callable[[PartitionState], PartitionState]) -> list[PartitionState]:
-        """What the rule makes of all partitions, as records."""
-        return [after for state in self.ahead.partitions() if (after := changed(state, rule(state))) is not None]
+    def changes(
+        self,
+        rule: Callable[[PartitionState], PartitionState],
+        concerns: Callable[[PartitionState], bool] = lambda state: True,
+    ) -> list[PartitionState]:
+        """What the rule makes of all partitions that it concerns, as records."""
+        found = (state for state in self.ahead.partitions() if concerns(state))
+        return [after for state in found if (after := changed(state, rule(state))) is not None]
 
     @property
     def is_live(self) -> IsLive:

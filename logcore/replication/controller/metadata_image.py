@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import Any, Final, NamedTuple
 
 from ...log_settings import ALL_TOPICS, with_changes
-from ..machine import NodeId
+from ..machine import Committed, NodeId
 from ..raft.quorum_messages import LeaderStarted, VotersChanged
 from ..replica.replica_messages import PartitionId
 from .metadata_codec import tuples
@@ -27,8 +27,10 @@ from .metadata_records import (
     TopicCreated,
     TopicDeleted,
 )
+from .partition_rules import leads_alone, with_life_of, without, without_unclean
 
 ALL: Final = ALL_TOPICS  # the resource of settings that hold where nothing more particular is said
+_LifeRule = Callable[[PartitionState, NodeId], PartitionState]
 
 
 class BrokerImage(NamedTuple):
@@ -99,6 +101,15 @@ def fold(image: MetadataImage, index: int, record: Any) -> MetadataImage:
     return replace(_HANDLERS[record.__class__](image, index, record), index=index)
 
 
+def folded(image: MetadataImage, committed: Committed) -> MetadataImage:
+    """The image with all that was committed."""
+    if committed.image is not None:
+        image = committed.image
+    for index, record in enumerate(committed.records, committed.first_index):
+        image = fold(image, index, record)
+    return image
+
+
 def _together(image: MetadataImage, index: int, record: Together) -> MetadataImage:
     for kind, records in groupby(record.records, type):
         if kind is PartitionState:
@@ -113,7 +124,8 @@ def _registered(image: MetadataImage, index: int, record: BrokerRegistered) -> M
     broker = BrokerImage(record.broker, index, record.incarnation, record.endpoints, record.rack, True, record.disk)
     address = broker.address("node")
     addresses = image.addresses if address is None else {**image.addresses, record.broker: address}
-    return replace(image, brokers={**image.brokers, record.broker: broker}, addresses=addresses)
+    image = replace(image, brokers={**image.brokers, record.broker: broker}, addresses=addresses)
+    return _with_life(image, record.broker, without if record.clean else without_unclean) if record.alone else image
 
 
 def _node_added(image: MetadataImage, index: int, record: NodeAdded) -> MetadataImage:
@@ -121,18 +133,29 @@ def _node_added(image: MetadataImage, index: int, record: NodeAdded) -> Metadata
 
 
 def _fenced(image: MetadataImage, index: int, record: BrokerFenced) -> MetadataImage:
-    return _set_fenced(image, record.broker, record.epoch, True)
+    return _set_fenced(image, record, without)
 
 
 def _unfenced(image: MetadataImage, index: int, record: BrokerUnfenced) -> MetadataImage:
-    return _set_fenced(image, record.broker, record.epoch, False)
+    return _set_fenced(image, record, leads_alone)
 
 
-def _set_fenced(image: MetadataImage, node: NodeId, epoch: int, fenced: bool) -> MetadataImage:
-    broker = image.brokers.get(node)
-    if broker is None or broker.epoch != epoch:
+def _set_fenced(image: MetadataImage, record: BrokerFenced | BrokerUnfenced, rule: _LifeRule) -> MetadataImage:
+    broker = image.brokers.get(record.broker)
+    if broker is None or broker.epoch != record.epoch:
         return image
-    return replace(image, brokers={**image.brokers, node: broker._replace(fenced=fenced)})
+    broker = broker._replace(fenced=isinstance(record, BrokerFenced))
+    image = replace(image, brokers={**image.brokers, record.broker: broker})
+    return _with_life(image, record.broker, rule) if record.alone else image
+
+
+def _with_life(image: MetadataImage, broker: NodeId, rule: _LifeRule) -> MetadataImage:
+    changed: dict[str, TopicImage] = {}
+    for id, topic in image.topics.items():
+        partitions = with_life_of(broker, topic.partitions, rule)
+        if partitions is not None:
+            changed[id] = topic._replace(partitions=partitions)
+    return replace(image, topics={**image.topics, **changed}) if changed else image
 
 
 def _removed(image: MetadataImage, index: int, record: BrokerRemoved) -> MetadataImage:

@@ -25,6 +25,7 @@ class BrokerRegistered(NamedTuple):
     endpoints: Endpoints
     rack: str | None
     disk: str = ""  # the name of its disk: incarnations are counted there
+    alone: bool = False  # with what it has alone: see `partition_rules.with_life_of`
 
 
 class BrokerFenced(NamedTuple):
@@ -32,11 +33,13 @@ class BrokerFenced(NamedTuple):
 
     broker: NodeId
     epoch: int
+    alone: bool = False  # as above
 
 
 class BrokerUnfenced(NamedTuple):
     broker: NodeId
     epoch: int
+    alone: bool = False  # as above
 
 
 class BrokerRemoved(NamedTuple):

@@ -5,7 +5,7 @@ Each takes a state and gives the next one, without epochs; `changed` raises them
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from ..machine import NodeId
 from .metadata_records import PartitionState
@@ -153,6 +153,49 @@ def _led_by(state: PartitionState, node: NodeId) -> PartitionState:
     isr = {*state.isr, node}
     elr = set(state.elr) - isr if len(isr) < state.min_isr else set[NodeId]()
     return state._replace(leader=node, isr=_ordered(state, isr), elr=_ordered(state, elr), unclean=False)
+
+
+def needs_decision(state: PartitionState) -> bool:
+    """Whether who is live makes any difference to it as it is now: the others lack nothing."""
+    return state.leader is None or bool(state.adding or state.removing)
+
+
+# What a broker has alone
+
+
+def is_alone(state: PartitionState, broker: NodeId) -> bool:
+    """Whether nobody else has a replica. Then a record of the broker's life says what becomes of the partition, and
+    there is none of the partition's own: a node may have ten thousand of them."""
+    return state.replicas == (broker,)
+
+
+def leads_alone(state: PartitionState, broker: NodeId) -> PartitionState:
+    """The broker is live, and leads what it alone has. What it reported lost stays without a leader (R14)."""
+    return with_leader(state, lambda node: node == broker)
+
+
+def with_life_of(
+    broker: NodeId, states: Sequence[PartitionState], rule: Callable[[PartitionState, NodeId], PartitionState]
+) -> tuple[PartitionState, ...] | None:
+    """The partitions after a change in the broker's life; None where nothing changes.
+
+    Each gets the epochs that a record of its own would have given it: no two lives share a leader epoch, so nothing
+    that was said to the one before is taken for an answer to this one (R6). Neighbours are mostly alike, so the rule is
+    asked once for each row of them.
+    """
+    after = list(states)
+    alike: tuple[object, ...] | None = None
+    became: PartitionState | None = None
+    some = False
+    for place, state in enumerate(states):
+        if state.replicas != (broker,):
+            continue
+        if state[2:] != alike:
+            alike, became = state[2:], changed(state, rule(state, broker))
+        if became is not None:
+            after[place] = PartitionState._make(state[:2] + became[2:])
+            some = True
+    return tuple(after) if some else None
 
 
 def _without_leader(state: PartitionState, broker: NodeId) -> PartitionState:

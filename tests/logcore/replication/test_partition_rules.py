@@ -10,6 +10,7 @@ from millstream.logcore.replication.controller.metadata_records import Partition
 from millstream.logcore.replication.controller.partition_rules import (
     changed,
     handed_over,
+    leads_alone,
     reassigned,
     reassignment_called_off,
     reassignment_done,
@@ -17,6 +18,7 @@ from millstream.logcore.replication.controller.partition_rules import (
     with_any_leader,
     with_isr,
     with_leader,
+    with_life_of,
     with_preferred_leader,
     without,
     without_unclean,
@@ -146,3 +148,33 @@ def test_a_new_leader_epoch_begins_when_a_replica_goes_so_that_its_old_fetches_a
     assert fewer is not None and (fewer.leader, fewer.leader_epoch) == (before.leader, before.leader_epoch + 1)
     more = changed(before, before._replace(replicas=(*before.replicas, NodeId(4)), adding=(NodeId(4),)))
     assert more is not None and more.leader_epoch == before.leader_epoch
+
+
+def test_what_a_broker_has_alone_becomes_what_a_record_for_each_would_have_said() -> None:
+    one, two = NodeId(1), NodeId(2)
+    alone = partition((1,), replicas=(one,), min_isr=1)
+    states = (
+        alone,
+        alone._replace(partition=1),
+        alone._replace(partition=2, leader_epoch=7),
+        partition((1, 2))._replace(partition=3),
+        alone._replace(partition=4, replicas=(two,), isr=(two,), leader=two),
+        alone._replace(partition=5, adding=(two,), replicas=(one, two)),
+    )
+    for rule in (without, without_unclean):
+        ended = with_life_of(one, states, rule)
+        assert ended is not None
+        assert ended[:3] == tuple(changed(state, rule(state, one)) for state in states[:3])
+        assert ended[3:] == states[3:]  # others decide there
+        assert with_life_of(one, ended, rule) is None
+    left = with_life_of(one, states, without)
+    assert left is not None
+    back = with_life_of(one, left, leads_alone)
+    assert back is not None
+    assert [(state.leader, state.leader_epoch, state.partition_epoch) for state in back[:3]] == [
+        (1, 6, 11),
+        (1, 6, 11),
+        (1, 9, 11),
+    ]
+    lost = with_life_of(one, states, without_unclean)
+    assert lost is not None and with_life_of(one, lost, leads_alone) is None  # it may lack records

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from millstream.logcore.replication.broker.registration import Registration
@@ -73,6 +74,13 @@ def _same_partition_epoch(
     return changed and changed._replace(partition_epoch=before.partition_epoch)
 
 
+def _same_epoch_alone(broker: NodeId, states: Sequence[PartitionState], rule: Any) -> Any:
+    after = _WITH_LIFE_OF(broker, states, rule)
+    if after is None:
+        return None
+    return tuple(now._replace(leader_epoch=old.leader_epoch) for old, now in zip(states, after, strict=True))
+
+
 def _done_when_begun(state: PartitionState, is_live: IsLive, min_isr: int) -> PartitionState:
     target = tuple(node for node in state.replicas if node not in state.removing)
     return _DONE(state._replace(isr=target), is_live, min_isr)
@@ -119,6 +127,7 @@ _WITH_ISR: Final = partition_rules.with_isr
 _CHANGED: Final = partition_rules.changed
 _DONE: Final = partition_rules.reassignment_done
 _HANDLERS: Final = metadata_image._HANDLERS
+_WITH_LIFE_OF: Final = partition_rules.with_life_of
 _REGISTERED: Final = _HANDLERS[BrokerRegistered]
 
 MUTANTS: Final = [
@@ -295,6 +304,14 @@ MUTANTS: Final = [
         "R8",
         "lets a broker that begins a new life keep what it led",
         ((BrokerRegistry, "_without", _deaf_to_ends),),
+        "control",
+        1,
+    ),
+    Mutant(
+        "lives_share_an_epoch",
+        "R6, R8",
+        "lets a broker's next life lead what it alone has in the leader epoch of the one before",
+        ((metadata_image, "with_life_of", _same_epoch_alone),),
         "control",
         1,
     ),
