@@ -9,21 +9,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Final, Literal
+from typing import Literal
 
 import structlog
 
 from millstream.errors import LogError
 
-from .client import (
-    ColumnarRecords,
-    Fetched,
-    Isolation,
-    Offsets,
-    RowRecords,
-    Topic,
-    TopicPartition,
-)
+from .client import ColumnarRecords, Fetched, Isolation, Offsets, RowRecords, Topic, TopicPartition
 from .clients.local_producer import LocalTransactionalProducer
 from .coordination.coordinator import TransactionCoordinator
 from .coordination.group_coordinator import GroupCoordinator
@@ -35,17 +27,14 @@ from .cores.expiry import DEFAULT, ExpiryTimes
 from .cores.group_messages import check_forgotten
 from .cores.transaction_records import Identity
 from .cores.transactions import TransactionDescription
-from .errors import (
-    CorruptLog,
-    InvalidTopic,
-    LogClosed,
-    OffsetOutOfRange,
-    TopicExists,
-    UnknownTopic,
-    write_error,
-)
+from .errors import CorruptLog, InvalidTopic, LogClosed, OffsetOutOfRange, TopicExists, UnknownTopic, write_error
 from .failpoints import fp
 from .log_settings import Changes
+from .owned_log import OwnedLog
+from .protocol.kafka_service import Serving
+from .protocol.local_transactions import LocalTransactions
+from .protocol.one_node import OneNode
+from .protocol.requests.record_requests import answer_produce
 from .records.batch import EncodedBatch
 from .records.codec import encode
 from .records.whole import checked_batches
@@ -58,14 +47,13 @@ from .storage.partition import Partition, PartitionContext
 from .storage.reader import read
 from .storage.timestamps import first_at_or_after
 from .stored_topic_ids import StoredTopicIds
-from .topic_rules import check_topic
+from .topic_rules import RESERVED, check_topic
 from .topic_settings import check_config, settings_of
 
-RESERVED: Final = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
 _log = structlog.get_logger("millstream.logcore")
 
 
-class Log:
+class Log(OwnedLog):
     """State: the data directory, its partitions, and what they mean together. Any thread may call any method.
 
     A damaged partition does not keep the log from opening: who uses it gets the `CorruptLog` that says what is wrong.
@@ -223,6 +211,10 @@ class Log:
         """None where there is none of that name."""
         stored = self._directory.topics.get(name)
         return None if stored is None else stored.topic
+
+    @property
+    def partitions_here(self) -> int:
+        return sum(topic.partition_count for topic in self.topics().values())
 
     def partition_count(self, topic: str) -> int:
         if (found := self.topic(topic)) is None:
@@ -509,6 +501,20 @@ class Log:
     def id(self) -> str:
         """Tells this log from every other one."""
         return self._directory.node_id
+
+    # What its owner does with it
+
+    @property
+    def served(self) -> Log:
+        return self
+
+    def serving(self, advertised: tuple[str, int] | None = None) -> Serving:
+        transactions = LocalTransactions(self)
+        layout = OneNode(self, lambda local: advertised or local)
+        return Serving(self, layout, transactions, partial(answer_produce, transactions))
+
+    def expire_offsets_of(self, expires: Callable[[str], bool]) -> None:
+        self._groups.expires = expires
 
     # Life
 

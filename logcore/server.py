@@ -14,15 +14,12 @@ import structlog
 
 from millstream.errors import LogError
 
-from .log import Log
+from .owned_log import OwnedLog
 from .protocol.admission import ConnectionLimits, HeldConnections
 from .protocol.connection import KafkaConnection
 from .protocol.dispatch import answer
 from .protocol.fetch_sessions import SLOTS
 from .protocol.kafka_service import IDLE_MS, KafkaService, KafkaServiceSettings, Serving
-from .protocol.local_transactions import LocalTransactions
-from .protocol.one_node import OneNode
-from .protocol.requests.record_requests import answer_produce
 from .protocol.row_view import Transcoder
 from .protocol.security.quotas import UNLIMITED, Quotas
 from .protocol.security.users import Users
@@ -54,7 +51,7 @@ class LogServer:
 
     def __init__(
         self,
-        log: Log | Serving,
+        log: OwnedLog | Serving,
         host: str = "127.0.0.1",
         port: int = DEFAULT_PORT,
         *,
@@ -68,10 +65,9 @@ class LogServer:
         users: Users | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        self.serving = log if isinstance(log, Serving) else self._one_node(log)
+        self.serving = log if isinstance(log, Serving) else log.serving(advertised)
         self._host = host
         self._port = port
-        self._advertised = advertised
         self.transcoder = transcoder
         self.is_reserved: Callable[[str], bool] = lambda name: False
         """Groups and transactional ids that only trusted clients may use."""
@@ -88,11 +84,6 @@ class LogServer:
         self._started = threading.Event()
         self._failure: BaseException | None = None
         self._stop: asyncio.Event | None = None
-
-    def _one_node(self, log: Log) -> Serving:
-        transactions = LocalTransactions(log)
-        layout = OneNode(log, lambda local: self._advertised or local)
-        return Serving(log, layout, transactions, partial(answer_produce, transactions))
 
     @property
     def log(self) -> ServedLog:

@@ -16,7 +16,8 @@ import structlog
 
 from ..logcore.cluster.node_log import NodeLog
 from ..logcore.cluster.operations import Operations
-from ..logcore.log import Log, open_log
+from ..logcore.log import open_log
+from ..logcore.owned_log import OwnedLog
 from ..logcore.protocol.admission import ConnectionLimits
 from ..logcore.protocol.requests.scram_requests import KeptUsers
 from ..logcore.protocol.security.users import NoUsers
@@ -211,9 +212,9 @@ class Service:
         self._engine = engine
         kafka.transcoder = ForeignRows(lambda: engine.catalog)
         kafka.is_reserved = lambda name: is_own_name(engine.catalog, name)
-        log.groups.expires = lambda group: not is_own_name(engine.catalog, group)
+        log.expire_offsets_of(lambda group: not is_own_name(engine.catalog, group))
         figures = LogMetrics(log, self.configuration.metrics_partitions_max)
-        context = HttpContext(engine, log.id, self.configuration.body_bytes_max, figures)
+        context = HttpContext(engine, log.served.id, self.configuration.body_bytes_max, figures)
         parts.callback(self._end_requests, context, listener)
         names = names_of(self.configuration)
         listener.start(HostCheck(http_app(context, users), names))
@@ -224,7 +225,7 @@ class Service:
             registry.start(HostCheck(Gate(pages, context, users, open_paths=()), names))
         if pg is not None:
             access = self.configuration.access
-            known = None if access is None or users is None else KeptUsers(KafkaUsers(access, users), log)
+            known = None if access is None or users is None else KeptUsers(KafkaUsers(access, users), log.served)
             parts.callback(pg.stop)
             pg.start(context, known, self.configuration.body_bytes_max)
 
@@ -240,7 +241,7 @@ class Service:
         self._pg = listener.address
         return listener
 
-    def _address_for_workers(self, log: Log, parts: contextlib.ExitStack) -> str:
+    def _address_for_workers(self, log: OwnedLog, parts: contextlib.ExitStack) -> str:
         """Where Spark's processes reach the log; they know its secret, but speak no TLS."""
         if self.configuration.kafka_tls is None:
             return str(self._kafka)

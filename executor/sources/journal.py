@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from ...logcore.client import ColumnarRecords, LogClient, RowRecords, TopicPartition, TransactionalProducer
-from ...logcore.log import Log
 
 
 class RecordPlace(NamedTuple):
@@ -56,11 +55,8 @@ class JournaledLog:
         self._log.delete_topic(name)
         self.entries[:] = [replace(entry, count=0) if entry.at.topic == name else entry for entry in self.entries]
 
-    def transactional_producer(self, transactional_id: str, timeout_ms: int = 0) -> JournaledProducer:
-        """As `LogClient.transactional_producer`; records count as appended once they are committed. `timeout_ms`: of a
-        client over the network, whom the log of this process serves."""
-        if isinstance(self._log, Log):
-            return JournaledProducer(self, self._log.transactional_producer(transactional_id, timeout_ms))
+    def transactional_producer(self, transactional_id: str) -> JournaledProducer:
+        """As `LogClient.transactional_producer`; records count as appended once they are committed."""
         return JournaledProducer(self, self._log.transactional_producer(transactional_id))
 
     def _append(self, topic: str, partition: int, records: RowRecords | ColumnarRecords, *, produced: bool) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -51,11 +51,15 @@ _COORDINATOR_CONFIG: Final = {"cleanup.policy": "compact", "segment.bytes": str(
 
 
 class ClusterLayout:
-    """`LogLayout`."""
+    """`LogLayout`. `address_for`: where a client that found this node at some address should come again, as long as the
+    node has not told the cluster where clients find it."""
 
-    def __init__(self, log: ClusterLog) -> None:
+    def __init__(
+        self, log: ClusterLog, address_for: Callable[[tuple[str, int]], tuple[str, int]] = lambda local: local
+    ) -> None:
         self._log = log
         self._node = log.node
+        self._address_for = address_for
 
     @property
     def node(self) -> int:
@@ -70,7 +74,14 @@ class ClusterLayout:
     def nodes(self, local: tuple[str, int]) -> Sequence[NodeAddress]:
         """All that are registered, fenced or not: librdkafka gives up a node that is not named any more, and a request
         to a coordinator that was there then waits for ever; one that is only down is asked for anew."""
-        return [_address(broker) for broker in self._node.image.brokers.values()]
+        return [self._address(broker, local) for broker in self._node.image.brokers.values()]
+
+    def _address(self, broker: BrokerImage, local: tuple[str, int]) -> NodeAddress:
+        told = broker.address("kafka")
+        if told is None and broker.id == self._node.id:
+            return NodeAddress(broker.id, *self._address_for(local), broker.rack)
+        address = address_of(told or ":0")
+        return NodeAddress(broker.id, address.host, address.port, broker.rack)
 
     def quorum(self) -> QuorumLayout:
         found = self._node.decide(DescribeQuorum())
@@ -107,7 +118,7 @@ class ClusterLayout:
         leader = image.brokers.get(state.leader) if state is not None and state.leader is not None else None
         if leader is None or leader.fenced:
             raise NotNow(ErrorCode.coordinator_not_available, "the coordinator has no leader now")
-        return _address(leader)
+        return self._address(leader, local)
 
     def _create_coordinators(self, topic: str) -> None:
         """With as many replicas as it will ever need: until nodes have shown themselves, who asks has to come again."""
@@ -277,8 +288,3 @@ class ClusterLayout:
 
 def _has_twins(nodes: Sequence[NodeId]) -> bool:
     return len(set(nodes)) != len(nodes)
-
-
-def _address(broker: BrokerImage) -> NodeAddress:
-    address = address_of(broker.address("kafka") or ":0")
-    return NodeAddress(broker.id, address.host, address.port, broker.rack)

@@ -75,6 +75,10 @@ class ClusterLog:
     def topic(self, name: str) -> Topic | None:
         return self.topics().get(name)
 
+    @property
+    def partitions_here(self) -> int:
+        return sum(self.node.id in state.replicas for state in self.node.image.partitions())
+
     def topic_id(self, topic: str) -> str:
         id = self.node.image.topic_ids.get(topic)
         if id is None:
@@ -126,6 +130,10 @@ class ClusterLog:
     def partition(self, topic: str, partition: int) -> DiskLog:
         """Raises `UnknownTopic`, and `NotNow` where there is no replica here."""
         return self.replica(TopicPartition(topic, partition)).core.log  # pyright: ignore[reportReturnType]
+
+    def partition_if_open(self, topic: str, partition: int) -> DiskLog | None:
+        id = self.node.partition_id(topic, partition)
+        return None if id is None else self.node.logs.log(id)
 
     def writable(self, topic: str, partition: int) -> DiskLog:
         where = TopicPartition(topic, partition)

@@ -10,6 +10,9 @@ from typing import Final
 
 from ..cores.expiry import DEFAULT, ExpiryTimes
 from ..errors import LogUnavailable
+from ..owned_log import OwnedLog
+from ..protocol.kafka_service import Serving
+from ..protocol.served_log import ServedLog
 from ..replication.machine import NodeId
 from .cluster_node import ClusterNode
 from .node_log import NodeLog
@@ -22,12 +25,22 @@ _SERVES_S: Final = 60.0
 _LOOK_S: Final = 0.001
 
 
-class LoneLog(NodeLog):
+class LoneLog(NodeLog, OwnedLog):
     """`close` ends the node."""
 
     def __init__(self, parts: ServedNode) -> None:
         self.node, self.parts = parts.node, parts
         super().__init__(parts)
+
+    @property
+    def served(self) -> ServedLog:
+        return self.parts.serving.log
+
+    def serving(self, advertised: tuple[str, int] | None = None) -> Serving:
+        return self.parts.at(advertised)
+
+    def expire_offsets_of(self, expires: Callable[[str], bool]) -> None:
+        self.node.expires = expires
 
     def close(self) -> None:
         super().close()
@@ -46,6 +59,7 @@ def open_lone_log(path: Path, *, clock: Callable[[], float] = time.time, expiry:
     settings = ClusterSettings(path, _NODE, {_NODE: NOWHERE}, session_ms=_SESSION_MS, expiry=expiry)
     node = ClusterNode(settings, clock=clock)
     try:
+        node.expires = lambda group: False
         parts = served(node)
         node.start(())
         if not _serves(node):

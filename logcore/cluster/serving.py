@@ -19,8 +19,14 @@ class ServedNode(NamedTuple):
     """`serving`: for a `LogServer`, which may be started before the node is."""
 
     node: ClusterNode
+    log: ClusterLog
     serving: Serving
     produce: ClusterProduce
+
+    def at(self, advertised: tuple[str, int] | None) -> Serving:
+        """For a listener of a node that has told nobody where clients find it: there, or where a client has."""
+        layout = ClusterLayout(self.log, lambda local: advertised or local)
+        return self.serving._replace(layout=layout)
 
     def door(self) -> OwnNode:
         """For one client in this process."""
@@ -34,7 +40,7 @@ def served(node: ClusterNode) -> ServedNode:
     log.transactions = transactions.described
     produce = ClusterProduce(log, layout)
     serving = Serving(log, layout, transactions, produce, lambda: node.serving, _THREADS)
-    return ServedNode(node, serving, produce)
+    return ServedNode(node, log, serving, produce)
 
 
 def serving_of(node: ClusterNode) -> Serving:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from ..client import TopicPartition
 from ..cores.group_messages import CheckCommit, CommitNote, GroupFault
 from ..cores.transaction_records import Identity
-from ..log import Log
 from .producers import ClientProducer, Producers
+
+if TYPE_CHECKING:
+    from ..log import Log
 
 
 class LocalTransactions:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
 
 from ..client import TopicPartition
 from ..errors import InvalidReplicationFactor, InvalidTopic, NotNow, TopicExists
-from ..log import Log
 from ..topic_rules import check_topic
 from .layout import (
     ANY_EPOCH,
@@ -23,6 +22,9 @@ from .layout import (
     QuorumMember,
     TopicCreation,
 )
+
+if TYPE_CHECKING:
+    from ..log import Log
 
 NODE_ID: Final = 0
 LEADER_EPOCH: Final = 0

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, nullcontext
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
@@ -20,9 +20,11 @@ from ..client import TopicPartition
 from ..clients.local_producer import LocalTransactionalProducer
 from ..cores.group_messages import CommitNote
 from ..errors import InvalidTransactionState, LogClosed, ProducerFenced
-from ..log import Log
 from ..records.batch import EncodedBatch
 from ..storage.partition import Appended
+
+if TYPE_CHECKING:
+    from ..log import Log
 
 TIMEOUT_MS_MAX: Final = 15 * 60 * 1000
 

@@ -74,6 +74,11 @@ class ServedLog(Protocol):
 
     def topic(self, name: str) -> Topic | None: ...
 
+    @property
+    def partitions_here(self) -> int:
+        """Of all topics together, those whose files are here."""
+        ...
+
     def topic_id(self, topic: str) -> str:
         """32 hexadecimal digits."""
         ...
@@ -100,6 +105,10 @@ class ServedLog(Protocol):
 
     def partition(self, topic: str, partition: int) -> KeptPartition:
         """The one whose files are here."""
+        ...
+
+    def partition_if_open(self, topic: str, partition: int) -> KeptPartition | None:
+        """`partition`, as far as that needs no disk; None where it is not open, or not here."""
         ...
 
     def unsettled_offsets(self, group: str) -> frozenset[TopicPartition]: ...

@@ -13,7 +13,7 @@ from millstream.errors import LogError
 
 from ...client import Topic, TopicPartition
 from ...errors import InvalidTopic, UnknownTopic
-from ...log import RESERVED
+from ...topic_rules import RESERVED
 from ..kafka_service import Desk
 from ..layout import NOBODY, TopicCreation
 from ..security.access import check_administrable, may_see
