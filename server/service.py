@@ -182,7 +182,7 @@ class Service:
             listener=listener,
             users=users,
             parts=parts,
-            figures=ClusterMetrics(node, self.configuration.metrics_partitions_max),
+            figures=ClusterMetrics(node, LogMetrics(kafka.log, self.configuration.metrics_partitions_max)),
             operations=Operations(node, node.settings.name),
         )
 
@@ -213,7 +213,7 @@ class Service:
         kafka.transcoder = ForeignRows(lambda: engine.catalog)
         kafka.is_reserved = lambda name: is_own_name(engine.catalog, name)
         log.expire_offsets_of(lambda group: not is_own_name(engine.catalog, group))
-        figures = LogMetrics(log, self.configuration.metrics_partitions_max)
+        figures = LogMetrics(log.served, self.configuration.metrics_partitions_max)
         context = HttpContext(engine, log.served.id, self.configuration.body_bytes_max, figures)
         parts.callback(self._end_requests, context, listener)
         names = names_of(self.configuration)

@@ -1,7 +1,7 @@
 """Figures of a node of a cluster for GET /metrics: what it leads, who is behind, who decides, what it noticed.
 
 Each node tells of what it leads and, while it is the controller, of the cluster: added up over all nodes, everything
-counts once. Only `millstream_topic_…` is about replicas, so there each replica counts.
+counts once. Only `millstream_topic_…`, which the figures of the log have, is about replicas: there each replica counts.
 """
 
 from __future__ import annotations
@@ -29,10 +29,7 @@ from ...logcore.replication.controller.operations_messages import (
 from ...logcore.replication.controller.partition_rules import lacks_replicas
 from ...logcore.replication.machine import BROKER, CONTROLLER, NodeId
 from ...logcore.replication.node.node_links import LinkTraffic
-from ...logcore.replication.replica.replica_messages import PartitionId
 from ...logcore.replication.replica.throttle import throttled_rate
-from ...logcore.storage.partition_files import PartitionFiles
-from ..insight.log_metrics import Figures, topic_families, united, values_of
 
 T = TypeVar("T")
 
@@ -50,9 +47,7 @@ _NOTICED: Final = {
 
 
 class Replicas(Protocol):
-    """The logs of the replicas on this node, by topic id and number."""
-
-    def log(self, partition: PartitionId, /) -> PartitionFiles | None: ...
+    """The logs of the replicas on this node."""
 
     @property
     def without_room(self) -> int: ...
@@ -79,12 +74,12 @@ class MeasuredNode(Protocol):
 class ClusterMetrics(Collector):
     """Asks the node's machines when somebody asks; what they do not tell in time is left out.
 
-    In: `partitions_max`: with more replicas than that there is one series per topic, not per partition.
+    In: `of_log`: the figures of its log, which are told with them.
     """
 
-    def __init__(self, node: MeasuredNode, partitions_max: int) -> None:
+    def __init__(self, node: MeasuredNode, of_log: Collector | None = None) -> None:
         self._node = node
-        self._partitions_max = partitions_max
+        self._of_log = of_log
 
     def describe(self) -> list[Metric]:
         return []
@@ -97,7 +92,8 @@ class ClusterMetrics(Collector):
         yield from self._quorum(self._asked(CONTROLLER, DescribeQuorumHere(), QuorumHere), decides)
         yield from self._noticed()
         yield from self._links()
-        yield from topic_families(list(self._topics(image)))
+        if self._of_log is not None:
+            yield from self._of_log.collect()
 
     def _asked(self, machine: str, body: Question, wanted: type[T]) -> T | None:
         """None where the node is not up, hangs, or answers something else: another node decides."""
@@ -187,16 +183,3 @@ class ClusterMetrics(Collector):
             received.add_metric([str(peer)], traffic.received_bytes)
             connected.add_metric([str(peer)], int(traffic.connected))
         yield from (sent, received, connected)
-
-    def _topics(self, image: MetadataImage) -> Iterator[Figures]:
-        here = sum(self._node.id in state.replicas for state in image.partitions())
-        for topic in image.topics.values():
-            found: list[tuple[int, dict[str, float]]] = []
-            for state in topic.partitions:
-                log = self._node.logs.log(PartitionId(topic.id, state.partition))
-                if log is not None:
-                    found.append((state.partition, values_of(log)))
-            if here <= self._partitions_max:
-                yield from (Figures(topic.name, str(number), values) for number, values in found)
-            elif found:
-                yield Figures(topic.name, "", united(values for _, values in found))

@@ -1,4 +1,4 @@
-"""Figures of the log for GET /metrics: per partition, and per consumer group.
+"""Figures of a log, or of what a node has of a cluster's, for GET /metrics: per partition and per consumer group.
 
 How many series there are is bounded: with more partitions than that, figures are added up per topic, and only of
 partitions that are in use, for looking at all of them would open all their files.
@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from millstream.errors import LogError
 
-from ...logcore.log import Log
+from ...logcore.client import Offsets, TopicPartition
+from ...logcore.protocol.served_log import ServedLog
 from ...logcore.storage.partition_files import PartitionFiles
 
 _GAUGES: Final = {
@@ -49,10 +50,21 @@ class Figures:
     values: dict[str, float]
 
 
-class LogMetrics(Collector):
-    """Reads the log when somebody asks."""
+class _GroupPlace(NamedTuple):
+    where: TopicPartition
+    offset: int
+    offsets: Offsets | None
 
-    def __init__(self, log: Log, partitions_max: int) -> None:
+
+class _GroupFigures(NamedTuple):
+    member_count: int
+    places: Sequence[_GroupPlace]
+
+
+class LogMetrics(Collector):
+    """Reads the log when somebody asks. A group is told of where it is coordinated."""
+
+    def __init__(self, log: ServedLog, partitions_max: int) -> None:
         self._log = log
         self._partitions_max = partitions_max
 
@@ -64,9 +76,8 @@ class LogMetrics(Collector):
         yield from self._groups()
 
     def _figures(self) -> Iterator[Figures]:
-        topics = self._log.topics()
-        each = sum(topic.partition_count for topic in topics.values()) <= self._partitions_max
-        for name, topic in topics.items():
+        each = self._log.partitions_here <= self._partitions_max
+        for name, topic in self._log.topics().items():
             found = [
                 (number, values)
                 for number in range(topic.partition_count)
@@ -78,7 +89,7 @@ class LogMetrics(Collector):
                 yield Figures(name, "", united(values for _, values in found))
 
     def _values(self, topic: str, number: int, *, opens: bool) -> dict[str, float] | None:
-        """None of a partition that is gone since, or damaged, or not in use."""
+        """None of a partition that is gone since, or damaged, or not in use, or not here."""
         try:
             partition = self._log.partition(topic, number) if opens else self._log.partition_if_open(topic, number)
             return None if partition is None else values_of(partition)
@@ -96,22 +107,50 @@ class LogMetrics(Collector):
             "millstream_group_lead", "Records between the first that there is and the group's place.", labels=labels
         )
         left = self._partitions_max * _GROUP_SERIES_PER_PARTITION
-        for group in self._log.groups.names():
+        for group in self._group_names():
             if left <= 0:
                 break
-            members.add_metric([group], len(self._log.groups.describe(group).members))
-            left -= 1
-            for (topic, number), found in self._log.groups.committed(group).items():
-                place = [group, topic, str(number)]
-                try:
-                    offsets = self._log.offsets(topic, number)
-                except LogError:
-                    continue
-                left -= 1
-                committed.add_metric(place, found.offset)
-                lags.add_metric(place, max(0, offsets.high_watermark - found.offset))
-                leads.add_metric(place, found.offset - offsets.log_start_offset)
+            figures = self._figures_of(group)
+            if figures is None:
+                continue
+            members.add_metric([group], figures.member_count)
+            left -= 1 + len(figures.places)
+            for where, offset, offsets in figures.places:
+                place = [group, where.topic, str(where.partition)]
+                committed.add_metric(place, offset)
+                if offsets is not None:
+                    lags.add_metric(place, max(0, offsets.high_watermark - offset))
+                    leads.add_metric(place, offset - offsets.log_start_offset)
         yield from (members, committed, lags, leads)
+
+    def _group_names(self) -> list[str]:
+        """None while the node of a cluster does not answer."""
+        try:
+            return self._log.groups.names()
+        except LogError:
+            return []
+
+    def _figures_of(self, group: str) -> _GroupFigures | None:
+        """None of a group that is gone since, or that another node coordinates by now."""
+        try:
+            member_count = len(self._log.groups.describe(group).members)
+            committed = self._log.groups.committed(group)
+        except LogError:
+            return None
+        topics = self._log.topics()
+        places = [
+            _GroupPlace(where, found.offset, self._offsets(where))
+            for where, found in committed.items()
+            if where.topic in topics
+        ]
+        return _GroupFigures(member_count, places)
+
+    def _offsets(self, where: TopicPartition) -> Offsets | None:
+        """None of a partition that is damaged, or has no replica here."""
+        try:
+            return self._log.partition(*where).offsets()
+        except LogError:
+            return None
 
 
 def topic_families(figures: Sequence[Figures]) -> Iterator[Metric]:

@@ -15,16 +15,12 @@ from millstream.logcore.cluster.watch import MetadataWatch
 from millstream.logcore.replication.machine import NodeId
 from millstream.logcore.replication.node.node_links import LinkTraffic
 from millstream.logcore.replication.replica.replica_messages import PartitionId
-from millstream.logcore.storage.partition_files import PartitionFiles
 from millstream.server.cluster.node_metrics import ClusterMetrics
 from tests.logcore.cluster.hand_cluster import HandCluster
 
 
 class NoLogs:
     without_room = 0
-
-    def log(self, partition: PartitionId, /) -> PartitionFiles | None:
-        return None
 
 
 class HandMeasured:
@@ -51,7 +47,7 @@ def figures(cluster: HandCluster) -> Mapping[NodeId, CollectorRegistry]:
     found: dict[NodeId, CollectorRegistry] = {}
     for node in cluster.nodes:
         found[node] = CollectorRegistry()
-        found[node].register(ClusterMetrics(HandMeasured(cluster, node), 100))
+        found[node].register(ClusterMetrics(HandMeasured(cluster, node)))
     return found
 
 
@@ -110,7 +106,7 @@ def test_replicas_that_a_full_disk_refuses_are_counted() -> None:
     measured = HandMeasured(HandCluster(), NodeId(1))
     measured.logs.without_room = 2
     registry = CollectorRegistry()
-    registry.register(ClusterMetrics(measured, 100))
+    registry.register(ClusterMetrics(measured))
     assert registry.get_sample_value("millstream_replication_replicas_without_room") == 2
 
 
@@ -119,7 +115,7 @@ def test_the_table_in_the_documentation_names_all_of_them() -> None:
     first_cells = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `")]
     told = {name for cell in first_cells for name in re.findall(r"`(\w+_\w+)`", cell)}
     cluster = HandCluster()
-    metrics = ClusterMetrics(HandMeasured(cluster, NodeId(1)), 100).collect()
-    families = [(family.name, family.type) for family in metrics if not family.name.startswith("millstream_topic_")]
+    metrics = ClusterMetrics(HandMeasured(cluster, NodeId(1))).collect()
+    families = [(family.name, family.type) for family in metrics]
     suffixes = {"counter": "_total", "gauge": ""}
     assert told == {name.removeprefix("millstream_") + suffixes[kind] for name, kind in families}
