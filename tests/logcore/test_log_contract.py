@@ -45,7 +45,7 @@ WHERE = TopicPartition("t", 0)
 SOURCE = TopicPartition("t", 1)
 
 
-@pytest.fixture(params=["in process", "remote", "node in process", "node remote", "alone"])
+@pytest.fixture(params=["in process", "remote", "node in process", "node remote", "alone", "alone remote"])
 def client(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[LogClient]:
     """A durable log with topic "t" of two partitions."""
     if request.param.startswith("node"):
@@ -56,10 +56,14 @@ def client(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[LogClient
                 log.create_topic("t", 2)
                 yield log
         return
-    if request.param == "alone":
+    if request.param.startswith("alone"):
         with open_lone_log(tmp_path / "alone") as alone:
             alone.create_topic("t", 2)
-            yield alone
+            if request.param == "alone":
+                yield alone
+                return
+            with LogServer(alone, port=0) as served, RemoteLog(served.address) as remote:
+                yield remote
         return
     single: Log = request.getfixturevalue("log")
     if request.param == "in process":
