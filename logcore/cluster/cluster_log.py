@@ -22,6 +22,7 @@ from ..replication.replica.replica import Replica
 from ..replication.replica.replica_messages import PartitionId
 from ..replication.shards.coordination_messages import GROUPS_TOPIC, TRANSACTIONS_TOPIC
 from ..replication.topic_ids import id_bytes
+from ..secret import secret_of
 from ..topic_settings import check_config
 from .cluster_groups import ClusterGroups
 from .cluster_node import ClusterNode
@@ -46,7 +47,8 @@ class ClusterLog:
 
     @property
     def id(self) -> str:
-        return self.node.settings.name
+        """Of a node that is alone, that of its disk: all such have one name."""
+        return self.node.logs.disk if self.node.settings.alone else self.node.settings.name
 
     @property
     def path(self) -> Path:
@@ -54,8 +56,10 @@ class ClusterLog:
 
     @property
     def secret(self) -> str:
-        """The same at all nodes; it does not tell the cluster's own."""
+        """The same at all nodes; it does not tell the cluster's own. A node that is alone has one in its directory."""
         settings = self.node.settings
+        if settings.alone:
+            return secret_of(settings.folder)
         return hmac.new(settings.secret, f"kafka clients of {settings.name}".encode(), "sha256").hexdigest()
 
     @property

@@ -90,6 +90,7 @@ class ClusterNode:
                 on_advance=lambda: self.advanced(),
                 now_ms=self.now_ms,
                 expiry=settings.expiry,
+                durable=settings.durable,
             )
             opened.callback(self.logs.close)
             self._files = self._quorum_files()
@@ -97,7 +98,7 @@ class ClusterNode:
 
     def _quorum_files(self) -> QuorumFiles:
         settings = self.settings
-        folder = DiskFolder(settings.folder / "quorum")
+        folder = DiskFolder(settings.folder / "quorum", durable=settings.durable)
         try:
             return QuorumFiles(folder, settings.voters, ImageCodec(), disk=self.logs.disk)
         except QuorumDamaged as error:

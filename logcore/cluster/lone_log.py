@@ -3,10 +3,11 @@ to speak to; what it writes is what a node of a cluster writes."""
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from ..cores.expiry import DEFAULT, ExpiryTimes
 from ..errors import LogUnavailable
@@ -54,9 +55,20 @@ def _serves(node: ClusterNode) -> bool:
     return node.serving
 
 
-def open_lone_log(path: Path, *, clock: Callable[[], float] = time.time, expiry: ExpiryTimes = DEFAULT) -> LoneLog:
-    """In: `clock`: the time of day, in seconds since 1970. Raises `LogError`."""
-    settings = ClusterSettings(path, _NODE, {_NODE: NOWHERE}, session_ms=_SESSION_MS, expiry=expiry)
+def open_lone_log(
+    path: str | os.PathLike[str],
+    *,
+    clock: Callable[[], float] = time.time,
+    sync: Literal["always", "never"] = "always",
+    expiry: ExpiryTimes = DEFAULT,
+) -> LoneLog:
+    """The log in this directory, which is created where there is none. In: `clock`: the time of day, in seconds.
+
+    With `sync="never"` an append does not wait for the disk: records survive the end of the process, but not that of
+    the machine. Raises `LogError`, `LogLocked` where it is open already.
+    """
+    alone, durable = {_NODE: NOWHERE}, sync == "always"
+    settings = ClusterSettings(Path(path), _NODE, alone, session_ms=_SESSION_MS, expiry=expiry, durable=durable)
     node = ClusterNode(settings, clock=clock)
     try:
         node.expires = lambda group: False

@@ -43,6 +43,7 @@ class ClusterSettings:
     `secret`: what all nodes know and nobody else does. `replication`: of topics that do not say it; None: 3, or as many
     as there are nodes. `session_ms`: a node that is silent for so long leads nothing any more. `joins`: the cluster
     exists, and this node comes to it. `addresses_listed`: `members` are found where that says, whatever they say.
+    `durable`: whether a record waits for the disk; without, it survives the end of the process, but not of the machine.
     """
 
     folder: Path
@@ -58,6 +59,7 @@ class ClusterSettings:
     serving: ssl.SSLContext | None = None
     connecting: ssl.SSLContext | None = None
     expiry: ExpiryTimes = DEFAULT
+    durable: bool = True
 
     @property
     def alone(self) -> bool:

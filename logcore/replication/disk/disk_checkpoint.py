@@ -42,8 +42,9 @@ class ReplicaCheckpoint:
     start needs segments (0: all of them); whether there is a checkpoint at all, and when to try again after the disk
     had no room for one."""
 
-    def __init__(self, folder: Path, room: DiskRoom, segment: int, start_offset: int) -> None:
-        """In: what a recovery has found."""
+    def __init__(self, folder: Path, room: DiskRoom, segment: int, start_offset: int, *, durable: bool = True) -> None:
+        """In: what a recovery has found; `durable`: whether it waits for the disk."""
+        self._durable = durable
         self.segment = segment
         self.start_offset = start_offset
         self.exists = (folder / CHECKPOINT).exists()
@@ -69,9 +70,13 @@ class ReplicaCheckpoint:
 
     def sync_names(self) -> None:
         """Makes durable that the segments are there, and the log itself. Raises OSError."""
-        sync_folder(self._folder)
-        if not self.exists:
+        self._sync_folder()
+        if not self.exists and self._durable:
             sync_folder(self._folder.parent)
+
+    def _sync_folder(self) -> None:
+        if self._durable:
+            sync_folder(self._folder)
 
     def try_to_replace(self, noted: Noted, name: str) -> bool:
         """Durable on return. False where the disk has no room for it: then only the log's start is.
@@ -116,7 +121,7 @@ class ReplicaCheckpoint:
         newest = read_checkpoint(self._folder)
         if newest is None or newest.state.end_offset > older.state.end_offset:
             (self._folder / EARLIER).replace(path)
-        sync_folder(self._folder)
+        self._sync_folder()
         self.segment, self._again_s = older.segment, time.monotonic() + _TRY_AGAIN_S
 
     def _put(self, noted: Noted, *, keep: bool) -> None:
@@ -124,23 +129,23 @@ class ReplicaCheckpoint:
         damaged. Raises OSError; then the one before counts."""
         fp("replica.before_checkpoint")
         path, earlier = self._folder / CHECKPOINT, self._folder / EARLIER
-        aside = write_aside(path, noted.content, durable=True)
+        aside = write_aside(path, noted.content, durable=self._durable)
         if keep and path.exists():
             path.replace(earlier)
         aside.replace(path)
 
     def _settle(self, noted: Noted, *, keep: bool) -> None:
-        sync_folder(self._folder)
+        self._sync_folder()
         if not keep:
             (self._folder / EARLIER).unlink(missing_ok=True)
             self._mark.remove()
-            sync_folder(self._folder)
+            self._sync_folder()
         self.exists, self._again_s = True, None
         self.start_offset, self.segment = noted.log_start_offset, noted.segment
         self._room.checkpoint_written(self._folder)
 
     def _mark_start(self, offset: int) -> None:
-        self._mark.move(offset, durable=True)
+        self._mark.move(offset, durable=self._durable)
         self.start_offset = offset
         if (self._folder / CHECKPOINT).exists():
             (self._folder / EARLIER).unlink(missing_ok=True)  # it may name a segment that goes now

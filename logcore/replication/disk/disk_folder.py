@@ -12,7 +12,8 @@ from ...storage.disk import make_folder, sync_folder
 class DiskFile:
     """An open file. Closed with the last reference."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, durable: bool = True) -> None:
+        self._durable = durable
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._size = os.fstat(self._descriptor).st_size
 
@@ -45,22 +46,25 @@ class DiskFile:
         return b"".join(parts)
 
     def sync(self) -> None:
-        os.fdatasync(self._descriptor)
+        if self._durable:
+            os.fdatasync(self._descriptor)
 
 
 class DiskFolder:
-    """Files by name; the folder is made where it is missing."""
+    """Files by name; the folder is made where it is missing. Without `durable` nothing waits for the disk: what was
+    synced survives the end of the process, but not that of the machine."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, durable: bool = True) -> None:
         self._path = path
-        make_folder(path, durable=True)
+        self._durable = durable
+        make_folder(path, durable=durable)
 
     def get(self, name: str) -> DiskFile | None:
         path = self._path / name
-        return DiskFile(path) if path.exists() else None
+        return DiskFile(path, durable=self._durable) if path.exists() else None
 
     def create(self, name: str) -> DiskFile:
-        file = DiskFile(self._path / name)
+        file = DiskFile(self._path / name, durable=self._durable)
         file.truncate(0)
         return file
 
@@ -71,4 +75,5 @@ class DiskFolder:
         (self._path / name).unlink()
 
     def sync_folder(self) -> None:
-        sync_folder(self._path)
+        if self._durable:
+            sync_folder(self._path)

@@ -64,13 +64,16 @@ class DiskLog(KeptPartition):
     ) -> None:
         """In: `room`: who tells people of a full disk. Raises OSError."""
         self._point = DurablePoint(folder, context.files)
-        found = recover_replica(folder, context.files, context.now_ms(), self._point)
+        found = recover_replica(folder, context.files, context.now_ms(), self._point, durable=context.durable)
         super().__init__(name, folder, settings, context, found.recovered)
         self.clean = found.clean
         self._published_stable = self._high_watermark = self._log_start_offset
         self._rolled: list[Segment] = []
         self._room = room or DiskRoom()
-        self._noted = ReplicaCheckpoint(folder, self._room, found.recovered.noted_segment, self._log_start_offset)
+        noted_segment = found.recovered.noted_segment
+        self._noted = ReplicaCheckpoint(
+            folder, self._room, noted_segment, self._log_start_offset, durable=context.durable
+        )
         self._named = self._noted.exists
         self._unnoted_bytes = 0
 
@@ -116,7 +119,8 @@ class DiskLog(KeptPartition):
         if not self._fits(size):
             self._roll()
         try:
-            self._point.reserve()
+            if self._sync_needed:
+                self._point.reserve()
             self._store(batches)
         except OSError as error:
             self._active.take_back()
@@ -239,7 +243,7 @@ class DiskLog(KeptPartition):
 
     def _begin_with(self, segments: list[Segment], state: LogState) -> None:
         self._segments, self._state = segments, state
-        self._active.allocated_max = self.settings.segment_bytes
+        self._active.allocated_max = self.settings.segment_bytes if self._sync_needed else 0
         self._rolled = []
         self._durable_offset = state.end_offset
         self._unnoted_bytes = 0
@@ -282,7 +286,7 @@ class DiskLog(KeptPartition):
             with contextlib.suppress(OSError):
                 (self._folder / file_name(end_offset)).unlink(missing_ok=True)
             raise write_error(error, f"to {self.name}") from error
-        segment.allocated_max = self.settings.segment_bytes
+        segment.allocated_max = self.settings.segment_bytes if self._sync_needed else 0
         active.seal()
         self._rolled.append(active)
         self._segments = [*self._segments, segment]
@@ -377,9 +381,10 @@ class DiskLog(KeptPartition):
         """True where there is a new checkpoint, too. Raises OSError: then nothing is known of the log's end."""
         fp("replica.before_sync")
         began = time.perf_counter()
-        for segment in unsynced.rolled:
-            segment.file.sync()
-        unsynced.active.sync()
+        if self._sync_needed:
+            for segment in unsynced.rolled:
+                segment.file.sync()
+            unsynced.active.sync()
         self.traffic.note_sync(time.perf_counter() - began)
         if unsynced.names or unsynced.checkpoint is not None:
             self._noted.sync_names()  # first: a checkpoint says that the segment is there, and the log itself

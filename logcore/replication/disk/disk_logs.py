@@ -60,10 +60,12 @@ class DiskLogs:
         on_advance: Callable[[], None] = lambda: None,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         expiry: ExpiryTimes = DEFAULT,
+        durable: bool = True,
     ) -> None:
         """In: `path`: of the node's data directory, which is made where it is missing; `on_advance`: called in the
-        node's thread whenever readers of some log see more; `now_ms`: the time of day. Raises `LogError`."""
-        self._directory = NodeDirectory(path, node, cluster)
+        node's thread whenever readers of some log see more; `now_ms`: the time of day; `durable`: whether a sync waits
+        for the disk. Raises `LogError`."""
+        self._directory = NodeDirectory(path, node, cluster, durable=durable)
         self.disk, self.incarnation = self._directory.disk, self._directory.incarnation
         self._folder = path / "replicas"
         self.room = DiskRoom()
@@ -73,11 +75,14 @@ class DiskLogs:
         self._dirty: dict[PartitionId, None] = {}
         self._closed = False
         self.failed = False
-        self._context = PartitionContext(OpenFiles(), now_ms, on_advance, durable=True, on_failure=self._note_failure)
+        self._context = PartitionContext(
+            OpenFiles(), now_ms, on_advance, durable=durable, on_failure=self._note_failure
+        )
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="millstream-replicas")
         try:
             self._folder.mkdir(exist_ok=True)
-            sync_folder(path)
+            if durable:
+                sync_folder(path)
             self._remove_leftovers()
             self._recover()
         except OSError as error:

@@ -42,7 +42,8 @@ class _Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RecoveredReplica:
-    """Invariant: all that is in `recovered` is durable. `clean`: nothing is missing that was durable once."""
+    """Invariant: all that is in `recovered` is durable, where that is wanted. `clean`: nothing is missing that was
+    durable once."""
 
     recovered: RecoveredPartition
     clean: bool
@@ -54,19 +55,24 @@ def begin_log(folder: Path, files: OpenFiles) -> None:
     create_segment(folder, 0, files, durable=False)
 
 
-def recover_replica(folder: Path, files: OpenFiles, now_ms: int, point: DurablePoint) -> RecoveredReplica:
-    """Raises OSError."""
+def recover_replica(
+    folder: Path, files: OpenFiles, now_ms: int, point: DurablePoint, *, durable: bool = True
+) -> RecoveredReplica:
+    """In: `durable`: whether what is found is made so. Raises OSError."""
     names = os.listdir(folder)
-    if finish_swap(folder, names, durable=True):
+    if finish_swap(folder, names, durable=durable):
         names = os.listdir(folder)
-    return _Recovery(folder, files, now_ms, names, point.read().end_offset).run()
+    return _Recovery(folder, files, now_ms, names, point.read().end_offset, durable=durable).run()
 
 
 class _Recovery:
     """State: what is known up to `_state.end_offset`. Up to `_durable_offset` everything was durable once."""
 
-    def __init__(self, folder: Path, files: OpenFiles, now_ms: int, names: list[str], durable_offset: int) -> None:
+    def __init__(
+        self, folder: Path, files: OpenFiles, now_ms: int, names: list[str], durable_offset: int, *, durable: bool
+    ) -> None:
         self._folder = folder
+        self._durable = durable
         self._files = files
         self._now_ms = now_ms
         self._names = names
@@ -91,10 +97,10 @@ class _Recovery:
         clean = self._state.end_offset >= self._durable_offset and not self._checkpoint_lost
         changed = self._drop_behind(bad_from, aside=not clean)
         if not self._kept:
-            self._kept.append(create_segment(self._folder, self._state.end_offset, self._files, durable=True))
+            self._kept.append(create_segment(self._folder, self._state.end_offset, self._files, durable=self._durable))
         self._seal()
         self._write_again()
-        if changed:
+        if changed and self._durable:
             self._kept[-1].file.sync()
             sync_folder(self._folder)
         recovered = self._recovered(exact=clean and not changed and self._is_exact())
@@ -199,7 +205,7 @@ class _Recovery:
         """What is not known to be durable is written anew: after a failed sync the system shows what the disk never
         got, and says of it that there is nothing left to be synced. Where a file ends, and that there is one at all,
         may not be durable either."""
-        if self._is_exact():
+        if self._is_exact() or not self._durable:
             return
         safe = self._safe or _Place(self._kept[0], 0)
         for segment in self._kept:

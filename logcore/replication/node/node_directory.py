@@ -29,15 +29,16 @@ class NodeDirectory:
     often the node was started, this time included; durable before anybody hears of it (R8).
     """
 
-    def __init__(self, path: Path, node: int, cluster: str) -> None:
+    def __init__(self, path: Path, node: int, cluster: str, *, durable: bool = True) -> None:
         """Makes the directory where it is missing.
 
         Raises `LogLocked`; `UnsupportedDataDirectory` where it belongs to somebody else, `CorruptLog` where that cannot
         be read any more, `LogFull`, `LogWriteFailed`.
         """
         self.path = path
+        self._durable = durable
         try:
-            make_folder(path, durable=True)
+            make_folder(path, durable=durable)
             self._check_not_of_a_single_node()
             self._lock = locked(path / "lock")
         except OSError as error:
@@ -59,14 +60,14 @@ class NodeDirectory:
         meta = self._read() or {"format": _FORMAT, "node": node, "cluster": cluster, "disk": uuid.uuid4().hex}
         self._check(meta, node, cluster)
         starts = 1 + int(meta.get("starts", 0))
-        write_with_copy(self.path / NODE_FILE, {**meta, "starts": starts}, durable=True)
+        write_with_copy(self.path / NODE_FILE, {**meta, "starts": starts}, durable=self._durable)
         return str(meta["disk"]), starts
 
     def _read(self) -> Any:
         path = self.path / NODE_FILE
         hint = "Restore it from a backup, or remove the node from the cluster and add it anew with an empty directory."
         try:
-            meta = read_with_copy(path, durable=True)
+            meta = read_with_copy(path, durable=self._durable)
         except ValueError as error:
             raise CorruptLog(f"{path} is damaged at position 0: {error}", hint=hint) from error
         if meta is None and any((self.path / name).exists() for name in ("replicas", "quorum")):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -93,3 +96,39 @@ def test_who_asks_a_node_that_has_ended_is_told(tmp_path: Path) -> None:
 def test_a_directory_has_one_node(tmp_path: Path) -> None:
     with open_lone_log(tmp_path), pytest.raises(LogError):
         open_lone_log(tmp_path)
+
+
+def test_without_syncs_records_survive_the_end_of_the_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[int] = []
+    for name in ("fsync", "fdatasync"):
+        monkeypatch.setattr(os, name, synced.append)
+    script = (
+        "import os, sys\n"
+        "from millstream.logcore.cluster.lone_log import open_lone_log\n"
+        "from tests.logcore.log_records import rows\n"
+        "log = open_lone_log(sys.argv[1], sync='never')\n"
+        "log.create_topic('t', 1)\n"
+        "log.append('t', 0, rows(b'a', b'b'))\n"
+        "os.kill(os.getpid(), 9)\n"
+    )
+    subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=False, timeout=120)
+    with open_lone_log(tmp_path, sync="never") as log:
+        assert values_of(log, "t") == [b"a", b"b"]
+        synced.clear()
+        log.append("t", 0, rows(b"c"))
+        log.create_topic("u", 1)
+        assert synced == []
+    with open_lone_log(tmp_path) as log:
+        assert values_of(log, "t") == [b"a", b"b", b"c"]
+        log.append("t", 0, rows(b"d"))
+        assert synced
+
+
+def test_each_has_an_id_and_a_secret_of_its_own(tmp_path: Path) -> None:
+    """Who shows the secret may write to Millstream's own topics over the network."""
+    with open_lone_log(tmp_path / "a") as one, open_lone_log(tmp_path / "b") as other:
+        assert one.served.id != other.served.id
+        assert one.served.secret != other.served.secret
+        told = one.served.id, one.served.secret
+    with open_lone_log(tmp_path / "a") as again:
+        assert (again.served.id, again.served.secret) == told
