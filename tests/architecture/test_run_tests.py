@@ -34,7 +34,9 @@ def folder(tmp_path: Path) -> Path:
 
 def run(folder: Path, tests: str) -> subprocess.CompletedProcess[str]:
     (folder / "test_some.py").write_text(tests)
-    return subprocess.run([sys.executable, run_tests.__file__], cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(
+        [sys.executable, run_tests.__file__], cwd=folder, capture_output=True, text=True, timeout=120, check=False
+    )
 
 
 def test_what_fails_beside_others_and_passes_alone_is_named(folder: Path) -> None:
