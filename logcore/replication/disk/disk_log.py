@@ -19,6 +19,7 @@ from ...compaction.cleaning_state import CleaningState
 from ...errors import LogFull, write_error
 from ...failpoints import fp
 from ...records.batch import EncodedBatch
+from ...storage.damage import DamagedRange
 from ...storage.disk import LogFile, sync_folder
 from ...storage.durable_point import DurablePoint
 from ...storage.epoch_cache import EpochCache
@@ -91,6 +92,11 @@ class DiskLog(KeptPartition):
     @property
     def end_offset(self) -> int:
         return self._state.end_offset
+
+    @property
+    def lost(self) -> tuple[DamagedRange, ...]:
+        """Nothing: the log ended in front of what was lost, and what it has there now was written since."""
+        return ()
 
     @property
     def state(self) -> LogState:
