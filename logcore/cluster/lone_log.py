@@ -14,9 +14,12 @@ from ..errors import LogUnavailable
 from ..owned_log import OwnedLog
 from ..protocol.kafka_service import Serving
 from ..protocol.served_log import ServedLog
+from ..replication.controller.controller_messages import ElectLeader
 from ..replication.machine import NodeId
+from ..replication.replica.replica_messages import PartitionId
 from .cluster_node import ClusterNode
 from .node_log import NodeLog
+from .refusals import check_done
 from .serving import ServedNode, served
 from .settings import NOWHERE, ClusterSettings
 
@@ -55,6 +58,14 @@ def _serves(node: ClusterNode) -> bool:
     return node.serving
 
 
+def _lead_what_is_left(node: ClusterNode) -> None:
+    """After damage the controller waits for a replica that has all that was acknowledged. There is no other one: each
+    partition goes on with what is left of it, as `problems` says."""
+    for state in node.image.partitions():
+        if state.leader is None:
+            check_done(node.decide(ElectLeader(PartitionId(state.topic_id, state.partition), unclean=True)))
+
+
 def open_lone_log(
     path: str | os.PathLike[str],
     *,
@@ -79,6 +90,7 @@ def open_lone_log(
                 f"the log in {path} does not begin: {node.failure or 'its disk is slow'}",
                 hint="Look at the log lines above.",
             )
+        _lead_what_is_left(node)
     except BaseException:
         node.stop()
         raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -132,3 +133,22 @@ def test_each_has_an_id_and_a_secret_of_its_own(tmp_path: Path) -> None:
         told = one.served.id, one.served.secret
     with open_lone_log(tmp_path / "a") as again:
         assert (again.served.id, again.served.secret) == told
+
+
+def test_damage_of_one_partition_leaves_the_others_usable(tmp_path: Path) -> None:
+    with open_lone_log(tmp_path / "log") as log:
+        for topic in ("whole", "damaged"):
+            log.create_topic(topic, 1)
+            for value in (b"a", b"b", b"c"):
+                log.append(topic, 0, rows(value))
+        crashed = shutil.copytree(tmp_path / "log", tmp_path / "crashed")
+        id = log.node.image.topic_ids["damaged"]
+    [segment] = (crashed / "replicas").glob(f"{id}-0/*.log")
+    content = segment.read_bytes()
+    segment.write_bytes(content.replace(b"c", b"x"))  # the value of the last record, and nothing else is a "c"
+    with open_lone_log(crashed) as log:
+        assert ["damaged" in problem for problem in log.problems()] == [True]
+        for topic in ("whole", "damaged"):
+            log.append(topic, 0, rows(b"d"))
+        assert values_of(log, "whole") == [b"a", b"b", b"c", b"d"]
+        assert values_of(log, "damaged") == [b"a", b"b", b"d"]
