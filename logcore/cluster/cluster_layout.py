@@ -109,10 +109,12 @@ class ClusterLayout:
     # Coordinators
 
     def coordinator(self, kind: KeyKind, key: str, local: tuple[str, int]) -> NodeAddress:
-        image, topic = self._node.image, _TOPICS[kind]
+        topic = _TOPICS[kind]
+        if place_of(self._node.image, topic, key) is None:
+            self._create_coordinators(topic)
+        image = self._node.image
         place = place_of(image, topic, key)
         if place is None:
-            self._create_coordinators(topic)
             raise NotNow(ErrorCode.coordinator_not_available, "the topic of the coordinators is being made")
         state = image.partition(place)
         leader = image.brokers.get(state.leader) if state is not None and state.leader is not None else None
@@ -120,13 +122,18 @@ class ClusterLayout:
             raise NotNow(ErrorCode.coordinator_not_available, "the coordinator has no leader now")
         return self._address(leader, local)
 
+    @property
+    def _coordinators(self) -> int:
+        """How many there are: a node that is alone shares them with nobody."""
+        return 1 if self._node.settings.alone else _COORDINATOR_PARTITIONS
+
     def _create_coordinators(self, topic: str) -> None:
         """With as many replicas as it will ever need: until nodes have shown themselves, who asks has to come again."""
         replication = self.default_replication()
         if len(self._node.image.brokers) < min(replication, len(self._node.settings.voters)):
             return
         try:
-            self._create(TopicCreation(topic, _COORDINATOR_PARTITIONS, _COORDINATOR_CONFIG, replication), _CREATED_S)
+            self._create(TopicCreation(topic, self._coordinators, _COORDINATOR_CONFIG, replication), _CREATED_S)
         except (TopicExists, NotNow):
             pass  # another node was asked, too; or who asks has to come again
 
@@ -223,7 +230,7 @@ class ClusterLayout:
         if topic.name in self._log.topics():
             raise TopicExists(f'topic "{topic.name}" exists already')
         if topic.name in _TOPICS.values():
-            topic = TopicCreation(topic.name, _COORDINATOR_PARTITIONS, _COORDINATOR_CONFIG)
+            topic = TopicCreation(topic.name, self._coordinators, _COORDINATOR_CONFIG)
         if only_check:
             self._check_replication(topic)
         else:

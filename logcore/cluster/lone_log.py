@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, Literal
 
+from ..client import Topic
 from ..cores.expiry import DEFAULT, ExpiryTimes
-from ..errors import LogUnavailable
+from ..errors import LogUnavailable, UnknownTopic
 from ..owned_log import OwnedLog
 from ..protocol.kafka_service import Serving
 from ..protocol.served_log import ServedLog
@@ -42,6 +43,25 @@ class LoneLog(NodeLog, OwnedLog):
 
     def serving(self, advertised: tuple[str, int] | None = None) -> Serving:
         return self.parts.at(advertised)
+
+    # What there is, nobody else knows better: it needs no request
+
+    def topics(self) -> Mapping[str, Topic]:
+        return self._known().topics()
+
+    def topic(self, name: str) -> Topic | None:
+        return self._known().topic(name)
+
+    def partition_count(self, topic: str) -> int:
+        found = self._known().topic(topic)
+        if found is None:
+            raise UnknownTopic(f'topic "{topic}" does not exist')
+        return found.partition_count
+
+    def _known(self) -> ServedLog:
+        """Raises `LogClosed`."""
+        self._own.line()
+        return self.parts.log
 
     def expire_offsets_of(self, expires: Callable[[str], bool]) -> None:
         self.node.expires = expires

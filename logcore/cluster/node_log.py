@@ -32,7 +32,8 @@ class NodeLog(RoutedLog):
         self._served = served
         login = secret_credentials(served.serving.log.secret)
         alone = served.node.settings.alone
-        super().__init__(Router((), login, tls, patience_s, own=served.door(), alone=alone), bootstrap)
+        self._own = served.door()
+        super().__init__(Router((), login, tls, patience_s, own=self._own, alone=alone), bootstrap)
 
     def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
         """Calls `listener`, on any thread and with locks held, whenever a replica of this node has more to read.

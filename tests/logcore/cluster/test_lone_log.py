@@ -152,3 +152,12 @@ def test_damage_of_one_partition_leaves_the_others_usable(tmp_path: Path) -> Non
             log.append(topic, 0, rows(b"d"))
         assert values_of(log, "whole") == [b"a", b"b", b"c", b"d"]
         assert values_of(log, "damaged") == [b"a", b"b", b"d"]
+
+
+def test_groups_and_transactions_are_kept_in_one_partition_each(tmp_path: Path) -> None:
+    with open_lone_log(tmp_path) as log:
+        log.create_topic("t", 1)
+        log.commit_offsets("g", {WHERE: 0})
+        log.transactional_producer("q")
+        counts = {name: topic.partition_count for name, topic in log.topics().items()}
+        assert counts == {"t": 1, "__consumer_offsets": 1, "__transaction_state": 1}
