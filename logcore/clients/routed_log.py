@@ -178,6 +178,8 @@ class RoutedLog:
             to=where,
             reads=True,
         )
+        if answer.error is not None:
+            raise answer.error
         check(answer.error_code, None, f'fetch offset {offset} of partition {partition} of topic "{topic}"')
         assert answer.fetched is not None
         return answer.fetched

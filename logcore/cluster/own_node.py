@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final, TypeVar
 from millstream.errors import LogError
 
 from ..client import Isolation, TopicPartition
-from ..errors import CorruptLog, LogClosed, LogUnavailable
+from ..errors import CorruptLog, LogClosed, LogUnavailable, NotNow
 from ..protocol.dispatch import HANDLERS, WAITING_HANDLERS
 from ..protocol.kafka_service import Desk, KafkaServiceSettings, Serving
 from ..protocol.lines import Line, Look, ReadAnswer
@@ -129,8 +129,10 @@ class OwnNode:
             except CorruptLog as error:
                 raise partition.unreadable(position.offset, error) from error
             layout.check_reads(where, position.leader_epoch, position.offset, "")
-        except LogError as error:
+        except NotNow as error:
             return ReadAnswer(code_of(error), None)
+        except LogError as error:
+            return ReadAnswer(code_of(error), None, error)
         return ReadAnswer(0, fetched)
 
     def look(self, positions: Sequence[FetchPosition], isolation: Isolation, wait_s: float) -> list[FetchedPartition]:

@@ -8,6 +8,8 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, ClassVar, Final, NamedTuple, Protocol, TypeVar
 
+from millstream.errors import LogError
+
 from ..client import Fetched, Isolation, TopicPartition
 from ..errors import LogUnavailable
 from ..records.batch import Buffer, EncodedBatch
@@ -27,10 +29,11 @@ _Answer = TypeVar("_Answer")
 
 
 class ReadAnswer(NamedTuple):
-    """`fetched`: None where there is an error."""
+    """`fetched`: None where there is an error. `error`: what a node of this process says of it."""
 
     error_code: int
     fetched: Fetched | None
+    error: LogError | None = None
 
 
 class Line(Protocol):

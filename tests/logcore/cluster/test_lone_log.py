@@ -16,7 +16,7 @@ from millstream.errors import LogError
 from millstream.logcore import failpoints
 from millstream.logcore.client import TopicPartition
 from millstream.logcore.cluster.lone_log import open_lone_log
-from millstream.logcore.errors import LogClosed
+from millstream.logcore.errors import CorruptLog, LogClosed
 from millstream.logcore.replication.machine import BROKER, NodeId
 from millstream.logcore.replication.node.node_runtime import NoAnswer, NodeStopped
 from millstream.logcore.replication.shards.transaction_messages import AskProducerId
@@ -161,3 +161,16 @@ def test_groups_and_transactions_are_kept_in_one_partition_each(tmp_path: Path) 
         log.transactional_producer("q")
         counts = {name: topic.partition_count for name, topic in log.topics().items()}
         assert counts == {"t": 1, "__consumer_offsets": 1, "__transaction_state": 1}
+
+
+def test_who_reads_what_is_damaged_is_told_where_and_what_to_do(tmp_path: Path) -> None:
+    with open_lone_log(tmp_path) as log:
+        log.create_topic("t", 1)
+        log.append("t", 0, rows(b"a"))
+        [segment] = (tmp_path / "replicas").glob(f"{log.node.image.topic_ids['t']}-0/*.log")
+        with segment.open("r+b") as file:
+            file.seek(40)
+            file.write(b"!")
+        with pytest.raises(CorruptLog, match='partition 0 of topic "t" cannot be read from offset 0 on') as raised:
+            log.fetch("t", 0, 0)
+        assert raised.value.hint
