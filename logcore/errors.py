@@ -153,15 +153,15 @@ class UnsupportedDataDirectory(LogError):
     code = "UNSUPPORTED_DATA_DIRECTORY"
 
 
+WAYS_OUT: Final[dict[type[LogError], str]] = {
+    LogFull: "Free disk space, delete topics that are no longer needed, or raise the quota; then append again.",
+    LogWriteFailed: ("Check the disk and the system's log. The records were not stored and can be appended again."),
+}
+
+
 def write_error(error: OSError, what: str) -> LogError:
     """What an append raises when the operating system refused it."""
     reason = os.strerror(error.errno) if error.errno else str(error)
     if error.errno in FULL:
-        return LogFull(
-            f"no room to write {what}: {reason.lower()}",
-            hint="Free disk space, delete topics that are no longer needed, or raise the quota; then append again.",
-        )
-    return LogWriteFailed(
-        f"the disk refused to write {what}: {reason.lower()}",
-        hint="Check the disk and the system's log. The records were not stored and can be appended again.",
-    )
+        return LogFull(f"no room to write {what}: {reason.lower()}", hint=WAYS_OUT[LogFull])
+    return LogWriteFailed(f"the disk refused to write {what}: {reason.lower()}", hint=WAYS_OUT[LogWriteFailed])

@@ -9,6 +9,7 @@ from kio.schema.errors import ErrorCode
 from millstream.errors import LogError
 
 from ...errors import (
+    WAYS_OUT,
     CorruptLog,
     InconsistentTopicId,
     InvalidRecords,
@@ -104,7 +105,8 @@ def error_of(code: int, message: str | None, what: str) -> LogError:
     """What a client raises where the server answered with this code; `what` says what it wanted."""
     name, separator, text = (message or "").partition(": ")
     if separator and name in _NAMES:
-        return _NAMES[name](text)
+        kind = _NAMES[name]
+        return kind(text, hint=WAYS_OUT.get(kind))
     try:
         known = ErrorCode(code)
     except ValueError:

@@ -249,7 +249,7 @@ class Leader:
         try:
             core.append(placed)
         except LogError as error:
-            return Refused(Problem.STORAGE_ERROR, error.message)
+            return Refused(Problem.STORAGE_ERROR, f"{error.code}: {error.message}")  # else nobody knows a full disk
         return Produced(first, core.leader_epoch)
 
     def _answer_later(self, request: RequestId, end_offset: int, answer: _Answer, acks: int) -> _Answer | None:

@@ -16,7 +16,7 @@ from millstream.errors import LogError
 from millstream.logcore import failpoints
 from millstream.logcore.client import TopicPartition
 from millstream.logcore.cluster.lone_log import open_lone_log
-from millstream.logcore.errors import CorruptLog, LogClosed
+from millstream.logcore.errors import CorruptLog, LogClosed, LogFull
 from millstream.logcore.replication.machine import BROKER, NodeId
 from millstream.logcore.replication.node.node_runtime import NoAnswer, NodeStopped
 from millstream.logcore.replication.shards.transaction_messages import AskProducerId
@@ -174,3 +174,18 @@ def test_who_reads_what_is_damaged_is_told_where_and_what_to_do(tmp_path: Path) 
         with pytest.raises(CorruptLog, match='partition 0 of topic "t" cannot be read from offset 0 on') as raised:
             log.fetch("t", 0, 0)
         assert raised.value.hint
+
+
+def test_a_full_disk_refuses_a_record_and_takes_the_next(tmp_path: Path) -> None:
+    with open_lone_log(tmp_path) as log:
+        log.create_topic("t", 1)
+        log.append("t", 0, rows(b"a"))
+        failpoints.arm("append.write:1:enospc")
+        try:
+            with pytest.raises(LogFull, match='no room to write to partition 0 of topic "t"') as refused:
+                log.append("t", 0, rows(b"b"))
+        finally:
+            failpoints.arm("")
+        assert refused.value.hint
+        log.append("t", 0, rows(b"c"))
+        assert values_of(log, "t") == [b"a", b"c"]
