@@ -2,9 +2,42 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from ..planner.physical import PhysicalPlan
+from ..planner.steps.repartition import Rekey
 from ..planner.steps.sink import Sink
 from ..planner.steps.source import Source
+from ..planner.steps.step import Step
+from .batch import ChangeBatch
+
+
+def in_one_task(plan: PhysicalPlan) -> PhysicalPlan:
+    """The plan with a single task, whatever partitions its topics have: results do not depend on how keys are spread.
+    For the Sandbox."""
+
+    def alone(step: Step) -> Step:
+        if isinstance(step, Source):
+            return replace(step, partition_count=1)
+        step = step.with_inputs(*map(alone, step.inputs))
+        return replace(step, partition_count=1) if isinstance(step, Rekey) else step
+
+    return replace(plan, root=alone(plan.root))
+
+
+def spread(batch: ChangeBatch, task_count: int) -> ChangeBatch:
+    """What was read, in so many tasks: partitions beyond them share tasks."""
+    rows = batch.rows
+    if max(batch.stream_time_ms, default=0) < task_count and (pc.max(rows["_part"]).as_py() or 0) < task_count:
+        return batch
+    tasks = pa.array(rows["_part"].to_numpy() % task_count)
+    times: dict[int, int] = {}
+    for partition, time in batch.stream_time_ms.items():
+        times[partition % task_count] = max(time, times.get(partition % task_count, time))
+    return ChangeBatch(rows.set_column(rows.column_names.index("_part"), "_part", tasks), times)
 
 
 def changelog_partition_count(plan: PhysicalPlan) -> int:

@@ -6,7 +6,7 @@ How bytes become columns is in `source_decoder.py`, which records come next with
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,7 @@ from ...logcore.client import LogClient, TopicPartition
 from ...planner.steps.source import Source
 from ..batch import ChangeBatch
 from ..record_error import RecordError
-from .time_order import Times, ranks, ready_counts, tables_first
+from .time_order import Times, ranks, ready_counts, tables_first, topics_in_order
 from .topic_feed import FeedRecords, TopicFeed
 
 
@@ -38,8 +38,9 @@ class ReadBatch:
     """One batch of a query's input.
 
     `inputs`: by the id of the Source step; sources without rows are there too. `positions`: what to commit once the
-    batch is done. `more`: whether there is more to read right now. `headers`: None where no record has any.
-    `elapsed_ms`: in place of input, how long there was none.
+    batch is done. `more`: whether there is more to read right now. `headers`: None where no record has any. `times`: of
+    each record, at its place in the batch, what the order goes by; -1 where it cannot be read. `elapsed_ms`: in place
+    of input, how long there was none.
     """
 
     inputs: dict[str, ChangeBatch]
@@ -50,7 +51,13 @@ class ReadBatch:
     headers: RecordHeaders | None = None
     more: bool = False
     topics: Mapping[str, str] = field(default_factory=dict)  # by the id of the Source step
+    times: Times = field(default_factory=lambda: np.empty(0, np.int64))
+    sequence_stride: int = 1
     elapsed_ms: int = 0
+
+    def place(self, sequence: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """The places of the records with these `_seq`."""
+        return sequence // self.sequence_stride
 
     def origin(self, sequence: int) -> tuple[str, int, int]:
         """Topic, partition and offset of the input row with this `_seq`."""
@@ -79,13 +86,12 @@ class SourceReader:
         time_order: bool = True,
     ) -> None:
         self._time_order = time_order
-        sources = tables_first(sources)
-        topics = list(dict.fromkeys(source.topic for source in sources))
+        topics = topics_in_order(sources)
         self._feeds = [
             TopicFeed(
                 log,
                 topic,
-                [source for source in sources if source.topic == topic],
+                [source for source in tables_first(sources) if source.topic == topic],
                 {at.partition: offset for at, offset in sorted(positions.items()) if at.topic == topic},
             )
             for topic in topics
@@ -169,6 +175,8 @@ class SourceReader:
             headers=self._headers(taken, numbers),
             more=any(feed.has_more for feed in self._feeds),
             topics={source.id: feed.topic for feed in self._feeds for source in feed.sources},
+            times=_by_place([records.times for records in present], np.concatenate(numbers)),
+            sequence_stride=self._stride,
         )
 
     def _numbers(
@@ -181,7 +189,7 @@ class SourceReader:
         elif not self._time_order or self._lane_count == 1:
             places = np.arange(sum(lengths), dtype=np.int64)
         else:
-            places = ranks(np.concatenate([records.times for records in taken if records is not None]))
+            places = ranks(np.concatenate([records.running_times for records in taken if records is not None]))
         return np.split(places, np.cumsum(lengths)[:-1])
 
     def _places_in(self, taken: list[FeedRecords | None], order: Sequence[TopicPartition]) -> npt.NDArray[np.int64]:
@@ -209,6 +217,12 @@ class SourceReader:
         at_place = np.full(int(places.max()) + 1, -1, np.int64)
         at_place[places] = np.arange(len(places))
         return RecordHeaders(pa.concat_arrays(parts).take(pa.array(at_place, mask=at_place < 0)), self._stride)
+
+
+def _by_place(times: list[Times], places: npt.NDArray[np.int64]) -> Times:
+    found = np.full(int(places.max(initial=-1)) + 1, -1, np.int64)
+    found[places] = np.concatenate(times)
+    return found
 
 
 def _first(times: list[Times], ready: list[int], max_records: int, *, by_time: bool) -> list[int]:
@@ -253,6 +267,14 @@ def _change_batch(
     elif not all_ok:
         table = table.filter(pa.array(ok))
     return ChangeBatch(table, stream_time)
+
+
+def times_only(source: Source) -> Source:
+    """The source with the columns only that its rowtime needs."""
+    if source.timestamp is None:
+        return replace(source, columns=())
+    names = [source.schema.physical_name(column) for column in source.schema]
+    return replace(source, columns=tuple(name for name in names if name in source.timestamp.sql))
 
 
 def empty_rows(source: Source) -> pa.Table:

@@ -1,19 +1,32 @@
-"""The order in which a query sees the records of several partitions.
+"""The order in which a query takes the records of several partitions: the one rule of every executor.
 
-Each partition keeps its own order. Between partitions the smaller timestamp goes first, where a record counts as late
-as the latest one before it in its partition: it waits for that one. Where timestamps are equal, tables go before
-streams, so that a stream's record meets the table row of its own time; then the order of the sources decides, then the
-partition. As long as a partition has more records than were fetched, records that are later than its last fetched one
-wait: what is still to come may be older.
+A query takes what is there, and waits for nothing that is not:
+
+1. A partition's records keep their order.
+2. Among the next records of all partitions the one with the smallest time goes first.
+3. Of equal times a table's goes before a stream's, so that a stream's record meets the table row of its own time; then
+   the order of the sources in the statement decides, then the partition.
+
+So a record that is late in its partition goes right after the one before it: it counts as late as the latest of those
+that are there before it. Records that cannot be read have no time, and move nothing.
+
+*Catching up*, everything is there, and the rule alone decides. As long as a partition has more records than were
+fetched, records that are later than its last fetched one wait: what is still to come may be older. So it does not
+matter where batches end, nor where a query starts again. *Live*, a record that is alone goes at once; one that comes
+later and is older does not undo that. A Sandbox is live: what a script inserts comes row by row (`arrivals.py`).
+
+DuckDB's reader (`source_reader.py`), the ends of Spark's batches (`batch_ends.py`) and the merging in Spark's tasks
+(`merging.py`) all ask the functions below.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
+from ...logcore.client import TopicPartition
 from ...planner.steps.source import Source
 
 Times = npt.NDArray[np.int64]
@@ -24,6 +37,18 @@ BEFORE_ALL = np.iinfo(np.int64).min
 def tables_first(sources: Sequence[Source]) -> tuple[Source, ...]:
     """The sources in the order in which their records of one time go."""
     return tuple(sorted(sources, key=lambda source: source.kind != "TABLE"))
+
+
+def topics_in_order(sources: Sequence[Source]) -> list[str]:
+    """The topics in the order in which their records of one time go."""
+    return list(dict.fromkeys(source.topic for source in tables_first(sources)))
+
+
+def lane_ranks(sources: Sequence[Source], lanes: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
+    """The place of each lane where times are equal."""
+    topics = topics_in_order(sources)
+    ordered = sorted(set(lanes), key=lambda lane: (topics.index(lane.topic), lane.partition))
+    return {lane: rank for rank, lane in enumerate(ordered)}
 
 
 def running_maximum(times: Times, before: int = BEFORE_ALL) -> Times:

@@ -18,7 +18,7 @@ from ...planner.steps.source import Source
 from ..record_error import RecordError
 from .schemas_topic import SchemasTopic
 from .source_decoder import DecodedRecords, Records, SourceDecoder
-from .time_order import BEFORE_ALL, Times, running_maximum
+from .time_order import Times, running_maximum
 
 ERRORS_MAX = 10_000  # in one batch, about: an error costs kilobytes and the exact reading of its record
 PIECE_ROWS = 200_000  # decoded at once
@@ -30,7 +30,7 @@ WARY_SHARE = 16  # when this share of the usual bytes is fetched
 class FeedRecords:
     """Decoded records, partition after partition, each in offset order.
 
-    `decoded`: per source of the topic. `times`: running maximum of the rowtime within the record's partition.
+    `decoded`: per source of the topic. `times`: what the order goes by; -1 where a record cannot be read.
     `headers`: None where no record has any.
     """
 
@@ -43,6 +43,14 @@ class FeedRecords:
 
     def __len__(self) -> int:
         return len(self.offsets)
+
+    @property
+    def running_times(self) -> Times:
+        """The largest time of the record's partition so far."""
+        running = np.empty(len(self), np.int64)
+        for _, start, end in _stretches(self.partitions):
+            running[start:end] = running_maximum(self.times[start:end])
+        return running
 
 
 class TopicFeed:
@@ -58,7 +66,6 @@ class TopicFeed:
         schemas = SchemasTopic(log)
         self._decoders = tuple(SourceDecoder(source, schemas.schema) for source in sources)
         self._fetch_positions = dict(positions)
-        self._running: dict[int, int] = {partition: int(BEFORE_ALL) for partition in positions}
         self._complete = dict.fromkeys(positions, False)
         self._taken_positions = dict(positions)
         self._pending: FeedRecords | None = None
@@ -107,8 +114,9 @@ class TopicFeed:
     def lane(self, partition: int) -> tuple[Times, bool]:
         """The running maxima of what is pending in this partition, and whether that is all there is."""
         pending = self._pending
-        times = np.empty(0, np.int64) if pending is None else pending.times[pending.partitions == partition]
-        return times, self._complete[partition]
+        if pending is None:
+            return np.empty(0, np.int64), self._complete[partition]
+        return running_maximum(pending.times[pending.partitions == partition]), self._complete[partition]
 
     def take(self, counts: Mapping[int, int] | None = None) -> FeedRecords | None:
         """Takes the first records of each partition out of what is pending; all of them without `counts`."""
@@ -187,7 +195,7 @@ class TopicFeed:
             result = self._without_gaps(result, parts[len(decoded) :])
         if len(decoded) > 1:
             result = _select(result, np.lexsort((result.offsets, result.partitions)))
-        return self._with_running_times(result)
+        return result
 
     def _without_gaps(self, records: FeedRecords, left: list[Records]) -> FeedRecords:
         """The records before those that were left undecoded, which are fetched again."""
@@ -199,16 +207,6 @@ class TopicFeed:
                 self._fetch_positions[partition] = min(first, self._fetch_positions[partition])
                 self._complete[partition] = False
         return records if kept.all() else _select(records, kept)
-
-    def _with_running_times(self, records: FeedRecords) -> FeedRecords:
-        times = np.empty(len(records), np.int64)
-        for partition, start, end in _stretches(records.partitions):
-            running = running_maximum(records.times[start:end], self._running[partition])
-            times[start:end] = running
-            self._running[partition] = int(running[-1])
-        return FeedRecords(
-            records.partitions, records.offsets, times, records.decoded, records.headers, records.byte_count
-        )
 
     def _append(self, new: FeedRecords) -> None:
         if self._pending is None or not len(self._pending):

@@ -7,12 +7,10 @@ another. Then the reader that the DuckDB executor uses finds the place, with the
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from ...logcore.client import LogClient, TopicPartition
 from ...planner.physical import PhysicalPlan
-from ...planner.steps.source import Source
-from ..sources.source_reader import SourceReader
+from ..sources.source_reader import SourceReader, times_only
 from ..tasks import needs_time_order
 from .lanes import Positions
 
@@ -25,7 +23,7 @@ class BatchEnds:
     def __init__(self, plan: PhysicalPlan, log: LogClient, records_max: int) -> None:
         self._log = log
         self._records_max = records_max
-        self._sources = [_thin(source) for source in plan.sources()]
+        self._sources = [times_only(source) for source in plan.sources()]
         self._time_order = needs_time_order(plan)
         self._reader: SourceReader | None = None
         self._reader_at: Positions | None = None
@@ -61,14 +59,6 @@ class BatchEnds:
             if reader.fetch_positions == before:  # nothing but what readers skip
                 self._reader = None
                 return {lane: until[lane] for lane in start}
-
-
-def _thin(source: Source) -> Source:
-    """The source with the columns only that its rowtime needs."""
-    if source.timestamp is None:
-        return replace(source, columns=())
-    names = [source.schema.physical_name(column) for column in source.schema]
-    return replace(source, columns=tuple(name for name in names if name in source.timestamp.sql))
 
 
 def _shares(waiting: Mapping[TopicPartition, int], total: int) -> dict[TopicPartition, int]:

@@ -39,7 +39,7 @@ from ..state.state_file import StateFile, open_state
 from ..state.store import StoreChanges
 from .lanes import Positions
 from .markers import StateMarker, check_run
-from .merging import lane_times, merge
+from .merging import merge
 from .pieces import Piece
 from .stage_one import failed_record
 from .stages import Stages
@@ -110,10 +110,9 @@ class BucketRuntime:
             if all(marker.positions.get(lane, 0) >= end for lane, end in ends.items()):
                 producer.abort()
                 return Report(self._bucket)
-            batch = merge(self._stages, pieces, ends, marker.positions, marker.times)
+            batch = merge(self._stages, pieces, ends, marker.positions)
             positions = {**marker.positions, **{k: max(end, marker.positions.get(k, 0)) for k, end in ends.items()}}
-            times = lane_times(pieces, marker.times)
-            after = replace(marker, positions=positions, times=times, token=uuid.uuid4().hex)
+            after = replace(marker, positions=positions, token=uuid.uuid4().hex)
             report, self._marker = self._apply(producer, batch, after)
             return report
         except BaseException as error:

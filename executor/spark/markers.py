@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from ...logcore.client import FetchedRows, LogClient, RowRecords, TopicPartition
+from ...logcore.client import FetchedRows, LogClient, RowRecords
 from ..errors import QueryFailed
-from .lanes import Positions, lane_of, lane_text, positions_from_json, positions_to_json
+from .lanes import Positions, positions_from_json, positions_to_json
 
 _LOOK_BACK = 8  # offsets; a marker is followed by the control record of its transaction
 
@@ -31,14 +31,12 @@ class StateMarker:
     """`token` is new with each transaction: a cache of the state under the same token has exactly this content.
 
     `state` is made with the bucket's first marker and stays: another log, or a query that was made anew under the same
-    name, has another, so a cache that names it belongs to this bucket. `times`: the largest rowtime of each lane among
-    what the bucket has seen of it. `ends`: by partition of the changelog, the end of the state at these positions
-    (`lost_state.py`).
+    name, has another, so a cache that names it belongs to this bucket. `ends`: by partition of the changelog, the end
+    of the state at these positions (`lost_state.py`).
     """
 
     run: str
     positions: Positions = field(default_factory=dict)
-    times: dict[TopicPartition, int] = field(default_factory=dict)
     token: str = field(default_factory=lambda: uuid.uuid4().hex)
     state: str = field(default_factory=lambda: uuid.uuid4().hex)
     ends: dict[int, int] = field(default_factory=dict)
@@ -49,7 +47,6 @@ class StateMarker:
             "token": self.token,
             "state": self.state,
             "positions": positions_to_json(self.positions),
-            "times": {lane_text(lane): time for lane, time in self.times.items()},
             "ends": {str(partition): end for partition, end in self.ends.items()},
         }
         columns = {"timestamp": [0], "key": [b"marker"], "value": [json.dumps(value).encode()]}
@@ -100,7 +97,6 @@ def _marker(value: bytes) -> StateMarker:
     return StateMarker(
         run=found["run"],
         positions=positions_from_json(found["positions"]),
-        times={lane_of(text): int(time) for text, time in found["times"].items()},
         token=found["token"],
         state=found.get("state") or uuid.uuid4().hex,  # earlier versions had none: their caches are made anew
         ends={int(partition): end for partition, end in found.get("ends", {}).items()},  # earlier versions noted none

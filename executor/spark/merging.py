@@ -12,7 +12,7 @@ from ..batch import ChangeBatch
 from ..operators.columns import Ints, ints, with_columns
 from ..record_error import RecordError
 from ..sources.source_reader import ReadBatch, RecordHeaders, empty_rows
-from ..sources.time_order import BEFORE_ALL, tables_first
+from ..sources.time_order import lane_ranks, ranks, tables_first
 from .pieces import ORDER, RECORD_HEADERS, Piece
 from .stages import Stages
 
@@ -22,15 +22,13 @@ def merge(
     pieces: Sequence[Piece],
     ends: Mapping[TopicPartition, int],
     done: Mapping[TopicPartition, int],
-    times: Mapping[TopicPartition, int],
 ) -> ReadBatch:
     """The rows of all pieces in the order that `SourceReader` would give them.
 
     In: `ends`: where the batch ends, in every lane. `done`: up to where the bucket contains each lane: what lies before
-    is left out. `times`: the largest rowtime of each lane before these pieces. Out: `positions` are `ends`.
+    is left out. Out: `positions` are `ends`.
     """
-    lanes = _lane_order(stages, pieces)
-    origins = _Origins(lanes, times)
+    origins = _Origins(lane_ranks(stages.plan.sources(), (piece.head.lane for piece in pieces)))
     tables: dict[str, pa.Table] = {}
     for source in tables_first(stages.plan.sources()):
         parts = [
@@ -62,27 +60,16 @@ def merge(
     )
 
 
-def lane_times(pieces: Sequence[Piece], before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """The largest rowtime of each lane after these pieces."""
-    times = dict(before)
-    for piece in pieces:
-        lane, time = piece.head.lane, piece.head.lane_time
-        if time is not None and time > times.get(lane, int(BEFORE_ALL)):
-            times[lane] = time
-    return times
-
-
 class _Origins:
     """Where each row comes from, over all sources, and with that its place in the batch."""
 
-    def __init__(self, lanes: Mapping[TopicPartition, int], times: Mapping[TopicPartition, int]) -> None:
+    def __init__(self, lanes: Mapping[TopicPartition, int]) -> None:
         self._lanes = lanes
-        self._times = times
         self._by_source: dict[str, tuple[Ints, Ints, Ints]] = {}
 
     def add(self, source_id: str, parts: Sequence[tuple[TopicPartition, pa.Table]]) -> pa.Table:
         """The rows of one source as one table; remembers their origins."""
-        order = [np.maximum(ints(rows, ORDER), self._times.get(lane, int(BEFORE_ALL))) for lane, rows in parts]
+        order = [ints(rows, ORDER) for _, rows in parts]
         lane = [np.full(len(rows), self._lanes[lane], np.int64) for lane, rows in parts]
         offset = [ints(rows, "_offset") for _, rows in parts]
         self._by_source[source_id] = (np.concatenate(order), np.concatenate(lane), np.concatenate(offset))
@@ -104,21 +91,13 @@ class _Origins:
 
 
 def _dense_ranks(order: Ints, lane: Ints, offset: Ints) -> Ints:
-    arranged = np.lexsort((offset, lane, order))
-    differs = np.zeros(len(arranged), np.bool_)
-    for column in (lane, offset):
-        values = column[arranged]
-        differs[1:] |= values[1:] != values[:-1]
-    ranks = np.empty(len(arranged), np.int64)
-    ranks[arranged] = np.cumsum(differs)
-    return ranks
-
-
-def _lane_order(stages: Stages, pieces: Sequence[Piece]) -> dict[TopicPartition, int]:
-    """The order of ties: tables, then streams, each in the order of the sources, then by partition."""
-    topics = list(dict.fromkeys(source.topic for source in tables_first(stages.plan.sources())))
-    lanes = sorted({piece.head.lane for piece in pieces}, key=lambda lane: (topics.index(lane.topic), lane.partition))
-    return {lane: index for index, lane in enumerate(lanes)}
+    """Rows of one record have one place."""
+    by_lane = np.lexsort((offset, lane))
+    begins = np.ones(len(by_lane), np.bool_)  # where a record's first row stands
+    begins[1:] = (np.diff(lane[by_lane]) != 0) | (np.diff(offset[by_lane]) != 0)
+    places = np.empty(len(by_lane), np.int64)
+    places[by_lane] = ranks(order[by_lane][begins])[np.cumsum(begins) - 1]
+    return places
 
 
 def _new(rows: pa.Table, done_offset: int) -> pa.Table:

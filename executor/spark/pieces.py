@@ -15,7 +15,7 @@ import pyarrow as pa
 from ...logcore.client import TopicPartition
 from ..record_error import RecordError
 
-ORDER = "_order"  # column of a piece: the largest rowtime of the lane up to and including the row's record
+ORDER = "_order"  # column of a piece: the largest time of the lane in the batch, up to the row's record
 RECORD_HEADERS = "_record_headers"  # column of a piece, where records have headers: those of the row's record
 
 _LENGTH = struct.Struct("<q")
@@ -31,7 +31,6 @@ class PieceHead:
     lane: TopicPartition
     end: int
     times: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
-    lane_time: int | None = None  # the largest rowtime so far in what was read of the lane
     record_count: int = 0
     byte_count: int = 0
     errors: tuple[RecordError, ...] = ()

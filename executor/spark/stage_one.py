@@ -18,6 +18,7 @@ from ..record_error import RecordError
 from ..sources.source_reader import ReadBatch, SourceReader
 from ..sources.time_order import BEFORE_ALL, running_maximum
 from ..state.connection import EngineSettings, lock, open_connection
+from ..tasks import spread
 from .lanes import LaneRange
 from .pieces import ORDER, RECORD_HEADERS, Piece, PieceHead
 from .stages import Chain, Stages
@@ -55,18 +56,18 @@ class StageOne:
                 batch = reader.read(READ_BYTES, {lane: lane_range.end})
                 if batch is not None:
                     split = self._split(chains, batch, lane, lane_time)
-                    lane_time = split.lane_time
+                    lane_time = max(lane_time, int(batch.times.max()))
                     yield from split.pieces(lane, batch.positions[lane])
 
     def _split(self, chains: Sequence[Chain], batch: ReadBatch, lane: TopicPartition, lane_time: int) -> _Split:
-        split = _Split(lane_time)
+        split = _Split()
         home = split.bucket(self._stages.bucket_of(lane.partition))
         home.record_count, home.byte_count = batch.record_count, batch.byte_count
         home.errors = list(batch.errors)
+        running = running_maximum(batch.times, lane_time)
         for chain in chains:
-            read = batch.inputs[chain.source.id]
-            order = running_maximum(ints(read.rows, "_ts"), lane_time)
-            split.lane_time = max(split.lane_time, int(order[-1]) if len(order) else split.lane_time)
+            read = spread(batch.inputs[chain.source.id], chain.source.task_count)
+            order = running[batch.place(ints(read.rows, "_seq"))]
             changes, errors = self._run(chain, read, batch)
             home.errors += errors
             rows = _with_origin(changes.rows, read.rows, order, lane, batch)
@@ -107,9 +108,6 @@ class _Bucket:
 
 @dataclass(slots=True)
 class _Split:
-    """`lane_time`: the largest rowtime up to here."""
-
-    lane_time: int
     buckets: dict[int, _Bucket] = field(default_factory=dict)
 
     def bucket(self, number: int) -> _Bucket:
@@ -121,7 +119,6 @@ class _Split:
                 lane=lane,
                 end=end,
                 times=bucket.times,
-                lane_time=self.lane_time,
                 record_count=bucket.record_count,
                 byte_count=bucket.byte_count,
                 errors=tuple(bucket.errors),
