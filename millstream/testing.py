@@ -9,7 +9,9 @@
         assert sandbox.consume("N")[0]["value"] == {"N": 1}
 
 Nothing runs by itself: `drain` runs every query in the order of creation until no input is left, so a test gives the
-same records each time. Time moves by the timestamps of records only; `now_ms` is what INSERT VALUES takes for now.
+same records each time, on DuckDB and on Spark. Queries are live: what a script inserts, by INSERT or by `produce`, they
+see row by row in its order; what was there before they were created, by time. Time moves by the timestamps of records
+only; `now_ms` is what INSERT VALUES takes for now.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import Any, Literal, Protocol, cast
+from typing import Any, ClassVar, Literal, Protocol, cast
 
 import pyarrow as pa
 
@@ -64,9 +66,6 @@ class SandboxExecutor(Executor, Protocol):
 
 MakeExecutor = Callable[[JournaledLog, Mapping[str, str]], SandboxExecutor]
 
-EXECUTORS: dict[str, MakeExecutor] = {"duckdb": StepwiseExecutor, "spark": SparkSandboxExecutor}
-
-
 _REFERENCE_ID = 1_000_000
 
 
@@ -89,8 +88,10 @@ class Sandbox:
     unless `ksql.streams.cache.max.bytes.buffering` says otherwise.
     """
 
+    executors: ClassVar[Mapping[str, MakeExecutor]] = {"duckdb": StepwiseExecutor, "spark": SparkSandboxExecutor}
+
     def __init__(self, executor: str = "duckdb", properties: Mapping[str, Any] | None = None) -> None:
-        make = EXECUTORS.get(executor)
+        make = self.executors.get(executor)
         if make is None:
             raise Unsupported(f'a Sandbox with the executor "{executor}" is not built yet')
         self.now_ms = 0
@@ -197,10 +198,14 @@ class Sandbox:
                 "headers": pa.array([[{"key": name, "value": data} for name, data in headers]], HEADERS),
             }
         )
-        self.log.produce(topic, partition, RowRecords(table))
+        self.log.append(topic, partition, RowRecords(table))
 
     def drain(self) -> None:
-        """Runs every persistent query until no input is left. Raises `QueryError` where one cannot go on."""
+        """Runs every persistent query until no input is left. Raises `QueryError` where one cannot go on.
+
+        Each runs to its end before the next; but where one reads what another writes, and also what the script inserts,
+        the script's rows go through all of them one by one.
+        """
         self._executor.drain()
 
     def idle(self, milliseconds: int) -> None:

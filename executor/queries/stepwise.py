@@ -7,7 +7,7 @@ how keys are spread.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import cast
@@ -16,11 +16,10 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from ...logcore.client import LogClient, RowRecords, TopicPartition
+from ...logcore.client import LogClient, RowRecords
 from ...planner.catalog import PersistentQuery
 from ...planner.physical import PhysicalPlan
 from ...planner.planning import PlannedPush
-from ...planner.steps.repartition import Rekey
 from ...planner.steps.sink import Sink
 from .. import processing_log
 from ..answers.left_out import LeftOut
@@ -30,19 +29,21 @@ from ..errors import QueryFailed, UnknownQuery
 from ..executor import QueryMetrics, QueryStatus
 from ..figures import Meters, QueryFigures
 from ..inspection import inspected
-from ..partitioning import sink_partitions
+from ..partitioning import RekeyPartitioner, sink_partitions
 from ..pipeline import Pipeline
 from ..record_error import left_out
 from ..sink_writer import Output, SinkWriter
-from ..sources.journal import JournaledLog, JournalEntry
+from ..sources.arrivals import Ends, stops
+from ..sources.journal import JournaledLog, RecordPlace
 from ..sources.source_reader import ReadBatch, SourceReader
-from ..sources.time_order import tables_first
 from ..state.connection import lock, open_connection
+from ..tasks import in_one_task, needs_time_order, spread
 from ..updates import settle
 from .query_log import forget_query, offset_group, start_positions
 from .query_settings import QuerySettings
+from .script_rounds import ScriptRounds
 
-ROUNDS_MAX = 100  # of queries that feed each other
+_READ_BYTES = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,31 +67,52 @@ class StepwisePlan:
         properties: Mapping[str, str],
         state: Mapping[str, pa.Table] | None = None,
     ) -> None:
-        self.plan = plan
+        self.plan = in_one_task(plan)
+        self._merges = needs_time_order(plan)  # else only what `consume` lists depends on the order of partitions
         self._state = dict(state or {})
         self._log = log
         self._settings = QuerySettings.of({**properties, **plan.properties})
         self._begin = start_positions(cast(LogClient, log), plan, self._settings.start)
         self._positions = dict(self._begin)  # after everything that `advance` has given out
         self._seen = 0  # entries of the journal
+        self._seen_written = 0
+        self._there: Ends | None = None  # up to where it catches up
         self._silent_ms = 0
         self._reader: SourceReader | None = None
         self._connection: duckdb.DuckDBPyConnection | None = None
         self._pipeline: Pipeline | None = None
         self._meters = Meters()
+        self.catch_up()
 
     def figures(self) -> QueryFigures:
         """What it measures, and what lies in its state."""
         return inspected(self.plan, self._meters, {}, self._open()[0], writing=False)
 
-    def advance(self) -> Iterator[Computed]:
-        """Reads what has come since the last time: first the topics that `produce` wrote to, in the order of their
-        records, as one batch; then topic by topic, tables first."""
-        for order in self._orders():
-            batch = self._read(order)
-            if batch is not None:
-                self._silent_ms = 0
-                yield self._compute(batch)
+    def advance(self, script_end: int | None = None) -> Iterator[Computed]:
+        """Reads what has come since the last time: first what the script has inserted, then what queries have written.
+        What was there when the query began comes before both, as to any query that catches up.
+
+        In: `script_end`: of the script only what the journal's entries before that say.
+        """
+        lanes = list(self._positions)
+        there, self._there = self._there, None
+        if there is not None:
+            yield from self._read_to(there)
+        script = self._log.script(self._positions, self._seen, script_end)
+        self._seen = max(self._seen, len(self._log.entries) if script_end is None else script_end)
+        yield from self._read_in_order(script)
+        ends = self._log.ends(lanes, script_end)
+        if not self._merges:
+            written = self._log.written(self._positions, self._seen_written)
+            yield from self._read_in_order([place for place in written if place.offset < ends[place.at]])
+        self._seen_written = self._seen
+        yield from self._read_to(ends)
+
+    def catch_up(self) -> None:
+        """What is there now has not been waited for: it counts as one."""
+        if self._merges:
+            self._there = self._log.ends(self._positions)
+            self._seen = len(self._log.entries)
 
     def kept_state(self) -> dict[str, pa.Table]:
         """The rows of its stores; what it was given and has not opened counts."""
@@ -107,34 +129,21 @@ class StepwisePlan:
             self._connection.close()
             self._connection = self._pipeline = None
 
-    def _orders(self) -> list[list[TopicPartition]]:
-        new = self._new_entries()
-        produced = {entry.at.topic for entry in new if entry.produced}
-        topics = list(dict.fromkeys(source.topic for source in tables_first(self.plan.sources())))
-        groups = [produced, *({topic} for topic in topics if topic not in produced)]
-        orders = [self._order(new, group) for group in groups]
-        for entry in new:
-            self._positions[entry.at] = entry.first_offset + entry.count
-        return [order for order in orders if order]
+    def _read_in_order(self, places: Sequence[RecordPlace]) -> Iterator[Computed]:
+        for stop in stops(cast(LogClient, self._log), self.plan.sources(), self._positions, places):
+            yield from self._read_to(stop)
 
-    def _new_entries(self) -> list[JournalEntry]:
-        entries = self._log.entries[self._seen :]
-        self._seen = len(self._log.entries)
-        return [entry for entry in entries if entry.count and entry.at in self._positions]
-
-    def _order(self, entries: list[JournalEntry], topics: set[str]) -> list[TopicPartition]:
-        return [
-            place.at
-            for entry in entries
-            if entry.at.topic in topics
-            for place in entry.places(self._positions[entry.at])
-        ]
-
-    def _read(self, order: list[TopicPartition]) -> ReadBatch | None:
+    def _read_to(self, end: Ends) -> Iterator[Computed]:
         reader = self._reader
         if reader is None:
             reader = self._reader = SourceReader(cast(LogClient, self._log), self.plan.sources(), self._begin)
-        return reader.read_in_order(order)
+        before = None
+        while before != reader.fetch_positions:
+            before = reader.fetch_positions
+            while (batch := reader.read(_READ_BYTES, end)) is not None:
+                self._silent_ms = 0
+                yield self._compute(batch)
+        self._positions = {lane: max(offset, end[lane]) for lane, offset in self._positions.items()}
 
     def idle(self, elapsed_ms: int) -> Computed | None:
         """Nothing came for so long: what that gives, where the properties ask for it and windows wait for time."""
@@ -155,7 +164,7 @@ class StepwisePlan:
             if batch.elapsed_ms:
                 changes = pipeline.process_idle(batch.elapsed_ms)
             else:
-                changes = pipeline.process({name: _as_one_task(rows) for name, rows in batch.inputs.items()})
+                changes = pipeline.process({name: spread(rows, 1) for name, rows in batch.inputs.items()})
             pipeline.take_changes()
             failures = pipeline.take_failures()
         except (duckdb.Error, pa.ArrowException, ArithmeticError, ValueError) as error:
@@ -172,7 +181,7 @@ class StepwisePlan:
             self.plan,
             connection,
             emit=self._settings.emit,
-            partitioner=_one_partition,
+            partitioner=RekeyPartitioner(),
             meters=self._meters,
         )
         lock(connection)
@@ -204,10 +213,14 @@ class StepwiseQuery:
     def figures(self) -> QueryFigures:
         return self._plan.figures()
 
-    def run(self) -> bool:
-        """Processes what there is; False if there was nothing. Raises `QueryError`."""
+    @property
+    def plan(self) -> PhysicalPlan:
+        return self._plan.plan
+
+    def run(self, script_end: int) -> bool:
+        """Processes what there is, see `StepwisePlan.advance`; False if there was nothing. Raises `QueryError`."""
         worked = False
-        for computed in self._plan.advance():
+        for computed in self._plan.advance(script_end):
             worked = True
             self._write(computed)
         return worked
@@ -216,6 +229,11 @@ class StepwiseQuery:
         computed = self._plan.idle(elapsed_ms)
         if computed is not None:
             self._write(computed)
+
+    def resume(self) -> None:
+        if self.paused:
+            self.paused = False
+            self._plan.catch_up()
 
     def stop(self) -> dict[str, pa.Table]:
         """Ends it so that a query of the same id goes on where it was; gives its state."""
@@ -298,21 +316,20 @@ class StepwiseExecutor:
         self._log = log
         self._properties = dict(properties)
         self._queries: dict[str, StepwiseQuery] = {}
+        self._rounds = ScriptRounds(log)
         self._states: dict[str, dict[str, pa.Table]] = {}  # of stopped queries, by id
 
     def drain(self) -> None:
         """Runs every query until no input is left, in the order in which they were created. Raises `QueryError`."""
-        for _ in range(ROUNDS_MAX):
-            worked = [query.run() for query in list(self._queries.values()) if not query.paused]
-            if not any(worked):
-                return
-        raise QueryFailed(f"the queries still feed each other after {ROUNDS_MAX} rounds")
+        running = [query for query in self._queries.values() if not query.paused]
+        self._rounds.run([(query.plan, query.run) for query in running])
 
     def idle(self, elapsed_ms: int) -> None:
         """Lets time pass in which the sources of the queries bring nothing, after what they have brought."""
         self.drain()
-        for query in [query for query in self._queries.values() if not query.paused]:
-            query.idle(elapsed_ms)
+        with self._log.queries_run():
+            for query in [query for query in self._queries.values() if not query.paused]:
+                query.idle(elapsed_ms)
         self.drain()
 
     def open_feed(self, planned: PlannedPush, properties: Mapping[str, str]) -> StepwiseFeed:
@@ -338,7 +355,7 @@ class StepwiseExecutor:
         self._query(query_id).paused = True
 
     def resume(self, query_id: str) -> None:
-        self._query(query_id).paused = False
+        self._query(query_id).resume()
 
     def status(self, query_id: str) -> QueryStatus:
         query = self._query(query_id)
@@ -357,16 +374,3 @@ class StepwiseExecutor:
         if found is None:
             raise UnknownQuery(f"query {query_id} does not run here", hint="SHOW QUERIES lists the queries.")
         return found
-
-
-def _as_one_task(batch: ChangeBatch) -> ChangeBatch:
-    rows = batch.rows
-    zeros = pa.array(np.zeros(rows.num_rows, np.int32))
-    index = rows.column_names.index("_part")
-    latest = max(batch.stream_time_ms.values(), default=None)
-    return ChangeBatch(rows.set_column(index, "_part", zeros), {} if latest is None else {0: latest})
-
-
-def _one_partition(step: Rekey, rows: pa.Table) -> np.ndarray:
-    del step
-    return np.zeros(rows.num_rows, np.int32)

@@ -1,8 +1,13 @@
-"""A log that remembers in which order records were appended, across topics and partitions. For the Sandbox."""
+"""A log that remembers in which order records were appended, across topics and partitions. For the Sandbox.
+
+What a script inserts, by a statement or by `produce`, is one sequence. What queries write is told apart from it: they
+run when they are told to, and not when a row comes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -18,13 +23,12 @@ class RecordPlace(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class JournalEntry:
-    """One append. `produced`: by the Sandbox's `produce`, not by a statement or a query. `count`: 0 once the topic is
-    deleted."""
+    """One append. `by_query`: it was written by a query, not by the script. `count`: 0 once the topic is deleted."""
 
     at: TopicPartition
     first_offset: int
     count: int
-    produced: bool
+    by_query: bool
 
     def places(self, begin: int = 0) -> Iterator[RecordPlace]:
         """The records from offset `begin` on."""
@@ -37,18 +41,53 @@ class JournaledLog:
 
     def __init__(self, log: LogClient) -> None:
         self._log = log
+        self._queries_run = False
         self.entries: list[JournalEntry] = []
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._log, name)
 
+    @contextlib.contextmanager
+    def queries_run(self) -> Generator[None]:
+        """What is appended meanwhile is written by queries."""
+        self._queries_run = True
+        try:
+            yield
+        finally:
+            self._queries_run = False
+
     def append(self, topic: str, partition: int, records: RowRecords | ColumnarRecords) -> int:
         """As `LogClient.append`."""
-        return self._append(topic, partition, records, produced=False)
+        offset = self._log.append(topic, partition, records)
+        self.note(TopicPartition(topic, partition), offset, _count(records))
+        return offset
 
-    def produce(self, topic: str, partition: int, records: RowRecords) -> int:
-        """As `append`, for records that come from outside."""
-        return self._append(topic, partition, records, produced=True)
+    def note(self, at: TopicPartition, first_offset: int, count: int) -> None:
+        """Takes these records for appended now."""
+        self.entries.append(JournalEntry(at, first_offset, count, self._queries_run))
+
+    def script(
+        self, positions: Mapping[TopicPartition, int], begin: int = 0, end: int | None = None
+    ) -> list[RecordPlace]:
+        """What the script has inserted from these positions on, in its order. In: `begin`, `end`: of the entries."""
+        return self._places(positions, [entry for entry in self.entries[begin:end] if not entry.by_query])
+
+    def written(self, positions: Mapping[TopicPartition, int], begin: int = 0) -> list[RecordPlace]:
+        """What queries have written from these positions on, in the order in which they did. In: `begin`: as above."""
+        return self._places(positions, [entry for entry in self.entries[begin:] if entry.by_query])
+
+    @staticmethod
+    def _places(positions: Mapping[TopicPartition, int], entries: Sequence[JournalEntry]) -> list[RecordPlace]:
+        known = [entry for entry in entries if entry.at in positions]
+        return [place for entry in known for place in entry.places(positions[entry.at])]
+
+    def ends(self, lanes: Iterable[TopicPartition], end: int | None = None) -> dict[TopicPartition, int]:
+        """Up to where each lane is there, if of the script only what the entries before `end` say is there."""
+        found = {lane: self.offsets(*lane).last_stable_offset for lane in lanes}
+        for entry in self.entries[len(self.entries) if end is None else end :]:
+            if not entry.by_query and entry.count and entry.at in found:
+                found[entry.at] = min(found[entry.at], entry.first_offset)
+        return found
 
     def delete_topic(self, name: str) -> None:
         """As `LogClient.delete_topic`; a new topic of this name begins with no records. Entries keep their numbers."""
@@ -59,11 +98,6 @@ class JournaledLog:
         """As `LogClient.transactional_producer`; records count as appended once they are committed."""
         return JournaledProducer(self, self._log.transactional_producer(transactional_id))
 
-    def _append(self, topic: str, partition: int, records: RowRecords | ColumnarRecords, *, produced: bool) -> int:
-        offset = self._log.append(topic, partition, records)
-        self.entries.append(JournalEntry(TopicPartition(topic, partition), offset, _count(records), produced))
-        return offset
-
 
 class JournaledProducer:
     """A `TransactionalProducer` whose records go to the journal when it commits."""
@@ -71,7 +105,7 @@ class JournaledProducer:
     def __init__(self, journal: JournaledLog, producer: TransactionalProducer) -> None:
         self._journal = journal
         self._producer = producer
-        self._open: list[JournalEntry] = []
+        self._open: list[tuple[TopicPartition, int, int]] = []
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._producer, name)
@@ -80,12 +114,13 @@ class JournaledProducer:
         """As `TransactionalProducer.append`."""
         first = self._journal.offsets(topic, partition).log_end_offset
         self._producer.append(topic, partition, records)
-        self._open.append(JournalEntry(TopicPartition(topic, partition), first, _count(records), produced=False))
+        self._open.append((TopicPartition(topic, partition), first, _count(records)))
 
     def commit(self) -> None:
         """As `TransactionalProducer.commit`."""
         self._producer.commit()
-        self._journal.entries += self._open
+        for appended in self._open:
+            self._journal.note(*appended)
         self._open = []
 
     def abort(self) -> None:

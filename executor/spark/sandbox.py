@@ -1,7 +1,7 @@
 """The Spark executor for a Sandbox: queries run when they are told to, each until no input is left.
 
-Results are those of the executor itself: tasks by partition, partitions merged by time. The order of records in a
-topic's different partitions is not defined, so tests compare what a topic holds in the end.
+All partitions count as one task, and rows come in the order of the script, so results are those of a Sandbox on DuckDB.
+The order of records in a topic's different partitions is not defined, so tests compare what a topic holds in the end.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import pairwise
 from typing import cast
 
@@ -29,12 +30,17 @@ from ..executor import QueryStatus
 from ..figures import QueryFigures
 from ..queries.query_log import start_positions
 from ..queries.query_settings import QuerySettings
+from ..queries.script_rounds import ScriptRounds
 from ..queries.start_offsets import StartSettings
-from ..queries.stepwise import ROUNDS_MAX, StepwiseFeed
-from ..sources.journal import JournaledLog, JournalEntry
+from ..queries.stepwise import StepwiseFeed
+from ..sources.arrivals import Ends, stops
+from ..sources.journal import JournaledLog
 from ..state.temporary_folders import TemporaryFolder
-from .spark_executor import SparkExecutor
+from ..tasks import in_one_task
+from .spark_executor import OpenSession, SparkExecutor
+from .spark_jobs import MakeJobs, SparkJobs
 from .spark_query import SparkQuery
+from .spark_session import spark_session
 
 
 @dataclass(slots=True)
@@ -42,13 +48,21 @@ class _Query:
     plan: PhysicalPlan
     spark: SparkQuery
     paused: bool
-    seen: dict[TopicPartition, int] = field(default_factory=dict)  # up to where the sink is in the journal
+    there: Ends = field(default_factory=dict)  # up to where it catches up
+    seen: int = 0  # entries of the journal
+    noted: Ends = field(default_factory=dict)  # up to where the sink is in the journal
 
 
 class SparkSandboxExecutor:
     """Implements `Executor`, and `drain`. The Spark session stays for the next Sandbox of this process."""
 
-    def __init__(self, log: JournaledLog, properties: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        log: JournaledLog,
+        properties: Mapping[str, str],
+        session: OpenSession = spark_session,
+        jobs: MakeJobs = SparkJobs,
+    ) -> None:
         self._log = log
         self._client = cast(LogClient, log)
         self._server = LogServer(cast(OwnedLog, log), port=0)
@@ -60,16 +74,14 @@ class SparkSandboxExecutor:
             SPARK_BOOTSTRAP.name: trusted_address(self._server.log, self._server.address),
         }
         self._directory = TemporaryFolder("spark")
-        self._executor = SparkExecutor(self._client, self._directory.path, self._properties)
+        self._executor = SparkExecutor(self._client, self._directory.path, self._properties, session=session, jobs=jobs)
         self._queries: dict[str, _Query] = {}
+        self._rounds = ScriptRounds(log)
 
     def drain(self) -> None:
         """Runs every query until no input is left, in the order in which they were created. Raises `QueryError`."""
-        for _ in range(ROUNDS_MAX):
-            worked = [self._run(query) for query in list(self._queries.values()) if not query.paused]
-            if not any(worked):
-                return
-        raise QueryFailed(f"the queries still feed each other after {ROUNDS_MAX} rounds")
+        running = [query for query in self._queries.values() if not query.paused]
+        self._rounds.run([(query.plan, partial(self._run, query)) for query in running])
 
     def open_feed(self, planned: PlannedPush, properties: Mapping[str, str]) -> StepwiseFeed:
         """Starts a push query; it runs on DuckDB."""
@@ -77,10 +89,10 @@ class SparkSandboxExecutor:
 
     def start(self, query: PersistentQuery) -> None:
         if query.id not in self._queries:
-            self._positions(query.plan)
-            self._queries[query.id] = _Query(
-                query.plan, self._executor.query(replace(query, paused=False)), query.paused
-            )
+            plan = in_one_task(query.plan)
+            spark = self._executor.query(replace(query, plan=plan, paused=False))
+            self._queries[query.id] = _Query(plan, spark, query.paused)
+            self._catch_up(self._queries[query.id])
 
     def stop(self, query_id: str) -> None:
         self._queries.pop(query_id, None)
@@ -93,7 +105,10 @@ class SparkSandboxExecutor:
         self._query(query_id).paused = True
 
     def resume(self, query_id: str) -> None:
-        self._query(query_id).paused = False
+        query = self._query(query_id)
+        if query.paused:
+            query.paused = False
+            self._catch_up(query)
 
     def status(self, query_id: str) -> QueryStatus:
         query = self._query(query_id)
@@ -112,13 +127,28 @@ class SparkSandboxExecutor:
     def _positions(self, plan: PhysicalPlan) -> dict[TopicPartition, int]:
         return start_positions(self._client, plan, StartSettings.of({**self._properties, **plan.properties}))
 
-    def _run(self, query: _Query) -> bool:
+    def _catch_up(self, query: _Query) -> None:
+        """What is there now has not been waited for: it counts as one."""
+        query.there = self._log.ends(self._positions(query.plan))
+        query.seen = len(self._log.entries)
+
+    def _stops(self, query: _Query, script_end: int) -> list[Ends]:
+        """As `StepwisePlan.advance` reads: what was there when it began, the script, what queries have written."""
+        start = self._positions(query.plan)
+        there = {lane: max(offset, query.there.get(lane, 0)) for lane, offset in start.items()}
+        script = self._log.script(there, query.seen, script_end)
+        query.seen = max(query.seen, script_end)
+        last = {lane: max(offset, there[lane]) for lane, offset in self._log.ends(start, script_end).items()}
+        found = [there, *stops(self._client, query.plan.sources(), there, script), last]
+        return [stop for before, stop in pairwise([start, *found]) if stop != before]
+
+    def _run(self, query: _Query, script_end: int) -> bool:
         """False where there was nothing to read."""
-        positions = self._positions(query.plan)
-        if all(self._client.offsets(*lane).last_stable_offset <= offset for lane, offset in positions.items()):
+        found = self._stops(query, script_end)
+        if not found:
             return False
         failures = self._failures()
-        query.spark.run_available()
+        query.spark.run_available(found)
         if self._failures() > failures and self._stops_on_bad_record(query.plan):
             raise QueryFailed(f"query {query.plan.query_id}: {self._last_failure()}")
         self._take_note(query)
@@ -131,9 +161,9 @@ class SparkSandboxExecutor:
         for partition in range(self._client.partition_count(topic)):
             at = TopicPartition(topic, partition)
             known = {place.offset for entry in self._log.entries if entry.at == at for place in entry.places()}
-            for first, count in self._stretches(at, query.seen.get(at, 0), known):
-                self._log.entries.append(JournalEntry(at, first, count, produced=False))
-            query.seen[at] = self._client.offsets(*at).last_stable_offset
+            for first, count in self._stretches(at, query.noted.get(at, 0), known):
+                self._log.note(at, first, count)
+            query.noted[at] = self._client.offsets(*at).last_stable_offset
 
     def _stretches(self, at: TopicPartition, begin: int, known: set[int]) -> list[tuple[int, int]]:
         """(first offset, count) of the records that are not in the journal."""

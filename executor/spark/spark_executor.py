@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,12 +25,15 @@ from ..queries.query_log import changelog_topic, forget_query, safe_name, start_
 from ..queries.start_offsets import StartSettings
 from ..state.temporary_folders import TemporaryFolder
 from .alignment import remove_markers
+from .spark_jobs import MakeJobs, SparkJobs
 from .spark_query import SparkQuery
 from .spark_session import require_spark, spark_session
 from .spark_settings import SparkSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+OpenSession = Callable[[SparkSettings], "SparkSession"]
 
 LOOK_S = 5.0  # how often it is asked whether jobs wait for executors
 
@@ -40,12 +43,21 @@ class SparkExecutor:
 
     In: `data_directory`: for caches of state, one folder per query; None takes a temporary one. `properties`:
     those that begin with `spark.` configure Spark (`spark.master`: `local[*,4]`); `millstream.spark.bootstrap.servers`
-    says where its tasks reach the log, if that is not this process.
+    says where its tasks reach the log, if that is not this process. `session`, `jobs`: what opens Spark, and what runs
+    the batches of a query in it.
     """
 
     def __init__(
-        self, client: LogClient, data_directory: Path | None, properties: Mapping[str, str] | None = None
+        self,
+        client: LogClient,
+        data_directory: Path | None,
+        properties: Mapping[str, str] | None = None,
+        *,
+        session: OpenSession = spark_session,
+        jobs: MakeJobs = SparkJobs,
     ) -> None:
+        self._open_session = session
+        self._jobs = jobs
         self._client = client
         self._temporary = TemporaryFolder("spark") if data_directory is None else None
         self._directory = self._temporary.path if self._temporary is not None else Path(data_directory or "")
@@ -80,6 +92,7 @@ class SparkExecutor:
             self._directory / safe_name(query.id),
             self._properties,
             paused=query.paused,
+            jobs=self._jobs,
         )
 
     def stop(self, query_id: str) -> None:
@@ -137,7 +150,7 @@ class SparkExecutor:
                     query.look()
 
     def _session(self) -> SparkSession:
-        return spark_session(self._settings)
+        return self._open_session(self._settings)
 
     def bootstrap(self) -> str:
         """Where tasks reach the log. A log in this process gets a listener of its own, on the loopback interface."""

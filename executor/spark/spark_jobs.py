@@ -7,9 +7,9 @@ positions live in the log. So a job is nothing but DataFrame operations, and Spa
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from .batches import Batch
 from .bucket import Report
@@ -26,6 +26,30 @@ class TaskCounts:
 
     active: int
     completed: int
+
+
+class Jobs(Protocol):
+    """Runs the batches of one run."""
+
+    @property
+    def parallelism(self) -> int:
+        """How many tasks run side by side at this moment."""
+        ...
+
+    def run(self, batch: Batch) -> Sequence[Report]:
+        """What each bucket did that the batch has rows of."""
+        ...
+
+    def cancel(self) -> None:
+        """Ends the job that is under way; `run` raises then."""
+        ...
+
+    def tasks(self) -> TaskCounts | None:
+        """Of the job that is under way; None where there is none."""
+        ...
+
+
+MakeJobs = Callable[["SparkSession", RunSpec], Jobs]
 
 
 class SparkJobs:

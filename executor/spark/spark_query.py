@@ -33,7 +33,8 @@ from ..executor import QueryMetrics, QueryState, QueryStatus
 from ..queries.query_log import offset_group
 from ..queries.query_settings import QuerySettings
 from .bucket import Report
-from .spark_jobs import SparkJobs, TaskCounts
+from .lanes import Positions
+from .spark_jobs import Jobs, MakeJobs, SparkJobs, TaskCounts
 from .spark_run import SparkRun
 from .spark_settings import SparkSettings
 from .spark_trouble import QueryTrouble, trouble_of
@@ -54,7 +55,8 @@ IDLE_S = 10.0  # a job of which no task runs, and none ends, for so long has no 
 
 class SparkQuery:
     """Runs one query. In: `session` may raise; it is tried again like a failed batch. `bootstrap`: where tasks reach
-    the log. `directory`: of the query; caches of state are in it where tasks run on this host."""
+    the log. `directory`: of the query; caches of state are in it where tasks run on this host. `jobs`: what runs the
+    batches of a run."""
 
     def __init__(
         self,
@@ -66,6 +68,7 @@ class SparkQuery:
         properties: Mapping[str, str],
         *,
         paused: bool = False,
+        jobs: MakeJobs = SparkJobs,
     ) -> None:
         self.query_id = plan.query_id
         self.metrics = QueryMetrics()
@@ -75,12 +78,13 @@ class SparkQuery:
         self._bootstrap = bootstrap
         self._directory = directory
         self._properties = dict(properties)
+        self._make_jobs = jobs
         self._changed = threading.Condition()
         self._wanted: Literal["run", "rest", "end"] = "rest" if paused else "run"
         self._wanted_since = time.monotonic()
         self._state: QueryState = "PAUSED" if paused else "RUNNING"
         self._error: str | None = None
-        self._jobs: SparkJobs | None = None  # of the run that is under way
+        self._jobs: Jobs | None = None  # of the run that is under way
         self._job_since: float | None = None
         self._seen: tuple[float | None, TaskCounts | None, float] = None, None, 0.0  # as `look` saw it, since when
         self._thread: threading.Thread | None = None
@@ -149,13 +153,14 @@ class SparkQuery:
                 waits = waited_s >= IDLE_S
                 self._error = f"no executor of Spark has taken the batch for {int(waited_s)} s" if waits else None
 
-    def run_available(self) -> None:
-        """Processes what is there, in the caller's thread; for queries that were not started. Raises `QueryFailed`."""
+    def run_available(self, stops: Sequence[Positions] | None = None) -> None:
+        """Processes what is there, in the caller's thread; for queries that were not started. In: `stops`: reads up to
+        each of these places in turn, and no further. Raises `QueryFailed`."""
         try:
             with self._begun() as run:
-                until = run.available()
-                while (reports := run.step(until)) is not None:
-                    self._count(reports)
+                for stop in [run.available()] if stops is None else stops:
+                    while (reports := run.step(stop)) is not None:
+                        self._count(reports)
         except Exception as error:
             raise QueryFailed(f"query {self.query_id}: {trouble_of(error, self.query_id).text}") from error
 
@@ -251,7 +256,7 @@ class SparkQuery:
         spec = RunSpec(
             plan_to_json(self._plan), self._bootstrap(), run, self._properties, self._cache(_master(session))
         )
-        jobs = SparkJobs(session, spec)
+        jobs = self._make_jobs(session, spec)
         with self._changed:
             if self._wanted != "run":  # meanwhile; whoever said so does not wait for what has not begun
                 raise QueryFailed("the query was told to stop before it had begun")
@@ -293,6 +298,6 @@ def _master(session: SparkSession) -> str:
     return str(context.master)
 
 
-def _cancel(jobs: SparkJobs) -> None:
+def _cancel(jobs: Jobs) -> None:
     with contextlib.suppress(Exception):  # the driver has gone: so has the job
         jobs.cancel()

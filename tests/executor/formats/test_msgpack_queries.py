@@ -41,7 +41,7 @@ def append(sandbox: Sandbox, topic: str, *rows: Any) -> None:
     data = [None if row is None else row if isinstance(row, bytes) else cast(bytes, msgpack.packb(row)) for row in rows]
     count = len(data)
     table = {"timestamp": pa.array([0] * count, pa.int64()), "key": pa.nulls(count, pa.binary())}
-    sandbox.log.produce(topic, 0, RowRecords(pa.table({**table, "value": pa.array(data, pa.binary())})))
+    sandbox.log.append(topic, 0, RowRecords(pa.table({**table, "value": pa.array(data, pa.binary())})))
 
 
 def rows(sandbox: Sandbox, query: str) -> list[list[Any]]:

@@ -31,7 +31,6 @@ millstream.executor.errors.StateLost: the changelog of SPARK_1 has lost records"
 @pytest.fixture
 def driver(log: LogClient, monkeypatch: pytest.MonkeyPatch) -> DriverInProcess:
     found = DriverInProcess(log)
-    monkeypatch.setattr(spark_query, "SparkJobs", found.jobs)
     for name in ("BACKOFF_S", "BACKOFF_MAX_S", "PATIENCE_S"):
         monkeypatch.setattr(spark_query, name, 0.01)
     return found
@@ -48,7 +47,7 @@ def query(log: LogClient, driver: DriverInProcess, tmp_path: Path) -> Iterator[S
 
 def make(log: LogClient, driver: DriverInProcess, folder: Path, *, paused: bool = False) -> SparkQuery:
     plan = plan_of("group by another column", "SPARK")
-    return SparkQuery(plan, log, driver.session, lambda: "nowhere", folder, {}, paused=paused)
+    return SparkQuery(plan, log, driver.session, lambda: "nowhere", folder, {}, paused=paused, jobs=driver.jobs)
 
 
 def eventually(condition: Callable[[], bool]) -> None:
@@ -101,7 +100,7 @@ def test_a_spark_that_does_not_start_is_waited_for(log: LogClient, driver: Drive
         return driver.session()
 
     plan = plan_of("group by another column", "SPARK")
-    query = SparkQuery(plan, log, session, lambda: "nowhere", tmp_path, {})  # type: ignore[arg-type]
+    query = SparkQuery(plan, log, session, lambda: "nowhere", tmp_path, {}, jobs=driver.jobs)  # type: ignore[arg-type]
     query.start()
     eventually(lambda: is_done(query))
     assert query.status().state == "RUNNING"
@@ -188,7 +187,7 @@ def test_a_query_that_stops_while_spark_starts_writes_nothing_any_more(
 
     produce(log, 0, 50)
     plan = plan_of("group by another column", "SPARK")
-    query = SparkQuery(plan, log, session, lambda: "nowhere", tmp_path, {})  # type: ignore[arg-type]
+    query = SparkQuery(plan, log, session, lambda: "nowhere", tmp_path, {}, jobs=driver.jobs)  # type: ignore[arg-type]
     query.start()
     assert asked.wait(60)
     before = set(log.topics())
