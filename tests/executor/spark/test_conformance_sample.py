@@ -1,0 +1,46 @@
+"""ksqlDB's query cases on Spark's stages in this process: a sample of what `make conformance ARGS="--executor spark
+--final"` runs as a whole, on Spark itself. What passes on DuckDB passes here."""
+
+from __future__ import annotations
+
+import importlib.util
+import random
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from staged_sandbox import StagedSandbox
+
+from millstream.testing import Sandbox
+
+SAMPLE, PARTS = 240, 8
+
+
+@pytest.fixture(scope="module")
+def runner(shared: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location("run_cases", shared / "qtt" / "run_cases.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_cases_that_pass_on_duckdb_pass_on_spark(shared: Path, runner: ModuleType, part: int) -> None:
+    failed = [
+        f"{case['id']}: {found['reason']}"
+        for case in sample(runner.read_cases(shared / "qtt" / "cases"))[part::PARTS]
+        for found in [runner.run_case(case, StagedSandbox, "spark", final=True)]
+        if found["status"] != "pass" and runner.run_case(case, Sandbox, "duckdb", final=True)["status"] == "pass"
+    ]
+    assert not failed, "\n".join(failed)
+
+
+def sample(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Two thirds of them are cases in which rows of several topics, or of several times, meet."""
+    running = [case for case in cases if case["applicable"] and not case["expect_error"] and case["inputs"]]
+    meeting = [case for case in running if {"joins", "aggregate", "windowed"} & set(case["tags"])]
+    others = [case for case in running if case not in meeting]
+    chance = random.Random(20261123)
+    return chance.sample(meeting, SAMPLE * 2 // 3) + chance.sample(others, SAMPLE // 3)
