@@ -8,7 +8,9 @@ from typing import Any, Final
 
 from ..client import ColumnarRecords, RowRecords, TopicPartition
 from ..cores.group_messages import NO_NOTE, CommitNote
+from ..cores.transaction_records import Identity
 from ..errors import InvalidTransactionState
+from ..protocol.own import EndedHere
 from ..protocol.routing import CoordinatorKey, Router
 from ..protocol.sender import Sender
 from ..protocol.wire.apis import Api
@@ -38,6 +40,8 @@ class RemoteTransactionalProducer:
         self._groups: set[str] = set()
         self._sequences: dict[TopicPartition, int] = {}
         self._in_doubt = False  # an append failed: the server may have stored a part of it
+        self._keeps_offsets = router.alone  # then the coordinator, in this process, gets them with the commit
+        self._offsets: dict[str, dict[TopicPartition, int]] = {}  # by group
         self._take_id()
 
     def _take_id(self) -> None:
@@ -55,13 +59,22 @@ class RemoteTransactionalProducer:
 
     def begin(self) -> None:
         if self._open:
-            self._announce_group(self._id)
+            self._open_there()
             raise InvalidTransactionState("a transaction is open already", hint="Commit or abort it first.")
         if self._in_doubt:
             self._take_id()
-        self._partitions, self._groups = set(), set()
-        self._announce_group(self._id)  # opens it on the server
+        self._partitions, self._groups, self._offsets = set(), set(), {}
+        self._open_there()
         self._open = True
+
+    def _open_there(self) -> None:
+        """Or finds out whether we are fenced: then the first append opens it, or the commit."""
+        if self._keeps_offsets:
+            who = self._identity
+            code = self._router.put_here(lambda here: here.is_fenced(who), lambda code: [code], to=self._coordinator)
+            self._check(code, "open a transaction")
+        else:
+            self._announce_group(self._id)
 
     def append(self, topic: str, partition: int, records: RowRecords | ColumnarRecords) -> None:
         self._check_open()
@@ -94,13 +107,24 @@ class RemoteTransactionalProducer:
 
     def send_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         self._check_open()
-        if group not in self._groups and not self._router.alone:  # where the offsets themselves do that
+        if self._keeps_offsets:
+            self._keep_offsets(group, offsets)
+            return
+        if group not in self._groups:
             self._announce_group(group)
         fields = {"group_id": group, "topics": offset_topics(offsets)}
         answer = self._ask(Api.TXN_OFFSET_COMMIT, fields, CoordinatorKey("group", group))
         for topic in answer.topics:
             for partition in topic.partitions:
                 self._check(partition.error_code, f'commit the offsets of group "{group}"')
+
+    def _keep_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        who = self._identity
+        code = self._router.put_here(
+            lambda here: here.why_not(who, group, offsets), lambda code: [code], to=CoordinatorKey("group", group)
+        )
+        self._check(code, f'commit the offsets of group "{group}"')
+        self._offsets.setdefault(group, {}).update(offsets)
 
     def _announce_group(self, group: str) -> None:
         """Opens a transaction on the server, where none is, and finds out whether we are fenced."""
@@ -118,12 +142,23 @@ class RemoteTransactionalProducer:
 
     def _end(self, *, committed: bool, what: str) -> None:
         """Newer servers give another epoch to go on with, in which sequences begin anew."""
-        answer = self._ask(Api.END_TXN, {"committed": committed})
+        here = committed and self._keeps_offsets
+        answer = self._commit_here() if here else self._ask(Api.END_TXN, {"committed": committed})
         self._check(answer.error_code, what)
         raised = getattr(answer, "producer_id", NO_PRODUCER), getattr(answer, "producer_epoch", -1)
         if raised[0] != NO_PRODUCER and raised != (self.producer_id, self.epoch):
             self.producer_id, self.epoch = raised
             self._sequences, self._in_doubt = {}, False
+
+    def _commit_here(self) -> EndedHere:
+        who, offsets = self._identity, self._offsets
+        return self._router.put_here(
+            lambda here: here.commit(who, offsets), lambda ended: [ended.error_code], to=self._coordinator
+        )
+
+    @property
+    def _identity(self) -> Identity:
+        return Identity(self._id, self.producer_id, self.epoch)
 
     def _ask(self, api: Api, fields: Fields, to: CoordinatorKey | None = None) -> Any:
         identity = {

@@ -20,6 +20,7 @@ from ..replication.shards.transaction_messages import (
     AskProducerId,
     AwaitEnd,
     DescribedTransaction,
+    DescribeTransaction,
     EndTransaction,
     GroupRefused,
     IncludeGroup,
@@ -29,7 +30,9 @@ from ..replication.shards.transaction_messages import (
     OffsetRow,
     ProducerGiven,
     SendOffsets,
+    SentOffsets,
 )
+from ..storage.producer_state import fenced
 from .cluster_log import ClusterLog
 from .refusals import refused
 
@@ -103,6 +106,22 @@ class ClusterTransactions:
         if visibly:
             self._ask(who.transactional_id, AwaitEnd())
         return given
+
+    def commit_at_once(self, who: Identity, offsets: Mapping[str, Mapping[TopicPartition, int]]) -> Identity:
+        """As `end_and_raise` does, visibly. In: `offsets`: by group; see `EndTransaction`."""
+        sent = tuple(
+            SentOffsets(group, tuple(OffsetRow(*where, offset) for where, offset in each.items()))
+            for group, each in offsets.items()
+        )
+        given = self._given(who.transactional_id, EndTransaction(who.producer_id, who.epoch, True, True, sent))
+        self._ask(who.transactional_id, AwaitEnd())
+        return given
+
+    def check_current(self, who: Identity) -> None:
+        """Raises `ProducerFenced` where somebody else has the id by now."""
+        found: DescribedTransaction = self._ask(who.transactional_id, DescribeTransaction())
+        if (found.producer_id, found.epoch) != (who.producer_id, who.epoch):
+            raise fenced(who.transactional_id, who.epoch, found.epoch)
 
     def end_hanging(self, where: TopicPartition, producer_id: int, epoch: int, *, commit: bool) -> None:
         self._log.check_own(where.topic)

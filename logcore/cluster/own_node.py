@@ -28,6 +28,7 @@ from ..protocol.wire.messages import Fields
 from ..protocol.wire.produce_messages import ProduceResult
 from ..records.batch import EncodedBatch
 from ..storage.reader import read
+from .own_transactions import OwnTransactions
 
 _NOWHERE: Final = ("", 0)
 _VERSIONS: Final = {api: min(known.newest, NAMING_TOPICS.get(api, known.newest)) for api, known in KNOWN.items()}
@@ -50,11 +51,14 @@ class OwnNode:
     State: who waits for the log to grow, and whether the node was ready once. Any thread may call any method.
     """
 
-    def __init__(self, serving: Serving, write: _Write, failure: Callable[[], str | None]) -> None:
+    def __init__(
+        self, serving: Serving, write: _Write, transactions: OwnTransactions, failure: Callable[[], str | None]
+    ) -> None:
         """In: `failure`: why the node ended by itself, if it did: nothing more is to be hoped for in this process."""
         self.node = serving.layout.node
         self._desk = _OwnDesk(serving, KafkaServiceSettings())
         self._write = write
+        self.transactions = transactions
         self._is_ready = serving.is_ready
         self._failure = failure
         self._ready = self._closed = False

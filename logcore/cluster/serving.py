@@ -10,6 +10,7 @@ from .cluster_log import ClusterLog
 from .cluster_node import ClusterNode
 from .cluster_transactions import ClusterTransactions
 from .own_node import OwnNode
+from .own_transactions import OwnTransactions
 from .produce import ClusterProduce
 
 _THREADS: Final = 64
@@ -22,6 +23,7 @@ class ServedNode(NamedTuple):
     log: ClusterLog
     serving: Serving
     produce: ClusterProduce
+    transactions: OwnTransactions
 
     def at(self, advertised: tuple[str, int] | None) -> Serving:
         """For a listener of a node that has told nobody where clients find it: there, or where a client has."""
@@ -30,7 +32,7 @@ class ServedNode(NamedTuple):
 
     def door(self) -> OwnNode:
         """For one client in this process."""
-        return OwnNode(self.serving, self.produce.write, lambda: self.node.failure)
+        return OwnNode(self.serving, self.produce.write, self.transactions, lambda: self.node.failure)
 
 
 def served(node: ClusterNode) -> ServedNode:
@@ -40,7 +42,7 @@ def served(node: ClusterNode) -> ServedNode:
     log.transactions = transactions.described
     produce = ClusterProduce(log, layout)
     serving = Serving(log, layout, transactions, produce, lambda: node.serving, _THREADS)
-    return ServedNode(node, log, serving, produce)
+    return ServedNode(node, log, serving, produce, OwnTransactions(log, transactions))
 
 
 def serving_of(node: ClusterNode) -> Serving:

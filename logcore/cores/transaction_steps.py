@@ -63,10 +63,12 @@ class OffsetsStep:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """`raises_epoch`: the producer goes on with the identity that it gets. Asked again, it is given that once more."""
+    """`raises_epoch`: the producer goes on with the identity that it gets. Asked again, it is given that once more.
+    `offsets`: by group, all that the producer did not say before; where none is open, it has just begun one."""
 
     identity: Identity
     raises_epoch: bool = False
+    offsets: Mapping[str, Mapping[TopicPartition, CommittedOffset]] | None = None
 
 
 @dataclass(frozen=True, slots=True)

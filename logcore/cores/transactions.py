@@ -12,7 +12,7 @@ nothing of the old transaction that is still on its way can begin or join anothe
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple, assert_never
 
@@ -258,9 +258,14 @@ class Coordinator:
                 _check_open(known)
                 known.offsets.setdefault(group, {}).update(offsets)
                 return self._open_noted(known)
-            case Commit(identity, raises_epoch):
+            case Commit(identity, raises_epoch, offsets):
                 asked_again = raises_epoch and self._asked_again(identity, committed=True)
-                return asked_again or self._commit(self._of(identity), raises_epoch=raises_epoch)
+                if asked_again:
+                    return asked_again
+                known = self._of(identity)
+                if offsets is not None:
+                    self._add_offsets(known, offsets)
+                return self._commit(known, raises_epoch=raises_epoch)
             case Abort(identity, raises_epoch):
                 if raises_epoch:
                     return self._asked_again(identity, committed=False) or self._abort_and_raise(self._of(identity))
@@ -382,6 +387,13 @@ class Coordinator:
         known.state = TransactionState.ONGOING
         known.participants, known.offsets = {}, {}
         return Ready()
+
+    def _add_offsets(self, known: _Known, offsets: Mapping[str, Mapping[TopicPartition, CommittedOffset]]) -> None:
+        """Those that come with the commit itself; they may be all that the transaction does."""
+        if known.state is not TransactionState.ONGOING:
+            self._begin(known)
+        for group, sent in offsets.items():
+            known.offsets.setdefault(group, {}).update(sent)
 
     def _commit(self, known: _Known, *, raises_epoch: bool) -> Ready:
         _check_open(known)

@@ -12,7 +12,7 @@ import ssl
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 from kio.schema.errors import ErrorCode
 
@@ -20,6 +20,7 @@ from ..client import TopicPartition
 from ..errors import LogUnavailable, UnknownTopic
 from .channel import Address, Timeouts
 from .lines import Door, Line, WireDoor
+from .own import Own, TransactionsHere
 from .retries import IN_DOUBT, MOVED, RETRIABLE, codes_of
 from .security.sasl import Credentials
 from .wire.apis import Api
@@ -49,13 +50,6 @@ _NO_NODE: Final = -1
 _CONSUMER: Final = -1
 _LATEST: Final = -1
 _NOT_YET: Final = int(ErrorCode.offset_not_available)
-
-
-class Own(Door, Protocol):
-    """A node of this process. Its own address is none that anybody connects to."""
-
-    @property
-    def node(self) -> int: ...
 
 
 _HERE: Final = Address("this process", 0)
@@ -169,6 +163,14 @@ class Router:
         Raises `LogUnavailable`, and `UnknownTopic` where the cluster has no such topic.
         """
         return self._put(question, codes, to, reads=reads)[0]
+
+    def put_here(
+        self, question: Callable[[TransactionsHere], T], codes: Callable[[T], Iterable[int]], *, to: CoordinatorKey
+    ) -> T:
+        """The same, of a router that is alone: of the coordinators in this process."""
+        own = self._own
+        assert own is not None and self.alone
+        return self._put(lambda _: question(own.transactions), codes, to)[0]
 
     def _put(
         self,

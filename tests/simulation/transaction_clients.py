@@ -24,6 +24,7 @@ from millstream.logcore.replication.shards.coordination_messages import (
 )
 from millstream.logcore.replication.shards.shard_group_requests import AskCommitted, GroupCommits
 from millstream.logcore.replication.shards.transaction_messages import (
+    AwaitEnd,
     EndTransaction,
     Included,
     IncludeGroup,
@@ -32,6 +33,7 @@ from millstream.logcore.replication.shards.transaction_messages import (
     OffsetRow,
     ProducerGiven,
     SendOffsets,
+    SentOffsets,
 )
 
 from .cluster_clients import encode
@@ -61,6 +63,7 @@ class TransactionTraffic:
         "prepared transactions taken over",
         "markers asked for again",
         "offsets committed in transactions",
+        "offsets decided by the commit itself",
     )
 
     def __init__(self, world: ClusterWorld, ids: int) -> None:
@@ -323,15 +326,23 @@ class Instance:
     def _send_offsets(self) -> None:
         transaction, who, owner = self._transaction, self._who, self._owner
         assert transaction is not None and who is not None
-        if transaction.offset is None:
+        if transaction.offset is None or self._keeps_offsets(transaction):
             self._end()
             return
-        row = OffsetRow(*OFFSETS_OF, transaction.offset)
-        send = SendOffsets(*who, owner.group, (row,), announces=not owner.old_client)
+        send = SendOffsets(*who, owner.group, (self._row(transaction),), announces=not owner.old_client)
         if owner.old_client:
             self._ask(IncludeGroup(*who, owner.group), lambda _: self._ask(send, self._sent))
         else:
             self._ask(send, self._sent)
+
+    def _keeps_offsets(self, transaction: Transaction) -> bool:
+        """As a client in the coordinator's process does: every other transaction with offsets."""
+        kept = transaction.offset is not None and transaction.commits and not self._owner.old_client
+        return kept and self._owner.count % 2 == 0
+
+    def _row(self, transaction: Transaction) -> OffsetRow:
+        assert transaction.offset is not None
+        return OffsetRow(*OFFSETS_OF, transaction.offset)
 
     def _sent(self, answer: Any) -> None:
         if not isinstance(answer, Included):
@@ -345,8 +356,17 @@ class Instance:
             return
         if transaction.commits:
             self._traffic.checks.may_commit(transaction)
+        if self._keeps_offsets(transaction):
+            self._traffic.kernel.counters["offsets decided by the commit itself"] += 1
+            sent = (SentOffsets(self._owner.group, (self._row(transaction),)),)
+            self._ask(EndTransaction(*who, True, True, sent), lambda given: self._await_end(given))
+            return
         raises = not self._owner.old_client
         self._ask(EndTransaction(*who, transaction.commits, raises), self._ended)
+
+    def _await_end(self, given: ProducerGiven) -> None:
+        """Until then a reader of the group's offsets may see the old ones."""
+        self._ask(AwaitEnd(), lambda _: self._ended(given))
 
     def _ended(self, given: ProducerGiven) -> None:
         transaction, kernel = self._transaction, self._traffic.kernel

@@ -84,14 +84,27 @@ class SendOffsets(NamedTuple):
     announces: bool = False
 
 
+class SentOffsets(NamedTuple):
+    """What a group commits with a transaction."""
+
+    group: str
+    rows: tuple[OffsetRow, ...]
+
+
 class EndTransaction(NamedTuple):
     """`ProducerGiven`, when it is decided for good: markers and offsets follow. `raises_epoch`: the producer goes on
-    with another epoch, and may ask again if the answer is lost (KIP-890)."""
+    with another epoch, and may ask again if the answer is lost (KIP-890).
+
+    `offsets`: of a client in the coordinator's process, which keeps them until it commits, and does not say when it
+    begins: one record opens the transaction, if no write has done that, and decides. The groups hold nothing before, so
+    who reads their offsets may see the old ones until `AwaitEnd` is answered. Only with `raises_epoch`.
+    """
 
     producer_id: int
     epoch: int
     committed: bool
     raises_epoch: bool = False
+    offsets: tuple[SentOffsets, ...] | None = None
 
 
 class AwaitEnd(NamedTuple):

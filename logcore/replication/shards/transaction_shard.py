@@ -33,6 +33,7 @@ from ...records.key_values import KeyValue
 from ..machine import NodeId, RequestId
 from ..replica.replica_messages import PartitionId, Problem, Refused
 from ..time_of_day import TimeOfDay
+from .coordination_messages import GROUPS_TOPIC, place_of
 from .led_log import OUT_OF_TOUCH, LedLog
 from .transaction_description import described
 from .transaction_ends import TransactionEnds
@@ -47,6 +48,7 @@ from .transaction_messages import (
     InitProducer,
     ListTransactions,
     MarkerWritten,
+    OffsetRow,
     OffsetsApplied,
     OffsetsHeld,
     ProducerGiven,
@@ -331,10 +333,24 @@ class TransactionShard:
             if ends is not None:
                 answer(ProducerGiven(asked.producer_id, asked.epoch) if ends else _ended_otherwise())
                 return
-        ready = self._core.step((Commit if asked.committed else Abort)(identity, asked.raises_epoch))
+        if asked.committed:
+            ready = self._core.step(Commit(identity, asked.raises_epoch, self._sent_offsets(key, asked)))
+        else:
+            ready = self._core.step(Abort(identity, asked.raises_epoch))
         self._carry_out(key, ready)
         after = ready.identity or identity
         answer(ProducerGiven(after.producer_id, after.epoch))
+
+    def _sent_offsets(self, key: str, asked: EndTransaction) -> dict[str, dict[TopicPartition, CommittedOffset]] | None:
+        """By group. Raises `InvalidTransactionState`: what nobody coordinates would be taken for a deleted topic's."""
+        if asked.offsets is None:
+            return None
+        for group, _ in asked.offsets:
+            if place_of(self._log.image, GROUPS_TOPIC, group) is None:
+                raise InvalidTransactionState(f'no node coordinates group "{group[:100]}" yet', hint="Ask again.")
+        if asked.offsets:
+            self._check_room(key, bytes_of([(group, *row) for group, rows in asked.offsets for row in rows]))
+        return {group: _offsets_in(rows) for group, rows in asked.offsets}
 
     def _ends_as_asked(self, standing: Standing, committed: bool) -> bool | None:
         """Of a client that asks again with the same epoch; None where nothing of it has ended yet."""
@@ -383,10 +399,7 @@ class TransactionShard:
     def _note_offsets(self, key: str, asked: SendOffsets, number: int, held: bool) -> Any:
         """The answer; None where the transaction is still open, and the group does not hold the offsets."""
         identity = Identity(key, asked.producer_id, asked.epoch)
-        offsets = {
-            TopicPartition(row.topic, row.partition): CommittedOffset(row.offset, row.metadata, row.leader_epoch)
-            for row in asked.offsets
-        }
+        offsets = _offsets_in(asked.offsets)
         try:
             if self._current(identity).record.number + 1 != number:
                 raise InvalidTransactionState("the transaction has ended")
@@ -487,6 +500,13 @@ def _is_about(asked: EndTransaction, ending: TransactionRecord) -> bool:
         return True
     of_then = asked.producer_id == ended.producer_id and asked.epoch <= ended.epoch
     return of_then or not asked.raises_epoch
+
+
+def _offsets_in(rows: Sequence[OffsetRow]) -> dict[TopicPartition, CommittedOffset]:
+    return {
+        TopicPartition(row.topic, row.partition): CommittedOffset(row.offset, row.metadata, row.leader_epoch)
+        for row in rows
+    }
 
 
 def _concurrent() -> Refused:

@@ -51,6 +51,7 @@ from millstream.logcore.replication.shards.transaction_messages import (
     OffsetRow,
     ProducerGiven,
     SendOffsets,
+    SentOffsets,
     VerifyTransaction,
     WriteMarker,
 )
@@ -123,6 +124,10 @@ class Cluster(Brokers):
         found = self.transaction(DescribeTransaction(), node=node)
         assert isinstance(found, DescribedTransaction)
         return found
+
+    def end_of_transactions(self) -> int:
+        place = PartitionId(self.image.topic_ids[TRANSACTIONS_TOPIC], 0)
+        return self.brokers[NodeId(1)].replicas[place].core.log.end_offset
 
     def committed(self, group: str = "g") -> Any:
         return self.replies[self.ask(1, ForGroup(group, AskCommitted()))]
@@ -495,6 +500,57 @@ def test_a_group_is_not_asked_to_hold_offsets_before_it_is_committed_that_it_tak
     assert holds and cluster.committed().unsettled == {TopicPartition("orders", 0)}
 
 
+def commit_at_once(cluster: Cluster, who: ProducerGiven, *sent: SentOffsets) -> Any:
+    return cluster.transaction(EndTransaction(*who, True, True, sent))
+
+
+def test_a_commit_brings_the_offsets_that_its_client_has_kept(cluster: Cluster) -> None:
+    who = cluster.init()
+    cluster.write(who, 1, b"a")
+    sent = SentOffsets("g", (OffsetRow("orders", 0, 7),)), SentOffsets("h", (OffsetRow("orders", 1, 8),))
+    after = commit_at_once(cluster, who, *sent)
+    assert (after.producer_id, after.epoch) == (who.producer_id, who.epoch + 1)
+    assert cluster.read(1) == [b"a"]
+    assert _offsets(cluster) == {TopicPartition("orders", 0): 7}
+    assert _offsets(cluster, "h") == {TopicPartition("orders", 1): 8}
+
+
+def test_a_commit_with_offsets_is_decided_by_one_record(cluster: Cluster) -> None:
+    who = cluster.init()
+    ends = [cluster.end_of_transactions()]
+    cluster.held = lambda sender, message: isinstance(message, ApplyOffsets)
+    commit_at_once(cluster, who, SentOffsets("g", (OffsetRow("orders", 0, 7),)))
+    ends.append(cluster.end_of_transactions())
+    assert ends[1] - ends[0] == 1
+    cluster.held = lambda sender, message: False
+    cluster.pass_time(1_000)
+    assert _offsets(cluster) == {TopicPartition("orders", 0): 7}
+
+
+def test_a_commit_that_is_asked_for_again_takes_its_offsets_once(cluster: Cluster) -> None:
+    who = cluster.init()
+    after = commit_at_once(cluster, who, SentOffsets("g", (OffsetRow("orders", 0, 7),)))
+    commit_at_once(cluster, after, SentOffsets("g", (OffsetRow("orders", 0, 9),)))
+    again = commit_at_once(cluster, after, SentOffsets("g", (OffsetRow("orders", 0, 9),)))
+    assert again.epoch == after.epoch + 1
+    fenced = commit_at_once(cluster, who, SentOffsets("g", (OffsetRow("orders", 0, 7),)))
+    assert isinstance(fenced, Refused) and fenced.problem is Problem.PRODUCER_FENCED
+    assert _offsets(cluster) == {TopicPartition("orders", 0): 9}
+
+
+def test_a_commit_by_a_client_that_keeps_offsets_may_be_all_there_is_of_a_transaction(cluster: Cluster) -> None:
+    who = cluster.init()
+    after = commit_at_once(cluster, who)
+    assert after.epoch == who.epoch + 1
+    assert isinstance(cluster.end(after), Refused), "others have to open one"
+
+
+def test_offsets_for_a_group_that_nobody_coordinates_are_not_lost(cluster: Cluster) -> None:
+    cluster.delete_topic(GROUPS_TOPIC)
+    refused = commit_at_once(cluster, cluster.init(), SentOffsets("g", (OffsetRow("orders", 0, 7),)))
+    assert isinstance(refused, Refused) and "coordinates" in refused.message
+
+
 def test_offsets_belong_to_an_open_transaction(cluster: Cluster) -> None:
     who = cluster.init()
     refused = cluster.transaction(SendOffsets(who.producer_id, who.epoch, "g", (OffsetRow("orders", 0, 7),)))
@@ -503,8 +559,8 @@ def test_offsets_belong_to_an_open_transaction(cluster: Cluster) -> None:
     assert cluster.transaction(SendOffsets(who.producer_id, who.epoch, "g", (OffsetRow("orders", 0, 7),))) == Included()
 
 
-def _offsets(cluster: Cluster) -> dict[TopicPartition, int]:
-    return {where: known.offset for where, known in cluster.committed().offsets.items()}
+def _offsets(cluster: Cluster, group: str = "g") -> dict[TopicPartition, int]:
+    return {where: known.offset for where, known in cluster.committed(group).offsets.items()}
 
 
 def test_nobody_gets_a_producer_id_twice(cluster: Cluster) -> None:
@@ -658,5 +714,7 @@ def test_a_transaction_that_grows_too_large_to_be_ended_is_not_let_grow() -> Non
         refused = cluster.transaction(too_much)
         assert isinstance(refused, Refused) and refused.problem is Problem.INVALID_TXN_STATE
         assert refused.message.endswith("would take more than 2000 bytes")
+    kept = commit_at_once(cluster, who, SentOffsets("g", rows))
+    assert isinstance(kept, Refused) and kept.message.endswith("would take more than 2000 bytes")
     assert isinstance(cluster.end(who), ProducerGiven)
     assert _offsets(cluster) == {TopicPartition("orders", 0): 7}

@@ -1,0 +1,44 @@
+"""What a client may ask of the node that it shares its process with, and of no other one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple, Protocol
+
+from ..client import TopicPartition
+from ..cores.transaction_records import Identity
+from .lines import Door
+
+
+class EndedHere(NamedTuple):
+    """As EndTxn is answered: the identity to go on with, -1 where there is an error code."""
+
+    error_code: int
+    producer_id: int
+    producer_epoch: int
+
+
+class TransactionsHere(Protocol):
+    """Transactions of a client that keeps what they are to commit for groups. Answers are error codes, 0 for none."""
+
+    def is_fenced(self, who: Identity) -> int:
+        """Whether somebody else has the transactional id by now."""
+        ...
+
+    def why_not(self, who: Identity, group: str, places: Iterable[TopicPartition]) -> int:
+        """Whether this producer may commit offsets of these partitions for the group."""
+        ...
+
+    def commit(self, who: Identity, offsets: Mapping[str, Mapping[TopicPartition, int]]) -> EndedHere:
+        """Returns when everybody sees the outcome. In: `offsets`: by group, all of the transaction."""
+        ...
+
+
+class Own(Door, Protocol):
+    """A node of this process. Its own address is none that anybody connects to."""
+
+    @property
+    def node(self) -> int: ...
+
+    @property
+    def transactions(self) -> TransactionsHere: ...
