@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, wait
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from random import SystemRandom
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ from kio.schema.errors import ErrorCode
 from millstream.errors import LogError
 
 from ..errors import CorruptLog, LogClosed, NotNow
-from ..replication.broker.broker import LeaveCluster, ReplicaBroker
+from ..replication.broker.broker import LeaveCluster, OpenReplica, ReplicaBroker
 from ..replication.broker.registration import BrokerIdentity
 from ..replication.controller.controller import Controller
 from ..replication.controller.controller_messages import Done, NotController, Refused
@@ -87,12 +87,14 @@ class ClusterNode:
                 settings.folder,
                 settings.node,
                 settings.name,
+                opens_late=settings.alone,
                 on_advance=lambda: self.advanced(),
                 now_ms=self.now_ms,
                 expiry=settings.expiry,
                 durable=settings.durable,
             )
             opened.callback(self.logs.close)
+            self.logs.wake = self.replica
             self._files = self._quorum_files()
             self._parts = opened.pop_all()
 
@@ -236,14 +238,33 @@ class ClusterNode:
         return PartitionId(topic_id, partition) if topic_id is not None else None
 
     def replica(self, partition: PartitionId) -> Replica | None:
-        """For looking at it: it belongs to the node's thread."""
-        return self._broker.replicas.get(partition) if self._broker is not None else None
+        """For looking at it: it belongs to the node's thread. One that rests is opened."""
+        broker = self._broker
+        if broker is None:
+            return None
+        found = broker.replicas.get(partition)
+        if found is None and self._rests(broker, partition):
+            with suppress(NoAnswer, NodeStopped):
+                self.answer(BROKER, OpenReplica(partition))
+            found = broker.replicas.get(partition)
+        return found
+
+    def _rests(self, broker: ReplicaBroker, partition: PartitionId) -> bool:
+        """Whether the replica could be opened, by a thread that may wait for that: not one that steps the node."""
+        if not self.logs.opens_late or partition in broker.unopened or self._node is None or self._node.is_stepping:
+            return False
+        state = self.image.partition(partition)
+        return state is not None and self.id in state.replicas and self.failure is None
 
     def leads(self, topic: str, partition: int) -> bool:
         """Whether this node leads the partition now, as far as it knows: another one may have been elected."""
         id = self.partition_id(topic, partition)
-        replica = self.replica(id) if id is not None else None
-        return replica is not None and replica.leader is not None and self.failure is None
+        if id is None or self._broker is None or self.failure is not None:
+            return False
+        replica, state = self._broker.replicas.get(id), self.image.partition(id)
+        if replica is None:  # it may rest
+            return self.logs.opens_late and self.serving and state is not None and state.leader == self.id
+        return replica.leader is not None
 
     def listen(self, listener: Changed) -> Callable[[], None]:
         """Calls it with each new image of the metadata, on the node's thread, so it must be quick. Returns what ends

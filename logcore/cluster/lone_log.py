@@ -81,8 +81,8 @@ def _serves(node: ClusterNode) -> bool:
 def _lead_what_is_left(node: ClusterNode) -> None:
     """After damage the controller waits for a replica that has all that was acknowledged. There is no other one: each
     partition goes on with what is left of it, as `problems` says."""
-    for state in node.image.partitions():
-        if state.leader is None:
+    for row in node.image.rows():
+        for state in row.states() if row.first.leader is None else ():
             check_done(node.decide(ElectLeader(PartitionId(state.topic_id, state.partition), unclean=True)))
 
 

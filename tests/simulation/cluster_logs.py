@@ -48,6 +48,8 @@ class WatchedLog(SimReplicaLog):
 class SimReplicaLogs:
     """`ReplicaLogs` and the `Storage` of a broker. Made at each start of the process: recovery."""
 
+    opens_late = False  # they are clean or not from the start, so a world may have it either way
+
     def __init__(self, disk: SimDisk, safe: Synced, counters: Counter[str]) -> None:
         self._disk = disk
         self._counters = counters

@@ -140,6 +140,7 @@ class ClusterWorld(World):
         quorum.checks = self.quorum_checks
         controller = Controller(quorum)
         logs = SimReplicaLogs(host.disk, self.checks.copies_of(host.id), self.kernel.counters)
+        logs.opens_late = True
         endpoints = (("kafka", f"node{host.id}:9092"),)
         identity = BrokerIdentity("simulated", host.id, logs.incarnation, endpoints, disk=host.disk_name)
         broker = ReplicaBroker(identity, logs, coordinators=self._coordinators())

@@ -15,6 +15,7 @@ from millstream.logcore.protocol.security.users import NoUsers
 from millstream.logcore.remote import RemoteLog, trusted_address
 from millstream.logcore.replication.controller.metadata_image import BrokerImage, MetadataImage, TopicImage
 from millstream.logcore.replication.controller.metadata_records import PartitionState
+from millstream.logcore.replication.controller.partition_rows import PartitionRows
 from millstream.logcore.replication.machine import NodeId
 from millstream.logcore.server import LogServer
 from millstream.server.catalog.command_topic import COMMAND_TOPIC
@@ -86,7 +87,7 @@ def image_led_by(number: int | None, brokers: Mapping[NodeId, BrokerImage] | Non
     """Metadata in which this node leads the command topic."""
     leader = None if number is None else NodeId(number)
     state = PartitionState(_TOPIC_ID, 0, leader, 0, 0, (), (), (), 1)
-    topics = {_TOPIC_ID: TopicImage(_TOPIC_ID, COMMAND_TOPIC, (state,))}
+    topics = {_TOPIC_ID: TopicImage(_TOPIC_ID, COMMAND_TOPIC, PartitionRows.of((state,)))}
     return MetadataImage(1, brokers or {}, topics=topics, topic_ids={COMMAND_TOPIC: _TOPIC_ID})
 
 

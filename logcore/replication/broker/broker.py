@@ -6,7 +6,7 @@ its replicas does anything (R7); from then on it is kept alive by heartbeats.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol
@@ -93,6 +93,11 @@ class ReplicaLogs(Protocol):
         """Whether a disk has failed one of them, so that it is not usable any more."""
         ...
 
+    @property
+    def opens_late(self) -> bool:
+        """Whether a log is opened when it is asked for, where nobody else has a copy of it that waits for this one."""
+        ...
+
     def open(self, partition: PartitionId) -> ReplicaLog:
         """The log of the partition, empty where there is none. Raises OSError, `LogError`."""
         ...
@@ -118,13 +123,20 @@ class _Persisting(NamedTuple):
     of_replica: Operation
 
 
+class OpenReplica(NamedTuple):
+    """Somebody wants to look at a replica that may rest. Answered with None when that is over."""
+
+    partition: PartitionId
+
+
 class LeaveCluster(NamedTuple):
     """The process is about to end: what it leads is handed over. Answered when nothing is left to hand over."""
 
 
 class ReplicaBroker:
-    """State: the node's standing, the image of committed metadata, the replicas of this node.
+    """State: the node's standing, the image of committed metadata, the replicas of this node that are open.
 
+    A replica that nobody else waits for rests until somebody asks for it: a node may have ten thousand of them.
     The replicas' effects go out as its own: syncs are numbered anew, one sequence for all of them.
     """
 
@@ -256,7 +268,8 @@ class ReplicaBroker:
         if isinstance(record, PartitionState):
             self._adopt(record)
         elif isinstance(record, TopicDeleted):
-            for partition in [known for known in (*self.replicas, *self.unopened) if known.topic == record.topic_id]:
+            known = {*self.replicas, *self.unopened, *self._logs.stored()}
+            for partition in sorted(partition for partition in known if partition.topic == record.topic_id):
                 self._drop(partition)
         elif isinstance(record, ConfigChanged):
             self._configure(sorted({partition.topic for partition in self.replicas}))
@@ -264,10 +277,15 @@ class ReplicaBroker:
             self._adopt_alone()
 
     def _adopt_alone(self) -> None:
-        """What this node alone has follows its life."""
-        for state in self.image.partitions():
-            if is_alone(state, self.identity.node):
-                self._adopt(state)
+        """What this node alone has follows its life; what rests hears of it when it is asked for."""
+        if self._logs.opens_late:
+            for partition in (*self.replicas, *self.unopened):
+                self._adopt_current(partition)
+            return
+        for row in self.image.rows():
+            if is_alone(row.first, self.identity.node):
+                for state in row.states():
+                    self._adopt(state)
 
     def _configure(self, topics: Iterable[str]) -> None:
         for id in topics:
@@ -278,19 +296,47 @@ class ReplicaBroker:
     def _begin(self) -> None:
         """All that the image says of this node: at the start of a life, or after a snapshot."""
         self._configure(sorted({partition.topic for partition in self.replicas}))
-        for state in self.image.partitions():
-            self._adopt(state)
-        for partition in sorted({*self.replicas, *self._logs.stored()}):
-            state = self.image.partition(partition)
-            if state is None or self.identity.node not in state.replicas:
-                self._drop(partition)
+        for partition in (*self.replicas, *self.unopened):
+            self._adopt_current(partition)
+        for row in self.image.rows():
+            if not self._rests(row.first):
+                for state in row.states():
+                    self._adopt(state)
+        for partition in self._strangers():
+            self._drop(partition)
+
+    def _strangers(self) -> list[PartitionId]:
+        """Logs that are not this node's any more."""
+        ours: defaultdict[str, set[int]] = defaultdict(set)
+        for state, count in self.image.rows():
+            if self.identity.node in state.replicas:
+                ours[state.topic_id].update(range(state.partition, state.partition + count))
+        return sorted(each for each in (*self.replicas, *self._logs.stored()) if each.number not in ours[each.topic])
+
+    def _rests(self, state: PartitionState) -> bool:
+        """Whether its replica may wait until it is asked for: no other one copies it, and it coordinates nothing."""
+        return (
+            self._logs.opens_late
+            and is_alone(state, self.identity.node)
+            and not self.coordinators.is_of_coordinators(state.topic_id)
+        )
 
     def _adopt(self, state: PartitionState) -> None:
         partition = PartitionId(state.topic_id, state.partition)
-        if self.identity.node in state.replicas:
+        known = partition in self.replicas or partition in self.unopened
+        if self.identity.node not in state.replicas:
+            if known:
+                self._drop(partition)
+        elif known or not self._rests(state):
             self._adopt_current(partition)
-        elif partition in self.replicas or partition in self.unopened:
-            self._drop(partition)
+
+    def _replica(self, partition: PartitionId) -> Replica | None:
+        """The replica of this node, which may have rested until now."""
+        found = self.replicas.get(partition)
+        if found is None and self.active and partition not in self.unopened:
+            self._adopt_current(partition)
+            found = self.replicas.get(partition)
+        return found
 
     def _adopt_current(self, partition: PartitionId) -> None:
         """Tells the replica what the image says of it, which may be of a later record than the one looked at."""
@@ -348,7 +394,7 @@ class ReplicaBroker:
             self.coordinators.receive(sender, message)
             return
         partition: PartitionId = message.partition
-        replica = self.replicas.get(partition)
+        replica = self._replica(partition)
         if replica is not None:
             self._take(partition, replica.step(Received(sender, message)))
         elif isinstance(message, FetchRequest):
@@ -361,7 +407,11 @@ class ReplicaBroker:
             case LeaveCluster():
                 self.registration.leave(request)
             case DescribeReplicas():
+                self._open_all()
                 self._out.append(Reply(request, described(self.replicas, self.unopened)))
+            case OpenReplica(partition):
+                self._replica(partition)
+                self._out.append(Reply(request, None))
             case AskProducerId() if self.producer_ids.is_crowded:
                 text = "too many wait for producer ids, which the controller does not give now; ask again"
                 self._out.append(Reply(request, Refused(Problem.COORDINATOR_NOT_AVAILABLE, text)))
@@ -371,7 +421,7 @@ class ReplicaBroker:
             case ForGroup() | ForTransaction() | ForEveryShard():
                 self.coordinators.ask(request, body)
             case ForPartition(partition, asked):
-                replica = self.replicas.get(partition)
+                replica = self._replica(partition)
                 if replica is None:
                     text = f"node {self.identity.node} has no replica of {partition.topic}-{partition.number}"
                     self._out.append(Reply(request, Refused(Problem.UNKNOWN_PARTITION, text)))
@@ -382,6 +432,13 @@ class ReplicaBroker:
                     self._take(partition, replica.step(Asked(request, asked)))
             case _:
                 raise AssertionError(f"unknown request {body!r}")
+
+    def _open_all(self) -> None:
+        """Those that rest, too: somebody wants to know how large they are."""
+        for row in self.image.rows():
+            if self._rests(row.first):
+                for state in row.states():
+                    self._replica(PartitionId(state.topic_id, state.partition))
 
     def leads_for_certain(self) -> bool:
         """Whether what this node leads, as far as it knows, cannot have another leader yet (T-L4)."""

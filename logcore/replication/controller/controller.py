@@ -42,6 +42,7 @@ from .controller_requests import MIN_ISR, REQUESTS, min_isr_of
 from .metadata_image import MetadataImage, fold, folded
 from .metadata_records import PartitionState, ProducerIdsReserved, Together
 from .operations_messages import DescribeQuorumHere
+from .partition_rows import PartitionRow
 from .partition_rules import (
     IsLive,
     changed,
@@ -59,12 +60,16 @@ UNCLEAN_ELECTION: Final = "unclean.leader.election.enable"
 class ControllerSettings(NamedTuple):
     session_ms: int = 3_000  # a broker that is silent for so long is fenced
     balance_ms: int = 300_000  # how often preferred replicas get back what they lead; 0: never
-    snapshot_every: int = 2_000  # records
+    snapshot_every: int = 2_000  # records, those that are decided together counted one by one: a start reads them
 
 
 class _Waiting(NamedTuple):
     index: int  # pyright: ignore[reportIncompatibleMethodOverride]
     effect: Effect
+
+
+def _weight(record: Any) -> int:
+    return len(record.records) if isinstance(record, Together) else 1
 
 
 class Controller:
@@ -81,6 +86,7 @@ class Controller:
         self._waiting: deque[_Waiting] = deque()  # answers, in the order of their indexes
         self._balance_at_ms = 0
         self._tried = 0
+        self._since_snapshot = 0  # records that are committed and in no snapshot yet
         self._out: list[Effect] = []
         self._handlers: dict[type, Callable[[NodeId, Any], None]] = {
             RegisterBroker: self.brokers.register,
@@ -140,9 +146,11 @@ class Controller:
         self._out.append(committed._replace(folded=self.image))
         while self._waiting and self._waiting[0].index <= self.image.index:
             self._out.append(self._waiting.popleft().effect)
-        snapshot = self.quorum.log.snapshot.index
-        if self.image.index - snapshot >= self.settings.snapshot_every and self.image.index == self.quorum.commit:
+        before = 0 if committed.image is not None else self._since_snapshot
+        self._since_snapshot = before + sum(map(_weight, committed.records))
+        if self._since_snapshot >= self.settings.snapshot_every and self.image.index == self.quorum.commit:
             self.quorum.compact(self.image.index, self.image)
+            self._since_snapshot = 0
 
     def _begin(self) -> None:
         """This node decides from now on. What was begun and not finished is looked for."""
@@ -211,9 +219,12 @@ class Controller:
         rule: Callable[[PartitionState], PartitionState],
         concerns: Callable[[PartitionState], bool] = lambda state: True,
     ) -> list[PartitionState]:
-        """What the rule makes of all partitions that it concerns, as records."""
-        found = (state for state in self.ahead.partitions() if concerns(state))
-        return [after for state in found if (after := changed(state, rule(state))) is not None]
+        """What the rule makes of all partitions that it concerns, as records. It does not depend on their numbers."""
+        records: list[PartitionState] = []
+        for row in self.ahead.rows():
+            if concerns(row.first) and (after := changed(row.first, rule(row.first))) is not None:
+                records += PartitionRow(after, row.of).states()
+        return records
 
     @property
     def is_live(self) -> IsLive:

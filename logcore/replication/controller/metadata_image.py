@@ -27,6 +27,7 @@ from .metadata_records import (
     TopicCreated,
     TopicDeleted,
 )
+from .partition_rows import PartitionRow, PartitionRows
 from .partition_rules import leads_alone, with_life_of, without, without_unclean
 
 ALL: Final = ALL_TOPICS  # the resource of settings that hold where nothing more particular is said
@@ -52,7 +53,7 @@ class BrokerImage(NamedTuple):
 class TopicImage(NamedTuple):
     id: str
     name: str
-    partitions: tuple[PartitionState, ...]
+    partitions: PartitionRows
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,11 @@ class MetadataImage:
     def partitions(self) -> Iterator[PartitionState]:
         for topic in self.topics.values():
             yield from topic.partitions
+
+    def rows(self) -> Iterator[PartitionRow]:
+        """All partitions, those together that differ in their numbers alone."""
+        for topic in self.topics.values():
+            yield from topic.partitions.rows
 
     def config(self, topic_id: str, key: str) -> str | None:
         """The setting of the topic, else of all topics."""
@@ -152,8 +158,8 @@ def _set_fenced(image: MetadataImage, record: BrokerFenced | BrokerUnfenced, rul
 def _with_life(image: MetadataImage, broker: NodeId, rule: _LifeRule) -> MetadataImage:
     changed: dict[str, TopicImage] = {}
     for id, topic in image.topics.items():
-        partitions = with_life_of(broker, topic.partitions, rule)
-        if partitions is not None:
+        partitions = topic.partitions.mapped(lambda state: with_life_of(broker, state, rule))
+        if partitions is not topic.partitions:
             changed[id] = topic._replace(partitions=partitions)
     return replace(image, topics={**image.topics, **changed}) if changed else image
 
@@ -167,7 +173,7 @@ def _removed(image: MetadataImage, index: int, record: BrokerRemoved) -> Metadat
 
 
 def _topic_created(image: MetadataImage, index: int, record: TopicCreated) -> MetadataImage:
-    topic = TopicImage(record.topic_id, record.name, ())
+    topic = TopicImage(record.topic_id, record.name, PartitionRows())
     return replace(
         image,
         topics={**image.topics, record.topic_id: topic},
@@ -192,15 +198,14 @@ def _partitions(image: MetadataImage, records: Iterable[PartitionState]) -> Meta
     """Each topic is copied once, however many of its partitions change."""
     changed: dict[str, list[PartitionState]] = {}
     for state in records:
-        partitions = changed.get(state.topic_id)
-        if partitions is None:
-            topic = image.topics.get(state.topic_id)
-            if topic is None:
-                continue
-            partitions = changed[state.topic_id] = list(topic.partitions)
-        partitions[state.partition : state.partition + 1] = (state,)
-    topics = {id: image.topics[id]._replace(partitions=tuple(partitions)) for id, partitions in changed.items()}
+        if state.topic_id in image.topics:
+            changed.setdefault(state.topic_id, []).append(state)
+    topics = {id: _with_states(image.topics[id], states) for id, states in changed.items()}
     return replace(image, topics={**image.topics, **topics}) if topics else image
+
+
+def _with_states(topic: TopicImage, states: list[PartitionState]) -> TopicImage:
+    return topic._replace(partitions=topic.partitions.with_states(states))
 
 
 def _config(image: MetadataImage, index: int, record: ConfigChanged) -> MetadataImage:
@@ -240,7 +245,7 @@ class ImageCodec:
             "index": image.index,
             "brokers": list(image.brokers.values()),
             "addresses": list(image.addresses.items()),
-            "topics": [[topic.id, topic.name, topic.partitions] for topic in image.topics.values()],
+            "topics": [[topic.id, topic.name, _plain(topic.partitions)] for topic in image.topics.values()],
             "configs": image.configs,
             "next_producer_id": image.next_producer_id,
         }
@@ -248,10 +253,7 @@ class ImageCodec:
 
     def decode(self, content: bytes) -> MetadataImage:
         read = json.loads(content)
-        topics = [
-            TopicImage(id, name, tuple(_state(state) for state in partitions))
-            for id, name, partitions in read["topics"]
-        ]
+        topics = [TopicImage(id, name, PartitionRows(map(_row, partitions))) for id, name, partitions in read["topics"]]
         brokers = [BrokerImage(*map(tuples, fields)) for fields in read["brokers"]]
         return MetadataImage(
             index=read["index"],
@@ -264,5 +266,11 @@ class ImageCodec:
         )
 
 
-def _state(fields: list[Any]) -> PartitionState:
-    return PartitionState(*map(tuples, fields))
+def _plain(partitions: PartitionRows) -> list[list[Any]]:
+    return [[row.of, *row.first] for row in partitions.rows]
+
+
+def _row(fields: list[Any]) -> PartitionRow:
+    """Earlier versions wrote each partition by itself, without a count in front."""
+    count, *state = fields if isinstance(fields[0], int) else (1, *fields)
+    return PartitionRow(PartitionState(*map(tuples, state)), count)

@@ -5,7 +5,7 @@ Each takes a state and gives the next one, without epochs; `changed` raises them
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 from ..machine import NodeId
 from .metadata_records import PartitionState
@@ -175,27 +175,16 @@ def leads_alone(state: PartitionState, broker: NodeId) -> PartitionState:
 
 
 def with_life_of(
-    broker: NodeId, states: Sequence[PartitionState], rule: Callable[[PartitionState, NodeId], PartitionState]
-) -> tuple[PartitionState, ...] | None:
-    """The partitions after a change in the broker's life; None where nothing changes.
+    broker: NodeId, state: PartitionState, rule: Callable[[PartitionState, NodeId], PartitionState]
+) -> PartitionState:
+    """The partition after a change in the broker's life, as far as that has it alone.
 
-    Each gets the epochs that a record of its own would have given it: no two lives share a leader epoch, so nothing
-    that was said to the one before is taken for an answer to this one (R6). Neighbours are mostly alike, so the rule is
-    asked once for each row of them.
+    It gets the epochs that a record of its own would have given it: no two lives share a leader epoch, so nothing that
+    was said to the one before is taken for an answer to this one (R6).
     """
-    after = list(states)
-    alike: tuple[object, ...] | None = None
-    became: PartitionState | None = None
-    some = False
-    for place, state in enumerate(states):
-        if state.replicas != (broker,):
-            continue
-        if state[2:] != alike:
-            alike, became = state[2:], changed(state, rule(state, broker))
-        if became is not None:
-            after[place] = PartitionState._make(state[:2] + became[2:])
-            some = True
-    return tuple(after) if some else None
+    if not is_alone(state, broker):
+        return state
+    return changed(state, rule(state, broker)) or state
 
 
 def _without_leader(state: PartitionState, broker: NodeId) -> PartitionState:

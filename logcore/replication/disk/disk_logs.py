@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
@@ -46,7 +48,9 @@ class DiskLogs:
     """`ReplicaLogs`, and the `Storage` of a broker machine.
 
     State: the open logs. All are opened at the start, so that the node can say whether they are `clean`; that they were
-    not is remembered on the disk until the controller knows (`registered`), whatever happens before.
+    not is remembered on the disk until the controller knows (`registered`), whatever happens before. A node that is
+    alone (`opens_late`) opens each when it is asked for: nobody else has what is not clean any more, so it goes on with
+    what is left, and says so.
 
     The node's thread calls what a machine calls, its storage thread `apply` and `sync`; any thread may ask for a log.
     """
@@ -57,6 +61,7 @@ class DiskLogs:
         node: int,
         cluster: str,
         *,
+        opens_late: bool = False,
         on_advance: Callable[[], None] = lambda: None,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         expiry: ExpiryTimes = DEFAULT,
@@ -68,6 +73,10 @@ class DiskLogs:
         self._directory = NodeDirectory(path, node, cluster, durable=durable)
         self.disk, self.incarnation = self._directory.disk, self._directory.incarnation
         self._folder = path / "replicas"
+        self.opens_late = opens_late
+        self.wake: Callable[[PartitionId], object] = lambda partition: None
+        """Has the node open a log that rests, for housekeeping."""
+        self._stored: dict[PartitionId, None] = {}
         self.room = DiskRoom()
         self._open: dict[PartitionId, DiskLog] = {}
         self._unreadable: dict[PartitionId, str] = {}
@@ -83,7 +92,7 @@ class DiskLogs:
             self._folder.mkdir(exist_ok=True)
             if durable:
                 sync_folder(path)
-            self._remove_leftovers()
+            self._list()
             self._recover()
         except OSError as error:
             self._directory.close()
@@ -95,10 +104,28 @@ class DiskLogs:
         self.failed = True
 
     def _targets(self) -> list[HousekeepingTarget]:
-        return [HousekeepingTarget(log.name, lambda log=log: log) for log in list(self._open.values())]
+        logs = self._open
+        resting = [each for each in list(self._stored) if each not in logs and each not in self._unreadable]
+        return [
+            *(HousekeepingTarget(log.name, lambda log=log: log) for log in list(logs.values())),
+            *(HousekeepingTarget(self._path(each).name, partial(self._woken, each)) for each in resting),
+        ]
+
+    def _woken(self, partition: PartitionId) -> DiskLog | None:
+        self.wake(partition)
+        return self._open.get(partition)
+
+    def _list(self) -> None:
+        """What is there, but for what was to be removed, which is."""
+        for found in list(os.scandir(self._folder)):
+            topic, _, number = found.name.rpartition("-")
+            if found.name.endswith(_DELETED):
+                shutil.rmtree(found.path, ignore_errors=True)
+            elif topic and number.isdecimal() and found.is_dir():
+                self._stored[PartitionId(topic, int(number))] = None
 
     def _recover(self) -> None:
-        for partition, log in self._for_each(list(self.stored()), self._opened_or_why):
+        for partition, log in self._for_each([] if self.opens_late else sorted(self._stored), self._opened_or_why):
             if isinstance(log, DiskLog):
                 self._open[partition] = log
             else:
@@ -135,10 +162,7 @@ class DiskLogs:
                 sync_folder(self._folder)
 
     def stored(self) -> Iterable[PartitionId]:
-        for folder in sorted(self._folder.iterdir()):
-            topic, _, number = folder.name.rpartition("-")
-            if topic and number.isdecimal() and folder.is_dir():
-                yield PartitionId(topic, int(number))
+        return list(self._stored)
 
     def configure(self, topic: str, name: str, config: Mapping[str, str]) -> None:
         """The settings of the topic with this id, which is called so: for its logs that are open, and that will be."""
@@ -157,7 +181,12 @@ class DiskLogs:
             folder = self._path(partition)
             if not folder.exists():
                 begin_log(folder, self._context.files)
-            self._open[partition] = self._opened(partition)
+                self._stored[partition] = None
+            log = self._opened(partition)
+            if self.opens_late and not log.clean:
+                _log.error("a replica's log lacks what was durable once", partition=partition)
+                log.accept_loss()
+            self._open[partition] = log
             self._unreadable.pop(partition, None)
         return self._open[partition]
 
@@ -170,6 +199,7 @@ class DiskLogs:
         """Out of the way at once, so that half a log is never taken for one; then its files go."""
         log = self._open.pop(partition, None)
         self._unreadable.pop(partition, None)
+        self._stored.pop(partition, None)
         if not any(other.topic == partition.topic for other in self._open):
             self._configured.pop(partition.topic, None)
         if log is not None:
@@ -251,10 +281,6 @@ class DiskLogs:
 
     def _path(self, partition: PartitionId) -> Path:
         return self._folder / f"{partition.topic}-{partition.number}"
-
-    def _remove_leftovers(self) -> None:
-        for folder in self._folder.glob(f"*{_DELETED}"):
-            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _name_of(partition: PartitionId, topic: str) -> str:

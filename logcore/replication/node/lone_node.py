@@ -100,6 +100,7 @@ class LoneNode:
         self._turn = threading.RLock()  # who has it steps the machines; all that is below belongs to him
         self._todo: deque[tuple[str, Input]] = deque()
         self._stepping = self._stopped = False
+        self._stepper = 0  # the thread that does so, or did last
         self._syncing = {name: _Syncing() for name in machines}
         self._requests = 0
         self._asked: dict[RequestId, Future[Any] | _Awaited] = {}
@@ -110,6 +111,11 @@ class LoneNode:
     @property
     def traffic(self) -> Mapping[NodeId, LinkTraffic]:
         return {}
+
+    @property
+    def is_stepping(self) -> bool:
+        """Whether this thread is about to step a machine: it waits for no answer."""
+        return self._stepping and self._stepper == threading.get_ident()
 
     def start(self) -> None:
         self._thread.start()
@@ -196,7 +202,7 @@ class LoneNode:
         self._todo.append((machine, given))
         if self._stepping:
             return
-        self._stepping = True
+        self._stepping, self._stepper = True, threading.get_ident()
         try:
             while self._todo and not self._stopped:
                 name, now = self._todo.popleft()

@@ -111,6 +111,11 @@ class NodeRuntime:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name=f"node {peers.node}", daemon=True)
 
+    @property
+    def is_stepping(self) -> bool:
+        """Whether this is the thread that steps the machines: it waits for no answer."""
+        return threading.current_thread() is self._thread
+
     def start(self) -> PeerAddress:
         """Returns when the node listens. Raises OSError."""
         self._thread.start()

@@ -27,7 +27,7 @@ from .quorum_messages import (
 from .quorum_replication import Replication
 from .quorum_state import QuorumSettings, Role
 
-_KEPT_ENTRIES: Final = 64  # behind a snapshot, for followers that are a little late
+_KEPT_ENTRIES: Final = 64  # behind a snapshot, for followers that are a little late, where there are any
 
 
 class Quorum(Replication):
@@ -172,6 +172,7 @@ class Quorum(Replication):
         term = self.log.term_at(index)
         assert term is not None
         snapshot = Snapshot(index, term, self.log.voters_at(index), image)
-        base = max(self.log.base, index - _KEPT_ENTRIES)
+        kept = 0 if self.log.voters.members() == (self.id,) else _KEPT_ENTRIES
+        base = max(self.log.base, index - kept)
         self.log.compact(snapshot, base)
         self._persist(SaveSnapshot(snapshot, base, self.log.base_term, reset=False))

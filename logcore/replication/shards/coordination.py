@@ -168,8 +168,11 @@ class Coordinators:
 
     def coordinates(self, partition: PartitionId) -> bool:
         """Whether the partition is, or was, one of coordinators."""
-        topic = self.image.topics.get(partition.topic)
-        return (topic is not None and topic.name in self._makers) or partition in self._led
+        return self.is_of_coordinators(partition.topic) or partition in self._led
+
+    def is_of_coordinators(self, topic_id: str) -> bool:
+        topic = self.image.topics.get(topic_id)
+        return topic is not None and topic.name in self._makers
 
     def advance(self, partition: PartitionId) -> None:
         """The replica was stepped: it may lead, lead no longer, or have more that is committed."""

@@ -147,11 +147,11 @@ def test_damage_of_one_partition_leaves_the_others_usable(tmp_path: Path) -> Non
     content = segment.read_bytes()
     segment.write_bytes(content.replace(b"c", b"x"))  # the value of the last record, and nothing else is a "c"
     with open_lone_log(crashed) as log:
-        assert ["damaged" in problem for problem in log.problems()] == [True]
         for topic in ("whole", "damaged"):
             log.append(topic, 0, rows(b"d"))
         assert values_of(log, "whole") == [b"a", b"b", b"c", b"d"]
         assert values_of(log, "damaged") == [b"a", b"b", b"d"]
+        assert ["damaged" in problem for problem in log.problems()] == [True]
 
 
 def test_groups_and_transactions_are_kept_in_one_partition_each(tmp_path: Path) -> None:
@@ -189,3 +189,31 @@ def test_a_full_disk_refuses_a_record_and_takes_the_next(tmp_path: Path) -> None
         assert refused.value.hint
         log.append("t", 0, rows(b"c"))
         assert values_of(log, "t") == [b"a", b"c"]
+
+
+def test_an_opening_opens_no_partition_and_notes_nothing_for_each(tmp_path: Path) -> None:
+    with open_lone_log(tmp_path) as log:
+        log.create_topic("t", 300)
+        log.append("t", 7, rows(b"a"))
+    metadata, sizes = tmp_path / "quorum" / "quorum-log", list[int]()
+    for _ in range(2):
+        with open_lone_log(tmp_path) as log:
+            id = log.node.partition_id("t", 7)
+            assert id is not None and log.node.logs.log(id) is None and log.node.leads("t", 7)
+            assert values_of(log, "t", 7) == [b"a"]
+            assert log.node.logs.log(id) is not None
+        sizes.append(metadata.stat().st_size)
+    assert sizes[1] - sizes[0] < 2_000
+    assert len(list((tmp_path / "replicas").glob("*-*/"))) < 100
+
+
+def test_what_rests_is_looked_after_in_the_background(tmp_path: Path) -> None:
+    with open_lone_log(tmp_path) as log:
+        log.create_topic("t", 1)
+        log.append("t", 0, rows(b"a"))
+    with open_lone_log(tmp_path) as log:
+        log.keep_house()
+        id = log.node.partition_id("t", 0)
+        assert id is not None and log.node.logs.log(id) is not None
+        replica = log.node.replica(id)
+        assert replica is not None and replica.leader is not None

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from millstream.logcore.replication.broker.broker import LeaveCluster, ReplicaBroker
+from millstream.logcore.replication.broker.broker import LeaveCluster, OpenReplica, ReplicaBroker
 from millstream.logcore.replication.broker.registration import BrokerIdentity
 from millstream.logcore.replication.controller.controller_messages import (
     BrokerAccepted,
@@ -21,9 +21,10 @@ from millstream.logcore.replication.controller.metadata_records import (
     PartitionState,
     Together,
     TopicCreated,
+    TopicDeleted,
 )
 from millstream.logcore.replication.machine import Asked, Committed, NodeId, Received, Reply, RequestId, Send, Tick
-from millstream.logcore.replication.replica.replica_messages import PartitionId
+from millstream.logcore.replication.replica.replica_messages import AskOffsets, ForPartition, PartitionId
 from tests.simulation.cluster_logs import SimReplicaLogs
 from tests.simulation.disk import SimDisk
 
@@ -117,3 +118,41 @@ def test_an_answer_for_the_disk_of_before_is_not_taken_for_ones_own() -> None:
     assert broker.epoch is None
     broker.step(Received(NODE, BrokerAccepted("c", logs.incarnation, 5, "new")))
     assert broker.epoch == 5
+
+
+def test_what_nobody_else_waits_for_rests_until_it_is_asked_for() -> None:
+    logs = HeardLogs(SimDisk())
+    logs.opens_late = True
+    broker = a_broker(logs)
+    other = NodeId(NODE + 1)
+    states = [PartitionState("t-id", number, NODE, 0, 0, (NODE,), (NODE,), (), 1) for number in range(3)]
+    shared = PartitionState("t-id", 3, NODE, 0, 0, (NODE, other), (NODE,), (), 1)
+    broker.step(Received(NODE, BrokerAccepted("c", logs.incarnation, 1)))
+    registered = BrokerRegistered(NODE, logs.incarnation, True, ENDPOINTS, None)
+    broker.step(Committed(1, (registered, Together((TopicCreated("t-id", "clicks"), *states, shared)))))
+    assert [*broker.replicas] == [PartitionId("t-id", 3)]  # somebody else copies it
+    broker.step(Asked(RequestId(1), ForPartition(PartitionId("t-id", 0), AskOffsets(-1))))
+    broker.step(Asked(RequestId(2), OpenReplica(PartitionId("t-id", 1))))
+    assert sorted(partition.number for partition in broker.replicas) == [0, 1, 3]
+    assert all(replica.leader is not None for replica in broker.replicas.values())
+    copied = states[2]._replace(replicas=(NODE, other), adding=(other,), partition_epoch=1)
+    broker.step(Committed(3, (copied,)))
+    assert PartitionId("t-id", 2) in broker.replicas
+    broker.step(Committed(4, (TopicDeleted("t-id"),)))
+    assert not broker.replicas and not [*logs.stored()]
+
+
+def test_what_rests_goes_with_its_topic() -> None:
+    disk = SimDisk()
+    before = SimReplicaLogs(disk, lambda *_: None, Counter())
+    before.open(PartitionId("t-id", 0))
+    logs = HeardLogs(disk)
+    logs.opens_late = True
+    broker = a_broker(logs)
+    state = PartitionState("t-id", 0, NODE, 0, 0, (NODE,), (NODE,), (), 1)
+    broker.step(Received(NODE, BrokerAccepted("c", logs.incarnation, 1)))
+    registered = BrokerRegistered(NODE, logs.incarnation, True, ENDPOINTS, None)
+    broker.step(Committed(1, (registered, Together((TopicCreated("t-id", "clicks"), state)))))
+    assert [*logs.stored()] == [PartitionId("t-id", 0)] and not broker.replicas
+    broker.step(Committed(3, (TopicDeleted("t-id"),)))
+    assert not [*logs.stored()]

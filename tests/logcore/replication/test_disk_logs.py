@@ -312,3 +312,37 @@ def test_retention_deletes_what_is_published_and_no_more(tmp_path: Path) -> None
     assert 20 < log.log_start_offset < 30
     again = open_disk_log(tmp_path / "log")
     assert again.log_start_offset == log.log_start_offset and entries(again) == entries(log)
+
+
+# A node that is alone
+
+
+def test_logs_are_opened_when_they_are_asked_for_and_go_on_with_what_is_left(path: Path) -> None:
+    whole = PartitionId("t", 7)
+    logs = open_logs(path)
+    stored(logs, 1)
+    stored(logs, 1, 1)
+    stored(logs, 1, partition=whole)
+    kept = entries(logs.open(PARTITION))[:1]
+    size = logs.open(PARTITION).size_bytes // 3
+    kill(logs)
+    flip(segment_of(path), size + 80)
+    late = DiskLogs(path, 1, "c", opens_late=True)
+    assert late.clean and late.log(PARTITION) is None and set(late.stored()) == {PARTITION, whole}
+    assert entries(late.open(PARTITION)) == kept and len(entries(late.open(whole))) == 1
+    assert ["the records from offset 1 to 2" in problem for problem in late.problems()] == [True]
+    stored(late, 2)
+    kill(late)
+    again = DiskLogs(path, 1, "c", opens_late=True)
+    assert len(entries(again.open(PARTITION))) == 2 and not again.problems()
+
+
+def test_housekeeping_has_what_rests_opened(path: Path) -> None:
+    logs = open_logs(path)
+    stored(logs, 1)
+    logs.close()
+    late = DiskLogs(path, 1, "c", opens_late=True)
+    late.wake = late.open
+    late.keep_house()
+    assert late.log(PARTITION) is not None
+    late.close()

@@ -150,31 +150,19 @@ def test_a_new_leader_epoch_begins_when_a_replica_goes_so_that_its_old_fetches_a
     assert more is not None and more.leader_epoch == before.leader_epoch
 
 
-def test_what_a_broker_has_alone_becomes_what_a_record_for_each_would_have_said() -> None:
+def test_what_a_broker_has_alone_becomes_what_a_record_of_its_own_would_have_said() -> None:
     one, two = NodeId(1), NodeId(2)
     alone = partition((1,), replicas=(one,), min_isr=1)
-    states = (
-        alone,
-        alone._replace(partition=1),
-        alone._replace(partition=2, leader_epoch=7),
-        partition((1, 2))._replace(partition=3),
-        alone._replace(partition=4, replicas=(two,), isr=(two,), leader=two),
-        alone._replace(partition=5, adding=(two,), replicas=(one, two)),
-    )
+    shared, moving = partition((1, 2)), alone._replace(adding=(two,), replicas=(one, two))
     for rule in (without, without_unclean):
-        ended = with_life_of(one, states, rule)
-        assert ended is not None
-        assert ended[:3] == tuple(changed(state, rule(state, one)) for state in states[:3])
-        assert ended[3:] == states[3:]  # others decide there
-        assert with_life_of(one, ended, rule) is None
-    left = with_life_of(one, states, without)
-    assert left is not None
+        ended = with_life_of(one, alone, rule)
+        assert ended == changed(alone, rule(alone, one))
+        assert with_life_of(one, ended, rule) == ended
+        assert with_life_of(two, alone, rule) == alone
+        for others in (shared, moving):
+            assert with_life_of(one, others, rule) == others  # there is something to decide
+    left = with_life_of(one, alone, without)
     back = with_life_of(one, left, leads_alone)
-    assert back is not None
-    assert [(state.leader, state.leader_epoch, state.partition_epoch) for state in back[:3]] == [
-        (1, 6, 11),
-        (1, 6, 11),
-        (1, 9, 11),
-    ]
-    lost = with_life_of(one, states, without_unclean)
-    assert lost is not None and with_life_of(one, lost, leads_alone) is None  # it may lack records
+    assert (left.leader, left.leader_epoch, back.leader, back.leader_epoch, back.partition_epoch) == (None, 5, 1, 6, 11)
+    lost = with_life_of(one, alone, without_unclean)
+    assert with_life_of(one, lost, leads_alone) == lost  # it may lack records

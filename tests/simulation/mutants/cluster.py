@@ -55,6 +55,10 @@ def _joins_at_the_high_watermark(self: Leader, offset: int) -> bool:
     return offset >= self._core.high_watermark
 
 
+def _rests(self: ReplicaBroker, state: PartitionState) -> bool:
+    return not self.coordinators.is_of_coordinators(state.topic_id)
+
+
 def _joins_at_once(self: Leader, offset: int) -> bool:
     return True
 
@@ -126,6 +130,13 @@ _NOTE_FETCH: Final = InSyncReplicas.note_fetch
 
 
 MUTANTS: Final = [
+    cluster_mutant(
+        "rests_among_others",
+        "R13",
+        "lets a replica rest that others copy, or that copies others",
+        1,
+        (ReplicaBroker, "_rests", _rests),
+    ),
     cluster_mutant(
         "named_not_numbered",
         "R20",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Final
 
 from millstream.logcore.replication.broker.registration import Registration
@@ -74,11 +73,8 @@ def _same_partition_epoch(
     return changed and changed._replace(partition_epoch=before.partition_epoch)
 
 
-def _same_epoch_alone(broker: NodeId, states: Sequence[PartitionState], rule: Any) -> Any:
-    after = _WITH_LIFE_OF(broker, states, rule)
-    if after is None:
-        return None
-    return tuple(now._replace(leader_epoch=old.leader_epoch) for old, now in zip(states, after, strict=True))
+def _same_epoch_alone(broker: NodeId, state: PartitionState, rule: Any) -> PartitionState:
+    return _WITH_LIFE_OF(broker, state, rule)._replace(leader_epoch=state.leader_epoch)
 
 
 def _done_when_begun(state: PartitionState, is_live: IsLive, min_isr: int) -> PartitionState:
