@@ -17,6 +17,7 @@ from ...sql.functions.catalog import register_udfs
 from ..batch import ChangeBatch
 from ..sources.source_reader import ReadBatch, SourceReader, empty_rows
 from ..state.connection import EngineSettings, lock, open_connection
+from ..state.laid_aside import LaidAside
 from .left_out import LeftOut
 from .pull_limits import Deadline, PullLimits
 
@@ -51,6 +52,7 @@ class Materialization:
         self._registered: set[str] = set()
         self._stream_time_ms: dict[int, int] = {}  # of the partitions of a table with a TTL
         self._create()
+        self._laid_aside = LaidAside(self._connection)
         # UDFs that a later query needs can still be registered once the settings are locked.
         lock(self._connection)
         self._contained = {
@@ -91,7 +93,9 @@ class Materialization:
                 self._registered.update(new)
             limits = limits or PullLimits()
             with limits.watch(self._connection, deadline):
-                return limits.fetch(self._connection, sql)
+                answer = limits.fetch(self._connection, sql)
+            self._laid_aside.clear()
+            return answer
 
     def rows(self, deadline: Deadline | None = None) -> pa.Table:
         """All rows in the order of their times, the columns of the relation."""
@@ -129,6 +133,7 @@ class Materialization:
         except BaseException:  # an interrupt, say: the reader is past these rows, the relation is not
             self._reader = self._reader_behind_contained()
             raise
+        self._laid_aside.clear()
         self._contained = batch.positions
         self._left_out.note(batch.errors)
 

@@ -18,6 +18,7 @@ from ..queries.start_offsets import StartSettings, first_offset
 from ..record_error import RecordError
 from ..sources.source_reader import ReadBatch, SourceReader
 from ..state.connection import lock, open_connection
+from ..state.laid_aside import LaidAside
 from ..updates import settle
 from .left_out import LeftOut
 
@@ -61,6 +62,7 @@ class PushQuery:
         self._stream_time_ms: int | None = None
         self._connection = open_connection(settings=settings.engine)
         self._pipeline = Pipeline(plan, self._connection, emit=settings.emit, partitioner=RekeyPartitioner())
+        self._laid_aside = LaidAside(self._connection)
         lock(self._connection)
         positions = first_offsets(plan, client, settings.start) if begin is None else begin
         self._reader = SourceReader(client, plan.sources(), positions, time_order=time_order)
@@ -142,6 +144,7 @@ class PushQuery:
             self._closed = True
             raise
         self._connection.execute("COMMIT")
+        self._laid_aside.clear()
         self.errors += errors
         self._left_out.note(errors)
         if self._left is not None:

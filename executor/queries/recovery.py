@@ -128,8 +128,7 @@ def _replay(
             try:
                 pipeline.restore(change.store, change.rows)
                 fp("query.replaying")
-                state.remember({partition: offset})
-                state.connection.execute("COMMIT")
+                state.commit({partition: offset})
             except BaseException:
                 with contextlib.suppress(Exception):
                     state.connection.execute("ROLLBACK")

@@ -186,8 +186,7 @@ class BucketRuntime:
         errors = [*batch.errors, *output.errors, *failed]
         after, applied = self._write(producer, output, changes, errors, after)
         if self._stages.stateful:
-            self._state.remember(applied)
-            self._state.connection.execute("COMMIT")
+            self._state.commit(applied)
         fp("spark.bucket_done")
         report = Report(
             self._bucket,

@@ -19,6 +19,7 @@ import structlog
 
 from ...planner.physical import PhysicalPlan
 from .connection import MEMORY, EngineSettings, open_connection
+from .laid_aside import LaidAside
 
 log = structlog.get_logger()
 
@@ -36,17 +37,20 @@ class StateFile:
         self.connection = connection
         self.path = path
         self.applied = dict(applied)
+        self._laid_aside = LaidAside(connection)
         connection.execute(f"PREPARE _millstream_begin AS INSERT INTO {_APPLIED} VALUES ($1, $2)")
         connection.execute(
             f"PREPARE _millstream_move AS UPDATE {_APPLIED} SET applied_offset = $2 WHERE partition = $1"
         )
 
-    def remember(self, applied: Mapping[int, int]) -> None:
-        """Writes down, in the transaction under way, that the changelog is contained up to these offsets."""
+    def commit(self, applied: Mapping[int, int]) -> None:
+        """Ends the transaction under way. From now on it contains the changelog up to these offsets."""
         for partition, offset in applied.items():
             statement = "_millstream_move" if partition in self.applied else "_millstream_begin"
             self.connection.execute(f"EXECUTE {statement}({int(partition)}, {int(offset)})").fetchall()
         self.applied.update(applied)
+        self.connection.execute("COMMIT")
+        self._laid_aside.clear()
 
     def close(self, cause: BaseException | None = None) -> None:
         """In: `cause`: why it is closed. Where that is damage to the file, the next start replays the changelog."""

@@ -107,6 +107,9 @@ OWN_DATA_ONLY = (
     "SELECT current_setting('memory_limit')",
 )
 
+OWN_LIMIT = ("SET memory_limit = '1TB'", "RESET memory_limit")
+"""What `LaidAside` leaves open where rows are kept for long: how much memory the connection may take."""
+KEEP_ROWS = ("worker", "push", "pull")
 CONNECTIONS = ("memory", "state", "worker", "push", "pull", "constants", "source timestamps", "sink timestamps")
 
 
@@ -166,7 +169,9 @@ def written(probe: str, folder: Path) -> str:
     return probe.format(folder=folder, file=folder / "secret.csv", name=folder.name)
 
 
-def test_no_way_out_of_a_connection(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
+def test_no_way_out_of_a_connection(
+    connection: duckdb.DuckDBPyConnection, folder: Path, request: pytest.FixtureRequest
+) -> None:
     leaked = pa.table({"a": [1]})
     before = sorted(os.listdir(folder))
     opened: list[str] = []
@@ -177,7 +182,8 @@ def test_no_way_out_of_a_connection(connection: duckdb.DuckDBPyConnection, folde
             continue
         opened.append(probe)
     del leaked
-    assert opened == []
+    keeps_rows = request.node.callspec.params["connection"] in KEEP_ROWS
+    assert opened == (list(OWN_LIMIT) if keeps_rows else [])
     assert sorted(os.listdir(folder)) == before
     for probe in OWN_DATA_ONLY:
         connection.execute(probe).fetchall()
