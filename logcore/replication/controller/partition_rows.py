@@ -70,9 +70,6 @@ class PartitionRows(Sequence[PartitionState]):
             return self.rows == other.rows
         return isinstance(other, tuple) and tuple(self) == other
 
-    def __hash__(self) -> int:
-        return hash(self.rows)
-
     def with_states(self, states: Iterable[PartitionState]) -> PartitionRows:
         """Those partitions are so now; the last one of a number counts. New ones follow behind the others."""
         changed = {state.partition: state for state in states}
