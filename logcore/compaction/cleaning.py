@@ -21,7 +21,9 @@ from .cleaned_segment import CleanedSegment
 from .live_keys import LiveKeys
 
 KEY_BYTES_MAX: Final = 64 * 1024 * 1024
-_WINDOW_BYTES: Final = 4 * 1024 * 1024
+_WINDOW_BYTES: Final = 512 * 1024
+"""Of batches that are looked at together. A batch of one record takes more as an object than as bytes: windows of 4 MB
+took 48 MB more at once, and a tenth more CPU, over 60,000 of them."""
 _Result = TypeVar("_Result")
 
 
