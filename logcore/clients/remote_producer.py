@@ -40,8 +40,7 @@ class RemoteTransactionalProducer:
         self._groups: set[str] = set()
         self._sequences: dict[TopicPartition, int] = {}
         self._in_doubt = False  # an append failed: the server may have stored a part of it
-        self._keeps_offsets = router.alone  # then the coordinator, in this process, gets them with the commit
-        self._offsets: dict[str, dict[TopicPartition, int]] = {}  # by group
+        self._offsets: dict[str, dict[TopicPartition, int]] = {}  # by group, where the commit brings them
         self._take_id()
 
     def _take_id(self) -> None:
@@ -69,7 +68,7 @@ class RemoteTransactionalProducer:
 
     def _open_there(self) -> None:
         """Or finds out whether we are fenced: then the first append opens it, or the commit."""
-        if self._keeps_offsets:
+        if self._has_coordinator_here:
             who = self._identity
             code = self._router.put_here(lambda here: here.is_fenced(who), lambda code: [code], to=self._coordinator)
             self._check(code, "open a transaction")
@@ -90,7 +89,7 @@ class RemoteTransactionalProducer:
 
     def _announce(self, where: TopicPartition) -> None:
         """Not to a node of this process that is alone: there the write itself does that."""
-        if where in self._partitions or self._router.alone:
+        if where in self._partitions or self._has_coordinator_here:
             return
         fields = {
             "v3_and_below_transactional_id": self._id,
@@ -107,7 +106,7 @@ class RemoteTransactionalProducer:
 
     def send_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         self._check_open()
-        if self._keeps_offsets:
+        if self._has_coordinator_here:
             self._keep_offsets(group, offsets)
             return
         if group not in self._groups:
@@ -142,7 +141,7 @@ class RemoteTransactionalProducer:
 
     def _end(self, *, committed: bool, what: str) -> None:
         """Newer servers give another epoch to go on with, in which sequences begin anew."""
-        here = committed and self._keeps_offsets
+        here = committed and self._has_coordinator_here
         answer = self._commit_here() if here else self._ask(Api.END_TXN, {"committed": committed})
         self._check(answer.error_code, what)
         raised = getattr(answer, "producer_id", NO_PRODUCER), getattr(answer, "producer_epoch", -1)
@@ -155,6 +154,11 @@ class RemoteTransactionalProducer:
         return self._router.put_here(
             lambda here: here.commit(who, offsets), lambda ended: [ended.error_code], to=self._coordinator
         )
+
+    @property
+    def _has_coordinator_here(self) -> bool:
+        """It lives and dies with this producer, so it need not be told of a transaction before that is committed."""
+        return self._router.alone
 
     @property
     def _identity(self) -> Identity:
