@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, NamedTuple, TypeVar
 
+from millstream.errors import LogError
+
 from ..storage.partition_keeping import KeptPartition, PartitionSnapshot
 from ..storage.partition_state import scan
 from ..storage.segment import Segment
@@ -63,12 +65,24 @@ def compact(
     pause: Callable[[], None] = lambda: None,
     key_bytes_max: int = KEY_BYTES_MAX,
 ) -> Compacted | None:
-    """One pass; None where nothing is there to clean, or segments were deleted meanwhile.
+    """One pass; None where nothing is there to clean, or segments were deleted meanwhile, as retention does.
 
     In: `pause`: called now and then, between pieces of work. Raises `LogError` (`CorruptLog` where a segment is
     damaged) and OSError: then the segments are as they were, but for those already replaced.
     """
-    settings, snapshot = partition.settings, partition.snapshot()
+    snapshot = partition.snapshot()
+    try:
+        return _pass(partition, snapshot, now_ms, pause, key_bytes_max)
+    except (LogError, OSError):
+        if partition.segments()[0].base_offset > snapshot.segments[0].base_offset:
+            return None  # what could not be read may be what was deleted
+        raise
+
+
+def _pass(
+    partition: KeptPartition, snapshot: PartitionSnapshot, now_ms: int, pause: Callable[[], None], key_bytes_max: int
+) -> Compacted | None:
+    settings = partition.settings
     sealed = _cleanable(snapshot, settings, now_ms)
     rules = CleaningRules(snapshot, snapshot.cleaning.removable_below(now_ms, settings.delete_retention_ms))
     live = LiveKeys()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -48,7 +48,8 @@ class _Stopped(Exception):
 
 
 class Housekeeper:
-    """State: a thread, once started, and what the last round could not do, by partition. Rounds take turns."""
+    """State: its two chores. Retention does not wait until a compaction ends, which may take minutes: it may be what
+    makes room on the disk."""
 
     def __init__(
         self,
@@ -63,64 +64,43 @@ class Housekeeper:
         self._now_ms = now_ms
         self._expire_ids = expire_ids
         self._producer_expiry_ms = producer_expiry_ms
-        self._interval_s = interval_s
-        self._problems: dict[str, HousekeepingProblem] = {}
-        self._turn = threading.Lock()
-        self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._retention = _Chore("retention", self._forget, partitions, interval_s, after=self._expire_unused)
+        self._compaction = _Chore("compaction", self._compact, partitions, interval_s)
 
     def start(self) -> None:
-        self._thread = threading.Thread(target=self._run, name="millstream-log-housekeeping", daemon=True)
-        self._thread.start()
+        self._retention.start()
+        self._compaction.start()
 
     def stop(self) -> None:
         """Returns when no round is under way any more."""
-        self._stop.set()
-        if self._thread is not None:
-            self._thread.join()
+        self._retention.end()
+        self._compaction.end()
+        self._retention.join()
+        self._compaction.join()
 
     @property
     def problems(self) -> Mapping[str, HousekeepingProblem]:
-        return dict(self._problems)
+        return self._compaction.problems | self._retention.problems
 
-    def round(self, *, pause: Callable[[], None] = lambda: None) -> Kept:
+    def round(self) -> Kept:
         """Does now what there is to do, whatever becomes of one partition: what the log or the disk refused is among
         the `problems`, and in the process's log. Raises what nobody foresaw, once all partitions had their turn."""
-        kept = Kept(0, 0)
-        unforeseen: list[Exception] = []
-        with self._turn:
-            for target in self._partitions():
-                try:
-                    kept = self._keep(target, kept, pause)
-                except _Stopped:
-                    raise
-                except Exception as error:
-                    self._note(target.name, error)
-                    unforeseen.append(error)
-                pause()
-            try:
-                self._expire_ids()
-            except LogError as error:
-                _log.error("transactional ids not expired", error=error.message)
-        if unforeseen:
-            raise unforeseen[0]
-        return kept
-
-    def _keep(self, target: HousekeepingTarget, kept: Kept, pause: Callable[[], None]) -> Kept:
-        partition: KeptPartition | None = None
-        dropped, compacted = kept
-        try:
-            partition = target.open()
-            if partition is None or partition.is_idle:
-                return kept
-            dropped += drop_expired(partition, self._now_ms())
-            partition.expire_producers(self._producer_expiry_ms)
-            compacted += self._compact(partition, pause)
-            self._problems.pop(target.name, None)
-        except (LogError, OSError) as error:
-            if partition is None or not partition.is_idle:  # not closed or deleted meanwhile
-                self._note(target.name, error)
+        dropped, unforeseen = self._retention.round()
+        compacted, others = self._compaction.round()
+        for error in (*unforeseen, *others):
+            raise error
         return Kept(dropped, compacted)
+
+    def _forget(self, partition: KeptPartition, pause: Callable[[], None]) -> bool:
+        dropped = drop_expired(partition, self._now_ms())
+        partition.expire_producers(self._producer_expiry_ms)
+        return dropped
+
+    def _expire_unused(self) -> None:
+        try:
+            self._expire_ids()
+        except LogError as error:
+            _log.error("transactional ids not expired", error=error.message)
 
     def _compact(self, partition: KeptPartition, pause: Callable[[], None]) -> bool:
         if not partition.settings.compacted:
@@ -133,21 +113,97 @@ class Housekeeper:
             _log.info("compacted", partition=partition.name, before=done.bytes_before, after=done.bytes_after)
         return done is not None
 
+
+class _Chore:
+    """One kind of work, for one partition after the other.
+
+    State: a thread, once started, and what the last round could not do, by partition. Rounds take turns.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        act: Callable[[KeptPartition, Callable[[], None]], bool],
+        partitions: Callable[[], Iterable[HousekeepingTarget]],
+        interval_s: float,
+        *,
+        after: Callable[[], None] = lambda: None,
+    ) -> None:
+        """In: `act`: gets what it calls now and then between pieces of work, and says whether it changed something;
+        `after`: ends each round."""
+        self._name = name
+        self._act = act
+        self._partitions = partitions
+        self._interval_s = interval_s
+        self._after = after
+        self._problems: dict[str, HousekeepingProblem] = {}
+        self._turn = threading.Lock()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        self._thread = threading.Thread(target=self._run, name=f"millstream-log-{self._name}", daemon=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        self._stop.set()
+
+    def join(self) -> None:
+        if self._thread is not None:
+            self._thread.join()
+
+    @property
+    def problems(self) -> dict[str, HousekeepingProblem]:
+        return dict(self._problems)
+
+    def round(self, pause: Callable[[], None] = lambda: None) -> tuple[int, Sequence[Exception]]:
+        """Returns how many partitions it changed, and what nobody foresaw."""
+        changed = 0
+        unforeseen: list[Exception] = []
+        with self._turn:
+            for target in self._partitions():
+                try:
+                    changed += self._keep(target, pause)
+                except _Stopped:
+                    raise
+                except Exception as error:
+                    self._note(target.name, error)
+                    unforeseen.append(error)
+                pause()
+            self._after()
+        return changed, unforeseen
+
+    def _keep(self, target: HousekeepingTarget, pause: Callable[[], None]) -> bool:
+        partition: KeptPartition | None = None
+        try:
+            partition = target.open()
+            if partition is None or partition.is_idle:
+                return False
+            changed = self._act(partition, pause)
+            self._problems.pop(target.name, None)
+        except (LogError, OSError) as error:
+            if partition is None or not partition.is_idle:  # not closed or deleted meanwhile
+                self._note(target.name, error)
+            return False
+        return changed
+
     def _note(self, name: str, error: Exception) -> None:
         message = error.message if isinstance(error, LogError) else str(error) or type(error).__name__
         known = self._problems.get(name)
         if known is None or known.message != message:
-            _log.error("housekeeping failed", partition=name, error=message)
+            _log.error("housekeeping failed", chore=self._name, partition=name, error=message)
         self._problems[name] = HousekeepingProblem(name, message)
 
     def _run(self) -> None:
         while not self._stop.wait(self._interval_s):
             try:
-                self.round(pause=_Share(self._stop).pause)
+                _, unforeseen = self.round(_Share(self._stop).pause)
             except _Stopped:
                 return
-            except Exception:
-                _log.exception("housekeeping failed")
+            except Exception as error:
+                unforeseen = (error,)
+            for error in unforeseen:
+                _log.error("housekeeping failed", chore=self._name, exc_info=error)
 
 
 class _Share:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from millstream.logcore.client import FetchedColumns, FetchedRows, RowRecords, TopicPartition
+from millstream.logcore.compaction.cleaning import compact
 from millstream.logcore.errors import (
     CorruptLog,
     InvalidTopic,
@@ -27,6 +29,7 @@ from millstream.logcore.storage.housekeeping import Housekeeper, HousekeepingTar
 from millstream.logcore.storage.partition_keeping import KeptPartition
 from millstream.logcore.storage.timestamps import first_at_or_after, latest_timestamp
 
+from .clients.asking import until
 from .log_records import columnar, records_of, rows, segment_files, values_of
 
 HOUR_S = 3600.0
@@ -150,6 +153,40 @@ def test_compaction_keeps_the_latest_record_of_each_key_at_its_offset(log: Log, 
     log.keep_house()
     assert [offset for offset, _ in records_of(log, "t")] == [28, 29, 31, 32, 33], "the tombstone had its time"
     assert log.keep_house().compacted == 0
+
+
+def filled_for_both(log: Log, clock: Clock) -> KeptPartition:
+    """Ten segments that compaction is due for, and of which retention can take the oldest."""
+    policy = {"cleanup.policy": "compact,delete", "min.cleanable.dirty.ratio": "0", "delete.retention.ms": "0"}
+    log.create_topic("t", 1, {"segment.bytes": "1024", "retention.ms": "3600000", **policy})
+    for number in range(10):
+        log.append("t", 0, keyed(b"k%d" % (number % 2), b"%0900d" % number))
+    clock.now_s += 2 * HOUR_S
+    return log.partition("t", 0)
+
+
+@pytest.mark.parametrize("nth", range(1, 20))
+def test_segments_may_be_deleted_while_they_are_compacted(log: Log, clock: Clock, nth: int) -> None:
+    partition, now_ms = filled_for_both(log, clock), int(clock.now_s * 1000)
+    pauses = itertools.count(1)
+
+    def pause() -> None:
+        if next(pauses) == nth:
+            partition.drop_before(4)
+
+    compact(partition, now_ms, pause=pause)
+    start = log.offsets("t", 0).log_start_offset
+    assert start == (4 if nth <= 18 else 0), "nine segments are sealed, and each is read twice"
+    compact(partition, now_ms)
+    assert records_of(log, "t", 0, start) == [(number, b"%0900d" % number) for number in (7, 8, 9)]
+
+
+def test_damage_that_compaction_meets_is_said(log: Log, clock: Clock, folder: Path) -> None:
+    partition = filled_for_both(log, clock)
+    segment = segment_files(folder)[3]
+    segment.write_bytes(segment.read_bytes()[:-10])
+    with pytest.raises(CorruptLog):
+        compact(partition, int(clock.now_s * 1000))
 
 
 def test_compaction_leaves_out_what_was_aborted_and_keeps_what_is_undecided(log: Log, folder: Path) -> None:
@@ -383,3 +420,30 @@ def test_housekeeping_goes_on_past_a_partition_that_cannot_be_opened_or_kept(log
         "full": "no space left",
         "broken": "a bug",
     }
+
+
+def test_retention_does_not_wait_for_compaction(log: Log, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    compacting, go_on = threading.Event(), threading.Event()
+
+    def takes_long(partition: KeptPartition, now_ms: int, *, pause: Callable[[], None]) -> None:
+        compacting.set()
+        assert go_on.wait(60)
+
+    monkeypatch.setattr("millstream.logcore.storage.housekeeping.compact", takes_long)
+    log.create_topic("compacted", 1, {"segment.bytes": "1024", "cleanup.policy": "compact"})
+    log.create_topic("short", 1, {"segment.bytes": "1024", "retention.bytes": "1024"})
+    for number in range(3):
+        log.append("compacted", 0, keyed(b"k", b"%0900d" % number))
+    targets = [HousekeepingTarget(name, lambda name=name: log.partition(name, 0)) for name in ("compacted", "short")]
+    keeper = Housekeeper(
+        lambda: targets, lambda: int(clock.now_s * 1000), lambda: None, producer_expiry_ms=1, interval_s=0.01
+    )
+    keeper.start()
+    try:
+        assert compacting.wait(60)
+        for number in range(10):
+            log.append("short", 0, keyed(b"k", b"%0900d" % number))
+        until(lambda: log.offsets("short", 0).log_start_offset > 0)
+    finally:
+        go_on.set()
+        keeper.stop()

@@ -250,7 +250,7 @@ class DiskLogs:
         return [*self._unreadable.values(), *self.room.problems(), *damage, *kept]
 
     def start_housekeeping(self) -> None:
-        """Retention and compaction, in a thread of its own: each replica does it by itself."""
+        """Retention and compaction, in threads of their own: each replica does it by itself."""
         self._housekeeper.start()
 
     def keep_house(self) -> Kept:
