@@ -47,7 +47,7 @@ _CREATED_S: Final = 3.0  # where a client waits that does not know that a topic 
 _COORDINATOR_PARTITIONS: Final = 8
 _MIN_ISR: Final = "min.insync.replicas"
 _TOPICS: Final[dict[KeyKind, str]] = {"group": GROUPS_TOPIC, "transaction": TRANSACTIONS_TOPIC}
-_COORDINATOR_CONFIG: Final = {"cleanup.policy": "compact", "segment.bytes": str(16 * 1024 * 1024)}
+COORDINATOR_CONFIG: Final = {"cleanup.policy": "compact", "segment.bytes": str(16 * 1024 * 1024)}
 
 
 class ClusterLayout:
@@ -133,7 +133,7 @@ class ClusterLayout:
         if len(self._node.image.brokers) < min(replication, len(self._node.settings.voters)):
             return
         try:
-            self._create(TopicCreation(topic, self._coordinators, _COORDINATOR_CONFIG, replication), _CREATED_S)
+            self._create(TopicCreation(topic, self._coordinators, COORDINATOR_CONFIG, replication), _CREATED_S)
         except (TopicExists, NotNow):
             pass  # another node was asked, too; or who asks has to come again
 
@@ -230,7 +230,7 @@ class ClusterLayout:
         if topic.name in self._log.topics():
             raise TopicExists(f'topic "{topic.name}" exists already')
         if topic.name in _TOPICS.values():
-            topic = TopicCreation(topic.name, self._coordinators, _COORDINATOR_CONFIG)
+            topic = TopicCreation(topic.name, self._coordinators, COORDINATOR_CONFIG)
         if only_check:
             self._check_replication(topic)
         else:

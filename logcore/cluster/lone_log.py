@@ -22,7 +22,8 @@ from .cluster_node import ClusterNode
 from .node_log import NodeLog
 from .refusals import check_done
 from .serving import ServedNode, served
-from .settings import NOWHERE, ClusterSettings
+from .settings import CLUSTER_NAME, NOWHERE, ClusterSettings
+from .upgrade import upgrade_directory
 
 _NODE: Final = NodeId(1)
 _SESSION_MS: Final = 24 * 60 * 60 * 1000  # nobody takes over, however long the process was stopped
@@ -98,6 +99,7 @@ def open_lone_log(
     With `sync="never"` an append does not wait for the disk: records survive the end of the process, but not that of
     the machine. Raises `LogError`, `LogLocked` where it is open already.
     """
+    upgrade_directory(Path(path), _NODE, CLUSTER_NAME)
     alone, durable = {_NODE: NOWHERE}, sync == "always"
     settings = ClusterSettings(Path(path), _NODE, alone, session_ms=_SESSION_MS, expiry=expiry, durable=durable)
     node = ClusterNode(settings, clock=clock)

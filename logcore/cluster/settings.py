@@ -27,6 +27,7 @@ _BEAT_MS_MIN: Final = 50  # also of a node that is alone: nobody else is bothere
 _MEMBER: Final = re.compile(r"\s*(\d+)@(.+):(\d+)\s*")
 _NAME: Final = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,63}")
 _REPLICATION_MAX: Final = 3
+CLUSTER_NAME: Final = "millstream"  # where nobody gives it another
 _LIST_HINT: Final = "Write NUMBER@HOST:PORT for each node, separated by commas: 1@10.0.0.1:9093,2@10.0.0.2:9093."
 
 
@@ -49,7 +50,7 @@ class ClusterSettings:
     folder: Path
     node: NodeId
     members: Mapping[NodeId, PeerAddress]
-    name: str = "millstream"
+    name: str = CLUSTER_NAME
     secret: bytes = b""
     rack: str | None = None
     session_ms: int = SESSION_MS

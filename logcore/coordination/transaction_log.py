@@ -110,6 +110,14 @@ def bytes_of(part: Any) -> int:
     return len(_json(part))
 
 
+def is_producer_ids(key: bytes) -> bool:
+    return key == _PRODUCER_IDS
+
+
+def is_transaction(key: bytes) -> bool:
+    return key.startswith(_TRANSACTION)
+
+
 def _key(transactional_id: str) -> bytes:
     return _TRANSACTION + transactional_id.encode()
 

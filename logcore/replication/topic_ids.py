@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from hashlib import blake2b
 from typing import Final
@@ -9,10 +10,14 @@ from typing import Final
 from .controller.metadata_image import MetadataImage
 
 ID_BYTES: Final = 16
+_UUID: Final = re.compile(r"[0-9a-f]{32}")
 
 
 def id_bytes(topic_id: str) -> bytes:
-    """The same on all nodes, for ever; different for different topics."""
+    """The same on all nodes, for ever; different for different topics. A topic that was upgraded is called by a UUID,
+    which its clients know."""
+    if _UUID.fullmatch(topic_id):
+        return bytes.fromhex(topic_id)
     return blake2b(topic_id.encode(), digest_size=ID_BYTES).digest()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import shutil
@@ -13,8 +12,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from ..client import Topic
-from ..errors import CorruptLog, LogLocked, UnsupportedDataDirectory, write_error
+from ..errors import CorruptLog, UnsupportedDataDirectory, write_error
 from .checked_json import read_with_copy, serial_of, write_with_copy
+from .directory_lock import locked
 from .disk import make_folder, sync_folder
 from .recovery import create_files
 
@@ -207,25 +207,6 @@ def _check_not_of_a_cluster(path: Path) -> None:
             f"the data directory {path} belongs to a node of a cluster, and cannot be opened as a log of its own",
             hint="Start it with --node and --cluster, as it was before, or with another directory.",
         )
-
-
-def locked(path: Path) -> int:
-    """A descriptor that holds the lock until it is closed. Raises `LogLocked`."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        owner = os.pread(descriptor, 32, 0).decode(errors="replace").strip()
-        os.close(descriptor)
-        here = owner == str(os.getpid())
-        by = "this process" if here else f"process {owner}" if owner else "another process"
-        raise LogLocked(
-            f"the data directory {path.parent} is already open in {by}",
-            hint="Close it there first, or connect to that process as a client, or open another directory.",
-        ) from error
-    os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
-    return descriptor
 
 
 def _missing(path: Path) -> CorruptLog:

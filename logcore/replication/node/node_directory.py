@@ -15,7 +15,8 @@ from typing import Any, Final
 
 from ...errors import CorruptLog, UnsupportedDataDirectory, write_error
 from ...storage.checked_json import read_with_copy, write_with_copy
-from ...storage.data_directory import NODE_FILE, SINGLE_NODE_FILES, locked
+from ...storage.data_directory import NODE_FILE, SINGLE_NODE_FILES
+from ...storage.directory_lock import locked
 from ...storage.disk import make_folder
 
 _FORMAT: Final = 1
