@@ -32,7 +32,7 @@ _STATE_NAMES: Final = {
     TransactionState.PREPARE_ABORT: "PrepareAbort",
     TransactionState.COMPLETE_COMMIT: "CompleteCommit",
 }
-_NEVER: Final = datetime.fromtimestamp(0, UTC)
+_NEVER: Final = datetime.fromtimestamp(-0.001, UTC)  # -1, in milliseconds
 _RAISES_FROM: Final = 5  # of EndTxn; with such a version of TxnOffsetCommit, offsets are announced by being sent
 _KNOWS_FENCED_FROM: Final = 4  # before, clients take only the older code
 

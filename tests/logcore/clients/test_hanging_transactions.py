@@ -121,3 +121,12 @@ def test_it_is_not_ended_with_an_epoch_that_is_over(asking: Asking, opened: Open
 def test_a_partition_that_is_not_there_is_unknown(asking: Asking, opened: Open) -> None:
     opened.topic = unique("missing")
     assert end(asking, opened) is ErrorCode.unknown_topic_or_partition
+
+
+def test_who_has_begun_no_transaction_has_no_time_of_its_start(asking: Asking) -> None:
+    id = unique("tx")
+    asked = {"transactional_id": id, "transaction_timeout": timedelta(seconds=60)}
+    asking.once_ready(lambda: asking.ask(Api.INIT_PRODUCER_ID, {**asked, "producer_id": -1, "producer_epoch": -1}))
+    (found,) = asking.ask(Api.DESCRIBE_TRANSACTIONS, {"transactional_ids": [id]}).transaction_states
+    assert found.transaction_state == "Empty"
+    assert found.transaction_start_time is None
