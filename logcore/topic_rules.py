@@ -13,7 +13,7 @@ from .errors import InvalidTopic
 from .topic_settings import check_config, settings_of
 
 RESERVED: Final = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
-"""The log's own."""
+"""The log's own, and internal as Kafka means it. Topics of queries are not: kafka-python reads no internal topic."""
 _NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
 _NAME_LENGTH_MAX: Final = 249
 _PARTITION_COUNT_MAX: Final = 10_000
