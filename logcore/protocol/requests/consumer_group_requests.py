@@ -13,7 +13,7 @@ from kio.schema.errors import ErrorCode
 from millstream.errors import LogError
 
 from ...client import TopicPartition
-from ...cores.group_messages import ConsumerHeartbeat, GroupDescription, MemberDescription
+from ...cores.group_messages import ConsumerHeartbeat, GroupDescription, GroupState, MemberDescription
 from ...cores.subscriptions import decode_assignment, topics_of
 from ...log_settings import of_group
 from ..kafka_service import Desk
@@ -115,7 +115,8 @@ def _described_or_not(broker: Desk, peer: Peer, group: str) -> Fields:
 
 def _described(broker: Desk, group: GroupDescription) -> Fields:
     if group.kind != "consumer":
-        message = sayable(f'"{group.group}" is no group of this kind')
+        why = "not found" if group.state is GroupState.DEAD else "is not a consumer group"
+        message = sayable(f"Group {group.group} {why}.")  # as in Kafka: people search for it
         return {
             "error_code": ErrorCode.group_id_not_found,
             "error_message": message,

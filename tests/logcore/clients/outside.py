@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource
 
 from . import with_confluent
@@ -60,3 +60,10 @@ def committed(address: str, group: str) -> Mapping[tuple[str, int], int]:
         admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
     ).topic_partitions
     return {(entry.topic, entry.partition): entry.offset for entry in found if entry.offset >= 0}
+
+
+def commit_offset(address: str, group: str, topic: str, offset: int) -> None:
+    """Of partition 0, without a member."""
+    consumer = Consumer({"bootstrap.servers": address, "group.id": group})
+    consumer.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=False)
+    consumer.close()

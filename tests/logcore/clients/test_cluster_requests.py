@@ -13,7 +13,7 @@ from millstream.logcore.protocol.wire.apis import Api
 
 from .asking import Asking, until
 from .driver import TIMEOUT_S
-from .outside import unique
+from .outside import commit_offset, unique
 
 _SHA_256, _SHA_512 = 1, 2
 
@@ -187,3 +187,16 @@ def test_a_group_that_the_coordinator_assigns_stays_of_its_kind_when_it_is_empty
     deleted = asking.ask(Api.DELETE_GROUPS, {"groups_names": [group]}).results
     assert [result.error_code for result in deleted] == [ErrorCode.none]
     until(lambda: group_type(asking, group) is None)
+
+
+def why_not_described(asking: Asking, group: str) -> str | None:
+    described = asking.once_ready(lambda: asking.ask(Api.CONSUMER_GROUP_DESCRIBE, {"group_ids": [group]}).groups[0])
+    assert described.error_code is ErrorCode.group_id_not_found
+    return described.error_message
+
+
+def test_a_group_whose_coordinator_does_not_assign_is_described_by_another_request(asking: Asking) -> None:
+    group, topic = unique("g"), asking.create_topic()
+    assert why_not_described(asking, group) == f"Group {group} not found."
+    commit_offset(asking.address, group, topic, 0)
+    assert why_not_described(asking, group) == f"Group {group} is not a consumer group."
