@@ -1,4 +1,4 @@
-"""Kafka Streams counts words exactly once, while the server is killed and stopped again and again."""
+"""Kafka Streams counts words exactly once, while the server and the applications end again and again."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import random
 import signal
 import subprocess
 import time
-from collections import defaultdict
-from collections.abc import Callable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
@@ -19,9 +21,9 @@ from .serving import JAVA_OPTIONS, Product, classpath, compiled, count_of
 
 confluent_kafka = pytest.importorskip("confluent_kafka")
 
-_WORDS = ["one", "two", "three", "four", "five", "six", "seven"]
-_PARTITIONS = 2
-_QUIET_S = 180.0
+_WORDS: Final = ("one", "two", "three", "four", "five", "six", "seven")
+_PARTITIONS: Final = 2
+_QUIET_S: Final = 300.0
 
 
 class Producer:
@@ -31,15 +33,45 @@ class Producer:
         self._random = random.Random(seed)
         settings = {"bootstrap.servers": address, "enable.idempotence": True, "delivery.timeout.ms": 300_000}
         self._producer = confluent_kafka.Producer(settings)
+        self.acknowledged: Counter[str] = Counter()
 
     def send(self, lines: int) -> None:
         for _ in range(lines):
             line = " ".join(self._random.choices(_WORDS, k=4))
-            self._producer.produce("lines", line.encode(), partition=self._random.randrange(_PARTITIONS))
+            self._producer.produce(
+                "lines", line.encode(), partition=self._random.randrange(_PARTITIONS), on_delivery=self._count
+            )
             self._producer.poll(0)
 
     def flush(self) -> None:
         assert self._producer.flush(_QUIET_S) == 0
+
+    def _count(self, error: Any, message: Any) -> None:
+        assert error is None, error
+        self.acknowledged.update(message.value().decode().split(" "))
+
+
+class Application:
+    """An instance of the word count. State: its process; its stores are in its own folder."""
+
+    def __init__(self, command: list[str], folder: Path) -> None:
+        self._command = [*command, str(folder)]
+        self._output = folder.with_suffix(".txt").open("a")
+        self.start()
+
+    def start(self) -> None:
+        self._process = subprocess.Popen(self._command, stdout=self._output, stderr=self._output)
+
+    def end(self, number: int = signal.SIGTERM) -> None:
+        self._process.send_signal(number)
+        self._process.wait(60)
+
+    def __enter__(self) -> Application:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+        self._output.close()
 
 
 def committed(address: str, topic: str) -> list[tuple[bytes | None, bytes]]:
@@ -79,12 +111,8 @@ def counted(address: str) -> dict[str, list[int]]:
     return counts
 
 
-def expected(address: str) -> dict[str, list[int]]:
-    totals: dict[str, int] = defaultdict(int)
-    for _, line in committed(address, "lines"):
-        for word in line.decode().split(" "):
-            totals[word] += 1
-    return {word: list(range(1, total + 1)) for word, total in totals.items()}
+def in_the_topic(address: str) -> Counter[str]:
+    return Counter(word for _, line in committed(address, "lines") for word in line.decode().split(" "))
 
 
 def eventually(holds: Callable[[], bool], within_s: float) -> None:
@@ -94,40 +122,80 @@ def eventually(holds: Callable[[], bool], within_s: float) -> None:
         time.sleep(2)
 
 
+Disturbance = Callable[[Product, list[Application], random.Random], None]
+
+
+def _stop_the_server(product: Product, _: list[Application], chance: random.Random) -> None:
+    _restart(product, signal.SIGTERM)
+
+
+def _kill_the_server(product: Product, _: list[Application], chance: random.Random) -> None:
+    _restart(product, signal.SIGKILL)
+
+
+def _restart(product: Product, number: int) -> None:
+    product.end(number)
+    product.start()
+    product.wait_until_started()
+
+
+def _kill_an_application(_: Product, applications: list[Application], chance: random.Random) -> None:
+    killed = chance.choice(applications)
+    killed.end(signal.SIGKILL)
+    killed.start()
+
+
+def _any_of_them(product: Product, applications: list[Application], chance: random.Random) -> None:
+    chance.choice([_stop_the_server, _kill_the_server, _kill_an_application])(product, applications, chance)
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> list[str]:
+    libraries = classpath(f"org.apache.kafka:kafka-streams:{VERSION}")
+    program = compiled(Path(__file__).parent / "java" / "WordCount.java", libraries, tmp_path / "classes")
+    return ["java", *JAVA_OPTIONS, "-cp", program, "WordCount"]
+
+
+@pytest.fixture
+def product(tmp_path: Path) -> Iterator[Product]:
+    with Product(tmp_path / "data") as running:
+        for topic in ("lines", "counts"):
+            outside.create_topic(running.address, topic, _PARTITIONS)
+        yield running
+        assert "Traceback" not in running.said
+
+
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("ends", [signal.SIGTERM, signal.SIGKILL], ids=["stopped", "killed"])
-def test_words_are_counted_exactly_once_however_the_server_ends(tmp_path: Path, ends: signal.Signals) -> None:
-    libraries = classpath(f"org.apache.kafka:kafka-streams:{VERSION}")
-    source = Path(__file__).parent / "java" / "WordCount.java"
-    program = compiled(source, libraries, tmp_path / "classes")
-    with Product(tmp_path / "data") as product, (tmp_path / "streams.txt").open("w") as output:
-        for topic in ("lines", "counts"):
-            outside.create_topic(product.address, topic, _PARTITIONS)
-        command = ["java", *JAVA_OPTIONS, "-cp", program, "WordCount", product.address, str(tmp_path / "state")]
-        streams = subprocess.Popen(command, stdout=output, stderr=output)
-        try:
-            _disturb(product, ends)
-            wanted = expected(product.address)
-            words = sum(map(len, wanted.values()))
-            eventually(lambda: sum(map(len, counted(product.address).values())) >= words, _QUIET_S)
-            assert counted(product.address) == wanted
-        finally:
-            streams.terminate()
-            streams.wait(60)
-        assert "Traceback" not in product.said
+@pytest.mark.parametrize(
+    ("disturb", "instances"),
+    [(_stop_the_server, 1), (_kill_the_server, 1), (_kill_an_application, 2), (_any_of_them, 2)],
+    ids=["server stopped", "server killed", "application killed", "any"],
+)
+def test_words_are_counted_exactly_once_whoever_ends(
+    tmp_path: Path, product: Product, command: list[str], disturb: Disturbance, instances: int
+) -> None:
+    seed = count_of("STREAMS_SEED", 0)
+    producer = Producer(product.address, seed)
+    with ExitStack() as running:
+        folders = [tmp_path / f"state{number}" for number in range(instances)]
+        applications = [running.enter_context(Application([*command, product.address], folder)) for folder in folders]
+        _count_under(disturb, product, applications, producer, random.Random(seed))
+        acknowledged = producer.acknowledged.total()
+        eventually(lambda: sum(map(len, counted(product.address).values())) >= acknowledged, _QUIET_S)
+    # The applications are gone, and with them the last transaction that could still bring a count twice.
+    assert in_the_topic(product.address) == producer.acknowledged
+    assert counted(product.address) == {word: list(range(1, n + 1)) for word, n in producer.acknowledged.items()}
 
 
-def _disturb(product: Product, ends: signal.Signals) -> None:
-    producer = Producer(product.address, seed=int(ends))
-    chance = random.Random(int(ends))
+def _count_under(
+    disturb: Disturbance, product: Product, applications: list[Application], producer: Producer, chance: random.Random
+) -> None:
     for _ in range(count_of("STREAMS_ENDS", 8)):
+        lasts_s = chance.uniform(2, 14)
         begun = time.monotonic()
-        lasts_s = chance.uniform(6, 14)
         while time.monotonic() - begun < lasts_s:
             producer.send(20)
             time.sleep(0.1)
-        product.end(ends)
-        product.start()
-        product.wait_until_started()
+        disturb(product, applications, chance)
     producer.flush()
