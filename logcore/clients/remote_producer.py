@@ -10,6 +10,7 @@ from ..client import ColumnarRecords, RowRecords, TopicPartition
 from ..cores.group_messages import NO_NOTE, CommitNote
 from ..cores.transaction_records import Identity
 from ..errors import InvalidTransactionState
+from ..failpoints import fp
 from ..protocol.own import EndedHere
 from ..protocol.routing import CoordinatorKey, Router
 from ..protocol.sender import Sender
@@ -65,6 +66,7 @@ class RemoteTransactionalProducer:
         self._partitions, self._groups, self._offsets = set(), set(), {}
         self._open_there()
         self._open = True
+        fp("txn.begin")
 
     def _open_there(self) -> None:
         """Or finds out whether we are fenced: then the first append opens it, or the commit."""
@@ -86,6 +88,7 @@ class RemoteTransactionalProducer:
         in_doubt, self._in_doubt = self._in_doubt, True
         self._sequences[where] = self._sender.send(where, batches, self._id).next_sequence
         self._in_doubt = in_doubt
+        fp("txn.data_written")
 
     def _announce(self, where: TopicPartition) -> None:
         """Not to a node of this process that is alone: there the write itself does that."""

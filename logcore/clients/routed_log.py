@@ -16,7 +16,7 @@ from kio.schema.errors import ErrorCode
 
 from ..client import ColumnarRecords, Fetched, Isolation, Offsets, RowRecords, Topic, TopicPartition
 from ..cores.group_messages import check_forgotten
-from ..errors import LogUnavailable, UnknownTopic
+from ..errors import LogUnavailable, OutOfOrderSequence, UnknownTopic
 from ..protocol.lines import Line
 from ..protocol.retries import RETRIABLE
 from ..protocol.routing import CoordinatorKey, Router
@@ -130,14 +130,25 @@ class RoutedLog:
         where = TopicPartition(topic, partition)
         turn = self._turn(where)
         with turn.lock:
-            producer = turn.producer or self._new_producer()
+            known, turn.producer = turn.producer, None
+            producer = known or self._new_producer()
             batches = encode(records, producer)
             if not batches:
+                turn.producer = known
                 return self.offsets(topic, partition).log_end_offset
-            turn.producer = None
-            sent = self._sender.send(where, batches, None)
+            try:
+                first = sent = self._sender.send(where, batches[:1], None)
+            except OutOfOrderSequence:
+                if known is None:
+                    raise
+                # The partition knows nothing of us any more: its topic was made anew, or we were silent for a day.
+                producer = self._new_producer()
+                batches = encode(records, producer)
+                first = sent = self._sender.send(where, batches[:1], None)
+            if len(batches) > 1:
+                sent = self._sender.send(where, batches[1:], None)
             turn.producer = producer._replace(base_sequence=sent.next_sequence)
-            return sent.first_offset
+            return first.first_offset
 
     def append_batches(self, topic: str, partition: int, batches: bytes | memoryview) -> int:
         """Appends whole Kafka record batches as they are, for producers that speak Kafka's protocol.

@@ -16,6 +16,7 @@ from millstream.errors import LogError
 from ..client import TopicPartition
 from ..cores.group_messages import CheckCommit
 from ..cores.transaction_records import Identity
+from ..failpoints import fp
 from ..protocol.own import EndedHere
 from ..protocol.requests.group_requests import code_of_fault
 from ..protocol.wire.faults import coordinator_code_of
@@ -42,10 +43,12 @@ class OwnTransactions:
         return code_of_fault(fault) or self.is_fenced(who)
 
     def commit(self, who: Identity, offsets: Mapping[str, Mapping[TopicPartition, int]]) -> EndedHere:
+        fp("txn.before_prepare")
         try:
             raised = self._transactions.commit_at_once(who, offsets)
         except LogError as error:
             return EndedHere(coordinator_code_of(error), -1, -1)
+        fp("txn.committed")
         return EndedHere(0, raised.producer_id, raised.epoch)
 
 

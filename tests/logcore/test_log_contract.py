@@ -76,6 +76,19 @@ def client(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[LogClient
 # Topics
 
 
+def test_a_topic_that_is_made_anew_takes_records_from_those_who_wrote_before(client: LogClient) -> None:
+    for _ in range(2):
+        assert [client.append("t", 0, rows(value)) for value in (b"a", b"b")] == [0, 1]
+        client.delete_topic("t")
+        client.create_topic("t", 2)
+    many = rows(*[b"%01000000d" % number for number in range(12)])
+    assert client.append("t", 0, many) == 0
+    client.delete_topic("t")
+    client.create_topic("t", 2)
+    assert client.append("t", 0, many) == 0
+    assert values_of(client, "t") == [b"%01000000d" % number for number in range(12)]
+
+
 def test_topics_are_created_listed_and_deleted(client: LogClient) -> None:
     client.create_topic("u", 3, {"segment.bytes": "4096"})
     assert client.topics()["u"] == Topic("u", 3, {"segment.bytes": "4096"})

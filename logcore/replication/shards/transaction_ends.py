@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ...cores.transaction_steps import Outcome
+from ...failpoints import fp
 from ..machine import NodeId
 from ..replica.replica_messages import EndMarker, PartitionId
 from .coordination_messages import GROUPS_TOPIC, place_of
@@ -50,6 +51,7 @@ class TransactionEnds:
 
     def begin(self, outcome: Outcome) -> None:
         """The record that says so is committed: only now may anybody see it."""
+        fp("txn.after_prepare")
         key = _Key(outcome.record.producer_id, outcome.record.number)
         if key in self._ending:
             return
@@ -63,6 +65,7 @@ class TransactionEnds:
         key = _Key(message.producer_id, message.number)
         ending = self._ending.get(key)
         if ending is not None:
+            fp("txn.marker")
             ending.partitions.discard(message.of)
             self._done(key)
 
