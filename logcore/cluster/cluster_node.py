@@ -88,6 +88,7 @@ class ClusterNode:
                 settings.node,
                 settings.name,
                 opens_late=settings.alone,
+                others=len(settings.members) > 1,
                 on_advance=lambda: self.advanced(),
                 now_ms=self.now_ms,
                 expiry=settings.expiry,

@@ -43,11 +43,13 @@ from ..replication.controller.metadata_records import (
 from ..replication.disk.disk_folder import DiskFolder
 from ..replication.disk.disk_log import DiskLog
 from ..replication.machine import NodeId
+from ..replication.node.node_directory import node_meta
 from ..replication.raft.quorum_files import QuorumFiles
 from ..replication.raft.quorum_messages import Entry, SaveEntries, SaveVote
 from ..replication.shards.coordination_messages import COORDINATORS, TRANSACTIONS_TOPIC
 from ..replication.topic_ids import id_bytes
 from ..storage.checked_json import read_checked_json, read_with_copy, write_checked_json, write_with_copy
+from ..storage.data_directory import NODE_FILE
 from ..storage.directory_lock import locked
 from ..storage.disk import sync_folder
 from ..storage.durable_point import DurablePoint
@@ -63,7 +65,6 @@ _TOPICS: Final = "topics.json"
 _SETTINGS: Final = "settings.json"
 _CLOSED: Final = "closed"
 _PLAN: Final = "upgrade.json"
-_NODE: Final = "node.json"
 _FORMAT: Final = 1
 _ITS_NODE: Final = 0  # the number that the version before gave to its only node
 _EPOCH_MAX: Final = (1 << 15) - 1
@@ -187,8 +188,7 @@ class _Upgrade:
     # The steps
 
     def _write_node(self, disk: str) -> None:
-        meta = {"format": _FORMAT, "node": self._node, "cluster": self._cluster, "disk": disk}
-        write_with_copy(self._path / _NODE, meta, durable=True)
+        write_with_copy(self._path / NODE_FILE, node_meta(self._node, self._cluster, disk, alone=True), durable=True)
         fp("upgrade.node")
 
     def _write_metadata(self, topics: Iterable[_Topic], plan: Mapping[str, Any]) -> None:

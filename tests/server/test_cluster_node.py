@@ -21,12 +21,16 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from running_server import eventually
 
 from millstream.errors import MillstreamError
+from millstream.logcore.cluster.lone_log import open_lone_log
+from millstream.logcore.errors import UnsupportedDataDirectory
 from millstream.logcore.log import open_log
+from millstream.logcore.remote import RemoteLog
 from millstream.server.client import connect
 from millstream.server.cluster.node_service import cluster_settings, reached_at
 from millstream.server.config.configuration import InvalidConfiguration, ListenAddress, load_configuration
 from millstream.server.service import Service
 from tests.logcore.cluster.nodes import free_ports
+from tests.logcore.log_records import rows, values_of
 
 PATIENCE_S = 60.0
 
@@ -114,6 +118,21 @@ def test_a_directory_of_a_server_on_its_own_is_refused(flags: dict[str, Any]) ->
     with open_log(flags["data"] / "log"):
         pass
     assert "holds the log of a single node" in refusal(flags)
+
+
+def test_a_node_that_was_alone_becomes_the_only_one_of_a_cluster_before_others_come(
+    flags: dict[str, Any], port: int
+) -> None:
+    with open_lone_log(flags["data"] / "log") as log:
+        log.create_topic("t", 1)
+        log.append("t", 0, rows(b"a"))
+    others = {**flags, "cluster": f"1@127.0.0.1:{port},2@127.0.0.1:1"}
+    assert "is that of a server on its own" in refusal(others)
+    with Service(load_configuration(None, flags)) as service, RemoteLog(str(service.kafka_address)) as log:
+        assert values_of(log, "t") == [b"a"]
+        log.append("t", 0, rows(b"b"))
+    with pytest.raises(UnsupportedDataDirectory, match="belongs to a node of a cluster"):
+        open_lone_log(flags["data"] / "log")
 
 
 def test_a_node_is_reached_by_its_name_in_the_list_where_it_listens_everywhere(flags: dict[str, Any]) -> None:

@@ -62,15 +62,17 @@ class DiskLogs:
         cluster: str,
         *,
         opens_late: bool = False,
+        others: bool = False,
         on_advance: Callable[[], None] = lambda: None,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         expiry: ExpiryTimes = DEFAULT,
         durable: bool = True,
     ) -> None:
-        """In: `path`: of the node's data directory, which is made where it is missing; `on_advance`: called in the
-        node's thread whenever readers of some log see more; `now_ms`: the time of day; `durable`: whether a sync waits
-        for the disk. Raises `LogError`."""
-        self._directory = NodeDirectory(path, node, cluster, durable=durable)
+        """In: `path`: of the node's data directory, which is made where it is missing; `opens_late`: the node is alone,
+        so each log is opened when it is asked for; `others`: there are other nodes; `on_advance`: called in the node's
+        thread whenever readers of some log see more; `now_ms`: the time of day; `durable`: whether a sync waits for the
+        disk. Raises `LogError`."""
+        self._directory = NodeDirectory(path, node, cluster, alone=opens_late, others=others, durable=durable)
         self.disk, self.incarnation = self._directory.disk, self._directory.incarnation
         self._folder = path / "replicas"
         self.opens_late = opens_late

@@ -19,8 +19,14 @@ from ...storage.data_directory import NODE_FILE, SINGLE_NODE_FILES
 from ...storage.directory_lock import locked
 from ...storage.disk import make_folder
 
+ALONE: Final = "alone"
 _FORMAT: Final = 1
 _OTHER_HINT: Final = "Start it with the node and the cluster that the directory belongs to, or with another directory."
+
+
+def node_meta(node: int, cluster: str, disk: str, *, alone: bool) -> dict[str, Any]:
+    """What `node.json` says in the beginning."""
+    return {"format": _FORMAT, "node": node, "cluster": cluster, "disk": disk, ALONE: alone}
 
 
 class NodeDirectory:
@@ -30,13 +36,17 @@ class NodeDirectory:
     often the node was started, this time included; durable before anybody hears of it (R8).
     """
 
-    def __init__(self, path: Path, node: int, cluster: str, *, durable: bool = True) -> None:
-        """Makes the directory where it is missing.
+    def __init__(
+        self, path: Path, node: int, cluster: str, *, alone: bool = False, others: bool = False, durable: bool = True
+    ) -> None:
+        """Makes the directory where it is missing. In: `alone`: no other node could ever reach this one; `others`:
+        there are some that it shares its cluster with.
 
         Raises `LogLocked`; `UnsupportedDataDirectory` where it belongs to somebody else, `CorruptLog` where that cannot
         be read any more, `LogFull`, `LogWriteFailed`.
         """
         self.path = path
+        self._alone, self._others = alone, others
         self._durable = durable
         try:
             make_folder(path, durable=durable)
@@ -58,10 +68,11 @@ class NodeDirectory:
         os.close(self._lock)
 
     def _begin(self, node: int, cluster: str) -> tuple[str, int]:
-        meta = self._read() or {"format": _FORMAT, "node": node, "cluster": cluster, "disk": uuid.uuid4().hex}
+        meta = self._read() or node_meta(node, cluster, uuid.uuid4().hex, alone=self._alone)
         self._check(meta, node, cluster)
         starts = 1 + int(meta.get("starts", 0))
-        write_with_copy(self.path / NODE_FILE, {**meta, "starts": starts}, durable=self._durable)
+        written = {**meta, ALONE: self._alone, "starts": starts}
+        write_with_copy(self.path / NODE_FILE, written, durable=self._durable)
         return str(meta["disk"]), starts
 
     def _read(self) -> Any:
@@ -80,6 +91,19 @@ class NodeDirectory:
             raise UnsupportedDataDirectory(
                 f"the data directory {self.path} has format {meta['format']}, and this version reads {_FORMAT}",
                 hint="Open it with the version of Millstream that wrote it.",
+            )
+        was_alone = bool(meta.get(ALONE, False))
+        if self._alone and not was_alone:
+            raise UnsupportedDataDirectory(
+                f"the data directory {self.path} belongs to a node of a cluster, and cannot be opened as a log of its"
+                " own",
+                hint="Start it with --node and --cluster, as it was before, or with another directory.",
+            )
+        if was_alone and self._others:
+            raise UnsupportedDataDirectory(
+                f"the data directory {self.path} is that of a server on its own, and other nodes know nothing of it",
+                hint="Start it as a cluster of which it is the only node, and add the others with `millstream cluster"
+                " add-node`; or give the node a directory of its own: then the cluster begins empty.",
             )
         if (meta["cluster"], meta["node"]) != (cluster, node):
             raise UnsupportedDataDirectory(

@@ -120,6 +120,23 @@ def test_the_directory_of_a_single_node_is_refused_and_the_other_way_round(path:
         open_log(other)
 
 
+def test_the_directory_of_a_node_of_a_cluster_is_not_opened_alone(path: Path) -> None:
+    open_logs(path).close()
+    with pytest.raises(UnsupportedDataDirectory, match="belongs to a node of a cluster"):
+        DiskLogs(path, 1, "c", opens_late=True)
+    open_logs(path).close()
+
+
+def test_the_directory_of_a_node_that_was_alone_gets_others_once_it_is_a_cluster_of_one(path: Path) -> None:
+    DiskLogs(path, 1, "c", opens_late=True).close()
+    with pytest.raises(UnsupportedDataDirectory, match="is that of a server on its own") as refused:
+        DiskLogs(path, 1, "c", others=True)
+    assert refused.value.hint is not None and "add-node" in refused.value.hint
+    DiskLogs(path, 1, "c", opens_late=True).close()
+    DiskLogs(path, 1, "c").close()
+    DiskLogs(path, 1, "c", others=True).close()
+
+
 def test_a_directory_is_open_once(path: Path) -> None:
     logs = open_logs(path)
     with pytest.raises(LogLocked):
