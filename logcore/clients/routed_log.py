@@ -37,7 +37,9 @@ _PAUSE_S: Final = 0.05
 _TOPIC_RESOURCE: Final = 2
 _SET_ON_TOPIC: Final = 1
 _EARLIEST: Final = -2
+_LATEST: Final = -1
 _BYTES_MAX: Final = 0x7FFFFFFF
+_CORRUPT: Final = int(ErrorCode.corrupt_message)
 _OUT_OF_RANGE: Final = int(ErrorCode.offset_out_of_range)
 _FROM_ANOTHER_LEADER: Final = RETRIABLE | {int(ErrorCode.unknown_topic_or_partition)}
 """A leader may not have heard of the topic yet; whether there is one, the metadata say when it is looked up again."""
@@ -201,6 +203,8 @@ class RoutedLog:
         fetched = self._offsets_at(where, 0)
         if fetched.error_code == _OUT_OF_RANGE and fetched.high_watermark < 0:
             fetched = self._offsets_at(where, self._admin.offset_at(topic, partition, _EARLIEST) or 0)
+        elif fetched.error_code == _CORRUPT:  # the records there are lost: at the end none is
+            fetched = self._offsets_at(where, self._admin.offset_at(topic, partition, _LATEST) or 0)
         if fetched.error_code != _OUT_OF_RANGE:
             check(fetched.error_code, None, f'read the offsets of partition {partition} of topic "{topic}"')
         return Offsets(

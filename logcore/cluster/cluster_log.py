@@ -132,7 +132,8 @@ class ClusterLog:
             raise InvalidTopic(f'topic "{name}" belongs to the log and cannot be changed or deleted')
 
     def partition(self, topic: str, partition: int) -> DiskLog:
-        """Raises `UnknownTopic`, and `NotNow` where there is no replica here."""
+        """Raises `UnknownTopic`, and `NotNow` where there is no replica here; `CorruptLog` where nobody else has one,
+        and the log cannot be opened."""
         return self.replica(TopicPartition(topic, partition)).core.log  # pyright: ignore[reportReturnType]
 
     def partition_if_open(self, topic: str, partition: int) -> DiskLog | None:
@@ -156,6 +157,8 @@ class ClusterLog:
     def _replica_at(self, where: TopicPartition, id: PartitionId) -> Replica:
         found = self.node.replica(id)
         if found is None:
+            if (damaged := self.node.logs.why_unreadable(id)) is not None:
+                raise damaged
             raise NotNow(_NOT_LEADER, f"node {self.node.id} has no replica of {where.topic}-{where.partition}")
         return found
 

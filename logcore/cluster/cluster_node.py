@@ -250,6 +250,11 @@ class ClusterNode:
             found = broker.replicas.get(partition)
         return found
 
+    def damage(self, partition: PartitionId) -> CorruptLog | None:
+        """What is wrong with a replica that no other node could stand in for; None where nothing is known."""
+        found = self.logs.why_unreadable(partition)
+        return found if found is not None or self._broker is None else self._broker.coordinators.damage(partition)
+
     def _rests(self, broker: ReplicaBroker, partition: PartitionId) -> bool:
         """Whether the replica could be opened, by a thread that may wait for that: not one that steps the node."""
         if not self.logs.opens_late or partition in broker.unopened or self._node is None or self._node.is_stepping:

@@ -5,19 +5,22 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Literal
 
-from ..client import Topic
+from ..client import Offsets, Topic, TopicPartition
+from ..clients.remote_producer import RemoteTransactionalProducer
 from ..cores.expiry import DEFAULT, ExpiryTimes
-from ..errors import LogUnavailable, UnknownTopic
+from ..errors import CorruptLog, LogUnavailable, UnknownTopic
 from ..owned_log import OwnedLog
 from ..protocol.kafka_service import Serving
 from ..protocol.served_log import ServedLog
 from ..replication.controller.controller_messages import ElectLeader
 from ..replication.machine import NodeId
 from ..replication.replica.replica_messages import PartitionId
+from ..replication.shards.coordination_messages import GROUPS_TOPIC, TRANSACTIONS_TOPIC
 from .cluster_node import ClusterNode
 from .node_log import NodeLog
 from .refusals import check_done
@@ -63,6 +66,37 @@ class LoneLog(NodeLog, OwnedLog):
         """Raises `LogClosed`."""
         self._own.line()
         return self.parts.log
+
+    # What is damaged, a code of the protocol does not say
+
+    def offsets(self, topic: str, partition: int) -> Offsets:
+        with self._explained(topic, partition):
+            return super().offsets(topic, partition)
+
+    def committed_offsets(self, group: str) -> Mapping[TopicPartition, int]:
+        with self._explained(GROUPS_TOPIC):
+            return super().committed_offsets(group)
+
+    def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        with self._explained(GROUPS_TOPIC):
+            super().commit_offsets(group, offsets)
+
+    def forget_group(self, group: str) -> None:
+        with self._explained(GROUPS_TOPIC):
+            super().forget_group(group)
+
+    def transactional_producer(self, transactional_id: str) -> RemoteTransactionalProducer:
+        with self._explained(TRANSACTIONS_TOPIC):
+            return super().transactional_producer(transactional_id)
+
+    @contextmanager
+    def _explained(self, topic: str, partition: int = 0) -> Generator[None]:
+        """In: where the damage is, if there is any. Coordinators of a node that is alone have one partition."""
+        try:
+            yield
+        except CorruptLog as error:
+            id = self.node.partition_id(topic, partition)
+            raise (self.node.damage(id) if id is not None else None) or error from error
 
     def expire_offsets_of(self, expires: Callable[[str], bool]) -> None:
         self.node.expires = expires

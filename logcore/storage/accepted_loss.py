@@ -46,13 +46,19 @@ def accept_loss(folder: Path, topic: str) -> list[str]:
         given_up = [
             f"partition {partition}: offsets {first}..{end - 1}"
             for partition in range(directory.topics[topic].topic.partition_count)
-            for first, end in _Mending(directory.folder(topic, partition)).run()
+            for first, end in give_up(directory.folder(topic, partition))
         ]
         if given_up and topic == TRANSACTIONS_TOPIC:
             _skip_producer_ids(directory.folder(topic, 0))
         return given_up
     finally:
         directory.close()
+
+
+def give_up(folder: Path, stale: Sequence[str] = ()) -> list[tuple[int, int]]:
+    """What was given up of the partition in this folder: where each range of offsets begins and ends. In: `stale`:
+    files that say what the damaged ones were, besides the checkpoint. Raises as `accept_loss` does."""
+    return _Mending(folder, (CHECKPOINT, *stale)).run()
 
 
 def _skip_producer_ids(folder: Path) -> None:
@@ -75,8 +81,9 @@ def _now_ms() -> int:
 class _Mending:
     """Of one partition. State: what a recovery has found, and what was given up."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, stale: Sequence[str]) -> None:
         self._folder = folder
+        self._stale = stale
         self._files = OpenFiles(8)
         self._point = DurablePoint(folder)
         self._found = self._recovered()
@@ -94,7 +101,8 @@ class _Mending:
         if not damaged and start >= bounds[0]:
             return []
         self._point.note(end_offset, start, end_offset, durably=True)
-        (self._folder / CHECKPOINT).unlink(missing_ok=True)  # positions in it are those of the damaged files
+        for name in self._stale:  # positions in checkpoints are those of the damaged files
+            (self._folder / name).unlink(missing_ok=True)
         if start < bounds[0]:
             self._put(start, (), bounds[0])
         for segment, end in damaged:

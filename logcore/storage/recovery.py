@@ -139,6 +139,20 @@ def recover(
     if finish_swap(folder, names, durable=durable):
         names = os.listdir(folder)
     checkpoint = read_checkpoint(folder) if CHECKPOINT in names else None
+    return recover_from(checkpoint, folder, names, files, now_ms, known, durable=durable)
+
+
+def recover_from(
+    checkpoint: Checkpoint | None,
+    folder: Path,
+    names: Sequence[str],
+    files: OpenFiles,
+    now_ms: int,
+    known: Extent,
+    *,
+    durable: bool,
+) -> RecoveredPartition:
+    """In: `names`: of the files in the folder. Raises as `recover` does."""
     segments = [Segment(folder, base_offset, files) for base_offset in offsets_of(names)]
     start = max(marked_start(names), known.start_offset)
     if checkpoint is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -100,11 +100,14 @@ def records_of(batch: DumpedBatch) -> list[str]:
 
 def verify(folder: Path, topic: str | None = None) -> tuple[Verified, list[FileFinding]]:
     """Reads every byte: checksums, offsets, epochs, indexes, checkpoints. Raises `UnknownTopic`, OSError."""
-    verified, findings = Verified(), []
-    for name in ("meta.json", "topics.json"):
-        findings += _checked_json(folder / name)
-    for partition in partition_folders(folder, topic):
-        verified.partitions += 1
+    return verify_files([folder / "meta.json", folder / "topics.json"], partition_folders(folder, topic))
+
+
+def verify_files(described_in: Sequence[Path], partitions: Sequence[Path]) -> tuple[Verified, list[FileFinding]]:
+    """In: `described_in`: files of checked JSON; `partitions`: folders. Raises OSError."""
+    verified = Verified(len(partitions))
+    findings = [finding for path in described_in for finding in _checked_json(path)]
+    for partition in partitions:
         findings += _verify_partition(partition, verified)
     return verified, findings
 
@@ -122,7 +125,7 @@ def _verify_partition(folder: Path, verified: Verified) -> Iterator[FileFinding]
     checkpoint = read_checkpoint(folder)
     if checkpoint is None and (folder / CHECKPOINT).exists():
         yield FileFinding(folder / CHECKPOINT, "the checksum does not fit")
-    for name in ("*.damaged-at-*", "*.dropped-from-*"):
+    for name in ("*.damaged-at-*", "*.dropped-from-*", "*.dropped"):
         for path in sorted(folder.glob(name)):
             yield FileFinding(path, "was set aside when the log was opened")
     if checkpoint is not None and segments:

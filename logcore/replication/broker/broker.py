@@ -171,6 +171,11 @@ class ReplicaBroker:
         return self.registration.epoch
 
     @property
+    def alone(self) -> bool:
+        """Whether no other node has what this one lacks, or could do what it cannot."""
+        return self._logs.opens_late
+
+    @property
     def fenced(self) -> bool:
         return self.registration.fenced
 

@@ -62,12 +62,18 @@ class DiskLog(KeptPartition):
         settings: TopicSettings,
         context: PartitionContext,
         room: DiskRoom | None = None,
+        *,
+        alone: bool = False,
     ) -> None:
-        """In: `room`: who tells people of a full disk. Raises OSError."""
+        """In: `room`: who tells people of a full disk; `alone`: nobody else has a copy, or ever will. Raises OSError,
+        `CorruptLog`."""
         self._point = DurablePoint(folder, context.files)
-        found = recover_replica(folder, context.files, context.now_ms(), self._point, durable=context.durable)
+        found = recover_replica(
+            folder, context.files, context.now_ms(), self._point, durable=context.durable, alone=alone
+        )
         super().__init__(name, folder, settings, context, found.recovered)
         self.clean = found.clean
+        self._alone = alone
         self._published_stable = self._high_watermark = self._log_start_offset
         self._rolled: list[Segment] = []
         self._room = room or DiskRoom()
@@ -78,9 +84,9 @@ class DiskLog(KeptPartition):
         self._named = self._noted.exists
         self._unnoted_bytes = 0
 
-    def accept_loss(self) -> None:
-        """Notes that the log ends where it does, though more was durable once: somebody remembers that it was not
-        clean. Raises OSError."""
+    def note_loss(self) -> None:
+        """Notes that the log is what it is, though more was durable once: a cluster remembers that it was not clean,
+        and what a node that is alone has lost is in the checkpoint from now on. Raises OSError."""
         with self._lock:
             self._write_checkpoint(self._current_checkpoint(), durable=True)
             self._point.note(self._state.end_offset, durably=True)
@@ -95,8 +101,8 @@ class DiskLog(KeptPartition):
 
     @property
     def lost(self) -> tuple[DamagedRange, ...]:
-        """Nothing: the log ended in front of what was lost, and what it has there now was written since."""
-        return ()
+        """Nothing in a cluster: the log ended in front of what was lost, and what it has there was written since."""
+        return super().lost if self._alone else ()
 
     @property
     def state(self) -> LogState:
@@ -136,11 +142,12 @@ class DiskLog(KeptPartition):
         """As `ReplicaLog` says; of one segment at a time. Raises `CorruptLog`, OSError: then the next start
         reads all of the log."""
         with self._lock:
-            place = bisect_right(self._segments, offset, key=lambda each: each.base_offset) - 1
-            segment = self._segments[max(place, 0)]
+            place = max(bisect_right(self._segments, offset, key=lambda each: each.base_offset) - 1, 0)
+            segment = self._segments[place]
+            limit = self._limit_at_loss(offset, min(limit, self._end_of(place)))
             position, first_offset = segment.position_before(offset)
             file = ReadableFile(segment, segment.file, position, segment.size, first_offset)
-            epochs, limit = self._state.epochs, min(limit, self._state.end_offset)
+            epochs = None if self._alone else self._state.epochs
         try:
             return from_offset(read_batches(file, offset, limit, max_bytes, epochs), offset)
         except (LogError, OSError):
@@ -148,6 +155,11 @@ class DiskLog(KeptPartition):
                 (self._folder / RESCAN).touch()
                 sync_folder(self._folder)
             raise
+
+    def _end_of(self, place: int) -> int:
+        """Of the segment at this place in order; its own end may be lost."""
+        following = self._segments[place + 1 : place + 2]
+        return following[0].base_offset if following else self._state.end_offset
 
     def publish(self, high_watermark: int, last_stable_offset: int) -> None:
         """Readers see the log up to here from now on."""
@@ -397,7 +409,7 @@ class DiskLog(KeptPartition):
         noted = unsynced.checkpoint is not None and self._noted.try_to_replace(unsynced.checkpoint, self.name)
         fp("replica.after_sync")
         if self._point.reserved:  # else nothing was appended since it was opened
-            self._point.note(unsynced.end_offset)
+            self._point.note(unsynced.end_offset, unsynced.log_start_offset)
         return noted
 
     def _note_durable(self, unsynced: _Unsynced, noted: bool) -> None:

@@ -18,7 +18,7 @@ import structlog
 from millstream.errors import LogError
 
 from ...cores.expiry import DEFAULT, ExpiryTimes
-from ...errors import write_error
+from ...errors import CorruptLog, write_error
 from ...storage.disk import sync_folder
 from ...storage.housekeeping import Housekeeper, HousekeepingTarget, Kept
 from ...storage.open_files import OpenFiles
@@ -27,12 +27,14 @@ from ...topic_settings import TopicSettings, settings_of
 from ..node.node_directory import NodeDirectory
 from ..replica.replica_core import SyncLog
 from ..replica.replica_messages import PartitionId
+from .begun_logs import BegunLogs
 from .disk_log import DiskLog
 from .disk_recovery import begin_log
 from .disk_room import DiskRoom
 
 _DELETED: Final = "-delete"
 _LOST: Final = "records-lost"
+_RESTORE: Final = "Restore it from a backup, or delete the topic."
 _THREADS: Final = 8
 _log = structlog.get_logger("millstream.logcore")
 _Item = TypeVar("_Item")
@@ -49,8 +51,8 @@ class DiskLogs:
 
     State: the open logs. All are opened at the start, so that the node can say whether they are `clean`; that they were
     not is remembered on the disk until the controller knows (`registered`), whatever happens before. A node that is
-    alone (`opens_late`) opens each when it is asked for: nobody else has what is not clean any more, so it goes on with
-    what is left, and says so.
+    alone (`opens_late`) opens each when it is asked for: nobody else has what is lost, so it goes on behind that, and
+    says so.
 
     The node's thread calls what a machine calls, its storage thread `apply` and `sync`; any thread may ask for a log.
     """
@@ -94,6 +96,7 @@ class DiskLogs:
             self._folder.mkdir(exist_ok=True)
             if durable:
                 sync_folder(path)
+            self._begun = BegunLogs(self._folder, durable=durable)
             self._list()
             self._recover()
         except OSError as error:
@@ -139,7 +142,7 @@ class DiskLogs:
             self._lost.touch()
             sync_folder(self._folder)
             for log in lossy:
-                log.accept_loss()
+                log.note_loss()
 
     def _for_each(self, items: Sequence[_Item], work: Callable[[_Item], _Result]) -> list[tuple[_Item, _Result]]:
         """Several at once. Each thread takes its share as a whole: to hand over a single log costs as much as to open
@@ -180,28 +183,56 @@ class DiskLogs:
     def open(self, partition: PartitionId) -> DiskLog:
         """The log of the partition, empty where there is none. Raises OSError, `LogError`."""
         if partition not in self._open:
-            folder = self._path(partition)
-            if not folder.exists():
-                begin_log(folder, self._context.files)
-                self._stored[partition] = None
-            log = self._opened(partition)
-            if self.opens_late and not log.clean:
-                _log.error("a replica's log lacks what was durable once", partition=partition)
-                log.accept_loss()
-            self._open[partition] = log
+            if self.opens_late:
+                self._open[partition] = self._opened_late(partition)
+            else:
+                self._open[partition] = self._opened_or_begun(partition)
             self._unreadable.pop(partition, None)
         return self._open[partition]
 
+    def _opened_late(self, partition: PartitionId) -> DiskLog:
+        """Only this node has it: what is lost is lost for good, and remembered before anything is written behind it."""
+        try:
+            if partition in self._begun and not self._path(partition).exists():
+                raise CorruptLog(f"{self._path(partition)} is missing")
+            log = self._opened_or_begun(partition)
+            if not log.clean:
+                log.note_loss()
+        except LogError as error:
+            self._unreadable[partition] = f"{self._name(partition)} cannot be opened: {error.message}"
+            raise CorruptLog(self._unreadable[partition], hint=_RESTORE) from error
+        return log
+
+    def _opened_or_begun(self, partition: PartitionId) -> DiskLog:
+        folder = self._path(partition)
+        if not folder.exists():
+            begin_log(folder, self._context.files)
+            self._stored[partition] = None
+        return self._opened(partition)
+
+    def why_unreadable(self, partition: PartitionId) -> CorruptLog | None:
+        """Of a node that is alone: what keeps its log from being opened, where that is damage."""
+        why = self._unreadable.get(partition) if self.opens_late else None
+        return None if why is None else CorruptLog(why, hint=_RESTORE)
+
     def _opened(self, partition: PartitionId) -> DiskLog:
-        configured = self._configured.get(partition.topic) or _Configured(partition.topic, settings_of({}))
-        name = _name_of(partition, configured.name)
-        return DiskLog(name, self._path(partition), configured.settings, self._context, self.room)
+        settings = self._configuration(partition).settings
+        return DiskLog(
+            self._name(partition), self._path(partition), settings, self._context, self.room, alone=self.opens_late
+        )
+
+    def _name(self, partition: PartitionId) -> str:
+        return _name_of(partition, self._configuration(partition).name)
+
+    def _configuration(self, partition: PartitionId) -> _Configured:
+        return self._configured.get(partition.topic) or _Configured(partition.topic, settings_of({}))
 
     def remove(self, partition: PartitionId) -> None:
         """Out of the way at once, so that half a log is never taken for one; then its files go."""
         log = self._open.pop(partition, None)
         self._unreadable.pop(partition, None)
         self._stored.pop(partition, None)
+        self._begun.forget(partition)
         if not any(other.topic == partition.topic for other in self._open):
             self._configured.pop(partition.topic, None)
         if log is not None:
@@ -233,6 +264,8 @@ class DiskLogs:
             wait(others)
         for other in others:
             other.result()
+        if self.opens_late:
+            self._begun.note(partition for partition in dirty if partition in self._open)
 
     # As everybody else has it
 
@@ -247,7 +280,8 @@ class DiskLogs:
 
     def problems(self) -> list[str]:
         """What is wrong: damage that was found, logs that cannot be opened or have no room, failed housekeeping."""
-        damage = [f"{log.name} lacked {lost}" for log in list(self._open.values()) for lost in log.damage]
+        lacks = "lacks" if self.opens_late else "lacked"  # of a cluster, until another node has given it
+        damage = [f"{log.name} {lacks} {lost}" for log in list(self._open.values()) for lost in log.damage]
         kept = [problem.message for problem in self._housekeeper.problems.values()]
         return [*self._unreadable.values(), *self.room.problems(), *damage, *kept]
 
@@ -271,6 +305,9 @@ class DiskLogs:
         self._housekeeper.stop()
         failures = [error for _, error in self._for_each(list(self._open.values()), _close) if error is not None]
         self._pool.shutdown()
+        if self.opens_late and not failures:
+            self._begun.note(self._stored)
+        self._begun.close()
         self._directory.close()
         if failures:
             raise failures[0]

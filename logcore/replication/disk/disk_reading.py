@@ -14,18 +14,18 @@ _FIRST_BYTES: Final = 16 * 1024
 
 
 def read_batches(
-    file: ReadableFile, offset: int, limit: int, max_bytes: int, epochs: EpochCache
+    file: ReadableFile, offset: int, limit: int, max_bytes: int, epochs: EpochCache | None
 ) -> Sequence[EncodedBatch]:
     """The batches from the one that holds `offset` on, all below `limit`; at least one if there is one.
 
     In: `file`: from a batch at or before that one on. Raises `CorruptLog` where a batch is not what was written, or is
     missing. The checksum says nothing of its offset and its epoch: the offset follows from the batch before, the epoch
-    from `epochs`.
+    from `epochs`; None where nobody compares logs by their epochs.
     """
     found: list[EncodedBatch] = []
     window, start, size = memoryview(b""), file.start, 0
     position, expected = file.start, file.first_offset
-    while position < file.end:
+    while position < file.end and expected < limit:  # behind damage a file may end in zeros
         if position + HEADER_SIZE > start + len(window):
             window, start = _window(file, position, max(_FIRST_BYTES, max_bytes - size)), position
         header = _header(file, position, window[position - start :], expected)
@@ -68,11 +68,11 @@ def _header(file: ReadableFile, position: int, content: memoryview, offset: int)
     return header
 
 
-def _check(file: ReadableFile, position: int, batch: EncodedBatch, epochs: EpochCache) -> None:
+def _check(file: ReadableFile, position: int, batch: EncodedBatch, epochs: EpochCache | None) -> None:
     header, content = batch.header, memoryview(batch.buffers[0])
     if len(content) < header.size or checksum_of(content) != header.crc:
         raise file.segment.corrupt(position, "the checksum of a record batch does not fit")
-    if header.leader_epoch != epochs.at(header.base_offset):
+    if epochs is not None and header.leader_epoch != epochs.at(header.base_offset):
         raise file.segment.corrupt(position, f"a record batch says that it is of leader epoch {header.leader_epoch}")
 
 

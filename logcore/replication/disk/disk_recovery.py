@@ -1,9 +1,13 @@
 """Opening a replica's log after whatever happened: the beginning of it that is whole, and whether that is all.
 
-Other than the log of one node (`logcore/storage/recovery.py`), a replica never goes on behind damage: other replicas
-have what is missing, at the same offsets. So the log ends in front of the first batch that is not whole. Where more
-was durable once, records are lost: what cannot be used is kept in files aside, and the node has to say so (R17). Else
-what lies behind the end was never durable, and nobody was told of it.
+In a cluster a replica never goes on behind damage: other replicas have what is missing, at the same offsets. So the log
+ends in front of the first batch that is not whole. Where more was durable once, records are lost: what cannot be used
+is kept in files aside, and the node has to say so (R17). Else what lies behind the end was never durable, and nobody
+was told of it.
+
+A node that is alone has the only copy. There the log goes on behind what is lost, so that none of its offsets is given
+again, and the loss is remembered (`logcore/storage/recovery.py`). It follows from the files alone, which stay as they
+are: a crash before it is noted loses nothing.
 """
 
 from __future__ import annotations
@@ -17,14 +21,22 @@ import structlog
 
 from ...compaction.cleaning_state import CleaningState
 from ...compaction.segment_swap import finish_swap
+from ...errors import CorruptLog
 from ...records.batch import BatchHeader
 from ...storage.damage import DamagedRange
 from ...storage.disk import LogFile, sync_folder
-from ...storage.durable_point import DurablePoint
+from ...storage.durable_point import DurablePoint, Extent
 from ...storage.epoch_cache import EpochCache
 from ...storage.open_files import OpenFiles
 from ...storage.partition_state import LogState, scan
-from ...storage.recovery import CHECKPOINT, Checkpoint, RecoveredPartition, create_segment, read_checkpoint
+from ...storage.recovery import (
+    CHECKPOINT,
+    Checkpoint,
+    RecoveredPartition,
+    create_segment,
+    read_checkpoint,
+    recover_from,
+)
 from ...storage.segment import Segment, offsets_of
 from ...storage.start_mark import drop_marks, marked_start
 from .disk_checkpoint import EARLIER
@@ -56,20 +68,21 @@ def begin_log(folder: Path, files: OpenFiles) -> None:
 
 
 def recover_replica(
-    folder: Path, files: OpenFiles, now_ms: int, point: DurablePoint, *, durable: bool = True
+    folder: Path, files: OpenFiles, now_ms: int, point: DurablePoint, *, durable: bool = True, alone: bool = False
 ) -> RecoveredReplica:
-    """In: `durable`: whether what is found is made so. Raises OSError."""
+    """In: `durable`: whether what is found is made so; `alone`: nobody else has a copy. Raises OSError, `CorruptLog`
+    where the log of a node that was alone lacks records."""
     names = os.listdir(folder)
     if finish_swap(folder, names, durable=durable):
         names = os.listdir(folder)
-    return _Recovery(folder, files, now_ms, names, point.read().end_offset, durable=durable).run()
+    return _Recovery(folder, files, now_ms, names, point.read(), durable=durable).run(alone=alone)
 
 
 class _Recovery:
     """State: what is known up to `_state.end_offset`. Up to `_durable_offset` everything was durable once."""
 
     def __init__(
-        self, folder: Path, files: OpenFiles, now_ms: int, names: list[str], durable_offset: int, *, durable: bool
+        self, folder: Path, files: OpenFiles, now_ms: int, names: list[str], noted: Extent, *, durable: bool
     ) -> None:
         self._folder = folder
         self._durable = durable
@@ -77,12 +90,12 @@ class _Recovery:
         self._now_ms = now_ms
         self._names = names
         self._rescan = RESCAN in names
-        known = read_checkpoint(folder, CHECKPOINT) or read_checkpoint(folder, EARLIER)
+        known = _newest_checkpoint(folder)
         self._known = known
-        self._noted_start = max(known.log_start_offset if known else 0, marked_start(names))
+        self._noted_start = max(known.log_start_offset if known else 0, marked_start(names), noted.start_offset)
         self._checkpoint_lost = known is None and (CHECKPOINT in names or EARLIER in names)
         self._segments = [Segment(folder, base_offset, files) for base_offset in offsets_of(names)]
-        self._durable_offset = max(durable_offset, known.state.end_offset if known else 0)
+        self._durable_offset = max(noted.end_offset, known.state.end_offset if known else 0)
         self._known_end_offset = known.state.end_offset if known else 0
         self._known_epochs = known.state.epochs.copy() if known else EpochCache()
         self._checkpoint = self._usable(known)
@@ -91,10 +104,14 @@ class _Recovery:
         self._ahead: list[Segment] = []  # their files are longer than what was written
         self._safe: _Place | None = None  # the last place up to which all is known to be durable
 
-    def run(self) -> RecoveredReplica:
-        """Raises OSError."""
+    def run(self, *, alone: bool) -> RecoveredReplica:
+        """Raises OSError, `CorruptLog`."""
+        if self._known is not None and self._known.lost and not alone:
+            raise _lacks_records(self._folder, self._known.lost[0])
         bad_from = self._take_all()
         clean = self._state.end_offset >= self._durable_offset and not self._checkpoint_lost
+        if alone and not clean:
+            return RecoveredReplica(self._gone_on_behind_damage(), clean)
         changed = self._drop_behind(bad_from, aside=not clean)
         if not self._kept:
             self._kept.append(create_segment(self._folder, self._state.end_offset, self._files, durable=self._durable))
@@ -106,6 +123,28 @@ class _Recovery:
         recovered = self._recovered(exact=clean and not changed and self._is_exact())
         drop_marks(self._folder, self._names, recovered.log_start_offset)
         return RecoveredReplica(recovered, clean)
+
+    def _gone_on_behind_damage(self) -> RecoveredPartition:
+        """All that can be read, wherever it lies; what was found up to here is read again."""
+        folder = self._folder
+        known = None if self._rescan else _newest_checkpoint(folder)
+        noted = Extent(self._durable_offset, self._noted_start if self._is_start_known else -1)
+        names = os.listdir(folder)
+        found = recover_from(known, folder, names, self._files, self._now_ms, noted, durable=self._durable)
+        found.state.epochs.start_at(found.log_start_offset)
+        found.state.transactions.forget_before(found.log_start_offset)
+        if self._durable:
+            self._write_again_behind(self._durable_offset, found)
+        return found
+
+    def _write_again_behind(self, offset: int, found: RecoveredPartition) -> None:
+        """As `_write_again`, of the segments that hold records from this offset on."""
+        ends = [*(segment.base_offset for segment in found.segments[1:]), found.state.end_offset]
+        for segment, end_offset in zip(found.segments, ends, strict=True):
+            if end_offset > offset:
+                _copy(segment.file, 0, segment.size, segment.file, 0)
+                segment.file.sync()
+        sync_folder(self._folder)
 
     # What counts
 
@@ -124,7 +163,11 @@ class _Recovery:
         """Where the log has to begin."""
         start = self._noted_start
         first = self._segments[0].base_offset if self._segments else start
-        return min(first, start) if self._known or start else first
+        return min(first, start) if self._is_start_known else first
+
+    @property
+    def _is_start_known(self) -> bool:
+        return self._known is not None or self._noted_start > 0
 
     def _take_all(self) -> int | None:
         """Reads what is behind the checkpoint; gives where the last segment that is kept is bad, if it is."""
@@ -227,7 +270,7 @@ class _Recovery:
         start = min(max(self._noted_start, self._kept[0].base_offset), state.end_offset)
         state.epochs.start_at(start)
         state.transactions.forget_before(start)
-        damage: list[DamagedRange] = []
+        damage = [lost for lost in self._checkpoint.lost if lost.end_offset > start] if self._checkpoint else []
         if state.end_offset < self._durable_offset:
             reason = f"the log in {self._folder} is damaged; what was there is kept in files that end in {_ASIDE}"
             damage.append(DamagedRange(state.end_offset, self._durable_offset, reason))
@@ -237,11 +280,24 @@ class _Recovery:
             start,
             scanned=not exact,
             checkpoint_exact=exact,
-            cleaning=known.cleaning if known and not damage else CleaningState(),
+            cleaning=known.cleaning if known and state.end_offset >= self._durable_offset else CleaningState(),
             began_ms=known.began_ms if known and known.segment == last.base_offset else None,
             damage=damage,
             noted_segment=self._checkpoint.segment if self._checkpoint else 0,
         )
+
+
+def _newest_checkpoint(folder: Path) -> Checkpoint | None:
+    return read_checkpoint(folder, CHECKPOINT) or read_checkpoint(folder, EARLIER)
+
+
+def _lacks_records(folder: Path, lost: DamagedRange) -> CorruptLog:
+    """Other replicas would be sent a log with a hole in it."""
+    return CorruptLog(
+        f"the log in {folder} lacks {lost}",
+        hint="Restore its files from a backup; or give the lost records up, with the node stopped:"
+        " millstream log accept-loss.",
+    )
 
 
 def _copy_aside(segment: Segment, position: int) -> None:

@@ -31,6 +31,7 @@ class Problem(Enum):
     """Why a request was not done. The values are the error codes of Kafka's protocol."""
 
     OFFSET_OUT_OF_RANGE = 1
+    CORRUPT_MESSAGE = 2
     NOT_LEADER = 6
     NOT_ENOUGH_REPLICAS = 19
     OUT_OF_ORDER_SEQUENCE = 45

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from millstream.errors import LogError
 
+from ...errors import CorruptLog
 from ...records.key_values import decode_key_values
 from ..broker.producer_ids import ProducerIdPool
 from ..controller.metadata_image import MetadataImage
@@ -44,7 +45,13 @@ class Home(Protocol):
 
     image: MetadataImage
     replicas: dict[PartitionId, Replica]
+    unopened: dict[PartitionId, str]
     producer_ids: ProducerIdPool
+
+    @property
+    def alone(self) -> bool:
+        """Whether no other node could coordinate in place of this one."""
+        ...
 
     def leads_for_certain(self) -> bool: ...
 
@@ -68,7 +75,8 @@ class _Led:
 
 
 class Coordinators:
-    """State: the shards of this node. `makers`: by the name of the topic whose partitions are shards."""
+    """State: the shards of this node, and why some are not there: their logs cannot be read. `makers`: by the name of
+    the topic whose partitions are shards."""
 
     def __init__(
         self, home: Home, makers: Mapping[str, ShardMaker], settings: CoordinationSettings | None = None
@@ -80,6 +88,7 @@ class Coordinators:
         self._settings = settings or CoordinationSettings()
         self._led: dict[PartitionId, _Led] = {}
         self._not_before_ms: dict[PartitionId, int] = {}
+        self._unreadable: dict[PartitionId, CorruptLog] = {}
 
     @property
     def image(self) -> MetadataImage:
@@ -124,6 +133,10 @@ class Coordinators:
     def _why_not(self, partition: PartitionId | None, led: _Led | None) -> Refused | None:
         if partition is None:
             return Refused(Problem.COORDINATOR_NOT_AVAILABLE, "the topic of the coordinators is not made yet")
+        if led is None or not led.begun:
+            damaged = self.damage(partition)
+            if damaged is not None:
+                return Refused(Problem.CORRUPT_MESSAGE, f"{damaged.code}: {damaged.message}")
         if led is None:
             return self._not_here(partition)
         if not led.begun:
@@ -131,6 +144,14 @@ class Coordinators:
         if len(led.log.waiting) >= self._settings.waiting_max:
             return Refused(Problem.COORDINATOR_NOT_AVAILABLE, "too many requests wait for the coordinator; ask again")
         return None
+
+    def damage(self, partition: PartitionId) -> CorruptLog | None:
+        """What keeps the keys of this partition from being coordinated, of a node that is alone: nobody else has what
+        its log lacks. In a cluster another node may."""
+        if not self._home.alone:
+            return None
+        why = self._home.unopened.get(partition)
+        return CorruptLog(why) if why is not None else self._unreadable.get(partition)
 
     def _not_here(self, partition: PartitionId) -> Refused:
         replica = self._home.replicas.get(partition)
@@ -141,6 +162,10 @@ class Coordinators:
     def _look(self, topic: str, asked: Any) -> tuple[Any, ...] | Refused:
         topic_id = self.image.topic_ids.get(topic)
         led = [each for partition, each in self._led.items() if partition.topic == topic_id]
+        known = (*self._home.unopened, *self._unreadable)
+        for damaged in (self.damage(partition) for partition in known if partition.topic == topic_id):
+            if damaged is not None:
+                return Refused(Problem.CORRUPT_MESSAGE, f"{damaged.code}: {damaged.message}")
         if not all(each.begun for each in led):
             return Refused(Problem.COORDINATOR_LOADING, "a coordinator reads its log; ask again")
         if led and not self.leads_for_certain():
@@ -210,9 +235,12 @@ class Coordinators:
             return
         try:
             self._read(led, replica)
-        except (OSError, LogError, ValueError):
+        except (OSError, LogError, ValueError) as error:
+            if isinstance(error, CorruptLog):
+                self._unreadable[led.log.partition] = error
             self._fail(led)
             return
+        self._unreadable.pop(led.log.partition, None)
         if led.next_offset >= led.end_offset:
             led.begun = True
             self._run(led, led.shard.begin)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from millstream.logcore.replication.replica.replica_messages import PartitionId
 from millstream.logcore.storage.disk import LogFile
 from millstream.logcore.storage.retention import drop_expired
 
-from .replica_logs import append, entries, open_disk_log
+from .replica_logs import append, entries, entry_of, open_disk_log
 
 PARTITION = PartitionId("topic-id", 3)
 
@@ -334,7 +335,7 @@ def test_retention_deletes_what_is_published_and_no_more(tmp_path: Path) -> None
 # A node that is alone
 
 
-def test_logs_are_opened_when_they_are_asked_for_and_go_on_with_what_is_left(path: Path) -> None:
+def test_logs_are_opened_when_they_are_asked_for_and_go_on_behind_what_is_lost(path: Path) -> None:
     whole = PartitionId("t", 7)
     logs = open_logs(path)
     stored(logs, 1)
@@ -344,14 +345,60 @@ def test_logs_are_opened_when_they_are_asked_for_and_go_on_with_what_is_left(pat
     size = logs.open(PARTITION).size_bytes // 3
     kill(logs)
     flip(segment_of(path), size + 80)
+    for end_offset in (3, 4):
+        late = DiskLogs(path, 1, "c", opens_late=True)
+        assert late.clean and late.log(PARTITION) is None and set(late.stored()) == {PARTITION, whole}
+        log = late.open(PARTITION)
+        assert log.end_offset == end_offset, "no offset is given again"
+        assert [entry_of(batch) for batch in log.read(0, end_offset, 1000)] == kept
+        with pytest.raises(CorruptLog, match="has lost the records from offset 1 to 1"):
+            log.read(1, end_offset, 1000)
+        assert log.read(2, end_offset, 1000)[0].header.base_offset == 2
+        assert len(entries(late.open(whole))) == 1
+        assert ["lacks the records from offset 1 to 1" in problem for problem in late.problems()] == [True]
+        stored(late, 2)
+        kill(late)
+
+
+def test_a_folder_that_is_gone_is_not_taken_for_a_log_that_never_began(path: Path) -> None:
+    logs = DiskLogs(path, 1, "c", opens_late=True)
+    stored(logs, 1)
+    never = PARTITION._replace(number=4)
+    logs.open(never)
+    kill(logs)
+    for partition in (PARTITION, never):
+        shutil.rmtree(segment_of(path, partition).parent)
+    with (path / "replicas" / "begun").open("a") as torn:
+        torn.write(f"{never.topic}-")
+    for _ in range(2):
+        shutil.rmtree(segment_of(path, never).parent, ignore_errors=True)
+        logs = DiskLogs(path, 1, "c", opens_late=True)
+        assert logs.open(never).end_offset == 0
+        with pytest.raises(CorruptLog, match=r"partition 3 of .* cannot be opened: .*topic-id-3 is missing"):
+            logs.open(PARTITION)
+        assert len(logs.problems()) == 1
+        kill(logs)
+    logs = DiskLogs(path, 1, "c", opens_late=True)
+    logs.remove(PARTITION)
+    logs.close()
+    assert (path / "replicas" / "begun").read_text() == f"{never.topic}-4\n"
+
+
+def test_a_cluster_takes_no_log_with_a_hole_in_it(path: Path) -> None:
     late = DiskLogs(path, 1, "c", opens_late=True)
-    assert late.clean and late.log(PARTITION) is None and set(late.stored()) == {PARTITION, whole}
-    assert entries(late.open(PARTITION)) == kept and len(entries(late.open(whole))) == 1
-    assert ["the records from offset 1 to 2" in problem for problem in late.problems()] == [True]
-    stored(late, 2)
+    stored(late, 1)
+    stored(late, 1, 1)
+    size = late.open(PARTITION).size_bytes // 3
     kill(late)
-    again = DiskLogs(path, 1, "c", opens_late=True)
-    assert len(entries(again.open(PARTITION))) == 2 and not again.problems()
+    flip(segment_of(path), size + 80)
+    late = DiskLogs(path, 1, "c", opens_late=True)
+    stored(late, 2)
+    late.close()
+    before = segment_of(path).read_bytes()
+    logs = open_logs(path)
+    assert not logs.clean and "lacks the records from offset 1 to 1" in logs.problems()[0]
+    assert segment_of(path).read_bytes() == before
+    kill(logs)
 
 
 def test_housekeeping_has_what_rests_opened(path: Path) -> None:

@@ -1,0 +1,148 @@
+"""The directory of a node that is not running, for those who look into its files or mend them: which topics it has, and
+where. The metadata are read as the node would read them, and not changed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+from ..errors import CorruptLog, InvalidTopic, UnknownTopic
+from ..replication.controller.metadata_image import ImageCodec, MetadataImage, TopicImage, fold
+from ..replication.disk.disk_checkpoint import EARLIER
+from ..replication.disk.disk_recovery import RESCAN
+from ..replication.raft.quorum_files import QuorumDamaged, QuorumFiles
+from ..storage.accepted_loss import give_up
+from ..storage.data_directory import NODE_FILE, locked
+from ..storage.verification import FileFinding, Verified, verify_files
+
+_STALE: Final = (EARLIER, RESCAN)
+
+
+def is_node_folder(path: Path) -> bool:
+    return (path / NODE_FILE).exists()
+
+
+def topics_of_node(path: Path) -> dict[str, TopicImage]:
+    """By name. Raises `CorruptLog` where the metadata are damaged, OSError."""
+    return {topic.name: topic for topic in _image_of(path).topics.values()}
+
+
+def replica_folder(path: Path, topic: TopicImage, partition: int) -> Path:
+    return path / "replicas" / f"{topic.id}-{partition}"
+
+
+def replica_folders(path: Path, topic: str | None = None) -> list[Path]:
+    """Of all partitions that have begun, or of those of a topic. Raises `UnknownTopic`; as `topics_of_node` does."""
+    if topic is None:
+        return sorted({found.parent for found in (path / "replicas").glob("*-*/*.log") if found.stem.isdigit()})
+    found = _topic(path, topic)
+    folders = [replica_folder(path, found, partition) for partition in range(len(found.partitions))]
+    return [folder for folder in folders if folder.exists()]
+
+
+def verify_node(path: Path, topic: str | None = None) -> tuple[Verified, list[FileFinding]]:
+    """As `verify`, of the partitions that this node has. Raises as `replica_folders` does."""
+    try:
+        topics_of_node(path)
+    except CorruptLog as error:
+        verified, findings = verify_files([path / NODE_FILE], replica_folders(path))
+        return verified, [*findings, FileFinding(path / "quorum", error.message)]
+    return verify_files([path / NODE_FILE], replica_folders(path, topic))
+
+
+def accept_loss_of_node(path: Path, topic: str) -> list[str]:
+    """As `accept_loss`, of a topic that no other node has a copy of. Raises `InvalidTopic` where one has, too."""
+    lock = locked(path / "lock")
+    try:
+        found = _topic(path, topic)
+        _check_is_only_copy(found)
+        places = [(number, replica_folder(path, found, number)) for number in range(len(found.partitions))]
+        return [
+            f"partition {number}: offsets {first}..{end - 1}"
+            for number, folder in places
+            if folder.exists()  # else nobody has written to it
+            for first, end in give_up(folder, _STALE)
+        ]
+    finally:
+        os.close(lock)
+
+
+def _topic(path: Path, name: str) -> TopicImage:
+    found = topics_of_node(path).get(name)
+    if found is None:
+        raise UnknownTopic(f'topic "{name}" does not exist')
+    return found
+
+
+def _check_is_only_copy(topic: TopicImage) -> None:
+    for row in topic.partitions.rows:
+        if len(row.first.replicas) > 1:
+            raise InvalidTopic(
+                f'topic "{topic.name}" has copies on nodes {", ".join(map(str, sorted(row.first.replicas)))}',
+                hint="Start this node: it takes what it has lost from the others.",
+            )
+
+
+def _image_of(path: Path) -> MetadataImage:
+    try:
+        recovered = QuorumFiles(_CopiedFolder(path / "quorum"), (), ImageCodec()).recovered
+    except QuorumDamaged as error:
+        raise CorruptLog(
+            f"the metadata in {path / 'quorum'} are damaged: {error}", hint="Restore the file from a backup."
+        ) from error
+    snapshot = recovered.snapshot
+    image: MetadataImage = snapshot.image or MetadataImage()
+    for index, entry in enumerate(recovered.entries, recovered.log_base + 1):
+        if index > snapshot.index:
+            image = fold(image, index, entry.record)
+    return image
+
+
+class _CopiedFile:
+    """A `File` in memory."""
+
+    def __init__(self, content: bytes = b"") -> None:
+        self._content = content
+
+    @property
+    def size(self) -> int:
+        return len(self._content)
+
+    def append(self, content: bytes) -> None:
+        self._content += content
+
+    def truncate(self, size: int) -> None:
+        self._content = self._content[:size]
+
+    def read(self, position: int = 0, size: int | None = None) -> bytes:
+        return self._content[position : None if size is None else position + size]
+
+    def sync(self) -> None:
+        """Nothing of it is ever on a disk."""
+
+
+class _CopiedFolder:
+    """A `Folder` that begins with the files of one on the disk, which stay as they are. State: what was changed."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._files: dict[str, _CopiedFile] = {}
+
+    def get(self, name: str) -> _CopiedFile | None:
+        if name not in self._files and (self._path / name).exists():
+            self._files[name] = _CopiedFile((self._path / name).read_bytes())
+        return self._files.get(name)
+
+    def create(self, name: str) -> _CopiedFile:
+        file = self._files[name] = _CopiedFile()
+        return file
+
+    def rename(self, name: str, new_name: str) -> None:
+        self._files[new_name] = self._files.pop(name)
+
+    def remove(self, name: str) -> None:
+        self._files.pop(name, None)
+
+    def sync_folder(self) -> None:
+        """Nothing of it is ever on a disk."""

@@ -1,0 +1,69 @@
+"""Which partitions of a node that is alone have a folder, noted beside the folders.
+
+Such a node opens a log when it is first asked for, so a folder that is not there is that of a log that never began; or
+of one that somebody removed, whose records are lost. The list tells the two apart. A name is noted once its folder is
+durable, and without a sync: a killed process leaves the list exact. After a power cut names may be missing from it,
+and the removal of their folders goes unnoticed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from ...storage.disk import replace_file
+from ..replica.replica_messages import PartitionId
+
+_NAME: Final = "begun"
+_LINE: Final = re.compile(r"(.+)-(\d+)")
+
+
+class BegunLogs:
+    """State: the partitions in the list, and whether some of them were removed since it was written as a whole."""
+
+    def __init__(self, folder: Path, *, durable: bool) -> None:
+        """In: `folder`: of the logs; `durable`: whether a new list waits for the disk. Raises OSError."""
+        self._path = folder / _NAME
+        self._durable = durable
+        self._known: dict[PartitionId, None] = dict.fromkeys(self._read())
+        self._removed = False
+
+    def _read(self) -> list[PartitionId]:
+        """What a torn write or damage has left of a line is none."""
+        try:
+            content = self._path.read_text("utf-8", errors="replace")
+        except FileNotFoundError:
+            return []
+        found = [_LINE.fullmatch(line) for line in content.split("\n")[:-1]]
+        return [PartitionId(line[1], int(line[2])) for line in found if line is not None]
+
+    def __contains__(self, partition: PartitionId) -> bool:
+        return partition in self._known
+
+    def note(self, partitions: Iterable[PartitionId]) -> None:
+        """Their folders are durable. Where the disk has no room for the lines, the next call tries again."""
+        new = [each for each in partitions if each not in self._known]
+        if not new:
+            return
+        with contextlib.suppress(OSError), self._path.open("a", encoding="utf-8") as file:
+            file.writelines(map(_line, new))
+            self._known.update(dict.fromkeys(new))
+
+    def forget(self, partition: PartitionId) -> None:
+        """Its folder goes."""
+        if partition in self._known:
+            del self._known[partition]
+            self._removed = True
+
+    def close(self) -> None:
+        """Nobody asks again for what was removed, so its lines may stay where the disk has no room for a new list."""
+        if self._removed:
+            with contextlib.suppress(OSError):
+                replace_file(self._path, "".join(map(_line, self._known)).encode(), durable=self._durable)
+
+
+def _line(partition: PartitionId) -> str:
+    return f"{partition.topic}-{partition.number}\n"
