@@ -11,7 +11,9 @@ from millstream.errors import ServerError
 
 from .command_line import command_group, one_sentence_errors
 
-DataArgument = Annotated[Path, typer.Argument(help="The data directory of a log: the folder with topics.json.")]
+DataArgument = Annotated[
+    Path, typer.Argument(help="The data directory of a log: the folder with topics.json, or node.json.")
+]
 
 _STATE = ("-changelog", "-markers")
 
@@ -41,10 +43,12 @@ def log_app() -> typer.Typer:
         is changed. Stop the server first, or the newest records may be reported as missing.
         """
         with one_sentence_errors():
+            from millstream.logcore.cluster.node_folder import is_node_folder, verify_node
             from millstream.logcore.storage.verification import verify
 
             try:
-                verified, findings = verify(_log_folder(data), topic)
+                folder = _log_folder(data)
+                verified, findings = (verify_node if is_node_folder(folder) else verify)(folder, topic)
             except OSError as error:
                 raise NoSuchFiles(f"{data} cannot be read: {error.strerror or error}") from error
         for finding in findings:
@@ -84,6 +88,7 @@ def log_app() -> typer.Typer:
         ones, under names that end in `.damaged-at-OFFSET`.
         """
         with one_sentence_errors():
+            from millstream.logcore.cluster.node_folder import accept_loss_of_node, is_node_folder
             from millstream.logcore.storage.accepted_loss import accept_loss
 
             if topic.startswith("_millstream-") and topic.endswith(_STATE):
@@ -92,7 +97,8 @@ def log_app() -> typer.Typer:
                     hint="Start the server and rebuild the query: RESET QUERY_ID;",
                 )
             try:
-                given_up = accept_loss(_log_folder(data), topic)
+                folder = _log_folder(data)
+                given_up = (accept_loss_of_node if is_node_folder(folder) else accept_loss)(folder, topic)
             except OSError as error:
                 raise NoSuchFiles(f"{data} cannot be written: {error.strerror or error}") from error
         for line in given_up:
@@ -105,9 +111,10 @@ def log_app() -> typer.Typer:
 def _log_folder(data: Path) -> Path:
     """The log is in a folder of its own in the data directory of a server."""
     for folder in (data, data / "log"):
-        if (folder / "topics.json").exists():
+        if any((folder / name).exists() for name in ("topics.json", "node.json")):
             return folder
-    raise NoSuchFiles(f"{data} is no data directory of a log", hint="Name the folder that has topics.json in it.")
+    hint = "Name the folder that has topics.json in it, or node.json."
+    raise NoSuchFiles(f"{data} is no data directory of a log", hint=hint)
 
 
 def _segment_files(path: Path) -> list[Path]:
