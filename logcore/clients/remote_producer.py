@@ -15,7 +15,6 @@ from ..protocol.own import EndedHere
 from ..protocol.routing import CoordinatorKey, Router
 from ..protocol.sender import Sender
 from ..protocol.wire.apis import Api
-from ..protocol.wire.faults import error_of
 from ..protocol.wire.messages import Fields
 from ..records.batch import NO_PRODUCER, BatchProducer
 from ..records.codec import encode
@@ -182,7 +181,7 @@ class RemoteTransactionalProducer:
 
     def _check(self, code: int, what: str) -> None:
         if code:
-            raise error_of(code, None, what)
+            raise self._router.error(code, what)
 
 
 def offset_topics(

@@ -13,7 +13,7 @@ from typing import Final, Literal
 from ..client import Offsets, Topic, TopicPartition
 from ..clients.remote_producer import RemoteTransactionalProducer
 from ..cores.expiry import DEFAULT, ExpiryTimes
-from ..errors import CorruptLog, LogUnavailable, UnknownTopic
+from ..errors import CorruptLog, LogUnavailable, LogWriteFailed, UnknownTopic
 from ..owned_log import OwnedLog
 from ..protocol.kafka_service import Serving
 from ..protocol.served_log import ServedLog
@@ -67,7 +67,7 @@ class LoneLog(NodeLog, OwnedLog):
         self._own.line()
         return self.parts.log
 
-    # What is damaged, a code of the protocol does not say
+    # What is damaged or full, a code of the protocol does not say
 
     def offsets(self, topic: str, partition: int) -> Offsets:
         with self._explained(topic, partition):
@@ -97,6 +97,8 @@ class LoneLog(NodeLog, OwnedLog):
         except CorruptLog as error:
             id = self.node.partition_id(topic, partition)
             raise (self.node.damage(id) if id is not None else None) or error from error
+        except LogWriteFailed as error:
+            raise self._own.full() or error from error
 
     def expire_offsets_of(self, expires: Callable[[str], bool]) -> None:
         self.node.expires = expires

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final, TypeVar
 from millstream.errors import LogError
 
 from ..client import Isolation, TopicPartition
-from ..errors import CorruptLog, LogClosed, LogUnavailable, NotNow
+from ..errors import CorruptLog, LogClosed, LogFull, LogUnavailable, NotNow
 from ..protocol.dispatch import HANDLERS, WAITING_HANDLERS
 from ..protocol.kafka_service import Desk, KafkaServiceSettings, Serving
 from ..protocol.lines import Line, Look, ReadAnswer
@@ -52,15 +52,22 @@ class OwnNode:
     """
 
     def __init__(
-        self, serving: Serving, write: _Write, transactions: OwnTransactions, failure: Callable[[], str | None]
+        self,
+        serving: Serving,
+        write: _Write,
+        transactions: OwnTransactions,
+        failure: Callable[[], str | None],
+        full: Callable[[], LogFull | None],
     ) -> None:
-        """In: `failure`: why the node ended by itself, if it did: nothing more is to be hoped for in this process."""
+        """In: `failure`: why the node ended by itself, if it did: nothing more is to be hoped for in this process;
+        `full`: what its disk has no room for."""
         self.node = serving.layout.node
         self._desk = _OwnDesk(serving, KafkaServiceSettings())
         self._write = write
         self.transactions = transactions
         self._is_ready = serving.is_ready
         self._failure = failure
+        self.full = full
         self._ready = self._closed = False
         self._peer = Peer(_NOWHERE, _NOWHERE, client_id=CLIENT_ID, trusted=True)
         self._guard = threading.Lock()

@@ -32,7 +32,10 @@ class ServedNode(NamedTuple):
 
     def door(self) -> OwnNode:
         """For one client in this process."""
-        return OwnNode(self.serving, self.produce.write, self.transactions, lambda: self.node.failure)
+        node = self.node
+        return OwnNode(
+            self.serving, self.produce.write, self.transactions, lambda: node.failure, node.logs.room.refusal
+        )
 
 
 def served(node: ClusterNode) -> ServedNode:

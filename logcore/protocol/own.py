@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol
 
 from ..client import TopicPartition
 from ..cores.transaction_records import Identity
+from ..errors import LogFull
 from .lines import Door
 
 
@@ -42,3 +43,7 @@ class Own(Door, Protocol):
 
     @property
     def transactions(self) -> TransactionsHere: ...
+
+    def full(self) -> LogFull | None:
+        """What an error code does not say: that it is for want of room that the disk takes nothing now."""
+        ...

@@ -16,6 +16,8 @@ from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 from kio.schema.errors import ErrorCode
 
+from millstream.errors import LogError
+
 from ..client import TopicPartition
 from ..errors import LogUnavailable, UnknownTopic
 from .channel import Address, Timeouts
@@ -34,6 +36,7 @@ _CLUSTER: Final = Timeouts(connect_s=3.0, answer_s=10.0)  # a node that is stopp
 _PAUSE_S: Final = 0.02
 _PAUSE_S_MAX: Final = 0.5
 _UNKNOWN_TOPIC: Final = int(ErrorCode.unknown_topic_or_partition)
+_REFUSED_BY_DISK: Final = int(ErrorCode.kafka_storage_error)
 _OF_A_CLUSTER: Final = frozenset(
     map(
         int,
@@ -230,6 +233,11 @@ class Router:
             self._coordinators.pop(to, None)
         elif isinstance(to, TopicPartition) and (leader := self._leaders.get(to)) is not None:
             self._leaders[to] = replace(leader, doubted=True, proven=False)
+
+    def error(self, code: int, what: str) -> LogError:
+        """What this answer's code stands for; `what` says what was wanted."""
+        full = self._own.full() if self._own is not None and code == _REFUSED_BY_DISK else None
+        return full or error_of(code, None, what)
 
     # Finding
 

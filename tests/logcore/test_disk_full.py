@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
@@ -12,11 +13,13 @@ from pathlib import Path
 import pytest
 
 from millstream.logcore import failpoints
+from millstream.logcore.client import TopicPartition, TransactionalProducer
 from millstream.logcore.errors import LogFull, LogWriteFailed
 from millstream.logcore.log import Log, open_log
 from millstream.logcore.storage.partition_checkpoint import PartitionCheckpoint
 from millstream.logcore.storage.recovery import Checkpoint
 
+from .kinds import AnyLog
 from .log_records import rows, segment_files, values_of
 from .replication.full_disk import FullDisk
 
@@ -94,6 +97,45 @@ def test_a_refused_new_segment_refuses_the_append(log: Log, folder: Path) -> Non
     log.close()
     with open_log(folder) as reopened:
         assert len(values_of(reopened, "s")) == written + 1
+
+
+def append_in(producer: TransactionalProducer) -> None:
+    producer.begin()
+    producer.append("t", 0, rows(b"a"))
+
+
+def commit_of(producer: TransactionalProducer) -> None:
+    append_in(producer)
+    failpoints.arm("append.write:1:enospc")
+    producer.commit()
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda log, producer: append_in(producer),
+        lambda log, producer: commit_of(producer),
+        lambda log, producer: log.transactional_producer("another"),
+        lambda log, producer: log.commit_offsets("g", {TopicPartition("t", 0): 1}),
+    ],
+    ids=["append", "commit", "begin", "offsets"],
+)
+def test_a_full_disk_is_said_whatever_it_refuses(
+    either: AnyLog, act: Callable[[AnyLog, TransactionalProducer], object]
+) -> None:
+    """The write that is refused is the first one; who asks again finds room, and would not be told."""
+    either.commit_offsets("g", {TopicPartition("t", 0): 0})
+    producer = either.transactional_producer("p")
+    failpoints.arm("append.write:1:enospc")
+    with pytest.raises(LogFull, match="no room to write") as refused:
+        act(either, producer)
+    assert refused.value.hint
+    failpoints.arm("")
+    producer = either.transactional_producer("p")
+    append_in(producer)
+    producer.commit()
+    assert values_of(either, "t") == [b"a"]
+    either.commit_offsets("g", {TopicPartition("t", 0): 1})
 
 
 @pytest.fixture

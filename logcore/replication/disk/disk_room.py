@@ -12,6 +12,8 @@ from typing import Final
 
 import structlog
 
+from ...errors import WAYS_OUT, LogFull
+
 _HINT: Final = (
     "Free disk space, delete records or topics that are no longer needed, or move replicas to other nodes"
     " (`millstream cluster reassign`); it goes on by itself when there is room."
@@ -22,12 +24,13 @@ _log = structlog.get_logger("millstream.logcore")
 class DiskRoom:
     """State: the logs whose records were refused, with how many bytes have to fit until they are believed to have room
     again (small batches may fit where large ones do not), and those whose checkpoints were; by folder, with what they
-    are called. Any thread may call any method."""
+    are called; and what was said last of records. Any thread may call any method."""
 
     def __init__(self) -> None:
         self._records: dict[Path, str] = {}
         self._missing: dict[Path, int] = {}
         self._checkpoints: dict[Path, str] = {}
+        self._why = ""
         self._lock = threading.Lock()
 
     def records_refused(self, folder: Path, name: str, size: int, why: str) -> None:
@@ -36,6 +39,7 @@ class DiskRoom:
             first = not self._records
             self._records[folder] = name
             self._missing[folder] = size
+            self._why = why
         if first:
             _log.warning(
                 "the disk is full: replicas of this node take no records, followers among them do not stay in sync",
@@ -85,6 +89,10 @@ class DiskRoom:
     def without(self) -> int:
         """How many replicas take no records, for want of room."""
         return len(self._records)
+
+    def refusal(self) -> LogFull | None:
+        """As the last one was told whose records did not fit; None where all fit again."""
+        return LogFull(self._why, hint=WAYS_OUT[LogFull]) if self._records else None
 
     def problems(self) -> list[str]:
         """For people: one line per log whose records do not fit."""

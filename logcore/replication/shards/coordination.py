@@ -17,7 +17,7 @@ from ...errors import CorruptLog
 from ...records.key_values import decode_key_values
 from ..broker.producer_ids import ProducerIdPool
 from ..controller.metadata_image import MetadataImage
-from ..machine import Effect, NodeId, Reply, RequestId
+from ..machine import Effect, NodeId, Reply, RequestId, Send
 from ..replica.replica import Replica
 from ..replica.replica_messages import PartitionId, Problem, Refused
 from .coordination_messages import (
@@ -29,6 +29,7 @@ from .coordination_messages import (
     place_of,
 )
 from .led_log import OUT_OF_TOUCH, PROOF, LedLog, Shard, ShardLost, ShardMaker
+from .transaction_messages import VerifyTransaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +129,12 @@ class Coordinators:
             self.emit(Reply(request, refused))
             return
         led.log.waiting[request] = None
-        self._run(led, lambda: led.shard.ask(request, key, asked))
+
+        def refuse(refused: Refused) -> None:
+            if request in led.log.waiting:
+                led.log.reply_now(request, refused)
+
+        self._run(led, lambda: led.shard.ask(request, key, asked), refuse)
 
     def _why_not(self, partition: PartitionId | None, led: _Led | None) -> Refused | None:
         if partition is None:
@@ -176,7 +182,13 @@ class Coordinators:
         """A message that names the partition it is for; nobody hears it where that does not coordinate (yet)."""
         led = self._led.get(message.partition)
         if led is not None and led.begun:
-            self._run(led, lambda: led.shard.receive(sender, message))
+
+            def refuse(refused: Refused) -> None:
+                if isinstance(message, VerifyTransaction):
+                    answer = message.answered(led.log.partition, led.epoch, refused.problem, refused.message)
+                    self.emit(Send(sender, answer))
+
+            self._run(led, lambda: led.shard.receive(sender, message), refuse)
 
     def tick(self, now_ms: int, wall_ms: int) -> None:
         self.now_ms, self.wall_ms = now_ms, wall_ms
@@ -258,10 +270,17 @@ class Coordinators:
         if not batches:
             led.next_offset = led.end_offset
 
-    def _run(self, led: _Led, act: Callable[[], None]) -> None:
+    def _run(
+        self, led: _Led, act: Callable[[], None], refuse: Callable[[Refused], None] = lambda refused: None
+    ) -> None:
+        """In: `refuse`: tells who asked for the act that the log does not take its record, where this node is alone.
+        In a cluster another one may lead when it is asked again, and have room. Whoever else waits is to ask again all
+        the same: what was written for him may yet be committed."""
         try:
             act()
-        except ShardLost:
+        except ShardLost as error:
+            if self._home.alone and error.refused is not None:
+                refuse(error.refused)
             self._fail(led)
 
     def _fail(self, led: _Led) -> None:

@@ -59,7 +59,12 @@ class Shard(Protocol):
 
 
 class ShardLost(Exception):
-    """A shard's record could not be written. What the shard knows is no longer what its log says."""
+    """A shard's record could not be written. What the shard knows is no longer what its log says. `refused`: why its
+    log did not take it."""
+
+    def __init__(self, message: str, refused: Refused | None = None) -> None:
+        super().__init__(message)
+        self.refused = refused
 
 
 class _Held(NamedTuple):
@@ -123,7 +128,7 @@ class LedLog:
             raise ShardLost(f"{len(changes)} changes of {size} bytes are too large to be replicated")
         stored = self._replica.append_own([encode_key_values(changes, self.wall_ms)])
         if isinstance(stored, Refused):
-            raise ShardLost(stored.message)
+            raise ShardLost(stored.message, stored)
         self._coordinators.appended(self.partition, self._replica)
 
     def prove(self) -> None:

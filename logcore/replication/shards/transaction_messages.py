@@ -151,6 +151,12 @@ class VerifyTransaction(NamedTuple):
     epoch: int
     includes: bool
 
+    def answered(self, of: PartitionId, epoch: int, problem: Problem | None, text: str) -> TransactionVerified:
+        """In: `of`, `epoch`: the shard's partition, and the leader epoch in which it coordinates."""
+        return TransactionVerified(
+            self.sender, of, epoch, self.leader_epoch, self.correlation, self.producer_id, problem, text
+        )
+
 
 class TransactionVerified(NamedTuple):
     """`problem` None: it is open with this producer and epoch, and the partition belongs to it.

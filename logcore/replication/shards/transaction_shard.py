@@ -53,7 +53,6 @@ from .transaction_messages import (
     OffsetsHeld,
     ProducerGiven,
     SendOffsets,
-    TransactionVerified,
     VerifyTransaction,
 )
 from .transaction_offsets import TransactionOffsets
@@ -432,16 +431,7 @@ class TransactionShard:
 
     def _verified(self, sender: NodeId, asked: VerifyTransaction, given: Included | Refused) -> None:
         problem, text = (given.problem, given.message) if isinstance(given, Refused) else (None, "")
-        answer = TransactionVerified(
-            asked.sender,
-            self._log.partition,
-            self._log.epoch,
-            asked.leader_epoch,
-            asked.correlation,
-            asked.producer_id,
-            problem,
-            text,
-        )
+        answer = asked.answered(self._log.partition, self._log.epoch, problem, text)
         self._log.once_committed(lambda: self._log.send(sender, answer))
 
     # Time
