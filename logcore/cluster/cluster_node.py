@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, wait
 from contextlib import ExitStack, suppress
+from pathlib import Path
 from random import SystemRandom
 from typing import Any, Final
 
@@ -53,6 +54,15 @@ class CannotListenToNodes(LogError):
     code = "CANNOT_LISTEN_TO_NODES"
 
 
+def _check_whole(logs: Path, metadata: Path) -> None:
+    """Of a node that is alone. Logs that the metadata do not know are removed, so without the metadata all would be.
+    Raises `CorruptLog`."""
+    if logs.exists() == metadata.exists() or (logs.exists() and not any(logs.glob("*-*"))):
+        return
+    there, missing = (logs, metadata) if logs.exists() else (metadata, logs)
+    raise CorruptLog(f"{missing} is missing, though there is {there}", hint="Restore it from a backup.")
+
+
 class ClusterNode:
     """State: the files, the machines once started, and who wants to hear of new metadata. Any thread may call anything.
 
@@ -82,6 +92,8 @@ class ClusterNode:
         self._node: NodeRuntime | LoneNode | None = None
         self.watch = MetadataWatch(settings.node, lambda: self._broker is not None and self._broker.active)
         self.watch.listen(self._changed)
+        if settings.alone:
+            _check_whole(settings.folder / "replicas", settings.folder / "quorum")
         with ExitStack() as opened:
             self.logs = DiskLogs(
                 settings.folder,

@@ -154,6 +154,21 @@ def test_damage_of_one_partition_leaves_the_others_usable(tmp_path: Path) -> Non
         assert ["damaged" in problem for problem in log.problems()] == [True]
 
 
+@pytest.mark.parametrize("missing", ["quorum", "replicas"])
+def test_logs_without_their_metadata_are_refused_and_the_other_way_round(tmp_path: Path, missing: str) -> None:
+    with open_lone_log(tmp_path / "log") as log:
+        log.create_topic("t", 1)
+        log.append("t", 0, rows(b"a"))
+    (tmp_path / "log" / missing).rename(tmp_path / missing)
+    for _ in range(2):
+        with pytest.raises(CorruptLog, match=f"{missing} is missing") as refused:
+            open_lone_log(tmp_path / "log")
+        assert refused.value.hint
+    (tmp_path / missing).rename(tmp_path / "log" / missing)
+    with open_lone_log(tmp_path / "log") as log:
+        assert values_of(log, "t") == [b"a"]
+
+
 def test_groups_and_transactions_are_kept_in_one_partition_each(tmp_path: Path) -> None:
     with open_lone_log(tmp_path) as log:
         log.create_topic("t", 1)
