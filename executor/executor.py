@@ -11,6 +11,7 @@ from ..planner.catalog import PersistentQuery
 from .figures import QueryFigures
 
 QueryState = Literal["RUNNING", "PAUSED", "ERROR", "STOPPED"]
+ExecutorKind = Literal["duckdb", "spark"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,8 @@ class QueryMetrics:
 class QueryStatus:
     """A query at one moment. `lag` counts the records that are readable and not yet read, per source partition.
 
-    `error`: why it stopped, or, where the state is RUNNING, what keeps it waiting: it tries again.
+    `error`: why it stopped, or, where the state is RUNNING, what keeps it waiting: it tries again. `executor`: what
+    runs it, or is to run it.
     """
 
     query_id: str
@@ -43,6 +45,7 @@ class QueryStatus:
     positions: Mapping[TopicPartition, int] = field(default_factory=dict)
     lag: Mapping[TopicPartition, int] = field(default_factory=dict)
     error: str | None = None
+    executor: ExecutorKind | None = None
 
     @property
     def shown_state(self) -> QueryState:

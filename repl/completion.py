@@ -127,6 +127,8 @@ def _special(tokens: Sequence[Token], whole: str, names: Names) -> list[Candidat
         return [Candidate(quote_identifier(name), "field") for name in names.fields.get(_name(tokens[-2]), ())]
     if last == "PRINT":
         return [Candidate(quote_identifier(name), "topic") for name in names.topics]
+    if last == "QUERY" and before == "ALTER":
+        return [Candidate(name, "query") for name in names.queries]
     if last in _QUERIES_AFTER and len(tokens) <= 2:
         ids = [Candidate(name, "query") for name in names.queries]
         return [

@@ -448,6 +448,14 @@ class ControlQuery(Statement):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AlterQuery(Statement):
+    """ALTER QUERY id SET EXECUTOR = '…'."""
+
+    query_id: str
+    executor: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SetProperty(Statement):
     name: str
     value: str

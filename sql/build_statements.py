@@ -264,6 +264,10 @@ class StatementRules(FunctionRules):
         query_id = None if has(children, "ALL") else children[1].value
         return ast.ControlQuery(action=children[0].type, query_id=query_id, **_place(children))
 
+    def alter_query(self, children: list[Any]) -> ast.AlterQuery:
+        query_id, executor = children[2].value, string_value(children[6])
+        return ast.AlterQuery(query_id=query_id, executor=executor, **_place(children))
+
     def set_property(self, children: list[Any]) -> ast.SetProperty:
         return ast.SetProperty(name=string_value(children[1]), value=string_value(children[3]), **_place(children))
 

@@ -90,7 +90,7 @@ class QueryWorker:
         if runtime is not None:
             with contextlib.suppress(LogError):  # a topic was deleted, or the log is closed: the error says so
                 lag = runtime.lag()
-        return QueryStatus(self.query_id, state, metrics, positions, lag, error)
+        return QueryStatus(self.query_id, state, metrics, positions, lag, error, "duckdb")
 
     def figures(self) -> QueryFigures | None:
         """What the query measures; its state too, unless it is busy for long. None before it has begun."""

@@ -359,7 +359,7 @@ class StepwiseExecutor:
 
     def status(self, query_id: str) -> QueryStatus:
         query = self._query(query_id)
-        return QueryStatus(query_id, "PAUSED" if query.paused else "RUNNING", query.metrics)
+        return QueryStatus(query_id, "PAUSED" if query.paused else "RUNNING", query.metrics, executor="duckdb")
 
     def figures(self, query_id: str) -> QueryFigures | None:
         return self._query(query_id).figures()

@@ -112,7 +112,7 @@ class SparkSandboxExecutor:
 
     def status(self, query_id: str) -> QueryStatus:
         query = self._query(query_id)
-        return QueryStatus(query_id, "PAUSED" if query.paused else "RUNNING", query.spark.metrics)
+        return QueryStatus(query_id, "PAUSED" if query.paused else "RUNNING", query.spark.metrics, executor="spark")
 
     def figures(self, query_id: str) -> QueryFigures | None:
         self._query(query_id)

@@ -137,7 +137,7 @@ class SparkQuery:
                 lane: max(0, self._client.offsets(*lane).last_stable_offset - offset)
                 for lane, offset in positions.items()
             }
-        return QueryStatus(self.query_id, self._state, self.metrics, positions, lag, self._error)
+        return QueryStatus(self.query_id, self._state, self.metrics, positions, lag, self._error, "spark")
 
     def look(self) -> None:
         """Says in the status whether the batch waits for executors. Call it every few seconds; it asks Spark, so it may

@@ -75,6 +75,7 @@ _TABLES: dict[str, TableOf] = {
         Query_ID="id",
         Type="queryType",
         State="state",
+        Executor="executor",
         Sink=_joined("sinks"),
         Topic=_joined("sinkKafkaTopics"),
         Statement="queryString",
@@ -132,7 +133,7 @@ def _source(description: Entity, width_max: int | None) -> Lines:
     )
     lines += ["", *_fields(description["fields"], width_max)]
     for title, member in (("Read by", "readQueries"), ("Written by", "writeQueries")):
-        queries = [f"{query['id']} ({query['state']})" for query in description[member]]
+        queries = [f"{query['id']} ({_state_and_place(query)})" for query in description[member]]
         lines += _facts((title, ", ".join(queries) or None))
     offsets = description["queryOffsetSummaries"]
     if offsets:
@@ -143,11 +144,17 @@ def _source(description: Entity, width_max: int | None) -> Lines:
     return lines + [printable(text) for text in statistics if text]
 
 
+def _state_and_place(query: Entity) -> str:
+    executor = query.get("executor")  # earlier servers do not say it
+    return f"{query['state']} on {executor}" if executor else str(query["state"])
+
+
 def _query(description: Entity, width_max: int | None) -> Lines:
     lines = _facts(
         ("Query ID", description["id"] or None),
         ("Type", description["queryType"]),
         ("State", description["state"]),
+        ("Executor", description.get("executor")),
         ("Reads", ", ".join(description["sources"])),
         ("Writes", ", ".join(description["sinks"]) or None),
         ("Statement", description["statementText"]),

@@ -18,7 +18,7 @@ from ...executor.queries.query_log import begin_anew, empty_topic
 from ...logcore.client import LogClient
 from ...logcore.errors import LogClosed, LogFull, LogUnavailable, TopicExists
 from ...logcore.topic_rules import check_topic
-from ...planner.catalog import Catalog
+from ...planner.catalog import Catalog, PersistentQuery
 from ...planner.planning import NewTopic
 from ...planner.source_info import SourceInfo
 from .command_topic import CommandTopic
@@ -125,8 +125,9 @@ class CatalogStore:
             case StartQuery():
                 self._create_topic(command.topic)
                 if command.query.id in before.queries:
-                    self._executor.stop(command.query.id)
-                self._executor.start(command.query)
+                    self._replace(command.query)
+                else:
+                    self._executor.start(command.query)
             case RemoveSource():
                 if command.terminate is not None:
                     self._executor.drop(command.terminate)
@@ -145,6 +146,13 @@ class CatalogStore:
                 pass
             case _:
                 assert_never(command)
+
+    def _replace(self, query: PersistentQuery) -> None:
+        """The old one is at rest before the new one begins, maybe on another executor. Where it waits for a RESUME that
+        the catalog knows nothing of, so does the new one."""
+        waits = self._executor.status(query.id).state == "PAUSED"
+        self._executor.stop(query.id)
+        self._executor.start(replace(query, paused=query.paused or waits))
 
     def _reset(self, query_id: str) -> None:
         """The query is stopped, has no state, and begins with the first records of its sources. What it has written

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -19,6 +22,7 @@ from ...planner.serde import (
     source_to_json,
 )
 from ...sql.parser import parse_type
+from ...sql.settings.property_table import EXECUTOR
 from .commands import (
     Command,
     PauseQuery,
@@ -34,6 +38,7 @@ from .commands import (
 )
 
 COMMAND_VERSION = 1
+_EXECUTOR_CLAUSE = re.compile(r"\bEXECUTOR\b[`'\"]?\s*=", re.IGNORECASE)  # of WITH
 
 _KINDS: dict[type, str] = {
     PutSource: "put_source",
@@ -90,7 +95,8 @@ def _fields(command: Command) -> dict[str, Any]:
             return fields if command.replaces is None else {**fields, "replaces": command.replaces}
         case StartQuery():
             sink = None if command.sink is None else source_to_json(command.sink)
-            return {"query": _query_json(command.query), "sink": sink, "topic": _topic_json(command.topic)}
+            fields = {"query": _query_json(command.query), "sink": sink, "topic": _topic_json(command.topic)}
+            return {**fields, "own_executor": EXECUTOR.name in command.query.plan.properties}
         case RemoveSource():
             return {"name": command.name, "terminate": command.terminate, "delete_topic": command.delete_topic}
         case TerminateQuery() | ResetQuery():
@@ -112,7 +118,10 @@ def _command(record: dict[str, Any], common: dict[str, Any]) -> Command:
             return PutSource(**common, source=source, topic=topic, replaces=record.get("replaces"))
         case "start_query":
             sink = None if record["sink"] is None else source_from_json(record["sink"])
-            return StartQuery(**common, query=_query(record["query"]), sink=sink, topic=_topic(record["topic"]))
+            query = _query(record["query"])
+            if "own_executor" not in record and not _names_executor(common["statement"], common["properties"]):
+                query = _on_any_executor(query)
+            return StartQuery(**common, query=query, sink=sink, topic=_topic(record["topic"]))
         case "drop_source":
             return RemoveSource(
                 **common,
@@ -136,6 +145,17 @@ def _command(record: dict[str, Any], common: dict[str, Any]) -> Command:
             return RemoveFunction(**common, name=record["name"])
         case kind:
             raise UnreadableCommand(f'a command has the unknown kind "{kind}"')
+
+
+def _names_executor(statement: str, session: Mapping[str, str]) -> bool:
+    """Whether whoever sent the statement named an executor."""
+    return EXECUTOR.name in session or _EXECUTOR_CLAUSE.search(statement) is not None
+
+
+def _on_any_executor(query: PersistentQuery) -> PersistentQuery:
+    """Earlier versions put the server's choice of that day into the plan, as if somebody had named it."""
+    properties = {name: value for name, value in query.plan.properties.items() if name != EXECUTOR.name}
+    return replace(query, plan=replace(query.plan, properties=properties))
 
 
 def _query_json(query: PersistentQuery) -> dict[str, Any]:

@@ -178,6 +178,7 @@ class QueryLine:
     status_count: dict[str, int]
     query_type: str
     state: str
+    executor: str | None  # ours: what runs it, or is to run it
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,6 +330,7 @@ class QueryDescription:
     query_errors: list[str]
     metrics: dict[str, int] = field(default_factory=dict)
     consumer_group_id: str | None = None
+    executor: str | None = None  # of a running query
     live: LiveFigures | None = None  # of a running query that was asked for by its id
 
 

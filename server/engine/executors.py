@@ -13,13 +13,13 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 import structlog
 
 from millstream.errors import ServerError, StatementError, Unsupported
 
-from ...executor.executor import Executor, QueryStatus
+from ...executor.executor import Executor, ExecutorKind, QueryStatus
 from ...executor.figures import QueryFigures
 from ...executor.queries.duckdb_executor import DuckDBExecutor
 from ...logcore.client import LogClient
@@ -38,8 +38,7 @@ from ...sql.settings.property_table import (
 
 log = structlog.get_logger()
 
-ExecutorKind = Literal["duckdb", "spark"]
-
+_KINDS: Final[tuple[ExecutorKind, ...]] = ("duckdb", "spark")
 JAVA_MAJOR_MIN: Final = 17  # what PySpark 4.3 needs
 _SPARK: Final = "millstream.executor.spark.spark_executor"
 _NOT_STARTED: Final = "it could not be started yet, and that is tried again: the log of the server says why"
@@ -124,8 +123,8 @@ def describe_executor(properties: Mapping[str, str]) -> str:
 
 
 def chosen_executor(plan: PhysicalPlan, server: Mapping[str, str] | None = None) -> ExecutorKind:
-    """The executor that will run the plan; `server` says so where the plan does not. Raises `Unsupported` for one that
-    cannot run it here."""
+    """The executor that will run the plan: the one that was named for it, else the server's choice, which leaves on
+    DuckDB what only that can run. Raises `Unsupported` where it is Spark, and cannot run the plan here."""
     settings = ExecutorSettings.of({**(server or {}), **plan.properties})
     match settings.choice:
         case "duckdb":
@@ -133,12 +132,20 @@ def chosen_executor(plan: PhysicalPlan, server: Mapping[str, str] | None = None)
         case "auto":
             return "duckdb" if _moves_time(settings, plan) or why_no_spark() else "spark"
         case "spark":
+            if EXECUTOR.name not in plan.properties and _moves_time(settings, plan):
+                return "duckdb"
             reason = why_no_spark()
             if _moves_time(ExecutorSettings.of(plan.properties), plan):
                 reason = f"{FINAL_IDLE_MS} is set, and there only records move time"
             if reason is not None:
                 raise Unsupported(f"Spark cannot run this query: {reason}", hint="Use EXECUTOR='duckdb' or 'auto'.")
             return "spark"
+
+
+def _named_executor(plan: PhysicalPlan) -> ExecutorKind | None:
+    """None where the server, or what there is on this machine, decides."""
+    choice = ExecutorSettings.of(plan.properties).choice
+    return None if choice == "auto" else choice
 
 
 def _moves_time(settings: ExecutorSettings, plan: PhysicalPlan) -> bool:
@@ -168,7 +175,7 @@ class RoutingExecutor:
         self._guard = threading.Lock()
         self._executors: dict[ExecutorKind, Executor] = {}
         self._by_query: dict[str, Executor] = {}
-        self._refused: dict[str, str] = {}  # by query id: why it does not run
+        self._refused: dict[str, QueryStatus] = {}  # by query id: of those that cannot run here
 
     def start(self, query: PersistentQuery) -> None:
         try:
@@ -176,7 +183,9 @@ class RoutingExecutor:
             name = chosen_executor(query.plan, self._properties)
         except StatementError as error:
             log.error("query cannot start", query_id=query.id, error=error.message)
-            self._refused[query.id] = error.message
+            self._refused[query.id] = QueryStatus(
+                query.id, "ERROR", error=error.message, executor=_named_executor(query.plan)
+            )
             return
         executor = self._executor(name)
         with self._guard:
@@ -217,18 +226,18 @@ class RoutingExecutor:
         """Also of a query that was never started here, as after a crash."""
         self._refused.pop(query_id, None)
         with self._guard:
-            found = self._by_query.pop(query_id, None)
-        # Where nobody knows who ran it, both remove what is theirs; for that Spark need not be there.
-        for executor in (found,) if found is not None else (self._executor("duckdb"), self._executor("spark")):
-            executor.drop(query_id)
+            self._by_query.pop(query_id, None)
+        # It may have run on either: each has caches of a state that is no more. For that Spark need not be there.
+        for kind in _KINDS:
+            self._executor(kind).drop(query_id)
 
     def status(self, query_id: str) -> QueryStatus:
         """Of one that is nowhere: it is in the catalog, and its start failed; who ordered that tries again."""
-        reason = self._refused.get(query_id)
+        refused = self._refused.get(query_id)
+        if refused is not None:
+            return refused
         executor = self._by_query.get(query_id)
-        if reason is not None or executor is None:
-            return QueryStatus(query_id, "ERROR", error=reason or _NOT_STARTED)
-        return executor.status(query_id)
+        return QueryStatus(query_id, "ERROR", error=_NOT_STARTED) if executor is None else executor.status(query_id)
 
     def figures(self, query_id: str) -> QueryFigures | None:
         executor = self._by_query.get(query_id)

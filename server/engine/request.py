@@ -13,6 +13,7 @@ from ...planner.catalog import Catalog, PersistentQuery
 from ...planner.expressions.user_functions import S, bound
 from ...planner.planning import PlanningContext
 from ...planner.schemas.registry import Version, topic_of
+from ...sql.settings.property_table import EXECUTOR
 from ..catalog.catalog_store import CatalogStore
 from ..catalog.schema_store import SchemaStore
 from ..config.server_settings import ServerSettings
@@ -76,5 +77,10 @@ class Request:
         return self.catalog.query(upper if upper in self.catalog.queries else query_id, span)
 
     def planning_context(self, query_id: str = "query") -> PlanningContext:
+        """A plan names an executor only where its statement or the session does: else the server chooses anew at each
+        start."""
         topics = {topic.name: topic.partition_count for topic in self.log.topics().values()}
-        return PlanningContext(self.catalog, self.settings, topics, query_id, self.schemas.registry)
+        settings = self.settings
+        if EXECUTOR.name not in self.session.properties:
+            settings.pop(EXECUTOR.name, None)
+        return PlanningContext(self.catalog, settings, topics, query_id, self.schemas.registry)

@@ -9,6 +9,7 @@ from ...sql import ast
 from ..engine.entities import Entity
 from ..engine.request import Request
 from .alter import alter_source
+from .alter_query import alter_query
 from .assert_source import assert_source
 from .assert_values import assert_values
 from .assertions import assert_schema, assert_topic
@@ -37,6 +38,7 @@ HANDLERS: Mapping[type[ast.Statement], Handler] = {
     ast.DeleteRows: delete_rows,
     ast.DropSource: drop_source,
     ast.AlterSource: alter_source,
+    ast.AlterQuery: alter_query,
     ast.CreateType: create_type,
     ast.DropType: drop_type,
     ast.CreateFunction: create_function,

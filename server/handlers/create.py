@@ -9,12 +9,13 @@ from millstream.errors import InvalidStatement, ServerError
 from ...executor.queries.start_offsets import StartSettings, check_start
 from ...planner.catalog import Catalog, PersistentQuery
 from ...planner.declarations.sources import plan_create_source
+from ...planner.physical import PhysicalPlan
 from ...planner.planning import PlannedQuery
 from ...planner.select.naming import joined
 from ...planner.select.queries import plan_query
 from ...planner.source_info import SourceInfo
 from ...sql.ast import CreateAsSelect, CreateSource, InsertInto
-from ...sql.settings.property_table import PERSISTENT_QUERIES
+from ...sql.settings.property_table import EXECUTOR, PERSISTENT_QUERIES
 from ..catalog.commands import PutSource, StartQuery
 from ..catalog.upgrades import refuse_other_schema, refuse_other_state
 from ..engine.entities import CommandState, CurrentStatus, Entity, Warned
@@ -69,7 +70,7 @@ def create_as_select(statement: CreateAsSelect, request: Request) -> list[Entity
     query = PersistentQuery(
         id=query_id,
         statement=statement.text,
-        plan=planned.plan,
+        plan=planned.plan if replaced is None else _where_it_runs(planned.plan, replaced.plan),
         sink=sink.name,
         sources=planned.sources,
         kind="CREATE_AS",
@@ -77,6 +78,12 @@ def create_as_select(statement: CreateAsSelect, request: Request) -> list[Entity
     )
     offset = request.store.submit(_start(statement.text, query, sink, planned, request))
     return [_query_created(statement.text, command_id(sink.kind, sink.name, "create"), query_id, offset)]
+
+
+def _where_it_runs(plan: PhysicalPlan, replaced: PhysicalPlan) -> PhysicalPlan:
+    """A replacement that names no executor leaves the query on the one that was named for it."""
+    named = {name: value for name, value in replaced.properties.items() if name == EXECUTOR.name}
+    return replace(plan, properties={**named, **plan.properties})
 
 
 def insert_into(statement: InsertInto, request: Request) -> list[Entity]:
@@ -121,7 +128,7 @@ def command_id(kind: str, name: str, action: str) -> str:
 def _start(
     text: str, query: PersistentQuery, sink: SourceInfo | None, planned: PlannedQuery, request: Request
 ) -> StartQuery:
-    chosen_executor(planned.plan)  # refuses one that there is not, before anything is written
+    chosen_executor(query.plan, request.server_properties)  # refuses one that there is not, before anything is written
     _refuse_one_too_many(query, request)
     check_start(request.log, planned.plan, StartSettings.of(planned.plan.properties))
     request.register(planned.schemas)

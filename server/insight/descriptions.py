@@ -56,16 +56,17 @@ def source_line(source: SourceInfo) -> SourceLine:
 
 
 def query_line(query: PersistentQuery, catalog: Catalog, executor: Executor) -> QueryLine:
-    state = executor.status(query.id).shown_state
+    status = executor.status(query.id)
     sink = catalog.sources.get(query.sink)
     return QueryLine(
         query_string=f"{query.statement};",
         sinks=[query.sink],
         sink_kafka_topics=[] if sink is None else [sink.topic],
         id=query.id,
-        status_count={state: 1},
+        status_count={status.shown_state: 1},
         query_type="PERSISTENT",
-        state=state,
+        state=status.shown_state,
+        executor=status.executor,
     )
 
 
@@ -111,6 +112,7 @@ def describe_query(query: PersistentQuery, catalog: Catalog, executor: Executor)
         query_errors=[] if status.trouble is None else [status.trouble],
         metrics=_metrics(status),
         consumer_group_id=query.id,
+        executor=status.executor,
     )
 
 

@@ -68,7 +68,7 @@ def needs(statement: ast.Statement, around: Surroundings) -> Iterator[Need]:
             yield Need("ddl", statement.name)
         case ast.ControlQuery(query_id=None):
             yield Need("admin", ANYTHING)
-        case ast.ControlQuery() | ast.Explain(statement=None):
+        case ast.ControlQuery() | ast.AlterQuery() | ast.Explain(statement=None):
             return  # whose query it is: `_check_queries`
         case ast.Explain():
             assert statement.statement is not None
@@ -127,10 +127,10 @@ def _makes(topic: str, around: Surroundings) -> Iterator[Need]:
 
 
 def _check_queries(rights: Rights, statement: ast.Statement, catalog: Catalog) -> None:
-    """TERMINATE, PAUSE and RESUME are for who may change what the query writes, EXPLAIN for who may read all of it.
-    A query's id is a name that nobody has a right on, so one that is not there is refused in the same words."""
+    """ALTER, TERMINATE, PAUSE and RESUME are for who may change what the query writes, EXPLAIN for who may read all of
+    it. A query's id is a name that nobody has a right on, so one that is not there is refused in the same words."""
     match statement:
-        case ast.ControlQuery(query_id=str(asked)):
+        case ast.ControlQuery(query_id=str(asked)) | ast.AlterQuery(query_id=asked):
             query = _query(asked, catalog)
             allowed = query is not None and rights.may("ddl", query.sink)
         case ast.Explain(query_id=str(asked)):

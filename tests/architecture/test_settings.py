@@ -25,7 +25,10 @@ FOREIGN_NAMES = {
     "server/config/configuration.py": {"listeners"},  # ksqlDB's name for a setting of the file
     "server/config/configuration_check.py": {"listeners"},
 }
-CHECKS = {"planner/select/queries.py": {"EXECUTOR"}}  # WITH (EXECUTOR = …) becomes a property of the plan
+CHECKS = {  # WITH (EXECUTOR = …) and SET EXECUTOR = … become a property of the plan
+    "planner/select/queries.py": {"EXECUTOR"},
+    "server/handlers/alter_query.py": {"EXECUTOR"},
+}
 
 
 def attribute_calls(tree: ast.AST, *methods: str) -> Iterator[tuple[ast.Call, ast.expr]]:

@@ -36,6 +36,9 @@ def found(before: str, after: str = "") -> list[str]:
 @pytest.mark.parametrize(
     ("before", "word", "expected"),
     [
+        ("ALTER ", "q", "QUERY"),
+        ("ALTER QUERY ", "c", "CTAS_T_1"),
+        ("ALTER QUERY ctas_t_1 SET ", "e", "EXECUTOR"),
         ("", "sel", "SELECT"),
         ("", "ex", "exit"),
         ("", "\\d", "\\dt"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import orjson
 import pytest
 
@@ -50,6 +52,29 @@ COMMANDS: list[Command] = [
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: type(command).__name__)
 def test_a_command_read_back_is_the_same(command: Command) -> None:
     assert command_from_json(command_to_json(command)) == command
+
+
+@pytest.mark.parametrize(
+    ("statement", "session", "stays"),
+    [
+        ("CREATE STREAM t AS SELECT * FROM s", {}, False),
+        ("CREATE STREAM t AS SELECT executor FROM s", {"a": "b"}, False),
+        ("CREATE STREAM t WITH (Executor = 'spark') AS SELECT * FROM s", {}, True),
+        ("CREATE STREAM t WITH (`EXECUTOR`='spark') AS SELECT * FROM s", {}, True),
+        ("CREATE STREAM t AS SELECT * FROM s", {"millstream.executor": "spark"}, True),
+    ],
+)
+def test_a_servers_executor_in_a_plan_of_an_earlier_version_is_nobodys_wish(
+    statement: str, session: dict[str, str], stays: bool
+) -> None:
+    plan = replace(PLAN, properties={**PLAN.properties, "millstream.executor": "spark"})
+    command = StartQuery(query=replace(QUERY, plan=plan), statement=statement, properties=session)
+    assert command_from_json(command_to_json(command)) == command
+    earlier = orjson.loads(command_to_json(command))
+    del earlier["own_executor"]
+    read = command_from_json(orjson.dumps(earlier))
+    assert isinstance(read, StartQuery)
+    assert read.query.plan == (plan if stays else PLAN)
 
 
 def test_what_is_not_a_command_or_too_new_is_refused_with_a_reason() -> None:

@@ -85,6 +85,8 @@ ROWS = (
     Row(ast.ControlQuery, f"RESUME {QUERY};", "ddl MADE"),
     Row(ast.ControlQuery, "TERMINATE ALL;", "admin"),
     Row(ast.ControlQuery, "TERMINATE nowhere;", "admin"),
+    Row(ast.AlterQuery, f"ALTER QUERY {QUERY} SET EXECUTOR = 'duckdb';", "ddl MADE"),
+    Row(ast.AlterQuery, "ALTER QUERY nowhere SET EXECUTOR = 'duckdb';", "admin"),
     Row(ast.Explain, f"EXPLAIN {QUERY};", f"{ONE}, read MADE, read topic-made"),
     Row(ast.Explain, f"EXPLAIN STALL {QUERY};", f"{ONE}, read MADE, read topic-made"),
     Row(ast.Explain, "EXPLAIN nowhere;", "admin"),

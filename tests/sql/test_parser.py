@@ -136,6 +136,8 @@ STATEMENTS: dict[str, ast.Statement] = {
     "TERMINATE CSAS_s_1": ast.ControlQuery(action="TERMINATE", query_id="CSAS_s_1"),
     "PAUSE ALL": ast.ControlQuery(action="PAUSE"),
     "RESUME q": ast.ControlQuery(action="RESUME", query_id="q"),
+    "ALTER QUERY CSAS_s_1 SET EXECUTOR = 'spark'": ast.AlterQuery(query_id="CSAS_s_1", executor="spark"),
+    "alter query `query` set executor='DuckDB'": ast.AlterQuery(query_id="query", executor="DuckDB"),
     "SET 'auto.offset.reset'='earliest'": ast.SetProperty(name="auto.offset.reset", value="earliest"),
     "UNSET 'auto.offset.reset'": ast.UnsetProperty(name="auto.offset.reset"),
     "ALTER SYSTEM 'a'='b'": ast.AlterSystem(name="a", value="b"),

@@ -126,7 +126,7 @@ def read_all(client: LogClient, topic: str, partitions: Sequence[int] = (0,)) ->
     """All committed records in row form: partition, offset, timestamp, key, value (JSON parsed), headers."""
     found: list[dict[str, Any]] = []
     for partition in partitions:
-        offset = 0
+        offset = client.offsets(topic, partition).log_start_offset
         while True:
             fetched = client.fetch(topic, partition, offset)
             for run in fetched.runs:
