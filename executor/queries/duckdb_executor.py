@@ -6,6 +6,7 @@ import contextlib
 import shutil
 import threading
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 from millstream.errors import MillstreamError
@@ -93,8 +94,9 @@ class DuckDBExecutor:
             start_positions(self._client, query.plan, StartSettings.of(properties))
 
     def _open(self, query: PersistentQuery) -> QueryRuntime:
-        take_from_spark(query.plan, self._client, self._properties)
-        return QueryRuntime(query.plan, self._client, self._directory(query.id), self._properties)
+        plan, client = query.plan, self._client
+        take_over = partial(take_from_spark, plan, client, self._properties)
+        return QueryRuntime(plan, client, self._directory(query.id), self._properties, take_over=take_over)
 
     def _directory(self, query_id: str) -> Path | None:
         return None if self._data_directory is None else self._data_directory / safe_name(query_id)

@@ -39,7 +39,7 @@ from ..state.store import StoreChanges
 from ..tasks import needs_time_order
 from .query_log import changelog_topic, offset_group
 from .query_settings import QuerySettings
-from .recovery import RecoveredQuery, recover
+from .recovery import RecoveredQuery, TakeOver, recover
 
 log = structlog.get_logger()
 
@@ -65,7 +65,7 @@ class QueryRuntime:
     """Runs one plan whose root is a Sink. Not for several threads at once.
 
     In: `state_directory`: the query's own directory; None keeps its state in memory. `properties`: the session's
-    settings over those of the server; the plan's own go first.
+    settings over those of the server; the plan's own go first. `take_over`: where it may have run on another executor.
     """
 
     def __init__(
@@ -76,6 +76,7 @@ class QueryRuntime:
         properties: Mapping[str, str] | None = None,
         *,
         clock: Callable[[], float] = time.time,
+        take_over: TakeOver | None = None,
     ) -> None:
         assert isinstance(plan.root, Sink)
         self.plan = plan
@@ -86,6 +87,7 @@ class QueryRuntime:
         self._state_directory = state_directory
         self._settings = QuerySettings.of({**(properties or {}), **plan.properties})
         self._clock = clock
+        self._take_over = take_over
         self._idle = IdleTime(self._settings.idle_ms, clock)
         self._sink = plan.root
         self._writer = SinkWriter(plan.root)
@@ -185,7 +187,9 @@ class QueryRuntime:
             self._recover()
 
     def _recover(self) -> None:
-        recovered = recover(self.plan, self._client, self._state_directory, self._settings, self._meters)
+        recovered = recover(
+            self.plan, self._client, self._state_directory, self._settings, self._meters, self._take_over
+        )
         self._positions = dict(recovered.positions)
         self._reader = self._reader_from(recovered.positions)
         self._recovered = recovered

@@ -8,7 +8,7 @@ to the local file, the result is the state right after the last committed batch.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,6 +34,10 @@ from .query_settings import QuerySettings
 log = structlog.get_logger()
 
 
+TakeOver = Callable[[], TransactionalProducer]
+"""Takes the query's transactional id, and shuts out whoever ran the query on another executor."""
+
+
 @dataclass(frozen=True, slots=True)
 class RecoveredQuery:
     """A query that is ready for its next batch."""
@@ -51,12 +55,13 @@ def recover(
     state_directory: Path | None,
     settings: QuerySettings,
     meters: Meters | None = None,
+    take_over: TakeOver | None = None,
 ) -> RecoveredQuery:
     """Brings the query to the state after its last committed batch. Fences whoever ran it until now.
 
     In: `state_directory`: the query's own; None keeps its state in memory.
     """
-    producer = client.transactional_producer(plan.query_id)
+    producer = client.transactional_producer(plan.query_id) if take_over is None else take_over()
     fp("query.fenced")
     processing_log.create_topic(client)
     stateful = is_stateful(plan)

@@ -2,19 +2,26 @@
 
 A run that ended in the middle of a batch leaves buckets that have done it and buckets that have not. The latter do it
 here, in process, so that what follows begins at one position everywhere; then another executor may take over as well.
+
+Whose the query is, the transactional id of its own decides, on every executor: who takes it, has it, and then marks the
+buckets as his. The order matters. A taker who was slow may still write markers after the next one has taken the id; so
+each proves, once his markers are written, that the id is still his, and does no batch before. Whoever takes it later
+writes markers later, and the tasks of the run before find them.
 """
 
 from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
+from typing import TypeVar
 
 import structlog
 
-from ...logcore.client import LogClient, TopicPartition
-from ...logcore.errors import TopicExists
+from ...logcore.client import LogClient, TopicPartition, TransactionalProducer
+from ...logcore.errors import ProducerFenced, TopicExists
 from ...logcore.failpoints import fp
 from ...planner.physical import PhysicalPlan
 from .. import processing_log
@@ -32,30 +39,40 @@ from ..state.lost_state import forget_ends
 from ..tasks import changelog_partition_count
 from .bucket import BucketRuntime, bucket_id
 from .lanes import Positions, ranges_between
-from .markers import StateMarker, last_marker
+from .markers import StaleRun, StateMarker, last_marker
 from .pieces import Piece
 from .stage_one import StageOne
 from .stages import Stages, split
 
 log = structlog.get_logger()
 
+T = TypeVar("T")
+
 NO_RUN = ""
 """The run of a query that does not run on Spark."""
 
 
-def take_from_spark(plan: PhysicalPlan, client: LogClient, properties: Mapping[str, str]) -> None:
-    """Readies a query for another executor, if it ever ran on Spark. A Spark run that is still alive ends."""
+def take_from_spark(plan: PhysicalPlan, client: LogClient, properties: Mapping[str, str]) -> TransactionalProducer:
+    """Readies a query for another executor, which goes on with this producer of the query's id. A Spark run that is
+    still alive ends. Raises `ProducerFenced` where somebody else takes the query meanwhile."""
+    owner = client.transactional_producer(plan.query_id)  # before the look: a run that begins now finds itself fenced
     if marker_topic(plan.query_id) in client.topics():
-        align(plan, client, properties, NO_RUN)
+        try:
+            align(plan, client, properties, NO_RUN, owner)
+        except StaleRun as error:
+            raise ProducerFenced(f"query {plan.query_id} was taken over: {error.message}") from error
+    return owner
 
 
-def align(plan: PhysicalPlan, client: LogClient, properties: Mapping[str, str], run: str) -> Positions:
+def align(
+    plan: PhysicalPlan, client: LogClient, properties: Mapping[str, str], run: str, owner: TransactionalProducer
+) -> Positions:
     """Begins the run and gives the positions where all buckets stand; they are the query's committed offsets now.
 
-    Fences whoever ran the query until now, on whatever executor.
+    In: `owner`: of the query's id, taken right before. Raises `ProducerFenced`, `StaleRun` where the query was taken by
+    another meanwhile.
     """
     settings = {**properties, **plan.properties}
-    client.transactional_producer(plan.query_id)
     stages = split(plan)
     _create_topics(stages, client)
     known = client.committed_offsets(offset_group(plan.query_id))
@@ -66,18 +83,42 @@ def align(plan: PhysicalPlan, client: LogClient, properties: Mapping[str, str], 
         forget_ends(client, plan.query_id)  # the markers note them now, or the next batch on DuckDB does
     for last in before:
         _check_positions(client, plan.query_id, last, known)
-    markers = [_begin_run(stages, bucket, run, client, committed) for bucket in range(stages.bucket_count)]
+    markers = [
+        _undisturbed(owner, partial(_begin_run, stages, bucket, run, client, committed))
+        for bucket in range(stages.bucket_count)
+    ]
     fp("spark.aligning")
     target = {lane: max(marker.positions[lane] for marker in markers) for lane in committed}
     behind = [bucket for bucket, marker in enumerate(markers) if marker.positions != target]
     if behind and target != committed:
         log.info("batch finished in process", query_id=plan.query_id, buckets=behind)
-        _finish(stages, client, settings, run, behind, committed, target)
+        _finish(stages, client, settings, run, behind, committed, target, owner)
     moved = {lane: offset for lane, offset in target.items() if committed[lane] != offset}
     if moved:
-        client.commit_offsets(offset_group(plan.query_id), moved)
+        owner.begin()
+        owner.send_offsets(offset_group(plan.query_id), moved)
+        owner.commit()
+    else:
+        _check_owner(owner)
     fp("spark.aligned")
     return target
+
+
+def _check_owner(owner: TransactionalProducer) -> None:
+    """Raises `ProducerFenced` where somebody else has taken the query."""
+    owner.begin()
+    owner.abort()
+
+
+def _undisturbed(owner: TransactionalProducer, work: Callable[[], T]) -> T:
+    """The result of work with a bucket, which is done again where a task of an earlier run has taken the bucket's id in
+    the middle of it: that task finds that its run is over, and writes nothing. Raises `ProducerFenced` where the query
+    itself has another owner."""
+    while True:
+        try:
+            return work()
+        except ProducerFenced:
+            _check_owner(owner)
 
 
 def _create_topics(stages: Stages, client: LogClient) -> None:
@@ -136,6 +177,7 @@ def _finish(
     behind: list[int],
     start: Positions,
     end: Positions,
+    owner: TransactionalProducer,
 ) -> None:
     pieces: dict[int, list[Piece]] = {bucket: [] for bucket in behind}
     reading = StageOne(stages, client)
@@ -146,7 +188,7 @@ def _finish(
     for bucket, own in pieces.items():
         if own:
             runtime = BucketRuntime(stages, bucket, run, client, properties)
-            runtime.apply(own, end)
+            _undisturbed(owner, partial(runtime.apply, own, end))
             runtime.close()
 
 

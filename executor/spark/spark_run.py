@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ...logcore.client import LogClient, TransactionalProducer
+from ...logcore.client import LogClient
 from ...logcore.failpoints import fp
 from ...planner.physical import PhysicalPlan
-from ..queries.query_log import marker_topic, offset_group
+from ..queries.query_log import offset_group
 from .alignment import align
 from .batches import Batch, BatchPlanner
 from .bucket import Report
 from .lanes import Positions
-from .markers import check_run
 from .spec import RunSpec
 
 
@@ -33,13 +32,12 @@ class SparkRun:
         parallelism: Callable[[], int],
         records_max: int,
     ) -> None:
-        self._client = client
         self._spec = spec
         self._run_batch = run_batch
         self._parallelism = parallelism
         self._planner = BatchPlanner(spec.stages, client, records_max)
-        self._at = align(plan, client, spec.properties, spec.run)
-        self._producer = self._claim()
+        self._producer = client.transactional_producer(plan.query_id)
+        self._at = align(plan, client, spec.properties, spec.run, self._producer)
 
     def step(self, until: Positions | None = None) -> Sequence[Report] | None:
         """Does the next batch; None where nothing came for a moment, or nothing is left before `until`."""
@@ -63,11 +61,3 @@ class SparkRun:
         self._producer.send_offsets(offset_group(self._spec.query_id), positions)
         self._producer.commit()
         fp("spark.after_offsets")
-
-    def _claim(self) -> TransactionalProducer:
-        """Looks twice: a run that is over must fence nobody, and one that ends meanwhile must stop."""
-        markers = marker_topic(self._spec.query_id)
-        check_run(self._client, markers, 0, self._spec.run)
-        producer = self._client.transactional_producer(self._spec.query_id)
-        check_run(self._client, markers, 0, self._spec.run)
-        return producer

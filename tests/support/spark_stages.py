@@ -36,7 +36,7 @@ class StagedRun:
         self.client = client
         self.run = run
         self.directory = directory
-        self.at: Positions = align(plan, client, {}, run)
+        self.at: Positions = align(plan, client, {}, run, client.transactional_producer(plan.query_id))
         self.ends = BatchEnds(plan, client, records_max)
         self.buckets: dict[int, BucketRuntime] = {}
 
@@ -149,32 +149,31 @@ QUERIES = {
 """What follows CREATE STREAM/TABLE name."""
 
 
-def plan_of(query: str, sink: str) -> PhysicalPlan:
+def plan_of(query: str, sink: str, partitions: int = 3) -> PhysicalPlan:
     """The plan of a query of QUERIES that writes to the topic `sink`. Every change is emitted."""
     properties = {"auto.offset.reset": "earliest", "ksql.streams.cache.max.bytes.buffering": "0"}
     planner = Planner(properties=properties)
     kind, _, rest = QUERIES[query].partition(" ")
-    (plan,) = planner.plans(
-        f"{STATEMENTS} CREATE {kind} {sink} WITH (partitions=3) {rest} EMIT CHANGES;".replace(
-            "EMIT FINAL EMIT CHANGES", "EMIT FINAL"
-        )
-    )
+    text = f"{STATEMENTS} CREATE {kind} {sink} WITH (partitions=3) {rest} EMIT CHANGES;"
+    text = text.replace("EMIT FINAL EMIT CHANGES", "EMIT FINAL").replace("partitions=3", f"partitions={partitions}")
+    (plan,) = planner.plans(text)
     return replace(plan, query_id=f"{sink}_1")
 
 
-def create_topics(client: LogClient, *sinks: str) -> None:
+def create_topics(client: LogClient, *sinks: str, partitions: int = 3) -> None:
     for topic in ("clicks", "users", *sinks):
-        client.create_topic(topic, 3)
+        client.create_topic(topic, partitions)
 
 
 def produce(client: LogClient, begin: int, end: int) -> None:
     """Clicks and users: partitions by key, times that go back a little now and then, some records that are broken."""
     by_lane: dict[TopicPartition, list[tuple[str | None, bytes | dict[str, object] | None, int]]] = {}
+    partitions = client.partition_count("clicks")
     for i in range(begin, end):
         user = f"u{i * 7 % 11}"
         time = 10_000 + i * 150 - (4_000 if i % 17 == 0 else 0)
         click: bytes | dict[str, object] = {"PAGE": f"p{i * 5 % 4}", "N": i} if i % 23 != 22 else b"{broken"
-        lane = int(partitions_of(pa.array([user.encode()]), 3)[0])
+        lane = int(partitions_of(pa.array([user.encode()]), partitions)[0])
         by_lane.setdefault(TopicPartition("clicks", lane), []).append((user, click, time))
         if i % 4 == 0:
             city: dict[str, object] | None = None if i % 20 == 16 else {"CITY": ("oslo", "rome", "bonn")[i % 3]}
@@ -186,7 +185,7 @@ def produce(client: LogClient, begin: int, end: int) -> None:
 def contents(client: LogClient, topic: str) -> dict[tuple[int, object], list[tuple[object, ...]]]:
     """What is committed, by partition and key: the order of a key's records is what a topic promises."""
     found: dict[tuple[int, object], list[tuple[object, ...]]] = {}
-    for record in read_all(client, topic, range(3)):
+    for record in read_all(client, topic, range(client.partition_count(topic))):
         rest = (record["value"], record["timestamp"], record["headers"])
         found.setdefault((record["partition"], record["key"]), []).append(rest)  # type: ignore[arg-type]
     return found
