@@ -4,20 +4,48 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from ..controller.metadata_records import PartitionState
 from ..machine import NodeId
 
 
+class FetchNote(NamedTuple):
+    """When a follower fetched, and where the leader's log ended then."""
+
+    at_ms: int
+    end_offset: int
+
+
 @dataclass(slots=True)
 class FollowerProgress:
-    """What a follower has acknowledged. `caught_up_ms`: when it last had all that the leader had at that time."""
+    """What a follower has acknowledged. `caught_up_ms`: when it last had all that the leader had at that time.
+
+    Two fetches of its present life tell: the last one, and `awaited`, whose end it has not reached. The last one is not
+    enough: a follower that is always a few fetches behind has never all that was there at the last one.
+    """
 
     offset: int
     broker_epoch: int
     caught_up_ms: int
-    fetched_ms: int
-    end_offset_then: int
+    last: FetchNote
+    awaited: FetchNote
+
+    def note(self, offset: int, now: FetchNote) -> None:
+        """It fetches from `offset`, in the same life."""
+        reached = [fetched.at_ms for fetched in (self.awaited, self.last, now) if offset >= fetched.end_offset]
+        self.caught_up_ms = max(self.caught_up_ms, *reached) if reached else self.caught_up_ms
+        self.offset = max(self.offset, offset)  # a lower acknowledgement is an old copy
+        self.last = now
+        if offset >= self.awaited.end_offset:
+            self.awaited = now
+
+    def begin_anew(self, offset: int, broker_epoch: int, now: FetchNote) -> None:
+        """Its first fetch of a new life. What was noted of the one before says nothing of this one."""
+        self.offset, self.broker_epoch = offset, broker_epoch
+        self.last = self.awaited = now
+        if offset >= now.end_offset:
+            self.caught_up_ms = now.at_ms
 
 
 @dataclass(slots=True)
@@ -71,18 +99,15 @@ class InSyncReplicas:
     def note_fetch(self, node: NodeId, offset: int, broker_epoch: int, end_offset: int, now_ms: int) -> bool:
         """Takes what a fetch acknowledges. False for one of an earlier life of the follower."""
         known = self.followers.get(node)
+        now = FetchNote(now_ms, end_offset)
         if known is None:
             # A follower is not late before it had the time to fetch once more.
-            self.followers[node] = FollowerProgress(offset, broker_epoch, now_ms, now_ms, end_offset)
+            self.followers[node] = FollowerProgress(offset, broker_epoch, now_ms, now, now)
             return True
         if broker_epoch < known.broker_epoch:
             return False
-        if offset >= end_offset:
-            known.caught_up_ms = now_ms
-        elif offset >= known.end_offset_then and broker_epoch == known.broker_epoch:
-            known.caught_up_ms = max(known.caught_up_ms, known.fetched_ms)
-        # Within one life of the follower acknowledgements only grow: a lower one is an old copy.
-        known.offset = offset if broker_epoch > known.broker_epoch else max(known.offset, offset)
-        known.broker_epoch = broker_epoch
-        known.fetched_ms, known.end_offset_then = now_ms, end_offset
+        if broker_epoch > known.broker_epoch:
+            known.begin_anew(offset, broker_epoch, now)
+        else:
+            known.note(offset, now)
         return True
