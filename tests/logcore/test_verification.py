@@ -33,12 +33,21 @@ def run(*arguments: str | Path) -> Result:
     return CliRunner().invoke(app, ["log", *map(str, arguments)])
 
 
+def partitions_of(kind: Kind, folder: Path) -> int:
+    """A node that is alone begins them late: one that nobody used is there only if housekeeping looked at it."""
+    if kind is SINGLE:
+        return 5
+    begun = [each for each in (folder / "replicas").iterdir() if each.is_dir()]
+    assert len(begun) in (3, 4)
+    return len(begun)
+
+
 def test_a_whole_log_has_no_problems(kind: Kind, closed: Path) -> None:
     before = {path: path.read_bytes() for path in closed.rglob("*") if path.is_file()}
     done = run("verify", closed)
     assert (done.exit_code, done.output.count("\n")) == (0, 1), done.output
     assert "no problems" in done.output
-    assert f"{5 if kind is SINGLE else 4} partitions" in done.output, "a node that is alone opens them late"
+    assert f"{partitions_of(kind, closed)} partitions" in done.output
     assert {path: path.read_bytes() for path in closed.rglob("*") if path.is_file()} == before
 
 

@@ -34,6 +34,11 @@ def open_logs(path: Path, node: int = 1, cluster: str = "c") -> DiskLogs:
     return DiskLogs(path, node, cluster)
 
 
+def open_alone(path: Path) -> DiskLogs:
+    """Of a node that has no others."""
+    return DiskLogs(path, 1, "c", opens_late=True)
+
+
 def stored(logs: DiskLogs, *epochs: int, partition: PartitionId = PARTITION) -> None:
     log = logs.open(partition)
     append(log, *epochs)
@@ -124,16 +129,16 @@ def test_the_directory_of_a_single_node_is_refused_and_the_other_way_round(path:
 def test_the_directory_of_a_node_of_a_cluster_is_not_opened_alone(path: Path) -> None:
     open_logs(path).close()
     with pytest.raises(UnsupportedDataDirectory, match="belongs to a node of a cluster"):
-        DiskLogs(path, 1, "c", opens_late=True)
+        open_alone(path)
     open_logs(path).close()
 
 
 def test_the_directory_of_a_node_that_was_alone_gets_others_once_it_is_a_cluster_of_one(path: Path) -> None:
-    DiskLogs(path, 1, "c", opens_late=True).close()
+    open_alone(path).close()
     with pytest.raises(UnsupportedDataDirectory, match="is that of a server on its own") as refused:
         DiskLogs(path, 1, "c", others=True)
     assert refused.value.hint is not None and "add-node" in refused.value.hint
-    DiskLogs(path, 1, "c", opens_late=True).close()
+    open_alone(path).close()
     DiskLogs(path, 1, "c").close()
     DiskLogs(path, 1, "c", others=True).close()
 
@@ -337,7 +342,7 @@ def test_retention_deletes_what_is_published_and_no_more(tmp_path: Path) -> None
 
 def test_logs_are_opened_when_they_are_asked_for_and_go_on_behind_what_is_lost(path: Path) -> None:
     whole = PartitionId("t", 7)
-    logs = open_logs(path)
+    logs = open_alone(path)
     stored(logs, 1)
     stored(logs, 1, 1)
     stored(logs, 1, partition=whole)
@@ -346,7 +351,7 @@ def test_logs_are_opened_when_they_are_asked_for_and_go_on_behind_what_is_lost(p
     kill(logs)
     flip(segment_of(path), size + 80)
     for end_offset in (3, 4):
-        late = DiskLogs(path, 1, "c", opens_late=True)
+        late = open_alone(path)
         assert late.clean and late.log(PARTITION) is None and set(late.stored()) == {PARTITION, whole}
         log = late.open(PARTITION)
         assert log.end_offset == end_offset, "no offset is given again"
@@ -361,7 +366,7 @@ def test_logs_are_opened_when_they_are_asked_for_and_go_on_behind_what_is_lost(p
 
 
 def test_a_folder_that_is_gone_is_not_taken_for_a_log_that_never_began(path: Path) -> None:
-    logs = DiskLogs(path, 1, "c", opens_late=True)
+    logs = open_alone(path)
     stored(logs, 1)
     never = PARTITION._replace(number=4)
     logs.open(never)
@@ -372,26 +377,26 @@ def test_a_folder_that_is_gone_is_not_taken_for_a_log_that_never_began(path: Pat
         torn.write(f"{never.topic}-")
     for _ in range(2):
         shutil.rmtree(segment_of(path, never).parent, ignore_errors=True)
-        logs = DiskLogs(path, 1, "c", opens_late=True)
+        logs = open_alone(path)
         assert logs.open(never).end_offset == 0
         with pytest.raises(CorruptLog, match=r"partition 3 of .* cannot be opened: .*topic-id-3 is missing"):
             logs.open(PARTITION)
         assert len(logs.problems()) == 1
         kill(logs)
-    logs = DiskLogs(path, 1, "c", opens_late=True)
+    logs = open_alone(path)
     logs.remove(PARTITION)
     logs.close()
     assert (path / "replicas" / "begun").read_text() == f"{never.topic}-4\n"
 
 
 def test_a_cluster_takes_no_log_with_a_hole_in_it(path: Path) -> None:
-    late = DiskLogs(path, 1, "c", opens_late=True)
+    late = open_alone(path)
     stored(late, 1)
     stored(late, 1, 1)
     size = late.open(PARTITION).size_bytes // 3
     kill(late)
     flip(segment_of(path), size + 80)
-    late = DiskLogs(path, 1, "c", opens_late=True)
+    late = open_alone(path)
     stored(late, 2)
     late.close()
     before = segment_of(path).read_bytes()
@@ -402,10 +407,10 @@ def test_a_cluster_takes_no_log_with_a_hole_in_it(path: Path) -> None:
 
 
 def test_housekeeping_has_what_rests_opened(path: Path) -> None:
-    logs = open_logs(path)
+    logs = open_alone(path)
     stored(logs, 1)
     logs.close()
-    late = DiskLogs(path, 1, "c", opens_late=True)
+    late = open_alone(path)
     late.wake = late.open
     late.keep_house()
     assert late.log(PARTITION) is not None
