@@ -162,9 +162,12 @@ class _Upgrade:
                 found.began_ms,
                 found.damage,
             )
+            self._check_nothing_lost(checkpoint, name)
             write_checkpoint(folder, checkpoint, durable=True)
-        if checkpoint.lost:
-            lost = checkpoint.lost[0]
+        self._check_nothing_lost(checkpoint, name)
+
+    def _check_nothing_lost(self, checkpoint: Checkpoint, name: str) -> None:
+        for lost in checkpoint.lost[:1]:
             raise self._refused(
                 f"has lost records, in {name}, of offsets {lost.first_offset}..{lost.end_offset - 1}",
                 "Give them up with the version before (millstream log accept-loss), open and close it there, and"
@@ -179,7 +182,8 @@ class _Upgrade:
 
     def _refused(self, what: str, hint: str = "") -> UnsupportedDataDirectory:
         return UnsupportedDataDirectory(
-            f"the data directory {self._path} {what}, so it cannot be upgraded; nothing in it was changed",
+            f"the data directory {self._path} {what}, so it cannot be upgraded; it is still that of the version"
+            " that wrote it",
             hint=hint
             or "Open it once with the version of Millstream that wrote it, stop that with SIGTERM, and start"
             " this version again.",
@@ -233,11 +237,13 @@ class _Upgrade:
     def _move(self, topic: _Topic, ids: Mapping[str, bytes]) -> None:
         replicas = self._path / "replicas"
         replicas.mkdir(exist_ok=True)
+        sync_folder(self._path)
         for partition, folder in enumerate(topic.folders(self._path)):
             place = replicas / f"{topic.id}-{partition}"
             if topic.name in COORDINATORS and not place.exists():
                 self._rewrite(topic, place, ids)
-            if place.exists():  # of an earlier start
+            if place.exists():
+                sync_folder(replicas)  # it is there for certain before what it was made of goes
                 shutil.rmtree(folder, ignore_errors=True)
             else:
                 folder.rename(place)
@@ -250,14 +256,14 @@ class _Upgrade:
         """Whoever had begun these transactions was fenced when the log was closed."""
         checkpoint = read_checkpoint(folder)
         assert checkpoint is not None, "it was found whole"
-        state = checkpoint.state
-        if not state.transactions.open:
+        if not checkpoint.state.transactions.open:
             return
-        log = self._opened(folder)
-        for open in state.transactions.open:
-            epoch = min(max(open.epoch, state.producers.epoch_of(open.producer_id)) + 1, _EPOCH_MAX)
-            marker = encode_marker(open.producer_id, epoch, committed=False, timestamp_ms=_now_ms())
+        log = self._opened(folder)  # which may have the markers of an earlier start
+        for found in list(log.state.transactions.open):
+            epoch = min(max(found.epoch, log.state.producers.epoch_of(found.producer_id)) + 1, _EPOCH_MAX)
+            marker = encode_marker(found.producer_id, epoch, committed=False, timestamp_ms=_now_ms())
             log.append([place(marker, log.end_offset, 0)])
+        fp("upgrade.marked")
         log.close()
         fp("upgrade.aborted")
 

@@ -53,12 +53,12 @@ def test_a_query_moves_and_comes_back_and_everybody_is_told_where_it_runs(engine
     assert shown(engine) == {"C": ("RUNNING", "duckdb")}
     insert(engine, 0, 40)
     answer = run(engine, f"ALTER QUERY {query_id(engine).lower()} SET EXECUTOR = 'Spark';")
-    assert answer["commandStatus"]["message"] == f"Executor of {query_id(engine)} set to spark."  # type: ignore[index]
+    assert answer["commandStatus"]["message"] == f"Executor of {query_id(engine)} set to spark."
     assert shown(engine) == {"C": ("RUNNING", "spark")}
     explained = run(engine, f"EXPLAIN {query_id(engine)};")["queryDescription"]
-    assert explained["executor"] == "spark"  # type: ignore[index]
+    assert explained["executor"] == "spark"
     described = run(engine, "DESCRIBE c;")["sourceDescription"]
-    assert described["writeQueries"][0]["executor"] == "spark"  # type: ignore[index]
+    assert described["writeQueries"][0]["executor"] == "spark"
     insert(engine, 40, 80)
     drained(engine)
     run(engine, f"ALTER QUERY {query_id(engine)} SET EXECUTOR = 'duckdb';")

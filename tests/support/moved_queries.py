@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from hand_plans import read_all
 
@@ -25,7 +26,7 @@ def engine_in(folder: Path, properties: dict[str, str]) -> EmbeddedEngine:
     return open_engine(folder, properties, sync="never")
 
 
-def run(engine: EmbeddedEngine, text: str) -> dict[str, object]:
+def run(engine: EmbeddedEngine, text: str) -> dict[str, Any]:
     return engine.execute(text, Session())[-1].as_json()
 
 
@@ -36,8 +37,8 @@ def query_id(engine: EmbeddedEngine) -> str:
 
 def shown(engine: EmbeddedEngine) -> dict[str, tuple[str, str | None]]:
     """State and executor of each query, by what it writes, as SHOW QUERIES has them."""
-    queries: list[dict[str, object]] = run(engine, "SHOW QUERIES;")["queries"]  # type: ignore[assignment]
-    return {line["sinks"][0]: (line["state"], line["executor"]) for line in queries}  # type: ignore[index, misc]
+    queries: list[dict[str, Any]] = run(engine, "SHOW QUERIES;")["queries"]
+    return {line["sinks"][0]: (line["state"], line["executor"]) for line in queries}
 
 
 def eventually(condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
@@ -65,7 +66,7 @@ def drained(engine: EmbeddedEngine, timeout_s: float = 60.0) -> None:
         eventually(lambda each=each: is_done(each), timeout_s)
 
 
-def written(engine: EmbeddedEngine, topic: str) -> list[tuple[object, object]]:
+def written(engine: EmbeddedEngine, topic: str) -> list[tuple[Any, Any]]:
     """Keys and values of the topic, partition by partition."""
     records = read_all(engine.log, topic, range(engine.log.partition_count(topic)))
     return [(record["key"], record["value"]) for record in records]
@@ -76,11 +77,11 @@ def insert(engine: EmbeddedEngine, begin: int, end: int, first_group: int = 0) -
     engine.execute(f"INSERT INTO s (rowtime, id, g, v) VALUES {values};", Session())
 
 
-def counted_once(engine: EmbeddedEngine) -> dict[object, list[dict[str, int]]]:
+def counted_once(engine: EmbeddedEngine) -> dict[Any, list[dict[str, int]]]:
     """The rows of each group, whose counts are 1, 2, 3, …, each once."""
-    by_key: dict[object, list[dict[str, int]]] = {}
+    by_key: dict[Any, list[dict[str, int]]] = {}
     for key, value in written(engine, "C"):
-        by_key.setdefault(key, []).append(value)  # type: ignore[arg-type]
+        by_key.setdefault(key, []).append(value)
     assert {key: [each["N"] for each in own] for key, own in by_key.items()} == {
         key: list(range(1, len(own) + 1)) for key, own in by_key.items()
     }

@@ -110,12 +110,12 @@ def test_a_task_of_a_run_that_is_over_does_not_stop_who_takes_the_query(
     compute = BucketRuntime._compute  # pyright: ignore[reportPrivateUsage]
     disturbed: list[str] = []
 
-    def disturb(runtime: BucketRuntime, *arguments: object) -> object:
+    def disturb(runtime: BucketRuntime, *arguments: Any) -> object:
         if runtime.run == alignment.NO_RUN and not disturbed:
             disturbed.append("once")
             for bucket in range(3):  # a task that Spark tries again takes its bucket first, and then looks whose it is
                 client.transactional_producer(bucket_id(plan.query_id, bucket))
-        return compute(runtime, *arguments)  # type: ignore[arg-type]
+        return compute(runtime, *arguments)
 
     monkeypatch.setattr(BucketRuntime, "_compute", disturb)
     runtime = on_duckdb(plan, client)

@@ -39,7 +39,7 @@ WRITTEN_S: Final = 1_795_472_716.0  # so that nothing expires
 ID: Final = "458b84c8979d4a1296854eba5bccac65"
 SECRET: Final = "ab" * 32
 T_ID: Final = "b6cd98e8b3824d86b83dc44584aa04a1"
-STEPS: Final = ("planned", "node", "metadata", "rewritten", "moved", "aborted", "finished")
+STEPS: Final = ("planned", "node", "metadata", "rewritten", "moved", "marked", "aborted", "finished")
 
 
 @pytest.fixture
@@ -80,6 +80,7 @@ def check_all_is_there(log: LoneLog) -> None:
     assert records_of(log, "t", 0, 1) == [(1, b"b"), (2, b"c"), (3, b"q0"), (5, b"q1")]
     assert records_of(log, "t", 1) == [(1, b"behind")], "the open transaction was aborted"
     assert [offset for offset, _ in records_of(log, "compacted")] == [9, 10, 11]
+    assert log.offsets("t", 1).log_end_offset == 3, "with one marker"
     assert log.committed_offsets("g") == {TopicPartition("t", 0): 2, TopicPartition("t", 1): 1}
     assert log.committed_offsets("h") == {TopicPartition("t", 0): 3}
     assert log.served.settings("group:g") == {"consumer.session.timeout.ms": "50000"}
