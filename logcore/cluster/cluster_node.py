@@ -57,7 +57,8 @@ class CannotListenToNodes(LogError):
 def _check_whole(logs: Path, metadata: Path) -> None:
     """Of a node that is alone. Logs that the metadata do not know are removed, so without the metadata all would be.
     Raises `CorruptLog`."""
-    if logs.exists() == metadata.exists() or (logs.exists() and not any(logs.glob("*-*"))):
+    decided = metadata.exists() and any(metadata.iterdir())
+    if logs.exists() == decided or (logs.exists() and not any(logs.glob("*-*"))):
         return
     there, missing = (logs, metadata) if logs.exists() else (metadata, logs)
     raise CorruptLog(f"{missing} is missing, though there is {there}", hint="Restore it from a backup.")
@@ -115,11 +116,12 @@ class ClusterNode:
         settings = self.settings
         folder = DiskFolder(settings.folder / "quorum", durable=settings.durable)
         try:
-            return QuorumFiles(folder, settings.voters, ImageCodec(), disk=self.logs.disk)
+            return QuorumFiles(folder, settings.voters, ImageCodec(), disk=self.logs.disk, durable=settings.durable)
         except QuorumDamaged as error:
+            anew = "take this node out of the cluster and let it in with an empty directory"
             raise CorruptLog(
-                f"the metadata of the cluster in {settings.folder / 'quorum'} is damaged: {error}",
-                hint="Restore the file, or take this node out of the cluster and let it in with an empty directory.",
+                f"the metadata in {settings.folder / 'quorum'} are damaged: {error}",
+                hint="Restore the directory from a backup." if settings.alone else f"Restore the file, or {anew}.",
             ) from error
 
     # Life

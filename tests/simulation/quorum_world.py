@@ -21,7 +21,8 @@ from millstream.logcore.replication.machine import (
     RequestId,
 )
 from millstream.logcore.replication.raft.quorum import Quorum
-from millstream.logcore.replication.raft.quorum_files import MAGIC, QuorumDamaged, QuorumFiles
+from millstream.logcore.replication.raft.quorum_files import QuorumDamaged, QuorumFiles
+from millstream.logcore.replication.raft.quorum_frames import MAGIC
 from millstream.logcore.replication.raft.quorum_messages import VotersChanged
 from millstream.logcore.replication.raft.quorum_state import Role
 

@@ -3,16 +3,18 @@
     quorum-state      term and vote; replaced as a whole
     quorum-snapshot   the fold of the log up to an index; replaced as a whole
     quorum-log        frames: where the log begins, then entries, and marks of what is safe
+    quorum-durable    up to which entry the log was safe: see `quorum_point.py`
 
 After each sync a mark is written, and synced with what comes next. A frame that is bad below a mark was safe once: that
-is damage, and the node refuses to start (R17). A bad frame above all marks is a torn end, and is cut off.
+is damage, and the node refuses to start (R17). A bad frame above all marks is a torn end, and is cut off. A log that
+ends before what `quorum-durable` says was shortened, marks included: that is damage, too, for a voter that goes on
+without what it has confirmed would confirm something else in its place (I4).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from struct import Struct
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple, Protocol
 
 from crc32c import crc32c
@@ -20,6 +22,7 @@ from crc32c import crc32c
 from ..controller.metadata_codec import decode_record, encode_record
 from ..machine import NodeId
 from ..ports import File, Folder
+from .quorum_frames import BASE, MARK, framed, frames, marks_behind
 from .quorum_messages import (
     Entry,
     QuorumRecovered,
@@ -30,15 +33,11 @@ from .quorum_messages import (
     VotersChanged,
     nothing_recovered,
 )
+from .quorum_point import QuorumPoint
 
 _STATE: Final = "quorum-state"
 _SNAPSHOT: Final = "quorum-snapshot"
 _LOG: Final = "quorum-log"
-MAGIC: Final = b"\xa7Qf1"
-_FRAME: Final = Struct(">4sIIQI")  # magic, length of the payload, CRC32C of what follows it, index, term
-_CHECKED_FROM: Final = 12  # index, term and payload are under the checksum
-_MARK: Final = 0xFFFF_FFFF  # in place of the term: all up to this index is safe
-_BASE: Final = 0xFFFF_FFFE  # the first frame: the log begins behind this index; the payload is its term
 
 
 class QuorumDamaged(Exception):
@@ -53,20 +52,29 @@ class SnapshotCodec(Protocol):
     def decode(self, content: bytes) -> Any: ...
 
 
-class _Frame(NamedTuple):
-    position: int
-    end: int
-    index: int  # pyright: ignore[reportIncompatibleMethodOverride]
-    term: int
-    payload: bytes
+class _FoundLog(NamedTuple):
+    """The term of the base, the entries, and their frames (`_positions` are within these)."""
+
+    base_term: int
+    entries: tuple[Entry, ...]
+    content: bytes
 
 
 class QuorumFiles:
     """Carries out the changes of a `Quorum`, and gives what was there: `recovered`."""
 
-    def __init__(self, folder: Folder, voters: tuple[NodeId, ...], images: SnapshotCodec, *, disk: str = "") -> None:
+    def __init__(
+        self,
+        folder: Folder,
+        voters: tuple[NodeId, ...],
+        images: SnapshotCodec,
+        *,
+        disk: str = "",
+        durable: bool = True,
+    ) -> None:
         """`voters`: of a cluster that begins. `disk`: names a disk that has no name yet, by chance (a UUID): all others
-        know it by that. Raises OSError, QuorumDamaged."""
+        know it by that. `durable`: whether the folder's syncs wait for the disk. Raises OSError, QuorumDamaged: then
+        nothing was changed."""
         self._folder = folder
         self._images = images
         self._positions: list[int] = []  # where each entry begins, from `_base` + 1 on
@@ -76,9 +84,14 @@ class QuorumFiles:
         fresh = nothing_recovered(voters)
         self._disk = disk
         self._failed: OSError | None = None
-        term, voted_for = self._read_state()
+        self._point = QuorumPoint(folder)
+        self._durable = durable
         snapshot = self._read_snapshot() or fresh.snapshot
-        self._log, base_term, entries = self._open_log(snapshot)
+        found = self._found_log(snapshot)
+        term, voted_for = self._read_state()
+        self._log, base_term, entries = self._open_log(snapshot, found)
+        if (known := entries[-1].term if entries else base_term) > term:
+            term, voted_for = known, None  # the log has it, and the state not yet: no vote was given in it
         self.recovered = QuorumRecovered(term, voted_for, snapshot, self._base, base_term, entries, self._disk)
 
     def apply(self, change: Any) -> None:
@@ -116,10 +129,20 @@ class QuorumFiles:
         if self._log_changed:
             self._log.sync()
             self._log_changed = False
-            self._log.append(_framed(self._base + len(self._positions), _MARK, b""))
+            self._log.append(framed(self._last_index, MARK, b""))
         if self._names_changed:
             self._folder.sync_folder()
             self._names_changed = False
+        self._note_safe()
+
+    def _note_safe(self) -> None:
+        """The log, and its name, are safe."""
+        if self._durable:
+            self._point.note(self._last_index)
+
+    @property
+    def _last_index(self) -> int:
+        return self._base + len(self._positions)
 
     # Writing
 
@@ -130,13 +153,14 @@ class QuorumFiles:
     def _save_entries(self, change: SaveEntries) -> None:
         place = change.first_index - self._base - 1
         if place < len(self._positions):
+            self._point.lower(change.first_index - 1)
             self._log.truncate(self._positions[place])
             del self._positions[place:]
         assert place == len(self._positions), "entries follow each other"
         end = self._log.size
         frames: list[bytes] = []
         for offset, entry in enumerate(change.entries):
-            frame = _framed(change.first_index + offset, entry.term, encode_record(entry.record))
+            frame = framed(change.first_index + offset, entry.term, encode_record(entry.record))
             self._positions.append(end)
             end += len(frame)
             frames.append(frame)
@@ -148,6 +172,8 @@ class QuorumFiles:
         snapshot = change.snapshot
         image = b"" if snapshot.image is None else self._images.encode(snapshot.image)
         head = [snapshot.index, snapshot.term, *snapshot.voters]
+        if change.reset:
+            self._point.lower(snapshot.index)
         self._replace(_SNAPSHOT, json.dumps(head).encode() + b"\n" + image)
         self._folder.sync_folder()
         positions = [] if change.reset else self._positions[change.log_base - self._base :]
@@ -160,7 +186,7 @@ class QuorumFiles:
     def _begin_log(self, base: int, base_term: int, kept: bytes, positions: list[int]) -> None:
         """A new log file takes the place of the old one, with the frames kept, and the entries' positions in them."""
         temporary = self._folder.create(_LOG + ".tmp")
-        head = _framed(base, _BASE, str(base_term).encode())
+        head = framed(base, BASE, str(base_term).encode())
         temporary.append(head + kept)
         temporary.sync()
         self._folder.rename(_LOG + ".tmp", _LOG)
@@ -203,46 +229,61 @@ class QuorumFiles:
             raise QuorumDamaged(f"the checksum of {name} does not fit")
         return content
 
-    def _open_log(self, snapshot: Snapshot) -> tuple[File, int, tuple[Entry, ...]]:
+    def _found_log(self, snapshot: Snapshot) -> _FoundLog | None:
+        """The log that goes on from the snapshot; None where there is none yet, or the process ended between the two
+        files."""
+        file, state = self._folder.get(_LOG), self._read_checked(_STATE)
+        if file is None:
+            if self._point.index or snapshot.index or (state is not None and json.loads(state)[0]):
+                raise QuorumDamaged(f"{_LOG} is missing")
+            return None
+        if state is None:
+            raise QuorumDamaged(f"{_STATE} is missing: the node does not know any more whom it has voted for")
+        found = self._read_log(file)
+        fits = self._fits(snapshot, found)
+        last = self._base + len(found.entries) if fits else snapshot.index
+        if last < self._point.index:
+            raise QuorumDamaged(f"the metadata log ends at entry {last}, and was safe up to entry {self._point.index}")
+        return found if fits else None
+
+    def _open_log(self, snapshot: Snapshot, found: _FoundLog | None) -> tuple[File, int, tuple[Entry, ...]]:
         """What was read is safe afterwards. It is written anew for that: a process that was killed may have left it
         unsynced, and after a sync that failed the memory of the machine shows what the disk will never have."""
-        found = self._folder.get(_LOG)
+        if not self._durable:
+            self._point.forget()
         if found is not None:
-            base_term, entries, content = self._read_log(found)
-            if self._fits(snapshot, base_term, entries):
-                self._make_safe(base_term, content)
-                self._folder.sync_folder()
-                return self._log, base_term, entries
-        self._begin_log(snapshot.index, snapshot.term, b"", [])
+            self._make_safe(found.base_term, found.content)
+        else:
+            self._begin_log(snapshot.index, snapshot.term, b"", [])
         self._folder.sync_folder()
-        return self._log, snapshot.term, ()
+        self._note_safe()
+        return (self._log, found.base_term, found.entries) if found is not None else (self._log, snapshot.term, ())
 
     def _make_safe(self, base_term: int, content: bytes) -> None:
         self._begin_log(self._base, base_term, content, self._positions)
 
-    def _fits(self, snapshot: Snapshot, base_term: int, entries: tuple[Entry, ...]) -> bool:
+    def _fits(self, snapshot: Snapshot, found: _FoundLog) -> bool:
         """Whether the log goes on from the snapshot. If not, the process ended between the two files (see `reset`)."""
         place = snapshot.index - self._base
         if place < 0:
             raise QuorumDamaged(f"the metadata log begins behind {self._base}, the snapshot ends at {snapshot.index}")
         if place == 0:
-            return base_term == snapshot.term
-        return place <= len(entries) and entries[place - 1].term == snapshot.term
+            return found.base_term == snapshot.term
+        return place <= len(found.entries) and found.entries[place - 1].term == snapshot.term
 
-    def _read_log(self, file: File) -> tuple[int, tuple[Entry, ...], bytes]:
-        """The term of the base, the entries, and their frames (`_positions` within these)."""
+    def _read_log(self, file: File) -> _FoundLog:
         content = file.read()
-        frames = _frames(content)
-        first = next(frames, None)
-        if first is None or first.term != _BASE:
+        found = frames(content)
+        first = next(found, None)
+        if first is None or first.term != BASE:
             raise QuorumDamaged("the metadata log has no beginning")
         self._base = first.index
         self._positions = []
         entries: list[Entry] = []
         end = first.end
         marked = first.index
-        for frame in frames:
-            if frame.term == _MARK:
+        for frame in found:
+            if frame.term == MARK:
                 marked = max(marked, frame.index)
             elif frame.index == self._base + len(entries) + 1:
                 entries.append(Entry(frame.term, decode_record(frame.payload)))
@@ -251,40 +292,6 @@ class QuorumFiles:
                 break
             end = frame.end
         last = self._base + len(entries)
-        if end < len(content) and max(marked, _marks_behind(content, end)) > last:
+        if end < len(content) and max(marked, marks_behind(content, end)) > last:
             raise QuorumDamaged(f"entry {last + 1} of the metadata log was safe, and is not readable")
-        return int(first.payload), tuple(entries), content[first.end : end] + _framed(last, _MARK, b"")
-
-
-def _framed(index: int, term: int, payload: bytes) -> bytes:
-    checked = _FRAME.pack(MAGIC, 0, 0, index, term)[_CHECKED_FROM:] + payload
-    return _FRAME.pack(MAGIC, len(payload), crc32c(checked), index, term) + payload
-
-
-def _frame_at(content: bytes, position: int) -> _Frame | None:
-    if len(content) - position < _FRAME.size:
-        return None
-    magic, length, checksum, index, term = _FRAME.unpack_from(content, position)
-    end = position + _FRAME.size + length
-    if magic != MAGIC or end > len(content) or crc32c(content[position + _CHECKED_FROM : end]) != checksum:
-        return None
-    return _Frame(position, end, index, term, content[position + _FRAME.size : end])
-
-
-def _frames(content: bytes) -> Iterator[_Frame]:
-    """As far as they follow each other and are whole."""
-    position = 0
-    while (frame := _frame_at(content, position)) is not None:
-        yield frame
-        position = frame.end
-
-
-def _marks_behind(content: bytes, position: int) -> int:
-    """The highest mark anywhere behind a bad frame; 0 for none."""
-    highest = 0
-    while (position := content.find(MAGIC, position)) >= 0:
-        frame = _frame_at(content, position)
-        if frame is not None and frame.term == _MARK:
-            highest = max(highest, frame.index)
-        position += 1
-    return highest
+        return _FoundLog(int(first.payload), tuple(entries), content[first.end : end] + framed(last, MARK, b""))

@@ -9,7 +9,8 @@ from typing import Final
 from millstream.logcore.replication.controller.metadata_image import ImageCodec, MetadataImage
 from millstream.logcore.replication.controller.metadata_records import ConfigChanged
 from millstream.logcore.replication.machine import NodeId
-from millstream.logcore.replication.raft.quorum_files import MAGIC, QuorumDamaged, QuorumFiles
+from millstream.logcore.replication.raft.quorum_files import QuorumDamaged, QuorumFiles
+from millstream.logcore.replication.raft.quorum_frames import MAGIC, MARK, frames
 from millstream.logcore.replication.raft.quorum_messages import (
     Entry,
     SaveEntries,
@@ -92,6 +93,77 @@ def damage_is_noticed_or_says_nothing() -> None:
             file.flip(position, position % 8)
 
 
+def a_shortened_log_is_noticed() -> None:
+    """T-L15: the log is cut where a frame ends, the marks behind it with it. The node does not start, and whoever has
+    less of it than it has confirmed is not believed."""
+    for ending in (_closed, _cut_and_written_again, _behind_a_snapshot):
+        disk = SimDisk()
+        ending(opened(disk))
+        saved = opened(disk).recovered
+        file = disk.get("quorum-log")
+        assert file is not None
+        found = list(frames(file.read()))
+        whole = max(frame.end for frame in found if frame.term != MARK)
+        for end in [frame.end for frame in found if frame.end < whole]:
+            damaged = _copied(disk)
+            log = damaged.get("quorum-log")
+            assert log is not None
+            log.truncate(end)
+            before = {name: _content(damaged, name) for name in damaged.names()}
+            with suppress(QuorumDamaged):
+                believed = opened(damaged).recovered.entries
+                raise AssertionError(f"{ending.__name__}: {len(believed)} entries, not {len(saved.entries)}")
+            assert {name: _content(damaged, name) for name in damaged.names()} == before, "it is left as it was"
+        file.truncate(whole)
+        assert opened(disk).recovered == saved, "only marks stood behind it"
+
+
+def _closed(files: QuorumFiles) -> None:
+    files.apply(SaveVote(1, None))
+    for first in (1, 3, 5):
+        files.apply(entries(first, 2, 1))
+        files.sync()
+
+
+def _cut_and_written_again(files: QuorumFiles) -> None:
+    """By another leader, and fewer than before: what was cut off is not missed."""
+    _closed(files)
+    files.apply(SaveVote(2, None))
+    files.apply(entries(3, 1, 2))
+    files.sync()
+    files.apply(entries(4, 1, 2))
+    files.sync()
+
+
+def _behind_a_snapshot(files: QuorumFiles) -> None:
+    _closed(files)
+    files.apply(SaveSnapshot(Snapshot(4, 1, VotersChanged(VOTERS), MetadataImage(index=4)), 3, 1, reset=False))
+    files.sync()
+    files.apply(entries(7, 2, 1))
+    files.sync()
+
+
+def a_log_that_a_snapshot_replaced_is_not_missed() -> None:
+    """Entries of another leader went with it, and the snapshot ends before them; the power goes anywhere in between."""
+    for operations in range(12):
+        disk = SimDisk()
+        files = opened(disk)
+        _closed(files)
+        disk.operations_left = operations
+        with suppress(PowerLost):
+            files.apply(SaveSnapshot(Snapshot(4, 2, VotersChanged(VOTERS), MetadataImage(index=4)), 4, 2, reset=True))
+            files.sync()
+        disk.operations_left = None
+        disk.crash(Random(operations))
+        assert opened(disk).recovered.log_base + len(opened(disk).recovered.entries) in (4, 6)
+
+
+def _content(disk: SimDisk, name: str) -> bytes:
+    file = disk.get(name)
+    assert file is not None
+    return file.read()
+
+
 def _copied(disk: SimDisk) -> SimDisk:
     copy = SimDisk()
     for name in disk.names():
@@ -133,6 +205,8 @@ def _until_the_power_goes(disk: SimDisk, operations: int) -> tuple[int, int]:
 
 
 CASES: Final = [
+    a_shortened_log_is_noticed,
+    a_log_that_a_snapshot_replaced_is_not_missed,
     damage_is_noticed_or_says_nothing,
     nothing_is_written_behind_what_failed,
     a_crash_at_any_operation_keeps_what_was_safe,

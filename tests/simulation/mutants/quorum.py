@@ -12,6 +12,7 @@ from millstream.logcore.replication.raft.quorum import Quorum
 from millstream.logcore.replication.raft.quorum_elections import Elections
 from millstream.logcore.replication.raft.quorum_files import QuorumFiles
 from millstream.logcore.replication.raft.quorum_messages import Entry, SaveSnapshot, SaveVote
+from millstream.logcore.replication.raft.quorum_point import QuorumPoint
 from millstream.logcore.replication.raft.quorum_replication import Replication
 from millstream.logcore.replication.raft.quorum_state import QuorumState, Role
 
@@ -99,6 +100,10 @@ def _only_synced_at_start(self: QuorumFiles, base_term: int, content: bytes) -> 
 
 def _no_marks(content: bytes, position: int) -> int:
     return 0
+
+
+def _notes_nothing(self: QuorumPoint, index: int) -> None:
+    return None
 
 
 def _any_checksum(content: bytes, *_: Any) -> int:
@@ -341,15 +346,34 @@ MUTANTS: Final = [
         "damage_cut_off",
         "R17, T-L15",
         "takes damage in the middle of the log for a torn end",
-        (("millstream.logcore.replication.raft.quorum_files", "_marks_behind", _no_marks),),
+        (
+            ("millstream.logcore.replication.raft.quorum_files", "marks_behind", _no_marks),
+            (QuorumPoint, "note", _notes_nothing),
+        ),
         "quorum",
         "damage_is_noticed_or_says_nothing",
+    ),
+    Mutant(
+        "shortened_log_believed",
+        "R17, T-L15",
+        "takes a log that ends at a whole frame for all that there was",
+        ((QuorumPoint, "note", _notes_nothing),),
+        "quorum",
+        "a_shortened_log_is_noticed",
+    ),
+    Mutant(
+        "cut_is_missed",
+        "R17",
+        "does not start after another leader's entries have replaced more of its own",
+        ((QuorumPoint, "lower", _notes_nothing),),
+        "quorum",
+        "a_log_that_a_snapshot_replaced_is_not_missed",
     ),
     Mutant(
         "no_checksums",
         "T-L15",
         "does not look at checksums",
-        (("millstream.logcore.replication.raft.quorum_files", "crc32c", _any_checksum),),
+        (("millstream.logcore.replication.raft.quorum_frames", "crc32c", _any_checksum),),
         "quorum",
         "damage_is_noticed_or_says_nothing",
     ),
