@@ -118,6 +118,11 @@ class ProducerStates:
         entry = self._entries.get(producer_id)
         return (entry.ended + 1) & NUMBER_MAX if entry is not None else 0
 
+    def last_end(self, producer_id: int) -> int:
+        """The number of the producer's last end here; -1 where there is none."""
+        entry = self._entries.get(producer_id)
+        return entry.ended if entry is not None else -1
+
     def next_sequence(self, producer_id: int, epoch: int) -> int:
         entry = self._entries.get(producer_id)
         return entry.next_sequence if entry is not None and entry.epoch == epoch else 0

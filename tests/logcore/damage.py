@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from millstream.logcore import failpoints
-from millstream.logcore.client import FetchedRows, TopicPartition
+from millstream.logcore.client import FetchedRows, LogClient, TopicPartition
 from millstream.logcore.errors import CorruptLog
 from millstream.logcore.records.batch import HEADER_SIZE, read_header
 
@@ -84,7 +84,7 @@ def _served(log: AnyLog) -> Mapping[TopicPartition, Served]:
     return {where: read_all(log, *where)[0] for where in places}
 
 
-def read_all(log: AnyLog, topic: str, partition: int) -> tuple[Served, list[str]]:
+def read_all(log: LogClient, topic: str, partition: int) -> tuple[Served, list[str]]:
     """All that can be read, and what was said about the rest."""
     found: Served = {}
     complaints: list[str] = []

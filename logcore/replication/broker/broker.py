@@ -62,7 +62,7 @@ from ..replica.throttle import Throttle, throttled_rates
 from ..shards.coordination import CoordinationSettings, Coordinators
 from ..shards.coordination_messages import TRANSACTIONS_TOPIC, ForEveryShard, ForGroup, ForTransaction, place_of
 from ..shards.led_log import ShardMaker
-from ..shards.transaction_messages import SHARDS_HEAR, AskProducerId, ProducerGiven, ToCoordinator
+from ..shards.transaction_messages import SHARDS_HEAR, AskProducerId, ProducerGiven, ToCoordinator, ToEveryCoordinator
 from .alarms import Alarms
 from .leader_lease import LeaderLease
 from .producer_ids import ProducerIdPool
@@ -469,6 +469,8 @@ class ReplicaBroker:
                     self._out.append(Persist(operation, change))
                 case Send(to, message) if to == ACTIVE_CONTROLLER:
                     self.registration.say(message)
+                case Send(to, ToEveryCoordinator(message)) if to == COORDINATOR:
+                    self._say_to_every_coordinator(message)
                 case Send(to, message) if to == COORDINATOR:
                     self._say_to_coordinator(message)
                 case _:
@@ -483,6 +485,13 @@ class ReplicaBroker:
         state = self.image.partition(place) if place is not None else None
         if state is not None and state.leader is not None:
             self._out.append(Send(state.leader, message.message._replace(partition=place)))
+
+    def _say_to_every_coordinator(self, message: Any) -> None:
+        topic = self.image.topics.get(self.image.topic_ids.get(TRANSACTIONS_TOPIC, ""))
+        for state in topic.partitions if topic is not None else ():
+            if state.leader is not None:
+                place = PartitionId(state.topic_id, state.partition)
+                self._out.append(Send(state.leader, message._replace(partition=place)))
 
     def _persisted(self, operation: Operation, failed: str | None) -> None:
         """Stands for all syncs that were asked for before this one."""

@@ -12,7 +12,7 @@ from typing import Any
 from ...records.batch import EncodedBatch
 from ..controller.metadata_records import PartitionState
 from ..machine import Asked, Committed, Effect, Input, NodeId, Persisted, Received, Reply, Send, Tick
-from ..shards.transaction_messages import TransactionVerified, WriteMarker
+from ..shards.transaction_messages import TransactionGoesOn, TransactionVerified, WriteMarker
 from .replica_core import NEVER_MS, NodeTime, ReplicaCore, ReplicaSettings, SyncLog
 from .replica_follower import Follower
 from .replica_leader import Leader
@@ -137,6 +137,9 @@ class Replica:
             case TransactionVerified():
                 if self.leader is not None:
                     self.leader.verified(message)
+            case TransactionGoesOn(_, leader_epoch, producer_id):
+                if self.leader is not None and leader_epoch == self.core.leader_epoch:
+                    self.leader.settling.settled(producer_id)
             case AlterRefused():
                 if self.leader is not None:
                     self.leader.alter_refused(message)

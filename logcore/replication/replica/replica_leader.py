@@ -41,6 +41,7 @@ from .replica_messages import (
     Refused,
 )
 from .replica_reading import epoch_problem, read_committed_log
+from .replica_settling import Settling
 from .replica_verification import Verification
 
 _UNKNOWN_EPOCH = -1
@@ -73,6 +74,7 @@ class Leader:
         self._parked: dict[NodeId, _Parked] = {}
         self._marking: set[Reply | Send] = set()  # those of `_for_commit` that coordinators ask for again and again
         self.verification = Verification(core)
+        self.settling = Settling(core, view)
         self._told: dict[NodeId, int] = {}  # the high watermark that each follower was told last
         self.advance()
 
@@ -150,6 +152,9 @@ class Leader:
             return self._answer_later(request, repeated.last_offset + 1, stored, asked.acks)
         if first.transactional and not asked.verified and not self._is_open_here(first):
             return self.verification.park(request, asked)
+        if self.settling.holds(first.producer_id):
+            text = "how an earlier transaction of the producer ended was lost here, and is asked of its coordinator"
+            return Refused(Problem.CONCURRENT_TRANSACTIONS, text)
         stored = self._append(asked.batches)
         if isinstance(stored, Refused):
             return stored
@@ -158,6 +163,8 @@ class Leader:
     def _is_open_here(self, first: BatchHeader) -> bool:
         """The producer's last transaction may still be open, which has another epoch."""
         transaction = self._core.log.state.transactions.open_of(first.producer_id)
+        if self.settling.holds(first.producer_id):
+            return False
         return transaction is not None and transaction.epoch == first.producer_epoch
 
     def _why_not(self, asked: Produce) -> Refused | None:
@@ -204,6 +211,7 @@ class Leader:
         if isinstance(stored, Refused):
             return stored
         self.verification.ended(asked.producer_id)
+        self.settling.settled(asked.producer_id)
         return None
 
     def _has_marker(self, asked: EndMarker) -> bool:
@@ -397,6 +405,7 @@ class Leader:
         for parked in self.verification.tick():
             text = "the coordinator of the transaction does not answer; ask again"
             core.emit(Reply(parked.request, Refused(Problem.NOT_ENOUGH_REPLICAS, text)))
+        self.settling.tick()
         late = core.now_ms - core.settings.lag_ms
         if in_sync.pending is None:
             kept = frozenset(node for node in in_sync.committed if node == core.node or self.caught_up_ms(node) >= late)
@@ -410,8 +419,9 @@ class Leader:
         """As `Replica.due_ms`: the first moment at which `tick` or `answer_fetches` may do something."""
         in_sync = self.in_sync
         if not self._parked and not self.verification.waits and in_sync.is_only(self._core.node):
-            return NEVER_MS
-        return min(self._in_sync_due_ms(), self._fetches_due_ms(), self.verification.due_ms)
+            return self.settling.due_ms
+        waiting = self._fetches_due_ms(), self.verification.due_ms, self.settling.due_ms
+        return min(self._in_sync_due_ms(), *waiting)
 
     def _in_sync_due_ms(self) -> int:
         core, in_sync = self._core, self.in_sync

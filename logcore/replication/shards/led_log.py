@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-from ...records.key_values import KeyValue, encode_key_values
+from ...records.key_values import KeyValue, decode_key_values, encode_key_values
 from ..broker.producer_ids import ProducerIdPool
 from ..controller.metadata_image import MetadataImage
 from ..machine import Effect, NodeId, Reply, RequestId, Send
@@ -22,6 +22,7 @@ PROOF: Final = KeyValue(b"MV", None)
 OUT_OF_TOUCH: Final = "this node is out of touch with the controller: another one may coordinate by now; ask again"
 
 
+_HISTORY_BYTES: Final = 512 * 1024  # read at a time
 _RECORD_BYTES: Final = 32  # at most, besides its key and its value
 _CHANGES_BYTES_MAX: Final = 60 * 1024 * 1024  # a batch goes to followers in one frame: see `node_codec.py`
 
@@ -114,6 +115,16 @@ class LedLog:
     def leads_for_certain(self) -> bool:
         """Whether nobody else can coordinate yet: what is answered without a write may be old otherwise (T-L4)."""
         return self._coordinators.leads_for_certain()
+
+    def history(self) -> Iterator[KeyValue]:
+        """All records of the log that compaction has left, in order: more than the shard remembers of them. Raises
+        `CorruptLog`, OSError."""
+        log = self._replica.core.log
+        offset, end = log.log_start_offset, log.end_offset
+        while offset < end and (batches := log.read(offset, end, _HISTORY_BYTES)):
+            for batch in batches:
+                yield from (record for record in decode_key_values(batch) if record != PROOF)
+                offset = batch.header.last_offset + 1
 
     def send(self, to: NodeId, message: Any) -> None:
         """Now: what follows from records that are committed, whatever was written since."""

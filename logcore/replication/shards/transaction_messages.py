@@ -246,7 +246,39 @@ class OffsetsApplied(NamedTuple):
     group: str
 
 
-SHARDS_HEAR: Final = (VerifyTransaction, MarkerWritten, HoldOffsets, OffsetsHeld, ApplyOffsets, OffsetsApplied)
+# From leaders of partitions that may have lost markers: how did this transaction end?
+
+
+class AskOutcome(NamedTuple):
+    """To every shard; that of the producer answers with `WriteMarker` or `TransactionGoesOn`, or cannot know.
+
+    `ended`: the number of the last transaction of the producer whose end the partition has, -1 where it has none."""
+
+    partition: PartitionId
+    sender: PartitionId
+    leader_epoch: int  # the sender's
+    producer_id: int
+    epoch: int
+    ended: int
+
+
+class TransactionGoesOn(NamedTuple):
+    """It is not decided, and its producer may write on."""
+
+    partition: PartitionId
+    leader_epoch: int
+    producer_id: int
+
+
+SHARDS_HEAR: Final = (
+    AskOutcome,
+    VerifyTransaction,
+    MarkerWritten,
+    HoldOffsets,
+    OffsetsHeld,
+    ApplyOffsets,
+    OffsetsApplied,
+)
 """What is for the shard that the message's partition is the log of, not for its replica."""
 
 
@@ -255,3 +287,9 @@ class ToCoordinator(NamedTuple):
 
     transactional_id: str
     message: Any  # with the field `partition`, which the broker fills
+
+
+class ToEveryCoordinator(NamedTuple):
+    """As `ToCoordinator`, where only a producer id is known, which does not say whose it is."""
+
+    message: Any  # likewise

@@ -8,9 +8,12 @@ whose last transaction is not ended everywhere waits for that, for a while.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
+
+from millstream.errors import LogError
 
 from ...client import TopicPartition
 from ...coordination.transaction_log import bytes_of, decode_entry, encode_entry, written_ms
@@ -38,6 +41,7 @@ from .led_log import OUT_OF_TOUCH, LedLog
 from .transaction_description import described
 from .transaction_ends import TransactionEnds
 from .transaction_messages import (
+    AskOutcome,
     AwaitEnd,
     DescribedTransaction,
     DescribeTransaction,
@@ -53,9 +57,12 @@ from .transaction_messages import (
     OffsetsHeld,
     ProducerGiven,
     SendOffsets,
+    TransactionGoesOn,
     VerifyTransaction,
+    WriteMarker,
 )
 from .transaction_offsets import TransactionOffsets
+from .transaction_outcomes import goes_on, lost_marker
 
 Answer = Callable[[Any], None]
 
@@ -422,12 +429,39 @@ class TransactionShard:
                 self._ends.applied(message)
             case OffsetsHeld():
                 self._offsets.held(message)
-            case VerifyTransaction() if not self._log.leads_for_certain:
+            case AskOutcome() | VerifyTransaction() if not self._log.leads_for_certain:
                 pass  # its successor may have ended the transaction, and be asked in a while
             case VerifyTransaction():
                 self._take(message.transactional_id, message, lambda given: self._verified(sender, message, given))
+            case AskOutcome():
+                self._tell_outcome(sender, message)
             case _:
                 raise AssertionError(f"unknown message {message!r}")
+
+    def _tell_outcome(self, sender: NodeId, asked: AskOutcome) -> None:
+        """Nothing is said of a producer that this shard does not know, nor where nobody knows how it ended: then the
+        partition asks again, and people may decide (`kafka-transactions.sh abort`)."""
+        standing = next((each for each in self._core.standings() if _has_had(each, asked.producer_id)), None)
+        if standing is None:
+            return
+        answer: Any = None
+        if goes_on(standing, asked):
+            answer = TransactionGoesOn(asked.sender, asked.leader_epoch, asked.producer_id)
+        else:
+            key = standing.record.transactional_id
+            marker = lost_marker(self._history_of(key), standing, asked, self._log.wall_ms)
+            if marker is not None:
+                answer = WriteMarker(asked.sender, self._log.partition, self._log.epoch, key, marker)
+        if answer is not None:
+            self._log.once_committed(lambda: self._log.send(sender, answer))
+
+    def _history_of(self, key: str) -> Iterator[TransactionRecord]:
+        """As far as it can be read."""
+        with suppress(LogError, OSError):
+            for record in self._log.history():
+                entry = decode_entry(record.key, record.value)
+                if isinstance(entry, TransactionRecord) and entry.transactional_id == key:
+                    yield entry
 
     def _verified(self, sender: NodeId, asked: VerifyTransaction, given: Included | Refused) -> None:
         problem, text = (given.problem, given.message) if isinstance(given, Refused) else (None, "")
@@ -481,6 +515,11 @@ class TransactionShard:
     def _described(self, standing: Standing) -> DescribedTransaction:
         opened_ms = self._opened_ms.get(standing.record.transactional_id)
         return described(standing, self._log.now_ms - opened_ms if opened_ms is not None else -1)
+
+
+def _has_had(standing: Standing, producer_id: int) -> bool:
+    ended = standing.record.ended
+    return standing.record.producer_id == producer_id or (ended is not None and ended.producer_id == producer_id)
 
 
 def _is_about(asked: EndTransaction, ending: TransactionRecord) -> bool:
