@@ -14,7 +14,7 @@ from ...records.control import encode_marker
 from ...storage.epoch_cache import EpochBoundary
 from ..controller.metadata_records import PartitionState
 from ..machine import CONTROLLER, NodeId, Reply, RequestId, Send
-from ..shards.transaction_messages import MarkerWritten, TransactionVerified, WriteMarker
+from ..shards.transaction_messages import EndRefused, MarkerWritten, TransactionVerified, WriteMarker
 from .in_sync import InSyncReplicas
 from .replica_core import NEVER_MS, ReplicaCore
 from .replica_messages import (
@@ -226,6 +226,7 @@ class Leader:
         self.verification.heard(asked.sender, asked.sender_epoch)
         refused = self._mark(marker)
         if refused is not None and refused.problem is not Problem.PRODUCER_FENCED:
+            core.emit(Send(sender, EndRefused(asked.sender, marker.producer_id, marker.number, refused.message)))
             return  # it is asked for again
         written = MarkerWritten(asked.sender, asked.transactional_id, marker.producer_id, marker.number, core.partition)
         answer = Send(sender, written)

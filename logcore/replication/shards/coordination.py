@@ -29,7 +29,7 @@ from .coordination_messages import (
     place_of,
 )
 from .led_log import OUT_OF_TOUCH, PROOF, LedLog, Shard, ShardLost, ShardMaker
-from .transaction_messages import VerifyTransaction
+from .transaction_messages import ApplyOffsets, EndRefused, VerifyTransaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +90,7 @@ class Coordinators:
         self._led: dict[PartitionId, _Led] = {}
         self._not_before_ms: dict[PartitionId, int] = {}
         self._unreadable: dict[PartitionId, CorruptLog] = {}
+        self._unwritten: dict[PartitionId, Refused] = {}  # why the shard that was there could not go on
 
     @property
     def image(self) -> MetadataImage:
@@ -98,6 +99,10 @@ class Coordinators:
     @property
     def producer_ids(self) -> ProducerIdPool:
         return self._home.producer_ids
+
+    @property
+    def alone(self) -> bool:
+        return self._home.alone
 
     def leads_for_certain(self) -> bool:
         return self._home.leads_for_certain()
@@ -144,7 +149,7 @@ class Coordinators:
             if damaged is not None:
                 return Refused(Problem.CORRUPT_MESSAGE, f"{damaged.code}: {damaged.message}")
         if led is None:
-            return self._not_here(partition)
+            return self._unwritten.get(partition) or self._not_here(partition)
         if not led.begun:
             return Refused(Problem.COORDINATOR_LOADING, "the coordinator reads its log; ask again")
         if len(led.log.waiting) >= self._settings.waiting_max:
@@ -187,6 +192,10 @@ class Coordinators:
                 if isinstance(message, VerifyTransaction):
                     answer = message.answered(led.log.partition, led.epoch, refused.problem, refused.message)
                     self.emit(Send(sender, answer))
+                elif isinstance(message, ApplyOffsets):
+                    self.emit(
+                        Send(sender, EndRefused(message.sender, message.producer_id, message.number, refused.message))
+                    )
 
             self._run(led, lambda: led.shard.receive(sender, message), refuse)
 
@@ -239,6 +248,7 @@ class Coordinators:
         log = LedLog(self, partition, replica)
         shard = self._makers[topic.name](log)
         start, end = replica.core.log.log_start_offset, replica.core.log.end_offset
+        self._unwritten.pop(partition, None)
         led = self._led[partition] = _Led(replica.core.leader_epoch, log, shard, start, end)
         return led
 
@@ -280,6 +290,7 @@ class Coordinators:
             act()
         except ShardLost as error:
             if self._home.alone and error.refused is not None:
+                self._unwritten[led.log.partition] = error.refused
                 refuse(error.refused)
             self._fail(led)
 

@@ -112,6 +112,11 @@ class LedLog:
         return self._coordinators.producer_ids
 
     @property
+    def alone(self) -> bool:
+        """Whether no other node could do what this one cannot."""
+        return self._coordinators.alone
+
+    @property
     def leads_for_certain(self) -> bool:
         """Whether nobody else can coordinate yet: what is answered without a write may be old otherwise (T-L4)."""
         return self._coordinators.leads_for_certain()

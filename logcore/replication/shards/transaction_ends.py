@@ -13,13 +13,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from ...cores.transaction_records import TransactionRecord
 from ...cores.transaction_steps import Outcome
 from ...failpoints import fp
 from ..machine import NodeId
 from ..replica.replica_messages import EndMarker, PartitionId
 from .coordination_messages import GROUPS_TOPIC, place_of
 from .led_log import LedLog
-from .transaction_messages import ApplyOffsets, MarkerWritten, OffsetRow, OffsetsApplied, WriteMarker
+from .transaction_messages import ApplyOffsets, EndRefused, MarkerWritten, OffsetRow, OffsetsApplied, WriteMarker
 
 
 class _Key(NamedTuple):
@@ -35,6 +36,7 @@ class _Ending:
     partitions: set[PartitionId]  # that have not answered
     groups: set[str]
     asked_ms: int
+    refused: str | None = None  # why somebody has no room for it, since all were asked last
 
 
 class TransactionEnds:
@@ -76,6 +78,16 @@ class TransactionEnds:
             ending.groups.discard(message.group)
             self._done(key)
 
+    def refused(self, message: EndRefused) -> None:
+        ending = self._ending.get(_Key(message.producer_id, message.number))
+        if ending is not None:
+            ending.refused = message.message
+
+    def why_refused(self, ended: TransactionRecord) -> str | None:
+        """What keeps this end from being written everywhere, where that is known."""
+        ending = self._ending.get(_Key(ended.producer_id, ended.number))
+        return ending.refused if ending is not None else None
+
     def tick(self) -> None:
         for key, ending in list(self._ending.items()):
             if self._log.now_ms - ending.asked_ms >= self._again_ms:
@@ -90,7 +102,7 @@ class TransactionEnds:
 
     def _ask(self, ending: _Ending) -> None:
         """Asks all that have not answered."""
-        ending.asked_ms = self._log.now_ms
+        ending.asked_ms, ending.refused = self._log.now_ms, None
         for partition in sorted(ending.partitions):
             self._ask_partition(ending, partition)
         for group in sorted(ending.groups):

@@ -197,6 +197,15 @@ class MarkerWritten(NamedTuple):
     of: PartitionId
 
 
+class EndRefused(NamedTuple):
+    """A marker, or a group's offsets, do not fit onto the disk; they are asked for again."""
+
+    partition: PartitionId
+    producer_id: int
+    number: int
+    message: str
+
+
 # With the groups whose offsets are part of a transaction: `number` is the one that the transaction will end with
 
 
@@ -274,6 +283,7 @@ SHARDS_HEAR: Final = (
     AskOutcome,
     VerifyTransaction,
     MarkerWritten,
+    EndRefused,
     HoldOffsets,
     OffsetsHeld,
     ApplyOffsets,

@@ -45,6 +45,7 @@ from .transaction_messages import (
     AwaitEnd,
     DescribedTransaction,
     DescribeTransaction,
+    EndRefused,
     EndTransaction,
     Included,
     IncludeGroup,
@@ -250,11 +251,23 @@ class TransactionShard:
         return True
 
     def _queue(self, key: str, waiting: _Waiting) -> None:
+        full = self._without_room(key)
+        if full is not None:
+            waiting.answer(full)
+            return
         queue = self._waiting.setdefault(key, deque())
         if len(queue) < self._settings.waiting_per_id:
             queue.append(waiting)
         else:
             waiting.answer(_concurrent())
+
+    def _without_room(self, key: str) -> Refused | None:
+        """Why the end that the id waits for is not written everywhere, where that is for want of room, and no other
+        node could have some: nobody knows for how long. It is decided all the same, and written once there is room."""
+        standing = self._core.standing(key)
+        ending = standing.ending if standing is not None else None
+        text = self._ends.why_refused(ending) if ending is not None and self._log.alone else None
+        return Refused(Problem.STORAGE_ERROR, text) if text is not None else None
 
     def _go_on(self, key: str) -> None:
         """What waited for this id is taken up again, in order; some of it may have to wait on."""
@@ -433,6 +446,9 @@ class TransactionShard:
                 pass  # its successor may have ended the transaction, and be asked in a while
             case VerifyTransaction():
                 self._take(message.transactional_id, message, lambda given: self._verified(sender, message, given))
+            case EndRefused():
+                self._ends.refused(message)
+                self._let_go()
             case AskOutcome():
                 self._tell_outcome(sender, message)
             case _:

@@ -1,0 +1,127 @@
+"""A transaction that is decided, and whose end does not fit onto the disk: that is said at once, and made up for."""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from millstream.logcore.client import TopicPartition
+from millstream.logcore.clients.remote_producer import RemoteTransactionalProducer
+from millstream.logcore.cluster.lone_log import LoneLog, open_lone_log
+from millstream.logcore.errors import LogFull
+from millstream.logcore.failpoints import fp
+from millstream.logcore.replication.shards import transaction_ends
+from millstream.logcore.storage import disk
+
+from ..log_records import rows, values_of
+from .nodes import until
+
+WHERE: Final = TopicPartition("t", 0)
+_AT_ONCE_S: Final = 10.0  # on a busy machine; who waits gives up after 30
+
+
+class _Disk:
+    """State: whether it is full, and after which failpoint it will be."""
+
+    def __init__(self) -> None:
+        self.full = False
+        self.fills_at = ""
+
+    def at(self, name: str) -> None:
+        fp(name)
+        if name == self.fills_at:
+            self.full = True
+        if self.full and name == "append.write":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> _Disk:
+    made = _Disk()
+    for module in (disk, transaction_ends):
+        monkeypatch.setattr(module, "fp", made.at)
+    return made
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[LoneLog]:
+    with open_lone_log(tmp_path) as opened:
+        opened.create_topic("t", 1)
+        opened.commit_offsets("g", {WHERE: 0})
+        yield opened
+
+
+def _write(producer: Any) -> None:
+    producer.append("t", 0, rows(b"a"))
+
+
+def _send(producer: Any) -> None:
+    producer.send_offsets("g", {WHERE: 1})
+
+
+@pytest.mark.parametrize(
+    ("fills_at", "does"),
+    [
+        ("txn.after_prepare", (_write,)),
+        ("txn.after_prepare", (_send,)),
+        ("txn.after_prepare", (_write, _send)),
+        ("txn.marker", (_write,)),
+        ("txn.marker", (_write, _send)),
+    ],
+)
+def test_a_commit_whose_end_does_not_fit_is_said_at_once_and_done_once_there_is_room(
+    log: LoneLog, small: _Disk, fills_at: str, does: tuple[Callable[[Any], None], ...]
+) -> None:
+    producer = log.transactional_producer("p")
+    producer.begin()
+    for act in does:
+        act(producer)
+    small.fills_at = fills_at
+    began = time.monotonic()
+    with pytest.raises(LogFull, match="no room to write") as refused:
+        producer.commit()
+    with pytest.raises(LogFull, match="no room to write"):
+        log.transactional_producer("p")
+    assert time.monotonic() - began < _AT_ONCE_S
+    assert refused.value.hint
+    small.full, small.fills_at = False, ""
+    until(lambda: True if not _write_is_missing(log, does) else None)
+    after = until(lambda: _taken(log))
+    after.begin()
+    after.append("t", 0, rows(b"b"))
+    after.commit()
+    assert values_of(log, "t") == [*([b"a"] if _write in does else []), b"b"]
+    assert log.committed_offsets("g") == {WHERE: 1 if _send in does else 0}
+
+
+def _taken(log: LoneLog) -> RemoteTransactionalProducer | None:
+    """The disk is tried again within a second."""
+    with suppress(LogFull):
+        return log.transactional_producer("p")
+    return None
+
+
+def _write_is_missing(log: LoneLog, does: tuple[Callable[[Any], None], ...]) -> bool:
+    """Without anybody's asking for it."""
+    return _write in does and values_of(log, "t") != [b"a"]
+
+
+def test_an_end_that_did_not_fit_is_written_by_the_next_start(tmp_path: Path, small: _Disk) -> None:
+    with open_lone_log(tmp_path) as log:
+        log.create_topic("t", 1)
+        producer = log.transactional_producer("p")
+        producer.begin()
+        producer.append("t", 0, rows(b"a"))
+        small.fills_at = "txn.after_prepare"
+        with pytest.raises(LogFull):
+            producer.commit()
+    small.full, small.fills_at = False, ""
+    with open_lone_log(tmp_path) as log:
+        until(lambda: True if values_of(log, "t") == [b"a"] else None)
