@@ -238,7 +238,7 @@ class LogClient(Protocol):
         ...
 
     def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Durable on return."""
+        """Durable on return. Raises `UnknownTopic` where a partition does not exist; the others are committed then."""
         ...
 
     def transactional_producer(self, transactional_id: str) -> TransactionalProducer:

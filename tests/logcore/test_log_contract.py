@@ -381,3 +381,34 @@ def test_calls_that_do_not_fit_a_transaction_are_refused(client: LogClient) -> N
     producer.append("t", 0, rows(b"kept"))
     producer.commit()
     assert values_of(client, "t") == [b"kept"]
+
+
+def test_a_producer_that_is_forgotten_is_fenced_and_what_it_has_open_is_aborted(client: LogClient) -> None:
+    producer = client.transactional_producer("q")
+    producer.begin()
+    producer.append("t", 0, rows(b"never seen"))
+    client.forget_producer("q")
+    client.forget_producer("q")
+    client.forget_producer("nobody has ever had it")
+    with pytest.raises(ProducerFenced):
+        producer.commit()
+    after = client.transactional_producer("q")
+    after.begin()
+    after.append("t", 0, rows(b"a"))
+    after.commit()
+    assert values_of(client, "t") == [b"a"]
+
+
+def test_offsets_of_a_partition_that_does_not_exist_are_refused_and_others_are_committed(client: LogClient) -> None:
+    if hasattr(client, "_group_offsets"):
+        pytest.skip("the log of a single node, in its own process, asks nobody which topics there are")
+    for missing in (TopicPartition("u", 0), TopicPartition("t", 2)):
+        with pytest.raises(UnknownTopic):
+            client.commit_offsets("g", {WHERE: 3, missing: 1})
+        assert client.committed_offsets("g") == {WHERE: 3}
+    producer = client.transactional_producer("q")
+    producer.begin()
+    with pytest.raises(UnknownTopic):
+        producer.send_offsets("g", {TopicPartition("u", 0): 1})
+    producer.abort()
+    assert client.committed_offsets("g") == {WHERE: 3}

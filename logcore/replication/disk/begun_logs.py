@@ -28,16 +28,18 @@ class BegunLogs:
         """In: `folder`: of the logs; `durable`: whether a new list waits for the disk. Raises OSError."""
         self._path = folder / _NAME
         self._durable = durable
+        self._size = 0  # of the whole lines: a torn one would make another name of the next
         self._known: dict[PartitionId, None] = dict.fromkeys(self._read())
         self._removed = False
 
     def _read(self) -> list[PartitionId]:
         """What a torn write or damage has left of a line is none."""
         try:
-            content = self._path.read_text("utf-8", errors="replace")
+            content = self._path.read_bytes()
         except FileNotFoundError:
             return []
-        found = [_LINE.fullmatch(line) for line in content.split("\n")[:-1]]
+        self._size = content.rfind(b"\n") + 1
+        found = map(_LINE.fullmatch, content[: self._size].decode("utf-8", errors="replace").split("\n"))
         return [PartitionId(line[1], int(line[2])) for line in found if line is not None]
 
     def __contains__(self, partition: PartitionId) -> bool:
@@ -48,8 +50,12 @@ class BegunLogs:
         new = [each for each in partitions if each not in self._known]
         if not new:
             return
-        with contextlib.suppress(OSError), self._path.open("a", encoding="utf-8") as file:
-            file.writelines(map(_line, new))
+        lines = "".join(map(_line, new)).encode()
+        with contextlib.suppress(OSError):
+            with self._path.open("ab") as file:
+                file.truncate(self._size)
+                file.write(lines)
+            self._size += len(lines)
             self._known.update(dict.fromkeys(new))
 
     def forget(self, partition: PartitionId) -> None:

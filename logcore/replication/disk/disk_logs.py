@@ -81,7 +81,7 @@ class DiskLogs:
         self.wake: Callable[[PartitionId], object] = lambda partition: None
         """Has the node open a log that rests, for housekeeping."""
         self._stored: dict[PartitionId, None] = {}
-        self.room = DiskRoom()
+        self.room = DiskRoom(alone=opens_late)
         self._open: dict[PartitionId, DiskLog] = {}
         self._unreadable: dict[PartitionId, str] = {}
         self._configured: dict[str, _Configured] = {}

@@ -18,6 +18,11 @@ _HINT: Final = (
     "Free disk space, delete records or topics that are no longer needed, or move replicas to other nodes"
     " (`millstream cluster reassign`); it goes on by itself when there is room."
 )
+_HINT_ALONE: Final = (
+    "Free disk space, or delete records or topics that are no longer needed; it goes on by itself when there is room."
+)
+_WHAT: Final = "the disk is full: replicas of this node take no records, followers among them do not stay in sync"
+_WHAT_ALONE: Final = "the disk is full: records of some partitions are refused"
 _log = structlog.get_logger("millstream.logcore")
 
 
@@ -26,7 +31,9 @@ class DiskRoom:
     again (small batches may fit where large ones do not), and those whose checkpoints were; by folder, with what they
     are called; and what was said last of records. Any thread may call any method."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, alone: bool = False) -> None:
+        """In: `alone`: there is no other node that anything could be moved to."""
+        self._hint, self._what = (_HINT_ALONE, _WHAT_ALONE) if alone else (_HINT, _WHAT)
         self._records: dict[Path, str] = {}
         self._missing: dict[Path, int] = {}
         self._checkpoints: dict[Path, str] = {}
@@ -42,11 +49,11 @@ class DiskRoom:
             self._why = why
         if first:
             _log.warning(
-                "the disk is full: replicas of this node take no records, followers among them do not stay in sync",
+                self._what,
                 folder=str(folder),
                 partition=name,
                 error=why,
-                hint=_HINT,
+                hint=self._hint,
             )
 
     def records_taken(self, folder: Path, size: int) -> None:
@@ -73,7 +80,7 @@ class DiskRoom:
                 folder=str(folder),
                 partition=name,
                 error=why,
-                hint=_HINT,
+                hint=self._hint,
             )
 
     def checkpoint_written(self, folder: Path) -> None:

@@ -206,6 +206,20 @@ def test_a_full_disk_refuses_a_record_and_takes_the_next(tmp_path: Path) -> None
         assert values_of(log, "t") == [b"a", b"c"]
 
 
+def test_nobody_is_told_to_move_anything_to_other_nodes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with open_lone_log(tmp_path) as log:
+        log.create_topic("t", 1)
+        failpoints.arm("append.write:1:enospc")
+        try:
+            with pytest.raises(LogFull):
+                log.append("t", 0, rows(b"a"))
+        finally:
+            failpoints.arm("")
+    said = capsys.readouterr().out
+    assert "the disk is full" in said and "Free disk space" in said
+    assert "followers" not in said and "reassign" not in said
+
+
 def test_an_opening_opens_no_partition_and_notes_nothing_for_each(tmp_path: Path) -> None:
     with open_lone_log(tmp_path) as log:
         log.create_topic("t", 300)
