@@ -57,6 +57,7 @@ def open_connection(path: str = MEMORY, settings: EngineSettings | None = None) 
     """Opens a database that cannot reach anything but itself. Call `lock` once the set-up is done."""
     settings = settings or EngineSettings()
     config: dict[str, str | bool | int | float | list[str]] = {
+        "async_threads": 0,  # else DuckDB makes eight for each database, to prefetch from remote files
         "enable_external_access": False,
         "autoinstall_known_extensions": False,
         "autoload_known_extensions": False,

@@ -33,6 +33,21 @@ def test_the_folder_of_a_killed_process_is_cleared_away(tmp_path: Path, monkeypa
         connection._spill_directory.cache_clear()
 
 
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="the system does not list threads")
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_database_has_the_threads_that_it_is_given_and_no_others(threads: int) -> None:
+    count = (
+        "import os, sys\n"
+        "from millstream.executor.state.connection import EngineSettings, open_connection\n"
+        "before = len(os.listdir('/proc/self/task'))\n"
+        "opened = [open_connection(settings=EngineSettings(threads=int(sys.argv[1]))) for _ in range(5)]\n"
+        "[each.execute('SELECT sum(i) FROM range(1000000) t(i)').fetchall() for each in opened]\n"
+        "print(len(os.listdir('/proc/self/task')) - before)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", count, str(threads)], check=True, capture_output=True, text=True)
+    assert int(done.stdout) == 5 * (threads - 1)
+
+
 @pytest.mark.parametrize("expression", ["(a % b) BETWEEN 0 AND 1", "(a % b) + (a % b)", "(a % b) IN (0, 1)"])
 def test_an_expression_that_fails_is_null_also_where_a_part_of_it_occurs_twice(expression: str) -> None:
     with open_connection() as opened:
