@@ -5,6 +5,7 @@ Which records, in which order, is `topic_feed.py`'s and `source_reader.py`'s bus
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -19,7 +20,6 @@ from ...planner.steps.source import Source
 from ...sql.functions.catalog import register_udfs
 from ..columnar import ARROW, split_columnar
 from ..formats.codec import Decoder
-from ..formats.compiled.parallel import decode_in_parallel
 from ..formats.registry import decoder
 from ..formats.wire import SchemaLookup, no_schemas
 from ..record_error import RecordError
@@ -45,6 +45,18 @@ class Records:
     def __len__(self) -> int:
         return len(self.offsets)
 
+    def slice(self, begin: int, end: int) -> Records:
+        """The records between the two places, without a copy."""
+        if begin == 0 and end == len(self):
+            return self
+        return Records(
+            self.partitions[begin:end],
+            self.offsets[begin:end],
+            None if self.rows is None else self.rows.slice(begin, end - begin),
+            None if self.columns is None else self.columns.slice(begin, end - begin),
+            self.timestamp_ms,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class DecodedRecords:
@@ -59,10 +71,20 @@ class DecodedRecords:
     ok: Mask
     errors: list[RecordError]
 
+    def slice(self, begin: int, end: int, partition: int, offsets: Offsets) -> DecodedRecords:
+        """The records between the two places, which are those of the partition with these offsets, without a copy."""
+        if begin == 0 and end == len(self.times):
+            return self
+        errors: list[RecordError] = []
+        if self.errors and len(offsets):
+            low, high = int(offsets[0]), int(offsets[-1])
+            errors = [each for each in self.errors if each.partition == partition and low <= each.offset <= high]
+        return DecodedRecords(self.table.slice(begin, end - begin), self.times[begin:end], self.ok[begin:end], errors)
+
 
 class SourceDecoder:
     """Decodes the columns that somebody needs (`Source.columns`). Of the others, value columns are left out of the
-    table, and key columns are NULL."""
+    table, and key columns are NULL. Safe for several threads at once."""
 
     def __init__(self, source: Source, schemas: SchemaLookup = no_schemas) -> None:
         self._source = source
@@ -114,8 +136,8 @@ class SourceDecoder:
     def _decode_rows(self, records: Records, rows: pa.Table) -> DecodedRecords:
         if self._key_decoder is None or self._value_decoder is None:
             return self._all_failed(records, rows, f"the source {self._source.name} is columnar, this record is not")
-        key = decode_in_parallel(self._key_decoder, rows["key"])
-        value = decode_in_parallel(self._value_decoder, rows["value"])
+        key = self._key_decoder.decode(rows["key"])
+        value = self._value_decoder.decode(rows["value"])
         names: dict[str, pa.Array] = {f"k{i}": _as_key(array) for i, array in enumerate(key.columns)}
         names |= self._value_columns(value.columns, rows["headers"] if self._header_columns else None, len(records))
         names["_null"] = value.null_rows
@@ -191,13 +213,15 @@ class _TimestampExpression:
         self._connection = open_connection()
         register_udfs(self._connection, expression.udfs)
         lock(self._connection)
+        self._in_use = threading.Lock()
         self._sql = f"SELECT CAST(({expression.sql}) AS BIGINT) AS t FROM batch"
 
     def evaluate(self, table: pa.Table) -> pa.Array:
-        self._connection.register("batch", table)
-        result = self._connection.sql(self._sql).to_arrow_table()["t"].combine_chunks()
-        self._connection.unregister("batch")
-        return result
+        with self._in_use:
+            self._connection.register("batch", table)
+            result = self._connection.sql(self._sql).to_arrow_table()["t"].combine_chunks()
+            self._connection.unregister("batch")
+            return result
 
 
 def _header_column(column: Column, headers: pa.ChunkedArray | None, rows: int) -> pa.Array:

@@ -5,6 +5,7 @@ How bytes become columns is in `source_decoder.py`, which records come next with
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -16,8 +17,10 @@ from ...logcore.client import LogClient, TopicPartition
 from ...planner.steps.source import Source
 from ..batch import ChangeBatch
 from ..record_error import RecordError
+from .lane import LanePiece
+from .source_decoder import DecodedRecords
 from .time_order import Times, ranks, ready_counts, tables_first, topics_in_order
-from .topic_feed import FeedRecords, TopicFeed
+from .topic_feed import TopicFeed
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +73,10 @@ class ReadBatch:
         return "", -1, -1
 
 
+Taken = Sequence[Sequence[LanePiece]]
+"""The records that a batch takes of each lane of a feed."""
+
+
 class SourceReader:
     """Reads the sources of one query. Not for several threads at once.
 
@@ -97,7 +104,8 @@ class SourceReader:
             for topic in topics
         ]
         self._stride = max(len(feed.sources) for feed in self._feeds)
-        self._lane_count = sum(len(feed.partitions) for feed in self._feeds)
+        self._lanes = [lane for feed in self._feeds for lane in feed.lanes]
+        self._lanes_at = [TopicPartition(feed.topic, lane.partition) for feed in self._feeds for lane in feed.lanes]
 
     @property
     def fetch_positions(self) -> dict[TopicPartition, int]:
@@ -111,112 +119,114 @@ class SourceReader:
 
         In: `ends`: read to these offsets, exclusive, and only partitions that it names.
         """
-        share = max(1, max_bytes // self._lane_count)
+        share = max(1, max_bytes // len(self._lanes))
         for feed in self._feeds:
             feed.fill(share, ends)
-        counts = self._counts(max_records)
-        taken = [feed.take(None if counts is None else counts[index]) for index, feed in enumerate(self._feeds)]
-        return self._batch(taken, None)
+        return self._batch(self._counts(max_records), None)
 
     def read_in_order(self, order: Sequence[TopicPartition]) -> ReadBatch | None:
         """Reads exactly the next records of these partitions, in this order, whatever their timestamps.
 
         A partition stands in `order` once for each of its records; control records do not count.
         """
-        wanted = {at: order.count(at) for at in dict.fromkeys(order)}
+        wanted = Counter(order)
         for feed in self._feeds:
-            ends = {at: 2**62 for at in feed.positions if at in wanted}
-            feed.fill(2**31 - 1, ends)
-        taken = [
-            feed.take(
-                {partition: wanted.get(TopicPartition(feed.topic, partition), 0) for partition in feed.partitions}
-            )
-            for feed in self._feeds
-        ]
-        return self._batch(taken, order)
+            feed.fill(2**31 - 1, {at: 2**62 for at in feed.positions if at in wanted}, wanted)
+        return self._batch([wanted[at] for at in self._lanes_at], order)
 
-    def _counts(self, max_records: int | None) -> list[dict[int, int]] | None:
-        """How many pending records of each feed's partitions can go; None for all."""
-        merged = self._time_order and self._lane_count > 1
-        if not merged and max_records is None:
+    @property
+    def _merges(self) -> bool:
+        return self._time_order and len(self._lanes) > 1
+
+    def _counts(self, max_records: int | None) -> list[int] | None:
+        """How many pending records of each lane can go; None for all."""
+        if not self._merges and max_records is None:
             return None
-        lanes = [(index, partition) for index, feed in enumerate(self._feeds) for partition in feed.partitions]
-        state = [self._feeds[index].lane(partition) for index, partition in lanes]
-        times = [lane_times for lane_times, _ in state]
+        times = [lane.running_times for lane in self._lanes]
         ready = [len(lane_times) for lane_times in times]
-        if merged:
-            ready = ready_counts(times, [complete for _, complete in state])
+        if self._merges:
+            ready = ready_counts(times, [lane.complete for lane in self._lanes])
         if max_records is not None and sum(ready) > max_records:
-            ready = _first(times, ready, max_records, by_time=merged)
-        counts: list[dict[int, int]] = [{} for _ in self._feeds]
-        for (index, partition), count in zip(lanes, ready, strict=True):
-            counts[index][partition] = count
-        return counts
+            ready = _first(times, ready, max_records, by_time=self._merges)
+        return ready
 
-    def _batch(self, taken: list[FeedRecords | None], order: Sequence[TopicPartition] | None) -> ReadBatch | None:
-        positions = {at: offset for feed in self._feeds for at, offset in feed.positions.items()}
-        present = [records for records in taken if records is not None]
-        if not present:
+    def _batch(self, counts: list[int] | None, order: Sequence[TopicPartition] | None) -> ReadBatch | None:
+        """In: how many records of each lane."""
+        running = self._running_times(counts) if self._merges and order is None else []
+        taken = [lane.take(None if counts is None else counts[i]) for i, lane in enumerate(self._lanes)]
+        positions = {at: lane.position for at, lane in zip(self._lanes_at, self._lanes, strict=True)}
+        pieces = [piece for of_lane in taken for piece in of_lane]
+        if not pieces:
             return None
-        numbers = self._numbers(taken, order)
-        inputs: dict[str, ChangeBatch] = {}
-        errors: dict[tuple[str, int, int], RecordError] = {}
-        for feed, records, places in zip(self._feeds, taken, numbers, strict=True):
-            for index, source in enumerate(feed.sources):
-                inputs[source.id] = _change_batch(source, index, records, places * self._stride + index)
-                for error in records.decoded[index].errors if records is not None else ():
-                    errors.setdefault((error.topic, error.partition, error.offset), error)
+        lengths = [sum(map(len, of_lane)) for of_lane in taken]
+        places = self._places(lengths, running, order)
         return ReadBatch(
-            inputs=inputs,
+            inputs=self._inputs(taken, np.split(places, np.cumsum(lengths)[:-1])),
             positions=positions,
-            record_count=sum(map(len, present)),
-            byte_count=sum(records.byte_count for records in present),
-            errors=list(errors.values()),
-            headers=self._headers(taken, numbers),
+            record_count=sum(lengths),
+            byte_count=sum(piece.byte_count for piece in pieces),
+            errors=_errors(pieces),
+            headers=_headers(pieces, places, self._stride),
             more=any(feed.has_more for feed in self._feeds),
             topics={source.id: feed.topic for feed in self._feeds for source in feed.sources},
-            times=_by_place([records.times for records in present], np.concatenate(numbers)),
+            times=_by_place([piece.times for piece in pieces], places),
             sequence_stride=self._stride,
         )
 
-    def _numbers(
-        self, taken: list[FeedRecords | None], order: Sequence[TopicPartition] | None
-    ) -> list[npt.NDArray[np.int64]]:
-        """The place of each record in the batch, per feed."""
-        lengths = [0 if records is None else len(records) for records in taken]
-        if order is not None:
-            places = self._places_in(taken, order)
-        elif not self._time_order or self._lane_count == 1:
-            places = np.arange(sum(lengths), dtype=np.int64)
-        else:
-            places = ranks(np.concatenate([records.running_times for records in taken if records is not None]))
-        return np.split(places, np.cumsum(lengths)[:-1])
+    def _running_times(self, counts: list[int] | None) -> list[Times]:
+        """Of the records that each lane is about to give."""
+        times = [lane.running_times for lane in self._lanes]
+        return times if counts is None else [each[:count] for each, count in zip(times, counts, strict=True)]
 
-    def _places_in(self, taken: list[FeedRecords | None], order: Sequence[TopicPartition]) -> npt.NDArray[np.int64]:
+    def _places(
+        self, lengths: list[int], running: list[Times], order: Sequence[TopicPartition] | None
+    ) -> npt.NDArray[np.int64]:
+        """The place of each record in the batch, lane after lane."""
+        if order is not None:
+            return self._places_in(lengths, order)
+        return ranks(np.concatenate(running)) if running else np.arange(sum(lengths), dtype=np.int64)
+
+    def _places_in(self, lengths: list[int], order: Sequence[TopicPartition]) -> npt.NDArray[np.int64]:
         where: dict[TopicPartition, list[int]] = {}
         for place, at in enumerate(order):
             where.setdefault(at, []).append(place)
-        places: list[int] = []
-        for feed, records in zip(self._feeds, taken, strict=True):
-            if records is None:
-                continue
-            for partition in feed.partitions:
-                count = int(np.count_nonzero(records.partitions == partition))
-                places += where.get(TopicPartition(feed.topic, partition), [])[:count]
-        return np.array(places, np.int64)
+        found = [where.get(at, [])[:count] for at, count in zip(self._lanes_at, lengths, strict=True)]
+        return np.array([place for of_lane in found for place in of_lane], np.int64)
 
-    def _headers(self, taken: list[FeedRecords | None], numbers: list[npt.NDArray[np.int64]]) -> RecordHeaders | None:
-        having = [records.headers for records in taken if records is not None and records.headers is not None]
-        if not having:
-            return None
-        parts: list[pa.Array] = []
-        for records in taken:
-            if records is not None:
-                parts.append(pa.nulls(len(records), having[0].type) if records.headers is None else records.headers)
-        places = np.concatenate(numbers)
-        at_place = np.full(int(places.max()) + 1, -1, np.int64)
-        at_place[places] = np.arange(len(places))
-        return RecordHeaders(pa.concat_arrays(parts).take(pa.array(at_place, mask=at_place < 0)), self._stride)
+    def _inputs(self, taken: Taken, places: list[npt.NDArray[np.int64]]) -> dict[str, ChangeBatch]:
+        """In: what each lane gives, and its places in the batch."""
+        inputs: dict[str, ChangeBatch] = {}
+        begin = 0
+        for feed in self._feeds:
+            end = begin + len(feed.lanes)
+            pieces = [piece for of_lane in taken[begin:end] for piece in of_lane]
+            numbers = np.concatenate(places[begin:end]) * self._stride
+            for index, source in enumerate(feed.sources):
+                inputs[source.id] = _change_batch(source, index, pieces, numbers + index)
+            begin = end
+        return inputs
+
+
+def _errors(pieces: Sequence[LanePiece]) -> list[RecordError]:
+    """One for each record, however many sources could not read it."""
+    errors: dict[tuple[str, int, int], RecordError] = {}
+    for piece in pieces:
+        for part in piece.decoded:
+            for error in part.errors:
+                errors.setdefault((error.topic, error.partition, error.offset), error)
+    return list(errors.values())
+
+
+def _headers(pieces: Sequence[LanePiece], places: npt.NDArray[np.int64], stride: int) -> RecordHeaders | None:
+    """In: the records' places in the batch, piece after piece."""
+    having = [piece.headers for piece in pieces if piece.headers is not None]
+    if not having:
+        return None
+    type_ = having[0].type
+    parts = [pa.nulls(len(piece), type_) if piece.headers is None else piece.headers for piece in pieces]
+    at_place = np.full(int(places.max()) + 1, -1, np.int64)
+    at_place[places] = np.arange(len(places))
+    return RecordHeaders(pa.concat_arrays(parts).take(pa.array(at_place, mask=at_place < 0)), stride)
 
 
 def _by_place(times: list[Times], places: npt.NDArray[np.int64]) -> Times:
@@ -235,38 +245,41 @@ def _first(times: list[Times], ready: list[int], max_records: int, *, by_time: b
 
 
 def _change_batch(
-    source: Source, index: int, records: FeedRecords | None, numbers: npt.NDArray[np.int64]
+    source: Source, index: int, pieces: Sequence[LanePiece], numbers: npt.NDArray[np.int64]
 ) -> ChangeBatch:
-    if records is None:
+    """In: what was decoded for the source is at `index`; the records' `_seq`, piece after piece."""
+    if not pieces:
         return ChangeBatch(empty_rows(source))
-    decoded = records.decoded[index]
-    null_rows = decoded.table["_null"]
-    weight = np.ones(len(records), np.int8)
+    decoded = [piece.decoded[index] for piece in pieces]
+    whole = decoded[0].table if len(decoded) == 1 else pa.concat_tables([part.table for part in decoded])
+    times = np.concatenate([part.times for part in decoded])
+    partitions = np.repeat(np.array([piece.partition for piece in pieces], np.int32), [len(piece) for piece in pieces])
+    null_rows = whole["_null"]
+    weight = np.ones(len(numbers), np.int8)
     if source.kind == "TABLE":
         weight[null_rows.to_numpy()] = -1
     table = pa.table(
         {
-            **{name: decoded.table[name] for name in decoded.table.column_names if name != "_null"},
+            **{name: whole[name] for name in whole.column_names if name != "_null"},
             "_seq": numbers,
-            "_sub": np.zeros(len(records), np.int32),
-            "_part": records.partitions,
-            "_ts": decoded.times,
+            "_sub": np.zeros(len(numbers), np.int32),
+            "_part": partitions,
+            "_ts": times,
             "_weight": weight,
             "_null": null_rows,
-            "_rowpartition": records.partitions,
-            "_offset": records.offsets,
+            "_rowpartition": partitions,
+            "_offset": np.concatenate([piece.offsets for piece in pieces]),
         }
     )
-    ok = decoded.ok
+    ok = np.concatenate([part.ok for part in decoded])
     all_ok = bool(ok.all())
-    stream_time = _largest_times(records.partitions, decoded.times)
     in_order = len(numbers) < 2 or bool((np.diff(numbers) > 0).all())
     if not in_order:
         order = np.argsort(numbers, kind="stable")
-        table = table.take(pa.array(order if all_ok else order[ok[order]]))
+        table = table.combine_chunks().take(pa.array(order if all_ok else order[ok[order]]))
     elif not all_ok:
         table = table.filter(pa.array(ok))
-    return ChangeBatch(table, stream_time)
+    return ChangeBatch(table, _largest_times(pieces, decoded))
 
 
 def times_only(source: Source) -> Source:
@@ -292,10 +305,11 @@ def empty_rows(source: Source) -> pa.Table:
     return pa.schema(fields).empty_table()
 
 
-def _largest_times(partitions: npt.NDArray[np.int32], times: npt.NDArray[np.int64]) -> dict[int, int]:
+def _largest_times(pieces: Sequence[LanePiece], decoded: Sequence[DecodedRecords]) -> dict[int, int]:
+    """By partition; one without a record that can be read is not there."""
     largest: dict[int, int] = {}
-    for partition in np.unique(partitions).tolist():
-        time = int(times[partitions == partition].max())
+    for piece, part in zip(pieces, decoded, strict=True):
+        time = int(part.times.max())
         if time >= 0:
-            largest[partition] = time
+            largest[piece.partition] = max(time, largest.get(piece.partition, time))
     return largest

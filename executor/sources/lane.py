@@ -1,0 +1,137 @@
+"""A lane: one partition as its reader sees it, with what was fetched of it and not yet taken."""
+
+from __future__ import annotations
+
+from bisect import insort
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ...logcore.client import Fetched, FetchedRows
+from .source_decoder import DecodedRecords, Records
+from .time_order import BEFORE_ALL, Times, running_maximum
+
+
+@dataclass(frozen=True, slots=True)
+class LanePiece:
+    """Decoded records of one partition, in offset order.
+
+    `decoded`: per source of the topic. `headers`: None where no record has any.
+    """
+
+    partition: int
+    offsets: npt.NDArray[np.int64]
+    decoded: tuple[DecodedRecords, ...]
+    headers: pa.Array | None
+    byte_count: int
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    @property
+    def times(self) -> Times:
+        """What the order goes by; -1 where a record cannot be read."""
+        return self.decoded[0].times
+
+    def slice(self, begin: int, end: int) -> LanePiece:
+        """Its records between the two places, without a copy."""
+        if begin == 0 and end == len(self):
+            return self
+        offsets = self.offsets[begin:end]
+        return LanePiece(
+            self.partition,
+            offsets,
+            tuple(part.slice(begin, end, self.partition, offsets) for part in self.decoded),
+            None if self.headers is None else self.headers.slice(begin, end - begin),
+            self.byte_count * (end - begin) // max(1, len(self)),
+        )
+
+
+class Lane:
+    """`fetch_position`: where the next fetch begins. `complete`: whether what is pending is all that there is."""
+
+    def __init__(self, partition: int, position: int) -> None:
+        self.partition = partition
+        self.fetch_position = position
+        self.complete = False
+        self._pending: list[LanePiece] = []
+        self._count = 0
+        self._fetched = 0  # records that the last fetch brought
+
+    def __len__(self) -> int:
+        """How many records are pending."""
+        return self._count
+
+    @property
+    def position(self) -> int:
+        """Where it goes on after everything that was taken."""
+        return int(self._pending[0].offsets[0]) if self._pending else self.fetch_position
+
+    @property
+    def is_low(self) -> bool:
+        """Whether it is time for the next fetch: a lane that waits until it is empty holds back all others then."""
+        return not self._count or self._count < self._fetched
+
+    @property
+    def running_times(self) -> Times:
+        """The running maxima of what is pending."""
+        running: list[Times] = []
+        before = int(BEFORE_ALL)
+        for piece in self._pending:
+            running.append(running_maximum(piece.times, before))
+            before = int(running[-1][-1])
+        return np.concatenate(running) if running else np.empty(0, np.int64)
+
+    def records(self, fetched: Fetched, end: int | None) -> tuple[list[Records], int]:
+        """What a fetch from `fetch_position` brought below `end`, and its bytes; the position moves on."""
+        pieces: list[Records] = []
+        size = 0
+        for run in fetched.runs:
+            if isinstance(run, FetchedRows):
+                size += run.table.nbytes
+                offsets = run.table["offset"].to_numpy()
+                count = len(offsets) if end is None else int(np.searchsorted(offsets, end))
+                pieces.append(self._of_rows(offsets[:count], run.table.slice(0, count)))
+            else:
+                size += run.batch.nbytes
+                offsets = run.row_offsets
+                count = len(offsets) if end is None else int(np.searchsorted(offsets, end))
+                columns = run.batch.slice(0, count)
+                partitions = np.full(count, self.partition, np.int32)
+                pieces.append(Records(partitions, offsets[:count], columns=columns, timestamp_ms=run.timestamp_ms))
+        self.fetch_position = fetched.next_offset if end is None else min(fetched.next_offset, end)
+        self.complete = self.fetch_position >= (fetched.last_stable_offset if end is None else end)
+        self._fetched = sum(map(len, pieces)) or self._fetched
+        return [piece for piece in pieces if len(piece)], size
+
+    def _of_rows(self, offsets: npt.NDArray[np.int64], table: pa.Table) -> Records:
+        return Records(np.full(len(offsets), self.partition, np.int32), offsets, rows=table)
+
+    def put(self, piece: LanePiece) -> None:
+        """In: what was decoded of a fetch, in whatever order; pieces do not overlap."""
+        insort(self._pending, piece, key=lambda each: int(each.offsets[0]))
+        self._count += len(piece)
+
+    def cut_off(self, offset: int) -> None:
+        """The records from this offset on are fetched again."""
+        kept = [piece.slice(0, int(np.searchsorted(piece.offsets, offset))) for piece in self._pending]
+        self._pending = [piece for piece in kept if len(piece)]
+        self._count = sum(map(len, self._pending))
+        self.fetch_position = min(offset, self.fetch_position)
+        self.complete = False
+
+    def take(self, count: int | None) -> list[LanePiece]:
+        """Takes the first records out of what is pending; None takes all."""
+        taken: list[LanePiece] = []
+        left = self._count if count is None else min(count, self._count)
+        self._count -= left
+        while left:
+            first = self._pending.pop(0)
+            if len(first) > left:
+                self._pending.insert(0, first.slice(left, len(first)))
+                first = first.slice(0, left)
+            taken.append(first)
+            left -= len(first)
+        return taken

@@ -1,0 +1,75 @@
+"""Work side by side: what comes of it, what fails in it, and that nobody waits for ever."""
+
+from __future__ import annotations
+
+import threading
+from functools import partial
+
+import pytest
+
+from millstream.executor.work_pool import Work, WorkPool
+
+PATIENCE_S = 30.0
+
+
+@pytest.mark.parametrize("size", [1, 2, 5])
+def test_results_come_in_the_order_of_the_calls(size: int) -> None:
+    assert WorkPool(size).side_by_side([partial(pow, n, 2) for n in range(40)]) == [n**2 for n in range(40)]
+
+
+def test_two_pieces_run_at_the_same_time() -> None:
+    both = threading.Barrier(2, timeout=PATIENCE_S)
+    assert sorted(WorkPool(2).side_by_side([both.wait, both.wait])) == [0, 1]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_work_may_wait_for_work_however_few_threads_there_are(size: int) -> None:
+    pool = WorkPool(size)
+
+    def tree(depth: int) -> int:
+        if not depth:
+            return 1
+        begun = pool.begin(partial(tree, depth - 1))
+        return begun.result() + sum(pool.side_by_side([partial(tree, depth - 1)] * 3))
+
+    assert tree(4) == 4**4
+
+
+def test_the_first_failure_is_raised_once_all_is_over() -> None:
+    over: list[int] = []
+
+    def work(number: int) -> None:
+        if number in (1, 3):
+            raise ValueError(number)
+        over.append(number)
+
+    with pytest.raises(ValueError, match="1"):
+        WorkPool(3).side_by_side([partial(work, n) for n in range(6)])
+    assert sorted(over) == [0, 2, 4, 5]
+
+
+def test_dropped_work_is_not_begun_and_what_is_under_way_is_waited_for() -> None:
+    pool = WorkPool(1)
+    began, go_on, done = threading.Event(), threading.Event(), threading.Event()
+
+    def slow() -> None:
+        began.set()
+        assert go_on.wait(PATIENCE_S)
+        done.set()
+
+    under_way = pool.begin(slow)
+    assert began.wait(PATIENCE_S)
+    never: list[int] = []
+    waiting = pool.begin(partial(never.append, 1))
+    waiting.drop()
+    threading.Timer(0.05, go_on.set).start()
+    under_way.drop()
+    assert done.is_set() and not never
+
+
+def test_work_is_done_once_by_whoever_comes_first() -> None:
+    calls: list[int] = []
+    work = Work(partial(calls.append, 1))
+    work.do()
+    work.do()
+    assert (work.result(), calls) == (None, [1])
