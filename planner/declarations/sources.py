@@ -44,6 +44,12 @@ def plan_create_source(statement: CreateSource, context: PlanningContext) -> Pla
             span=statement.span,
             hint="Write them in parentheses after the name.",
         )
+    if properties.key_window is not None and not schema.key:
+        raise InvalidStatement(
+            "Windowed sources require a key column.",
+            span=statement.span,
+            hint="A window is a part of the key: declare the key, or leave out WINDOW_TYPE.",
+        )
     _check_timestamp(properties, schema)
     topic_name = topic_of_statement(statement, context.settings)
     existing = context.topics.get(topic_name)

@@ -158,6 +158,8 @@ def format_specs(
             )
         chosen = name or (inherited.name if inherited else "")
         format_rules(chosen)
+        if delimiter is not None:
+            _check_delimited(chosen)
         stored = tuple(column for column in columns if column.role != "HEADERS")
         check_columns(chosen, stored, part.capitalize())
         if wanted is None and part == "value" and not wraps and len(stored) == 1 and format_rules(chosen).wraps:
@@ -218,9 +220,9 @@ def _count(properties: Properties, name: str) -> int | None:
     try:
         count = int(str(value))
     except ValueError:
-        raise InvalidProperty(f"Invalid value {value} for configuration {name}: it takes a whole number") from None
+        raise InvalidProperty(f"Invalid value {value} for configuration {name}: Not a number of type INT.") from None
     if count < 1:
-        raise InvalidProperty(f"Invalid value {value} for configuration {name}: it must be at least 1")
+        raise InvalidProperty(f"Invalid value {value} for configuration {name}: Value must be at least 1")
     return count
 
 
@@ -233,12 +235,17 @@ def _boolean(properties: Properties, name: str) -> bool | None:
     return says_true(value)
 
 
+def _check_delimited(format_name: str) -> None:
+    if "delimiter" not in FORMATS[format_name].options:
+        raise InvalidProperty(f"{format_name} does not support the following configs: [delimiter]")
+
+
 def _delimiter(properties: Properties, name: str, format_name: str | None) -> str | None:
     value = _text(properties, name)
     if value is None:
         return None
-    if format_name is not None and "delimiter" not in FORMATS[format_name].options:
-        raise InvalidProperty(f"{format_name} does not support the following configs: [delimiter]")
+    if format_name is not None:
+        _check_delimited(format_name)
     delimiter = _DELIMITERS.get(value.upper(), value)
     if not value.strip():
         reason = (

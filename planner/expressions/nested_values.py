@@ -10,6 +10,7 @@ from millstream.errors import InvalidStatement, StatementError, TypeMismatch
 
 from ...sql import coercion
 from ...sql.ast import span_of
+from ...sql.functions.cast_trees import plain_cast
 from ...sql.types import BIGINT, INTEGER, NULL, STRING, Array, Field, Map, SqlType, Struct
 from .conversions import coerced, function_call
 from .typed import Typed
@@ -72,12 +73,22 @@ def map_of(node: exp.Map, keys: Sequence[Typed], values: Sequence[Typed]) -> Typ
         )
     key = _element_type(keys, node.args["keys"].expressions, "map keys", "a map with all NULL keys", node)
     value = _element_type(values, node.args["values"].expressions, "map values", "a map with all NULL values", node)
-    tree = function_call(
-        "map",
-        function_call("list_value", *(_map_key(coerced(item, key)) for item in keys)),
-        function_call("list_value", *(coerced(item, value).tree for item in values)),
-    )
-    return Typed(tree, Map(key, value))
+    type_ = Map(key, value)
+    key_trees = [_map_key(coerced(item, key)) for item in keys]
+    value_trees = [coerced(item, value).tree for item in values]
+    if _all_differ(key_trees):
+        return Typed(_map(key_trees, value_trees), type_)
+    entries = [plain_cast(_map([one], [other]), type_) for one, other in zip(key_trees, value_trees, strict=True)]
+    return Typed(function_call("map_concat", *entries), type_)
+
+
+def _map(keys: Sequence[exp.Expression], values: Sequence[exp.Expression]) -> exp.Expression:
+    return function_call("map", function_call("list_value", *keys), function_call("list_value", *values))
+
+
+def _all_differ(keys: Sequence[exp.Expression]) -> bool:
+    """Whether no row can have a key twice. DuckDB refuses that, but in ksqlDB the last value wins."""
+    return len(keys) == 1 or (all(isinstance(key, exp.Literal) for key in keys) and len(set(keys)) == len(keys))
 
 
 def struct_of(node: exp.Struct, values: Sequence[Typed]) -> Typed:

@@ -103,7 +103,11 @@ def _lookup(
     sql = f"SELECT {', '.join(f'({e.sql}) AS c{i}' for i, e in enumerate(selected))} FROM source"
     if conditions:
         sql += " WHERE " + " AND ".join(f"({condition.sql})" for condition in conditions)
-    sql += ordered.clause([named.name for named in node.values], _order(source))
+    order = _order(source)
+    clause = ordered.clause([named.name for named in node.values], order)
+    if not clause and source.key_window is not None and order:  # the windows of a key come by time
+        clause = f" ORDER BY {order}"
+    sql += clause
     schema = _schema(node, [expression.sql for expression in selected], ordered, keyed=source.kind == "TABLE")
     _refuse_repeated(query, schema)
     _refuse_not_kept(source, query, context)
