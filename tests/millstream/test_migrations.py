@@ -131,7 +131,7 @@ def test_what_cannot_be_read_or_made_is_said_in_a_sentence(project: MigrationPro
     with pytest.raises(BadMigration, match=r"V000001__a.sql cannot be read: is a directory"):
         project.migrations()
     folder.rmdir()
-    with pytest.raises(BadMigration, match="cannot be made: file name too long"):
+    with pytest.raises(BadMigration, match="cannot be created: file name too long"):
         create_file(project, "x" * 300)
 
 
@@ -315,7 +315,7 @@ def test_an_insert_of_which_nobody_knows_asks(engine: EmbeddedEngine, project: M
     with pytest.raises(Killed):
         Migrator(project, lambda: next(clients)).apply(ALL)  # type: ignore[arg-type,return-value]
     again = Migrator(project, lambda: client_of(engine))
-    with pytest.raises(BadMigration, match=r"nobody knows whether statement 2 .* has run") as asked:
+    with pytest.raises(BadMigration, match=r"it is unknown whether statement 2 .* has run") as asked:
         again.apply(ALL, resume=True)
     assert asked.value.hint == "Look, then add --statement-done or --statement-again."
     again.apply(ALL, resume=True, unclear="done" if after else "again")
@@ -350,7 +350,7 @@ def test_the_commands_do_the_same_over_http(tmp_path: Path) -> None:
         run("new-project", str(folder), f"http://{service.http_address}")
         run("create", "first", "step")
         (folder / "migrations" / "V000001__first_step.sql").write_text(STREAM.format("${n}", "x"))
-        assert "metadata made" in run("initialize-metadata")
+        assert "metadata created" in run("initialize-metadata")
         assert "one of --next" in run("apply", code=1)
         assert "has no value" in run("apply", "--all", code=1)
         assert "would apply" in run("apply", "--all", "--define", "n=1", "--dry-run")
