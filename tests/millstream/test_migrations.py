@@ -300,7 +300,7 @@ def test_a_run_that_died_at_a_statement_goes_on_there(
     with pytest.raises(Killed):
         Migrator(project, lambda: next(clients)).apply(ALL)  # type: ignore[arg-type,return-value]
     again = Migrator(project, lambda: client_of(engine))
-    with pytest.raises(BadMigration, match="version 1 is noted as running"):
+    with pytest.raises(BadMigration, match="version 1 is recorded as running"):
         again.apply(ALL)
     again.apply(ALL, resume=True)
     assert {"S8", "S9"} <= streams(engine)
@@ -317,7 +317,7 @@ def test_an_insert_of_which_nobody_knows_asks(engine: EmbeddedEngine, project: M
     again = Migrator(project, lambda: client_of(engine))
     with pytest.raises(BadMigration, match=r"it is unknown whether statement 2 .* has run") as asked:
         again.apply(ALL, resume=True)
-    assert asked.value.hint == "Look, then add --statement-done or --statement-again."
+    assert asked.value.hint == "Check its effect, then add --statement-done or --statement-again."
     again.apply(ALL, resume=True, unclear="done" if after else "again")
     (count,) = engine.query("SELECT COUNT(*) FROM s1;", Session({"millstream.pull.full.sql": "true"}))
     assert count.values == (1,)
@@ -326,7 +326,7 @@ def test_an_insert_of_which_nobody_knows_asks(engine: EmbeddedEngine, project: M
 
 def test_metadata_can_be_made_once_and_dropped(engine: EmbeddedEngine, project: MigrationProject) -> None:
     runs = Migrator(project, lambda: client_of(engine))
-    with pytest.raises(BadMigration, match="no metadata of migrations"):
+    with pytest.raises(BadMigration, match="no migration metadata"):
         runs.apply(ALL)
     assert runs.ledger.initialize()
     assert not runs.ledger.initialize()

@@ -196,4 +196,4 @@ def test_run_script_reads_a_file_beside_or_above_the_tests(tmp_path: Path) -> No
     assert failure(f"--@test: t\nRUN SCRIPT '{tmp_path}/setup.sql'; {rest}", tmp_path / "tests") == ""
     assert "the file nowhere.sql does not exist" in failure("--@test: t\nRUN SCRIPT 'nowhere.sql';", tmp_path)
     (tmp_path / "loop.sql").write_text("RUN SCRIPT 'loop.sql';")
-    assert "scripts run each other" in failure("--@test: t\nRUN SCRIPT 'loop.sql';", tmp_path)
+    assert "is nested more than 16 levels" in failure("--@test: t\nRUN SCRIPT 'loop.sql';", tmp_path)
