@@ -252,7 +252,7 @@ def test_a_changed_or_lost_file_of_an_applied_migration_stops_everything(
     with pytest.raises(BadMigration, match="was changed after it was applied"):
         runs.apply(ALL)
     path.unlink()
-    assert runs.problems(runs.ledger.read()) == ["version 1 (step) was applied, and its file is gone"]
+    assert runs.problems(runs.ledger.read()) == ["version 1 (step) was applied, but its file is missing"]
     assert streams(engine) == {"S1"}
 
 
