@@ -151,9 +151,7 @@ def sql(
     execute: Annotated[
         list[str] | None, typer.Option("-c", "-e", "--execute", metavar="SQL", help="Run the statements and exit.")
     ] = None,
-    file: Annotated[
-        list[Path] | None, typer.Option("-f", "--file", help="Run the file's statements and exit.")
-    ] = None,
+    file: Annotated[list[Path] | None, typer.Option("-f", "--file", help="Run the file's statements and exit.")] = None,
     data: Annotated[
         Path | None, typer.Option(help="Data folder of the engine in this process. Default: a temporary one.")
     ] = None,

@@ -85,9 +85,7 @@ def reassign(
     throttle: Annotated[
         float | None, typer.Option(min=0.000001, metavar="MB/S", help="Limit per node during the move.")
     ] = None,
-    cancel: Annotated[
-        bool, typer.Option("--cancel", help="Cancel the moves of a partition, or all moves.")
-    ] = False,
+    cancel: Annotated[bool, typer.Option("--cancel", help="Cancel the moves of a partition, or all moves.")] = False,
     no_wait: Annotated[bool, typer.Option("--no-wait", help="Do not wait for the end of the move.")] = False,
     server: ServerOption = DEFAULT_SERVER,
 ) -> None:
@@ -132,7 +130,8 @@ def elect(
         what = topic if partition is None else f"{topic}-{partition}"
         typer.echo(f"If {what} has no leader, a replica that may lack acknowledged records is elected.", err=True)
         typer.echo(
-            "The records that it lacks are LOST, even if the other replicas return. Start one of them instead.", err=True
+            "The records that it lacks are LOST, even if the other replicas return. Start one of them instead.",
+            err=True,
         )
         typer.confirm("Elect it anyway?", abort=True, err=True)
     with one_sentence_errors():

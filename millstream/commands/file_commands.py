@@ -19,9 +19,7 @@ Tell = Callable[[int, int | None], None]
 
 def load(
     file: Annotated[Path, typer.Argument(help="A CSV, JSON lines, Parquet or Arrow file; the extension decides.")],
-    into: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Stream or table. Default: the file's name.")
-    ] = None,
+    into: Annotated[str | None, typer.Option(metavar="NAME", help="Stream or table. Default: the file's name.")] = None,
     url: Annotated[str, typer.Option(envvar="MILLSTREAM_URL", help="The server.")] = "http://127.0.0.1:8088",
     data: Annotated[Path | None, typer.Option(help="A data folder without a running server, instead of --url.")] = None,
     key: Annotated[str | None, typer.Option(metavar="COLUMN", help="The key column.")] = None,
