@@ -179,7 +179,7 @@ def test_a_version_below_the_current_one_is_left_out_and_said(
     write(project, 1, "CREATE TYPE a AS INT;")
     said: list[str] = []
     assert Migrator(project, lambda: client_of(engine), said.append).apply(Selection(every=True)) == []
-    assert said == ["V000001__step.sql is left out: version 2 is applied already"]
+    assert said == ["V000001__step.sql is skipped: version 2 is applied already"]
 
 
 def test_the_metadata_is_that_of_ksql_migrations(engine: EmbeddedEngine, project: MigrationProject) -> None:
