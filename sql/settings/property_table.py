@@ -268,7 +268,7 @@ DUCKDB_TEMP: Final = text(
 SERVICE_ID: Final = text(
     "ksql.service.id",
     "default_",
-    "Part of the names of this server's consumer groups.",
+    "The service id that this server reports, as in /info.",
     scope="SERVER",
 )
 COMMAND_TIMEOUT_MS: Final = whole(
