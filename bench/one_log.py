@@ -24,7 +24,6 @@ import structlog
 
 from millstream.logcore.client import LogClient, RowRecords, TopicPartition
 from millstream.logcore.clients.routed_log import RoutedLog
-from millstream.logcore.cluster.lone_log import open_lone_log
 from millstream.logcore.log import Log, open_log
 
 from .measuring import cpu_seconds, resident_bytes
@@ -32,7 +31,7 @@ from .report import Line
 
 Opened = Log | RoutedLog
 
-OPENERS: Final[Mapping[str, Callable[[Path], Opened]]] = {"single": open_log, "lone": open_lone_log}
+OPENERS: Final[Mapping[str, Callable[[Path], Opened]]] = {"single": open_log, "lone": open_log}
 _ROOT: Final = Path(__file__).resolve().parents[1]
 _TOPIC: Final = "rows"
 _ROWS: Final = 1_000

@@ -247,8 +247,9 @@ class LogClient(Protocol):
         ...
 
     def forget_producer(self, transactional_id: str) -> None:
-        """For an id that nobody is going to use again: aborts what is open of it. A log in this process keeps nothing
-        of it; a cluster forgets it once it was not used for `transactional_id_expiration_ms`."""
+        """For an id that nobody is going to use again: aborts what is open of it, and fences its producer. In the
+        process of a node nothing is left of it. Over the network the id expires after
+        `transactional_id_expiration_ms`, as every id that nobody uses."""
         ...
 
     def forget_group(self, group: str) -> None:

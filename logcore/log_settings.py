@@ -1,6 +1,6 @@
 """Settings of what is no topic: nodes, groups, clients and users, each a resource with a name made here.
 
-A single node keeps them in a file of its log (`settings_file.py`), a cluster in its metadata, under the same names.
+They are kept in the metadata log under these names.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ import structlog
 
 from millstream.errors import LogError
 
-from .owned_log import OwnedLog
+from .log import Log
 from .protocol.admission import ConnectionLimits, HeldConnections
 from .protocol.connection import KafkaConnection
 from .protocol.dispatch import answer
@@ -51,7 +51,7 @@ class LogServer:
 
     def __init__(
         self,
-        log: OwnedLog | Serving,
+        log: Log | Serving,
         host: str = "127.0.0.1",
         port: int = DEFAULT_PORT,
         *,

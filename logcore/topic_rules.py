@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from typing import Final
 
 from .client import Topic
-from .coordination.group_offsets import TOPIC as OFFSETS_TOPIC
-from .coordination.transaction_log import TOPIC as TRANSACTIONS_TOPIC
 from .errors import InvalidTopic
 from .topic_settings import check_config, settings_of
 
-RESERVED: Final = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
-"""The log's own, and internal as Kafka means it. Topics of queries are not: kafka-python reads no internal topic."""
+GROUPS_TOPIC: Final = "__consumer_offsets"
+TRANSACTIONS_TOPIC: Final = "__transaction_state"
+COORDINATORS: Final = frozenset({GROUPS_TOPIC, TRANSACTIONS_TOPIC})
+"""The log's own topics, internal as Kafka means it. Topics of queries are not: kafka-python reads no internal topic."""
 _NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
 _NAME_LENGTH_MAX: Final = 249
 _PARTITION_COUNT_MAX: Final = 10_000

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..logcore.owned_log import OwnedLog
+from ..logcore.log import Log
 from ..logcore.protocol.admission import ConnectionLimits
 from ..logcore.protocol.kafka_service import Serving
 from ..logcore.protocol.security.quotas import Quotas
@@ -12,9 +12,7 @@ from .security.access import Authenticator
 from .security.kafka_users import KafkaUsers
 
 
-def kafka_listener(
-    log: OwnedLog | Serving, configuration: Configuration, authenticator: Authenticator | None
-) -> LogServer:
+def kafka_listener(log: Log | Serving, configuration: Configuration, authenticator: Authenticator | None) -> LogServer:
     """Not started. Raises `CannotUseTls`."""
     access, tls = configuration.access, configuration.kafka_tls
     return LogServer(

@@ -16,8 +16,7 @@ import structlog
 
 from ..logcore.cluster.node_log import NodeLog
 from ..logcore.cluster.operations import Operations
-from ..logcore.log import open_log
-from ..logcore.owned_log import OwnedLog
+from ..logcore.log import Log, open_log
 from ..logcore.protocol.admission import ConnectionLimits
 from ..logcore.protocol.requests.scram_requests import KeptUsers
 from ..logcore.protocol.security.users import NoUsers
@@ -55,7 +54,7 @@ class Service:
     """Everything that `millstream server` runs. `start` it, `stop` it; the data directory has the rest."""
 
     def __init__(self, configuration: Configuration, panicked: Callable[[str], None] = lambda reason: None) -> None:
-        """In: `panicked`: called with the reason when a node of a cluster cannot go on. Then the process has to end."""
+        """In: `panicked`: called with the reason when the log cannot go on. Then the process has to end."""
         self.configuration = configuration
         self._panicked = panicked
         self._engine: Engine | None = None
@@ -195,7 +194,7 @@ class Service:
         parts: contextlib.ExitStack,
     ) -> None:
         properties = self.configuration.engine_properties_at(self._http)
-        log = open_log(self.configuration.data / "log", expiry=self.configuration.expiry)
+        log = open_log(self.configuration.data / "log", expiry=self.configuration.expiry, panicked=self._panicked)
         parts.callback(log.close)
         kafka = kafka_listener(log, self.configuration, users)
         kafka.start()
@@ -241,7 +240,7 @@ class Service:
         self._pg = listener.address
         return listener
 
-    def _address_for_workers(self, log: OwnedLog, parts: contextlib.ExitStack) -> str:
+    def _address_for_workers(self, log: Log, parts: contextlib.ExitStack) -> str:
         """Where Spark's processes reach the log; they know its secret, but speak no TLS."""
         if self.configuration.kafka_tls is None:
             return str(self._kafka)

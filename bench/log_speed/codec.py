@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.logcore.client import ColumnarRecords, RowRecords
+from millstream.logcore.cluster.node_folder import replica_folder, topics_of_node
 from millstream.logcore.log import Log, open_log
 from millstream.logcore.records.codec import encode
 
@@ -34,7 +35,8 @@ def codec_lines(rows: int, rounds: int) -> list[Line]:
     table = pa.table({"timestamp": columns["time"], "key": pa.nulls(rows, pa.binary()), "value": values})
     with tempfile.TemporaryDirectory(prefix="millstream-bench-") as folder, open_log(folder, sync="never") as log:
         _fill(log, table, columns)
-        segments = sorted(Path(folder, "rows-0").glob("*.log"))
+        rows_topic = topics_of_node(Path(folder))["rows"]
+        segments = sorted(replica_folder(Path(folder), rows_topic, 0).glob("*.log"))
         plain, columnar, theirs = _in_turn(
             rounds,
             lambda: timed(rows, lambda: _read_ours(log, "rows", rows)),

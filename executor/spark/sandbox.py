@@ -16,7 +16,7 @@ from typing import cast
 import numpy as np
 
 from ...logcore.client import FetchedRows, LogClient, TopicPartition
-from ...logcore.owned_log import OwnedLog
+from ...logcore.log import Log
 from ...logcore.remote import trusted_address
 from ...logcore.server import LogServer
 from ...planner.catalog import PersistentQuery
@@ -65,7 +65,7 @@ class SparkSandboxExecutor:
     ) -> None:
         self._log = log
         self._client = cast(LogClient, log)
-        self._server = LogServer(cast(OwnedLog, log), port=0)
+        self._server = LogServer(cast(Log, log), port=0)
         self._server.start()
         self._properties = {
             SPARK_MASTER.name: "local[2]",

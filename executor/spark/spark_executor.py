@@ -13,7 +13,7 @@ from millstream.errors import MillstreamError
 
 from ...logcore.client import LogClient
 from ...logcore.errors import UnknownTopic
-from ...logcore.owned_log import OwnedLog
+from ...logcore.log import Log
 from ...logcore.remote import RemoteLog, trusted_address
 from ...logcore.server import LogServer
 from ...planner.catalog import PersistentQuery
@@ -156,7 +156,7 @@ class SparkExecutor:
         """Where tasks reach the log. A log in this process gets a listener of its own, on the loopback interface."""
         named = self._settings.bootstrap
         if named is not None:
-            return trusted_address(self._client.served, named) if isinstance(self._client, OwnedLog) else named
+            return trusted_address(self._client.served, named) if isinstance(self._client, Log) else named
         if isinstance(self._client, RemoteLog):
             return self._client.bootstrap
         if not self._settings.is_local:
@@ -166,7 +166,7 @@ class SparkExecutor:
             )
         with self._guard:
             if self._server is None:
-                assert isinstance(self._client, OwnedLog)
+                assert isinstance(self._client, Log)
                 self._server = LogServer(self._client, port=0)
                 self._server.start()
             return trusted_address(self._server.log, self._server.address)

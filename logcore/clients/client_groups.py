@@ -7,8 +7,15 @@ from concurrent.futures import Future
 from typing import Protocol
 
 from ..client import LogAdmin, LogClient, TopicPartition
-from ..coordination.group_offsets import CommittedOffset
-from ..cores.group_messages import CheckCommit, CommitNote, GroupDescription, GroupFault, Message, Reply
+from ..cores.group_messages import (
+    CheckCommit,
+    CommitNote,
+    CommittedOffset,
+    GroupDescription,
+    GroupFault,
+    Message,
+    Reply,
+)
 
 
 class GroupClient(Protocol):

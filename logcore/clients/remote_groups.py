@@ -1,4 +1,4 @@
-"""Consumer groups of a log over the network: the same questions as `group_coordinator.py` takes."""
+"""Consumer groups of a log over the network: the questions of `group_messages.py`."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from ..client import TopicPartition
-from ..coordination.group_offsets import CommittedOffset
 from ..cores.group_messages import (
     CheckCommit,
     CommitNote,
+    CommittedOffset,
     GroupAnswer,
     GroupDescription,
     GroupFault,
@@ -136,7 +136,7 @@ class RemoteGroups:
     def commit(
         self, check: CheckCommit, offsets: Mapping[TopicPartition, int], notes: Mapping[TopicPartition, CommitNote]
     ) -> GroupFault:
-        """As `GroupCoordinator.commit`."""
+        """As `GroupClient.commit`."""
         fields = {
             **_member(check),
             "generation_id_or_member_epoch": check.generation,
@@ -210,7 +210,7 @@ class RemoteGroups:
     def delete_offsets(
         self, group: str, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, GroupFault] | GroupFault:
-        """As `GroupCoordinator.delete_offsets`."""
+        """As `GroupClient.delete_offsets`."""
         topics: dict[str, list[Fields]] = {}
         for topic, partition in partitions:
             topics.setdefault(topic, []).append({"partition_index": partition})

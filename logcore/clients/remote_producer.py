@@ -36,6 +36,7 @@ class RemoteTransactionalProducer:
         self.producer_id = NO_PRODUCER
         self.epoch = -1
         self._open = False
+        self._undecided = False  # an end of a transaction failed: it may be open still, or decided
         self._partitions: set[TopicPartition] = set()
         self._groups: set[str] = set()
         self._sequences: dict[TopicPartition, int] = {}
@@ -57,9 +58,10 @@ class RemoteTransactionalProducer:
         self._sequences, self._in_doubt = {}, False
 
     def begin(self) -> None:
-        if self._open:
+        if self._open or self._undecided:
             self._open_there()
-            raise InvalidTransactionState("a transaction is open already", hint="Commit or abort it first.")
+            what = "a transaction is open already" if self._open else "the last transaction may not have ended"
+            raise InvalidTransactionState(what, hint="Commit or abort it first." if self._open else "Abort it first.")
         if self._in_doubt:
             self._take_id()
         self._partitions, self._groups, self._offsets = set(), set(), {}
@@ -134,18 +136,18 @@ class RemoteTransactionalProducer:
 
     def commit(self) -> None:
         self._check_open()
-        self._open = False
         self._end(committed=True, what="commit the transaction")
 
     def abort(self) -> None:
-        self._open = False
         self._end(committed=False, what="abort the transaction")
 
     def _end(self, *, committed: bool, what: str) -> None:
         """Newer servers give another epoch to go on with, in which sequences begin anew."""
+        self._undecided, self._open = self._open or self._undecided, False
         here = committed and self._has_coordinator_here
         answer = self._commit_here() if here else self._ask(Api.END_TXN, {"committed": committed})
         self._check(answer.error_code, what)
+        self._undecided = False
         raised = getattr(answer, "producer_id", NO_PRODUCER), getattr(answer, "producer_epoch", -1)
         if raised[0] != NO_PRODUCER and raised != (self.producer_id, self.epoch):
             self.producer_id, self.epoch = raised

@@ -78,6 +78,10 @@ class RoutedLog:
     def delete_topic(self, name: str, topic_id: uuid.UUID | None = None) -> None:
         """In: `topic_id`: of the topic that is meant; another one of this name stays."""
         self._admin.delete_topic(name, topic_id)
+        self._router.forget(name)
+        with self._turns_lock:
+            for where in [where for where in self._turns if where.topic == name]:
+                del self._turns[where]
 
     def topic_id(self, name: str) -> uuid.UUID | None:
         """None where there is no such topic, or the server gives it no id."""
@@ -278,9 +282,11 @@ class RoutedLog:
 
     def forget_producer(self, transactional_id: str) -> None:
         self.transactional_producer(transactional_id)
+        self._router.forget(CoordinatorKey("transaction", transactional_id))
 
     def forget_group(self, group: str) -> None:
         check_forgotten(group, self.groups.delete(group))
+        self._router.forget(CoordinatorKey("group", group))
 
     def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         topics = offset_topics(offsets)

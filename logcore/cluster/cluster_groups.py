@@ -33,7 +33,7 @@ from ..errors import LogClosed, NotNow
 from ..replication.machine import BROKER
 from ..replication.node.node_runtime import NoAnswer, NodeStopped
 from ..replication.replica.replica_messages import Refused
-from ..replication.shards.coordination_messages import GROUPS_TOPIC, ForEveryShard, ForGroup
+from ..replication.shards.coordination_messages import ForEveryShard, ForGroup
 from ..replication.shards.shard_group_requests import (
     AskCommitted,
     CommitOffsets,
@@ -44,6 +44,7 @@ from ..replication.shards.shard_group_requests import (
     ListGroups,
     OffsetsDeleted,
 )
+from ..topic_rules import GROUPS_TOPIC
 from .cluster_node import ClusterNode
 from .refusals import refused
 

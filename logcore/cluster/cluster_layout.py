@@ -35,8 +35,8 @@ from ..replication.replica.replica_messages import (
     Refused,
 )
 from ..replication.replica.replica_reading import epoch_problem
-from ..replication.shards.coordination_messages import GROUPS_TOPIC, TRANSACTIONS_TOPIC, place_of
-from ..topic_rules import check_topic
+from ..replication.shards.coordination_messages import place_of
+from ..topic_rules import GROUPS_TOPIC, TRANSACTIONS_TOPIC, check_topic
 from .cluster_log import ClusterLog
 from .peers import address_of
 from .quorum_layout import quorum_layout

@@ -20,9 +20,9 @@ from ..replication.controller.metadata_image import MetadataImage
 from ..replication.disk.disk_log import DiskLog
 from ..replication.replica.replica import Replica
 from ..replication.replica.replica_messages import PartitionId
-from ..replication.shards.coordination_messages import GROUPS_TOPIC, TRANSACTIONS_TOPIC
 from ..replication.topic_ids import id_bytes
 from ..secret import secret_of
+from ..topic_rules import GROUPS_TOPIC, TRANSACTIONS_TOPIC
 from ..topic_settings import check_config
 from .cluster_groups import ClusterGroups
 from .cluster_node import ClusterNode

@@ -34,6 +34,7 @@ from ..replication.replica.replica import Replica
 from ..replication.replica.replica_messages import ForPartition, PartitionId
 from ..replication.shards.coordinators import default_makers
 from ..replication.shards.group_shard import GroupSettings
+from ..replication.shards.transaction_shard import TransactionSettings
 from .peers import PeerFollower
 from .settings import ClusterSettings
 from .watch import MetadataWatch
@@ -138,10 +139,11 @@ class ClusterNode:
         own = settings.members[settings.node]
         where = (*endpoints, ("node", f"{own.host}:{own.port}"))
         groups = GroupSettings(settings.expiry, expires=lambda group: self.expires(group))
+        transactions = TransactionSettings(expire_ms=settings.expiry.transactional_ids_ms)
         identity = BrokerIdentity(
             settings.name, settings.node, self.logs.incarnation, where, settings.rack, self.logs.disk
         )
-        self._broker = ReplicaBroker(identity, self.logs, settings.of_broker, default_makers(groups))
+        self._broker = ReplicaBroker(identity, self.logs, settings.of_broker, default_makers(groups, transactions))
         machines = {
             CONTROLLER: Running(self._controller, self._files),
             BROKER: Running(self._broker, self.logs),

@@ -15,13 +15,14 @@ from ..errors import LogClosed, NotNow
 from ..replication.machine import BROKER, NodeId
 from ..replication.node.node_runtime import NoAnswer, NodeStopped
 from ..replication.replica.replica_messages import EndHanging, PartitionId, Refused
-from ..replication.shards.coordination_messages import TRANSACTIONS_TOPIC, ForEveryShard, ForTransaction, place_of
+from ..replication.shards.coordination_messages import ForEveryShard, ForTransaction, place_of
 from ..replication.shards.transaction_messages import (
     AskProducerId,
     AwaitEnd,
     DescribedTransaction,
     DescribeTransaction,
     EndTransaction,
+    ForgetProducer,
     GroupRefused,
     IncludeGroup,
     IncludePartitions,
@@ -33,6 +34,7 @@ from ..replication.shards.transaction_messages import (
     SentOffsets,
 )
 from ..storage.producer_state import fenced
+from ..topic_rules import TRANSACTIONS_TOPIC
 from .cluster_log import ClusterLog
 from .refusals import refused
 
@@ -116,6 +118,10 @@ class ClusterTransactions:
         given = self._given(who.transactional_id, EndTransaction(who.producer_id, who.epoch, True, True, sent))
         self._ask(who.transactional_id, AwaitEnd())
         return given
+
+    def forget(self, who: Identity) -> None:
+        """Nothing is left of the id. Raises `NotNow` where somebody else has it by now."""
+        self._ask(who.transactional_id, ForgetProducer(who.producer_id, who.epoch))
 
     def check_current(self, who: Identity) -> None:
         """Raises `ProducerFenced` where somebody else has the id by now."""

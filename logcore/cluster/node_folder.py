@@ -11,9 +11,10 @@ from ..errors import CorruptLog, InvalidTopic, UnknownTopic
 from ..replication.controller.metadata_image import ImageCodec, MetadataImage, TopicImage, fold
 from ..replication.disk.disk_checkpoint import EARLIER
 from ..replication.disk.disk_recovery import RESCAN
+from ..replication.node.node_directory import NODE_FILE
 from ..replication.raft.quorum_files import QuorumDamaged, QuorumFiles
 from ..storage.accepted_loss import give_up
-from ..storage.data_directory import NODE_FILE, locked
+from ..storage.directory_lock import locked
 from ..storage.verification import FileFinding, Verified, verify_files
 
 _STALE: Final = (EARLIER, RESCAN)

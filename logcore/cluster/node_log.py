@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Final
 
 from ..clients.routed_log import RoutedLog
-from ..protocol.routing import Router
+from ..cores.transaction_records import Identity
+from ..protocol.routing import CoordinatorKey, Router
 from ..protocol.security.sasl import secret_credentials
 from ..storage.housekeeping import Kept
 from .serving import ServedNode
@@ -41,6 +42,13 @@ class NodeLog(RoutedLog):
         Returns what ends it.
         """
         return self._served.serving.log.listen(listener)
+
+    def forget_producer(self, transactional_id: str) -> None:
+        """Leaves nothing of the id, where a client over the network only fences its producer. Raises `NotNow` where
+        somebody else has taken the id meanwhile."""
+        producer = self.transactional_producer(transactional_id)  # ends what is open
+        self._served.transactions.forget(Identity(transactional_id, producer.producer_id, producer.epoch))
+        self._router.forget(CoordinatorKey("transaction", transactional_id))
 
     def keep_house(self) -> Kept:
         """Does at once what otherwise happens in the background, to the replicas of this node: retention, compaction,

@@ -31,6 +31,10 @@ class OwnTransactions:
         self._log = log
         self._transactions = transactions
 
+    def forget(self, who: Identity) -> None:
+        """As `ClusterTransactions.forget`."""
+        self._transactions.forget(who)
+
     def is_fenced(self, who: Identity) -> int:
         return _code(lambda: self._transactions.check_current(who))
 

@@ -96,7 +96,6 @@ class ClusterProduce:
         try:
             id = self._log.id_of(where)
             partition = self._log.writable_at(where, id)
-            partition.check_size(batch.header)
             announces = transactional_id is not None
             body = self._to_store(id, partition, data, [batch], transactional_id, announces=announces)
             answer = self._log.node.answer(BROKER, body, timeout_s=timeout_s)

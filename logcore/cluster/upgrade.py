@@ -43,13 +43,11 @@ from ..replication.controller.metadata_records import (
 from ..replication.disk.disk_folder import DiskFolder
 from ..replication.disk.disk_log import DiskLog
 from ..replication.machine import NodeId
-from ..replication.node.node_directory import node_meta
+from ..replication.node.node_directory import NODE_FILE, node_meta
 from ..replication.raft.quorum_files import QuorumFiles
 from ..replication.raft.quorum_messages import Entry, SaveEntries, SaveVote
-from ..replication.shards.coordination_messages import COORDINATORS, TRANSACTIONS_TOPIC
 from ..replication.topic_ids import id_bytes
 from ..storage.checked_json import read_checked_json, read_with_copy, write_checked_json, write_with_copy
-from ..storage.data_directory import NODE_FILE
 from ..storage.directory_lock import locked
 from ..storage.disk import sync_folder
 from ..storage.durable_point import DurablePoint
@@ -57,6 +55,7 @@ from ..storage.open_files import OpenFiles
 from ..storage.partition_files import PartitionContext
 from ..storage.recovery import Checkpoint, create_files, read_checkpoint, recover, write_checkpoint
 from ..storage.segment import base_offsets, file_name
+from ..topic_rules import COORDINATORS, TRANSACTIONS_TOPIC
 from ..topic_settings import settings_of
 from .cluster_layout import COORDINATOR_CONFIG
 

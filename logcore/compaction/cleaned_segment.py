@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from ..failpoints import fp
-from ..records.batch import EncodedBatch
+from ..records.batch import EncodedBatch, place
 from ..records.thinning import fillers
 from ..storage.disk import LogFile
 from ..storage.epoch_cache import EpochCache
@@ -33,8 +33,11 @@ class CleanedSegment:
 
     def add(self, batch: EncodedBatch) -> None:
         """Raises OSError."""
-        self._fill(batch.header.base_offset)
-        self._put(batch)
+        first_offset = batch.header.base_offset
+        self._fill(first_offset)
+        epoch = self._epochs.at(first_offset)
+        # Before the log's start all counts to its first epoch: also what is left there of a producer's last batch.
+        self._put(place(batch, first_offset, epoch) if epoch > batch.header.leader_epoch else batch)
         if self.size - self._written > _BUFFERED_BYTES:
             self._write()
 

@@ -1,1 +1,1 @@
-"""Carries out what the cores decide, for a log of one node; and the records in which they are kept."""
+"""The records in which coordinators keep groups, offsets and transactions, as bytes and back."""

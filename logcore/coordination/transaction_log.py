@@ -1,68 +1,29 @@
-"""The entries of the topic `__transaction_state`: JSON, one key per transactional id and one for producer ids."""
+"""The entries of the topic `__transaction_state`: JSON, one key per transactional id. Version 0.1 kept the range of
+producer ids there, too, and marks of its own, which an upgrade reads over."""
 
 from __future__ import annotations
 
 import json
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from ..client import TopicPartition
 from ..cores.group_messages import CommittedOffset
 from ..cores.transaction_records import (
     Entry,
     Forgotten,
-    Identity,
     LastEnded,
     Participant,
     ProducerIdRange,
     TransactionRecord,
     TransactionState,
 )
-from .state_log import KeyValue
+from ..records.key_values import KeyValue
 
-TOPIC: Final = "__transaction_state"
-CLOSED: Final = KeyValue(b"closed", b"{}")
-"""The last record of a log that was closed properly: producers go on after it, but for those whose epoch was raised."""
-
-NOTES_OPEN: Final = KeyValue(b"notes-open", b"{}")
-"""Says that, since it was written, no transaction of a client has begun without an `OpenNote`."""
-
-_OPEN: Final = b"open:"
 _PRODUCER_IDS: Final = b"producer-ids"
 _TRANSACTION: Final = b"transaction:"
 
 
-class OpenNote(NamedTuple):
-    """A client has begun the transaction behind the one with this number. It holds until the transaction is committed,
-    which has a higher number, or the note is taken away."""
-
-    identity: Identity
-    number: int
-
-
-def encode_note(note: OpenNote) -> KeyValue:
-    transactional_id, producer_id, epoch = note.identity
-    return KeyValue(
-        _OPEN + transactional_id.encode(), _json({"producer_id": producer_id, "epoch": epoch, "number": note.number})
-    )
-
-
-def without_note(transactional_id: str) -> KeyValue:
-    return KeyValue(_OPEN + transactional_id.encode(), None)
-
-
-def take_notes(entries: dict[bytes, bytes]) -> dict[str, OpenNote]:
-    """Takes the notes out of the entries, by transactional id."""
-    notes: dict[str, OpenNote] = {}
-    for key in [key for key in entries if key.startswith(_OPEN)]:
-        content, transactional_id = json.loads(entries.pop(key)), key.removeprefix(_OPEN).decode()
-        identity = Identity(transactional_id, content["producer_id"], content["epoch"])
-        notes[transactional_id] = OpenNote(identity, content["number"])
-    return notes
-
-
 def encode_entry(entry: Entry, now_ms: int) -> KeyValue:
-    if isinstance(entry, ProducerIdRange):
-        return KeyValue(_PRODUCER_IDS, _json({"end": entry.end}))
     if isinstance(entry, Forgotten):
         return KeyValue(_key(entry.transactional_id), None)
     content: dict[str, Any] = {
@@ -122,7 +83,7 @@ def _key(transactional_id: str) -> bytes:
     return _TRANSACTION + transactional_id.encode()
 
 
-def decode_entry(key: bytes, value: bytes | None) -> Entry:
+def decode_entry(key: bytes, value: bytes | None) -> Entry | ProducerIdRange:
     if value is None:
         return Forgotten(key.removeprefix(_TRANSACTION).decode())
     content = json.loads(value)

@@ -1,7 +1,7 @@
 """Consumer groups of both kinds, side by side: those whose members assign, and those whose coordinator does.
 
-Pure, as both of them: what to write and what to answer is the shell's affair (`group_coordinator.py` on a single node,
-`replication/shards/group_shard.py` in a cluster). A name belongs to one kind at a time.
+Pure, as both of them: what to write and what to answer is the shell's affair
+(`replication/shards/group_shard.py`). A name belongs to one kind at a time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Consumer groups as a pure state machine: messages and the time go in, answers come out. `group_coordinator.py` acts.
+"""Consumer groups as a pure state machine: messages and the time go in, answers come out. `group_shard.py` acts.
 
 This is the classic protocol: members join, one of them (the leader) decides who reads what, all fetch that decision
 by syncing, and from then on they show that they are alive. What a member subscribes to and how partitions are dealt

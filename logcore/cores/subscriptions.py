@@ -66,6 +66,14 @@ def topics_of(metadata: bytes) -> tuple[str, ...]:
         return ()
 
 
+def topics_assigned(assignment: bytes) -> tuple[str, ...]:
+    """The topics of an assignment; none where a group of another kind wrote something else there."""
+    try:
+        return tuple(topic for topic, _ in decode_assignment(assignment))
+    except ValueError:
+        return ()
+
+
 def _text(text: str) -> bytes:
     encoded = text.encode()
     return _SHORT.pack(len(encoded)) + encoded

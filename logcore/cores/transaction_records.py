@@ -15,7 +15,7 @@ class TransactionState(StrEnum):
     EMPTY = "empty"
     ONGOING = "ongoing"
     PREPARE_COMMIT = "prepare_commit"
-    PREPARE_ABORT = "prepare_abort"  # only where open transactions are remembered
+    PREPARE_ABORT = "prepare_abort"
     COMPLETE_COMMIT = "complete_commit"
 
 
@@ -70,7 +70,7 @@ class TransactionRecord:
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdRange:
-    """All producer ids below `end` may be in use."""
+    """All producer ids below `end` may be in use: an entry of version 0.1."""
 
     end: int
 
@@ -82,7 +82,7 @@ class Forgotten:
     transactional_id: str
 
 
-Entry = TransactionRecord | ProducerIdRange | Forgotten
+Entry = TransactionRecord | Forgotten
 
 
 class Identity(NamedTuple):

@@ -20,16 +20,6 @@ class NewProducer:
 
 
 @dataclass(frozen=True, slots=True)
-class NewProducerId:
-    """Somebody wants to write batches that are stored once, but no transactions."""
-
-
-@dataclass(frozen=True, slots=True)
-class Begin:
-    identity: Identity
-
-
-@dataclass(frozen=True, slots=True)
 class Include:
     """The transaction, which begins where none is open, is going to write to these, and to commit offsets of these
     groups."""
@@ -37,21 +27,6 @@ class Include:
     identity: Identity
     participants: tuple[Participant, ...] = ()
     groups: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class CheckWrite:
-    """Asks whether the producer may write now."""
-
-    identity: Identity
-
-
-@dataclass(frozen=True, slots=True)
-class Wrote:
-    """The producer has written to a partition."""
-
-    identity: Identity
-    participant: Participant
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +56,7 @@ class Abort:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """All markers and offsets of the id's prepared transaction are written; durable, where open ones are remembered."""
+    """All markers and offsets of the id's prepared transaction are durable."""
 
     transactional_id: str
 
@@ -93,27 +68,7 @@ class Aborted:
     transactional_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class Unprepared:
-    """The commit failed, and its PREPARE_COMMIT is surely not in the log."""
-
-    transactional_id: str
-
-
-Message = (
-    NewProducer
-    | NewProducerId
-    | Begin
-    | Include
-    | CheckWrite
-    | Wrote
-    | OffsetsStep
-    | Commit
-    | Abort
-    | Finished
-    | Aborted
-    | Unprepared
-)
+Message = NewProducer | Include | OffsetsStep | Commit | Abort | Finished | Aborted
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +83,6 @@ class Outcome:
 class Ready:
     """What the shell does now, in this order."""
 
-    sync: tuple[Participant, ...] = ()  # data and older markers: durable before anything else
-    sync_offsets: bool = False  # likewise the committed offsets of the commit before
-    append: tuple[Entry, ...] = ()  # to the transaction log, durable before going on
+    append: tuple[Entry, ...] = ()  # to the transaction log; the rest follows when that is committed
     outcome: Outcome | None = None
     identity: Identity | None = None  # the answer to NewProducer, and where a transaction's end raises the epoch

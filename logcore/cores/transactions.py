@@ -1,13 +1,11 @@
-"""The transaction coordinator as a pure state machine: messages go in, decisions come out. `coordinator.py` acts.
+"""The transaction coordinator as a pure state machine: messages go in, decisions come out. `transaction_shard.py` acts.
 
-A commit has one durable step of its own, the record in state PREPARE_COMMIT: before it, a transaction that a crash
-interrupts is aborted; after it, it is completed. Markers and committed offsets follow from the record and are written
-without waiting for the disk. So the coordinator never asks for COMPLETE_COMMIT to be written before the partitions
-that hold those markers were synced, which the next commit of the same producer does on its way. An abort needs no
-record: what is not prepared is aborted.
+A transaction is decided by one record, in state PREPARE_COMMIT or PREPARE_ABORT. What was open before it goes on at
+another coordinator, for there are records of open transactions, too; after it, the transaction is ended. Markers and
+committed offsets follow from the record, and when all are written, another one says so.
 
 A producer may ask that the end of a transaction raises its epoch (KIP-890). Then markers carry the new epoch, so that
-nothing of the old transaction that is still on its way can begin or join another one, and an abort has a record, too.
+nothing of the old transaction that is still on its way can begin or join another one.
 """
 
 from __future__ import annotations
@@ -27,33 +25,23 @@ from .transaction_records import (
     Identity,
     LastEnded,
     Participant,
-    ProducerIdRange,
     TransactionRecord,
     TransactionState,
 )
 from .transaction_steps import (
     Abort,
     Aborted,
-    Begin,
-    CheckWrite,
     Commit,
     Finished,
     Include,
     Message,
     NewProducer,
-    NewProducerId,
     OffsetsStep,
     Outcome,
     Ready,
-    Unprepared,
-    Wrote,
 )
 
 EPOCH_MAX: Final = 32766
-PRODUCER_ID_BLOCK: Final = 1000
-
-
-_UNDECIDED: Final = (TransactionState.ONGOING, TransactionState.PREPARE_COMMIT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +84,6 @@ class _Known:
     state: TransactionState
     participants: dict[TopicPartition, Participant] = field(default_factory=dict)
     offsets: dict[str, dict[TopicPartition, CommittedOffset]] = field(default_factory=dict)
-    marked: tuple[Participant, ...] = ()  # hold markers of the last commit that may not be durable
-    offsets_marked: bool = False  # likewise the committed offsets
     unfinished: TransactionRecord | None = None  # prepared, but its markers are not all written
     aborted: TransactionRecord | None = None  # given up, but its markers are not all written
 
@@ -108,10 +94,7 @@ class Coordinator:
     Invariant: a producer id belongs to one transactional id, and an id's epoch never goes back.
     """
 
-    def __init__(self, *, remembers_open: bool = False) -> None:
-        """In: `remembers_open`: entries are written of open transactions, too, so that another coordinator goes on with
-        them. Without, who comes after a crash aborts what it finds open in the partitions, which must all be there."""
-        self._remembers_open = remembers_open
+    def __init__(self) -> None:
         self._known: dict[str, _Known] = {}
         self._next_producer_id = 0
         self._producer_ids_end = 0
@@ -119,8 +102,6 @@ class Coordinator:
     def apply(self, entry: Entry) -> None:
         """Takes in an entry of the transaction log, in order, before the first step: the coordinator is their fold."""
         match entry:
-            case ProducerIdRange(end):
-                self._next_producer_id = self._producer_ids_end = max(end, self._producer_ids_end)
             case TransactionRecord():
                 self._known[entry.transactional_id] = _known_by(entry)
             case Forgotten(transactional_id):
@@ -129,87 +110,21 @@ class Coordinator:
                 assert_never(entry)
 
     def unfinished(self) -> list[Outcome]:
-        """What recovery has to complete."""
+        """Commits that are decided, and not written everywhere."""
         return [Outcome(known.unfinished, True) for known in self._known.values() if known.unfinished]
 
     def given_up(self) -> list[Outcome]:
-        """The same of aborts, where open transactions are remembered."""
+        """The same of aborts."""
         return [Outcome(known.aborted, False) for known in self._known.values() if known.aborted]
 
     def forget(self, transactional_id: str) -> tuple[Entry, ...]:
         """Lets go of an id that nobody uses; gives the entry to write, none where a transaction of it is not over."""
-        if not self.is_over(transactional_id):
+        known = self._known.get(transactional_id)
+        if known is None or known.state is TransactionState.ONGOING or known.unfinished or known.aborted:
             return ()
         gone = Forgotten(transactional_id)
         self.apply(gone)
         return (gone,)
-
-    def is_over(self, transactional_id: str) -> bool:
-        """Whether the id is known, and nothing of its last transaction is left to do."""
-        known = self._known.get(transactional_id)
-        if known is None or known.state is TransactionState.ONGOING or known.unfinished or known.aborted:
-            return False
-        return known.record.state in (TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT)
-
-    def completed(self) -> tuple[TransactionRecord, ...]:
-        """Entries to write once everything in the log is durable: no prepared transaction needs completing then."""
-        entries: list[TransactionRecord] = []
-        for known in self._known.values():
-            if known.record.state is TransactionState.PREPARE_COMMIT and known.unfinished is None:
-                known.record = _completed(known.record)
-                known.marked, known.offsets_marked = (), False
-                entries.append(known.record)
-        return tuple(entries)
-
-    @property
-    def knows_somebody(self) -> bool:
-        return bool(self._known)
-
-    def has(self, identity: Identity) -> bool:
-        """Whether this producer may go on: it has the id, and is not in the middle of anything."""
-        known = self._known.get(identity.transactional_id)
-        if known is None or known.state is TransactionState.ONGOING or known.unfinished or known.aborted:
-            return False
-        return (known.record.producer_id, known.record.epoch) == identity[1:]
-
-    def number_of(self, transactional_id: str) -> int:
-        """Of its last transaction that ended."""
-        return self._known[transactional_id].record.number
-
-    def goes_on_as(self, identity: Identity) -> Identity:
-        """The identity itself, unless it has ended its last transaction, and that raised the epoch."""
-        known = self._known.get(identity.transactional_id)
-        ended = None if known is None else known.record.ended
-        if known is None or ended is None or (ended.producer_id, ended.epoch) != identity[1:]:
-            return identity
-        return _identity_after(known.record)
-
-    def has_committed(self, identity: Identity) -> bool:
-        """Whether this producer's last transaction is committed, and nothing began since."""
-        known = self._known.get(identity.transactional_id)
-        if known is None or (known.record.producer_id, known.record.epoch) != identity[1:]:
-            return False
-        return known.state in (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)
-
-    def interrupted(self) -> tuple[Entry, ...]:
-        """Entries to write at the end: transactions that are open now are given up, so their producers are fenced."""
-        entries: list[Entry] = []
-        for known in self._known.values():
-            if known.state is TransactionState.ONGOING:
-                raised = replace(known.record, epoch=known.record.epoch + 1, ended=None)
-                known.record = replace(_completed(raised), state=TransactionState.EMPTY)
-                known.state = TransactionState.EMPTY
-                entries.append(known.record)
-        return tuple(entries)
-
-    def unsettled_offsets(self, group: str) -> frozenset[TopicPartition]:
-        """What a transaction that is not decided everywhere is going to commit for this group."""
-        return frozenset(
-            partition
-            for known in self._known.values()
-            if known.state in _UNDECIDED
-            for partition in known.offsets.get(group, ())
-        )
 
     def standing(self, transactional_id: str) -> Standing | None:
         """None for an id that nobody has taken, or that is forgotten."""
@@ -222,42 +137,18 @@ class Coordinator:
     def standings(self) -> list[Standing]:
         return [standing for id in self._known if (standing := self.standing(id)) is not None]
 
-    def describe(self) -> list[TransactionDescription]:
-        return [
-            TransactionDescription(
-                Identity(id, known.record.producer_id, known.record.epoch),
-                known.state,
-                tuple(known.participants) if known.state in _UNDECIDED else (),
-                timeout_ms=known.record.timeout_ms,
-            )
-            for id, known in self._known.items()
-        ]
-
     def step(self, message: Message) -> Ready:
         """Raises `ProducerFenced`, or `InvalidTransactionState` for a call that does not fit."""
         match message:
             case NewProducer():
                 return self._new_producer(message)
-            case NewProducerId():
-                entries: list[Entry] = []
-                identity = Identity("", self._allocate(entries), 0)
-                return Ready(append=tuple(entries), identity=identity)
-            case Begin(identity):
-                return self._begin(self._of(identity))
             case Include(identity, participants, groups):
                 return self._include(self._of(identity), participants, groups)
-            case CheckWrite(identity):
-                _check_open(self._of(identity))
-            case Wrote(identity, participant):
-                known = self._of(identity)
-                if participant.partition not in known.participants:
-                    known.participants[participant.partition] = participant
-                    return self._open_noted(known)
             case OffsetsStep(identity, group, offsets):
                 known = self._of(identity)
                 _check_open(known)
                 known.offsets.setdefault(group, {}).update(offsets)
-                return self._open_noted(known)
+                return Ready(append=(_open_record(known),))
             case Commit(identity, raises_epoch, offsets):
                 asked_again = raises_epoch and self._asked_again(identity, committed=True)
                 if asked_again:
@@ -278,14 +169,8 @@ class Coordinator:
                 return self._finish(self._known[transactional_id])
             case Aborted(transactional_id):
                 return self._over(self._known[transactional_id])
-            case Unprepared(transactional_id):
-                return self._abort(self._known[transactional_id])
             case _:
                 assert_never(message)
-        return Ready()
-
-    def _open_noted(self, known: _Known) -> Ready:
-        return Ready(append=(_open_record(known),)) if self._remembers_open else Ready()
 
     def _of(self, identity: Identity) -> _Known:
         known = self._known.get(identity.transactional_id)
@@ -310,14 +195,13 @@ class Coordinator:
         for group in groups:
             known.offsets.setdefault(group, {})
         grew = len(known.participants) + len(known.offsets) > size
-        return self._open_noted(known) if begins or grew else Ready()
+        return Ready(append=(_open_record(known),)) if begins or grew else Ready()
 
     def _new_producer(self, asked: NewProducer) -> Ready:
         transactional_id = asked.transactional_id
         known = self._known.get(transactional_id)
-        entries: list[Entry] = []
         if known is None or known.record.epoch >= EPOCH_MAX:
-            producer_id, epoch = self._allocate(entries), 0
+            producer_id, epoch = self._allocate(), 0
         else:
             producer_id, epoch = known.record.producer_id, known.record.epoch + 1
         outcome = None
@@ -337,41 +221,26 @@ class Coordinator:
         )
         if outcome is not None and outcome.record.producer_id == producer_id:
             outcome = replace(outcome, record=replace(outcome.record, epoch=epoch))  # fences in the partitions, too
-        # What the shell does may fail half-way: what must be synced, and what must be aborted, is remembered till then.
-        marked, offsets_marked = (known.marked, known.offsets_marked) if known else ((), False)
-        self._known[transactional_id] = _Known(
-            record,
-            TransactionState.EMPTY,
-            marked=marked,
-            offsets_marked=offsets_marked,
-            aborted=outcome.record if outcome else None,
-        )
-        ready = Ready(sync=marked, sync_offsets=offsets_marked)
-        entries.append(self._noted(self._known[transactional_id]))
+        aborted = outcome.record if outcome else None
+        known = self._known[transactional_id] = _Known(record, TransactionState.EMPTY, aborted=aborted)
         identity = Identity(transactional_id, producer_id, epoch)
-        return replace(ready, append=tuple(entries), outcome=outcome, identity=identity)
+        return Ready((_noted(known),), outcome, identity)
 
     @property
     def lacks_ids(self) -> bool:
-        """Whether `take_ids` must come before the next step, where somebody else hands out producer ids."""
+        """Whether `take_ids` must come before the next step that needs a producer id."""
         return self._next_producer_id >= self._producer_ids_end
 
     def take_ids(self, first: int, end: int) -> None:
         """Producer ids that nobody else gets, in this life or any other; no entry is written of them."""
         self._next_producer_id, self._producer_ids_end = first, end
 
-    def _allocate(self, entries: list[Entry]) -> int:
-        if self.lacks_ids:
-            self._producer_ids_end = self._next_producer_id + PRODUCER_ID_BLOCK
-            entries.append(ProducerIdRange(self._producer_ids_end))
+    def _allocate(self) -> int:
+        assert not self.lacks_ids
         self._next_producer_id += 1
         return self._next_producer_id - 1
 
-    def give_back_ids(self) -> None:
-        """The last block of producer ids could not be written: the next one begins where it did."""
-        self._producer_ids_end = self._next_producer_id
-
-    def _begin(self, known: _Known) -> Ready:
+    def _begin(self, known: _Known) -> None:
         if known.state is TransactionState.ONGOING:
             raise InvalidTransactionState("a transaction is open already", hint="Commit or abort it first.")
         if known.unfinished is not None:
@@ -386,7 +255,6 @@ class Coordinator:
             )
         known.state = TransactionState.ONGOING
         known.participants, known.offsets = {}, {}
-        return Ready()
 
     def _add_offsets(self, known: _Known, offsets: Mapping[str, Mapping[TopicPartition, CommittedOffset]]) -> None:
         """Those that come with the commit itself; they may be all that the transaction does."""
@@ -397,28 +265,17 @@ class Coordinator:
 
     def _commit(self, known: _Known, *, raises_epoch: bool) -> Ready:
         _check_open(known)
-        written = tuple(known.participants.values())
-        if not written and not known.offsets and not raises_epoch and not self._remembers_open:
-            known.state = TransactionState.EMPTY
-            return Ready()
-        entries: list[Entry] = []
         prepared = replace(_open_record(known), state=TransactionState.PREPARE_COMMIT, number=known.record.number + 1)
         if raises_epoch:
-            prepared = self._raised(prepared, entries, committed=True)
+            prepared = self._raised(prepared, committed=True)
         known.unfinished = prepared
         known.state = TransactionState.PREPARE_COMMIT
-        return Ready(
-            sync=_united(written, known.marked),
-            sync_offsets=known.offsets_marked,
-            append=(*entries, prepared),
-            outcome=Outcome(prepared, True),
-            identity=_identity_after(prepared) if raises_epoch else None,
-        )
+        return Ready((prepared,), Outcome(prepared, True), _identity_after(prepared) if raises_epoch else None)
 
-    def _raised(self, record: TransactionRecord, entries: list[Entry], *, committed: bool) -> TransactionRecord:
+    def _raised(self, record: TransactionRecord, *, committed: bool) -> TransactionRecord:
         """With the epoch of the markers: the next one, which is no producer's where it is the last that there is."""
         ended = LastEnded(record.producer_id, record.epoch, committed)
-        successor = self._allocate(entries) if record.epoch >= EPOCH_MAX else -1
+        successor = self._allocate() if record.epoch >= EPOCH_MAX else -1
         return replace(record, epoch=record.epoch + 1, ended=ended, successor=successor)
 
     def _asked_again(self, identity: Identity, *, committed: bool) -> Ready | None:
@@ -431,64 +288,53 @@ class Coordinator:
             return Ready(outcome=Outcome(known.unfinished, True), identity=_identity_after(known.unfinished))
         if known.record.ended != ended or known.state is TransactionState.ONGOING:
             return None
-        return Ready(identity=_identity_after(known.record)) if committed else self._abort_of(known, ())
+        return Ready(identity=_identity_after(known.record)) if committed else _abort_of(known)
 
     def _abort_and_raise(self, known: _Known) -> Ready:
         """Also where nothing is open: then something that is still on its way cannot open anything."""
         if known.unfinished is not None:
             _check_open(known)
-        entries: list[Entry] = []
         ends = known.aborted is not None or known.state is TransactionState.ONGOING
         open_one = _given_up(known) if ends else None
-        raised = self._raised(known.record, entries, committed=False)
+        raised = self._raised(known.record, committed=False)
         if open_one is not None:
             known.aborted = replace(open_one, epoch=raised.epoch)
         known.record = replace(_successor(raised), state=TransactionState.EMPTY, participants=(), offsets={})
         known.state = TransactionState.EMPTY
-        return self._abort_of(known, entries)
-
-    def _abort_of(self, known: _Known, entries: Iterable[Entry]) -> Ready:
-        """What is to be done is the same however often it is asked for."""
-        return Ready(
-            sync=known.marked,
-            sync_offsets=known.offsets_marked,
-            append=(*entries, self._noted(known)),
-            outcome=Outcome(known.aborted, False) if known.aborted is not None else None,
-            identity=_identity_after(known.record),
-        )
-
-    def _noted(self, known: _Known) -> TransactionRecord:
-        """The entry of an id without an open transaction; with markers to be written, where those are remembered."""
-        if known.aborted is None or not self._remembers_open:
-            return known.record
-        after = known.record
-        successor = after.producer_id if after.producer_id != known.aborted.producer_id else -1
-        offsets: GroupOffsets = {group: {} for group in known.aborted.offsets}
-        prepared = replace(known.aborted, state=TransactionState.PREPARE_ABORT, offsets=offsets, successor=successor)
-        return replace(prepared, ended=after.ended, timeout_ms=after.timeout_ms, follows=after.follows)
+        return _abort_of(known)
 
     def _abort(self, known: _Known) -> Ready:
         outcome = Outcome(_given_up(known), False)
-        known.unfinished = None
         known.state = TransactionState.EMPTY
-        return Ready(append=(self._noted(known),) if self._remembers_open else (), outcome=outcome)
+        return Ready((_noted(known),), outcome)
 
     def _finish(self, known: _Known) -> Ready:
         assert known.unfinished is not None
-        known.record, known.unfinished = _successor(known.unfinished), None
+        known.record, known.unfinished = _completed(_successor(known.unfinished)), None
         known.state = TransactionState.COMPLETE_COMMIT
-        if self._remembers_open:
-            known.record = _completed(known.record)
-            return Ready(append=(known.record,))
-        known.marked, known.offsets_marked = known.record.participants, bool(known.record.offsets)
-        return Ready()
+        return Ready((known.record,))
 
     def _over(self, known: _Known) -> Ready:
         known.aborted = None
-        if not self._remembers_open:
-            return Ready()
         known.record = replace(known.record, state=TransactionState.EMPTY)
-        return Ready(append=(known.record,))
+        return Ready((known.record,))
+
+
+def _abort_of(known: _Known) -> Ready:
+    """What is to be done is the same however often it is asked for."""
+    outcome = Outcome(known.aborted, False) if known.aborted is not None else None
+    return Ready((_noted(known),), outcome, _identity_after(known.record))
+
+
+def _noted(known: _Known) -> TransactionRecord:
+    """The entry of an id without an open transaction; with the markers that are to be written, if any."""
+    if known.aborted is None:
+        return known.record
+    after = known.record
+    successor = after.producer_id if after.producer_id != known.aborted.producer_id else -1
+    offsets: GroupOffsets = {group: {} for group in known.aborted.offsets}
+    prepared = replace(known.aborted, state=TransactionState.PREPARE_ABORT, offsets=offsets, successor=successor)
+    return replace(prepared, ended=after.ended, timeout_ms=after.timeout_ms, follows=after.follows)
 
 
 def _known_by(record: TransactionRecord) -> _Known:
@@ -535,8 +381,3 @@ def _completed(record: TransactionRecord) -> TransactionRecord:
 def _check_open(known: _Known) -> None:
     if known.state is not TransactionState.ONGOING:
         raise InvalidTransactionState("no transaction is open", hint="Call begin() first.")
-
-
-def _united(first: Iterable[Participant], second: Iterable[Participant]) -> tuple[Participant, ...]:
-    by_partition = {participant.partition: participant for participant in (*second, *first)}
-    return tuple(by_partition.values())

@@ -21,7 +21,6 @@ from .security.peer import Peer
 from .security.quotas import UNLIMITED, Meter, Quotas
 from .security.users import Users
 from .served_log import ServedLog, ServedTransactions
-from .syncing import Syncs
 from .wire.frames import CLIENT_ID
 
 _LOGINS_MAX: Final = 2  # at the same time: checking a password is work
@@ -53,7 +52,7 @@ class KafkaServiceSettings:
 
 
 class Serving(NamedTuple):
-    """What is served: a log of one node (`one_node.py`), or this node's part of a cluster's (`logcore/cluster/`).
+    """What is served: this node's part of a cluster's log (`logcore/cluster/`).
     `produce` answers a Produce request, given the `KafkaService` and the request. `is_ready`: whether it knows what it
     serves; until it does for the first time, nothing is answered that depends on it. `threads`: for handlers, most of
     which wait: for a sync, for a transaction's turn, for another node."""
@@ -112,7 +111,6 @@ class KafkaService(Desk):
         self.sessions = FetchSessions(settings.fetch_sessions)
         self._loop = loop
         self._pool = ThreadPoolExecutor(serving.threads, thread_name_prefix="millstream-kafka")
-        self.syncs = Syncs(loop, self._pool)
         self._advance = asyncio.Event()
         self._waking = self._awaited = False
         self._tasks: set[asyncio.Task[Any]] = set()  # the loop itself keeps no reference
@@ -192,6 +190,5 @@ class KafkaService(Desk):
         """Waits for what is under way."""
         while self._tasks:
             await asyncio.wait(self._tasks)
-        await self.syncs.settled()
         self._stop_listening()
         self._pool.shutdown()

@@ -1,5 +1,5 @@
 """Who has what in the log that a listener serves: the nodes, who leads each partition, who coordinates, and changes of
-topics. One node: `one_node.py`; several: `logcore/cluster/cluster_layout.py`."""
+topics. It is `logcore/cluster/cluster_layout.py`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What handlers of requests ask of the log that they serve: `log.Log`, or this node's part of a cluster's."""
+"""What handlers of requests ask of the log that they serve: this node's part of a cluster's (`cluster_log.py`)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ..storage.partition_keeping import KeptPartition
 
 
 class ServedGroups(Protocol):
-    """The groups that are coordinated here; see `GroupCoordinator`. Methods raise `LogError`."""
+    """The groups that are coordinated here. Methods raise `LogError`."""
 
     def ask(self, message: Message) -> Future[Reply]: ...
 

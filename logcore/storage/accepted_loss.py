@@ -16,62 +16,22 @@ from typing import Final
 
 from ..compaction.cleaned_segment import CleanedSegment
 from ..compaction.segment_swap import swap
-from ..coordination.state_log import StateLog
-from ..coordination.transaction_log import CLOSED, NOTES_OPEN, decode_entry, encode_entry, take_notes
-from ..coordination.transaction_log import TOPIC as TRANSACTIONS_TOPIC
-from ..cores.transaction_records import ProducerIdRange
-from ..errors import UnknownTopic
 from ..records.batch import EncodedBatch
-from ..topic_settings import settings_of
 from .damage import DamagedRange, next_batch
-from .data_directory import DataDirectory
 from .durable_point import DurablePoint
 from .open_files import OpenFiles
-from .partition import Partition, PartitionContext
 from .partition_state import scan
 from .recovery import CHECKPOINT, Checkpoint, RecoveredPartition, recover, write_checkpoint
 from .segment import Segment
 
 _ASIDE: Final = ".damaged-at-"
-_SKIPPED_IDS: Final = 1 << 32
-
-
-def accept_loss(folder: Path, topic: str) -> list[str]:
-    """Returns what was given up, a line per range of offsets. Raises `LogLocked`, `UnknownTopic`; `CorruptLog` where
-    nothing is left to go on with; OSError."""
-    directory = DataDirectory(folder, durable=True)
-    try:
-        if topic not in directory.topics:
-            raise UnknownTopic(f'topic "{topic}" does not exist')
-        given_up = [
-            f"partition {partition}: offsets {first}..{end - 1}"
-            for partition in range(directory.topics[topic].topic.partition_count)
-            for first, end in give_up(directory.folder(topic, partition))
-        ]
-        if given_up and topic == TRANSACTIONS_TOPIC:
-            _skip_producer_ids(directory.folder(topic, 0))
-        return given_up
-    finally:
-        directory.close()
 
 
 def give_up(folder: Path, stale: Sequence[str] = ()) -> list[tuple[int, int]]:
     """What was given up of the partition in this folder: where each range of offsets begins and ends. In: `stale`:
-    files that say what the damaged ones were, besides the checkpoint. Raises as `accept_loss` does."""
+    files that say what the damaged ones were, besides the checkpoint. Raises `CorruptLog` where
+    nothing is left to go on with; OSError."""
     return _Mending(folder, (CHECKPOINT, *stale)).run()
-
-
-def _skip_producer_ids(folder: Path) -> None:
-    """The lost records may have said which producer ids are in use: none of them may be given once more."""
-    context = PartitionContext(OpenFiles(8), _now_ms, lambda: None, durable=True, found_durable=True)
-    partition = Partition(f"the partition in {folder}", folder, settings_of({}), context)
-    log = StateLog(partition, _now_ms)
-    entries = dict(log.entries())
-    take_notes(entries)
-    known = [decode_entry(key, value) for key, value in entries.items() if key not in (CLOSED.key, NOTES_OPEN.key)]
-    end = max((entry.end for entry in known if isinstance(entry, ProducerIdRange)), default=0)
-    log.sync(log.append([encode_entry(ProducerIdRange(end + _SKIPPED_IDS), _now_ms())]).mark)
-    partition.close()
 
 
 def _now_ms() -> int:

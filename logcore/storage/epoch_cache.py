@@ -45,8 +45,7 @@ class EpochCache:
     def note(self, epoch: int, offset: int) -> None:
         """Takes in a batch of this epoch at this offset, the end of the log.
 
-        One of an epoch gone by changes nothing: a replica takes no such batch, and the log of a single node asks for
-        no epochs.
+        An earlier epoch changes nothing: a replica takes no such batch.
         """
         if epoch > self.last:
             self._starts.append(EpochStart(epoch, offset))

@@ -1,7 +1,6 @@
 """What every partition is made of: segments, the meaning of what is in them, and checkpoints of it.
 
-Who appends and what is durable is decided above: `partition.py` for the log of one node, `replication/disk/disk_log.py`
-for a replica.
+Who appends and what is durable is decided above: `replication/disk/disk_log.py`.
 """
 
 from __future__ import annotations

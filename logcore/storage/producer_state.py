@@ -24,13 +24,14 @@ class SequencedBatch(NamedTuple):
 class ProducerEntry:
     """Invariant: `batches` belong to `epoch`, oldest first, at most five. `last_offset` is the first offset of the
     producer's last batch, markers included; `seen_ms` is when it came, or later. `ended`: the number of the last
-    transaction that ended here, -1 where none did."""
+    transaction that ended here, -1 where none did; `ended_epoch`: the epoch of its marker."""
 
     epoch: int
     batches: list[SequencedBatch] = field(default_factory=list)
     last_offset: int = -1
     seen_ms: int = 0
     ended: int = -1
+    ended_epoch: int = NUMBER_MAX  # of versions that did not note it: each number that is not higher has ended
 
     @property
     def next_sequence(self) -> int:
@@ -93,8 +94,10 @@ class ProducerStates:
             return
         entry = self._entries.get(header.producer_id)
         if entry is None or entry.epoch != header.producer_epoch:
-            ended = entry.ended if entry is not None else -1
-            entry = self._entries[header.producer_id] = ProducerEntry(header.producer_epoch, ended=ended)
+            new = ProducerEntry(header.producer_epoch)
+            if entry is not None:
+                new.ended, new.ended_epoch = entry.ended, entry.ended_epoch
+            entry = self._entries[header.producer_id] = new
         entry.last_offset, entry.seen_ms = header.base_offset, now_ms
         if header.base_sequence >= 0:
             last = next_sequence(header.base_sequence, header.last_offset_delta)
@@ -105,13 +108,20 @@ class ProducerStates:
         """Takes in the number of a marker that was noted."""
         entry = self._entries.get(producer_id)
         if entry is not None:
-            entry.ended = number
+            entry.ended, entry.ended_epoch = number, entry.epoch
 
-    def has_ended(self, producer_id: int, number: int) -> bool:
+    def has_ended(self, producer_id: int, epoch: int, number: int) -> bool:
         """Whether the marker of this or a later transaction of the producer is here. Numbers begin again at 0 after
-        2**31 - 1."""
+        2**31 - 1.
+
+        Both the epoch and the number of a producer's transactions only grow, so a higher epoch with a number that is
+        not higher means that the coordinator has lost its newest records and counts from an earlier number: its marker
+        is a new one. Without it the transaction would stay open for ever.
+        """
         entry = self._entries.get(producer_id)
-        return entry is not None and entry.ended >= 0 and (entry.ended - number) & NUMBER_MAX <= NUMBER_MAX // 2
+        if entry is None or entry.ended < 0 or epoch > entry.ended_epoch:
+            return False
+        return (entry.ended - number) & NUMBER_MAX <= NUMBER_MAX // 2
 
     def next_end(self, producer_id: int) -> int:
         """The number of the producer's next end here."""
@@ -152,7 +162,7 @@ class ProducerStates:
 
     def to_json(self) -> Any:
         return [
-            [id, entry.epoch, entry.batches, entry.last_offset, entry.seen_ms, entry.ended]
+            [id, entry.epoch, entry.batches, entry.last_offset, entry.seen_ms, entry.ended, entry.ended_epoch]
             for id, entry in self._entries.items()
         ]
 

@@ -116,7 +116,7 @@ class _Reading:
     def _take(self, file: ReadableFile, position: int, header: BatchHeader, batch: memoryview) -> None:
         if checksum_of(batch) != header.crc:
             raise file.segment.corrupt(position, "the checksum of the record batch does not fit")
-        if not header.control and not self._view.aborted.covers(header):
+        if header.record_count and not header.control and not self._view.aborted.covers(header):
             try:
                 if header.columnar:
                     self._flush_rows(file, position)

@@ -58,7 +58,7 @@ def _first_in(
     header: BatchHeader, file: ReadableFile, position: int, timestamp_ms: int, from_offset: int
 ) -> TimestampOffset | None:
     """Within a batch. A columnar one has one timestamp for all its rows."""
-    if header.last_offset < from_offset:
+    if header.last_offset < from_offset or not header.record_count:
         return None
     if header.columnar:
         return TimestampOffset(header.max_timestamp_ms, max(header.base_offset, from_offset))

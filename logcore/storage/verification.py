@@ -9,7 +9,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from ..errors import UnknownTopic
 from ..records.batch import HEADER_SIZE, BatchHeader, read_header
 from ..records.codec import decode_rows, stored_batch
 from ..records.control import marker_commits
@@ -70,15 +69,6 @@ class DumpedBatch(NamedTuple):
         return ", ".join(fields if self.whole else [*fields, "CHECKSUM WRONG"])
 
 
-def partition_folders(folder: Path, topic: str | None = None) -> list[Path]:
-    """The folders of partitions in a data directory. Raises `UnknownTopic` where the topic has none."""
-    found = sorted(path.parent for path in folder.glob("*-*/*.log") if path.stem.isdigit())
-    folders = [path for path in dict.fromkeys(found) if topic is None or path.name.rpartition("-")[0] == topic]
-    if topic is not None and not folders:
-        raise UnknownTopic(f'topic "{topic}" has no files in {folder}')
-    return folders
-
-
 def dump(path: Path) -> Iterator[DumpedBatch]:
     """The batches of a segment file, in order, up to the first place where none begins. Raises OSError."""
     file = LogFile(path, writable=False)
@@ -91,6 +81,8 @@ def records_of(batch: DumpedBatch) -> list[str]:
     LogFile(batch.path, writable=False).read_into(content, batch.position)
     if batch.header.control:
         return [{True: "commit", False: "abort", None: "control"}[marker_commits(content)]]
+    if not batch.header.record_count:
+        return []
     if batch.header.columnar:
         return [str(row) for row in decode_columns(content[HEADER_SIZE:]).to_pylist()]
     rows = decode_rows([stored_batch(batch.header, content)], 0)
@@ -98,13 +90,9 @@ def records_of(batch: DumpedBatch) -> list[str]:
             for row in rows.to_pylist()]  # fmt: skip
 
 
-def verify(folder: Path, topic: str | None = None) -> tuple[Verified, list[FileFinding]]:
-    """Reads every byte: checksums, offsets, epochs, indexes, checkpoints. Raises `UnknownTopic`, OSError."""
-    return verify_files([folder / "meta.json", folder / "topics.json"], partition_folders(folder, topic))
-
-
 def verify_files(described_in: Sequence[Path], partitions: Sequence[Path]) -> tuple[Verified, list[FileFinding]]:
-    """In: `described_in`: files of checked JSON; `partitions`: folders. Raises OSError."""
+    """Reads every byte: checksums, offsets, epochs, indexes, checkpoints. In: `described_in`: files of checked JSON;
+    `partitions`: folders. Raises OSError."""
     verified = Verified(len(partitions))
     findings = [finding for path in described_in for finding in _checked_json(path)]
     for partition in partitions:

@@ -1,4 +1,4 @@
-"""The commands `millstream log`: verify, print and repair the files of a data folder."""
+"""The commands `millstream log`: what is in the files of a data directory, and whether they are whole."""
 
 from __future__ import annotations
 
@@ -12,43 +12,41 @@ from millstream.errors import ServerError
 from .command_line import command_group, one_sentence_errors
 
 DataArgument = Annotated[
-    Path, typer.Argument(help="The data folder of a server, or the folder with topics.json or node.json.")
+    Path, typer.Argument(help="The data directory of a server, or its log: the folder with node.json.")
 ]
 
 _STATE = ("-changelog", "-markers")
 
 
 class NoSuchFiles(ServerError):
-    """A folder or file does not exist, or cannot be read or written."""
+    """A folder or file that a command should look at is not there, or cannot be read."""
 
     code = "NO_SUCH_FILES"
 
 
 class HoldsState(ServerError):
-    """The topic has the state of a query: no part of it may be given up."""
+    """A topic of which no part may be missing."""
 
     code = "HOLDS_STATE"
 
 
 def log_app() -> typer.Typer:
-    app = command_group("Files of a log: verify, print, repair.")
+    app = command_group("The files of a log: look into, verify, and mend.")
 
     @app.command("verify")
     def verify_files(
         data: DataArgument, topic: Annotated[str | None, typer.Option(help="Only this topic's files.")] = None
     ) -> None:
-        """Read all files of a data folder and print their problems. Exit code 1 if there are any.
+        """Read all files of a data directory and say what is wrong with them; exit code 1 where something is.
 
-        Checks record batches and their checksums, the sequence of offsets, epochs, indexes and checkpoints. It changes
-        nothing. Stop the server first, or the newest records may be reported as missing.
+        Checks record batches and their checksums, that no offset is missing, epochs, indexes and checkpoints. Nothing
+        is changed. Stop the server first, or the newest records may be reported as missing.
         """
         with one_sentence_errors():
-            from millstream.logcore.cluster.node_folder import is_node_folder, verify_node
-            from millstream.logcore.storage.verification import verify
+            from millstream.logcore.cluster.node_folder import verify_node
 
             try:
-                folder = _log_folder(data)
-                verified, findings = (verify_node if is_node_folder(folder) else verify)(folder, topic)
+                verified, findings = verify_node(_log_folder(data), topic)
             except OSError as error:
                 raise NoSuchFiles(f"{data} cannot be read: {error.strerror or error}") from error
         for finding in findings:
@@ -62,7 +60,7 @@ def log_app() -> typer.Typer:
     @app.command("dump")
     def dump_files(
         file: Annotated[Path, typer.Argument(help="A segment file (….log), or the folder of a partition.")],
-        records: Annotated[bool, typer.Option("--records", help="Also print the records of each batch.")] = False,
+        records: Annotated[bool, typer.Option("--records", help="Print the records of each batch, too.")] = False,
     ) -> None:
         """Print the record batches of a segment file, a line each."""
         with one_sentence_errors():
@@ -80,41 +78,45 @@ def log_app() -> typer.Typer:
 
     @app.command("accept-loss")
     def accept_loss_of(
-        data: DataArgument, topic: Annotated[str, typer.Argument(help="The topic with lost records.")]
+        data: DataArgument, topic: Annotated[str, typer.Argument(help="The topic that has lost records.")]
     ) -> None:
-        """Accept that records of a topic are lost, so that its other records can be read again.
+        """Go on without the lost records of a topic: its other records can be read again, without a gap.
 
-        Stop the server first. If you have a backup, restore it instead. The damaged files are kept next to the new
-        ones, with names that end in `.damaged-at-OFFSET`.
+        Stop the server first. Restore a backup instead where there is one. The damaged files are kept beside the new
+        ones, under names that end in `.damaged-at-OFFSET`.
         """
         with one_sentence_errors():
-            from millstream.logcore.cluster.node_folder import accept_loss_of_node, is_node_folder
-            from millstream.logcore.storage.accepted_loss import accept_loss
+            from millstream.logcore.cluster.node_folder import accept_loss_of_node
 
             if topic.startswith("_millstream-") and topic.endswith(_STATE):
                 raise HoldsState(
-                    f'topic "{topic}" has the state of a query, which cannot continue without a part of it',
+                    f'topic "{topic}" holds the state of a query, which cannot go on without a part of it',
                     hint="Start the server and rebuild the query: RESET QUERY_ID;",
                 )
             try:
-                folder = _log_folder(data)
-                given_up = (accept_loss_of_node if is_node_folder(folder) else accept_loss)(folder, topic)
+                given_up = accept_loss_of_node(_log_folder(data), topic)
             except OSError as error:
                 raise NoSuchFiles(f"{data} cannot be written: {error.strerror or error}") from error
         for line in given_up:
             typer.echo(f"given up: {line}")
-        typer.echo(f'topic "{topic}" is complete' if not given_up else f'topic "{topic}" is readable without them')
+        typer.echo(f'topic "{topic}" is whole' if not given_up else f'topic "{topic}" is whole without these records')
 
     return app
 
 
 def _log_folder(data: Path) -> Path:
-    """The folder of the log: `data` itself, or the folder `log` in it."""
+    """The log is in a folder of its own in the data directory of a server."""
+    from millstream.logcore.cluster.node_folder import is_node_folder
+
     for folder in (data, data / "log"):
-        if any((folder / name).exists() for name in ("topics.json", "node.json")):
+        if is_node_folder(folder):
             return folder
-    hint = "Name the folder that has topics.json in it, or node.json."
-    raise NoSuchFiles(f"{data} is not the data folder of a log", hint=hint)
+        if (folder / "topics.json").exists():
+            raise NoSuchFiles(
+                f"{folder} holds a log of version 0.1, which this version has not upgraded yet",
+                hint="Start the server once: it upgrades the directory in place. Or use the commands of version 0.1.",
+            )
+    raise NoSuchFiles(f"{data} is no data directory of a log", hint="Name the folder that has node.json in it.")
 
 
 def _segment_files(path: Path) -> list[Path]:

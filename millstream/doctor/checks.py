@@ -21,8 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from millstream.errors import MillstreamError
-from millstream.logcore.cluster.node_folder import is_node_folder, replica_folders
-from millstream.logcore.storage.verification import partition_folders
+from millstream.logcore.cluster.node_folder import replica_folders
 from millstream.server.config.configuration import (
     Configuration,
     InvalidConfiguration,
@@ -240,7 +239,7 @@ def _measure(data: Path) -> tuple[list[float], float]:
 def _segments(log: Path, *, in_use: bool) -> Iterator[CheckResult]:
     """The newest segment of each partition, as many as can be read in a few seconds."""
     looked, skipped, left, bad = 0, 0, _VERIFY_BYTES, False
-    for folder in replica_folders(log) if is_node_folder(log) else partition_folders(log):
+    for folder in replica_folders(log):
         path = max(folder.glob("*.log"), default=None)
         try:
             size = 0 if path is None else path.stat().st_size

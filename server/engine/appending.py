@@ -15,6 +15,7 @@ from ...executor.columnar import ARROW, columnar_batch
 from ...executor.formats import encoder
 from ...executor.partitioning import byte_format, sink_partitions, split_by_partition
 from ...logcore.client import ColumnarRecords, LogClient, RowRecords
+from ...logcore.topic_rules import TRANSACTIONS_TOPIC
 from ...planner.schema import Column
 from ...planner.source_info import SourceInfo
 from ...sql.types import BIGINT
@@ -33,6 +34,12 @@ class Appender:
     def __init__(self, log: LogClient) -> None:
         self._log = log
         self._turn = threading.Lock()
+
+    def recover(self) -> None:
+        """Aborts what an engine that was killed in the middle of an insert left open: its rows would hide all that was
+        written after them, until the transaction times out. Raises `LogError`."""
+        if TRANSACTIONS_TOPIC in self._log.topics():
+            self._log.transactional_producer(_TRANSACTIONAL_ID)
 
     def append(self, source: SourceInfo, columns: Arrays, rowtimes: pa.Int64Array) -> None:
         """Writes the rows so that they appear together, each in the partition of its key.

@@ -92,6 +92,7 @@ class Engine:
         self._appender = Appender(log)
         self._store = CatalogStore(log, executor, self._lock)
         try:
+            self._appender.recover()
             with self._lock:
                 self._store.recover(paused=paused)
             self._create_processing_log_stream()

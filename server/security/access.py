@@ -41,15 +41,15 @@ class RoleSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     read: tuple[str, ...] = ()
-    """Name patterns for SELECT and PRINT."""
+    """Patterns of the names for SELECT and PRINT."""
     insert: tuple[str, ...] = ()
     """… for INSERT and DELETE."""
     ddl: tuple[str, ...] = ()
     """… for CREATE, ALTER, DROP, PAUSE and TERMINATE."""
     group: tuple[str, ...] = ()
-    """Patterns of consumer groups for Kafka clients."""
+    """Patterns of the consumer groups that Kafka clients may use."""
     transaction: tuple[str, ...] = ()
-    """Patterns of transactional ids for Kafka clients."""
+    """Patterns of the transactional ids that Kafka clients may use."""
     admin: bool = False
     """The role may do everything."""
 
@@ -64,9 +64,9 @@ class UserSettings(BaseModel):
     tokens: tuple[str, ...] = ()
     """Hashes, as `millstream access token` prints them."""
     scram: tuple[str, ...] = ()
-    """Credentials for Kafka and PostgreSQL clients, as `millstream access scram` prints them."""
+    """For Kafka clients: what `millstream access scram` prints."""
     certificates: tuple[str, ...] = ()
-    """Names in the client's certificate over HTTP: `CN=ana`, `DNS:ana.example`."""
+    """Names in a client's certificate over HTTP: `CN=ana`, `DNS:ana.example`."""
     roles: tuple[str, ...] = ()
     """Names of roles below [access.roles]."""
 
@@ -100,7 +100,7 @@ class AccessSettings(BaseModel):
     users: dict[str, UserSettings] = Field(default_factory=dict)
     roles: dict[str, RoleSettings] = Field(default_factory=dict)
     plain_text: bool = False
-    """Allow passwords without TLS, because a proxy terminates it."""
+    """Passwords may travel without TLS: something before the server ends it."""
 
     @model_validator(mode="after")
     def _whole(self) -> Self:

@@ -69,7 +69,9 @@ def test_a_store_comes_back_from_a_compacted_changelog_of_bounded_size(tmp_path:
                 log.append("changelog", partition, records)
             if time % 20 == 19:
                 log.keep_house()
-                sizes.append(sum(log.partition("changelog", partition).size_on_disk for partition in range(TASKS)))
+                sizes.append(
+                    sum(log.served.partition("changelog", partition).size_on_disk for partition in range(TASKS))
+                )
                 found = restored(log)
                 for part in range(TASKS):
                     kept["windows"].expire(part, "_ws", time - 2)

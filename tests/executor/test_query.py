@@ -173,9 +173,7 @@ def test_a_second_runtime_fences_the_first(client: LogClient, tmp_path: Path) ->
 
 def test_after_a_failure_the_query_recovers_from_the_log(client: LogClient, tmp_path: Path) -> None:
     runtime = QueryRuntime(count_plan(), client, tmp_path / "state")
-    for number, point in enumerate(
-        ("query.processed", "query.appended", "txn.after_prepare", "query.before_store_commit")
-    ):
+    for number, point in enumerate(("query.processed", "query.appended", "txn.committed", "query.before_store_commit")):
         client.append("input", 0, rows([("a", value(1), number)]))
         arm(f"{point}:1:raise")
         with pytest.raises(FailpointHit):

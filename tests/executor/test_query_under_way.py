@@ -59,7 +59,7 @@ def test_everything_is_written_in_order_when_step_has_nothing_more(client: LogCl
 @pytest.mark.parametrize("nth", [1, 2, 5])
 @pytest.mark.parametrize(
     "point",
-    ["query.processed", "query.appended", "txn.before_prepare", "txn.after_prepare", "query.before_store_commit"],
+    ["query.processed", "query.appended", "txn.before_prepare", "txn.committed", "query.before_store_commit"],
 )
 def test_what_fails_in_one_batch_is_raised_and_begun_again(
     client: LogClient, tmp_path: Path, point: str, nth: int

@@ -12,8 +12,6 @@ import pytest
 from millstream.logcore import failpoints
 from millstream.logcore.log import Log, open_log
 
-from .kinds import KINDS, AnyLog, Kind
-
 _MEMORY = Path("/dev/shm")
 
 
@@ -42,21 +40,6 @@ def only_processes_die(monkeypatch: pytest.MonkeyPatch) -> None:
 def log(folder: Path) -> Iterator[Log]:
     """A durable log with topic "t" of two partitions."""
     opened = open_log(folder, clock=lambda: 1_700_000_000.0)
-    opened.create_topic("t", 2)
-    yield opened
-    failpoints.arm("")
-    opened.close()
-
-
-@pytest.fixture(params=KINDS, ids=lambda kind: kind.name)
-def kind(request: pytest.FixtureRequest) -> Kind:
-    return request.param
-
-
-@pytest.fixture
-def either(kind: Kind, folder: Path) -> Iterator[AnyLog]:
-    """As `log`, of each kind."""
-    opened = kind.open(folder, clock=lambda: 1_700_000_000.0)
     opened.create_topic("t", 2)
     yield opened
     failpoints.arm("")

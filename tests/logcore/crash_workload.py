@@ -13,7 +13,7 @@ import pyarrow as pa
 from millstream.logcore.client import RowRecords, TopicPartition
 from millstream.logcore.log import open_log
 
-SOURCE = TopicPartition("src", 0)
+SOURCE = TopicPartition("out", 0)
 
 
 def run(folder: str, count: int) -> None:

@@ -13,10 +13,10 @@ from typing import Literal
 from millstream.logcore import failpoints
 from millstream.logcore.client import FetchedRows, LogClient, TopicPartition
 from millstream.logcore.errors import CorruptLog
+from millstream.logcore.log import Log, open_log
 from millstream.logcore.records.batch import HEADER_SIZE, read_header
 
-from .kinds import AnyLog, Kind
-from .log_records import columnar, rows
+from .log_records import columnar, partition_folder, rows
 
 Served = dict[int, object]
 TOPICS = {
@@ -34,16 +34,15 @@ class Original:
     """A log in a folder, and what it serves: whatever happens, nothing else than `written`, and all of `kept` where
     nothing is lost. `closed` in the proper way, or not."""
 
-    kind: Kind
     folder: Path
     written: Mapping[TopicPartition, Served]
     kept: Mapping[TopicPartition, Served]
     closed: bool
 
 
-def make_original(kind: Kind, folder: Path, end: Literal["closed", "crashed", "swapping"]) -> Original:
+def make_original(folder: Path, end: Literal["closed", "crashed", "swapping"]) -> Original:
     """How the log ended: properly, or killed, or killed while a compacted segment is put in its place."""
-    log = kind.open(folder)
+    log = open_log(folder)
     for topic, config in TOPICS.items():
         log.create_topic(topic, 2, config)
     producer = log.transactional_producer("p")
@@ -68,18 +67,18 @@ def make_original(kind: Kind, folder: Path, end: Literal["closed", "crashed", "s
         written = _served(log)
     if end == "closed":
         log.close()
-        return Original(kind, folder, written, written, closed=True)
+        return Original(folder, written, written, closed=True)
     crashed = folder.with_name(folder.name + "-crashed")
     shutil.copytree(folder, crashed)
     log.close()
     shutil.copytree(crashed, folder.with_name("opened"))
-    with kind.open(folder.with_name("opened"), sync="never") as opened:
+    with open_log(folder.with_name("opened"), sync="never") as opened:
         kept = _served(opened)
     assert end != "swapping" or (kept != written and list(crashed.rglob("swap.json")))
-    return Original(kind, crashed, written, kept, closed=False)
+    return Original(crashed, written, kept, closed=False)
 
 
-def _served(log: AnyLog) -> Mapping[TopicPartition, Served]:
+def _served(log: Log) -> Mapping[TopicPartition, Served]:
     places = [TopicPartition(topic, partition) for topic in TOPICS for partition in (0, 1)]
     return {where: read_all(log, *where)[0] for where in places}
 
@@ -151,12 +150,11 @@ def check_damaged(original: Original, folder: Path, seed: int) -> None:
     path, position = damage_one_file(folder, random.Random(seed))
     what = f"seed {seed}: {path.relative_to(folder)} from {position} on"
     before = original.folder / path.relative_to(folder)
-    kind = original.kind
-    of_offsets = path.parent.name == kind.folder_of(original.folder, "__consumer_offsets", 0).name
+    of_offsets = path.parent.name == partition_folder(original.folder, "__consumer_offsets").name
     kept_below = first_offset_at(before, position) if path.suffix == ".log" else None
     later = [int(other.stem) for other in path.parent.glob("*.log") if other.stem > path.stem]
     try:
-        log = kind.open(folder, sync="never")
+        log = open_log(folder, sync="never")
     except CorruptLog as error:
         if path.parent.name == "quorum":  # which topics there are is known from nowhere else
             shutil.rmtree(folder)
@@ -168,7 +166,7 @@ def check_damaged(original: Original, folder: Path, seed: int) -> None:
             found, complaints = read_all(log, *where)
             assert all(truth.get(offset) == value for offset, value in found.items()), f"{what}: wrong records"
             lost = original.kept[where].keys() - found.keys()
-            if path.parent.name != kind.folder_of(original.folder, *where).name or kept_below is None:
+            if path.parent.name != partition_folder(original.folder, *where).name or kept_below is None:
                 assert not lost, f"{what}: {where} lost {sorted(lost)}"
                 continue
             assert min(lost, default=kept_below) >= kept_below, f"{what}: records before the damage are lost"
@@ -179,7 +177,7 @@ def check_damaged(original: Original, folder: Path, seed: int) -> None:
             assert log.problems() or not list(path.parent.glob("*.dropped-*")), f"{what}: nobody speaks of the tail"
             if original.closed:
                 assert log.append(*where, rows(b"after")) > max(truth), f"{what}: an offset is used again"
-    with kind.open(folder, sync="never") as log:
+    with open_log(folder, sync="never") as log:
         check_commits(log, exact=original.closed or not of_offsets, what=what)
         for where, truth in original.written.items():
             found, _ = read_all(log, *where)
@@ -187,7 +185,7 @@ def check_damaged(original: Original, folder: Path, seed: int) -> None:
     shutil.rmtree(folder)
 
 
-def check_commits(log: AnyLog, *, exact: bool, what: str) -> None:
+def check_commits(log: Log, *, exact: bool, what: str) -> None:
     """What a group has committed is known, or is an error; after a crash that tore the end of it, it may be older."""
     try:
         committed = log.committed_offsets(GROUP)

@@ -6,10 +6,12 @@ the log while clients still use it, which is the hardest way.
 
 from __future__ import annotations
 
+import random
 import signal
 import sys
 import threading
 
+from millstream.logcore import failpoints
 from millstream.logcore.log import open_log
 from millstream.logcore.server import LogServer
 
@@ -27,6 +29,8 @@ def run(folder: str, port: int) -> None:
     sys.stdout.write("can connect\n")
     sys.stdout.flush()
     terminated.wait()
+    slow = f"1:sleep({random.randint(20, 300)})"
+    failpoints.arm(f"replica.before_sync:{slow},replica.before_checkpoint:{slow}")
     log.close()
 
 

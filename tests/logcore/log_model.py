@@ -20,14 +20,17 @@ from unittest import mock
 import pyarrow as pa
 
 from millstream.logcore.client import ColumnarRecords, RowRecords
-from millstream.logcore.clients.local_producer import LocalTransactionalProducer
+from millstream.logcore.clients.remote_producer import RemoteTransactionalProducer
+from millstream.logcore.cores.transaction_records import TransactionState
 from millstream.logcore.errors import OffsetOutOfRange
 from millstream.logcore.log import Log, open_log
 from millstream.logcore.records.batch import BatchProducer
 from millstream.logcore.records.codec import encode
 from millstream.logcore.records.column_keys import key_metadata
 
+from .clients.asking import until
 from .expected_records import DELETE_RETENTION_MS, TOPIC, Expected, ExpectedPartition, Key, Value
+from .log_records import partition_folder
 
 CONFIGS = (
     {"segment.bytes": "1024"},
@@ -38,6 +41,7 @@ CONFIGS = (
     {"segment.bytes": "1024", "cleanup.policy": "compact,delete", "retention.ms": "600000"},
 )
 PARTITIONS = 2
+_ENDED = (TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT)
 _COLUMNS = pa.schema([("k", pa.string()), ("x", pa.int64()), ("gone", pa.bool_())]).with_metadata(
     key_metadata(["k"], deleted="gone")
 )
@@ -74,7 +78,7 @@ class LogModel:
         self._now_s = time.time()
         self._count = 0
         self._open: dict[str, object] = {}
-        self._producers: dict[str, LocalTransactionalProducer] = {}
+        self._producers: dict[str, RemoteTransactionalProducer] = {}
         self._sequenced: dict[int, Sequenced] = {}  # by partition
         self.log = self._opened(folder / "0")
         self.log.create_topic(TOPIC, PARTITIONS, self.config)
@@ -132,7 +136,7 @@ class LogModel:
         part = self._part()
         known = self._sequenced.get(part.number)
         if known is None:
-            known = self._sequenced[part.number] = Sequenced(self.log.new_producer_id(), 0, [])
+            known = self._sequenced[part.number] = Sequenced(self.log.serving().transactions.new_producer_id(), 0, [])
         end_offset = self.log.offsets(TOPIC, part.number).log_end_offset
         if known.sent and self.random.random() < 0.4:
             batch, offset = self.random.choice(known.sent)
@@ -206,9 +210,12 @@ class LogModel:
         self.log.close()
         shutil.rmtree(before)
         for part in self.parts:
-            folder = after / f"{TOPIC}-{part.number}"
+            folder = partition_folder(after, TOPIC, part.number)
+            if not folder.exists():
+                continue  # nothing was written to it yet
             if self.random.random() < 0.3:
-                (folder / "checkpoint.json").unlink(missing_ok=True)
+                for checkpoint in folder.glob("checkpoint*.json"):
+                    checkpoint.unlink()
                 self._sequenced.pop(part.number, None)  # of batches that were cleaned nothing is known any more
                 part.doubt(start_lost=True)
             self._tear(max(folder.glob("*.log")))
@@ -225,7 +232,8 @@ class LogModel:
         for part in self.parts:
             part.doubt()
         self.log = self._opened(path)
-        self._producers = {}
+        self._producers = {name: self.log.transactional_producer(name) for name in self._open}
+        until(lambda: all(each.state in _ENDED for each in self.log.served.transactions()))
         for name in list(self._open):
             self._decide(name, aborted=True)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from millstream.logcore.client import ColumnarRecords, FetchedRows, Isolation, LogClient, RowRecords
+from millstream.logcore.cluster.node_folder import replica_folder, topics_of_node
 
 
 def rows(*values: bytes | None, key: bytes | None = b"k", timestamp: int = 7) -> RowRecords:
@@ -50,5 +51,10 @@ def records_of(
         offset = fetched.next_offset
 
 
+def partition_folder(folder: Path, topic: str = "t", partition: int = 0) -> Path:
+    """Of the log in `folder`, open or not."""
+    return replica_folder(folder, topics_of_node(folder)[topic], partition)
+
+
 def segment_files(folder: Path, topic: str = "t", partition: int = 0) -> Sequence[Path]:
-    return sorted((folder / f"{topic}-{partition}").glob("*.log"))
+    return sorted(partition_folder(folder, topic, partition).glob("*.log"))

@@ -11,21 +11,21 @@ from typer.testing import CliRunner
 
 from millstream.cli import app
 from millstream.logcore.client import TopicPartition
+from millstream.logcore.cluster.node_folder import accept_loss_of_node
 from millstream.logcore.cluster.node_log import NodeLog
 from millstream.logcore.errors import CorruptLog, UnknownTopic
+from millstream.logcore.log import Log, open_log
 
 from .cluster.nodes import Cluster
 from .damage import read_all
-from .kinds import AnyLog, Kind
-from .log_records import rows
+from .log_records import rows, segment_files
 
 pytestmark = pytest.mark.usefixtures("only_processes_die")
 COUNT = 40
 
 
 @pytest.fixture
-def killed(either: AnyLog, folder: Path) -> Path:
-    log = either
+def killed(log: Log, folder: Path) -> Path:
     log.transactional_producer("p")
     log.create_topic("s", 1, {"segment.bytes": "1024"})
     for number in range(COUNT):
@@ -47,17 +47,17 @@ def damage(path: Path, harm: str) -> None:
 
 @pytest.mark.parametrize("place", [0, 1, -1], ids=["first", "second", "last"])
 @pytest.mark.parametrize("harm", ["flipped", "shortened", "deleted"])
-def test_what_is_left_can_be_read_without_a_gap(kind: Kind, killed: Path, harm: str, place: int) -> None:
-    damage(kind.segment_files(killed, "s")[place], harm)
-    given_up = kind.accept_loss(killed, "s")
+def test_what_is_left_can_be_read_without_a_gap(killed: Path, harm: str, place: int) -> None:
+    damage(segment_files(killed, "s")[place], harm)
+    given_up = accept_loss_of_node(killed, "s")
     assert given_up
-    with kind.open(killed) as log:
+    with open_log(killed) as log:
         found, complaints = read_all(log, "s", 0)
         assert not complaints and not log.problems()
         assert 0 < COUNT - len(found) == sum(_count(line) for line in given_up)
         assert all(value == b"%d" % offset * 20 for offset, value in found.items())
         assert log.append("s", 0, rows(b"new")) == COUNT
-    assert not kind.accept_loss(killed, "s")
+    assert not accept_loss_of_node(killed, "s")
 
 
 def _count(line: str) -> int:
@@ -65,31 +65,31 @@ def _count(line: str) -> int:
     return int(last) - int(first) + 1
 
 
-def test_nothing_is_changed_where_nothing_is_lost(kind: Kind, killed: Path) -> None:
-    before = {path: path.read_bytes() for path in kind.segment_files(killed, "s")}
-    assert not kind.accept_loss(killed, "s")
+def test_nothing_is_changed_where_nothing_is_lost(killed: Path) -> None:
+    before = {path: path.read_bytes() for path in segment_files(killed, "s")}
+    assert not accept_loss_of_node(killed, "s")
     assert {path: path.read_bytes().rstrip(b"\0") for path in before} == {
         path: data.rstrip(b"\0") for path, data in before.items()
     }
     with pytest.raises(UnknownTopic):
-        kind.accept_loss(killed, "unknown")
+        accept_loss_of_node(killed, "unknown")
 
 
 @pytest.mark.parametrize("topic", ["__consumer_offsets", "__transaction_state"])
-def test_topics_of_the_log_itself_are_usable_again(kind: Kind, killed: Path, topic: str) -> None:
-    path = kind.segment_files(killed, topic)[0]
+def test_topics_of_the_log_itself_are_usable_again(killed: Path, topic: str) -> None:
+    path = segment_files(killed, topic)[0]
     path.write_bytes(path.read_bytes()[:100])
-    with kind.open(killed) as log, pytest.raises(CorruptLog, match=topic):
+    with open_log(killed) as log, pytest.raises(CorruptLog, match=topic):
         use(log)
     result = CliRunner().invoke(app, ["log", "accept-loss", str(killed), topic])
     assert result.exit_code == 0 and "given up: partition 0" in result.output
-    with kind.open(killed) as log:
+    with open_log(killed) as log:
         log.commit_offsets("g", {TopicPartition("s", 0): 3})
         assert log.committed_offsets("g") == {TopicPartition("s", 0): 3}
         log.transactional_producer("p")
 
 
-def use(log: AnyLog) -> None:
+def use(log: Log) -> None:
     log.transactional_producer("p")
     log.committed_offsets("g")
 

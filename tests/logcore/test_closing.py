@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from millstream.errors import LogError
 from millstream.logcore import failpoints
-from millstream.logcore.errors import LogClosed, ProducerFenced
-from millstream.logcore.log import open_log
-from millstream.logcore.records.batch import BatchProducer
-from millstream.logcore.records.codec import encode
-from millstream.logcore.storage.partition import Partition
+from millstream.logcore.client import TopicPartition
+from millstream.logcore.errors import LogClosed
+from millstream.logcore.log import Log, open_log
 
+from .clients.asking import until
 from .log_records import rows, values_of
+
+SOURCE = TopicPartition("src", 0)
 
 
 @pytest.fixture(autouse=True)
@@ -25,92 +27,63 @@ def disarmed() -> Iterator[None]:
     failpoints.arm("")
 
 
-@pytest.mark.parametrize("point", ["log.close", "log.closed_noted"])
-def test_a_transaction_that_begins_while_the_log_closes_is_whole_or_refused(folder: Path, point: str) -> None:
+@pytest.mark.parametrize("begun", [1, 2, 5, 9])
+def test_a_transaction_that_is_open_while_the_log_closes_is_whole_or_not_there(folder: Path, begun: int) -> None:
+    log = open_log(folder)
+    log.create_topic("t", 2)
+    log.create_topic("src", 1)
+    committed: list[bytes] = []
+    enough = threading.Event()
+
+    def commit_until_it_is_closed() -> None:
+        producer = log.transactional_producer("x")
+        for number in range(10_000):
+            if number == begun:
+                enough.set()
+            producer.begin()
+            for partition in range(2):
+                producer.append("t", partition, rows(b"%d" % number))
+            producer.send_offsets("g", {SOURCE: number + 1})
+            producer.commit()
+            committed.append(b"%d" % number)
+
+    with ThreadPoolExecutor(1) as pool:
+        committing = pool.submit(commit_until_it_is_closed)
+        assert enough.wait(60)
+        log.close()
+        with pytest.raises(LogClosed):
+            committing.result()
+    assert len(committed) >= begun
+    with open_log(folder) as log:
+        count = log.committed_offsets("g")[SOURCE]
+        assert count in (len(committed), len(committed) + 1)
+        log.transactional_producer("x")
+        for partition in range(2):
+            until(lambda partition=partition: _is_stable(log, partition))
+            assert values_of(log, "t", partition) == [b"%d" % number for number in range(count)]
+
+
+def test_a_commit_that_is_under_way_is_whole_after_the_log_was_closed(folder: Path) -> None:
     with open_log(folder) as log:
         log.create_topic("t", 2)
         producer = log.transactional_producer("x")
-        failpoints.arm(f"{point}:1:sleep(300)")
-        closing = threading.Thread(target=log.close)
-        closing.start()
-        _wait_until_hit(point)
-        written = True
-        try:
-            producer.begin()
-            producer.append("t", 0, rows(b"first half"))
-        except LogClosed:
-            written = False
-        closing.join()
-    with open_log(folder) as log:  # the client has not noticed
-        resumed = log.resumed_producer("x", producer.producer_id, producer.epoch)
-        if resumed is not None:
-            if not written:
-                resumed.begin()
-                resumed.append("t", 0, rows(b"first half"))
-            resumed.append("t", 1, rows(b"second half"))
-            resumed.commit()
-        whole = ([b"first half"], [b"second half"])
-        assert (values_of(log, "t", 0), values_of(log, "t", 1)) in (whole, ([], []))
-
-
-def test_a_commit_that_is_under_way_is_finished_before_the_log_closes(folder: Path) -> None:
-    with open_log(folder) as log:
-        log.create_topic("t", 1)
-        producer = log.transactional_producer("x")
         producer.begin()
         producer.append("t", 0, rows(b"a"))
+        producer.append("t", 1, rows(b"a"))
         failpoints.arm("txn.after_prepare:1:sleep(300)")
-        failures: list[LogError] = []
-        committing = threading.Thread(target=_note_failure, args=(producer.commit, failures))
-        committing.start()
-        _wait_until_hit("txn.after_prepare")
-        log.close()
-        committing.join()
-        assert failures == []
+        with ThreadPoolExecutor(1) as pool:
+            committing = pool.submit(producer.commit)
+            while not failpoints.hits("txn.after_prepare"):
+                threading.Event().wait(0.001)
+            log.close()
+            with suppress(LogClosed):
+                committing.result()
     with open_log(folder) as log:
-        assert values_of(log, "t") == [b"a"]
-        assert log.resumed_producer("x", producer.producer_id, producer.epoch) is not None
+        for partition in range(2):
+            until(lambda partition=partition: _is_stable(log, partition))
+            assert values_of(log, "t", partition) == [b"a"]
 
 
-def test_a_partition_opens_whatever_epochs_its_open_transaction_has_seen(folder: Path) -> None:
-    log = open_log(folder)
-    log.create_topic("t", 1)
-    for epoch in (3, 4):
-        _append_to_transaction(log.partition("t", 0), producer_id=7, epoch=epoch)
-    log.close()
-    with open_log(folder) as log:
-        assert values_of(log, "t") == []
-        offsets = log.offsets("t", 0)
-        assert offsets.last_stable_offset == offsets.log_end_offset
-        with pytest.raises(ProducerFenced):
-            _append_to_transaction(log.partition("t", 0), producer_id=7, epoch=3)
-
-
-def test_no_partition_opens_in_a_log_that_is_closed(folder: Path) -> None:
-    with open_log(folder) as log:
-        log.create_topic("t", 1)
-    log = open_log(folder)
-    failpoints.arm("log.closed_noted:1:sleep(300)")
-    closing = threading.Thread(target=log.close)
-    closing.start()
-    _wait_until_hit("log.closed_noted")
-    with pytest.raises(LogClosed):
-        log.append("t", 0, rows(b"a"))
-    closing.join()
-
-
-def _append_to_transaction(partition: Partition, producer_id: int, epoch: int) -> None:
-    partition.append(encode(rows(b"open"), BatchProducer(producer_id, epoch, 0, transactional=True)))
-    partition.sync_all()
-
-
-def _note_failure(act: Callable[[], None], failures: list[LogError]) -> None:
-    try:
-        act()
-    except LogError as error:
-        failures.append(error)
-
-
-def _wait_until_hit(point: str) -> None:
-    while not failpoints.hits(point):
-        threading.Event().wait(0.001)
+def _is_stable(log: Log, partition: int) -> bool:
+    offsets = log.offsets("t", partition)
+    return offsets.last_stable_offset == offsets.log_end_offset

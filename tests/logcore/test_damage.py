@@ -10,7 +10,6 @@ import pytest
 from millstream.logcore.storage import segment
 
 from .damage import check_damaged, make_original
-from .kinds import Kind
 from .soak import count_of
 
 End = Literal["closed", "crashed", "swapping"]
@@ -25,17 +24,17 @@ def index_of_every_segment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("end", ENDS)
-def test_damage_loses_what_it_hit_and_is_reported(kind: Kind, memory_folder: Path, end: End) -> None:
-    damage_often(kind, memory_folder, end, range(60))
+def test_damage_loses_what_it_hit_and_is_reported(memory_folder: Path, end: End) -> None:
+    damage_often(memory_folder, end, range(60))
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("end", ENDS)
-def test_damage_of_many_kinds_loses_what_it_hit_and_is_reported(kind: Kind, memory_folder: Path, end: End) -> None:
-    damage_often(kind, memory_folder, end, range(1000, 1000 + count_of("DAMAGES", 5000) // len(ENDS)))
+def test_damage_of_many_kinds_loses_what_it_hit_and_is_reported(memory_folder: Path, end: End) -> None:
+    damage_often(memory_folder, end, range(1000, 1000 + count_of("DAMAGES", 5000) // len(ENDS)))
 
 
-def damage_often(kind: Kind, folder: Path, end: End, seeds: range) -> None:
-    original = make_original(kind, folder / "original", end)
+def damage_often(folder: Path, end: End, seeds: range) -> None:
+    original = make_original(folder / "original", end)
     for seed in seeds:
         check_damaged(original, folder / str(seed), seed)

@@ -18,12 +18,14 @@ from millstream.logcore.cores.group_messages import (
     GroupState,
     Joined,
     JoinGroup,
+    LeaveGroup,
     Protocol,
     Reply,
     Sync,
 )
-from millstream.logcore.errors import LogClosed
+from millstream.logcore.errors import LogClosed, NotNow
 from millstream.logcore.log import Log, open_log
+from millstream.logcore.protocol.served_log import ServedGroups
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -31,8 +33,8 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 @pytest.fixture
 def reopened(log: Log, folder: Path) -> Iterator[Log]:
     """The log of another process, later."""
-    log.groups.commit(CheckCommit("g"), {T0: 3, T1: 4}, {T0: CommitNote("a note", 3)})
-    log.groups.commit(CheckCommit("gone"), {T0: 1}, {})
+    groups_of(log).commit(CheckCommit("g"), {T0: 3, T1: 4}, {T0: CommitNote("a note", 3)})
+    groups_of(log).commit(CheckCommit("gone"), {T0: 1}, {})
     assert log.groups.delete("gone") is GroupFault.NONE
     assert log.groups.delete_offsets("g", [T1]) == {T1: GroupFault.NONE}
     log.close()
@@ -40,8 +42,14 @@ def reopened(log: Log, folder: Path) -> Iterator[Log]:
         yield later
 
 
+def groups_of(log: Log) -> ServedGroups:
+    """What serves members, once it does."""
+    log.committed_offsets("somebody asks")
+    return log.served.groups
+
+
 def join(log: Log, name: str, member_id: str = "", session_ms: int = 10_000) -> Future[Reply]:
-    return log.groups.ask(
+    return groups_of(log).ask(
         JoinGroup("g", member_id, None, "c", "h", session_ms, 5_000, "consumer", (Protocol("range", b""),), name)
     )
 
@@ -49,7 +57,7 @@ def join(log: Log, name: str, member_id: str = "", session_ms: int = 10_000) -> 
 def settled(log: Log, name: str, session_ms: int = 10_000) -> Joined:
     joined = join(log, name, session_ms=session_ms).result(60)
     assert isinstance(joined, Joined)
-    log.groups.ask(Sync("g", joined.generation, joined.member_id, assignments={name: b"all"})).result(60)
+    groups_of(log).ask(Sync("g", joined.generation, joined.member_id, assignments={name: b"all"})).result(60)
     return joined
 
 
@@ -65,11 +73,13 @@ def test_committed_offsets_and_their_notes_survive_and_deleted_ones_do_not_come_
 def test_who_waits_is_told_when_the_log_is_closed(log: Log) -> None:
     settled(log, "a")
     waiting = join(log, "b")
+    groups = log.served.groups
     log.close()
+    assert waiting.result(60).fault is GroupFault.SHUTTING_DOWN
     with pytest.raises(LogClosed):
-        waiting.result(60)
-    with pytest.raises(LogClosed):
-        join(log, "c")
+        log.groups.ask(LeaveGroup("g", ())).result(60)
+    with pytest.raises(NotNow):
+        groups.describe("g")
 
 
 def test_a_member_that_falls_silent_is_out_without_anybody_asking(log: Log) -> None:
@@ -85,10 +95,11 @@ def test_of_commits_at_the_same_time_only_the_members_count(log: Log) -> None:
     """However the threads run: nobody commits for a generation that is over."""
     settled(log, "a")
     refused: list[GroupFault] = []
+    groups = log.served.groups
 
     def commit() -> None:
         for offset in range(200):
-            fault = log.groups.commit(CheckCommit("g", 1, "a"), {T0: offset}, {})
+            fault = groups.commit(CheckCommit("g", 1, "a"), {T0: offset}, {})
             if fault is not GroupFault.NONE:
                 refused.append(fault)
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import random
 import struct
 import time
-from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,12 +16,14 @@ from millstream.logcore import failpoints
 from millstream.logcore.client import TopicPartition
 from millstream.logcore.coordination.group_record_bytes import decode_key, decode_value, encode_key, encode_value
 from millstream.logcore.cores.consumer_groups import ConsumerGroups
-from millstream.logcore.cores.expiry import ExpiryTimes
+from millstream.logcore.cores.group_expiry import expired
 from millstream.logcore.cores.group_messages import (
     CheckCommit,
     CommitNote,
+    CommittedOffset,
     ConsumerBeat,
     ConsumerHeartbeat,
+    GroupDescription,
     GroupFault,
     GroupState,
     Heartbeat,
@@ -30,6 +31,7 @@ from millstream.logcore.cores.group_messages import (
     JoinGroup,
     LeaveGroup,
     Leaving,
+    MemberDescription,
     Protocol,
     Sync,
     Synced,
@@ -49,37 +51,19 @@ from millstream.logcore.cores.group_records import (
 )
 from millstream.logcore.cores.groups import Groups
 from millstream.logcore.cores.subscriptions import Subscription, encode_subscription
+from millstream.logcore.cores.transaction_records import Identity
 from millstream.logcore.log import Log, open_log
+from millstream.logcore.protocol.served_log import ServedGroups
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
-DAY_MS = 24 * 60 * 60 * 1000
 TEXTS = st.text(max_size=8)
 PLACES = st.frozensets(st.builds(TopicPartition, st.sampled_from(["t", "other"]), st.integers(0, 9)), max_size=5)
 
 
-class Clock:
-    """Time that tests move."""
-
-    def __init__(self) -> None:
-        self.now_s = 1_700_000_000.0
-
-    def __call__(self) -> float:
-        return self.now_s
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def aging(folder: Path, clock: Clock) -> Iterator[Log]:
-    """A log on which groups' offsets expire after a day."""
-    with open_log(folder, clock=clock, expiry=ExpiryTimes(offsets_ms=DAY_MS)) as log:
-        log.create_topic("t", 2)
-        log.create_topic("other", 1)
-        log.groups.expires = lambda group: group != "kept"
-        yield log
+def groups_of(log: Log) -> ServedGroups:
+    """What serves members, once it does."""
+    log.committed_offsets("somebody asks")
+    return log.served.groups
 
 
 def subscription(*topics: str) -> bytes:
@@ -92,9 +76,10 @@ def join(log: Log, group: str, name: str, *, instance: str | None = None, sessio
         group, "", instance, "client", "host", session_ms, 5_000, "consumer",
         (Protocol("range", subscription("t")),), name,
     )  # fmt: skip
-    joined = cast(Joined, log.groups.ask(asked).result(60))
+    groups = groups_of(log)
+    joined = cast(Joined, groups.ask(asked).result(60))
     assert joined.fault is GroupFault.NONE
-    synced = log.groups.ask(Sync(group, joined.generation, name, instance, assignments={name: b"all"})).result(60)
+    synced = groups.ask(Sync(group, joined.generation, name, instance, assignments={name: b"all"})).result(60)
     assert synced.fault is GroupFault.NONE
     return joined.generation
 
@@ -103,7 +88,7 @@ def beat(
     log: Log, name: str, epoch: int, *topics: str, owned: tuple[TopicPartition, ...] | None = None
 ) -> ConsumerBeat:
     """Of a member of the group "new"."""
-    return log.groups.beat(
+    return groups_of(log).beat(
         ConsumerHeartbeat(
             "new", name, epoch, None, "client", "host", 30_000, topics or None, None,
             None if owned is None else frozenset(owned),
@@ -114,31 +99,33 @@ def beat(
 
 def test_members_go_on_after_a_restart_as_if_nothing_had_been(log: Log, folder: Path) -> None:
     generation = join(log, "g", "a", instance="i-a")
-    before = log.groups.describe("g")
+    before = groups_of(log).describe("g")
     log.close()
     with open_log(folder) as later:
-        assert later.groups.describe("g") == before
-        assert later.groups.ask(Heartbeat("g", generation, "a", "i-a")).result(1).fault is GroupFault.NONE
-        assert later.groups.commit(CheckCommit("g", generation, "a", "i-a"), {T0: 5}, {}) is GroupFault.NONE
-        assert later.groups.commit(CheckCommit("g", generation - 1, "a", "i-a"), {T0: 9}, {}).value.startswith(
-            "illegal"
+        assert groups_of(later).describe("g") == before
+        assert groups_of(later).ask(Heartbeat("g", generation, "a", "i-a")).result(1).fault is GroupFault.NONE
+        assert groups_of(later).commit(CheckCommit("g", generation, "a", "i-a"), {T0: 5}, {}) is GroupFault.NONE
+        assert (
+            groups_of(later)
+            .commit(CheckCommit("g", generation - 1, "a", "i-a"), {T0: 9}, {})
+            .value.startswith("illegal")
         )
-        again = later.groups.ask(Sync("g", generation, "a", "i-a")).result(1)
+        again = groups_of(later).ask(Sync("g", generation, "a", "i-a")).result(1)
         assert getattr(again, "assignment", None) == b"all"
 
 
 def test_members_that_the_coordinator_assigns_to_go_on_after_a_restart(log: Log, folder: Path) -> None:
     joined = beat(log, "a", 0, "t", owned=())
     assert joined.assignment == (T0, T1)
-    before = log.groups.describe("new")
+    before = groups_of(log).describe("new")
     log.close()
     with open_log(folder) as later:
-        assert later.groups.describe("new") == before
+        assert groups_of(later).describe("new") == before
         told = beat(later, "a", joined.epoch)
         assert (told.fault, told.epoch) == (GroupFault.NONE, joined.epoch)
         assert told.assignment == (T0, T1), "its last answer may have been lost"
         assert beat(later, "a", joined.epoch).assignment is None
-        assert later.groups.commit(CheckCommit("new", joined.epoch, "a"), {T0: 5}, {}) is GroupFault.NONE
+        assert groups_of(later).commit(CheckCommit("new", joined.epoch, "a"), {T0: 5}, {}) is GroupFault.NONE
 
 
 def test_what_a_member_gives_up_is_nobody_elses_until_it_has_across_a_restart(log: Log, folder: Path) -> None:
@@ -160,76 +147,65 @@ def test_a_member_that_does_not_come_back_after_a_restart_is_out(log: Log, folde
     log.close()
     with open_log(folder) as later:
         deadline = time.monotonic() + 60
-        while later.groups.describe("g").members:
+        while groups_of(later).describe("g").members:
             assert time.monotonic() < deadline
             time.sleep(0.05)
-        assert later.groups.describe("g").state is GroupState.EMPTY
+        assert groups_of(later).describe("g").state is GroupState.EMPTY
         assert join(later, "g", "b") > 1, "generations go on where they were"
 
 
 def test_a_group_that_was_left_is_empty_after_a_restart_and_gone_once_deleted(log: Log, folder: Path) -> None:
     join(log, "g", "a")
-    log.groups.ask(LeaveGroup("g", (Leaving("a"),))).result(1)
+    groups_of(log).ask(LeaveGroup("g", (Leaving("a"),))).result(1)
     log.close()
     with open_log(folder) as later:
-        assert later.groups.describe("g").state is GroupState.EMPTY
-        assert later.groups.delete("g") is GroupFault.NONE
+        assert groups_of(later).describe("g").state is GroupState.EMPTY
+        assert groups_of(later).delete("g") is GroupFault.NONE
     with open_log(folder) as last:
-        assert last.groups.names() == []
+        assert groups_of(last).names() == []
 
 
 def test_a_member_is_told_nothing_that_the_disk_refused(log: Log) -> None:
+    groups = groups_of(log)
     asked = JoinGroup("g", "", None, "c", "h", 10_000, 5_000, "consumer", (Protocol("range", b""),), "a")
-    joining = cast(Joined, log.groups.ask(asked).result(60))
-    failpoints.arm("append.before_sync:1:eio")
-    refused = log.groups.ask(Sync("g", joining.generation, "a", assignments={"a": b"all"})).result(60)
+    joining = cast(Joined, groups.ask(asked).result(60))
+    failpoints.arm("append.write:1:enospc")
+    refused = groups.ask(Sync("g", joining.generation, "a", assignments={"a": b"all"})).result(60)
     failpoints.arm("")
-    assert refused.fault is GroupFault.SHUTTING_DOWN
-    again = log.groups.ask(Sync("g", joining.generation, "a")).result(60)
-    assert cast(Synced, again).assignment == b"all"
+    assert refused.fault is not GroupFault.NONE
+    log.committed_offsets("g")  # once the coordinator has read its log again
+    again = groups.ask(Sync("g", joining.generation, "a")).result(60)
+    assert cast(Synced, again).assignment != b"all"
 
 
-def test_offsets_of_a_group_expire_a_while_after_its_last_member_has_left(aging: Log, clock: Clock) -> None:
-    generation = join(aging, "g", "a", session_ms=30 * 60 * 1000)
-    aging.groups.commit(CheckCommit("g", generation, "a"), {T0: 5}, {})
-    clock.now_s += 3 * DAY_MS / 1000
-    aging.keep_house()
-    assert aging.committed_offsets("g") == {T0: 5}, "it has members that read the topic"
-    aging.groups.ask(LeaveGroup("g", (Leaving("a"),))).result(1)
-    aging.keep_house()
-    assert aging.committed_offsets("g") == {T0: 5}
-    clock.now_s += DAY_MS / 1000 + 1
-    aging.keep_house()
-    assert aging.committed_offsets("g") == {}
-    assert aging.groups.names() == []
+DAY_MS = 24 * 60 * 60 * 1000
+OF_READERS = {T0: CommittedOffset(5, at_ms=DAY_MS), TopicPartition("other", 0): CommittedOffset(6, at_ms=DAY_MS)}
 
 
-def test_members_keep_the_offsets_of_what_they_read_only(aging: Log, clock: Clock) -> None:
-    generation = join(aging, "g", "a", session_ms=30 * 60 * 1000)
-    aging.groups.commit(CheckCommit("g", generation, "a"), {T0: 5, TopicPartition("other", 0): 6}, {})
-    clock.now_s += DAY_MS / 1000 + 1
-    aging.keep_house()
-    assert aging.committed_offsets("g") == {T0: 5}
+def test_offsets_of_a_group_expire_a_while_after_its_last_member_has_left() -> None:
+    empty = GroupDescription("g", GroupState.EMPTY, "consumer")
+    for empty_since_ms in (None, 2 * DAY_MS):
+        last_used_ms = empty_since_ms or DAY_MS
+        assert expired(empty, OF_READERS, empty_since_ms, last_used_ms) == []
+        assert set(expired(empty, OF_READERS, empty_since_ms, last_used_ms + 1)) == set(OF_READERS)
 
 
-def test_offsets_that_somebody_keeps_there_never_expire(aging: Log, clock: Clock, folder: Path) -> None:
-    aging.commit_offsets("kept", {T0: 1})
-    aging.commit_offsets("simple", {T0: 1})
-    clock.now_s += DAY_MS / 1000 + 1
-    aging.keep_house()
-    assert aging.groups.names() == ["kept"]
-    aging.close()
-    with open_log(folder, clock=clock, expiry=ExpiryTimes(offsets_ms=1)) as later:
-        clock.now_s += DAY_MS
-        later.keep_house()
-        assert later.groups.names() == ["kept"], "nothing expires where nobody said what may"
+def test_members_keep_the_offsets_of_what_they_read_only() -> None:
+    member = MemberDescription("m", None, "c", "h", subscription("t"), b"")
+    stable = GroupDescription("g", GroupState.STABLE, "consumer", members=(member,))
+    assert expired(stable, OF_READERS, None, 9 * DAY_MS) == [TopicPartition("other", 0)]
+    for other in (replace(stable, state=GroupState.PREPARING), replace(stable, protocol_type="connect")):
+        assert expired(other, OF_READERS, None, 9 * DAY_MS) == [], "nobody knows what these read"
 
 
 def test_the_notes_of_offsets_survive_a_transaction(log: Log, folder: Path) -> None:
+    groups, transactions = groups_of(log), log.serving().transactions
     producer = log.transactional_producer("tx")
-    producer.begin()
-    producer.send_offsets("g", {T0: 5}, {T0: CommitNote("a note", 3)})
-    producer.commit()
+    who = Identity("tx", producer.producer_id, producer.epoch)
+    noted = {T0: CommitNote("a note", 3)}
+    assert transactions.commit_offsets(who, CheckCommit("g"), {T0: 5}, noted, announces=True) is GroupFault.NONE
+    assert groups.committed("g") == {}
+    transactions.end(who, commit=True)
     log.close()
     with open_log(folder) as later:
         assert later.groups.committed("g")[T0][:3] == (5, "a note", 3)

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import json
-import threading
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from millstream.errors import LogError
-from millstream.logcore import failpoints
 from millstream.logcore.errors import InvalidRecords, OutOfOrderSequence, ProducerFenced
 from millstream.logcore.log import Log, open_log
 from millstream.logcore.records.batch import BatchProducer, read_header
 from millstream.logcore.records.codec import encode
-from millstream.logcore.storage.partition import Mark
 from millstream.logcore.storage.producer_state import ProducerStates
+from millstream.logcore.storage.recovery import CHECKPOINT
 
-from .log_records import rows, values_of
+from .log_records import partition_folder, rows, values_of
 
 
 def sent(*values: bytes, sequence: int, epoch: int = 0) -> bytes:
@@ -55,7 +52,7 @@ def test_sequences_are_known_after_a_restart(log: Log, folder: Path, crash: bool
     log.append_batches("t", 0, sent(b"b", sequence=1))
     log.close()
     if crash:
-        (folder / "t-0" / "checkpoint.json").unlink()
+        (partition_folder(folder) / CHECKPOINT).unlink()
     with open_log(folder) as reopened:
         assert reopened.append_batches("t", 0, sent(b"a", sequence=0)) == 0
         with pytest.raises(OutOfOrderSequence):
@@ -97,33 +94,16 @@ def test_a_damaged_batch_is_refused(log: Log) -> None:
             log.append_batches("t", 0, bytes(data))
 
 
-def test_no_producer_id_is_given_before_its_block_is_durable(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_gets_a_producer_id_twice(log: Log, folder: Path) -> None:
     """After a crash it would be given to somebody else, whose first batches would be taken for repetitions."""
-    syncing, goes_on = threading.Event(), threading.Event()
-    state_log = log._coordinator._log
-    sync = state_log.sync
-
-    def slow_sync(mark: Mark | None = None) -> None:
-        syncing.set()
-        assert goes_on.wait(60)
-        sync(mark)
-
-    monkeypatch.setattr(state_log, "sync", slow_sync)
-    with ThreadPoolExecutor(2) as pool:
-        first = pool.submit(log.new_producer_id)
-        assert syncing.wait(60)
-        second = pool.submit(log.new_producer_id)
-        with pytest.raises(TimeoutError):
-            second.result(timeout=0.3)
-        goes_on.set()
-        assert {first.result(60), second.result(60)} == {0, 1}
+    with ThreadPoolExecutor(8) as pool:
+        given = list(pool.map(lambda _: new_producer_id(log), range(40)))
+    crashed = folder.with_name("crashed")
+    shutil.copytree(folder, crashed)
+    with open_log(crashed) as later:
+        given += [new_producer_id(later) for _ in range(20)]
+    assert len(set(given)) == 60
 
 
-def test_a_block_of_producer_ids_that_could_not_be_written_is_written_with_the_next_one(log: Log) -> None:
-    failpoints.arm("append.write:1:enospc")
-    with pytest.raises(LogError):
-        log.new_producer_id()
-    failpoints.arm("")
-    given = log.new_producer_id()
-    (block,) = [value for key, value in log._coordinator._log.entries().items() if key == b"producer-ids"]
-    assert given < json.loads(block)["end"]
+def new_producer_id(log: Log) -> int:
+    return log.serving().transactions.new_producer_id()

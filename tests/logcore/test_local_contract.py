@@ -1,16 +1,15 @@
-"""What a log in the directory of this process can do besides what every log can: the same on each kind."""
+"""What a log in the directory of this process can do besides what every log can."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from millstream.logcore.client import TopicPartition
-from millstream.logcore.cluster.lone_log import LoneLog, open_lone_log
 from millstream.logcore.errors import InvalidRecords, OutOfOrderSequence, ProducerFenced
 from millstream.logcore.log import Log, open_log
 from millstream.logcore.records.batch import BatchProducer
@@ -18,7 +17,6 @@ from millstream.logcore.records.codec import encode
 
 from .log_records import rows, values_of
 
-LocalLog = Log | LoneLog
 WHERE = TopicPartition("t", 0)
 
 
@@ -37,11 +35,10 @@ def clock() -> Clock:
     return Clock()
 
 
-@pytest.fixture(params=[open_log, open_lone_log], ids=["one node's", "a lone node's"])
-def local(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Iterator[LocalLog]:
+@pytest.fixture
+def local(tmp_path: Path, clock: Clock) -> Iterator[Log]:
     """A log with topic "t" of one partition."""
-    opened: Callable[..., LocalLog] = request.param
-    with opened(tmp_path, clock=clock) as log:
+    with open_log(tmp_path, clock=clock) as log:
         log.create_topic("t", 1, {"retention.ms": "3600000", "segment.bytes": "1024"})
         yield log
 
@@ -51,7 +48,7 @@ def sent(*values: bytes, sequence: int, epoch: int = 0) -> bytes:
     return b"".join(batch.buffers)
 
 
-def test_batches_of_others_are_stored_as_they_are_and_once(local: LocalLog) -> None:
+def test_batches_of_others_are_stored_as_they_are_and_once(local: Log) -> None:
     assert local.append_batches("t", 0, sent(b"a", b"b", sequence=0)) == 0
     assert local.append_batches("t", 0, sent(b"c", sequence=2) + sent(b"d", sequence=3)) == 2
     assert local.append_batches("t", 0, sent(b"a", b"b", sequence=0)) == 0
@@ -59,7 +56,7 @@ def test_batches_of_others_are_stored_as_they_are_and_once(local: LocalLog) -> N
     assert values_of(local, "t") == [b"a", b"b", b"c", b"d"]
 
 
-def test_batches_that_do_not_follow_are_refused(local: LocalLog) -> None:
+def test_batches_that_do_not_follow_are_refused(local: Log) -> None:
     local.append_batches("t", 0, sent(b"a", sequence=0, epoch=1))
     with pytest.raises(OutOfOrderSequence):
         local.append_batches("t", 0, sent(b"c", sequence=2, epoch=1))
@@ -70,7 +67,7 @@ def test_batches_that_do_not_follow_are_refused(local: LocalLog) -> None:
     assert values_of(local, "t") == [b"a"]
 
 
-def test_listeners_hear_that_there_is_more_to_read_until_they_stop(local: LocalLog) -> None:
+def test_listeners_hear_that_there_is_more_to_read_until_they_stop(local: Log) -> None:
     heard = threading.Event()
     stop = local.listen(heard.set)
     local.append("t", 0, rows(b"a"))
@@ -81,7 +78,7 @@ def test_listeners_hear_that_there_is_more_to_read_until_they_stop(local: LocalL
     assert not heard.is_set()
 
 
-def test_what_is_kept_too_long_by_the_clock_of_the_log_goes_with_housekeeping(local: LocalLog, clock: Clock) -> None:
+def test_what_is_kept_too_long_by_the_clock_of_the_log_goes_with_housekeeping(local: Log, clock: Clock) -> None:
     for number in range(20):
         local.append("t", 0, rows(b"%0200d" % number, timestamp=int(clock() * 1000)))
     local.keep_house()

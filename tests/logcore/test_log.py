@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import threading
-import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from millstream.logcore.client import ROWS, FetchedColumns, FetchedRows, LogClient, RowRecords, TopicPartition
+from millstream.logcore.client import ROWS, FetchedRows, RowRecords, TopicPartition
+from millstream.logcore.cluster.node_folder import topics_of_node
 from millstream.logcore.errors import (
-    CorruptLog,
     InvalidTopic,
     LogClosed,
     LogLocked,
@@ -25,14 +22,6 @@ from millstream.logcore.log import Log, open_log
 from millstream.logcore.storage.checked_json import write_checked_json
 
 from .log_records import columnar, records_of, rows, segment_files, values_of
-
-
-def test_a_log_is_a_log_client(log: Log) -> None:
-    client: LogClient = log
-    assert client.append("t", 0, rows(b"a", b"b")) == 0
-    assert client.append("t", 0, rows(b"c")) == 2
-    assert client.append("t", 1, rows(b"d")) == 0
-    assert values_of(log, "t", 0) == [b"a", b"b", b"c"]
 
 
 def test_neighbouring_batches_come_as_one_table(log: Log) -> None:
@@ -45,18 +34,6 @@ def test_neighbouring_batches_come_as_one_table(log: Log) -> None:
         {"offset": offset, "timestamp": 7, "key": None, "value": value, "headers": []}
         for offset, value in [(1, None), (2, b"c")]
     ]
-
-
-def test_a_columnar_batch_uses_one_offset_per_row_and_is_cut_at_the_asked_one(log: Log) -> None:
-    log.append("t", 0, rows(b"a"))
-    assert log.append("t", 0, columnar(1, 2, 3)) == 1
-    assert log.append("t", 0, rows(b"b")) == 4
-    fetched = log.fetch("t", 0, 2)
-    columns, _ = fetched.runs
-    assert isinstance(columns, FetchedColumns)
-    assert columns.batch["x"].to_pylist() == [2, 3]
-    assert (columns.base_offset, columns.timestamp_ms) == (2, 9)
-    assert fetched.next_offset == 5
 
 
 def test_segments_roll_and_are_read_as_one_log(log: Log, folder: Path) -> None:
@@ -104,7 +81,7 @@ def test_topics_survive_a_restart(log: Log, folder: Path) -> None:
         topic = reopened.topics()["other"]
         assert (topic.partition_count, topic.config) == (3, {"segment.bytes": "4096"})
         assert "t" not in reopened.topics()
-        assert not list(folder.glob("t-*")) + list(folder.glob("*-delete"))
+        assert "t" not in topics_of_node(folder)
         reopened.create_topic("t", 1)
         assert values_of(reopened, "t") == []
 
@@ -145,52 +122,6 @@ def test_a_directory_of_another_format_is_refused(log: Log, folder: Path) -> Non
         open_log(folder)
 
 
-def test_a_lost_list_of_topics_is_damage_and_not_an_empty_log(log: Log, folder: Path) -> None:
-    log.close()
-    (folder / "topics.json").unlink()
-    with open_log(folder) as reopened:
-        assert "t" in reopened.topics(), "there is a copy"
-    for path in folder.glob("topics.json*"):
-        path.unlink()
-    with pytest.raises(CorruptLog, match=r"topics\.json is missing"):
-        open_log(folder)
-
-
-def test_wait_wakes_up_at_once(log: Log) -> None:
-    where = TopicPartition("t", 0)
-    assert not log.wait({where: 0}, 0.01)
-    woken_after: list[float] = []
-    started = threading.Event()
-
-    def waiter() -> None:
-        started.set()
-        assert log.wait({where: 0, TopicPartition("t", 1): 0}, 10)
-        woken_after.append(time.monotonic())
-
-    thread = threading.Thread(target=waiter)
-    thread.start()
-    started.wait()
-    time.sleep(0.05)
-    log.append("t", 0, rows(b"a"))
-    appended = time.monotonic()
-    thread.join()
-    assert woken_after[0] - appended < 0.5
-    assert log.wait({where: 0}, 0)
-    assert not log.wait({where: 1}, 0)
-
-
-def test_writers_share_syncs_and_all_records_arrive_in_order(log: Log) -> None:
-    def write(writer: int) -> list[int]:
-        return [log.append("t", 0, rows(b"%d-%d" % (writer, i))) for i in range(50)]
-
-    with ThreadPoolExecutor(8) as pool:
-        offsets = list(pool.map(write, range(8)))
-    values = values_of(log, "t")
-    assert sorted(offset for written in offsets for offset in written) == list(range(400))
-    for writer, written in enumerate(offsets):
-        assert [values[offset] for offset in written] == [b"%d-%d" % (writer, i) for i in range(50)]
-
-
 def test_committed_offsets_survive_a_restart(log: Log, folder: Path) -> None:
     first, second = TopicPartition("t", 0), TopicPartition("t", 1)
     log.commit_offsets("g", {first: 3, second: 4})
@@ -204,21 +135,6 @@ def test_committed_offsets_survive_a_restart(log: Log, folder: Path) -> None:
         assert reopened.committed_offsets("h") == {}
     with open_log(folder) as again:
         assert again.committed_offsets("g") == {}
-
-
-def test_a_log_that_does_not_sync_survives_the_end_of_the_process(folder: Path) -> None:
-    script = (
-        "import os, pyarrow as pa\n"
-        "from millstream.logcore.log import open_log\n"
-        "from millstream.logcore.client import RowRecords\n"
-        f"log = open_log({str(folder)!r}, sync='never')\n"
-        "log.create_topic('t', 1)\n"
-        "log.append('t', 0, RowRecords(pa.table({'timestamp': [1], 'key': [b'k'], 'value': [b'v']})))\n"
-        "os._exit(1)\n"
-    )
-    subprocess.run([sys.executable, "-c", script], check=False)
-    with open_log(folder, sync="never") as log:
-        assert values_of(log, "t") == [b"v"]
 
 
 def test_importing_the_log_does_not_load_the_compiler() -> None:

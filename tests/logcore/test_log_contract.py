@@ -1,4 +1,5 @@
-"""What every `LogClient` does: a log of one node and a cluster's, each in its own process and over the network."""
+"""What every `LogClient` does: the log of a node that is alone and that of a node with links to others, each in the
+process of the node and over the network."""
 
 from __future__ import annotations
 
@@ -22,7 +23,6 @@ from millstream.logcore.client import (
     Topic,
     TopicPartition,
 )
-from millstream.logcore.cluster.lone_log import open_lone_log
 from millstream.logcore.cluster.node_log import NodeLog
 from millstream.logcore.errors import (
     InvalidRecords,
@@ -45,7 +45,7 @@ WHERE = TopicPartition("t", 0)
 SOURCE = TopicPartition("t", 1)
 
 
-@pytest.fixture(params=["in process", "remote", "node in process", "node remote", "alone", "alone remote"])
+@pytest.fixture(params=["in process", "remote", "node in process", "node remote"])
 def client(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[LogClient]:
     """A durable log with topic "t" of two partitions."""
     if request.param.startswith("node"):
@@ -55,15 +55,6 @@ def client(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[LogClient
             with RemoteLog(address) if request.param == "node remote" else NodeLog(node.parts) as log:
                 log.create_topic("t", 2)
                 yield log
-        return
-    if request.param.startswith("alone"):
-        with open_lone_log(tmp_path / "alone") as alone:
-            alone.create_topic("t", 2)
-            if request.param == "alone":
-                yield alone
-                return
-            with LogServer(alone, port=0) as served, RemoteLog(served.address) as remote:
-                yield remote
         return
     single: Log = request.getfixturevalue("log")
     if request.param == "in process":
@@ -400,8 +391,6 @@ def test_a_producer_that_is_forgotten_is_fenced_and_what_it_has_open_is_aborted(
 
 
 def test_offsets_of_a_partition_that_does_not_exist_are_refused_and_others_are_committed(client: LogClient) -> None:
-    if hasattr(client, "_group_offsets"):
-        pytest.skip("the log of a single node, in its own process, asks nobody which topics there are")
     for missing in (TopicPartition("u", 0), TopicPartition("t", 2)):
         with pytest.raises(UnknownTopic):
             client.commit_offsets("g", {WHERE: 3, missing: 1})

@@ -15,6 +15,7 @@ import pytest
 from millstream.logcore.client import TopicPartition
 from millstream.logcore.log import Log, open_log
 
+from .clients.asking import until
 from .log_model import LogModel
 from .log_records import rows, values_of
 from .replication.power import Disk, Power, lay_out
@@ -127,8 +128,9 @@ def disks_of_a_life(
         power = Power(root, patch)
         power.around_syncs = now_and_then
         with open_log(root / "log") as log:
-            if "out" not in log.topics():
-                log.create_topic("out", 2, {"segment.bytes": "1024"})
+            for topic, partitions in (("src", 1), ("out", 2)):
+                if topic not in log.topics():
+                    log.create_topic(topic, partitions, {"segment.bytes": "1024"})
             assert acknowledged == log.committed_offsets("query").get(SOURCE, 0)
             producer = log.transactional_producer("query")
             for _ in range(6):
@@ -145,6 +147,11 @@ def disks_of_a_life(
     return found
 
 
+def is_stable(log: Log, topic: str, partition: int) -> bool:
+    offsets = log.offsets(topic, partition)
+    return offsets.last_stable_offset == offsets.log_end_offset
+
+
 def check(root: Path, acknowledged: int) -> int:
     """How many transactions are there: those that were acknowledged, and maybe one more, each as a whole."""
     if not (root / "log").is_dir():
@@ -156,10 +163,10 @@ def check(root: Path, acknowledged: int) -> int:
             return 0
         count = log.committed_offsets("query").get(SOURCE, 0)
         assert count in (acknowledged, acknowledged + 1)
+        log.transactional_producer("query")  # what it had open is aborted
         for partition in range(2):
+            until(lambda partition=partition: is_stable(log, "out", partition))
             expected = [b"%0300d" % number for number in range(count) for _ in range(PER_TRANSACTION)]
             assert values_of(log, "out", partition) == expected
-            offsets = log.offsets("out", partition)
-            assert offsets.last_stable_offset == offsets.log_end_offset
         assert not losses(log)
         return count

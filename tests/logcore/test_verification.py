@@ -8,15 +8,14 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from millstream.cli import app
+from millstream.logcore.log import Log
 
-from .kinds import SINGLE, AnyLog, Kind
-from .log_records import columnar, rows
+from .log_records import columnar, partition_folder, rows, segment_files
 
 
 @pytest.fixture
-def closed(either: AnyLog, folder: Path) -> Path:
+def closed(log: Log, folder: Path) -> Path:
     """The folder of a log with rows, columns and an aborted transaction, in several segments."""
-    log = either
     log.create_topic("s", 1, {"segment.bytes": "1024"})
     for number in range(20):
         log.append("s", 0, rows(b"%0100d" % number))
@@ -33,26 +32,24 @@ def run(*arguments: str | Path) -> Result:
     return CliRunner().invoke(app, ["log", *map(str, arguments)])
 
 
-def partitions_of(kind: Kind, folder: Path) -> int:
-    """A node that is alone begins them late: one that nobody used is there only if housekeeping looked at it."""
-    if kind is SINGLE:
-        return 5
+def partitions_of(folder: Path) -> int:
+    """They begin late: one that nobody used is there only if housekeeping looked at it."""
     begun = [each for each in (folder / "replicas").iterdir() if each.is_dir()]
     assert len(begun) in (3, 4)
     return len(begun)
 
 
-def test_a_whole_log_has_no_problems(kind: Kind, closed: Path) -> None:
+def test_a_whole_log_has_no_problems(closed: Path) -> None:
     before = {path: path.read_bytes() for path in closed.rglob("*") if path.is_file()}
     done = run("verify", closed)
     assert (done.exit_code, done.output.count("\n")) == (0, 1), done.output
     assert "no problems" in done.output
-    assert f"{partitions_of(kind, closed)} partitions" in done.output
+    assert f"{partitions_of(closed)} partitions" in done.output
     assert {path: path.read_bytes() for path in closed.rglob("*") if path.is_file()} == before
 
 
-def test_a_flipped_bit_is_found_and_where(kind: Kind, closed: Path) -> None:
-    segment = kind.segment_files(closed, "s")[1]
+def test_a_flipped_bit_is_found_and_where(closed: Path) -> None:
+    segment = segment_files(closed, "s")[1]
     data = bytearray(segment.read_bytes())
     data[len(data) // 2] ^= 1
     segment.write_bytes(data)
@@ -62,13 +59,13 @@ def test_a_flipped_bit_is_found_and_where(kind: Kind, closed: Path) -> None:
     assert run("verify", closed, "--topic", "t").exit_code == 0
 
 
-def test_what_is_missing_is_found(kind: Kind, closed: Path) -> None:
-    first, second, *_, last = kind.segment_files(closed, "s")
+def test_what_is_missing_is_found(closed: Path) -> None:
+    first, second, *_, last = segment_files(closed, "s")
     second.unlink()
     assert f"{first}: ends at offset" in run("verify", closed).output
     last.write_bytes(last.read_bytes()[:-1])
     assert "were stored" in run("verify", closed).output
-    described = closed / ("topics.json" if kind is SINGLE else "node.json")
+    described = closed / "node.json"
     described.write_bytes(b"00000000\n{}")
     assert f"{described.name}: the checksum" in run("verify", closed).output
 
@@ -80,8 +77,8 @@ def test_a_folder_that_is_no_log_is_an_error(tmp_path: Path) -> None:
     assert run("dump", tmp_path).exit_code == 1
 
 
-def test_a_dump_shows_batches_and_records(kind: Kind, closed: Path) -> None:
-    done = run("dump", kind.segment_files(closed)[0], "--records")
+def test_a_dump_shows_batches_and_records(closed: Path) -> None:
+    done = run("dump", segment_files(closed)[0], "--records")
     assert done.exit_code == 0
     lines = done.output.splitlines()
     assert "offsets 0..1, records 1, position 0" in lines[1] and "columnar" in lines[1]
@@ -90,4 +87,4 @@ def test_a_dump_shows_batches_and_records(kind: Kind, closed: Path) -> None:
         "offset 2, time 7, key b'k', value b'gone'",
         "abort",
     ]
-    assert run("dump", kind.folder_of(closed, "s", 0)).output.count("offsets ") == 20
+    assert run("dump", partition_folder(closed, "s")).output.count("offsets ") == 20

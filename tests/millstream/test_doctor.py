@@ -14,12 +14,12 @@ from millstream.cli import app
 from millstream.doctor import checks as doctor
 from millstream.doctor.line import CheckResult
 from millstream.doctor.running_server import server as ask
+from millstream.logcore.log import open_log
 from millstream.server.client import connect
 from millstream.server.config.configuration import load_configuration
 from millstream.server.engine.embedded import open_engine
 from millstream.server.engine.session import Session
-from tests.logcore.kinds import KINDS, Kind
-from tests.logcore.log_records import rows
+from tests.logcore.log_records import rows, segment_files
 
 DDL = "CREATE STREAM s (id INT KEY, v INT) WITH (kafka_topic='s', value_format='JSON', partitions=1);"
 
@@ -84,15 +84,14 @@ def log_lines(data: Path) -> list[tuple[str, str]]:
     return [(line.level, line.message) for line in doctor.data_directory(data) if line.check == "log"]
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-def test_a_damaged_newest_segment_is_found_and_told_from_what_a_crash_leaves(kind: Kind, tmp_path: Path) -> None:
+def test_a_damaged_newest_segment_is_found_and_told_from_what_a_crash_leaves(tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.mkdir()
-    with kind.open(data / "log", sync="never") as log:
+    with open_log(data / "log", sync="never") as log:
         log.create_topic("s", 1)
         for value in (b"1", b"2"):
             log.append("s", 0, rows(value))
-    (segment,) = kind.segment_files(data / "log", "s")
+    (segment,) = segment_files(data / "log", "s")
     content = segment.read_bytes()
 
     segment.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))

@@ -35,8 +35,6 @@ PLACES = (
     "txn.begin",
     "txn.data_written",
     "txn.before_prepare",
-    "txn.after_prepare",
-    "txn.marker",
     "txn.committed",
 )
 

@@ -141,7 +141,8 @@ def try_damage(prepared: Prepared, folder: Path, seed: int) -> Trial:
 def damage_one(prepared: Prepared, folder: Path, chance: random.Random) -> str:
     """Harms one file, or takes a folder of a partition away; says what it did."""
     if chance.random() < 0.05:
-        path = chance.choice(sorted(path for path in (folder / "log").iterdir() if path.is_dir()))
+        log = folder / "log"
+        path = chance.choice(sorted(path for path in (*log.iterdir(), *log.glob("replicas/*")) if path.is_dir()))
         shutil.rmtree(path)
         return f"{path.relative_to(folder)} removed"
     files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != "lock")

@@ -21,7 +21,6 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from running_server import eventually
 
 from millstream.errors import MillstreamError
-from millstream.logcore.cluster.lone_log import open_lone_log
 from millstream.logcore.errors import UnsupportedDataDirectory
 from millstream.logcore.log import open_log
 from millstream.logcore.remote import RemoteLog
@@ -114,16 +113,17 @@ def test_a_directory_of_another_node_or_cluster_is_refused(flags: dict[str, Any]
     assert 'belongs to node 1 of cluster "millstream"' in refusal({**flags, "cluster_name": "other"})
 
 
-def test_a_directory_of_a_server_on_its_own_is_refused(flags: dict[str, Any]) -> None:
-    with open_log(flags["data"] / "log"):
-        pass
-    assert "holds the log of a single node" in refusal(flags)
+def test_a_directory_of_version_0_1_is_refused_to_a_node_of_a_cluster(flags: dict[str, Any]) -> None:
+    """A server on its own upgrades it first."""
+    (flags["data"] / "log").mkdir()
+    (flags["data"] / "log" / "meta.json").touch()
+    assert "holds a log of version 0.1" in refusal(flags)
 
 
 def test_a_node_that_was_alone_becomes_the_only_one_of_a_cluster_before_others_come(
     flags: dict[str, Any], port: int
 ) -> None:
-    with open_lone_log(flags["data"] / "log") as log:
+    with open_log(flags["data"] / "log") as log:
         log.create_topic("t", 1)
         log.append("t", 0, rows(b"a"))
     others = {**flags, "cluster": f"1@127.0.0.1:{port},2@127.0.0.1:1"}
@@ -132,7 +132,7 @@ def test_a_node_that_was_alone_becomes_the_only_one_of_a_cluster_before_others_c
         assert values_of(log, "t") == [b"a"]
         log.append("t", 0, rows(b"b"))
     with pytest.raises(UnsupportedDataDirectory, match="belongs to a node of a cluster"):
-        open_lone_log(flags["data"] / "log")
+        open_log(flags["data"] / "log")
 
 
 def test_a_node_is_reached_by_its_name_in_the_list_where_it_listens_everywhere(flags: dict[str, Any]) -> None:
@@ -264,4 +264,4 @@ def test_a_node_whose_disk_fails_says_so_and_ends(start: Callable[..., Process])
             admin.create_topics([NewTopic(f"t{number}", 20)], request_timeout=1)[f"t{number}"].result()
     assert node.process.wait(PATIENCE_S) == 1
     _, errors = node.process.communicate()
-    assert "error: this node cannot continue: " in errors
+    assert "error: this node cannot go on: " in errors

@@ -9,6 +9,7 @@ import stat
 import threading
 from collections.abc import Generator
 from pathlib import Path
+from typing import cast
 from urllib.parse import quote
 
 import httpx
@@ -185,7 +186,7 @@ def test_one_client_cannot_take_all_connections_of_kafka(tmp_path: Path, limit: 
 def _lists_topics(service: Service, *, own: bool = False) -> bool:
     """Whether a new connection is answered. In: `own`: it shows the log's secret."""
     if own:
-        address = trusted_address(service.engine.log, str(service.kafka_address))  # pyright: ignore[reportArgumentType]
+        address = trusted_address(cast(Log, service.engine.log).served, str(service.kafka_address))
         with RemoteLog(address) as ours:
             return "_millstream-command" in ours.topics()
     with socket.create_connection((service.kafka_address.host, service.kafka_address.port), timeout=60) as client:

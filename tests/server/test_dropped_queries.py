@@ -21,17 +21,13 @@ QUERIES = (
 )
 
 
-def kept(log: Log) -> dict[str, int]:
-    """How many entries there are about producers, groups and topics."""
-    coordinator, offsets = log._coordinator, log._group_offsets
+def kept(log: Log) -> dict[str, list[str]]:
+    """What the log knows of producers, groups and topics."""
     return {
-        "producers": len(coordinator._core._known),
-        "their times": len(coordinator._used_ms) + len(coordinator._begun_ms),
-        "their records": len(coordinator._log.entries()),
-        "commits of theirs": len(offsets._applied),
-        "groups": len(offsets._groups),
-        "records of groups": len(offsets.entries()),
-        "topics": len(log.topics()),
+        "producers": sorted(found.identity.transactional_id for found in log.served.transactions()),
+        "groups": sorted(log.served.groups.names()),
+        "topics": sorted(log.topics()),
+        "replicas": sorted(map(str, log.node.logs.stored())),
     }
 
 

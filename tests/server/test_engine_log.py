@@ -9,7 +9,7 @@ import pytest
 
 from millstream.logcore.client import RowRecords, TopicPartition
 from millstream.logcore.errors import LogUnavailable, ProducerFenced, UnknownTopic
-from millstream.logcore.log import Log, open_log
+from millstream.logcore.log import open_log
 from millstream.logcore.remote import RemoteLog, trusted_address
 from millstream.logcore.server import LogServer
 from millstream.server.catalog.command_topic import COMMAND_TOPIC, CommandTopic
@@ -29,7 +29,6 @@ class Engine:
     """An engine's log, and whether it has been told that it is over."""
 
     def __init__(self, server: LogServer) -> None:
-        assert isinstance(server.log, Log)
         self.lost = 0
         self.remote = RemoteLog(trusted_address(server.log, server.address))
         self.log = EngineLog(self.remote, self._lose)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from millstream.logcore.client import FetchedRows
 from millstream.logcore.errors import InvalidTopic
 from millstream.server.engine.embedded import EmbeddedEngine, open_engine
 from millstream.server.engine.session import Session
+
+from ..logcore.log_records import rows
 
 STATEMENTS = """
 CREATE TYPE money AS DECIMAL(10, 2);
@@ -117,3 +120,21 @@ def test_the_filter_of_a_copied_table_comes_changes_and_goes_also_over_restarts(
         assert _wait_for(engine, "FEW", 7)[6:] == [b'{"V":9}']
         _replace(engine, "WHERE v < 10", 6, 11)
         assert _wait_for(engine, "FEW", 9)[7:] == [b'{"V":6}', None]
+
+
+def test_rows_of_an_insert_that_was_killed_in_the_middle_hide_nothing(tmp_path: Path) -> None:
+    with open_engine(tmp_path / "data", {"millstream.executor": "duckdb"}) as engine:
+        engine.execute(
+            "CREATE STREAM s (k INT KEY, v INT) WITH (kafka_topic='s', value_format='JSON', partitions=2);", Session()
+        )
+        engine.execute("INSERT INTO s VALUES (1, 1);", Session())
+        producer = engine.log.transactional_producer("millstream-insert")
+        producer.begin()
+        producer.append("s", 0, rows(b'{"V":666}'))
+        producer.append("s", 1, rows(b'{"V":666}'))
+        shutil.copytree(tmp_path / "data", tmp_path / "killed")
+    with open_engine(tmp_path / "killed", {"millstream.executor": "duckdb"}) as engine:
+        for number in (2, 3, 4):
+            engine.execute(f"INSERT INTO s VALUES ({number}, {number});", Session())
+        found = engine.query("SELECT v FROM s;", Session())
+        assert sorted(row.values[0] for row in found) == [1, 2, 3, 4]

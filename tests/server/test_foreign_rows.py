@@ -153,7 +153,10 @@ def test_what_a_query_is_named_by_is_not_for_others_to_use(engine: Engine, tmp_p
     assert isinstance(engine.log, Log)
     with LogServer(engine.log, port=0) as server:
         server.is_reserved = lambda name: is_own_name(engine.catalog, name)
-        with RemoteLog(server.address) as stranger, RemoteLog(trusted_address(engine.log, server.address)) as ours:
+        with (
+            RemoteLog(server.address) as stranger,
+            RemoteLog(trusted_address(engine.log.served, server.address)) as ours,
+        ):
             offsets = {Place("s", 0): 0}
             for name in (query, "_millstream-command-applied"):
                 with pytest.raises(LogError, match="authorization"):
@@ -182,7 +185,10 @@ def test_who_names_a_group_waits_until_it_is_known_whose_it_is(engine: Engine) -
     known = threading.Event()
     with LogServer(engine.log, port=0) as server:
         server.is_reserved, server.knows_names = lambda name: not known.is_set(), lambda: known_once_asked(known)
-        with RemoteLog(server.address) as stranger, RemoteLog(trusted_address(engine.log, server.address)) as ours:
+        with (
+            RemoteLog(server.address) as stranger,
+            RemoteLog(trusted_address(engine.log.served, server.address)) as ours,
+        ):
             ours.commit_offsets("ours", {Place("s", 0): 0})
             stranger.commit_offsets("mine", {Place("s", 0): 0})
             assert known.is_set()

@@ -238,7 +238,7 @@ def test_a_pattern_assigns_what_its_member_may_read(service: Service, ask: Ask) 
     join = {"member_epoch": 0, "rebalance_timeout": 10 * S, "topic_partitions": []}
 
     def names(assigned: Any) -> set[str]:
-        return {log.topic_name(part.topic_id.bytes) for part in assigned.topic_partitions}
+        return {log.served.topic_name(part.topic_id.bytes) for part in assigned.topic_partitions}
 
     def beats(user: str, member: str, pattern: str) -> set[str]:
         fields = {"group_id": "own-patterns", "member_id": member}

@@ -9,9 +9,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from millstream.logcore.client import TopicPartition
-from millstream.logcore.cluster.lone_log import open_lone_log
-from millstream.logcore.log import open_log
-from millstream.logcore.owned_log import OwnedLog
+from millstream.logcore.log import Log, open_log
 from millstream.logcore.remote import RemoteLog
 from millstream.logcore.server import LogServer
 from millstream.server.insight.log_metrics import LogMetrics
@@ -19,20 +17,20 @@ from millstream.server.insight.log_metrics import LogMetrics
 from ..logcore.log_records import rows, values_of
 
 
-@pytest.fixture(params=[open_log, open_lone_log])
-def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OwnedLog]:
-    with request.param(tmp_path / "log") as opened:
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[Log]:
+    with open_log(tmp_path / "log") as opened:
         opened.create_topic("t", 2)
         yield opened
 
 
-def figures(log: OwnedLog, partitions_max: int) -> CollectorRegistry:
+def figures(log: Log, partitions_max: int) -> CollectorRegistry:
     registry = CollectorRegistry()
     registry.register(LogMetrics(log.served, partitions_max))
     return registry
 
 
-def test_what_goes_in_and_out_of_a_partition_is_counted(log: OwnedLog) -> None:
+def test_what_goes_in_and_out_of_a_partition_is_counted(log: Log) -> None:
     with LogServer(log, port=0) as server, RemoteLog(server.address) as client:
         client.append("t", 0, rows(b"a", b"b", b"c"))
         assert values_of(client, "t") == [b"a", b"b", b"c"]
@@ -50,7 +48,7 @@ def test_what_goes_in_and_out_of_a_partition_is_counted(log: OwnedLog) -> None:
     assert value("appended_records_total", "1") == 0
 
 
-def test_the_lag_and_the_lead_of_groups_are_said(log: OwnedLog) -> None:
+def test_the_lag_and_the_lead_of_groups_are_said(log: Log) -> None:
     log.append("t", 0, rows(b"a", b"b", b"c"))
     log.create_topic("gone", 1)
     log.commit_offsets("g", {TopicPartition("t", 0): 2, TopicPartition("gone", 0): 0})
@@ -64,7 +62,7 @@ def test_the_lag_and_the_lead_of_groups_are_said(log: OwnedLog) -> None:
     assert registry.get_sample_value("millstream_group_members", {"group": "g"}) == 0
 
 
-def test_with_many_partitions_figures_are_per_topic(log: OwnedLog) -> None:
+def test_with_many_partitions_figures_are_per_topic(log: Log) -> None:
     log.append("t", 0, rows(b"a", b"b"))
     log.append("t", 1, rows(b"c"))
     registry = figures(log, 1)
@@ -74,7 +72,7 @@ def test_with_many_partitions_figures_are_per_topic(log: OwnedLog) -> None:
     assert {sample.labels.get("partition") for metric in registry.collect() for sample in metric.samples} <= {"", None}
 
 
-def test_groups_beyond_the_bound_are_left_out(log: OwnedLog) -> None:
+def test_groups_beyond_the_bound_are_left_out(log: Log) -> None:
     for number in range(50):
         log.commit_offsets(f"g{number}", {TopicPartition("t", 0): 0})
     series = [sample for metric in figures(log, 2).collect() for sample in metric.samples if "group" in sample.labels]

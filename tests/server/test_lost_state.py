@@ -15,8 +15,10 @@ from millstream.logcore.errors import CorruptLog
 from millstream.server.engine.embedded import EmbeddedEngine, open_engine
 from millstream.server.engine.session import Session
 
+from ..logcore.log_records import partition_folder
+
 PROPERTIES = {"auto.offset.reset": "earliest", "millstream.executor": "duckdb"}
-CHANGELOG = "_millstream-CTAS_COUNTS_1-changelog-0"
+CHANGELOG = "_millstream-CTAS_COUNTS_1-changelog"
 QUERY = "CTAS_COUNTS_1"
 JOINED = "CSAS_NAMED_2"
 JOIN = """
@@ -77,25 +79,28 @@ def _segment(folder: Path) -> Path:
 
 def _shorten(data: Path) -> None:
     """The changelog has lost what it began with, and the state file is gone."""
-    path = _segment(data / "log" / CHANGELOG)
+    path = _segment(partition_folder(data / "log", CHANGELOG))
     path.write_bytes(path.read_bytes()[:100])
     shutil.rmtree(data / "state")
 
 
+def _replace_by_older(data: Path, *topics: str) -> None:
+    for topic in topics:
+        now = partition_folder(data / "log", topic)
+        shutil.rmtree(now)
+        shutil.copytree(partition_folder(data.with_name("older") / "log", topic), now)
+
+
 def _older_changelog(data: Path) -> None:
-    shutil.rmtree(data / "log" / CHANGELOG)
-    shutil.copytree(data.with_name("older") / "log" / CHANGELOG, data / "log" / CHANGELOG)
+    _replace_by_older(data, CHANGELOG)
 
 
 def _older_offsets(data: Path) -> None:
-    for name in ("__consumer_offsets-0", "__transaction_state-0"):
-        shutil.rmtree(data / "log" / name)
-        shutil.copytree(data.with_name("older") / "log" / name, data / "log" / name)
+    _replace_by_older(data, "__consumer_offsets", "__transaction_state")
 
 
 def _older_source(data: Path) -> None:
-    shutil.rmtree(data / "log" / "s-0")
-    shutil.copytree(data.with_name("older") / "log" / "s-0", data / "log" / "s-0")
+    _replace_by_older(data, "s")
 
 
 @pytest.mark.parametrize("harm", [_shorten, _older_changelog, _older_offsets, _older_source])
@@ -169,7 +174,7 @@ def test_a_query_whose_source_has_lost_what_comes_next_stops(folder: Path) -> No
         _settled(engine)
         engine.execute(f"PAUSE {QUERY};", Session())
         _insert(engine, 2)
-    path = _segment(folder / "log" / "s-0")
+    path = _segment(partition_folder(folder / "log", "s"))
     data = path.read_bytes()
     path.write_bytes(data[:-5])
     with _engine(folder) as engine:
@@ -184,7 +189,7 @@ def test_a_query_whose_source_has_lost_what_comes_next_stops(folder: Path) -> No
 
 @pytest.mark.parametrize("older", [False, True])
 def test_a_command_topic_that_is_not_whole_refuses_the_start(folder: Path, older: bool) -> None:
-    topic = folder / "log" / "_millstream-command-0"
+    topic = partition_folder(folder / "log", "_millstream-command")
     if older:
         shutil.rmtree(topic)
         topic.mkdir()

@@ -21,9 +21,9 @@ from millstream.logcore.replication.replica.replica_messages import (
     Produced,
     ReadBatches,
 )
-from millstream.logcore.replication.shards.coordination_messages import TRANSACTIONS_TOPIC
 from millstream.logcore.replication.shards.coordinators import default_makers
 from millstream.logcore.replication.shards.led_log import ShardMaker
+from millstream.logcore.topic_rules import TRANSACTIONS_TOPIC
 
 from .cluster_checks import ClusterChecks
 from .cluster_clients import ConsumerClient, ProducerClient, Promises, Requests

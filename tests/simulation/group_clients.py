@@ -25,8 +25,9 @@ from millstream.logcore.cores.subscriptions import decode_assignment
 from millstream.logcore.replication.controller.controller_messages import CreateTopic
 from millstream.logcore.replication.machine import BROKER, CONTROLLER
 from millstream.logcore.replication.replica.replica_messages import Problem, Refused
-from millstream.logcore.replication.shards.coordination_messages import GROUPS_TOPIC, ForGroup, place_of
+from millstream.logcore.replication.shards.coordination_messages import ForGroup, place_of
 from millstream.logcore.replication.shards.shard_group_requests import AskCommitted, CommitOffsets, GroupCommits
+from millstream.logcore.topic_rules import GROUPS_TOPIC
 
 from .group_checks import GroupChecks
 from .group_members import GONE, GROUP_TOPIC, AssignedMember, ClassicMember, Member

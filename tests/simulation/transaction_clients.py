@@ -15,13 +15,7 @@ from millstream.logcore.records.batch import BatchProducer
 from millstream.logcore.replication.controller.controller_messages import CreateTopic
 from millstream.logcore.replication.machine import BROKER, CONTROLLER
 from millstream.logcore.replication.replica.replica_messages import PartitionId, Problem, Produce, Produced, Refused
-from millstream.logcore.replication.shards.coordination_messages import (
-    GROUPS_TOPIC,
-    TRANSACTIONS_TOPIC,
-    ForGroup,
-    ForTransaction,
-    place_of,
-)
+from millstream.logcore.replication.shards.coordination_messages import ForGroup, ForTransaction, place_of
 from millstream.logcore.replication.shards.shard_group_requests import AskCommitted, GroupCommits
 from millstream.logcore.replication.shards.transaction_messages import (
     AwaitEnd,
@@ -35,6 +29,7 @@ from millstream.logcore.replication.shards.transaction_messages import (
     SendOffsets,
     SentOffsets,
 )
+from millstream.logcore.topic_rules import GROUPS_TOPIC, TRANSACTIONS_TOPIC
 
 from .cluster_clients import encode
 from .kernel import MILLISECOND, InvariantViolated

@@ -12,7 +12,7 @@ from millstream.errors import LogError
 
 from ...client import Topic, TopicPartition
 from ...log_settings import GROUP
-from ...topic_rules import RESERVED
+from ...topic_rules import COORDINATORS
 from ..kafka_service import Desk
 from ..security.access import check_administrator, may_see
 from ..security.peer import Peer
@@ -105,7 +105,7 @@ def _described(broker: Desk, peer: Peer, name: str, topic: Topic | None, numbers
         "error_code": error,
         "name": name,
         "topic_id": topic_uuid(broker, name) if error is ErrorCode.none else None,
-        "is_internal": name in RESERVED,
+        "is_internal": name in COORDINATORS,
         "partitions": [
             {
                 **described_partition(broker, name, number),

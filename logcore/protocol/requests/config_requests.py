@@ -18,13 +18,13 @@ from ...topic_settings import SETTINGS
 from ..fetch_sessions import SLOTS
 from ..kafka_service import IDLE_MS, Desk
 from ..other_settings import OF_BROKERS, OF_GROUPS, check_changes
-from ..producers import TIMEOUT_MS_MAX
 from ..security.access import NotAllowed, check_administrable, check_administrator, may_see
 from ..security.peer import Peer
 from ..setting_limits import NAME_BYTES_MAX, check_room, is_too_long
 from ..setting_origins import SettingOrigin, described, fixed, unknown, without_synonyms
 from ..wire.faults import code_of, message_of
 from ..wire.messages import Fields
+from .transaction_requests import TIMEOUT_MS_MAX
 
 
 class Resource(IntEnum):

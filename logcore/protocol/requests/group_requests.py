@@ -33,7 +33,7 @@ from ...cores.group_messages import (
     Sync,
     Synced,
 )
-from ...cores.subscriptions import CONSUMER, decode_assignment, topics_of
+from ...cores.subscriptions import CONSUMER, topics_assigned, topics_of
 from ..kafka_service import Desk
 from ..security.access import may_see_all
 from ..security.peer import Peer
@@ -239,7 +239,7 @@ def _seen(peer: Peer, group: GroupDescription) -> GroupDescription:
 
 def topics_read(member: MemberDescription) -> set[str]:
     """The topics that a member subscribes to, or has partitions of."""
-    assigned = {topic for part in (member.assignment, member.target) for topic, _ in decode_assignment(part)}
+    assigned = {topic for part in (member.assignment, member.target) for topic in topics_assigned(part)}
     return assigned | set(topics_of(member.metadata))
 
 

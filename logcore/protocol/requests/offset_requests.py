@@ -10,8 +10,7 @@ from kio.schema.errors import ErrorCode
 from millstream.errors import LogError
 
 from ...client import Offsets, TopicPartition
-from ...coordination.group_offsets import CommittedOffset
-from ...cores.group_messages import NO_NOTE, CheckCommit, CommitNote
+from ...cores.group_messages import NO_NOTE, CheckCommit, CommitNote, CommittedOffset
 from ...storage.timestamps import TimestampOffset, first_at_or_after, latest_timestamp
 from ..kafka_service import Desk
 from ..layout import ANY_EPOCH, KeyKind

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 
 import structlog
 from kio.schema.errors import ErrorCode
@@ -25,20 +25,16 @@ from ...errors import (
     UnknownTopicId,
 )
 from ...records.batch import COLUMNAR, COMPRESSION, HEADER_SIZE, Buffer, EncodedBatch, read_header
-from ...storage.partition import Mark, Partition
 from ...storage.partition_files import PartitionFiles
 from ..connection import Answer, KafkaRequest
 from ..incoming import check_keys, checked_batches
 from ..kafka_service import Desk, KafkaService
 from ..layout import NOBODY
-from ..local_transactions import LocalTransactions
-from ..security.access import check_readable, check_writable
+from ..security.access import check_readable
 from ..security.peer import Peer
 from ..served_log import ServedLog
 from ..stored import StoredBytes, read_stored
-from ..syncing import Outcome
 from ..wire import fetch_messages as fetch
-from ..wire import produce_messages as produce
 from ..wire.faults import code_of, message_of
 from ..wire.fetch_messages import ClientFetch, FetchedPartition, FetchPosition
 from ..wire.produce_messages import ProduceData, ProduceRequest, ProduceResult
@@ -49,39 +45,6 @@ _LIGHT_BYTES_MAX: Final = 64 * 1024
 _LIGHT_ROWS_MAX: Final = 15
 
 _log = structlog.get_logger("millstream.logcore")
-
-
-class _Written(NamedTuple):
-    """An append that may not be durable yet."""
-
-    result: ProduceResult
-    partition: Partition | None = None
-    mark: Mark | None = None
-
-
-async def answer_produce(local: LocalTransactions, broker: KafkaService, request: KafkaRequest) -> Answer:
-    """At a log of one node.
-
-    Returns when the records are written in order; the answer comes when they are durable. Records of a transaction are
-    answered at once: their commit makes them durable.
-    """
-    version = request.header.version
-    asked = named(broker.log, produce.read_request(request.message, request.position, version))
-    throttle_ms = broker.throttle(request.peer, produced=len(request.message))
-
-    def write(results: list[ProduceResult]) -> list[Buffer] | None:
-        return produce.write_response(results, version, throttle_ms, asked.topic_ids) if asked.acks else None
-
-    if (refused := await refused_transaction(broker, asked, request.peer)) is not None:
-        return answered(write(refused))
-    at_once = _written_at_once(local, asked, request.peer)
-    if at_once is not None:
-        return _synced(broker, at_once, write)
-    writing = asyncio.ensure_future(broker.blocking(partial(_write_all, local, asked, request.peer)))
-    finish = _finish if asked.transactional_id is None else _finish_transactional
-    answer = broker.keep(finish(broker, writing, write))
-    await asyncio.shield(writing)  # if the client goes away meanwhile, what it sent is written and synced all the same
-    return answer
 
 
 def named(log: ServedLog, asked: ProduceRequest) -> ProduceRequest:
@@ -116,24 +79,6 @@ async def refused_transaction(broker: KafkaService, asked: ProduceRequest, peer:
     return [ProduceResult(data.partition, code) for data in asked.data]
 
 
-_Writing = asyncio.Future[list[_Written]]
-
-
-_Write = Callable[[list[ProduceResult]], list[Buffer] | None]
-
-
-def _written_at_once(local: LocalTransactions, asked: ProduceRequest, peer: Peer) -> _Written | None:
-    """A small request is written here, on the event loop, where that waits for nobody: a thread costs more than it."""
-    if asked.transactional_id is not None or len(asked.data) != 1 or not is_light(asked.data[0].records):
-        return None
-    (data,) = asked.data
-    partition = local.log.partition_if_open(*data.partition)
-    if partition is None:
-        return None
-    with partition.unless_busy(len(data.records[0])) as free:
-        return _write(local, None, data, peer) if free else None
-
-
 def is_light(records: Sequence[Buffer]) -> bool:
     """One batch of a few records that need no uncompressing."""
     if len(records) != 1 or not HEADER_SIZE <= len(records[0]) <= _LIGHT_BYTES_MAX:
@@ -146,24 +91,6 @@ def is_light(records: Sequence[Buffer]) -> bool:
     )
 
 
-def _synced(broker: KafkaService, written: _Written, write: _Write) -> Answer:
-    if written.partition is None or written.mark is None or not written.partition.waits_for_disk:
-        return answered(write([written.result]))
-    answer: asyncio.Future[list[Buffer] | None] = asyncio.get_running_loop().create_future()
-
-    def settle(synced: asyncio.Future[Outcome]) -> None:
-        failure = synced.exception()
-        if answer.done():
-            return
-        if failure is None:
-            answer.set_result(write([_settled(written.result, synced.result())]))
-        else:
-            answer.set_exception(failure)
-
-    broker.syncs.durable(written.partition, written.mark).add_done_callback(settle)
-    return answer
-
-
 def answered(body: list[Buffer] | None) -> Answer:
     """One that waits for nothing."""
     answer: asyncio.Future[list[Buffer] | None] = asyncio.get_running_loop().create_future()
@@ -171,80 +98,25 @@ def answered(body: list[Buffer] | None) -> Answer:
     return answer
 
 
-async def _finish(broker: KafkaService, writing: _Writing, write: _Write) -> list[Buffer] | None:
-    written = await writing
-    syncs = [
-        broker.syncs.durable(entry.partition, entry.mark) if entry.partition is not None and entry.mark else None
-        for entry in written
-    ]
-    return write(
-        [
-            entry.result if sync is None else _settled(entry.result, await sync)
-            for entry, sync in zip(written, syncs, strict=True)
-        ]
-    )
-
-
-async def _finish_transactional(broker: KafkaService, writing: _Writing, write: _Write) -> list[Buffer] | None:
-    written = await writing
-    for entry in written:
-        if entry.partition is not None and entry.mark is not None:
-            broker.syncs.durable(entry.partition, entry.mark)
-    return write([entry.result for entry in written])
-
-
-def _settled(result: ProduceResult, outcome: Outcome) -> ProduceResult:
-    if outcome is None:
-        return result
-    return ProduceResult(result.partition, code_of(outcome), error_message=message_of(outcome))
-
-
-def _write_all(local: LocalTransactions, asked: ProduceRequest, peer: Peer) -> list[_Written]:
-    return [_write(local, asked.transactional_id, data, peer, announces=asked.announces) for data in asked.data]
-
-
-def _write(
-    local: LocalTransactions, transactional_id: str | None, data: ProduceData, peer: Peer, *, announces: bool = False
-) -> _Written:
-    try:
-        check_same_topic(local.log, data.partition.topic, data.topic_id)
-        check_writable(peer, data.partition.topic)
-        partition = local.log.writable(*data.partition)
-        check_same_topic(local.log, data.partition.topic, data.topic_id)
-        batches = checked_write(partition, transactional_id, data, peer)
-        if transactional_id is None:
-            first_offset, mark = _append(partition, batches)
-        else:
-            header = batches[0].header
-            producer = local.producers.find(transactional_id, header.producer_id, header.producer_epoch)
-            first_offset, mark = producer.append(data.partition, batches, announces=announces)
-    except LogError as error:
-        return _Written(failed(data, error))
-    return _Written(ProduceResult(data.partition, 0, first_offset, partition.log_start_offset), partition, mark)
-
-
 def checked_write(
     partition: PartitionFiles, transactional_id: str | None, data: ProduceData, peer: Peer
 ) -> list[EncodedBatch]:
-    """What is to be appended to the partition. Raises `LogError`."""
+    """What is to be appended to the partition. Raises `LogError`.
+
+    The topic's `max.message.bytes` limits foreign clients only. What queries write is limited by the largest size of a
+    value; a batch of theirs that is refused would stop the query.
+    """
     batches = [batch for records in data.records for batch in checked_batches(memoryview(records))]
     if not batches:
         raise InvalidRecords("a partition's data holds no record batch")
-    for batch in batches:
-        partition.check_size(batch.header)
-    if partition.settings.compacted and not peer.trusted:
-        check_keys(batches)
+    if not peer.trusted:
+        for batch in batches:
+            partition.check_size(batch.header)
+        if partition.settings.compacted:
+            check_keys(batches)
     if transactional_id is None and any(batch.header.transactional for batch in batches):
         raise InvalidTransactionState("records of a transaction come with its id")
     return batches
-
-
-def _append(partition: Partition, batches: list[EncodedBatch]) -> tuple[int, Mark]:
-    """Numbered batches go one by one: of those that were sent before, each is found again."""
-    if batches[0].header.producer_id < 0:
-        return partition.append(batches)
-    appended = [partition.append([batch]) for batch in batches]
-    return appended[0].first_offset, appended[-1].mark
 
 
 def failed(data: ProduceData, error: LogError) -> ProduceResult:

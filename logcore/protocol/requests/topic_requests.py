@@ -13,7 +13,7 @@ from millstream.errors import LogError
 
 from ...client import Topic, TopicPartition
 from ...errors import InvalidTopic, UnknownTopic
-from ...topic_rules import RESERVED
+from ...topic_rules import COORDINATORS
 from ..kafka_service import Desk
 from ..layout import NOBODY, TopicCreation
 from ..security.access import check_administrable, may_see
@@ -98,7 +98,7 @@ def _described(broker: Desk, topic: Topic) -> Fields:
         "error_code": ErrorCode.none,
         "name": topic.name,
         "topic_id": topic_uuid(broker, topic.name),
-        "is_internal": topic.name in RESERVED,
+        "is_internal": topic.name in COORDINATORS,
         "partitions": [described_partition(broker, topic.name, number) for number in range(topic.partition_count)],
     }
 

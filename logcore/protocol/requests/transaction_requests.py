@@ -16,7 +16,6 @@ from ...cores.patterns import InvalidPattern, NamePattern
 from ...cores.transaction_records import Identity, TransactionState
 from ...cores.transactions import TransactionDescription
 from ..kafka_service import Desk
-from ..producers import TIMEOUT_MS_MAX
 from ..security.access import check_administrator, check_readable, check_writable, may_see
 from ..security.peer import Peer
 from ..wire.faults import code_of, coordinator_code_of
@@ -25,6 +24,8 @@ from ..wire.messages import Fields
 from .group_requests import code_of_fault
 from .offset_requests import committable, each_partition, notes_in
 
+TIMEOUT_MS_MAX: Final = 15 * 60 * 1000
+"""The longest that a producer may ask for a transaction to stay open, as Kafka's `transaction.max.timeout.ms`."""
 _STATE_NAMES: Final = {
     TransactionState.EMPTY: "Empty",
     TransactionState.ONGOING: "Ongoing",

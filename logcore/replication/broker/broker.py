@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from millstream.errors import LogError
 
+from ...topic_rules import TRANSACTIONS_TOPIC
 from ..controller.controller_messages import BrokerAccepted, BrokerRefused, HeartbeatAnswer, ProducerIds
 from ..controller.metadata_image import MetadataImage, folded
 from ..controller.metadata_records import (
@@ -60,7 +61,7 @@ from ..replica.replica_messages import (
 )
 from ..replica.throttle import Throttle, throttled_rates
 from ..shards.coordination import CoordinationSettings, Coordinators
-from ..shards.coordination_messages import TRANSACTIONS_TOPIC, ForEveryShard, ForGroup, ForTransaction, place_of
+from ..shards.coordination_messages import ForEveryShard, ForGroup, ForTransaction, place_of
 from ..shards.led_log import ShardMaker
 from ..shards.transaction_messages import SHARDS_HEAR, AskProducerId, ProducerGiven, ToCoordinator, ToEveryCoordinator
 from .alarms import Alarms

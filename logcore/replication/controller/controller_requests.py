@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from ...log_settings import ALL_BROKERS
+from ...topic_rules import COORDINATORS
 from ..machine import NodeId
 from ..replica.throttle import THROTTLED_RATE
-from ..shards.coordination_messages import COORDINATORS
 from .controller_description import quorum_described
 from .controller_messages import (
     AddNode,

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from millstream.errors import LogError
 
 from ...compaction.cleaning_state import CleaningState
-from ...errors import LogFull, write_error
+from ...errors import CorruptLog, LogFull, write_error
 from ...failpoints import fp
 from ...records.batch import EncodedBatch
 from ...storage.damage import DamagedRange
@@ -150,10 +150,12 @@ class DiskLog(KeptPartition):
             epochs = None if self._alone else self._state.epochs
         try:
             return from_offset(read_batches(file, offset, limit, max_bytes, epochs), offset)
-        except (LogError, OSError):
+        except (LogError, OSError) as error:
             with contextlib.suppress(OSError):
                 (self._folder / RESCAN).touch()
                 sync_folder(self._folder)
+            if isinstance(error, CorruptLog):
+                raise self.unreadable(offset, error) from error
             raise
 
     def _end_of(self, place: int) -> int:

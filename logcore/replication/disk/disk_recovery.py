@@ -6,8 +6,9 @@ is kept in files aside, and the node has to say so (R17). Else what lies behind 
 was told of it.
 
 A node that is alone has the only copy. There the log goes on behind what is lost, so that none of its offsets is given
-again, and the loss is remembered (`logcore/storage/recovery.py`). It follows from the files alone, which stay as they
-are: a crash before it is noted loses nothing.
+again, and the loss is remembered; what is cut off of its end and is more than a torn write is kept in a file aside
+(`logcore/storage/recovery.py`). A loss follows from the files alone, which stay as they are: a crash before it is noted
+loses nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from ...compaction.cleaning_state import CleaningState
 from ...compaction.segment_swap import finish_swap
 from ...errors import CorruptLog
 from ...records.batch import BatchHeader
-from ...storage.damage import DamagedRange
+from ...storage.damage import DamagedRange, next_batch
 from ...storage.disk import LogFile, sync_folder
 from ...storage.durable_point import DurablePoint, Extent
 from ...storage.epoch_cache import EpochCache
@@ -110,7 +111,7 @@ class _Recovery:
             raise _lacks_records(self._folder, self._known.lost[0])
         bad_from = self._take_all()
         clean = self._state.end_offset >= self._durable_offset and not self._checkpoint_lost
-        if alone and not clean:
+        if alone and (not clean or self._is_more_than_torn(bad_from)):
             return RecoveredReplica(self._gone_on_behind_damage(), clean)
         changed = self._drop_behind(bad_from, aside=not clean)
         if not self._kept:
@@ -123,6 +124,13 @@ class _Recovery:
         recovered = self._recovered(exact=clean and not changed and self._is_exact())
         drop_marks(self._folder, self._names, recovered.log_start_offset)
         return RecoveredReplica(recovered, clean)
+
+    def _is_more_than_torn(self, bad_from: int | None) -> bool:
+        """Whether whole batches follow what is bad: nobody says that they were durable, and a torn write has none."""
+        if bad_from is None or len(self._kept) < len(self._segments):
+            return False
+        last = self._kept[-1]
+        return next_batch(last.file, bad_from + 1, last.size, self._state.end_offset) is not None
 
     def _gone_on_behind_damage(self) -> RecoveredPartition:
         """All that can be read, wherever it lies; what was found up to here is read again."""

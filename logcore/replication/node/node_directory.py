@@ -15,11 +15,12 @@ from typing import Any, Final
 
 from ...errors import CorruptLog, UnsupportedDataDirectory, write_error
 from ...storage.checked_json import read_with_copy, write_with_copy
-from ...storage.data_directory import NODE_FILE, SINGLE_NODE_FILES
 from ...storage.directory_lock import locked
 from ...storage.disk import make_folder
 
+NODE_FILE: Final = "node.json"
 ALONE: Final = "alone"
+_SINGLE_NODE_FILES: Final = ("meta.json", "topics.json")  # of version 0.1
 _FORMAT: Final = 1
 _OTHER_HINT: Final = "Start it with the node and the cluster that the directory belongs to, or with another directory."
 
@@ -113,8 +114,8 @@ class NodeDirectory:
             )
 
     def _check_not_of_a_single_node(self) -> None:
-        if any((self.path / name).exists() for name in SINGLE_NODE_FILES):
+        if any((self.path / name).exists() for name in _SINGLE_NODE_FILES):
             raise UnsupportedDataDirectory(
-                f"the data directory {self.path} holds the log of a single node, not of a node of a cluster",
-                hint="Start it without --node, or give the node a directory of its own: the cluster begins empty.",
+                f"the data directory {self.path} holds a log of version 0.1, which only a server on its own upgrades",
+                hint="Start it once without --node, and add nodes afterwards (millstream cluster add-node).",
             )

@@ -216,7 +216,7 @@ class Leader:
 
     def _has_marker(self, asked: EndMarker) -> bool:
         """A marker is also written where nothing is open: a record that is on its way must not open the transaction."""
-        return self._core.log.state.producers.has_ended(asked.producer_id, asked.number)
+        return self._core.log.state.producers.has_ended(asked.producer_id, asked.epoch, asked.number)
 
     # Coordinators of transactions
 

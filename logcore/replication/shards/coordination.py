@@ -15,19 +15,13 @@ from millstream.errors import LogError
 
 from ...errors import CorruptLog
 from ...records.key_values import decode_key_values
+from ...topic_rules import GROUPS_TOPIC, TRANSACTIONS_TOPIC
 from ..broker.producer_ids import ProducerIdPool
 from ..controller.metadata_image import MetadataImage
 from ..machine import Effect, NodeId, Reply, RequestId, Send
 from ..replica.replica import Replica
 from ..replica.replica_messages import PartitionId, Problem, Refused
-from .coordination_messages import (
-    GROUPS_TOPIC,
-    TRANSACTIONS_TOPIC,
-    ForEveryShard,
-    ForGroup,
-    ForTransaction,
-    place_of,
-)
+from .coordination_messages import ForEveryShard, ForGroup, ForTransaction, place_of
 from .led_log import OUT_OF_TOUCH, PROOF, LedLog, Shard, ShardLost, ShardMaker
 from .transaction_messages import ApplyOffsets, EndRefused, VerifyTransaction
 

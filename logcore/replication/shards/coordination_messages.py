@@ -6,14 +6,10 @@ to it. All that is known of them is the fold of the partition's records.
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from ..controller.metadata_image import MetadataImage
 from ..replica.replica_messages import PartitionId
-
-GROUPS_TOPIC: Final = "__consumer_offsets"
-TRANSACTIONS_TOPIC: Final = "__transaction_state"
-COORDINATORS: Final = frozenset({GROUPS_TOPIC, TRANSACTIONS_TOPIC})
 
 
 class ForGroup(NamedTuple):

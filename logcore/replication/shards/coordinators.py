@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from .coordination_messages import GROUPS_TOPIC, TRANSACTIONS_TOPIC
+from ...topic_rules import GROUPS_TOPIC, TRANSACTIONS_TOPIC
 from .group_shard import GroupSettings, GroupShard
 from .led_log import ShardMaker
 from .transaction_shard import TransactionSettings, TransactionShard

@@ -130,6 +130,12 @@ class CommittedOffsets:
         changes.append(settled_record(SettledKey(group, producer_id), Settled(number, at_ms)))
         return changes
 
+    def forget_settled_of(self, group: str) -> list[KeyValue]:
+        """Nothing where a transaction holds offsets of the group: it is going to be settled."""
+        if self._held.get(group):
+            return []
+        return [settled_record(key, None) for key in self._settled if key.group == group]
+
     def forget_settled(self, before_ms: int) -> list[KeyValue]:
         """Of transactions that were settled before this time of day: nothing of them is on its way any more."""
         return [settled_record(key, None) for key, settled in self._settled.items() if settled.at_ms < before_ms]

@@ -217,6 +217,8 @@ class GroupShard:
         self._groups.forget(group)
         self._write_groups()
         self._write_offsets(self._offsets.forget(group, committed))
+        if self._log.alone:  # else messages about earlier transactions may still be on their way from other nodes
+            self._write_offsets(self._offsets.forget_settled_of(group))
         return GroupFault.NONE if known or committed else GroupFault.NOT_FOUND
 
     def _delete_offsets(self, group: str, partitions: Sequence[TopicPartition]) -> OffsetsDeleted:

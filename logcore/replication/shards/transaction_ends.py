@@ -16,9 +16,10 @@ from typing import NamedTuple
 from ...cores.transaction_records import TransactionRecord
 from ...cores.transaction_steps import Outcome
 from ...failpoints import fp
+from ...topic_rules import GROUPS_TOPIC
 from ..machine import NodeId
 from ..replica.replica_messages import EndMarker, PartitionId
-from .coordination_messages import GROUPS_TOPIC, place_of
+from .coordination_messages import place_of
 from .led_log import LedLog
 from .transaction_messages import ApplyOffsets, EndRefused, MarkerWritten, OffsetRow, OffsetsApplied, WriteMarker
 

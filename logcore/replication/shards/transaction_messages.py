@@ -111,6 +111,14 @@ class AwaitEnd(NamedTuple):
     """`Included`, once the id's last transaction has ended everywhere: its records and offsets are visible, or gone."""
 
 
+class ForgetProducer(NamedTuple):
+    """`Included`, once nothing is left of an id that nobody is going to use again. Only its current producer, to which
+    these belong, may be forgotten."""
+
+    producer_id: int
+    epoch: int
+
+
 class DescribeTransaction(NamedTuple):
     """`DescribedTransaction`."""
 

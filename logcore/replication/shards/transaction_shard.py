@@ -21,7 +21,6 @@ from ...cores.group_messages import CommittedOffset
 from ...cores.transaction_records import (
     UNWRITTEN,
     Entry,
-    Forgotten,
     Identity,
     Participant,
     ProducerIdRange,
@@ -33,10 +32,11 @@ from ...cores.transaction_steps import OffsetsStep as NoteOffsets
 from ...cores.transactions import EPOCH_MAX, Coordinator, Standing
 from ...errors import InvalidTransactionState, ProducerFenced
 from ...records.key_values import KeyValue
+from ...topic_rules import GROUPS_TOPIC
 from ..machine import NodeId, RequestId
 from ..replica.replica_messages import PartitionId, Problem, Refused
 from ..time_of_day import TimeOfDay
-from .coordination_messages import GROUPS_TOPIC, place_of
+from .coordination_messages import place_of
 from .led_log import OUT_OF_TOUCH, LedLog
 from .transaction_description import described
 from .transaction_ends import TransactionEnds
@@ -47,6 +47,7 @@ from .transaction_messages import (
     DescribeTransaction,
     EndRefused,
     EndTransaction,
+    ForgetProducer,
     Included,
     IncludeGroup,
     IncludePartitions,
@@ -103,7 +104,7 @@ class TransactionShard:
     def __init__(self, log: LedLog, settings: TransactionSettings | None = None) -> None:
         self._log = log
         self._settings = settings or TransactionSettings()
-        self._core = Coordinator(remembers_open=True)
+        self._core = Coordinator()
         self._ends = TransactionEnds(log, self._ended, self._settings.again_ms)
         again_ms, wait_ms = self._settings.again_ms, self._settings.group_wait_ms
         self._offsets = TransactionOffsets(log, self._note_offsets, again_ms=again_ms, wait_ms=wait_ms)
@@ -120,6 +121,8 @@ class TransactionShard:
     def fold(self, records: Sequence[KeyValue]) -> None:
         for key, value in records:
             entry = decode_entry(key, value)
+            if isinstance(entry, ProducerIdRange):
+                continue  # of version 0.1; by now the controller hands them out
             self._core.apply(entry)
             self._note_written(entry, KeyValue(key, value), written_ms(value) if value is not None else 0)
 
@@ -144,7 +147,7 @@ class TransactionShard:
         if isinstance(entry, TransactionRecord):
             self._used_ms[entry.transactional_id] = at_ms
             self._bytes[entry.transactional_id] = len(record.value or b"")
-        elif isinstance(entry, Forgotten):
+        else:
             self._used_ms.pop(entry.transactional_id, None)
             self._bytes.pop(entry.transactional_id, None)
 
@@ -193,6 +196,11 @@ class TransactionShard:
                 answer(self._described(standing) if standing is not None else unknown)
             case AwaitEnd():
                 answer(Included())  # it had to wait, as everything else has to
+            case ForgetProducer(producer_id, epoch):
+                if self._core.standing(key) is not None:
+                    self._current(Identity(key, producer_id, epoch))
+                    self._write(self._core.forget(key))
+                answer(Included())
             case _ if self._core.standing(key) is None:
                 text = f'nobody has the transactional id "{key}", or it was not used for long: start a new producer'
                 answer(Refused(Problem.INVALID_PRODUCER_ID_MAPPING, text))
@@ -212,21 +220,21 @@ class TransactionShard:
     # What waits
 
     def _has_to_wait(self, key: str, body: Any) -> bool:
-        """Whether the request cannot be decided yet. `_go_on` retries it when the reason may have passed.
+        """Whether the request cannot be decided now. `_go_on` takes it up again when the reason may be gone.
 
-        | request                       | while the id's last transaction ends | no producer id is available     |
+        | request                       | while the id's last transaction ends | without a producer id to give   |
         | ----------------------------- | ------------------------------------ | ------------------------------- |
-        | DescribeTransaction           | proceeds: it changes nothing         | proceeds                        |
-        | EndTransaction, of that end   | proceeds: its response was lost      | waits, if the epoch may run out |
+        | DescribeTransaction           | goes on: it changes nothing          | goes on                         |
+        | EndTransaction, of that end   | goes on: the answer to it was lost   | waits, if the epoch may run out |
         | InitProducer                  | waits                                | waits, if it may need one       |
-        | all others                    | wait                                 | proceed                         |
+        | all others                    | wait                                 | go on                           |
 
-        A transaction is decided long before all partitions have its marker. If the next transaction began in between,
-        its first records could be in a partition before the previous transaction's marker: the marker would end both,
-        and commit or abort an undecided transaction (T-L17; R19 guards the partition's side). Therefore all requests
-        of the id wait until every partition has confirmed the marker. A retried EndTransaction must proceed, or a
-        client whose response was lost would wait for its own retry. A client that raises its epoch with each end
-        retries with the ended epoch or an older one; a newer epoch belongs to the next transaction.
+        An end is decided long before its markers are everywhere. A transaction that began in between would have its
+        first records in a partition that has not got the marker of the one before: the marker would end both, and
+        commit or abort what nobody has decided (T-L17; R19 guards the partition's side). So nothing of the id goes on
+        until every partition has answered. To ask for the end again must go on all the same, or a client whose answer
+        was lost would wait for what it is waiting for. A client that raises its epoch with each end asks again with
+        the epoch that the end has put an end to, or an older one; with a newer one it means the next transaction.
         """
         if isinstance(body, DescribeTransaction):
             return False
@@ -381,7 +389,7 @@ class TransactionShard:
 
     def _carry_out(self, key: str, ready: Ready) -> None:
         """Notes what was decided; when that is committed, the transaction ends everywhere."""
-        self._write([entry for entry in ready.append if not isinstance(entry, ProducerIdRange)])
+        self._write(ready.append)
         outcome = ready.outcome
         if outcome is not None:
             self._log.once_committed(lambda: self._begin_end(outcome))

@@ -33,7 +33,7 @@ class MillstreamBroker:
     def __init__(self, log: Log, server: LogServer) -> None:
         self._log = log
         self.address = server.address
-        self.cluster_id = log.id
+        self.cluster_id = log.served.id
 
     @contextmanager
     def relayed(self) -> Generator[Relay]:

@@ -85,6 +85,6 @@ def asking(request: pytest.FixtureRequest) -> Iterator[Asking]:
         case "cluster":
             opened = Asking(request.getfixturevalue("cluster").bootstrap, 1)
         case _:
-            opened = Asking(request.getfixturevalue("millstream").address, 0)
+            opened = Asking(request.getfixturevalue("millstream").address, 1)
     yield opened
     opened.close()

@@ -14,9 +14,9 @@ import pytest
 
 from millstream.logcore.client import TopicPartition
 from millstream.logcore.clients.remote_producer import RemoteTransactionalProducer
-from millstream.logcore.cluster.lone_log import LoneLog, open_lone_log
 from millstream.logcore.errors import LogFull
 from millstream.logcore.failpoints import fp
+from millstream.logcore.log import Log, open_log
 from millstream.logcore.replication.shards import transaction_ends
 from millstream.logcore.storage import disk
 
@@ -51,8 +51,8 @@ def small(monkeypatch: pytest.MonkeyPatch) -> _Disk:
 
 
 @pytest.fixture
-def log(tmp_path: Path) -> Iterator[LoneLog]:
-    with open_lone_log(tmp_path) as opened:
+def log(tmp_path: Path) -> Iterator[Log]:
+    with open_log(tmp_path) as opened:
         opened.create_topic("t", 1)
         opened.commit_offsets("g", {WHERE: 0})
         yield opened
@@ -77,7 +77,7 @@ def _send(producer: Any) -> None:
     ],
 )
 def test_a_commit_whose_end_does_not_fit_is_said_at_once_and_done_once_there_is_room(
-    log: LoneLog, small: _Disk, fills_at: str, does: tuple[Callable[[Any], None], ...]
+    log: Log, small: _Disk, fills_at: str, does: tuple[Callable[[Any], None], ...]
 ) -> None:
     producer = log.transactional_producer("p")
     producer.begin()
@@ -101,20 +101,20 @@ def test_a_commit_whose_end_does_not_fit_is_said_at_once_and_done_once_there_is_
     assert log.committed_offsets("g") == {WHERE: 1 if _send in does else 0}
 
 
-def _taken(log: LoneLog) -> RemoteTransactionalProducer | None:
+def _taken(log: Log) -> RemoteTransactionalProducer | None:
     """The disk is tried again within a second."""
     with suppress(LogFull):
         return log.transactional_producer("p")
     return None
 
 
-def _write_is_missing(log: LoneLog, does: tuple[Callable[[Any], None], ...]) -> bool:
+def _write_is_missing(log: Log, does: tuple[Callable[[Any], None], ...]) -> bool:
     """Without anybody's asking for it."""
     return _write in does and values_of(log, "t") != [b"a"]
 
 
 def test_an_end_that_did_not_fit_is_written_by_the_next_start(tmp_path: Path, small: _Disk) -> None:
-    with open_lone_log(tmp_path) as log:
+    with open_log(tmp_path) as log:
         log.create_topic("t", 1)
         producer = log.transactional_producer("p")
         producer.begin()
@@ -123,5 +123,5 @@ def test_an_end_that_did_not_fit_is_written_by_the_next_start(tmp_path: Path, sm
         with pytest.raises(LogFull):
             producer.commit()
     small.full, small.fills_at = False, ""
-    with open_lone_log(tmp_path) as log:
+    with open_log(tmp_path) as log:
         until(lambda: True if values_of(log, "t") == [b"a"] else None)

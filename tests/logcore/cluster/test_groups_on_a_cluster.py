@@ -12,7 +12,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from millstream.logcore.protocol.channel import Address, Channels
 from millstream.logcore.protocol.wire.apis import Api
-from millstream.logcore.replication.shards.coordination_messages import GROUPS_TOPIC, partition_of, place_of
+from millstream.logcore.replication.shards.coordination_messages import partition_of, place_of
+from millstream.logcore.topic_rules import GROUPS_TOPIC
 
 from .nodes import PATIENCE_S, Cluster, until
 

@@ -15,8 +15,9 @@ import pytest
 from millstream.errors import LogError
 from millstream.logcore import failpoints
 from millstream.logcore.client import TopicPartition
-from millstream.logcore.cluster.lone_log import open_lone_log
-from millstream.logcore.errors import CorruptLog, LogClosed, LogFull
+from millstream.logcore.cores.transaction_records import Identity
+from millstream.logcore.errors import CorruptLog, LogClosed, LogFull, NotNow
+from millstream.logcore.log import open_log
 from millstream.logcore.replication.machine import BROKER, NodeId
 from millstream.logcore.replication.node.node_runtime import NoAnswer, NodeStopped
 from millstream.logcore.replication.shards.transaction_messages import AskProducerId
@@ -27,7 +28,7 @@ WHERE = TopicPartition("t", 0)
 
 
 def test_all_that_was_written_is_there_when_it_is_opened_again(tmp_path: Path) -> None:
-    with open_lone_log(tmp_path) as log:
+    with open_log(tmp_path) as log:
         log.create_topic("t", 2, {"retention.ms": "-1"})
         log.append("t", 0, rows(b"a"))
         producer = log.transactional_producer("q")
@@ -38,7 +39,7 @@ def test_all_that_was_written_is_there_when_it_is_opened_again(tmp_path: Path) -
         epoch = producer.epoch
         producer.begin()
         producer.append("t", 0, rows(b"never committed"))
-    with open_lone_log(tmp_path) as log:
+    with open_log(tmp_path) as log:
         assert log.topics()["t"].config == {"retention.ms": "-1"}
         after = log.transactional_producer("q")
         assert (after.producer_id, after.epoch > epoch) == (producer.producer_id, True)
@@ -49,7 +50,7 @@ def test_all_that_was_written_is_there_when_it_is_opened_again(tmp_path: Path) -
 
 
 def test_writers_share_syncs_and_nobody_is_forgotten(tmp_path: Path) -> None:
-    with open_lone_log(tmp_path) as log:
+    with open_log(tmp_path) as log:
         log.create_topic("t", 4)
 
         def write(number: int) -> list[int]:
@@ -64,7 +65,7 @@ def test_writers_share_syncs_and_nobody_is_forgotten(tmp_path: Path) -> None:
 
 def test_a_sync_that_failed_ends_it_and_whoever_waits_is_told(tmp_path: Path) -> None:
     """R17."""
-    log = open_lone_log(tmp_path)
+    log = open_log(tmp_path)
     try:
         log.create_topic("t", 1)
         log.append("t", 0, rows(b"kept"))
@@ -75,13 +76,13 @@ def test_a_sync_that_failed_ends_it_and_whoever_waits_is_told(tmp_path: Path) ->
     finally:
         failpoints.arm("")
         log.close()
-    with open_lone_log(tmp_path) as again:
+    with open_log(tmp_path) as again:
         assert values_of(again, "t")[0] == b"kept"
 
 
 def test_who_asks_a_node_that_has_ended_is_told(tmp_path: Path) -> None:
     others = set(threading.enumerate())
-    log = open_lone_log(tmp_path)
+    log = open_log(tmp_path)
     asked = log.node.ask(BROKER, AskProducerId(), at=None)
     assert asked.result(60).producer_id >= 0
     with pytest.raises(NoAnswer):
@@ -95,8 +96,8 @@ def test_who_asks_a_node_that_has_ended_is_told(tmp_path: Path) -> None:
 
 
 def test_a_directory_has_one_node(tmp_path: Path) -> None:
-    with open_lone_log(tmp_path), pytest.raises(LogError):
-        open_lone_log(tmp_path)
+    with open_log(tmp_path), pytest.raises(LogError):
+        open_log(tmp_path)
 
 
 def test_without_syncs_records_survive_the_end_of_the_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,21 +106,21 @@ def test_without_syncs_records_survive_the_end_of_the_process(tmp_path: Path, mo
         monkeypatch.setattr(os, name, synced.append)
     script = (
         "import os, sys\n"
-        "from millstream.logcore.cluster.lone_log import open_lone_log\n"
+        "from millstream.logcore.log import open_log\n"
         "from tests.logcore.log_records import rows\n"
-        "log = open_lone_log(sys.argv[1], sync='never')\n"
+        "log = open_log(sys.argv[1], sync='never')\n"
         "log.create_topic('t', 1)\n"
         "log.append('t', 0, rows(b'a', b'b'))\n"
         "os.kill(os.getpid(), 9)\n"
     )
     subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=False, timeout=120)
-    with open_lone_log(tmp_path, sync="never") as log:
+    with open_log(tmp_path, sync="never") as log:
         assert values_of(log, "t") == [b"a", b"b"]
         synced.clear()
         log.append("t", 0, rows(b"c"))
         log.create_topic("u", 1)
         assert synced == []
-    with open_lone_log(tmp_path) as log:
+    with open_log(tmp_path) as log:
         assert values_of(log, "t") == [b"a", b"b", b"c"]
         log.append("t", 0, rows(b"d"))
         assert synced
@@ -127,16 +128,16 @@ def test_without_syncs_records_survive_the_end_of_the_process(tmp_path: Path, mo
 
 def test_each_has_an_id_and_a_secret_of_its_own(tmp_path: Path) -> None:
     """Who shows the secret may write to Millstream's own topics over the network."""
-    with open_lone_log(tmp_path / "a") as one, open_lone_log(tmp_path / "b") as other:
+    with open_log(tmp_path / "a") as one, open_log(tmp_path / "b") as other:
         assert one.served.id != other.served.id
         assert one.served.secret != other.served.secret
         told = one.served.id, one.served.secret
-    with open_lone_log(tmp_path / "a") as again:
+    with open_log(tmp_path / "a") as again:
         assert (again.served.id, again.served.secret) == told
 
 
 def test_damage_of_one_partition_leaves_the_others_usable(tmp_path: Path) -> None:
-    with open_lone_log(tmp_path / "log") as log:
+    with open_log(tmp_path / "log") as log:
         for topic in ("whole", "damaged"):
             log.create_topic(topic, 1)
             for value in (b"a", b"b", b"c"):
@@ -146,7 +147,7 @@ def test_damage_of_one_partition_leaves_the_others_usable(tmp_path: Path) -> Non
     [segment] = (crashed / "replicas").glob(f"{id}-0/*.log")
     content = segment.read_bytes()
     segment.write_bytes(content.replace(b"c", b"x"))  # the value of the last record, and nothing else is a "c"
-    with open_lone_log(crashed) as log:
+    with open_log(crashed) as log:
         for topic in ("whole", "damaged"):
             log.append(topic, 0, rows(b"d"))
         assert values_of(log, "whole") == [b"a", b"b", b"c", b"d"]
@@ -156,21 +157,21 @@ def test_damage_of_one_partition_leaves_the_others_usable(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("missing", ["quorum", "replicas"])
 def test_logs_without_their_metadata_are_refused_and_the_other_way_round(tmp_path: Path, missing: str) -> None:
-    with open_lone_log(tmp_path / "log") as log:
+    with open_log(tmp_path / "log") as log:
         log.create_topic("t", 1)
         log.append("t", 0, rows(b"a"))
     (tmp_path / "log" / missing).rename(tmp_path / missing)
     for _ in range(2):
         with pytest.raises(CorruptLog, match=f"{missing} is missing") as refused:
-            open_lone_log(tmp_path / "log")
+            open_log(tmp_path / "log")
         assert refused.value.hint
     (tmp_path / missing).rename(tmp_path / "log" / missing)
-    with open_lone_log(tmp_path / "log") as log:
+    with open_log(tmp_path / "log") as log:
         assert values_of(log, "t") == [b"a"]
 
 
 def test_groups_and_transactions_are_kept_in_one_partition_each(tmp_path: Path) -> None:
-    with open_lone_log(tmp_path) as log:
+    with open_log(tmp_path) as log:
         log.create_topic("t", 1)
         log.commit_offsets("g", {WHERE: 0})
         log.transactional_producer("q")
@@ -179,7 +180,7 @@ def test_groups_and_transactions_are_kept_in_one_partition_each(tmp_path: Path) 
 
 
 def test_who_reads_what_is_damaged_is_told_where_and_what_to_do(tmp_path: Path) -> None:
-    with open_lone_log(tmp_path) as log:
+    with open_log(tmp_path) as log:
         log.create_topic("t", 1)
         log.append("t", 0, rows(b"a"))
         [segment] = (tmp_path / "replicas").glob(f"{log.node.image.topic_ids['t']}-0/*.log")
@@ -192,7 +193,7 @@ def test_who_reads_what_is_damaged_is_told_where_and_what_to_do(tmp_path: Path) 
 
 
 def test_a_full_disk_refuses_a_record_and_takes_the_next(tmp_path: Path) -> None:
-    with open_lone_log(tmp_path) as log:
+    with open_log(tmp_path) as log:
         log.create_topic("t", 1)
         log.append("t", 0, rows(b"a"))
         failpoints.arm("append.write:1:enospc")
@@ -207,7 +208,7 @@ def test_a_full_disk_refuses_a_record_and_takes_the_next(tmp_path: Path) -> None
 
 
 def test_nobody_is_told_to_move_anything_to_other_nodes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with open_lone_log(tmp_path) as log:
+    with open_log(tmp_path) as log:
         log.create_topic("t", 1)
         failpoints.arm("append.write:1:enospc")
         try:
@@ -221,12 +222,12 @@ def test_nobody_is_told_to_move_anything_to_other_nodes(tmp_path: Path, capsys: 
 
 
 def test_an_opening_opens_no_partition_and_notes_nothing_for_each(tmp_path: Path) -> None:
-    with open_lone_log(tmp_path) as log:
+    with open_log(tmp_path) as log:
         log.create_topic("t", 300)
         log.append("t", 7, rows(b"a"))
     metadata, sizes = tmp_path / "quorum" / "quorum-log", list[int]()
     for _ in range(2):
-        with open_lone_log(tmp_path) as log:
+        with open_log(tmp_path) as log:
             id = log.node.partition_id("t", 7)
             assert id is not None and log.node.logs.log(id) is None and log.node.leads("t", 7)
             assert values_of(log, "t", 7) == [b"a"]
@@ -237,12 +238,40 @@ def test_an_opening_opens_no_partition_and_notes_nothing_for_each(tmp_path: Path
 
 
 def test_what_rests_is_looked_after_in_the_background(tmp_path: Path) -> None:
-    with open_lone_log(tmp_path) as log:
+    with open_log(tmp_path) as log:
         log.create_topic("t", 1)
         log.append("t", 0, rows(b"a"))
-    with open_lone_log(tmp_path) as log:
+    with open_log(tmp_path) as log:
         log.keep_house()
         id = log.node.partition_id("t", 0)
         assert id is not None and log.node.logs.log(id) is not None
         replica = log.node.replica(id)
         assert replica is not None and replica.leader is not None
+
+
+def test_nothing_is_left_of_a_producer_and_a_group_that_are_forgotten(tmp_path: Path) -> None:
+    with open_log(tmp_path) as log:
+        log.create_topic("t", 1)
+        for number in range(3):
+            producer = log.transactional_producer("q")
+            producer.begin()
+            producer.append("t", 0, rows(b"%d" % number))
+            producer.send_offsets("q", {WHERE: number + 1})
+            producer.commit()
+            assert log.committed_offsets("q") == {WHERE: number + 1}, "an earlier life of the id settles nothing"
+            log.forget_group("q")
+            log.forget_producer("q")
+            assert log.served.transactions() == []
+            assert log.served.groups.names() == []
+    with open_log(tmp_path) as log:
+        assert log.served.transactions() == []
+        assert values_of(log, "t") == [b"0", b"1", b"2"]
+
+
+def test_a_producer_that_another_one_has_replaced_is_not_forgotten(tmp_path: Path) -> None:
+    with open_log(tmp_path) as log:
+        old = log.transactional_producer("q")
+        log.transactional_producer("q")
+        with pytest.raises(NotNow, match="another producer"):
+            log.parts.transactions.forget(Identity("q", old.producer_id, old.epoch))
+        assert [found.identity.transactional_id for found in log.served.transactions()] == ["q"]

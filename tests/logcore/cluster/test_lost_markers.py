@@ -10,9 +10,9 @@ from typing import Final
 
 import pytest
 
-from millstream.logcore.cluster.lone_log import LoneLog, open_lone_log
 from millstream.logcore.cluster.node_folder import replica_folder, topics_of_node
 from millstream.logcore.cluster.node_log import NodeLog
+from millstream.logcore.log import Log, open_log
 from millstream.logcore.records.batch import HEADER_SIZE, read_header
 from millstream.logcore.replication.controller.controller_messages import ElectLeader
 from millstream.logcore.replication.machine import NodeId
@@ -26,7 +26,7 @@ _TRANSACTIONS: Final = 6
 _ABORTED: Final = (1, 4)
 
 
-def _live(log: LoneLog | NodeLog) -> dict[bytes, bool]:
+def _live(log: Log | NodeLog) -> dict[bytes, bool]:
     """Two producers take turns: what they wrote to topic "t", and whether that was committed. Topic "u" is a part of
     some transactions only."""
     log.create_topic("t", 1)
@@ -65,7 +65,7 @@ def _cut(folder: Path, at: int) -> None:
     segment.write_bytes(segment.read_bytes()[:at])
 
 
-def _committed(log: LoneLog | NodeLog, below: int) -> set[bytes]:
+def _committed(log: Log | NodeLog, below: int) -> set[bytes]:
     """What readers of committed records get of what was written below this offset, once nothing is open any more; or
     what they are told that they cannot get."""
     until(lambda: True if (offsets := log.offsets("t", 0)).last_stable_offset == offsets.log_end_offset else None)
@@ -85,7 +85,7 @@ def _committed(log: LoneLog | NodeLog, below: int) -> set[bytes]:
 def test_each_transaction_ends_as_it_was_decided_whatever_marker_is_lost(tmp_path: Path, end: str) -> None:
     """The log of the partition is cut before each of its batches, in copies of the directory."""
     folder = tmp_path / "log"
-    with open_lone_log(folder) as log:
+    with open_log(folder) as log:
         written = _live(log)
         whole = log.offsets("t", 0).log_end_offset
         killed = shutil.copytree(folder, tmp_path / "killed")
@@ -94,17 +94,17 @@ def test_each_transaction_ends_as_it_was_decided_whatever_marker_is_lost(tmp_pat
         copy = shutil.copytree(folder, tmp_path / "copy")
         _cut(copy, at)
         expected = {value for value in list(written)[: (offset + 1) // 2] if written[value]}
-        with open_lone_log(copy) as log:
+        with open_log(copy) as log:
             assert log.append("t", 0, rows(b"after")) >= whole, "no offset is given twice"
             assert log.problems(), "what is lost is reported"
             assert _committed(log, offset) == expected, f"cut at offset {offset}"
             _go_on(log)
-        with open_lone_log(copy) as log:
+        with open_log(copy) as log:
             assert _committed(log, offset) == expected, f"cut at offset {offset}"
         shutil.rmtree(copy)
 
 
-def _go_on(log: LoneLog | NodeLog) -> None:
+def _go_on(log: Log | NodeLog) -> None:
     for name in ("p", "q"):
         producer = log.transactional_producer(name)
         producer.begin()
@@ -136,7 +136,7 @@ def test_a_cluster_of_one_that_is_led_uncleanly_ends_them_too(tmp_path: Path) ->
 
 def test_what_was_open_goes_on_after_a_restart(tmp_path: Path) -> None:
     """The coordinator has it open, too: it is neither ended nor refused, before its producer says so."""
-    with open_lone_log(tmp_path / "log") as log:
+    with open_log(tmp_path / "log") as log:
         log.create_topic("t", 1)
         producer = log.transactional_producer("p")
         producer.begin()
@@ -144,7 +144,7 @@ def test_what_was_open_goes_on_after_a_restart(tmp_path: Path) -> None:
         epoch = producer.epoch
         copy = shutil.copytree(tmp_path / "log", tmp_path / "copy")
         producer.abort()
-    with open_lone_log(copy) as log:
+    with open_log(copy) as log:
         log.append("t", 0, rows(b"other"))
         assert log.offsets("t", 0).last_stable_offset == 0
         assert log.transactional_producer("p").epoch > epoch

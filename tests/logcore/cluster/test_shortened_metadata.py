@@ -11,9 +11,9 @@ from typing import Final
 
 import pytest
 
-from millstream.logcore.cluster.lone_log import open_lone_log
 from millstream.logcore.cluster.node_log import NodeLog
 from millstream.logcore.errors import CorruptLog
+from millstream.logcore.log import open_log
 from millstream.logcore.replication.machine import NodeId
 from millstream.logcore.replication.raft.quorum_frames import MARK, frames
 
@@ -22,10 +22,10 @@ from .nodes import Cluster, until
 
 _LIFE: Final = """
 import os, sys
-from millstream.logcore.cluster.lone_log import open_lone_log
+from millstream.logcore.log import open_log
 from tests.logcore.log_records import rows
 for life in range(2):
-    log = open_lone_log(sys.argv[1])
+    log = open_log(sys.argv[1])
     for number in range(4):
         log.create_topic(f"t{life}{number}", 1)
         log.append(f"t{life}{number}", 0, rows(b"%d" % number))
@@ -60,12 +60,12 @@ def test_a_metadata_log_that_was_shortened_is_refused_and_left_as_it_is(tmp_path
         (copy / "quorum" / "quorum-log").write_bytes(content[:place])
         before = _content(copy)
         with pytest.raises(CorruptLog, match=r"the metadata in .* are damaged") as refused:
-            open_lone_log(copy)
+            open_log(copy)
         assert refused.value.hint is not None and "backup" in refused.value.hint
         assert _content(copy) == before, f"cut at {place}"
         (copy / "quorum" / "quorum-log").write_bytes(content)
         if place % 7 == 0:
-            with open_lone_log(copy) as log:
+            with open_log(copy) as log:
                 assert set(log.topics()) == _TOPICS
                 assert values_of(log, "t13") == [b"3"]
         shutil.rmtree(copy)
@@ -84,9 +84,9 @@ def test_a_file_of_the_metadata_that_is_missing_or_empty_is_noticed_or_says_noth
             (copy / "quorum" / name).touch()
         if name != "quorum-durable":
             with pytest.raises(CorruptLog):
-                open_lone_log(copy)
+                open_log(copy)
             continue
-        with open_lone_log(copy) as log:
+        with open_log(copy) as log:
             assert set(log.topics()) == _TOPICS
 
 
@@ -96,20 +96,20 @@ def test_metadata_that_are_all_gone_are_refused(tmp_path: Path) -> None:
         path.unlink()
     before = _content(tmp_path)
     with pytest.raises(CorruptLog, match="quorum is missing"):
-        open_lone_log(tmp_path)
+        open_log(tmp_path)
     assert _content(tmp_path) == before
 
 
 def test_without_syncs_nothing_is_known_of_what_was_safe(tmp_path: Path) -> None:
     """The end of the machine may take any part of the metadata, and none of it was promised."""
-    with open_lone_log(tmp_path) as log:
+    with open_log(tmp_path) as log:
         log.create_topic("t", 1)
-    with open_lone_log(tmp_path, sync="never") as log:
+    with open_log(tmp_path, sync="never") as log:
         log.create_topic("u", 1)
     content = (tmp_path / "quorum" / "quorum-log").read_bytes()
     ends = [frame.end for frame in frames(content) if frame.term != MARK]
     (tmp_path / "quorum" / "quorum-log").write_bytes(content[: ends[-2]])
-    with open_lone_log(tmp_path, sync="never") as log:
+    with open_log(tmp_path, sync="never") as log:
         log.append("t", 0, rows(b"a"))
 
 

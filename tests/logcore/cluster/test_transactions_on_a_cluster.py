@@ -11,7 +11,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from millstream.logcore.protocol.channel import Address, Channels
 from millstream.logcore.protocol.wire.apis import Api
 from millstream.logcore.replication.machine import NodeId
-from millstream.logcore.replication.shards.coordination_messages import TRANSACTIONS_TOPIC, partition_of
+from millstream.logcore.replication.shards.coordination_messages import partition_of
+from millstream.logcore.topic_rules import TRANSACTIONS_TOPIC
 
 from .nodes import Cluster, until
 

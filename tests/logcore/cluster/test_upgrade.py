@@ -25,9 +25,9 @@ import pytest
 
 from millstream.logcore import failpoints
 from millstream.logcore.client import TopicPartition
-from millstream.logcore.cluster.lone_log import LoneLog, open_lone_log
 from millstream.logcore.cores.transaction_records import Identity
 from millstream.logcore.errors import CorruptLog, LogFull, LogLocked, NotNow, UnsupportedDataDirectory
+from millstream.logcore.log import Log, open_log
 from millstream.logcore.storage.checked_json import write_checked_json
 from millstream.logcore.storage.directory_lock import locked
 from millstream.logcore.storage.recovery import read_checkpoint
@@ -56,8 +56,8 @@ def disarmed() -> Iterator[None]:
     failpoints.arm("")
 
 
-def opened(directory: Path) -> LoneLog:
-    return open_lone_log(directory, clock=lambda: WRITTEN_S)
+def opened(directory: Path) -> Log:
+    return open_log(directory, clock=lambda: WRITTEN_S)
 
 
 def content(directory: Path) -> dict[str, str]:
@@ -68,7 +68,7 @@ def content(directory: Path) -> dict[str, str]:
     }
 
 
-def check_all_is_there(log: LoneLog) -> None:
+def check_all_is_there(log: Log) -> None:
     assert (log.served.id, log.served.secret, log.served.topic_id("t")) == (ID, SECRET, T_ID)
     assert {name: topic.partition_count for name, topic in log.topics().items() if not name.startswith("__")} == {
         "t": 2,
@@ -140,7 +140,7 @@ def test_a_start_that_ends_in_between_is_gone_on_with(directory: Path, step: str
 
 @pytest.mark.parametrize("step", STEPS)
 def test_a_start_that_is_killed_is_gone_on_with(directory: Path, step: str) -> None:
-    code = f"from millstream.logcore.cluster.lone_log import open_lone_log; open_lone_log({str(directory)!r})"
+    code = f"from millstream.logcore.log import open_log; open_log({str(directory)!r})"
     environment = {"MILLSTREAM_FP": f"upgrade.{step}:1:kill9"}
     killed = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, timeout=120)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
@@ -204,6 +204,6 @@ def test_a_directory_that_is_open_elsewhere_is_not_touched(directory: Path) -> N
 
 
 def test_a_new_directory_needs_no_upgrade(tmp_path: Path) -> None:
-    with open_lone_log(tmp_path / "new") as log:
+    with open_log(tmp_path / "new") as log:
         log.create_topic("t", 1)
     assert json.loads((tmp_path / "new" / "node.json").read_text().splitlines()[1])["node"] == 1

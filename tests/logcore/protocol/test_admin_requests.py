@@ -53,6 +53,8 @@ def test_log_dirs_say_how_much_room_partitions_take(log: Log, channels: Channels
 
 def test_topics_are_described_page_by_page(log: Log, channels: Channels) -> None:
     log.create_topic("a", 3)
+    log.committed_offsets("g")
+    log.transactional_producer("tx")
     found: list[tuple[str, int]] = []
     cursor = None
     while True:
@@ -88,7 +90,7 @@ def test_leaders_stay_and_replicas_cannot_be_moved(channels: Channels) -> None:
     assert (
         channels.ask(Api.ELECT_LEADERS, {"election_type": 0, "topic_partitions": None}).replica_election_results == ()
     )
-    partitions = [{"partition_index": 0, "replicas": replicas} for replicas in (None, [0], [0, 1])]
+    partitions = [{"partition_index": 0, "replicas": replicas} for replicas in (None, [1], [1, 2])]
     answer = channels.ask(Api.ALTER_PARTITION_REASSIGNMENTS, {"topics": [{"name": "t", "partitions": partitions}]})
     assert [entry.error_code.name for entry in answer.responses[0].partitions] == [
         "no_reassignment_in_progress", "none", "invalid_replica_assignment",
@@ -110,18 +112,18 @@ def test_the_quotas_of_the_configuration_are_shown_and_rights_are_said_to_be_the
 
 
 def test_the_node_has_settings_and_is_listed_with_the_topics(channels: Channels) -> None:
-    resource = {"resource_type": 4, "resource_name": "0", "configuration_keys": None}
+    resource = {"resource_type": 4, "resource_name": "1", "configuration_keys": None}
     (result,) = channels.ask(Api.DESCRIBE_CONFIGS, {"resources": [resource]}).results
     values = {entry.name: entry.value for entry in result.configs}
     assert values["offsets.retention.minutes"] == "10080" and values["auto.create.topics.enable"] == "false"
     listed = channels.ask(Api.LIST_CONFIG_RESOURCES, {"resource_types": []}).config_resources
-    assert {("t", 2), ("0", 4)} <= {(found.resource_name, found.resource_type) for found in listed}
+    assert {("t", 2), ("1", 4)} <= {(found.resource_name, found.resource_type) for found in listed}
 
 
 def test_topics_are_created_with_ids_and_deleted_by_them(log: Log, channels: Channels) -> None:
     topic = {"name": "new", "num_partitions": 1, "replication_factor": 1}
     (made,) = channels.ask(Api.CREATE_TOPICS, {"topics": [topic]}).topics
-    assert made.topic_id.hex == log.topic_id("new")
+    assert made.topic_id == log.topic_id("new")
     answer = channels.ask(Api.DELETE_TOPICS, {"topics": [{"name": None, "topic_id": made.topic_id}] * 2})
     assert [(entry.name, entry.error_code.name) for entry in answer.responses] == [
         ("new", "none"),
@@ -130,7 +132,8 @@ def test_topics_are_created_with_ids_and_deleted_by_them(log: Log, channels: Cha
     assert log.topic("new") is None
 
 
-def test_a_group_that_there_is_not_is_an_error_to_newer_clients(channels: Channels) -> None:
+def test_a_group_that_there_is_not_is_an_error_to_newer_clients(log: Log, channels: Channels) -> None:
+    log.committed_offsets("g")  # there is a coordinator
     (found,) = channels.ask(Api.DESCRIBE_GROUPS, {"groups": ["nobody"]}).groups
     assert (found.error_code, found.group_state) == (ErrorCode.group_id_not_found, "Dead")
 

@@ -12,7 +12,7 @@ from millstream.logcore.client import TopicPartition
 from millstream.logcore.errors import InvalidTransactionState, ProducerFenced
 from millstream.logcore.log import Log
 from millstream.logcore.protocol.channel import Address
-from millstream.logcore.protocol.routing import Router
+from millstream.logcore.protocol.routing import CoordinatorKey, Router
 from millstream.logcore.protocol.sender import Sender
 from millstream.logcore.protocol.wire.apis import Api
 from millstream.logcore.records.batch import BatchProducer
@@ -22,6 +22,7 @@ from millstream.logcore.server import LogServer
 from ..log_records import rows, values_of
 
 WHERE = TopicPartition("t", 0)
+_TX = CoordinatorKey("transaction", "tx")
 
 
 @pytest.fixture
@@ -39,7 +40,7 @@ class Client:
         self._router = router
         nobody = {"producer_id": -1, "producer_epoch": -1}
         asked = {"transactional_id": "tx", "transaction_timeout": timedelta(minutes=1), **nobody}
-        answer = router.ask(Api.INIT_PRODUCER_ID, asked)
+        answer = router.ask(Api.INIT_PRODUCER_ID, asked, to=_TX)
         self.id, self.epoch = answer.producer_id, answer.producer_epoch
 
     @property
@@ -59,11 +60,11 @@ class Client:
         }
         topics = [{"name": "t", "partitions": [entry]}]
         asked = {**self.identity, "group_id": "g", "generation_id": -1, "member_id": "", "topics": topics}
-        (topic,) = self._router.ask(Api.TXN_OFFSET_COMMIT, asked).topics
+        (topic,) = self._router.ask(Api.TXN_OFFSET_COMMIT, asked, to=CoordinatorKey("group", "g")).topics
         return topic.partitions[0].error_code.name
 
     def end(self, *, committed: bool) -> str:
-        answer = self._router.ask(Api.END_TXN, {**self.identity, "committed": committed})
+        answer = self._router.ask(Api.END_TXN, {**self.identity, "committed": committed}, to=_TX)
         if not answer.error_code:
             self.id, self.epoch = answer.producer_id, answer.producer_epoch
         return answer.error_code.name
@@ -75,7 +76,7 @@ def test_writing_and_sending_offsets_begin_the_transaction(log: Log, router: Rou
     assert values_of(log, "t") == []
     assert client.end(committed=True) == "none"
     assert client.send_offset(7) == "none"
-    assert log.committed_offsets("g") == {}
+    assert log.served.groups.committed("g") == {}
     assert client.end(committed=True) == "none"
     assert (values_of(log, "t"), client.epoch) == ([b"a"], 2)
     assert log.groups.committed("g")[WHERE][:3] == (7, "a note", 3)
@@ -87,11 +88,10 @@ def test_writing_and_sending_offsets_begin_the_transaction(log: Log, router: Rou
 def test_records_of_a_transaction_that_nobody_names_are_refused(log: Log, router: Router) -> None:
     """They would hold readers back for ever."""
     client = Client(router)
-    for transactional in (True, False):
-        batches = encode(rows(b"a"), BatchProducer(client.id, client.epoch, 0, transactional=transactional))
-        with pytest.raises(InvalidTransactionState):
-            Sender(router).send(WHERE, batches, None if transactional else "tx")
-    assert log.partition("t", 0).open_transactions() == []
+    batches = encode(rows(b"a"), BatchProducer(client.id, client.epoch, 0, transactional=True))
+    with pytest.raises(InvalidTransactionState):
+        Sender(router).send(WHERE, batches, None)
+    assert log.served.partition("t", 0).open_transactions() == []
 
 
 def test_what_is_late_is_refused_and_opens_nothing(log: Log, router: Router) -> None:
@@ -101,4 +101,4 @@ def test_what_is_late_is_refused_and_opens_nothing(log: Log, router: Router) -> 
     with pytest.raises(ProducerFenced):
         client.write(b"late", 1, epoch=0)
     assert client.end(committed=True) == "invalid_txn_state"
-    assert [found.state.value for found in log.transactions()] == ["complete_commit"]
+    assert [found.state.value for found in log.served.transactions()] == ["complete_commit"]

@@ -24,7 +24,7 @@ from millstream.logcore.protocol.wire.apis import KNOWN, Api
 from millstream.logcore.protocol.wire.fetch_messages import ClientFetch, FetchPosition
 from millstream.logcore.protocol.wire.frames import FRAME_BYTES_MAX, write_request_frame
 from millstream.logcore.protocol.wire.produce_messages import ProduceData, ProduceRequest
-from millstream.logcore.records.batch import Buffer
+from millstream.logcore.records.batch import BatchProducer, Buffer
 from millstream.logcore.records.codec import encode
 from millstream.logcore.remote import RemoteLog
 from millstream.logcore.server import ListenFailed, LogServer
@@ -182,6 +182,7 @@ def test_a_producer_that_wants_no_answer_gets_none(log: Log, peer: socket.socket
     send_produce(peer, ProduceRequest(None, 0, 1000, [ProduceData(TopicPartition("t", 0), [batch_of(b"a")])]))
     peer.sendall(frame(Api.API_VERSIONS, 0, correlation_id=5))
     assert struct.unpack(">i", answer(peer)[:4]) == (5,)
+    assert log.wait({TopicPartition("t", 0): 0}, 10)
     assert values_of(log, "t") == [b"a"]
 
 
@@ -290,12 +291,14 @@ def test_transactions_that_nobody_began_are_refused(log: Log, peer: socket.socke
         version = 2 if api is not Api.INIT_PRODUCER_ID else 1
         return messages.read_response(api, version, memoryview(answer(peer)), 4)
 
-    assert ask(Api.END_TXN, transactional_id="q", producer_id=0, producer_epoch=0, committed=True).error_code == 47
+    log.transactional_producer("other")  # there is a coordinator
+    assert ask(Api.END_TXN, transactional_id="q", producer_id=0, producer_epoch=0, committed=True).error_code == 49
     assert ask(Api.INIT_PRODUCER_ID, transactional_id="").error_code == 42
     assert ask(Api.INIT_PRODUCER_ID, transactional_id="q").error_code == 50  # no time allowed
-    data = [ProduceData(TopicPartition("t", 0), [batch_of(b"a")])]
+    (batch,) = encode(rows(b"a"), BatchProducer(77, 0, 0, transactional=True))
+    data = [ProduceData(TopicPartition("t", 0), batch.buffers)]
     send_produce(peer, ProduceRequest("q", -1, 1000, data))
-    assert produce.read_response(memoryview(answer(peer)), 5, 9)[0].error_code == 47
+    assert produce.read_response(memoryview(answer(peer)), 5, 9)[0].error_code == 49
     assert values_of(log, "t", isolation="read_uncommitted") == []
 
 

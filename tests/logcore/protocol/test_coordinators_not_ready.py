@@ -40,6 +40,7 @@ _REQUESTS: dict[Api, dict[str, Any]] = {
 
 @pytest.fixture
 def channels(log: Log) -> Iterator[Channels]:
+    log.committed_offsets("g")  # there is a coordinator
     with LogServer(log, port=0) as running:
         opened = Channels(Address("127.0.0.1", running.port))
         yield opened
@@ -50,7 +51,7 @@ def channels(log: Log) -> Iterator[Channels]:
 def test_a_member_whose_coordinator_never_answers_is_told_to_ask_again(
     log: Log, channels: Channels, monkeypatch: pytest.MonkeyPatch, api: Api
 ) -> None:
-    monkeypatch.setattr(log.groups, "ask", lambda message: Future[Any]())
+    monkeypatch.setattr(log.served.groups, "ask", lambda message: Future[Any]())
     for limit in ("_ANSWER_S", "_GRACE_S", "_SYNC_S"):
         monkeypatch.setattr(group_requests, limit, 0.05)
     assert channels.ask(api, _REQUESTS[api]).error_code is ErrorCode.coordinator_not_available
@@ -63,7 +64,7 @@ def test_a_member_whose_coordinator_has_ended_is_told_to_ask_again(
     def ended(message: object) -> None:
         raise LogClosed("this node has ended")
 
-    monkeypatch.setattr(log.groups, "ask", ended)
+    monkeypatch.setattr(log.served.groups, "ask", ended)
     assert channels.ask(api, _REQUESTS[api]).error_code is ErrorCode.coordinator_not_available
 
 
@@ -76,7 +77,7 @@ def test_who_asks_for_transactions_that_are_not_known_yet_is_told_to_ask_again(
     def refuse() -> None:
         raise NotNow(code, "a coordinator reads its log; ask again")
 
-    monkeypatch.setattr(log, "transactions", refuse)
+    monkeypatch.setattr(log.served, "transactions", refuse)
     assert channels.ask(Api.LIST_TRANSACTIONS, {}).error_code is code
     described = channels.ask(Api.DESCRIBE_TRANSACTIONS, {"transactional_ids": ["a", "b"]}).transaction_states
     assert [(found.transactional_id, found.error_code) for found in described] == [("a", code), ("b", code)]

@@ -47,19 +47,19 @@ def test_the_quota_that_is_nearest_holds(log: Log) -> None:
         ({"user": "ana", "client-id": "c"}, ("ana", "c")),
     ]
     usual = Quotas(produce_bytes=7)
-    assert ClientQuotas(log, usual).rate(PRODUCED, "ana", "c", 0) == ("c", 7)
-    assert ClientQuotas(log, usual).rate(FETCHED, "ana", "c", 0) is None
+    assert ClientQuotas(log.served, usual).rate(PRODUCED, "ana", "c", 0) == ("c", 7)
+    assert ClientQuotas(log.served, usual).rate(FETCHED, "ana", "c", 0) is None
     for rate, (entity, shared_by) in enumerate(wanted, 1):
-        log.change_settings(of_client(entity), {PRODUCED: str(float(rate))})
-        assert ClientQuotas(log, usual).rate(PRODUCED, "ana", "c", 0) == (shared_by, rate)
-    assert ClientQuotas(log, usual).rate(FETCHED, "ana", "c", 0) is None
+        log.served.change_settings(of_client(entity), {PRODUCED: str(float(rate))})
+        assert ClientQuotas(log.served, usual).rate(PRODUCED, "ana", "c", 0) == (shared_by, rate)
+    assert ClientQuotas(log.served, usual).rate(FETCHED, "ana", "c", 0) is None
 
 
 def test_a_quota_set_over_the_protocol_slows_a_client_down(log: Log) -> None:
     batch = encode(rows(b"x" * 3000))[0].buffers
     with LogServer(log, port=0) as server:
         channel = Channel(Address("127.0.0.1", server.port))
-        log.change_settings(of_client({"client-id": None}), {PRODUCED: "2000"})
+        log.served.change_settings(of_client({"client-id": None}), {PRODUCED: "2000"})
         sent = ProduceRequest(None, -1, 1000, [ProduceData(T0, batch)])
         waited = throttle_of(channel, Api.PRODUCE, lambda version: produce.write_request(sent, version))
         channel.close()

@@ -68,9 +68,12 @@ def test_transactions_and_producers_are_described(log: Log, channels: Channels) 
     assert [entry.transaction_state for entry in listed.transaction_states] == ["CompleteCommit"]
 
 
-def test_offsets_that_a_transaction_may_still_commit_are_waited_for(log: Log, channels: Channels) -> None:
+def test_offsets_that_a_transaction_may_still_commit_are_waited_for(
+    log: Log, server: LogServer, channels: Channels
+) -> None:
     log.commit_offsets("g", {T0: 1, T1: 1})
-    producer = log.transactional_producer("tx")
+    remote = RemoteLog(server.address)
+    producer = remote.transactional_producer("tx")
     producer.begin()
     producer.send_offsets("g", {T0: 5})
     group = {"group_id": "g", "topics": [{"name": "t", "partition_indexes": [0, 1]}]}
@@ -82,11 +85,13 @@ def test_offsets_that_a_transaction_may_still_commit_are_waited_for(log: Log, ch
     assert fetched(stable=True) == [("unstable_offset_commit", -1), ("none", 1)]
     assert fetched(stable=False) == [("none", 1), ("none", 1)]
     producer.commit()
+    assert log.committed_offsets("g") == {T0: 5, T1: 1}  # waits for what is decided
     assert fetched(stable=True) == [("none", 5), ("none", 1)]
+    remote.close()
 
 
 def test_topics_are_described_by_their_ids(log: Log, channels: Channels) -> None:
-    known, unknown = uuid.UUID(hex=log.topic_id("t")), uuid.UUID(int=5)
+    known, unknown = log.topic_id("t"), uuid.UUID(int=5)
     asked = [{"topic_id": known, "name": None}, {"topic_id": unknown, "name": None}, {"topic_id": None, "name": "t"}]
     found = channels.ask(Api.METADATA, {"topics": asked}).topics
     assert [(topic.name, topic.topic_id, topic.error_code.name) for topic in found] == [
@@ -106,7 +111,8 @@ def test_a_leader_epoch_ends_where_the_log_does(log: Log, channels: Channels) ->
     ]
     (topic,) = channels.ask(Api.OFFSET_FOR_LEADER_EPOCH, {"topics": [{"topic": "t", "partitions": asked}]}).topics
     assert codes(topic.partitions) == ["none", "unknown_leader_epoch", "none", "unknown_topic_or_partition"]
-    assert [entry.end_offset for entry in topic.partitions] == [2, -1, -1, -1]
+    ends = [(entry.leader_epoch, entry.end_offset) for entry in topic.partitions]
+    assert ends == [(0, 2), (-1, -1), (0, 2), (-1, -1)], "of the newest epoch up to the one that is asked for"
 
 
 def test_offsets_are_deleted_unless_somebody_reads_the_topic(log: Log, channels: Channels) -> None:
@@ -124,12 +130,15 @@ def test_a_commit_is_refused_for_what_there_is_not_or_is_too_much(log: Log, chan
         {"partition_index": 1, "committed_offset": 1, "committed_metadata": "fine"},
         {"partition_index": 9, "committed_offset": 1, "committed_metadata": None},
     ]
+    log.committed_offsets("g")  # there is a coordinator
     answer = channels.ask(Api.OFFSET_COMMIT, {"group_id": "g", "topics": [{"name": "t", "partitions": entries}]})
     assert codes(answer.topics[0].partitions) == ["offset_metadata_too_large", "none", "unknown_topic_or_partition"]
     assert log.committed_offsets("g") == {T1: 1} and log.groups.committed("g")[T1].metadata == "fine"
 
 
 def test_a_transaction_commits_no_offsets_of_what_there_is_not(log: Log, channels: Channels) -> None:
+    log.committed_offsets("g")
+    log.transactional_producer("tx")  # there are coordinators
     asked = {"transactional_id": "tx", "transaction_timeout": timedelta(seconds=10)}
     started = channels.ask(Api.INIT_PRODUCER_ID, {**asked, "producer_id": -1, "producer_epoch": -1})
     who = {
@@ -166,7 +175,7 @@ def test_a_fetch_that_goes_on_with_a_session_is_told_that_there_is_none(server: 
 
 def test_who_knows_the_secret_writes_to_the_topics_of_millstream(log: Log, server: LogServer) -> None:
     internal = "_millstream-x"
-    with RemoteLog(server.address) as stranger, RemoteLog(trusted_address(log, server.address)) as ours:
+    with RemoteLog(server.address) as stranger, RemoteLog(trusted_address(log.served, server.address)) as ours:
         with pytest.raises(NotAllowed, match="cannot create"):
             stranger.create_topic(internal, 1)
         ours.create_topic(internal, 1)
@@ -191,8 +200,7 @@ def test_who_knows_the_secret_writes_to_the_topics_of_millstream(log: Log, serve
 
 
 def test_a_wrong_secret_is_refused(log: Log, server: LogServer) -> None:
-    assert (log._directory.path / "secret").exists() is False
     with RemoteLog(f"wrong@{server.address}") as remote, pytest.raises(AuthenticationFailed, match="does not know"):
         remote.topics()
-    secret = log._directory.path / "secret"
-    assert secret.stat().st_mode & 0o077 == 0 and secret.read_text() == log.secret
+    secret = log.served.path / "secret"
+    assert secret.stat().st_mode & 0o077 == 0 and secret.read_text() == log.served.secret

@@ -98,4 +98,5 @@ def test_a_transactional_producer_goes_on(node: Node) -> None:
         if value == b"before":
             node.stop()
             node.start()
+    assert node.log.wait({TopicPartition("t", 0): 2}, 20)
     assert values_of(node.log, "t") == [b"before", b"after"]

@@ -30,7 +30,7 @@ def log(tmp_path: Path) -> Iterator[Log]:
 @pytest.fixture
 def remote(log: Log, monkeypatch: pytest.MonkeyPatch) -> Iterator[RemoteLog]:
     monkeypatch.setattr(setting_limits, "RESOURCES_MAX", MOST)
-    with LogServer(log, port=0) as server, RemoteLog(trusted_address(log, server.address)) as client:
+    with LogServer(log, port=0) as server, RemoteLog(trusted_address(log.served, server.address)) as client:
         yield client
 
 

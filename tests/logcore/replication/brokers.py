@@ -39,9 +39,10 @@ from millstream.logcore.replication.machine import (
 )
 from millstream.logcore.replication.replica.replica_messages import AlterPartition, PartitionId
 from millstream.logcore.replication.shards.coordination import CoordinationSettings
-from millstream.logcore.replication.shards.coordination_messages import GROUPS_TOPIC, ForGroup
+from millstream.logcore.replication.shards.coordination_messages import ForGroup
 from millstream.logcore.replication.shards.coordinators import default_makers
 from millstream.logcore.replication.shards.led_log import ShardMaker
+from millstream.logcore.topic_rules import GROUPS_TOPIC
 from tests.simulation.cluster_logs import SimReplicaLogs
 from tests.simulation.disk import SimDisk
 

@@ -9,8 +9,9 @@ from millstream.logcore.records.key_values import KeyValue
 from millstream.logcore.replication.machine import NodeId, RequestId, Send
 from millstream.logcore.replication.replica.replica_messages import FetchRequest, Problem, Refused
 from millstream.logcore.replication.shards.coordination import CoordinationSettings
-from millstream.logcore.replication.shards.coordination_messages import GROUPS_TOPIC, ForEveryShard, ForGroup
+from millstream.logcore.replication.shards.coordination_messages import ForEveryShard, ForGroup
 from millstream.logcore.replication.shards.led_log import LedLog
+from millstream.logcore.topic_rules import GROUPS_TOPIC
 
 from .brokers import Brokers
 

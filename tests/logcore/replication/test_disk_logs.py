@@ -12,7 +12,6 @@ from millstream.errors import LogError
 from millstream.logcore import failpoints
 from millstream.logcore.client import Offsets
 from millstream.logcore.errors import CorruptLog, LogLocked, LogWriteFailed, UnsupportedDataDirectory
-from millstream.logcore.log import open_log
 from millstream.logcore.replication.disk.disk_logs import DiskLogs
 from millstream.logcore.replication.replica.replica_core import SyncLog
 from millstream.logcore.replication.replica.replica_messages import PartitionId
@@ -116,14 +115,11 @@ def test_the_directory_of_somebody_else_is_refused(path: Path, node: int, cluste
     open_logs(path).close()  # the lock was given back
 
 
-def test_the_directory_of_a_single_node_is_refused_and_the_other_way_round(path: Path) -> None:
-    open_log(path).close()
-    with pytest.raises(UnsupportedDataDirectory, match="log of a single node"):
+def test_a_directory_of_version_0_1_is_refused(path: Path) -> None:
+    path.mkdir()
+    (path / "topics.json").touch()
+    with pytest.raises(UnsupportedDataDirectory, match=r"holds a log of version 0\.1"):
         open_logs(path)
-    other = path.with_name("cluster")
-    open_logs(other).close()
-    with pytest.raises(UnsupportedDataDirectory, match="belongs to a node of a cluster"):
-        open_log(other)
 
 
 def test_the_directory_of_a_node_of_a_cluster_is_not_opened_alone(path: Path) -> None:

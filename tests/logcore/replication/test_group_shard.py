@@ -35,12 +35,7 @@ from millstream.logcore.replication.replica.replica_messages import (
     Problem,
     Refused,
 )
-from millstream.logcore.replication.shards.coordination_messages import (
-    GROUPS_TOPIC,
-    ForEveryShard,
-    ForGroup,
-    partition_of,
-)
+from millstream.logcore.replication.shards.coordination_messages import ForEveryShard, ForGroup, partition_of
 from millstream.logcore.replication.shards.coordinators import default_makers
 from millstream.logcore.replication.shards.group_shard import GroupSettings
 from millstream.logcore.replication.shards.shard_group_requests import (
@@ -60,6 +55,7 @@ from millstream.logcore.replication.shards.transaction_messages import (
     OffsetsApplied,
     OffsetsHeld,
 )
+from millstream.logcore.topic_rules import GROUPS_TOPIC
 
 from .brokers import Brokers
 

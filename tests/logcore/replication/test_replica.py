@@ -438,6 +438,21 @@ def test_what_comes_late_of_a_transaction_gets_into_no_other() -> None:
     assert trio.log(1).state.transactions.open_of(7) is not None
 
 
+def test_a_coordinator_that_counts_from_an_earlier_number_ends_what_is_open() -> None:
+    """Its newest records were lost, so that its numbers began again; the epochs of the producer went on."""
+    trio = led_by_1()
+    for number, epoch in ((5, 0), (2, 1)):
+        trio.produce(1, b"%d" % number, producer=BatchProducer(7, epoch, 0, transactional=True), verified=True)
+        trio.ask(1, EndMarker(7, epoch + 1, True, 0, number))
+        trio.settle()
+    assert trio.log(1).state.transactions.open_of(7) is None
+    trio.produce(1, b"3", producer=BatchProducer(7, 2, 0, transactional=True), verified=True)
+    for copy in ((7, 1, True, 0, 5), (7, 2, True, 0, 2)):
+        trio.ask(1, EndMarker(*copy))
+        trio.settle()
+    assert trio.log(1).state.transactions.open_of(7) is not None, "neither a copy of an older marker nor of this count"
+
+
 def test_a_marker_fences_off_records_that_are_still_on_their_way() -> None:
     """T-L18: the transaction is given up before its first record arrives, which must not open it again for ever."""
     trio = led_by_1()

@@ -25,13 +25,7 @@ from millstream.logcore.replication.replica.replica_messages import (
     ReadBatches,
     Refused,
 )
-from millstream.logcore.replication.shards.coordination_messages import (
-    GROUPS_TOPIC,
-    TRANSACTIONS_TOPIC,
-    ForEveryShard,
-    ForGroup,
-    ForTransaction,
-)
+from millstream.logcore.replication.shards.coordination_messages import ForEveryShard, ForGroup, ForTransaction
 from millstream.logcore.replication.shards.coordinators import default_makers
 from millstream.logcore.replication.shards.shard_group_requests import AskCommitted
 from millstream.logcore.replication.shards.transaction_messages import (
@@ -56,6 +50,7 @@ from millstream.logcore.replication.shards.transaction_messages import (
     WriteMarker,
 )
 from millstream.logcore.replication.shards.transaction_shard import TransactionSettings
+from millstream.logcore.topic_rules import GROUPS_TOPIC, TRANSACTIONS_TOPIC
 
 from .brokers import Brokers
 from .trio import batch, value_of

@@ -17,7 +17,7 @@ from millstream.logcore.replication.controller.controller_requests import MIN_IS
 from millstream.logcore.replication.controller.metadata_records import PartitionState
 from millstream.logcore.replication.machine import CONTROLLER, NodeId
 from millstream.logcore.replication.replica.replica_messages import PartitionId
-from millstream.logcore.replication.shards.coordination_messages import GROUPS_TOPIC
+from millstream.logcore.topic_rules import GROUPS_TOPIC
 from tests.logcore.replication.test_broker_logs import (
     test_an_answer_for_the_disk_of_before_is_not_taken_for_ones_own,
 )

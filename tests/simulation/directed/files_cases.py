@@ -27,7 +27,7 @@ VOTERS: Final = (NodeId(1), NodeId(2), NodeId(3))
 
 def a_crash_at_any_operation_keeps_what_was_safe() -> None:
     """T-L13: votes, entries, snapshots and cuts; whatever the disk has kept of what was not synced."""
-    for operations in range(45):
+    for operations in range(60):
         for random in (None, *(Random(seed) for seed in range(8))):
             disk = SimDisk()
             term, last = _until_the_power_goes(disk, operations)

@@ -301,7 +301,7 @@ MUTANTS: Final = [
         "active_too_early",
         "R7, T-L11",
         "acts on metadata of before its registration",
-        34,
+        106,
         (ReplicaBroker, "active", property(_active_when_registered)),
     ),
 ]

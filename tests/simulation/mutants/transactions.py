@@ -47,7 +47,7 @@ def _asks_once(self: TransactionEnds, ending: Any) -> None:
     ending.groups.clear()
 
 
-def _keeps_the_epoch(self: Coordinator, record: Any, entries: Any, *, committed: bool) -> Any:
+def _keeps_the_epoch(self: Coordinator, record: Any, *, committed: bool) -> Any:
     return replace(record, ended=LastEnded(record.producer_id, record.epoch, committed))
 
 
