@@ -1,4 +1,4 @@
-"""The command `millstream`: a server, a shell, topics and records. Each command imports what it needs when it runs."""
+"""The command `millstream`: server, shell, topics, records. Each command imports its modules when it runs."""
 
 from __future__ import annotations
 
@@ -62,13 +62,13 @@ class OutputChoice(enum.StrEnum):
 
 
 class WrongUsage(ServerError):
-    """Flags that do not go together."""
+    """Flags that exclude each other, or a file that cannot be read."""
 
     code = "WRONG_USAGE"
 
 
 def main() -> None:
-    """What the console script and `python -m millstream` run."""
+    """The entry point of the console script and of `python -m millstream`."""
     app(prog_name="millstream")
 
 
@@ -76,7 +76,7 @@ def main() -> None:
 def root(
     version: Annotated[bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)] = False,
 ):
-    """Options that stand before a command."""
+    """Options before a command."""
     if version:
         import importlib.metadata
 
@@ -86,35 +86,41 @@ def root(
 
 @app.command()
 def server(
-    data: Annotated[Path | None, typer.Option(help="Folder of the log and all state; created if missing.")] = None,
-    http: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="HTTP API. Default 127.0.0.1:8088.")] = None,
-    kafka: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Kafka. Default 127.0.0.1:9092.")] = None,
+    data: Annotated[Path | None, typer.Option(help="Data folder (log and state); created if missing.")] = None,
+    http: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="HTTP listener. Default 127.0.0.1:8088.")
+    ] = None,
+    kafka: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Kafka listener. Default 127.0.0.1:9092.")
+    ] = None,
     schema_registry: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="Schema registry, such as 127.0.0.1:8081. Default: none.")
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Schema registry listener, as 127.0.0.1:8081. Default: none."),
     ] = None,
     pg: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="PostgreSQL's protocol, such as 127.0.0.1:5432.")
+        str | None, typer.Option(metavar="HOST:PORT", help="PostgreSQL listener, as 127.0.0.1:5432. Default: none.")
     ] = None,
-    executor: Annotated[ExecutorChoice | None, typer.Option(help="What runs persistent queries.")] = None,
-    node: Annotated[int | None, typer.Option(help="The number of this node in its cluster.")] = None,
+    executor: Annotated[ExecutorChoice | None, typer.Option(help="Executor of persistent queries.")] = None,
+    node: Annotated[int | None, typer.Option(help="Number of this node in its cluster.")] = None,
     cluster: Annotated[
-        str | None, typer.Option(metavar="1@HOST:PORT,…", help="All nodes, and where they speak to each other.")
+        str | None, typer.Option(metavar="1@HOST:PORT,…", help="All nodes, with their addresses for each other.")
     ] = None,
-    cluster_name: Annotated[str | None, typer.Option(help="Another one for each cluster. Default millstream.")] = None,
-    cluster_secret_file: Annotated[Path | None, typer.Option(help="What all nodes know and nobody else.")] = None,
-    join: Annotated[bool | None, typer.Option("--join", help="Come to a cluster that there is already.")] = None,
-    rack: Annotated[str | None, typer.Option(help="Where the node stands.")] = None,
+    cluster_name: Annotated[str | None, typer.Option(help="Name of the cluster. Default millstream.")] = None,
+    cluster_secret_file: Annotated[Path | None, typer.Option(help="File with the secret that all nodes share.")] = None,
+    join: Annotated[bool | None, typer.Option("--join", help="Join an existing cluster.")] = None,
+    rack: Annotated[str | None, typer.Option(help="Rack (failure domain) of this node.")] = None,
     paused: Annotated[
         bool | None, typer.Option("--paused", help="Start with all persistent queries paused, to inspect or end them.")
     ] = None,
-    session_ms: Annotated[int | None, typer.Option(help="A silent node leads for so long. Default 3000.")] = None,
-    config: Annotated[Path | None, typer.Option(envvar="MILLSTREAM_CONFIG", help="A TOML file.")] = None,
+    session_ms: Annotated[
+        int | None, typer.Option(help="A node that is silent for this long loses its leadership. Default 3000.")
+    ] = None,
+    config: Annotated[Path | None, typer.Option(envvar="MILLSTREAM_CONFIG", help="Configuration file (TOML).")] = None,
 ) -> None:
     """Run a server until SIGTERM or Ctrl-C.
 
-    The file may set data, http, kafka, schema_registry, pg, executor, log_level, log_format, body_bytes_max, [tls],
-    [access] and, below [properties], what SHOW PROPERTIES lists. Variables as MILLSTREAM_DATA or MILLSTREAM_HTTP go
-    before it, and flags before both.
+    The configuration file has more settings: see `millstream config reference`. Environment variables such as
+    MILLSTREAM_DATA or MILLSTREAM_HTTP override the file, flags override both.
     """
     asked_to_stop = _stop_on_signals()
     with one_sentence_errors():
@@ -140,28 +146,30 @@ def server(
 @app.command()
 def sql(
     url: Annotated[
-        str | None, typer.Argument(help="A server, as http://127.0.0.1:8088; without: an own engine.")
+        str | None, typer.Argument(help="Server, as http://127.0.0.1:8088; without it, an engine in this process.")
     ] = None,
     execute: Annotated[
-        list[str] | None, typer.Option("-c", "-e", "--execute", metavar="SQL", help="Run and leave.")
+        list[str] | None, typer.Option("-c", "-e", "--execute", metavar="SQL", help="Run the statements and exit.")
     ] = None,
-    file: Annotated[
-        list[Path] | None, typer.Option("-f", "--file", help="Run the file's statements and leave.")
+    file: Annotated[list[Path] | None, typer.Option("-f", "--file", help="Run the file's statements and exit.")] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Data folder of the engine in this process. Default: a temporary one.")
     ] = None,
-    data: Annotated[Path | None, typer.Option(help="Data folder of the own engine; else a temporary one.")] = None,
     output: Annotated[
-        OutputChoice, typer.Option("--format", "--output", case_sensitive=False, help="How results look.")
+        OutputChoice, typer.Option("--format", "--output", case_sensitive=False, help="Output format.")
     ] = OutputChoice.table,
-    define: Annotated[list[str] | None, typer.Option("-d", "--define", metavar="NAME=VALUE")] = None,
-    user: Annotated[str | None, typer.Option("-u", "--user", help="Who asks; a token is in MILLSTREAM_TOKEN.")] = None,
+    define: Annotated[
+        list[str] | None, typer.Option("-d", "--define", metavar="NAME=VALUE", help="Define a variable. Repeatable.")
+    ] = None,
+    user: Annotated[str | None, typer.Option("-u", "--user", help="User name; or set MILLSTREAM_TOKEN.")] = None,
     password: Annotated[
-        str | None, typer.Option("-p", "--password", envvar="MILLSTREAM_PASSWORD", help="Asked for, if not given.")
+        str | None, typer.Option("-p", "--password", envvar="MILLSTREAM_PASSWORD", help="Default: prompt.")
     ] = None,
 ) -> None:
     """Open the shell on a server, or on an engine in this process.
 
-    With -c, -f or statements on standard input it ends at the first error. Exit codes: 0 all went well, 1 a statement
-    failed, 2 wrong usage, 3 no server answers, 130 ended by Ctrl-C.
+    With -c, -f or statements on standard input it exits at the first error. Exit codes: 0 success, 1 a statement
+    failed, 2 wrong usage, 3 the server does not answer, 130 ended by Ctrl-C.
     """
     _log_to_stderr("warning")
     with one_sentence_errors():
@@ -174,8 +182,8 @@ def sql(
 @app.command()
 def produce(
     topic: str,
-    file: Annotated[str, typer.Option(help="Lines, one value each; - is standard input.")] = "-",
-    key: Annotated[str | None, typer.Option(metavar="MEMBER", help="The member that becomes the key, as text.")] = None,
+    file: Annotated[str, typer.Option(help="File with one value per line; - is standard input.")] = "-",
+    key: Annotated[str | None, typer.Option(metavar="MEMBER", help="JSON member to use as the key, as text.")] = None,
     kafka: KafkaOption = DEFAULT_KAFKA,
 ) -> None:
     """Append each line of a file to a topic of a server."""
@@ -189,14 +197,16 @@ def produce(
 @app.command()
 def consume(
     topic: str,
-    from_beginning: Annotated[bool, typer.Option("--from-beginning")] = False,
-    limit: Annotated[int | None, typer.Option(min=1, help="Stop after so many records.")] = None,
+    from_beginning: Annotated[
+        bool, typer.Option("--from-beginning", help="Start at the first record, not at the end.")
+    ] = False,
+    limit: Annotated[int | None, typer.Option(min=1, help="Stop after this number of records.")] = None,
     group: Annotated[
-        str | None, typer.Option(help="Share the topic with this group's members and go on where it committed.")
+        str | None, typer.Option(help="Read as a member of this group, from its committed offsets.")
     ] = None,
     kafka: KafkaOption = DEFAULT_KAFKA,
 ) -> None:
-    """Print a topic's records as they come, a JSON object each, until Ctrl-C."""
+    """Print a topic's records as they arrive, a JSON object each, until Ctrl-C."""
     with _remote_log(kafka) as log, contextlib.suppress(KeyboardInterrupt, BrokenPipeError):
         from millstream.repl.records import consume_as_member, consume_lines
 
@@ -241,13 +251,13 @@ def _lines_of(file: str) -> Generator[BinaryIO]:
 
 
 def _end_at_once(reason: str) -> None:
-    """A disk that has failed may let nothing end in peace; what was acknowledged is safe without that."""
-    print(f"error: this node cannot go on: {reason}", file=sys.stderr, flush=True)
+    """Ends without cleanup, which may hang on a failed disk; acknowledged records are safe without it."""
+    print(f"error: this node cannot continue: {reason}", file=sys.stderr, flush=True)
     os._exit(1)
 
 
 def _stop_on_signals() -> threading.Event:
-    """Set by the first SIGTERM or Ctrl-C. The second one does not wait."""
+    """Set by the first SIGTERM or Ctrl-C. The second one ends the process at once."""
     asked = threading.Event()
 
     def stop(number: int, frame: FrameType | None) -> None:

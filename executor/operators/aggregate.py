@@ -223,19 +223,18 @@ class Aggregator(Operator):
     # -------------------------------------------------------------- output
 
     def _changes(self, folded: _Folded) -> pa.Table:
-        """What comes out for the folded events: a -1 takes back exactly what readers were last shown of the group.
+        """The output of the folded events: each -1 retracts exactly the group's last emitted result.
 
-        | emit  | events that are shown  | the -1 before an event's +1 takes back                                     |
+        | emit  | emitted events         | the -1 before an event's +1 retracts                                       |
         | ----- | ---------------------- | -------------------------------------------------------------------------- |
-        | every | all                    | the group's event before it in the batch; before the first, what is stored |
-        | last  | the group's last one   | what is stored: nobody saw what came between                               |
+        | every | all                    | the group's previous event in the batch; for the first, the stored result  |
+        | last  | the group's last one   | the stored result: events in between were not emitted                      |
 
-        A group that is new has nothing to take back. With `every` it makes no difference where a batch ends, since what
-        is stored is the result of the last event of the batch before. The -1 stands right before its +1 and has its
-        `_seq`: the next operator takes such a pair for one update of one row, and apart they would be a row that goes
-        and another one that comes. Events keep the order of the rows that caused them, also where only the last of each
-        group is left (`np.sort`): in the order of the groups a join below would see changes of two keys in an order
-        that never was.
+        A new group has nothing to retract. With `every`, batch boundaries make no difference, because the stored result
+        is that of the last event of the previous batch. A -1 immediately precedes its +1 and has the same `_seq`: the
+        next operator treats such a pair as one update of one row; separated, they would be a deletion and an insertion.
+        Events keep the order of the rows that caused them, also with `last` (`np.sort`): in group order, a join below
+        would see changes of two keys in an order that never existed.
         """
         work, groups = folded.work, folded.work.events.group
         n = len(groups)

@@ -1,8 +1,8 @@
-"""The rows of two streams meet those of the other that have their key and lie close enough in time.
+"""Joins the rows of two streams that have equal keys and close enough times.
 
-Every row gets a number when it comes, over both sides. A row is put into its side's buffer and then looks into the
-other's buffer for rows with smaller numbers; so it makes no difference which rows come in one batch. What waits for a
-partner is in `unmatched_rows.py`.
+Every row gets a number on arrival, over both sides. A row is stored in its side's buffer, and then probes the other
+side's buffer for rows with smaller numbers, so batch boundaries make no difference. Rows of outer joins that wait for
+a partner are in `unmatched_rows.py`.
 """
 
 from __future__ import annotations
@@ -164,18 +164,18 @@ class StreamStreamJoiner(Joiner):
         return rows.filter(pa.array(~drop)) if drop.any() else rows
 
     def _number(self, tables: list[pa.Table]) -> tuple[list[Arrivals], Ints, Timeline]:
-        """Both sides' rows in one order, the `_seq` by rank, and how stream time goes on; remembers the times.
+        """Both sides' rows in one order, the `_seq` by rank, and the stream time at each row; stores the times.
 
-        Each pair must be found once, by the later of its two rows, wherever a batch ends. Both may be in one batch, so
-        all rows go into the buffers before any of them looks (`_keep` before `_meet`), and then each would find the
-        other: a row counts only partners with a smaller number. Within a batch the number is the place in the order of
-        `_seq` (of one `_seq` the left side comes first); over batches it goes on from `last_id`, which is kept with the
-        times, so whatever an earlier batch left in a buffer has a smaller one, after a restart too. Numbers are given
-        before rows are found to be late, for a row that is too late to be kept may still meet others.
+        Each pair must be found once, by the later of its two rows, regardless of batch boundaries. Both rows may be in
+        one batch. All rows are stored before any of them probes the other side (`_keep` before `_meet`), so each would
+        find the other: therefore a row joins only partners with a smaller number. Within a batch, the number is the
+        position in `_seq` order (at equal `_seq` the left side is first). Across batches it continues after `last_id`,
+        which is stored with the times, so that rows of earlier batches have smaller numbers, also after a restart.
+        Rows are numbered before late rows are dropped, because a row that is too late to be stored may still join.
 
-        Times are those at each row, not at the end of the batch, for the same reason: whether a row is late, or waits
-        for nobody any more, is then decided as if it had come alone. They go on by task, since another task's rows may
-        be ahead. A later batch must not be numbered before the times are remembered.
+        Times are those at each row, not at the end of the batch, for the same reason: whether a row is late, or can no
+        longer find a partner, is decided as if it had arrived alone. Times are per task, because another task may be
+        ahead. The times must be stored before the next batch is numbered.
         """
         side = np.repeat(np.arange(2), [len(table) for table in tables])
         sequence = np.concatenate([ints(table, "_seq") for table in tables])

@@ -1,8 +1,8 @@
-"""A client's requests find their node: leaders of partitions, coordinators of groups and transactional ids, or anybody.
+"""Routes a client's requests: to leaders of partitions, coordinators of groups and transactional ids, or any node.
 
-Against one node nothing is looked up. Once several addresses are given, or an answer says that there is a cluster (of
-one node, perhaps: its coordinators are made by looking for them), its metadata tell where to ask, and what a fail-over
-makes fail is asked again until `patience_s` have passed.
+With a single node there is no lookup. If several addresses are given, or a response shows that there is a cluster
+(perhaps of one node: a lookup creates its coordinators), metadata decide the target, and requests that fail because
+of a fail-over are retried for `patience_s`.
 """
 
 from __future__ import annotations
@@ -81,27 +81,27 @@ class _Leader:
 class Router:
     """Any thread may call any method.
 
-    What is known of a partition's leader, and what a request does with it:
+    The states of a partition's leader, and what a request does in each:
 
-    | known   | since                                           | a request                                           |
+    | state   | reason                                          | a request                                           |
     | ------- | ----------------------------------------------- | --------------------------------------------------- |
-    | nothing | nobody has asked                                | asks an adviser first: any node that has metadata   |
-    | told    | an adviser named it, in a newer epoch or again  | goes there; one that reads asks for a proof before  |
-    | proven  | it knows all that was committed before it led   | goes there                                          |
-    | doubted | it failed, or says that it does not lead        | asks an adviser first                               |
+    | nothing | no request yet                                  | first asks an adviser: any node that has metadata   |
+    | told    | an adviser named it, in a newer epoch or again  | goes there; a read first requires a proof           |
+    | proven  | it has all that was committed before it led     | goes there                                          |
+    | doubted | it failed, or says that it does not lead        | first asks an adviser                               |
 
-    A doubted leader keeps its epoch, which is why it is not forgotten: an adviser that was cut off names the leader of
-    an older epoch, who would be asked in vain, or answer. Where the advice is no newer than what failed, the next
-    adviser is asked. A new epoch begins as told, for its leader's high watermark may be behind.
+    A doubted leader is kept with its epoch: an adviser that is cut off may name the leader of an older epoch, which
+    would fail, or answer with stale data. If the advice is not newer than the failed leader, the next adviser is asked.
+    A new epoch starts as `told`, because its leader's high watermark may be behind.
 
-    What becomes of a request (`_put`): without a connection it is tried again; sent and not answered, only if `repeat`
-    says that asking twice does no harm, and from then on it is in doubt whether it was done. An answer of MOVED doubts
-    the leader, one of IN_DOUBT also what was done, any other of RETRIABLE neither: the same node is asked later. An
-    unknown topic counts as MOVED, for who leads it may not have heard of it yet; whether it is gone, metadata say. All
-    ends with the patience, or at once where there is one node, which is tried twice.
+    The retry rules of a request (`_put`): if it was not sent, it is retried. If it was sent and not answered, it is
+    retried only if `repeat` says that repetition is harmless, and its outcome is then in doubt. A MOVED response makes
+    the leader doubted; an IN_DOUBT response also the outcome; after other RETRIABLE responses the same node is asked
+    later. An unknown topic counts as MOVED, because its leader may not have heard of it yet; metadata decide whether it
+    exists. Retries end after `patience_s`; a single node is tried only twice.
 
-    State: what the metadata said last. Invariant: of one topic id, a leader of an older epoch never replaces one of a
-    newer epoch, so nodes that have been cut off mislead nobody who knows better.
+    State: the latest metadata. Invariant: for one topic id, a leader of an older epoch never replaces one of a newer
+    epoch, so nodes that were cut off cannot mislead a client that has newer metadata.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The commands `millstream access`: hashes of passwords and tokens, for [access.users] of a server's configuration."""
+"""The commands `millstream access`: hashes of passwords and tokens for [access.users] of a server's configuration."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .command_line import command_group, one_sentence_errors
 
 
 class NoPassword(ServerError):
-    """Nothing was given to make a hash of."""
+    """No password was given, or the two entries differ."""
 
     code = "NO_PASSWORD"
 
@@ -22,7 +22,7 @@ def access_app() -> typer.Typer:
 
     @app.command("password")
     def password() -> None:
-        """Read a password and print its hash, which the configuration keeps in its place."""
+        """Read a password and print its hash for the configuration."""
         with one_sentence_errors():
             from millstream.server.security.access import hash_password
 
@@ -30,7 +30,7 @@ def access_app() -> typer.Typer:
 
     @app.command("scram")
     def scram() -> None:
-        """Read a password and print what the configuration keeps of it for Kafka clients that use SCRAM."""
+        """Read a password and print its SCRAM credentials, for Kafka and PostgreSQL clients."""
         with one_sentence_errors():
             from millstream.server.security.scram_texts import scram_texts
 
@@ -38,7 +38,7 @@ def access_app() -> typer.Typer:
 
     @app.command("token")
     def token() -> None:
-        """Make a token. The first line is for its user and is kept nowhere; the second is for the configuration."""
+        """Create a token. The first line is for the user and is stored nowhere; the second is for the configuration."""
         with one_sentence_errors():
             from millstream.server.security.access import hash_token, new_token
 
@@ -56,10 +56,10 @@ def _given() -> str:
 
 
 def _asked() -> str:
-    """Twice, unseen."""
+    """Prompts twice, without echo."""
     import getpass
 
     first = getpass.getpass("Password: ")
-    if getpass.getpass("Once more: ") != first:
-        raise NoPassword("the two are not the same")
+    if getpass.getpass("Repeat: ") != first:
+        raise NoPassword("the passwords differ")
     return first

@@ -6,7 +6,7 @@ import urllib.parse
 
 
 def with_identity(url: str, user: str, password: str) -> str:
-    """The URL with who asks in it.
+    """The URL with user and password in it.
 
     >>> with_identity("127.0.0.1:8088", "ada", "p@ss")
     'http://ada:p%40ss@127.0.0.1:8088'

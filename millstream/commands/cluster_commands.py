@@ -1,4 +1,4 @@
-"""The commands `millstream cluster`: how a cluster is, and moving replicas, leaders and nodes."""
+"""The commands `millstream cluster`: status of a cluster; moves of replicas, leaders and nodes."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ _POLL_S: Final = 0.5
 _MEGA: Final = 1_000_000
 
 ServerOption = Annotated[
-    str, typer.Option("--server", envvar="MILLSTREAM_SERVER", metavar="URL", help="The HTTP address of any node.")
+    str, typer.Option("--server", envvar="MILLSTREAM_SERVER", metavar="URL", help="HTTP address of any node.")
 ]
 DEFAULT_SERVER: Final = "http://127.0.0.1:8088"
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 
 class WrongClusterUsage(ServerError):
-    """Flags of `millstream cluster` that do not go together, or say nothing."""
+    """Flags of `millstream cluster` that exclude each other, are missing or are invalid."""
 
     code = "WRONG_CLUSTER_USAGE"
 
 
 def cluster_app() -> typer.Typer:
     return command_group(
-        "A cluster: how it is, and moving replicas, leaders, nodes.",
+        "Cluster: status, replicas, leaders and nodes.",
         {
             "status": status,
             "reassign": reassign,
@@ -48,15 +48,17 @@ def cluster_app() -> typer.Typer:
 
 def status(
     server: ServerOption = DEFAULT_SERVER,
-    partitions: Annotated[bool, typer.Option("--partitions", help="All of them, not only those in trouble.")] = False,
+    partitions: Annotated[
+        bool, typer.Option("--partitions", help="Print all partitions, not only unhealthy ones.")
+    ] = False,
     wait: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="Until all nodes are up and all replicas in sync.")
+        float | None, typer.Option(metavar="SECONDS", help="Wait until all nodes are up and all replicas in sync.")
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Print the nodes, who decides, and the partitions that are not well.
+    """Print the nodes, the controller and the unhealthy partitions.
 
-    With --wait it returns when all is well; exit code 1 where it is not by then.
+    With --wait it returns when all nodes are up and all replicas in sync, or after that time with exit code 1.
     """
     with one_sentence_errors():
         from millstream.repl.text.cluster_text import is_well, status_lines
@@ -75,27 +77,25 @@ def reassign(
     topic: Annotated[str | None, typer.Argument()] = None,
     partition: Annotated[int | None, typer.Argument(min=0)] = None,
     to: Annotated[
-        str | None, typer.Option(metavar="1,2,4", help="The nodes that are to have it, the preferred leader first.")
+        str | None, typer.Option(metavar="1,2,4", help="Nodes of the new replicas, the preferred leader first.")
     ] = None,
     empty: Annotated[int | None, typer.Option(metavar="NODE", help="Move all replicas away from a node.")] = None,
-    balance: Annotated[bool, typer.Option("--balance", help="Give all nodes about as much.")] = False,
-    plan: Annotated[bool, typer.Option("--plan", help="Print what would move, and move nothing.")] = False,
+    balance: Annotated[bool, typer.Option("--balance", help="Balance the replicas over all nodes.")] = False,
+    plan: Annotated[bool, typer.Option("--plan", help="Print the moves without moving.")] = False,
     throttle: Annotated[
-        float | None, typer.Option(min=0.000001, metavar="MB/S", help="How fast, per node, until it is done.")
+        float | None, typer.Option(min=0.000001, metavar="MB/S", help="Limit per node during the move.")
     ] = None,
-    cancel: Annotated[
-        bool, typer.Option("--cancel", help="Call off what is under way: of a partition, or all.")
-    ] = False,
-    no_wait: Annotated[bool, typer.Option("--no-wait", help="Do not wait until it is done.")] = False,
+    cancel: Annotated[bool, typer.Option("--cancel", help="Cancel the moves of a partition, or all moves.")] = False,
+    no_wait: Annotated[bool, typer.Option("--no-wait", help="Do not wait for the end of the move.")] = False,
     server: ServerOption = DEFAULT_SERVER,
 ) -> None:
-    """Move replicas: of one partition, from one node, or so that all nodes have about as much."""
+    """Move replicas: of one partition, away from one node, or to balance all nodes."""
     with one_sentence_errors():
         client = _client(server)
         if cancel:
             _refuse(to, empty, balance or None, throttle, hint="--cancel takes a topic and a partition, or nothing.")
             body = {} if topic is None else {"topic": topic, "partition": _partition(partition)}
-            typer.echo(f"{client.cluster('cancel', body)['calledOff']} called off")
+            typer.echo(f"{client.cluster('cancel', body)['calledOff']} moves cancelled")
             return
         proposed = _proposal(client, topic, partition, to, empty, balance)
         if plan:
@@ -110,47 +110,49 @@ def throttle(
     rate: Annotated[str, typer.Argument(metavar="MB/S", help="A number, or off.")],
     server: ServerOption = DEFAULT_SERVER,
 ) -> None:
-    """Limit how fast replicas catch up that are not in sync, per node."""
+    """Limit the bandwidth per node of replicas that catch up. In-sync replicas are not limited."""
     with one_sentence_errors():
         _client(server).cluster("throttle", {"bytesPerSecond": None if rate == "off" else _bytes(rate)})
 
 
 def elect(
     topic: str,
-    partition: Annotated[int | None, typer.Argument(min=0, help="Without one: all of the topic.")] = None,
+    partition: Annotated[int | None, typer.Argument(min=0, help="Default: all partitions of the topic.")] = None,
     unclean: Annotated[
-        bool, typer.Option("--unclean", help="Where nobody leads, any replica that is up: RECORDS MAY BE LOST.")
+        bool,
+        typer.Option("--unclean", help="If there is no leader, elect any replica that is up: RECORDS MAY BE LOST."),
     ] = False,
     yes: YesOption = False,
     server: ServerOption = DEFAULT_SERVER,
 ) -> None:
-    """Give partitions back to their preferred leaders, or a leader to partitions that have none."""
+    """Elect the preferred leaders of partitions, or a leader for partitions without one."""
     if unclean and not yes:
         what = topic if partition is None else f"{topic}-{partition}"
-        typer.echo(f"Where nobody leads {what}, a replica that may lack acknowledged records will.", err=True)
+        typer.echo(f"If {what} has no leader, a replica that may lack acknowledged records is elected.", err=True)
         typer.echo(
-            "What it lacks is LOST, also when the other replicas come back. Bring one of them up instead.", err=True
+            "The records that it lacks are LOST, even if the other replicas return. Start one of them instead.",
+            err=True,
         )
-        typer.confirm("Elect all the same?", abort=True, err=True)
+        typer.confirm("Elect it anyway?", abort=True, err=True)
     with one_sentence_errors():
         body = {"topic": topic, "partition": partition, "unclean": unclean}
         elected = _client(server).cluster("elect", body)["elected"]
         names = ", ".join(f"{topic}-{number}" for number in elected)
-        typer.echo(f"elected: {names}" if elected else "nothing to elect: the leaders are the right ones")
+        typer.echo(f"elected: {names}" if elected else "nothing to elect: the preferred replicas lead already")
 
 
 def add_node(
     member: Annotated[
         str, typer.Argument(metavar="NODE@HOST:PORT", help="As in --cluster, for example 4@10.0.0.4:9093.")
     ],
-    voter: Annotated[bool, typer.Option("--voter", help="It takes part in decisions, once it has caught up.")] = False,
+    voter: Annotated[bool, typer.Option("--voter", help="Make it a voter when it has caught up.")] = False,
     server: ServerOption = DEFAULT_SERVER,
 ) -> None:
-    """Let a node join: it is then started with --join, and gets replicas by `reassign` and by new topics."""
+    """Add a node. Then start it with --join; it gets replicas by `reassign` and from new topics."""
     with one_sentence_errors():
         number, separator, address = member.partition("@")
         if not separator or not number.isdecimal():
-            raise WrongClusterUsage(f'"{member}" is no node', hint="Write NODE@HOST:PORT, as 4@10.0.0.4:9093.")
+            raise WrongClusterUsage(f'"{member}" is not a node', hint="Write NODE@HOST:PORT, as 4@10.0.0.4:9093.")
         client = _client(server)
         client.cluster("add-node", {"node": int(number), "address": address})
         if voter:
@@ -159,14 +161,14 @@ def add_node(
 
 
 def remove_node(node: Annotated[int, typer.Argument(min=1)], server: ServerOption = DEFAULT_SERVER) -> None:
-    """Take a stopped node without replicas out of the cluster, for good."""
+    """Remove a stopped node without replicas from the cluster permanently."""
     with one_sentence_errors():
         client = _client(server)
         client.cluster("remove-node", {"node": node})
-        typer.echo(f"node {node} is no part of the cluster any more")
+        typer.echo(f"node {node} is removed from the cluster")
         voters = [found for found in client.cluster()["nodes"] if found["role"] == "voter"]
         if len(voters) % 2 == 0:
-            typer.echo(f"{len(voters)} voters bear the loss of no more nodes than {len(voters) - 1} do", err=True)
+            typer.echo(f"{len(voters)} voters survive the loss of no more nodes than {len(voters) - 1} do", err=True)
 
 
 # What reassign does
@@ -178,7 +180,7 @@ def _proposal(
     chosen = [topic is not None, empty is not None, balance]
     if chosen.count(True) != 1:
         hint = "Give TOPIC PARTITION --to NODES, --empty NODE or --balance."
-        raise WrongClusterUsage("say what to move", hint=hint)
+        raise WrongClusterUsage("nothing to move is given", hint=hint)
     if topic is None:
         _refuse(to, hint="--to belongs to a topic and a partition.")
         return client.cluster("plan", {"balance": True} if balance else {"empty": empty})
@@ -205,8 +207,8 @@ def _move(client: HttpClient, moves: list[Mapping[str, Any]], throttle: float | 
     wanted = [{"topic": move["topic"], "partition": move["partition"], "replicas": move["after"]} for move in moves]
     client.cluster("reassign", {"moves": wanted})
     if not waits:
-        kept = "" if throttle is None else "; the throttle stays until `millstream cluster throttle off`"
-        typer.echo(f"{len(moves)} partitions begin to move{kept}")
+        kept = "" if throttle is None else "; the throttle applies until `millstream cluster throttle off`"
+        typer.echo(f"{len(moves)} partitions are moving{kept}")
         return
     names = {(move["topic"], move["partition"]) for move in moves}
     try:
@@ -218,7 +220,7 @@ def _move(client: HttpClient, moves: list[Mapping[str, Any]], throttle: float | 
 
 
 def _wait_until_moved(client: HttpClient, is_ours: Callable[[Mapping[str, Any]], bool]) -> None:
-    """Prints how far they are whenever that is news. A node that goes away meanwhile may come back."""
+    """Prints progress when it changes. A node that stops meanwhile may return."""
     from millstream.repl.text.cluster_text import moving_lines
 
     shown: list[str] = []
@@ -255,7 +257,7 @@ def _status_if_any(client: HttpClient) -> dict[str, Any] | None:
 
 
 def _status_when_well(client: HttpClient, seconds: float) -> dict[str, Any]:
-    """As soon as all is well, or what it is then. Raises where nobody answers by then."""
+    """Returns as soon as all is well, or the status after `seconds`. Raises if no node has answered by then."""
     from millstream.repl.text.cluster_text import is_well
 
     deadline = time.monotonic() + seconds
@@ -270,19 +272,19 @@ def _status_when_well(client: HttpClient, seconds: float) -> dict[str, Any]:
 
 def _refuse(*given: object, hint: str) -> None:
     if any(value is not None for value in given):
-        raise WrongClusterUsage("flags that do not go together", hint=hint)
+        raise WrongClusterUsage("these flags exclude each other", hint=hint)
 
 
 def _partition(partition: int | None) -> int:
     if partition is None:
-        raise WrongClusterUsage("no partition is named", hint="Give TOPIC PARTITION, as `clicks 0`.")
+        raise WrongClusterUsage("no partition is given", hint="Give TOPIC PARTITION, as `clicks 0`.")
     return partition
 
 
 def _nodes(text: str | None) -> list[int]:
     parts = [] if text is None else [part.strip() for part in text.split(",")]
     if not parts or not all(part.isdecimal() for part in parts):
-        raise WrongClusterUsage("no nodes are named to move to", hint="Give --to with their numbers, as --to 1,2,4.")
+        raise WrongClusterUsage("no target nodes are given", hint="Give --to with their numbers, as --to 1,2,4.")
     return [int(part) for part in parts]
 
 
@@ -292,5 +294,5 @@ def _bytes(rate: str) -> int:
     except ValueError:
         megabytes = 0.0
     if not 0 < megabytes < 1e9:
-        raise WrongClusterUsage(f'"{rate}" is no rate', hint="Give megabytes per second, as 20, or off.")
+        raise WrongClusterUsage(f'"{rate}" is not a rate', hint="Give megabytes per second, as 20, or off.")
     return max(1, int(megabytes * _MEGA))

@@ -1,4 +1,4 @@
-"""What commands share: commands below a command, as in `millstream topics list`, and how one ends that cannot go on."""
+"""Shared by commands: sub-commands, as in `millstream topics list`, and errors on one line."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NONE: Final[Mapping[str, Callable[..., None]]] = MappingProxyType({})
 
 
 def command_group(about: str, commands: Mapping[str, Callable[..., None]] = _NONE) -> typer.Typer:
-    """A Typer application that prints its help where no command is named. `about`: a sentence for that help."""
+    """A Typer application that prints its help if no command is given. `about`: a sentence for that help."""
     app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help=about)
     for name, command in commands.items():
         app.command(name)(command)
@@ -25,7 +25,7 @@ def command_group(about: str, commands: Mapping[str, Callable[..., None]] = _NON
 
 @contextlib.contextmanager
 def one_sentence_errors() -> Generator[None]:
-    """What keeps a command from working, on one line, and exit code 1."""
+    """Prints an error on one line, with its hint, and exits with code 1."""
     try:
         yield
     except MillstreamError as error:

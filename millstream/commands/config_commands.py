@@ -1,4 +1,4 @@
-"""The commands `millstream config`: what a server would run with, whether its file is right, and the manual."""
+"""The commands `millstream config`: check a server's configuration, show the effective one, print the reference."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import typer
 from .command_line import command_group, one_sentence_errors
 
 FileArgument = Annotated[Path | None, typer.Argument(envvar="MILLSTREAM_CONFIG", help="A TOML file.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="For programs.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def config_app() -> typer.Typer:
     return command_group(
-        "Configuration of a server: check, show, manual.",
+        "Configuration of a server: check, show, reference.",
         {
             "check": check,
             "show": show,
@@ -26,7 +26,7 @@ def config_app() -> typer.Typer:
 
 
 def check(file: FileArgument = None, json: JsonOption = False) -> None:
-    """Look through a file and the environment for what a server would refuse; exit code 1 where it would."""
+    """Check a file and the environment. Exit code 1 if a server would refuse them."""
     with one_sentence_errors():
         from millstream.server.config.configuration_check import check_file, check_variables
 
@@ -39,7 +39,7 @@ def check(file: FileArgument = None, json: JsonOption = False) -> None:
                 hint = f"\n  hint: {finding.hint}" if finding.hint else ""
                 typer.echo(f"{place}{finding.level}: {finding.message}{hint}")
             if not findings:
-                typer.echo("nothing is wrong")
+                typer.echo("no problems")
         if any(finding.level == "error" for finding in findings):
             raise typer.Exit(1)
 
@@ -47,10 +47,10 @@ def check(file: FileArgument = None, json: JsonOption = False) -> None:
 def show(
     file: FileArgument = None,
     data: Annotated[Path | None, typer.Option(help="As for `millstream server`.")] = None,
-    all_: Annotated[bool, typer.Option("--all", help="Also what nobody has set.")] = False,
+    all_: Annotated[bool, typer.Option("--all", help="Include defaults.")] = False,
     json: JsonOption = False,
 ) -> None:
-    """Print what a server would run with, and where each value comes from. Secrets are not shown."""
+    """Print the effective configuration and the origin of each value. Secrets are masked."""
     with one_sentence_errors():
         from millstream.repl.text.tables import render_table
         from millstream.server.config.configuration_check import effective

@@ -13,14 +13,14 @@ from .command_line import one_sentence_errors
 
 
 def doctor(
-    data: Annotated[Path | None, typer.Option(help="A data directory to look at.")] = None,
-    server: Annotated[str | None, typer.Option(metavar="URL", help="A running server to ask.")] = None,
+    data: Annotated[Path | None, typer.Option(help="A data folder to check.")] = None,
+    server: Annotated[str | None, typer.Option(metavar="URL", help="A running server to check.")] = None,
     config: Annotated[Path | None, typer.Option(envvar="MILLSTREAM_CONFIG", help="A server's TOML file.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Look at this machine, a data directory and a server, and say what is wrong; exit code 1 where something is.
+    """Check this machine, a data folder and a server. Exit code 1 if a check fails; warnings do not count.
 
-    What is only to be looked at is a warning. Nothing is changed.
+    It changes nothing.
     """
     with one_sentence_errors():
         from ..doctor import checks

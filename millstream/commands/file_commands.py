@@ -1,4 +1,4 @@
-"""The commands about files: `load` brings records in, `test` runs SQL with assertions."""
+"""The commands for files: `load` inserts records, `test` runs SQL with assertions."""
 
 from __future__ import annotations
 
@@ -18,19 +18,17 @@ Tell = Callable[[int, int | None], None]
 
 
 def load(
-    file: Annotated[Path, typer.Argument(help="A file of CSV, JSON lines, Parquet or Arrow, told by its name.")],
-    into: Annotated[
-        str | None, typer.Option(metavar="NAME", help="A stream or table; default: the file's name.")
-    ] = None,
+    file: Annotated[Path, typer.Argument(help="A CSV, JSON lines, Parquet or Arrow file; the extension decides.")],
+    into: Annotated[str | None, typer.Option(metavar="NAME", help="Stream or table. Default: the file's name.")] = None,
     url: Annotated[str, typer.Option(envvar="MILLSTREAM_URL", help="The server.")] = "http://127.0.0.1:8088",
-    data: Annotated[Path | None, typer.Option(help="A data folder, where no server runs.")] = None,
-    key: Annotated[str | None, typer.Option(metavar="COLUMN", help="The column that becomes the key.")] = None,
+    data: Annotated[Path | None, typer.Option(help="A data folder without a running server, instead of --url.")] = None,
+    key: Annotated[str | None, typer.Option(metavar="COLUMN", help="The key column.")] = None,
     time: Annotated[str | None, typer.Option(metavar="COLUMN", help="The column with the rows' time.")] = None,
-    table: Annotated[bool, typer.Option("--table", help="Make a table, whose primary key is --key.")] = False,
-    format: Annotated[str, typer.Option(help="Value format of a stream that is made.")] = "JSON",
-    partitions: Annotated[int, typer.Option(min=1)] = 1,
+    table: Annotated[bool, typer.Option("--table", help="Create a table with primary key --key.")] = False,
+    format: Annotated[str, typer.Option(help="Value format of a new stream.")] = "JSON",
+    partitions: Annotated[int, typer.Option(min=1, help="Partitions of a new topic.")] = 1,
 ) -> None:
-    """Append a file's rows to a stream or table, which is made with inferred columns where it does not exist."""
+    """Append a file's rows to a stream or table. If it does not exist, it is created with inferred columns."""
     with one_sentence_errors():
         from ..connection import connect
         from .loading import CannotLoad, LoadTarget, load
@@ -44,9 +42,9 @@ def load(
 
 
 def test(
-    files: Annotated[list[Path], typer.Argument(help="Files of SQL with --@test: lines, or folders of them.")],
+    files: Annotated[list[Path], typer.Argument(help="SQL files with --@test: lines, or folders of them.")],
 ) -> None:
-    """Run files of SQL with assertions, each test on an engine of its own. Exit code 1 where one fails."""
+    """Run SQL files with assertions, each test on its own engine. Exit code 1 if a test fails."""
     passed = failed = 0
     with one_sentence_errors():
         from .sql_tests import MalformedTests, report
@@ -81,7 +79,7 @@ def _name_of(file: Path) -> str:
 
 @contextlib.contextmanager
 def _progress(what: str) -> Generator[Tell]:
-    """A bar, where there is somebody to see it."""
+    """A progress bar, if standard error is a terminal."""
     if not sys.stderr.isatty():
         yield lambda done, total: None
         return

@@ -18,8 +18,8 @@ class GraphFormat(enum.StrEnum):
 
 def graph(
     of: Annotated[str | None, typer.Argument(metavar="NAME", help="A stream, table, topic or query.")] = None,
-    server: Annotated[str, typer.Option(metavar="URL")] = "http://127.0.0.1:8088",
-    form: Annotated[GraphFormat, typer.Option("--format")] = GraphFormat.text,
+    server: Annotated[str, typer.Option(metavar="URL", help="The server.")] = "http://127.0.0.1:8088",
+    form: Annotated[GraphFormat, typer.Option("--format", help="Output format.")] = GraphFormat.text,
 ) -> None:
     """Print the graph of a server's streams, tables and queries, or the plan of one query."""
     with one_sentence_errors():

@@ -14,18 +14,18 @@ if TYPE_CHECKING:
     from millstream.logcore.remote import RemoteLog
 
 KafkaOption = Annotated[
-    str, typer.Option("--kafka", envvar="MILLSTREAM_KAFKA", metavar="HOST:PORT", help="A server's Kafka listener.")
+    str, typer.Option("--kafka", envvar="MILLSTREAM_KAFKA", metavar="HOST:PORT", help="Kafka listener of a server.")
 ]
 DEFAULT_KAFKA = "127.0.0.1:9092"
 
 
 def group_app(remote_log: Callable[[str], AbstractContextManager[RemoteLog]]) -> typer.Typer:
-    """In: `remote_log`: opens the log at an address, and says in one sentence what goes wrong with it."""
-    app = command_group("Consumer groups of a server: state and lag.")
+    """In: `remote_log`: opens the log at an address, and prints its errors on one line."""
+    app = command_group("Consumer groups of a server: state, lag, offsets.")
 
     @app.command("list")
     def list_groups(kafka: KafkaOption = DEFAULT_KAFKA) -> None:
-        """Print the groups and how many members they have."""
+        """Print the groups and their numbers of members."""
         with remote_log(kafka) as log:
             from millstream.logcore.client import Admin
             from millstream.repl.groups import group_table
@@ -34,7 +34,7 @@ def group_app(remote_log: Callable[[str], AbstractContextManager[RemoteLog]]) ->
 
     @app.command("describe")
     def describe_group(group: str, kafka: KafkaOption = DEFAULT_KAFKA) -> None:
-        """Print where a group is in each partition, how far behind, and who reads it."""
+        """Print a group's committed offset, lag and member for each partition."""
         with remote_log(kafka) as log:
             from millstream.logcore.client import Admin
             from millstream.repl.groups import group_description
@@ -44,11 +44,11 @@ def group_app(remote_log: Callable[[str], AbstractContextManager[RemoteLog]]) ->
     @app.command("reset-offsets")
     def reset_group_offsets(
         group: str,
-        topic: Annotated[str, typer.Option(help="Whose offsets.")],
+        topic: Annotated[str, typer.Option(help="The topic.")],
         to: Annotated[str, typer.Option(help="earliest, latest, an offset, or a time as 2026-01-31T12:00:00Z.")],
         kafka: KafkaOption = DEFAULT_KAFKA,
     ) -> None:
-        """Make a group without members go on elsewhere in a topic."""
+        """Set the offsets of a group without members."""
         with remote_log(kafka) as log:
             from millstream.logcore.client import Admin
             from millstream.repl.groups import reset_offsets

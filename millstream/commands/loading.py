@@ -1,4 +1,4 @@
-"""`millstream load`: files of records into a stream or table, made with inferred columns where it does not exist."""
+"""`millstream load`: appends files of records to a stream or table, which it creates if it does not exist."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class CannotLoad(ServerError):
 
 @dataclass(frozen=True, slots=True)
 class LoadTarget:
-    """`name`: of the stream or table. `key`: its key column. `time`: the column with the rows' time. The others count
-    where it has to be made; `value_format` as in WITH."""
+    """`name`: of the stream or table. `key`: its key column. `time`: the column with the rows' time. The other fields
+    are for a new one; `value_format` as in WITH."""
 
     name: str
     key: str | None = None
@@ -50,11 +50,11 @@ class LoadTarget:
 
 
 def load(path: Path, target: LoadTarget, connection: Connection, tell: Callable[[int, int | None], None]) -> int:
-    """Appends the file's rows, in their order, and returns how many. `tell` is called with how many are done, and how
-    many there are, where the file says that.
+    """Appends the file's rows in order, and returns their number. `tell` is called with the number done and, if the
+    file has it, the total.
 
-    Rows go in pieces: after an error those before it are in the stream, and the message says how many. Raises
-    `CannotLoad`, and what the statements raise.
+    Rows are inserted in batches: after an error the batches before it are in the stream, and the message has their
+    number of rows. Raises `CannotLoad`, and the errors of the statements.
     """
     batches, schema, total = _open(path)
     _check_columns(schema, target, path)
@@ -76,13 +76,13 @@ def load(path: Path, target: LoadTarget, connection: Connection, tell: Callable[
 
 
 def _open(path: Path) -> tuple[Iterator[pa.RecordBatch], pa.Schema, int | None]:
-    """The file's rows, their columns, and how many rows there are."""
+    """The file's rows, their columns, and the number of rows, if the file has it."""
     format = _BY_SUFFIX.get(path.suffix.lower())
     if format is None:
         known = ", ".join(_BY_SUFFIX)
-        raise CannotLoad(f"{path} ends in none of {known}", hint="Rename it after its format.")
+        raise CannotLoad(f"{path} has an unknown extension: expected one of {known}", hint="Rename the file.")
     if not path.is_file():
-        raise CannotLoad(f"there is no file {path}")
+        raise CannotLoad(f"the file {path} does not exist")
     try:
         dataset = pads.dataset(path, format=format)
         scanner = dataset.scanner(batch_size=_ROWS)
@@ -104,7 +104,7 @@ def _check_columns(schema: pa.Schema, target: LoadTarget, path: Path) -> None:
     for what, name in (("key", target.key), ("time", target.time)):
         if name is not None and name not in schema.names:
             listed = ", ".join(schema.names)
-            raise CannotLoad(f"{path} has no column {name}, the {what}", hint=f"It has {listed}.")
+            raise CannotLoad(f"{path} has no {what} column {name}", hint=f"It has {listed}.")
 
 
 def _exists(target: LoadTarget, connection: Connection) -> bool:

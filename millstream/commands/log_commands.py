@@ -1,4 +1,4 @@
-"""The commands `millstream log`: what is in the files of a data directory, and whether they are whole."""
+"""The commands `millstream log`: verify, print and repair the files of a data folder."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ from millstream.errors import ServerError
 from .command_line import command_group, one_sentence_errors
 
 DataArgument = Annotated[
-    Path, typer.Argument(help="The data directory of a server, or its log: the folder with node.json.")
+    Path, typer.Argument(help="The data folder of a server, or the folder with node.json.")
 ]
 
 _STATE = ("-changelog", "-markers")
 
 
 class NoSuchFiles(ServerError):
-    """A folder or file that a command should look at is not there, or cannot be read."""
+    """A folder or file does not exist, or cannot be read or written."""
 
     code = "NO_SUCH_FILES"
 
 
 class HoldsState(ServerError):
-    """A topic of which no part may be missing."""
+    """The topic has the state of a query: no part of it may be given up."""
 
     code = "HOLDS_STATE"
 
 
 def log_app() -> typer.Typer:
-    app = command_group("The files of a log: look into, verify, and mend.")
+    app = command_group("Files of a log: verify, print, repair.")
 
     @app.command("verify")
     def verify_files(
         data: DataArgument, topic: Annotated[str | None, typer.Option(help="Only this topic's files.")] = None
     ) -> None:
-        """Read all files of a data directory and say what is wrong with them; exit code 1 where something is.
+        """Read all files of a data folder and print their problems. Exit code 1 if there are any.
 
-        Checks record batches and their checksums, that no offset is missing, epochs, indexes and checkpoints. Nothing
-        is changed. Stop the server first, or the newest records may be reported as missing.
+        Checks record batches and their checksums, the sequence of offsets, epochs, indexes and checkpoints. It changes
+        nothing. Stop the server first, or the newest records may be reported as missing.
         """
         with one_sentence_errors():
             from millstream.logcore.cluster.node_folder import verify_node
@@ -60,7 +60,7 @@ def log_app() -> typer.Typer:
     @app.command("dump")
     def dump_files(
         file: Annotated[Path, typer.Argument(help="A segment file (….log), or the folder of a partition.")],
-        records: Annotated[bool, typer.Option("--records", help="Print the records of each batch, too.")] = False,
+        records: Annotated[bool, typer.Option("--records", help="Also print the records of each batch.")] = False,
     ) -> None:
         """Print the record batches of a segment file, a line each."""
         with one_sentence_errors():
@@ -78,19 +78,19 @@ def log_app() -> typer.Typer:
 
     @app.command("accept-loss")
     def accept_loss_of(
-        data: DataArgument, topic: Annotated[str, typer.Argument(help="The topic that has lost records.")]
+        data: DataArgument, topic: Annotated[str, typer.Argument(help="The topic with lost records.")]
     ) -> None:
-        """Go on without the lost records of a topic: its other records can be read again, without a gap.
+        """Accept that records of a topic are lost, so that its other records can be read again.
 
-        Stop the server first. Restore a backup instead where there is one. The damaged files are kept beside the new
-        ones, under names that end in `.damaged-at-OFFSET`.
+        Stop the server first. If you have a backup, restore it instead. The damaged files are kept next to the new
+        ones, with names that end in `.damaged-at-OFFSET`.
         """
         with one_sentence_errors():
             from millstream.logcore.cluster.node_folder import accept_loss_of_node
 
             if topic.startswith("_millstream-") and topic.endswith(_STATE):
                 raise HoldsState(
-                    f'topic "{topic}" holds the state of a query, which cannot go on without a part of it',
+                    f'topic "{topic}" has the state of a query, which cannot continue without a part of it',
                     hint="Start the server and rebuild the query: RESET QUERY_ID;",
                 )
             try:
@@ -99,13 +99,13 @@ def log_app() -> typer.Typer:
                 raise NoSuchFiles(f"{data} cannot be written: {error.strerror or error}") from error
         for line in given_up:
             typer.echo(f"given up: {line}")
-        typer.echo(f'topic "{topic}" is whole' if not given_up else f'topic "{topic}" is whole without these records')
+        typer.echo(f'topic "{topic}" is complete' if not given_up else f'topic "{topic}" is readable without them')
 
     return app
 
 
 def _log_folder(data: Path) -> Path:
-    """The log is in a folder of its own in the data directory of a server."""
+    """The folder of the log: `data` itself, or the folder `log` in it."""
     from millstream.logcore.cluster.node_folder import is_node_folder
 
     for folder in (data, data / "log"):
@@ -116,7 +116,7 @@ def _log_folder(data: Path) -> Path:
                 f"{folder} holds a log of version 0.1, which this version has not upgraded yet",
                 hint="Start the server once: it upgrades the directory in place. Or use the commands of version 0.1.",
             )
-    raise NoSuchFiles(f"{data} is no data directory of a log", hint="Name the folder that has node.json in it.")
+    raise NoSuchFiles(f"{data} is not the data folder of a log", hint="Name the folder that has node.json in it.")
 
 
 def _segment_files(path: Path) -> list[Path]:

@@ -1,4 +1,4 @@
-"""The commands `millstream migrate`: versions of a server's streams, tables and queries, kept in files."""
+"""The commands `millstream migrate`: versioned changes of a server's streams, tables and queries, in files."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
     from ..migrations.files import MigrationProject
 
 ConfigOption = Annotated[
-    Path, typer.Option("--config-file", "-c", metavar="FILE", help="Of the project, as new-project made it.")
+    Path, typer.Option("--config-file", "-c", metavar="FILE", help="The project's properties file.")
 ]
 _DEFAULT_CONFIG = Path("ksql-migrations.properties")
 
 
 class WrongMigrateUsage(ServerError):
-    """Flags of `millstream migrate` that do not go together."""
+    """Flags of `millstream migrate` that are missing, invalid or exclude each other."""
 
     code = "WRONG_MIGRATE_USAGE"
 
 
 def migrate_app() -> typer.Typer:
     return command_group(
-        "Migrations: what ksql-migrations does, and going on after a failure.",
+        "Migrations, as with ksql-migrations, and resumable after a failure.",
         {
             "new-project": new_project_command,
             "create": create_command,
@@ -45,58 +45,60 @@ def migrate_app() -> typer.Typer:
 
 
 def new_project_command(folder: Path, server: Annotated[str, typer.Argument(metavar="URL")]) -> None:
-    """Make a folder with a properties file, and `migrations/` in it."""
+    """Create a folder with a properties file and `migrations/`."""
     with one_sentence_errors():
         from ..migrations.files import new_project
 
         for made in new_project(folder, server):
-            typer.echo(f"made {made}")
+            typer.echo(f"created {made}")
 
 
 def create_command(
     description: Annotated[list[str], typer.Argument(help="What it does, as add_users.")],
-    version: Annotated[int | None, typer.Option("--version", "-v", help="Default: one more than the last.")] = None,
+    version: Annotated[int | None, typer.Option("--version", "-v", help="Default: the next version.")] = None,
     config_file: ConfigOption = _DEFAULT_CONFIG,
 ) -> None:
-    """Make an empty file for the next migration."""
+    """Create an empty file for the next migration."""
     with one_sentence_errors():
         from ..migrations.files import create_file
 
-        typer.echo(f"made {create_file(_project(config_file), ' '.join(description), version)}")
+        typer.echo(f"created {create_file(_project(config_file), ' '.join(description), version)}")
 
 
 def initialize_command(config_file: ConfigOption = _DEFAULT_CONFIG) -> None:
-    """Make the stream and the table on the server in which it is kept what was applied."""
+    """Create the metadata (a stream and a table) on the server."""
     with _migrator(config_file) as migrator:
         made = migrator.ledger.initialize()
-        typer.echo("metadata made" if made else "the metadata is there already")
+        typer.echo("metadata created" if made else "the metadata exists already")
 
 
 def apply_command(
-    next_: Annotated[bool, typer.Option("--next", "-n", help="The next one.")] = False,
-    every: Annotated[bool, typer.Option("--all", "-a", help="All that are pending.")] = False,
-    until: Annotated[int | None, typer.Option("--until", "-u", metavar="N", help="All up to version N.")] = None,
-    version: Annotated[int | None, typer.Option("--version", "-v", metavar="N", help="Only version N.")] = None,
+    next_: Annotated[bool, typer.Option("--next", "-n", help="Apply the next one.")] = False,
+    every: Annotated[bool, typer.Option("--all", "-a", help="Apply all pending ones.")] = False,
+    until: Annotated[int | None, typer.Option("--until", "-u", metavar="N", help="Apply all up to version N.")] = None,
+    version: Annotated[int | None, typer.Option("--version", "-v", metavar="N", help="Apply only version N.")] = None,
     define: Annotated[
-        list[str] | None, typer.Option("--define", "-d", metavar="NAME=VALUE", help="A variable. Repeatable.")
+        list[str] | None, typer.Option("--define", "-d", metavar="NAME=VALUE", help="Define a variable. Repeatable.")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check and print the statements; run none.")] = False,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with one that is noted as running and is not.")
+        bool, typer.Option("--resume", help="Continue a migration that is recorded as running but is not.")
     ] = False,
     done: Annotated[
-        bool, typer.Option("--statement-done", help="The statement of which nobody knows whether it ran, has run.")
+        bool, typer.Option("--statement-done", help="A statement with unknown outcome has run: do not run it again.")
     ] = False,
-    again: Annotated[bool, typer.Option("--statement-again", help="… and is to run again.")] = False,
+    again: Annotated[
+        bool, typer.Option("--statement-again", help="A statement with unknown outcome has not run: run it.")
+    ] = False,
     config_file: ConfigOption = _DEFAULT_CONFIG,
 ) -> None:
-    """Run migrations that were not applied yet. After a failure in the middle of a file the next run goes on there."""
+    """Apply pending migrations. After a failure in the middle of a file, the next run continues there."""
     with _migrator(config_file) as migrator:
         from ..migrations.applying import Selection
 
         if [next_, every, until is not None, version is not None].count(True) != 1:
             raise WrongMigrateUsage(
-                "say which migrations to apply", hint="Give one of --next, --all, --until, --version."
+                "no migrations to apply are given", hint="Give one of --next, --all, --until, --version."
             )
         if done and again:
             raise WrongMigrateUsage("--statement-done and --statement-again exclude each other")
@@ -127,11 +129,11 @@ def info_command(config_file: ConfigOption = _DEFAULT_CONFIG) -> None:
         titles = ["Version", "Name", "State", "Statement", "Started on", "Completed on", "Error reason"]
         typer.echo("\n".join(render_table(titles, rows, None)))
         for name in migrator.project.ignored:
-            typer.echo(f"warning: {name} in {config_file} means nothing here", err=True)
+            typer.echo(f"warning: {name} in {config_file} is unknown and ignored", err=True)
 
 
 def validate_command(config_file: ConfigOption = _DEFAULT_CONFIG) -> None:
-    """Check that the files of the applied migrations are what they were. Exit code 1 where one is not."""
+    """Check that the files of applied migrations are unchanged. Exit code 1 if one has changed."""
     with _migrator(config_file) as migrator:
         problems = migrator.problems(migrator.ledger.read())
         for problem in problems:
@@ -142,7 +144,7 @@ def validate_command(config_file: ConfigOption = _DEFAULT_CONFIG) -> None:
 
 
 def destroy_command(config_file: ConfigOption = _DEFAULT_CONFIG) -> None:
-    """Drop the metadata; what the migrations made stays."""
+    """Drop the metadata; streams, tables and queries of the migrations are kept."""
     with _migrator(config_file) as migrator:
         typer.echo("metadata dropped" if migrator.ledger.destroy() else "there is no metadata")
 
@@ -167,5 +169,5 @@ def _migrator(config_file: Path) -> Generator[Migrator]:
 def _variable(text: str) -> tuple[str, str]:
     name, separator, value = text.partition("=")
     if not separator or not name.strip():
-        raise WrongMigrateUsage(f'"{text}" is no variable', hint="Write --define NAME=VALUE.")
+        raise WrongMigrateUsage(f'"{text}" is not a variable', hint="Write --define NAME=VALUE.")
     return name.strip(), value

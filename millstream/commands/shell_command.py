@@ -1,4 +1,4 @@
-"""`millstream sql`: from the flags to a shell on a server, or on an engine in this process."""
+"""`millstream sql`: opens a shell on a server, or on an engine in this process, from the flags."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def open_shell(
     format: str,
     variables: Mapping[str, str],
 ) -> int:
-    """Runs the shell to its end; gives the exit code."""
+    """Runs the shell to its end; returns the exit code."""
     from millstream.repl.settings import output_format
     from millstream.repl.shell import ShellOptions, run_shell
 
@@ -36,7 +36,7 @@ def open_shell(
 def client_opener(
     url: str | None, data: Path | None, user: str | None, password: str | None
 ) -> Callable[[], DataClient]:
-    """What opens the session that the flags mean. Raises `typer.BadParameter` where they do not go together."""
+    """A function that opens the client for these flags. Raises `typer.BadParameter` if they exclude each other."""
     if url is None:
         if user is not None:
             raise typer.BadParameter("--user is for a server, and there is no URL")
@@ -72,7 +72,7 @@ def _in_process(data: Path | None) -> DataClient:
 
 @contextlib.contextmanager
 def _waiting(what: str) -> Generator[None]:
-    """Says that something takes a while (state is read again, perhaps), where there is somebody to see it."""
+    """A spinner, if standard error is a terminal: opening may take a while, for example to restore state."""
     from millstream.repl.terminal import is_terminal
 
     if not is_terminal(sys.stderr):

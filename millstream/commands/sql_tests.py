@@ -11,11 +11,10 @@
     --@expected.message: cannot be resolved
     CREATE STREAM nothing AS SELECT missing FROM clicks;
 
-Each test has a Sandbox of its own and sees what a server would do: every query has processed the records of an INSERT
-before the next statement runs, a new query begins at the end of its topics unless `auto.offset.reset` is earliest, and
-an INSERT without ROWTIME takes the time of the clock. A topic that does not exist is created, with one partition. RUN
-SCRIPT reads a file. An expected error ends the test at whichever statement fails; its class is a Java class and is not
-compared, only its message.
+Each test has its own Sandbox, which behaves as a server: every query has processed the records of an INSERT before the
+next statement runs, a new query starts at the end of its topics unless `auto.offset.reset` is earliest, and an INSERT
+without ROWTIME takes the current time. A missing topic is created, with one partition. RUN SCRIPT reads a file. An
+expected error ends the test at the statement that fails; its message is compared, its (Java) class is not.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _KNOWN: Final = ("test", "expected.error", "expected.message")
 _SCRIPTS_MAX: Final = 16  # one in another
 
 _FRAMES: Final = ("Exception while preparing statement: ", "Failed to prepare statement: ")
-"""What ksqlDB puts before the message of an error, depending on which of its classes found it."""
+"""Prefixes of ksqlDB's error messages; they depend on the class that raised the error."""
 
 
 class MalformedTests(ServerError):
@@ -50,8 +49,8 @@ class MalformedTests(ServerError):
 
 @dataclass(frozen=True, slots=True)
 class SqlTest:
-    """`line`: where it begins, from 1. `fails`: one of its statements does, with `expected_message` in the error.
-    `folder`: where RUN SCRIPT looks for files beside the current directory."""
+    """`line`: of its start, from 1. `fails`: one of its statements fails, with `expected_message` in the error.
+    `folder`: where RUN SCRIPT looks for files, in addition to the current directory."""
 
     name: str
     line: int
@@ -78,16 +77,16 @@ def read_tests(text: str, folder: Path | None = None) -> list[SqlTest]:
     directives = list(_directives(text))
     for found in directives:
         if found.name not in _KNOWN:
-            raise MalformedTests(f"line {_line(text, found.start)}: there is no --@{found.name}", hint=_hint())
+            raise MalformedTests(f"line {_line(text, found.start)}: unknown directive --@{found.name}", hint=_hint())
     starts = [index for index, found in enumerate(directives) if found.name == "test"]
     if not starts or starts[0] != 0:
-        raise MalformedTests("the tests do not begin with a name", hint="Begin each one with a line --@test: NAME.")
+        raise MalformedTests("a test has no name", hint="Begin each test with a line --@test: NAME.")
     ends = [*starts[1:], len(directives)]
     return [_test(text, directives, start, end, folder) for start, end in zip(starts, ends, strict=True)]
 
 
 def failure_of(test: SqlTest) -> str | None:
-    """Runs the test; why it failed, or None."""
+    """Runs the test; returns the reason of its failure, or None."""
     with Sandbox() as sandbox:
         try:
             _run_all(sandbox, test.text, test.folder)
@@ -100,7 +99,7 @@ def failure_of(test: SqlTest) -> str | None:
 
 def _run_all(sandbox: Sandbox, text: str, folder: Path | None, depth: int = 0) -> None:
     if depth > _SCRIPTS_MAX:
-        raise MalformedTests(f"more than {_SCRIPTS_MAX} scripts run each other")
+        raise MalformedTests(f"RUN SCRIPT is nested more than {_SCRIPTS_MAX} levels")
     for part in split_statements(text):
         for statement in sandbox.engine.parse(part, sandbox.session):
             if isinstance(statement, RunScript):
@@ -110,7 +109,7 @@ def _run_all(sandbox: Sandbox, text: str, folder: Path | None, depth: int = 0) -
 
 
 def _run(sandbox: Sandbox, statement: Statement, text: str) -> None:
-    """One statement, and whatever it gives the queries to do."""
+    """Runs one statement, and the queries until they have no input left."""
     if isinstance(statement, CreateSource):
         topic = str(statement.properties.get("KAFKA_TOPIC", ""))
         partitions = statement.properties.get("PARTITIONS", 1)
@@ -122,7 +121,7 @@ def _run(sandbox: Sandbox, statement: Statement, text: str) -> None:
 
 
 def _script(path: str, folder: Path | None) -> str:
-    """The text of the file: as written, else below the folder of the tests or one that holds it, as ksqlDB looks among
+    """The text of the file: at its path, or below the folder of the tests or one of its parents, as ksqlDB searches
     its resources. Raises `MalformedTests`."""
     folders = [] if folder is None else [folder, *folder.resolve().parents]
     for candidate in (Path(path), *(parent / path.lstrip("/") for parent in folders)):
@@ -131,7 +130,7 @@ def _script(path: str, folder: Path | None) -> str:
                 return candidate.read_text(encoding="utf-8")
             except (OSError, UnicodeError) as error:
                 raise MalformedTests(f"RUN SCRIPT: {candidate} cannot be read: {error}") from None
-    raise MalformedTests(f"RUN SCRIPT: there is no file {path}", hint="Name it from the folder of the tests.")
+    raise MalformedTests(f"RUN SCRIPT: the file {path} does not exist", hint="Give its path from the test's folder.")
 
 
 def _is_expected(error: MillstreamError, test: SqlTest) -> bool:
@@ -146,7 +145,7 @@ def _other_error(error: MillstreamError, test: SqlTest) -> str:
 
 
 def _directives(text: str) -> Iterator[_Directive]:
-    """The comments that begin with --@, and not what looks like one inside of a string."""
+    """The comments that begin with --@; text inside strings is not a comment."""
     for token in TOKEN.finditer(text):
         found = _DIRECTIVE.match(token.group()) if token.lastgroup == "SKIP" else None
         if found is not None:
@@ -172,11 +171,11 @@ def _line(text: str, position: int) -> int:
 
 
 def _hint() -> str:
-    return f"There are {', '.join(f'--@{name}' for name in _KNOWN)}."
+    return f"Known directives: {', '.join(f'--@{name}' for name in _KNOWN)}."
 
 
 def report(name: str, text: str) -> Iterator[tuple[str, bool]]:
-    """A line per test of the file `name`, and whether it passed."""
+    """A line for each test of the file `name`, and whether it passed."""
     for test in read_tests(text, Path(name).parent):
         failure = failure_of(test)
         if failure is None:

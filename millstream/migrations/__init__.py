@@ -1,1 +1,1 @@
-"""`millstream migrate`: files of statements that are applied once each, in order."""
+"""`millstream migrate`: files of statements that are applied in order, each once."""

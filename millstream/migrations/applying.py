@@ -1,7 +1,7 @@
-"""Migrations are applied here: one file after the other, one statement after the other, each noted before it runs.
+"""Applies migrations: file by file, statement by statement. Each statement is recorded before it runs.
 
-What was noted and neither failed nor was followed by another statement may have run or not: its process ended in
-between. Then the server is asked (`traces.py`); what it cannot tell, the user decides.
+If the process ends after that, the outcome of the last recorded statement is unknown. Then the server's catalog shows
+whether it ran (`traces.py`); if it cannot, the user decides.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ _NOT_FOR_FILES = Query | PrintTopic | RunScript | AssertTopic | AssertSchema | A
 
 
 class MigrationFailed(BadMigration):
-    """A statement was refused. What stands before it has run."""
+    """A statement failed. The statements before it have run."""
 
     code = "MIGRATION_FAILED"
 
 
 @dataclass(frozen=True, slots=True)
 class MigrationStep:
-    """A statement of a file: its number from 1, its text as it is written and with variables put in."""
+    """A statement of a file: its number from 1, its text as written, and with variables substituted (`meant`)."""
 
     number: int
     text: str
@@ -59,13 +59,13 @@ class MigrationStep:
 
     @property
     def is_local(self) -> bool:
-        """Whether it only changes the session, which every run has anew."""
+        """Whether it changes only the session, and therefore has to run again in each session."""
         return isinstance(self.statement, _OF_THE_SESSION)
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which of the pending migrations are meant: exactly one field is set."""
+    """Which of the pending migrations to apply: exactly one field is set."""
 
     next: bool = False
     every: bool = False
@@ -81,7 +81,7 @@ class Selection:
 
 
 class Migrator:
-    """In: `open_client`: a client with a session of its own, each time. `report`: gets lines for people."""
+    """In: `open_client`: returns a client with a new session. `report`: receives progress lines."""
 
     def __init__(
         self,
@@ -104,19 +104,19 @@ class Migrator:
         resume: bool = False,
         unclear: Unclear = "ask",
     ) -> list[Migration]:
-        """Runs what is selected and gives it. In: `resume`: a migration that is noted as running is no longer.
+        """Applies the selected migrations and returns them. In: `resume`: a migration recorded as running is not.
 
-        Raises `BadMigration` before anything runs, `MigrationFailed` for a statement that is refused.
+        Raises `BadMigration` before anything runs, `MigrationFailed` if a statement fails.
         """
         events = self.ledger.read()
         self._check_running(events, resume)
         problems = self.problems(events)
         if problems:
-            raise BadMigration(problems[0], hint="Undo the change; what is to be different goes into a new migration.")
+            raise BadMigration(problems[0], hint="Undo the change, and put it into a new migration.")
         migrations = self.project.migrations()
         pending = [migration for migration in migrations if migration.version > events.current()]
         for missed in (each for each in migrations if each.version < events.current() and not events.of(each.version)):
-            self._report(f"{missed.path.name} is left out: version {events.current()} is applied already")
+            self._report(f"{missed.path.name} is skipped: version {events.current()} is applied already")
         chosen = selection.of(pending)
         if selection.version is not None and not chosen:
             raise BadMigration(f"version {selection.version} is not pending")
@@ -126,7 +126,7 @@ class Migrator:
         return chosen
 
     def problems(self, events: MigrationEvents) -> list[str]:
-        """Files of migrations that were applied and are gone or changed."""
+        """Problems of applied migrations: their files are missing or have changed."""
         files = {migration.version: migration for migration in self.project.migrations()}
         found: list[str] = []
         for key, event in sorted(events.by_key.items()):
@@ -134,7 +134,7 @@ class Migrator:
                 continue
             file = files.get(int(key))
             if file is None:
-                found.append(f"version {key} ({event.name}) was applied, and its file is gone")
+                found.append(f"version {key} ({event.name}) was applied, but its file is missing")
             elif file.checksum != event.checksum:
                 found.append(
                     f"{file.path.name} was changed after it was applied: its checksum is {file.checksum}, and was "
@@ -146,8 +146,8 @@ class Migrator:
         running = [key for key, event in events.by_key.items() if key.isdecimal() and event.state == "RUNNING"]
         if running and not resume:
             raise BadMigration(
-                f"version {running[0]} is noted as running",
-                hint="If nobody runs it any more, add --resume: it goes on after the last statement that has run.",
+                f"version {running[0]} is recorded as running",
+                hint="If it is no longer running, add --resume: it continues after the last statement that has run.",
             )
 
     def _run(
@@ -161,8 +161,8 @@ class Migrator:
         unclear: Unclear,
     ) -> MigrationEvents:
         first = self._first(migration, steps, events, unclear)
-        going_on = f", from statement {first} on" if first > 1 else ""
-        self._report(f"{'would apply' if dry_run else 'applying'} {migration.path.name}{going_on}")
+        part = f", from statement {first} on" if first > 1 else ""
+        self._report(f"{'would apply' if dry_run else 'applying'} {migration.path.name}{part}")
         if dry_run:
             for step in steps[first - 1 :]:
                 self._report(f"  {step.number}: {step.meant};")
@@ -196,28 +196,28 @@ class Migrator:
             client.execute(f"{step.text};")
         except (StatementError, RemoteError) as error:
             if isinstance(error, RemoteError) and error.error_code >= _NOT_THE_STATEMENT:
-                raise  # nobody knows what the server has done
+                raise  # the outcome is unknown
             message = f"{migration.path.name}, statement {step.number}: {error.message}"
             first, _, _ = message.partition("\n")
             self.ledger.progress(event, step.number, _digest(steps[: step.number - 1]), failed=first)
             self.ledger.state(replace(event, state="ERROR", completed_on=now_text(), error_reason=first))
             raise MigrationFailed(
-                message, hint="Mend the statement and apply again: what stands before it is not run again."
+                message, hint="Fix the statement and apply again: the statements before it are not repeated."
             ) from error
 
     def _first(
         self, migration: Migration, steps: Sequence[MigrationStep], events: MigrationEvents, unclear: Unclear
     ) -> int:
-        """The number of the statement to begin with."""
+        """The number of the first statement to run."""
         progress = events.progress_of(migration.version)
         if progress is None:
             return 1
-        # A statement that failed may be another one now; one that may have run must be what it was.
+        # A failed statement may have been changed since; one that may have run must be unchanged.
         settled = progress.statement - 1 if progress.failed else progress.statement
         if settled > len(steps) or _digest(steps[:settled]) != progress.digest:
             raise BadMigration(
                 f"{migration.path.name} was changed in its first {settled} statements, which have run already",
-                hint="Restore them, and give them the variables that they had: only what has not run may change.",
+                hint="Restore them, with the same variables: only statements that have not run may change.",
             )
         if progress.failed:
             return progress.statement
@@ -225,15 +225,15 @@ class Migrator:
         ran = has_run(step.statement, step.meant, self._metadata)
         if ran is None and unclear == "ask":
             raise BadMigration(
-                f"nobody knows whether statement {step.number} of {migration.path.name} has run: {step.meant[:100]}",
-                hint="Look, then add --statement-done or --statement-again.",
+                f"it is unknown whether statement {step.number} of {migration.path.name} has run: {step.meant[:100]}",
+                hint="Check its effect, then add --statement-done or --statement-again.",
             )
         done = ran if ran is not None else unclear == "done"
         return progress.statement + 1 if done else progress.statement
 
 
 def steps_of(migration: Migration, variables: Mapping[str, str]) -> Iterator[MigrationStep]:
-    """The statements of a file. Raises `BadMigration` for what is no SQL, or not for a migration."""
+    """The statements of a file. Raises `BadMigration` for invalid SQL and for statements that change nothing."""
     known = {name.upper(): value for name, value in variables.items()}
     for number, text in enumerate(split_statements(migration.text), 1):
         try:
@@ -252,5 +252,5 @@ def steps_of(migration: Migration, variables: Mapping[str, str]) -> Iterator[Mig
 
 
 def _digest(steps: Sequence[MigrationStep]) -> str:
-    """Of what statements mean: spaces and comments between them do not count."""
+    """A digest of the substituted statements, without spaces and comments between them."""
     return hashlib.md5("\0".join(step.meant for step in steps).encode(), usedforsecurity=False).hexdigest()

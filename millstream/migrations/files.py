@@ -1,4 +1,4 @@
-"""A project of migrations: its properties file, and the files V000001__name.sql beside it."""
+"""A migration project: its properties file, and its migrations, files such as V000001__name.sql."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _DEFAULTS: Final[Mapping[str, str]] = {
 
 
 class BadMigration(ServerError):
-    """A migration, or the project around it, is not as it must be."""
+    """A migration or its project is invalid."""
 
     code = "BAD_MIGRATION"
 
@@ -51,7 +51,7 @@ class Migration:
 
 @dataclass(frozen=True, slots=True)
 class MigrationProject:
-    """What the properties file says. `ignored`: names in it that mean nothing here (settings of Kafka's clients)."""
+    """The properties file. `ignored`: unknown names in it (settings of Kafka clients)."""
 
     folder: Path
     properties: Mapping[str, str]
@@ -59,7 +59,7 @@ class MigrationProject:
 
     @property
     def server(self) -> str:
-        """The URL, with user and password where there are any."""
+        """The URL, with user and password if they are set."""
         url, user = self.properties[_SERVER], self.properties["ksql.auth.basic.username"]
         return with_identity(url, user, self.properties["ksql.auth.basic.password"]) if user else url
 
@@ -75,7 +75,7 @@ class MigrationProject:
         except OSError as error:
             raise BadMigration(
                 f"the folder {self.migrations_folder} cannot be read: {_reason(error)}",
-                hint="`millstream migrate new-project` makes one.",
+                hint="`millstream migrate new-project` creates one.",
             ) from None
         found: dict[int, Migration] = {}
         for path in (path for path in paths if path.suffix.lower() == ".sql"):
@@ -108,7 +108,7 @@ def load_project(config_file: Path) -> MigrationProject:
     except OSError as error:
         raise BadMigration(
             f"{config_file} cannot be read: {_reason(error)}",
-            hint="Name it with --config-file, or make a project with `millstream migrate new-project DIR URL`.",
+            hint="Give --config-file, or create a project with `millstream migrate new-project DIR URL`.",
         ) from None
     except UnicodeDecodeError as error:
         raise BadMigration(f"{config_file} is not UTF-8: {error.reason} at byte {error.start}") from None
@@ -123,7 +123,7 @@ def load_project(config_file: Path) -> MigrationProject:
 
 
 def _parsed(text: str) -> dict[str, str]:
-    """Java's format, as far as settings need it: NAME=VALUE or NAME: VALUE, # and ! begin comments."""
+    """The subset of Java's format that settings need: NAME=VALUE or NAME: VALUE, # and ! start comments."""
     found: dict[str, str] = {}
     for line in text.splitlines():
         stripped = line.strip()
@@ -134,8 +134,8 @@ def _parsed(text: str) -> dict[str, str]:
 
 
 def new_project(folder: Path, server: str) -> list[Path]:
-    """Makes the folder, the properties file and `migrations/`; returns what it made. Raises `BadMigration` where there
-    is a project already."""
+    """Creates the folder, the properties file and `migrations/`; returns the last two. Raises `BadMigration` if the
+    project exists."""
     config, migrations = folder / CONFIG_NAME, folder / "migrations"
     if config.exists():
         raise BadMigration(f"{config} exists already")
@@ -143,16 +143,16 @@ def new_project(folder: Path, server: str) -> list[Path]:
         migrations.mkdir(parents=True, exist_ok=True)
         config.write_text(f"{_SERVER}={server}\n", encoding="utf-8")
     except OSError as error:
-        raise BadMigration(f"{folder} cannot be made: {_reason(error)}") from None
+        raise BadMigration(f"{folder} cannot be created: {_reason(error)}") from None
     return [config, migrations]
 
 
 def create_file(project: MigrationProject, description: str, version: int | None = None) -> Path:
-    """An empty migration of this version, or of the next one. Raises `BadMigration`."""
+    """Creates an empty migration with this version, or the next one. Raises `BadMigration`."""
     taken = {migration.version: migration for migration in project.migrations()}
     chosen = max(taken, default=0) + 1 if version is None else version
     if not 1 <= chosen <= VERSION_MAX:
-        raise BadMigration(f"{chosen} is no version: they go from 1 to {VERSION_MAX}")
+        raise BadMigration(f"{chosen} is not a version: expected 1 to {VERSION_MAX}")
     if chosen in taken:
         raise BadMigration(f"version {chosen} exists already: {taken[chosen].path.name}")
     words = re.sub(r"[^\w-]+", "_", description.strip()).strip("_")
@@ -162,7 +162,7 @@ def create_file(project: MigrationProject, description: str, version: int | None
     try:
         path.touch(exist_ok=False)
     except OSError as error:
-        raise BadMigration(f"{path.name} cannot be made: {_reason(error)}") from None
+        raise BadMigration(f"{path.name} cannot be created: {_reason(error)}") from None
     return path
 
 

@@ -1,8 +1,8 @@
-"""What a server knows about migrations: a stream of events and a table of their last states, as ksql-migrations keeps
-them, so that both tools read each other's.
+"""The metadata of migrations on a server: a stream of events and a table of their latest states, compatible with
+ksql-migrations.
 
-Beside ksql-migrations' keys (CURRENT, and each version) there is one per version that says how far the file has come:
-that is what lets a migration go on in its middle. The stream is what is read: it is there as soon as it is written.
+In addition to ksql-migrations' keys (CURRENT, and each version), a key per version records the progress in its file,
+so that a migration can be resumed in the middle. Reads use the stream: an event is readable as soon as it is written.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _COLUMNS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One row. `previous`: the version before it; in an event about progress the number of the statement."""
+    """One row. `previous`: the previous version; in a progress event the number of the statement."""
 
     version_key: str
     version: str
@@ -45,8 +45,8 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class MigrationProgress:
-    """`statement`: from 1, begun last. `failed`: it did nothing and said so; else nobody knows whether it ran.
-    `digest`: of the statements that ran, with it unless it failed."""
+    """`statement`: the last one that was started, from 1. `failed`: it failed without effect; otherwise its outcome is
+    unknown. `digest`: of the statements up to it, without it if it failed."""
 
     statement: int
     failed: bool
@@ -54,7 +54,7 @@ class MigrationProgress:
 
 
 class Ledger:
-    """The metadata of one project. In: `client` for nothing else: its session must have no settings."""
+    """The metadata of one project. In: `client`: used for nothing else, because its session must have no settings."""
 
     def __init__(self, client: DataClient, project: MigrationProject) -> None:
         names = project.properties
@@ -72,7 +72,7 @@ class Ledger:
         }
 
     def initialize(self) -> bool:
-        """False where the metadata is there already."""
+        """Creates the metadata; False if it exists."""
         if self.exists():
             return False
         columns = ", ".join(f"{name.lower()} STRING{' KEY' if name == 'VERSION_KEY' else ''}" for name in _COLUMNS)
@@ -90,7 +90,7 @@ class Ledger:
         return True
 
     def destroy(self) -> bool:
-        """Forgets everything. False where there is nothing."""
+        """Drops the metadata; False if there is none."""
         streams, tables, queries = self._client.execute("SHOW STREAMS; SHOW TABLES; SHOW QUERIES;")
         gone = False
         for query in queries["queries"]:
@@ -108,7 +108,7 @@ class Ledger:
     # -------------------------------------------------------------- reading
 
     def read(self) -> MigrationEvents:
-        """Raises `BadMigration` where there is no metadata."""
+        """Raises `BadMigration` if there is no metadata."""
         names = ", ".join(_COLUMNS)
         try:
             with self._client.query(f"SELECT {names} FROM {quote_identifier(self._stream)};") as rows:
@@ -117,23 +117,23 @@ class Ledger:
             if self.exists():
                 raise
             raise BadMigration(
-                "the server has no metadata of migrations", hint="Run `millstream migrate initialize-metadata` first."
+                "the server has no migration metadata", hint="Run `millstream migrate initialize-metadata` first."
             ) from None
         return MigrationEvents({event.version_key: event for event in events})
 
     # -------------------------------------------------------------- writing
 
     def write(self, *events: Event) -> None:
-        """All or none."""
+        """Writes all of the events, or none."""
         columns = {name: [getattr(event, name.lower()) for event in events] for name in _COLUMNS}
         self._client.insert(self._stream, pa.table({name: pa.array(column) for name, column in columns.items()}))
 
     def state(self, event: Event) -> None:
-        """An event about a version: also the current one's."""
+        """Writes an event of a version, also as the current one."""
         self.write(event, replace(event, version_key=CURRENT))
 
     def progress(self, event: Event, statement: int, digest: str, failed: str = "") -> None:
-        """In: `failed`: what the statement was refused with."""
+        """Records that a statement starts or failed. In: `failed`: its error."""
         self.write(
             replace(
                 event,
@@ -154,7 +154,7 @@ class MigrationEvents:
     by_key: Mapping[str, Event]
 
     def current(self) -> int:
-        """The version that is done last; 0 before the first."""
+        """The last completed version; 0 before the first."""
         event = self.by_key.get(CURRENT)
         if event is None:
             return 0
@@ -170,7 +170,7 @@ class MigrationEvents:
         return state
 
     def progress_of(self, version: int) -> MigrationProgress | None:
-        """None where nothing of the file has begun."""
+        """None if no statement of the file has started."""
         event = self.by_key.get(progress_key(str(version)))
         if event is None or not event.previous.isdecimal():
             return None

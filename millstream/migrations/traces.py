@@ -1,4 +1,4 @@
-"""Whether a statement has run: what it leaves behind on the server says so, if it leaves anything."""
+"""Whether a statement has run, judged by its effect on the server's catalog, if it has one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from millstream.sql.tokens import tokenize
 
 
 def has_run(statement: ast.Statement, text: str, client: Client) -> bool | None:
-    """True or False where the server can tell, or where it does no harm to run it again; None where nobody knows."""
+    """True or False if the catalog shows it, or False if running it again is harmless; None if it is unknown."""
     match statement:
         case ast.CreateSource() | ast.CreateAsSelect():
             return any(
@@ -37,11 +37,11 @@ def has_run(statement: ast.Statement, text: str, client: Client) -> bool | None:
         case ast.InsertValues():
             return None
         case _:
-            return False  # to run it twice is to run it once
+            return False  # idempotent
 
 
 def _is_altered(statement: ast.AlterSource, client: Client) -> bool:
-    """ALTER is done as a whole, so one of its changes tells."""
+    """ALTER is atomic, so one of its changes is enough."""
     described = {source["name"]: source for source in _described(client)}
     change = statement.changes[-1]
     if isinstance(change, ast.RenameSource):
@@ -68,7 +68,7 @@ def _functions(client: Client) -> set[str]:
 
 
 def _same(one: str, other: str) -> bool:
-    """Whether two texts have the same words."""
+    """Whether two texts have the same tokens."""
     return _words(one) == _words(other)
 
 

@@ -79,102 +79,100 @@ class Configuration(BaseSettings):
     )
 
     data: Path
-    """The folder of the log and of everything that is derived from it."""
+    """Data folder: the log, and all caches of it."""
     http: Annotated[ListenAddress, NoDecode] = ListenAddress("127.0.0.1", 8088)
-    """Where the HTTP API answers. An address that others reach needs [tls] or [access]."""
+    """Address of the HTTP listener. If other machines can reach it, set [tls] or [access]."""
     kafka: Annotated[ListenAddress, NoDecode] = ListenAddress("127.0.0.1", 9092)
-    """Where the log answers Kafka's clients."""
+    """Address of the Kafka listener."""
     http_hosts: tuple[str, ...] = ()
-    """Names under which the HTTP API and the schema registry are reached, beside those of this machine, of the cluster
-    and of the addresses above: of a proxy, a container, a service. `*`: any. A request for another name is refused, for
-    a page of the web may have pointed it here; addresses are always fine."""
+    """Further host names of the HTTP API and the schema registry, for example of a proxy, a container or a service. The
+    names of this machine, of the cluster and of the addresses above are known; `*`: any. Requests for other names are
+    refused, to prevent DNS rebinding by web pages; IP addresses are always accepted."""
     schema_registry: ListenAddress | None = None
-    """Where the schema registry answers; None: nowhere."""
+    """Address of the schema registry; None: off."""
     pg: ListenAddress | None = None
-    """Where PostgreSQL's clients are answered (psql, drivers, BI tools); None: nowhere. With [tls] they must use
-    TLS."""
+    """Address for PostgreSQL clients (psql, drivers, BI tools); None: off. With [tls] they must use TLS."""
     executor: Literal["auto", "spark", "duckdb"] | None = None
-    """What runs persistent queries; None: as `properties` say, or auto."""
+    """Executor of persistent queries; None: as in `properties`, or auto."""
     properties: dict[str, str] = Field(default_factory=dict)
-    """What SHOW PROPERTIES lists: the properties of the engine, and what sessions have unless they SET it otherwise."""
+    """Properties of the engine, and defaults of sessions: see SHOW PROPERTIES."""
     paused: bool = False
-    """Start with all persistent queries paused, so that one that harms the server can be looked at and terminated;
-    RESUME starts them one by one, and a start without this setting starts them all. In a cluster: the first time that
-    this node runs the engine."""
+    """Start with all persistent queries paused, to inspect and terminate a query that harms the server. RESUME starts
+    them one by one; a start without this setting starts them all. In a cluster: the first time that this node runs the
+    engine."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-    """The least that is logged, on standard error."""
+    """Minimum level of log lines on standard error."""
     log_format: Literal["text", "json"] = "text"
-    """How log lines look: for people, or a JSON object each."""
+    """Format of log lines: text, or a JSON object per line."""
     tls: TlsSettings | None = None
-    """Of the HTTP listener."""
+    """TLS of the HTTP listener."""
     access: AccessSettings | None = None
-    """Who may do what over HTTP; None: everybody who reaches it may do everything."""
+    """Users and rights; None: everybody who can reach the server may do everything."""
     body_bytes_max: int = Field(default=1 << 20, ge=1024)
-    """Of one HTTP request."""
+    """Limit of the body of an HTTP request."""
     connections_max: int = Field(default=1000, ge=1)
-    """How many connections may be open over HTTP. Health probes (/livez, /readyz, /healthcheck) over HTTP/1.1 are
-    answered beyond that limit."""
+    """Limit of open HTTP connections. Health probes (/livez, /readyz, /healthcheck) over HTTP/1.1 are exempt."""
     connections_per_address_max: int = Field(default=500, ge=1)
-    """How many of them may come from one address, or from one IPv6 network of 64 bits. Behind a proxy all clients have
-    the proxy's address: set it to `connections_max` there."""
+    """Limit of them per IPv4 address, or per IPv6 network of 64 bits. Behind a proxy all clients have its address: set
+    it to `connections_max` there."""
 
     pg_connections_max: int = Field(default=1000, ge=1)
-    """How many connections of PostgreSQL's clients may be open."""
+    """Limit of open connections of PostgreSQL clients."""
     pg_connections_per_address_max: int = Field(default=500, ge=1)
-    """How many of them may come from one address, or from one IPv6 network of 64 bits."""
+    """Limit of them per IPv4 address, or per IPv6 network of 64 bits."""
 
     metrics_partitions_max: int = Field(default=1000, ge=0)
-    """While there are more partitions, /metrics has one figure per topic in the place of one per partition."""
+    """With more partitions than this, /metrics has one series per topic instead of one per partition."""
 
     kafka_produce_bytes: int | None = Field(default=None, ge=1024)
-    """Per second and client id, over the Kafka protocol; None: as many as it likes."""
+    """Limit per second and client id of bytes produced by Kafka clients; None: none."""
     kafka_fetch_bytes: int | None = Field(default=None, ge=1024)
-    """Per second and client id, over the Kafka protocol; None: as many as it likes."""
+    """Limit per second and client id of bytes fetched by Kafka clients; None: none."""
     kafka_tls: TlsSettings | None = None
-    """Of the Kafka listener."""
+    """TLS of the Kafka listener."""
     kafka_advertised: ListenAddress | None = None
-    """Where Kafka's clients find this node of a cluster; None: where it listens, by its name in `cluster` where it
-    listens at all addresses."""
+    """Address of this node for Kafka clients; None: its listening address, with its host in `cluster` if it listens on
+    all addresses."""
     node: int | None = Field(default=None, ge=1, lt=1 << 31)
-    """The number of this node in its cluster; None: the server is on its own."""
+    """Number of this node in its cluster; None: a single server."""
     cluster: str | None = None
-    """The nodes that the cluster begins with, and where they speak to each other: `1@HOST:PORT,2@HOST:PORT,…`."""
+    """The initial nodes of the cluster, with their addresses for each other: `1@HOST:PORT,2@HOST:PORT,…`."""
     cluster_name: str = "millstream"
-    """The same at all nodes of a cluster, and another one for each cluster."""
+    """Name of the cluster: the same on all its nodes, different for each cluster."""
     cluster_secret: SecretStr | None = None
-    """What all nodes of the cluster know and nobody else does."""
+    """Secret that all nodes of the cluster share."""
     cluster_secret_file: Path | None = None
-    """A file that has the secret, in the place of `cluster_secret`."""
+    """File with the secret, instead of `cluster_secret`."""
     cluster_addresses: Literal["registered", "listed"] = "registered"
-    """Where this node finds the others: where they said last that they are, or always as its own `cluster` says
-    (behind proxies, or where addresses are translated)."""
+    """Addresses of the other nodes: the ones that they registered, or always those listed in this node's `cluster`
+    (behind proxies or NAT)."""
     join: bool = False
-    """Whether the node comes to a cluster that there is already: `millstream cluster add-node` lets it in."""
+    """Join an existing cluster; `millstream cluster add-node` must have added the node."""
     rack: str | None = None
-    """Where the node stands: replicas go to as many racks as there are, and consumers read from their own."""
+    """Rack (failure domain) of this node: replicas are spread over racks, and consumers read from their own rack."""
     session_ms: int = Field(default=3000, ge=300, le=600_000)
-    """A node that the others do not hear for so long leads nothing any more. The same at all nodes."""
+    """A node that is silent for this long loses its leadership. The same on all nodes."""
     default_replication: int | None = Field(default=None, ge=1)
-    """The replicas of a topic that does not say it; None: 3, or as many as the cluster has nodes."""
+    """Replication factor of topics that do not set it; None: 3, or the number of nodes if that is smaller."""
     cluster_tls: ClusterTlsSettings | None = None
-    """Between the nodes of a cluster; None: what they say to each other can be read on the way."""
+    """TLS between the nodes of a cluster; None: their traffic is not encrypted."""
     kafka_connections_max: int = Field(default=2000, ge=1)
-    """How many connections of Kafka clients may be open. Millstream's own processes connect beyond that limit."""
+    """Limit of open connections of Kafka clients. Millstream's own processes are exempt."""
     kafka_connections_per_address_max: int = Field(default=1000, ge=1)
-    """How many of them may come from one address, or from one IPv6 network of 64 bits (Kafka's max.connections.per.ip).
-    Behind a proxy all clients have the proxy's address: set it to `kafka_connections_max` there."""
+    """Limit of them per IPv4 address, or per IPv6 network of 64 bits (Kafka's max.connections.per.ip). Behind a proxy
+    all clients have its address: set it to `kafka_connections_max` there."""
     kafka_auto_create_topics: bool = True
-    """Whether a topic that a Kafka client asks for is created, with one partition, where there is none."""
+    """Create a missing topic that a Kafka client asks for, with one partition."""
     kafka_fetch_sessions: int = Field(default=1000, ge=0)
-    """How many consumers are told only what is new (Kafka's max.incremental.fetch.session.cache.slots)."""
+    """Limit of fetch sessions (Kafka's max.incremental.fetch.session.cache.slots)."""
     kafka_connections_max_idle_ms: int = Field(default=600_000, ge=1000)
-    """A Kafka client's connection on which nothing happens for so long is closed (Kafka's connections.max.idle.ms)."""
+    """Idle connections of Kafka clients are closed after this time (Kafka's connections.max.idle.ms)."""
     offsets_retention_minutes: int = Field(default=7 * 24 * 60, ge=1)
-    """For how long offsets are kept that a group committed which has no members any more."""
+    """Committed offsets of a group without members expire after this time."""
     transactional_id_expiration_ms: int = Field(default=7 * 24 * 60 * 60 * 1000, ge=1000)
-    """For how long transactional ids are remembered that do nothing."""
+    """Unused transactional ids expire after this time."""
     producer_id_expiration_ms: int = Field(default=24 * 60 * 60 * 1000, ge=1000)
-    """For how long producers are remembered that do nothing."""
+    """The state of an idle producer expires after this time."""
 
     @field_validator("http", "kafka", "schema_registry", "pg", "kafka_advertised", mode="before")
     @classmethod

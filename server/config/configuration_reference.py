@@ -23,8 +23,8 @@ _UNITS: Final = (
     ("records", "records"),
 )  # fmt: skip
 _PROPERTIES: Final = (
-    "Below `[properties]` in the file. SESSION ones can be SET by everybody for their session; SERVER ones are read "
-    "once at start."
+    "Below `[properties]` in the file. A session can SET its SESSION properties; SERVER properties are read once at "
+    "start."
 )
 _SECRETS: Final = ("password", "secret", "tokens", "scram", "jaas", "credential")
 
@@ -150,7 +150,7 @@ def reference_tables() -> str:
         "",
         "## Accepted and without effect",
         "",
-        "Scripts for ksqlDB may set these; nothing changes:",
+        "Scripts for ksqlDB may set these; they have no effect:",
         "",
         f"{names}.",
     ]

@@ -41,15 +41,15 @@ class RoleSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     read: tuple[str, ...] = ()
-    """Patterns of the names for SELECT and PRINT."""
+    """Name patterns for SELECT and PRINT."""
     insert: tuple[str, ...] = ()
     """… for INSERT and DELETE."""
     ddl: tuple[str, ...] = ()
     """… for CREATE, ALTER, DROP, PAUSE and TERMINATE."""
     group: tuple[str, ...] = ()
-    """Patterns of the consumer groups that Kafka clients may use."""
+    """Patterns of consumer groups for Kafka clients."""
     transaction: tuple[str, ...] = ()
-    """Patterns of the transactional ids that Kafka clients may use."""
+    """Patterns of transactional ids for Kafka clients."""
     admin: bool = False
     """The role may do everything."""
 
@@ -64,9 +64,9 @@ class UserSettings(BaseModel):
     tokens: tuple[str, ...] = ()
     """Hashes, as `millstream access token` prints them."""
     scram: tuple[str, ...] = ()
-    """For Kafka clients: what `millstream access scram` prints."""
+    """Credentials for Kafka and PostgreSQL clients, as `millstream access scram` prints them."""
     certificates: tuple[str, ...] = ()
-    """Names in a client's certificate over HTTP: `CN=ana`, `DNS:ana.example`."""
+    """Names in the client's certificate over HTTP: `CN=ana`, `DNS:ana.example`."""
     roles: tuple[str, ...] = ()
     """Names of roles below [access.roles]."""
 
@@ -100,7 +100,7 @@ class AccessSettings(BaseModel):
     users: dict[str, UserSettings] = Field(default_factory=dict)
     roles: dict[str, RoleSettings] = Field(default_factory=dict)
     plain_text: bool = False
-    """Passwords may travel without TLS: something before the server ends it."""
+    """Allow passwords without TLS, because a proxy terminates it."""
 
     @model_validator(mode="after")
     def _whole(self) -> Self:

@@ -43,15 +43,15 @@ class TlsSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, use_attribute_docstrings=True)
 
     certificate: Path
-    """A PEM file with the chain, the server's own certificate first."""
+    """PEM file with the certificate chain, the server's certificate first."""
     key: Path
-    """A PEM file with the key; it may be the same file."""
+    """PEM file with the key; it may be the same file."""
     key_password: SecretStr | None = None
-    """What the key is encrypted with."""
+    """Password of an encrypted key."""
     client_ca: Path | None = None
-    """A PEM file with who signs the certificates of clients."""
+    """PEM file with the certificates that sign client certificates."""
     client_certificates: ClientCertificates | None = None
-    """Whether clients must show a certificate: required where client_ca is set, unless this says otherwise."""
+    """Whether clients must present a certificate. Default with client_ca: required."""
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
@@ -111,13 +111,13 @@ class ClusterTlsSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, use_attribute_docstrings=True)
 
     certificate: Path
-    """A PEM file with the chain, this node's own certificate first."""
+    """PEM file with the certificate chain, this node's certificate first."""
     key: Path
-    """A PEM file with the key; it may be the same file."""
+    """PEM file with the key; it may be the same file."""
     key_password: SecretStr | None = None
-    """What the key is encrypted with."""
+    """Password of an encrypted key."""
     ca: Path
-    """A PEM file with who signs the certificates of the nodes, and of nobody else."""
+    """PEM file with the certificates that sign only the certificates of the nodes."""
 
     def serving(self) -> ssl.SSLContext:
         """For who connects to this node. Raises `CannotUseTls`."""

@@ -23,8 +23,8 @@ _CACHES: Final[Mapping[str, SparkCache]] = {"disk": "disk", "memory": "memory"}
 OFFSET_RESET: Final = form(
     "auto.offset.reset",
     "latest",
-    "Where a query begins to read a topic of which it has no committed offset: at its start (earliest), at its end "
-    "(latest), or at the first record of a time (2026-01-01T00:00:00Z, or milliseconds since 1970).",
+    "Where a query starts reading a topic without a committed offset: at its start (earliest), at its end (latest), "
+    "or at a time (2026-01-01T00:00:00Z, or milliseconds since 1970).",
     parse_reset,
     aliases=("ksql.streams.auto.offset.reset", "ksql.streams.consumer.auto.offset.reset"),
     choices=("earliest", "latest"),
@@ -32,15 +32,15 @@ OFFSET_RESET: Final = form(
 START_OFFSETS: Final = form(
     "millstream.start.offsets",
     "",
-    'Offsets at which a query begins, by topic and partition: {"clicks": {"0": 42}}; what it does not name begins '
-    "as auto.offset.reset says.",
+    'Start offsets of a query, by topic and partition: {"clicks": {"0": 42}}; other partitions start at '
+    "auto.offset.reset.",
     parse_start_offsets,
 )
 FAIL_ON_BAD_RECORD: Final = switch(
     "ksql.fail.on.deserialization.error",
     False,
-    "In a Sandbox, stop at a record that cannot be decoded. A server's queries go on, and write it to the processing "
-    "log.",
+    "In a Sandbox, stop at a record that cannot be decoded. A server's queries continue, and write it to the "
+    "processing log.",
 )
 CACHE_BYTES: Final = whole(
     "ksql.streams.cache.max.bytes.buffering",
@@ -55,19 +55,19 @@ CACHE_BYTES: Final = whole(
 PYTHON_FUNCTIONS: Final = switch(
     "millstream.functions.python.enabled",
     False,
-    "Let CREATE FUNCTION bring Python code, which runs with all rights of the server's process. Off in a server "
-    "unless its configuration says so; on in a sandbox, in the demo and in a shell without a server.",
+    "Allow CREATE FUNCTION with Python code, which has all rights of the server's process. Off in a server unless "
+    "its configuration sets it; on in a sandbox, in the demo and in a shell without a server.",
     scope="SERVER",
 )
 PULL_TABLE_SCANS: Final = switch(
     "ksql.query.pull.table.scan.enabled",
     True,
-    "Let pull queries read a whole table; without it a WHERE on the key is needed.",
+    "Allow pull queries to read a whole table; otherwise they need a WHERE on the key.",
 )
 PULL_RANGE_SCANS: Final = switch(
     "ksql.query.pull.range.scan.enabled",
     True,
-    "Let pull queries read a range of keys.",
+    "Allow pull queries to read a range of keys.",
 )
 PULL_STREAMS: Final = switch(
     "ksql.query.pull.stream.enabled",
@@ -77,60 +77,60 @@ PULL_STREAMS: Final = switch(
 PULL_FULL_SQL: Final = switch(
     "millstream.pull.full.sql",
     False,
-    "Let pull queries use all of SQL (joins, GROUP BY, windows) and read tables that CREATE TABLE only declares on "
-    "a topic; ksqlDB refuses both.",
+    "Allow full SQL in pull queries (joins, GROUP BY, windows), and tables that CREATE TABLE declares on a topic; "
+    "ksqlDB refuses both.",
     aliases=("millstream.pull.any.table",),
 )
 PULL_SECONDS: Final = number(
     "millstream.query.pull.max.seconds",
     60,
-    "How long a pull query may take, in seconds.",
+    "Time limit of a pull query, in seconds.",
     minimum=0,
 )
 PULL_ROWS: Final = whole(
     "millstream.query.pull.max.rows",
     10_000_000,
-    "How many rows its answer may have.",
+    "Limit of the rows of a pull query's answer.",
     minimum=1,
 )
 PULL_BYTES: Final = whole(
     "millstream.query.pull.max.bytes",
     1_073_741_824,
-    "How many bytes its answer may have in memory.",
+    "Limit of the size of a pull query's answer in memory.",
     minimum=1,
 )
 VALUE_BYTES: Final = whole(
     "millstream.value.max.bytes",
     16_777_216,
-    "How large a value may be that a function makes. A persistent query writes the row to the processing log and "
-    "has NULL there; a pull query ends with an error.",
+    "Limit of the size of a function's result. Beyond it, a persistent query uses NULL and writes the row to the "
+    "processing log; a pull query fails.",
     minimum=1,
 )
 FUNCTION_SECONDS: Final = number(
     "millstream.functions.max.seconds",
     5,
-    "How long a function may compute for one row, users' functions in Python included. What becomes of the row, "
-    "millstream.value.max.bytes says.",
+    "Time limit of a function for one row, including user-defined functions in Python. Beyond it, as with "
+    "millstream.value.max.bytes.",
     minimum=0,
 )
 PULL_MEMORY: Final = form(
     "millstream.query.pull.max.memory",
     "",
-    "Memory that one pull query with joins, GROUP BY or over a long stream may use, for example 512MB; empty: as "
-    "millstream.duckdb.memory.limit says.",
+    "Memory limit of a pull query with joins, GROUP BY or over a long stream, for example 512MB; empty: as "
+    "millstream.duckdb.memory.limit.",
     parse_memory,
 )
 PULL_STREAM_ROWS: Final = whole(
     "millstream.query.pull.max.stream.rows",
     1_000_000,
-    "How many records of a stream are kept in memory for pull queries; of longer streams each pull query reads the "
+    "Records of a stream that are cached in memory for pull queries; for a longer stream each pull query reads the "
     "log.",
     minimum=0,
 )
 PULL_IDLE_SECONDS: Final = whole(
     "millstream.query.pull.idle.seconds",
     300,
-    "After how many seconds without a pull query what is kept of a source is let go.",
+    "Seconds without a pull query after which a cached source is dropped.",
     minimum=0,
 )
 PULL_LIMIT_CLAUSE: Final = switch(
@@ -141,19 +141,19 @@ PULL_LIMIT_CLAUSE: Final = switch(
 COLLECT_LIST_LIMIT: Final = whole(
     "ksql.functions.collect_list.limit",
     1000,
-    "How many elements COLLECT_LIST keeps per group.",
+    "Limit of the elements of COLLECT_LIST per group.",
     minimum=-1,
 )
 COLLECT_SET_LIMIT: Final = whole(
     "ksql.functions.collect_set.limit",
     1000,
-    "How many elements COLLECT_SET keeps per group.",
+    "Limit of the elements of COLLECT_SET per group.",
     minimum=-1,
 )
 NEW_QUERY_PLANNER: Final = switch(
     "ksql.new.query.planner.enabled",
     False,
-    "Let CREATE … AS SELECT leave out the key of a source: the result has no key.",
+    "Allow CREATE … AS SELECT without the source's key: the result has no key.",
 )
 
 # ------------------------------------------------------------------ formats and topics
@@ -161,12 +161,12 @@ NEW_QUERY_PLANNER: Final = switch(
 DEFAULT_KEY_FORMAT: Final = text(
     "ksql.persistence.default.format.key",
     "KAFKA",
-    "The key format of CREATE statements that name none.",
+    "Default key format of CREATE statements.",
 )
 DEFAULT_VALUE_FORMAT: Final = text(
     "ksql.persistence.default.format.value",
     "",
-    "The value format of CREATE statements that name none; empty: the statement must name one.",
+    "Default value format of CREATE statements; empty: the statement must set one.",
 )
 WRAP_SINGLE_VALUES: Final = switch(
     "ksql.persistence.wrap.single.values",
@@ -176,12 +176,12 @@ WRAP_SINGLE_VALUES: Final = switch(
 TOPIC_PREFIX: Final = text(
     "ksql.output.topic.name.prefix",
     "",
-    "Put before the names of topics that CREATE … AS makes, where the statement names none.",
+    "Prefix of the default topic names of CREATE … AS.",
 )
 SINK_PARTITIONS: Final = whole(
     "ksql.sink.partitions",
     4,
-    "Accepted for compatibility; a sink has the partitions of its source unless WITH says otherwise.",
+    "Accepted for compatibility; a sink has the partitions of its source unless WITH sets them.",
     minimum=1,
     effective=False,
 )
@@ -191,16 +191,16 @@ SINK_PARTITIONS: Final = whole(
 FINAL_IDLE_MS: Final = whole(
     "millstream.emit.final.idle.ms",
     0,
-    "EMIT FINAL: once a query's sources have brought nothing for so many milliseconds, stream time moves on with "
-    "the clock, so that the last windows close. Records that come later may be late then. 0: only records move it. "
+    "EMIT FINAL: if a query's sources are idle for this many milliseconds, stream time advances with the clock, so "
+    "that the last windows close. Records that arrive later may then be late. 0: only records advance stream time. "
     "Such queries run on DuckDB.",
     minimum=0,
 )
 FINAL_LOSSY: Final = switch(
     "millstream.emit.final.lossy",
     False,
-    "EMIT FINAL gives what ksqlDB gives: windows that are older than the retention (size and grace period, unless "
-    "the window says more) when a record closes them are left out. Else every window is given.",
+    "EMIT FINAL behaves exactly as in ksqlDB: windows that are older than their retention (by default size plus "
+    "grace period) when a record closes them are not emitted. Otherwise every window is emitted.",
 )
 
 # ------------------------------------------------------------------ executors
@@ -208,58 +208,58 @@ FINAL_LOSSY: Final = switch(
 EXECUTOR: Final = choice(
     "millstream.executor",
     "auto",
-    "What runs persistent queries: Spark, DuckDB, or (auto) Spark where a Java runtime is installed, else DuckDB.",
+    "Executor of persistent queries: Spark, DuckDB, or (auto) Spark if a Java runtime is installed, otherwise DuckDB.",
     choices=_EXECUTORS,
 )
 SPARK_CACHE: Final = choice(
     "millstream.spark.cache",
     "disk",
-    "Where Spark's tasks keep a query's state between batches: in files on the hosts they run on, or in memory. "
-    "The truth is in the log either way, and what is lost is read again from there. On a cluster the files are in the "
-    "first of SPARK_LOCAL_DIRS, in a folder that only the executor's user can open.",
+    "Where Spark's tasks cache a query's state between batches: in files on their hosts, or in memory. The state "
+    "itself is in the log; a lost cache is rebuilt from there. On a cluster the files are in the first of "
+    "SPARK_LOCAL_DIRS, in a folder that only the executor's user can open.",
     choices=_CACHES,
 )
 SPARK_LOG_LEVEL: Final = text(
-    "spark.log.level", "ERROR", "The least that Spark logs, as Spark writes it.", scope="SERVER"
+    "spark.log.level", "ERROR", "Minimum log level of Spark, in Spark's notation.", scope="SERVER"
 )
 SPARK_BOOTSTRAP: Final = text(
     "millstream.spark.bootstrap.servers",
     "",
-    "HOST:PORT under which Spark's processes reach this server's Kafka listener; empty: the address that it has, "
-    "which is right for a Spark on this machine.",
+    "HOST:PORT at which Spark's processes reach this server's Kafka listener; empty: its own address, for Spark on "
+    "this machine.",
     scope="SERVER",
 )
 SPARK_BATCH_RECORDS: Final = whole(
     "millstream.spark.batch.records.max",
     500_000,
-    "The most records that one batch of a query on Spark takes from the log. Smaller batches give results sooner "
-    "and need less memory; each is a job of Spark.",
+    "Maximum records per batch of a query on Spark. Smaller batches give results sooner and need less memory; each "
+    "batch is a Spark job.",
     scope="SERVER",
     minimum=1,
 )
 SPARK_MASTER: Final = text(
     "spark.master",
     "local[*]",
-    "The Spark cluster, as Spark writes it.",
+    "The Spark cluster, in Spark's notation.",
     scope="SERVER",
 )
 DUCKDB_MEMORY: Final = text(
     "millstream.duckdb.memory.limit",
     "",
-    "Memory that the DuckDBs of all queries may use together, for example 4GB; empty: half of the machine's. Each "
-    "query gets a quarter of what is left when it starts.",
+    "Memory limit of the DuckDB instances of all queries together, for example 4GB; empty: half of the machine's "
+    "memory. Each query gets a quarter of the remaining memory when it starts.",
     scope="SERVER",
 )
 DUCKDB_THREADS: Final = whole_or_none(
     "millstream.duckdb.threads",
-    "Threads that one DuckDB may use; empty: one per core, at most 4.",
+    "Threads of one DuckDB instance; empty: one per core, at most 4.",
     scope="SERVER",
     minimum=1,
 )
 DUCKDB_TEMP: Final = text(
     "millstream.duckdb.temp.directory",
     "",
-    "Where large operators spill; empty: beside the state.",
+    "Folder into which large operators spill; empty: next to the state.",
     scope="SERVER",
 )
 
@@ -268,13 +268,13 @@ DUCKDB_TEMP: Final = text(
 SERVICE_ID: Final = text(
     "ksql.service.id",
     "default_",
-    "Names this server's consumer groups.",
+    "The service id that this server reports, as in /info.",
     scope="SERVER",
 )
 COMMAND_TIMEOUT_MS: Final = whole(
     "ksql.server.command.response.timeout.ms",
     5000,
-    "How long a request waits for the command that its commandSequenceNumber names.",
+    "How long a request waits for the command of its commandSequenceNumber.",
     scope="SERVER",
     minimum=0,
 )
@@ -293,13 +293,13 @@ PROCESSING_LOG_STREAM: Final = switch(
 ADVERTISED_LISTENER: Final = text(
     "ksql.advertised.listener",
     "",
-    "The URL under which others reach this server: requests for its host are answered, as those for `http_hosts`.",
+    "The public URL of this server: its host is accepted like those of `http_hosts`.",
     scope="SERVER",
 )
 LISTENERS: Final = text(
     "listeners",
     "http://127.0.0.1:8088",
-    "Where the HTTP server listens.",
+    "Address of the HTTP listener.",
     scope="SERVER",
 )
 VARIABLE_SUBSTITUTION: Final = switch(
@@ -310,56 +310,56 @@ VARIABLE_SUBSTITUTION: Final = switch(
 PERSISTENT_QUERIES: Final = whole(
     "ksql.query.persistent.active.limit",
     2_147_483_647,
-    "How many persistent queries may run.",
+    "Limit of persistent queries.",
     scope="SERVER",
     minimum=0,
 )
 PUSH_QUERIES: Final = whole(
     "ksql.max.push.queries",
     100,
-    "How many push queries may run.",
+    "Limit of push queries.",
     scope="SERVER",
     minimum=0,
 )
 PULL_RATE: Final = whole(
     "ksql.query.pull.max.qps",
     2_147_483_647,
-    "How many pull queries may come in a second.",
+    "Limit of pull queries per second.",
     scope="SERVER",
     minimum=0,
 )
 PULL_CONCURRENT: Final = whole(
     "ksql.query.pull.max.concurrent.requests",
     2_147_483_647,
-    "How many pull queries may run at a time.",
+    "Limit of concurrent pull queries.",
     scope="SERVER",
     minimum=0,
 )
 PULL_MEGABYTES: Final = whole(
     "ksql.query.pull.max.hourly.bandwidth.megabytes",
     2_147_483_647,
-    "How many megabytes pull queries may answer with in an hour.",
+    "Limit of the megabytes of answers to pull queries per hour.",
     scope="SERVER",
     minimum=0,
 )
 PUSH_ROWS: Final = whole(
     "millstream.query.push.max.rows",
     0,
-    "How many rows one push query may send; 0: as many as come.",
+    "Limit of the rows of a push query; 0: none.",
     scope="SERVER",
     minimum=0,
 )
 PUSH_SECONDS: Final = number(
     "millstream.query.push.max.seconds",
     0,
-    "How long one push query may run; 0: as long as it likes.",
+    "Time limit of a push query; 0: none.",
     scope="SERVER",
     minimum=0,
 )
 
 # ------------------------------------------------------------------ without effect
 
-_NOTHING: Final = "Accepted for compatibility; changes nothing."
+_NOTHING: Final = "Accepted for compatibility; has no effect."
 
 _EMIT_FINAL: Final = switch("ksql.suppress.enabled", True, _NOTHING, effective=False)
 _FAIL_ON_BAD_TIMESTAMP: Final = switch("ksql.timestamp.throw.on.invalid", False, _NOTHING, effective=False)

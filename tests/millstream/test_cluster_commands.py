@@ -137,8 +137,8 @@ def test_a_node_is_emptied_and_removed(hand: HandCluster, run: Run) -> None:
     hand.stop(3)
     hand.until(lambda: not hand.image.is_live(NodeId(3)))
     removed = run("remove-node", 3)
-    assert "node 3 is no part of the cluster any more" in removed.output
-    assert "2 voters bear the loss of no more nodes than 1 do" in removed.output
+    assert "node 3 is removed from the cluster" in removed.output
+    assert "2 voters survive the loss of no more nodes than 1 do" in removed.output
     assert run("add-node", "4@host:9004", "--voter").stdout == "node 4 is a voter\n"
 
 
@@ -154,9 +154,9 @@ def test_a_balance_gives_a_new_node_its_share(hand: HandCluster, run: Run) -> No
 def test_moves_under_way_are_called_off(hand: HandCluster, run: Run) -> None:
     hand.produce("clicks", count=40, size=100_000)
     with_node_4(hand, run)
-    assert "throttle stays" in run("reassign", "clicks", 0, "--to", "4,1,2", "--throttle", 0.001, "--no-wait").stdout
+    assert "throttle applies" in run("reassign", "clicks", 0, "--to", "4,1,2", "--throttle", 0.001, "--no-wait").stdout
     assert "copied at 0.001 MB/s" in run("status").stdout
-    assert run("reassign", "--cancel").stdout == "1 called off\n"
+    assert run("reassign", "--cancel").stdout == "1 moves cancelled\n"
     assert run("throttle", "off").exit_code == 0
     assert sorted(replicas(run)) == [1, 2, 3]
 
@@ -189,18 +189,18 @@ def test_preferred_leaders_are_elected(hand: HandCluster, run: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("reassign",), "say what to move; give TOPIC PARTITION --to NODES, --empty NODE or --balance"),
-        (("reassign", "--balance", "--empty", 1), "say what to move"),
-        (("reassign", "clicks"), "no partition is named; give TOPIC PARTITION, as `clicks 0`"),
-        (("reassign", "clicks", 0), "no nodes are named to move to; give --to with their numbers, as --to 1,2,4"),
-        (("reassign", "clicks", 0, "--to", "1,x"), "no nodes are named to move to"),
+        (("reassign",), "nothing to move is given; give TOPIC PARTITION --to NODES, --empty NODE or --balance"),
+        (("reassign", "--balance", "--empty", 1), "nothing to move is given"),
+        (("reassign", "clicks"), "no partition is given; give TOPIC PARTITION, as `clicks 0`"),
+        (("reassign", "clicks", 0), "no target nodes are given; give --to with their numbers, as --to 1,2,4"),
+        (("reassign", "clicks", 0, "--to", "1,x"), "no target nodes are given"),
         (("reassign", "clicks", 9, "--to", "1"), 'there is no partition 9 of a topic "clicks"'),
-        (("reassign", "--balance", "--to", "1"), "flags that do not go together; --to belongs to a topic"),
-        (("reassign", "--cancel", "--balance"), "flags that do not go together; --cancel takes a topic"),
+        (("reassign", "--balance", "--to", "1"), "these flags exclude each other; --to belongs to a topic"),
+        (("reassign", "--cancel", "--balance"), "these flags exclude each other; --cancel takes a topic"),
         (("reassign", "--empty", 9), "there is no node 9 in this cluster"),
-        (("throttle", "fast"), '"fast" is no rate; give megabytes per second, as 20, or off'),
-        (("throttle", "0"), '"0" is no rate'),
-        (("add-node", "4"), '"4" is no node; write NODE@HOST:PORT, as 4@10.0.0.4:9093'),
+        (("throttle", "fast"), '"fast" is not a rate; give megabytes per second, as 20, or off'),
+        (("throttle", "0"), '"0" is not a rate'),
+        (("add-node", "4"), '"4" is not a node; write NODE@HOST:PORT, as 4@10.0.0.4:9093'),
         (("add-node", "4@host"), '"host" is no address of a node'),
         (("elect", "nothing"), 'there is no topic "nothing"'),
         (("remove-node", 9), "there is no node 9 in this cluster"),

@@ -65,10 +65,10 @@ def test_what_cannot_be_loaded_is_said_in_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "bad.parquet").write_text(CSV)
     with connect() as ms:
         for name, target, complaint in (
-            ("rows.xml", LoadTarget("s"), "ends in none of .csv"),
-            ("none.csv", LoadTarget("s"), "there is no file"),
+            ("rows.xml", LoadTarget("s"), "unknown extension: expected one of .csv"),
+            ("none.csv", LoadTarget("s"), "does not exist"),
             ("bad.parquet", LoadTarget("s"), "cannot be read as parquet"),
-            ("rows.csv", LoadTarget("s", key="nr"), "has no column nr, the key"),
+            ("rows.csv", LoadTarget("s", key="nr"), "has no key column nr"),
         ):
             with pytest.raises(CannotLoad, match=complaint):
                 load(tmp_path / name, target, ms, lambda done, total: None)

@@ -131,7 +131,7 @@ def test_what_cannot_be_read_or_made_is_said_in_a_sentence(project: MigrationPro
     with pytest.raises(BadMigration, match=r"V000001__a.sql cannot be read: is a directory"):
         project.migrations()
     folder.rmdir()
-    with pytest.raises(BadMigration, match="cannot be made: file name too long"):
+    with pytest.raises(BadMigration, match="cannot be created: file name too long"):
         create_file(project, "x" * 300)
 
 
@@ -179,7 +179,7 @@ def test_a_version_below_the_current_one_is_left_out_and_said(
     write(project, 1, "CREATE TYPE a AS INT;")
     said: list[str] = []
     assert Migrator(project, lambda: client_of(engine), said.append).apply(Selection(every=True)) == []
-    assert said == ["V000001__step.sql is left out: version 2 is applied already"]
+    assert said == ["V000001__step.sql is skipped: version 2 is applied already"]
 
 
 def test_the_metadata_is_that_of_ksql_migrations(engine: EmbeddedEngine, project: MigrationProject) -> None:
@@ -252,7 +252,7 @@ def test_a_changed_or_lost_file_of_an_applied_migration_stops_everything(
     with pytest.raises(BadMigration, match="was changed after it was applied"):
         runs.apply(ALL)
     path.unlink()
-    assert runs.problems(runs.ledger.read()) == ["version 1 (step) was applied, and its file is gone"]
+    assert runs.problems(runs.ledger.read()) == ["version 1 (step) was applied, but its file is missing"]
     assert streams(engine) == {"S1"}
 
 
@@ -300,7 +300,7 @@ def test_a_run_that_died_at_a_statement_goes_on_there(
     with pytest.raises(Killed):
         Migrator(project, lambda: next(clients)).apply(ALL)  # type: ignore[arg-type,return-value]
     again = Migrator(project, lambda: client_of(engine))
-    with pytest.raises(BadMigration, match="version 1 is noted as running"):
+    with pytest.raises(BadMigration, match="version 1 is recorded as running"):
         again.apply(ALL)
     again.apply(ALL, resume=True)
     assert {"S8", "S9"} <= streams(engine)
@@ -315,9 +315,9 @@ def test_an_insert_of_which_nobody_knows_asks(engine: EmbeddedEngine, project: M
     with pytest.raises(Killed):
         Migrator(project, lambda: next(clients)).apply(ALL)  # type: ignore[arg-type,return-value]
     again = Migrator(project, lambda: client_of(engine))
-    with pytest.raises(BadMigration, match=r"nobody knows whether statement 2 .* has run") as asked:
+    with pytest.raises(BadMigration, match=r"it is unknown whether statement 2 .* has run") as asked:
         again.apply(ALL, resume=True)
-    assert asked.value.hint == "Look, then add --statement-done or --statement-again."
+    assert asked.value.hint == "Check its effect, then add --statement-done or --statement-again."
     again.apply(ALL, resume=True, unclear="done" if after else "again")
     (count,) = engine.query("SELECT COUNT(*) FROM s1;", Session({"millstream.pull.full.sql": "true"}))
     assert count.values == (1,)
@@ -326,7 +326,7 @@ def test_an_insert_of_which_nobody_knows_asks(engine: EmbeddedEngine, project: M
 
 def test_metadata_can_be_made_once_and_dropped(engine: EmbeddedEngine, project: MigrationProject) -> None:
     runs = Migrator(project, lambda: client_of(engine))
-    with pytest.raises(BadMigration, match="no metadata of migrations"):
+    with pytest.raises(BadMigration, match="no migration metadata"):
         runs.apply(ALL)
     assert runs.ledger.initialize()
     assert not runs.ledger.initialize()
@@ -350,7 +350,7 @@ def test_the_commands_do_the_same_over_http(tmp_path: Path) -> None:
         run("new-project", str(folder), f"http://{service.http_address}")
         run("create", "first", "step")
         (folder / "migrations" / "V000001__first_step.sql").write_text(STREAM.format("${n}", "x"))
-        assert "metadata made" in run("initialize-metadata")
+        assert "metadata created" in run("initialize-metadata")
         assert "one of --next" in run("apply", code=1)
         assert "has no value" in run("apply", "--all", code=1)
         assert "would apply" in run("apply", "--all", "--define", "n=1", "--dry-run")

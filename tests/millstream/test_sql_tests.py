@@ -194,6 +194,6 @@ def test_run_script_reads_a_file_beside_or_above_the_tests(tmp_path: Path) -> No
     rest = "INSERT INTO clicks (id, v) VALUES (1, 1); ASSERT VALUES copy (id) VALUES (1);"
     assert failure(f"--@test: t\nRUN SCRIPT '/setup.sql'; {rest}", tmp_path / "tests") == ""
     assert failure(f"--@test: t\nRUN SCRIPT '{tmp_path}/setup.sql'; {rest}", tmp_path / "tests") == ""
-    assert "there is no file nowhere.sql" in failure("--@test: t\nRUN SCRIPT 'nowhere.sql';", tmp_path)
+    assert "the file nowhere.sql does not exist" in failure("--@test: t\nRUN SCRIPT 'nowhere.sql';", tmp_path)
     (tmp_path / "loop.sql").write_text("RUN SCRIPT 'loop.sql';")
-    assert "scripts run each other" in failure("--@test: t\nRUN SCRIPT 'loop.sql';", tmp_path)
+    assert "is nested more than 16 levels" in failure("--@test: t\nRUN SCRIPT 'loop.sql';", tmp_path)

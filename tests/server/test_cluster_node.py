@@ -264,4 +264,4 @@ def test_a_node_whose_disk_fails_says_so_and_ends(start: Callable[..., Process])
             admin.create_topics([NewTopic(f"t{number}", 20)], request_timeout=1)[f"t{number}"].result()
     assert node.process.wait(PATIENCE_S) == 1
     _, errors = node.process.communicate()
-    assert "error: this node cannot go on: " in errors
+    assert "error: this node cannot continue: " in errors

@@ -1,22 +1,22 @@
-"""Compiled scanners: where the fields of JSON and of delimited rows are, in one pass over the bytes of a batch.
+"""Compiled scanners: they find the fields of JSON and delimited rows, in one pass over the bytes of a batch.
 
 A scanner never decides a hard case. It marks such a row `REDO`, and the reference decoder (`json_text.py`,
-`delimited.py`) reads that row again; so every row that a scanner accepts must mean the same to the reference.
-Positions are int32 into the batch's data, which Arrow keeps below 2 GiB.
+`delimited.py`) decodes that row again. Therefore a scanner may accept a row only if the reference gives the same
+result. Positions are int32 into the batch's data, which Arrow keeps below 2 GiB.
 
-How `scan_objects` reads a row, the fastest way first:
+How `scan_objects` reads a row, fastest first:
 
-| way       | when                                                 | what is left to do                              |
+| path      | when                                                 | remaining work                                  |
 | --------- | ---------------------------------------------------- | ----------------------------------------------- |
-| alike     | what is between its values is as in the row before   | read the values (`alike.py`)                    |
+| alike     | the bytes between values equal the previous row's    | read the values (`alike.py`)                    |
 | known key | the key at this position is that of an earlier row   | compare it, eight bytes at a time               |
-| any key   | otherwise                                            | compare it with each name, in this and any case |
+| any key   | otherwise                                            | compare it with each name, exactly and any case |
 
-A row's status is REDO until its object has turned out to be whole, so each `break` leaves the row to the reference,
-and whatever was written for it is overwritten. A row becomes the pattern for those after it only if the bytes of a key
-alone say which field it is: no two names are equal without case, and no key has letters outside ASCII. There is no
-pattern while a row is read key by key, for the gaps are half its own then. A pattern knows for each position which
-field it fills; where a key comes twice, `_only_at` leaves the field to the one that counts.
+A row's status is REDO until its object is complete, so each `break` leaves the row to the reference, which overwrites
+whatever was written for it. A row becomes the pattern for later rows only if the bytes of each key identify its field:
+no two names are equal ignoring case, and no key has letters outside ASCII. While a row is read key by key there is no
+pattern, because the recorded gaps are then partly those of this row. A pattern knows the field of each position; if a
+key is repeated, `_only_at` assigns the field to the occurrence that counts.
 """
 
 from __future__ import annotations

@@ -220,21 +220,21 @@ class TransactionShard:
     # What waits
 
     def _has_to_wait(self, key: str, body: Any) -> bool:
-        """Whether the request cannot be decided now. `_go_on` takes it up again when the reason may be gone.
+        """Whether the request cannot be decided yet. `_go_on` retries it when the reason may have passed.
 
-        | request                       | while the id's last transaction ends | without a producer id to give   |
+        | request                       | while the id's last transaction ends | no producer id is available     |
         | ----------------------------- | ------------------------------------ | ------------------------------- |
-        | DescribeTransaction           | goes on: it changes nothing          | goes on                         |
-        | EndTransaction, of that end   | goes on: the answer to it was lost   | waits, if the epoch may run out |
+        | DescribeTransaction           | proceeds: it changes nothing         | proceeds                        |
+        | EndTransaction, of that end   | proceeds: its response was lost      | waits, if the epoch may run out |
         | InitProducer                  | waits                                | waits, if it may need one       |
-        | all others                    | wait                                 | go on                           |
+        | all others                    | wait                                 | proceed                         |
 
-        An end is decided long before its markers are everywhere. A transaction that began in between would have its
-        first records in a partition that has not got the marker of the one before: the marker would end both, and
-        commit or abort what nobody has decided (T-L17; R19 guards the partition's side). So nothing of the id goes on
-        until every partition has answered. To ask for the end again must go on all the same, or a client whose answer
-        was lost would wait for what it is waiting for. A client that raises its epoch with each end asks again with
-        the epoch that the end has put an end to, or an older one; with a newer one it means the next transaction.
+        A transaction is decided long before all partitions have its marker. If the next transaction began in between,
+        its first records could be in a partition before the previous transaction's marker: the marker would end both,
+        and commit or abort an undecided transaction (T-L17; R19 guards the partition's side). Therefore all requests
+        of the id wait until every partition has confirmed the marker. A retried EndTransaction must proceed, or a
+        client whose response was lost would wait for its own retry. A client that raises its epoch with each end
+        retries with the ended epoch or an older one; a newer epoch belongs to the next transaction.
         """
         if isinstance(body, DescribeTransaction):
             return False
