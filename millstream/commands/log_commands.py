@@ -11,9 +11,7 @@ from millstream.errors import ServerError
 
 from .command_line import command_group, one_sentence_errors
 
-DataArgument = Annotated[
-    Path, typer.Argument(help="The data folder of a server, or the folder with node.json.")
-]
+DataArgument = Annotated[Path, typer.Argument(help="The data folder of a server, or the folder with node.json.")]
 
 _STATE = ("-changelog", "-markers")
 
