@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from millstream.logcore.cluster.cluster_layout import COORDINATOR_CONFIG
 from millstream.logcore.errors import InvalidTransactionState, LogClosed, LogFull
 from millstream.logcore.log import Log, open_log
 
-from .clients.asking import until
+from .clients.asking import patiently, until
 from .log_records import columnar, rows, segment_files, values_of
 
 SOURCE = TopicPartition("t", 1)
@@ -120,19 +120,6 @@ def test_a_commit_whose_sync_fails_is_whole_when_the_log_is_opened_again(log: Lo
         again.send_offsets("g", {SOURCE: 2})
         again.commit()
         assert seen(reopened) == ([*before[0], b"again"], before[1], {SOURCE: 2})
-
-
-def patiently(act: Callable[[], object]) -> None:
-    """Until the coordinator has found out that there is room again."""
-
-    def succeeds() -> bool:
-        try:
-            act()
-        except LogFull:
-            return False
-        return True
-
-    until(succeeds)
 
 
 def test_a_commit_for_whose_decision_there_is_no_room_can_be_aborted(log: Log) -> None:

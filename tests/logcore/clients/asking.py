@@ -6,9 +6,10 @@ import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from millstream.logcore.client import TopicPartition
+from millstream.logcore.errors import LogFull
 from millstream.logcore.protocol.channel import Address, Channels
 from millstream.logcore.protocol.wire import messages
 from millstream.logcore.protocol.wire import produce_messages as produce
@@ -24,6 +25,8 @@ from .outside import unique
 TOPIC, BROKER, GROUP = 2, 4, 32
 """Kinds of resources that have settings."""
 
+
+T = TypeVar("T")
 
 _NO_LEADER_YET = (3, 5, 6)
 _NO_COORDINATOR_YET = (14, 15, 16)
@@ -134,3 +137,14 @@ class Asking:
                 self.ask(Api.FIND_COORDINATOR, {"key_type": kind, "coordinator_keys": ["any"]})
             time.sleep(0.05)
         return answer
+
+
+def patiently(act: Callable[[], T]) -> T:
+    """What it gives, once a coordinator that was refused a write has found out that the disk has room again."""
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            return act()
+        except LogFull:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
