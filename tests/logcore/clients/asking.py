@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 from millstream.logcore.client import TopicPartition
-from millstream.logcore.errors import LogFull
+from millstream.logcore.errors import LogFull, LogWriteFailed
 from millstream.logcore.protocol.channel import Address, Channels
 from millstream.logcore.protocol.wire import messages
 from millstream.logcore.protocol.wire import produce_messages as produce
@@ -145,6 +145,6 @@ def patiently(act: Callable[[], T]) -> T:
     while True:
         try:
             return act()
-        except LogFull:
+        except (LogFull, LogWriteFailed):  # over the network no code says that it is full
             assert time.monotonic() < deadline
             time.sleep(0.05)
