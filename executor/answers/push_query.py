@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+import duckdb
 import pyarrow as pa
 
 from ...logcore.client import LogClient, TopicPartition
 from ...planner.physical import PhysicalPlan
+from ...sql.functions.udf import failures_of
 from ..partitioning import RekeyPartitioner
 from ..pipeline import Pipeline
 from ..queries.query_settings import QuerySettings
@@ -114,8 +117,11 @@ class PushQuery:
                     yield rows
 
     def close(self) -> None:
-        """Ends the query; an iteration under way stops within a fraction of a second."""
+        """Ends the query; an iteration under way stops within a fraction of a second, also in the middle of a batch."""
         self._closed = True
+        with contextlib.suppress(duckdb.Error):  # its connection is closed already
+            failures_of(self._connection).bounds.ends_at = time.monotonic()  # functions in Python end by this
+            self._connection.interrupt()
 
     def __enter__(self) -> PushQuery:
         return self
@@ -129,7 +135,8 @@ class PushQuery:
         with contextlib.suppress(Exception):
             self._connection.close()
 
-    def _rows(self, batch: ReadBatch) -> pa.Table:
+    def _rows(self, batch: ReadBatch) -> pa.Table | None:
+        """None where the query was closed meanwhile."""
         times = [time for changes in batch.inputs.values() for time in changes.stream_time_ms.values()]
         known = [] if self._stream_time_ms is None else [self._stream_time_ms]
         self._stream_time_ms = max(known + times, default=None)
@@ -138,9 +145,11 @@ class PushQuery:
             rows = settle(self._pipeline.process(batch.inputs).rows)
             self._pipeline.take_changes()
             errors = [*batch.errors, *self._pipeline.take_failures()]
-        except BaseException:
+        except BaseException as failure:
             with contextlib.suppress(Exception):
                 self._connection.execute("ROLLBACK")
+            if self._closed and isinstance(failure, Exception):
+                return None
             self._closed = True
             raise
         self._connection.execute("COMMIT")

@@ -62,6 +62,7 @@ class Share:
         self._feed: _Feed | None = None
         self._sink: ClientSink | None = None
         self._closed = False
+        self._reads_alone: PushQuery | None = None
 
     @property
     def key(self) -> str:
@@ -94,6 +95,8 @@ class Share:
 
     def close(self) -> None:
         self._closed = True
+        if (alone := self._reads_alone) is not None:
+            alone.close()
         self.leave()
 
     def _open(self, begin: Offsets, *, time_order: bool) -> PushQuery:
@@ -103,6 +106,7 @@ class Share:
         if ends is not None and all(self._begin[at] >= end for at, end in ends.items()):
             return
         with self._open(self._begin, time_order=True) as query:
+            self._reads_alone = query
             while not self._closed:
                 rows = query.poll(WAKE_UP_S if ends is None else 0.0, ends)
                 if rows is not None and rows.num_rows:
@@ -142,14 +146,19 @@ class SharedFeeds:
             with self._guard:
                 feed = self._running.get(key)
                 if feed is None:
-                    feed = _Feed(open(begin, time_order=False), loop)
-                    self._running[key] = feed
+                    feed = self._running[key] = _Feed(open(begin, time_order=False), loop)
+                    place = feed.join(sink, begin)  # before it computes anything, so that this client can leave
+                    assert place is not None, "a feed that has not begun takes its first client"
                     thread = threading.Thread(target=self._run, args=(key, feed), name="millstream-feed", daemon=True)
                     self._threads = {each for each in self._threads if each.is_alive()} | {thread}
                     thread.start()
+                    return feed, place
             place = feed.join(sink, begin)
             if place is not None:
                 return feed, place
+            with self._guard:
+                if self._running.get(key) is feed:
+                    del self._running[key]
 
     def join(self, timeout_s: float) -> None:
         """Waits until the threads have ended in which nobody has a share any more."""
@@ -179,18 +188,28 @@ class _Feed:
         self._over = False
         self._joined_once = False
         self._under_way = threading.Semaphore(_UNDER_WAY_MAX)
+        self._computing_guard = threading.Lock()
+        self._computing = False
 
     def join(self, sink: ClientSink, begin: Offsets) -> Offsets | None:
-        """From where on it gets rows; None where the feed is over."""
-        with self._guard:
+        """From where on it gets rows; None where the feed is over, or computes one batch for long."""
+        if not self._guard.acquire(timeout=_JOIN_S):
+            return None
+        try:
             self._guard.wait_for(lambda: self._over or self._is_at(begin), _JOIN_S)
             if self._over:
                 return None
             self._sinks[sink] = None
             self._joined_once = True
             return dict(self._query.positions)
+        finally:
+            self._guard.release()
 
     def leave(self, sink: ClientSink) -> None:
+        with self._computing_guard:
+            # A batch is computed under `_guard`, so nobody joins meanwhile who would wait for it.
+            if self._computing and set(self._sinks) <= {sink}:
+                self._query.close()
         with self._guard:
             self._sinks.pop(sink, None)
 
@@ -216,12 +235,24 @@ class _Feed:
                 self._over = True
                 return False
             begin = dict(self._query.positions)
-            rows = self._query.poll()
+            rows = self._poll()
+            self._over = self._query.finished
             sinks = list(self._sinks)
             self._guard.notify_all()
+            if self._over:
+                return False
         if rows is not None and rows.num_rows:
             self._hand_out(rows, begin, sinks)
         return True
+
+    def _poll(self) -> pa.Table | None:
+        with self._computing_guard:
+            self._computing = True
+        try:
+            return self._query.poll()
+        finally:
+            with self._computing_guard:
+                self._computing = False
 
     def _hand_out(self, rows: pa.Table, begin: Offsets, sinks: Sequence[ClientSink]) -> None:
         groups: dict[object, list[ClientSink]] = {}

@@ -72,9 +72,15 @@ def _functions(frame: FrameType | None) -> set[str]:
     return found
 
 
-def leaves_http1(address: ListenAddress, query: str) -> Callable[[], object]:
+def _pushes() -> bool:
+    """Whether a batch of a push query is computed."""
+    stacks = [_functions(frame) for frame in sys._current_frames().values()]
+    return any({"poll", "process"} <= stack for stack in stacks)
+
+
+def leaves_http1(address: ListenAddress, query: str, reset: str = "earliest") -> Callable[[], object]:
     """Sends the query; what it gives ends the connection."""
-    body = json.dumps({"sql": query}).encode()
+    body = json.dumps({"sql": query, "properties": {"auto.offset.reset": reset}}).encode()
     connection = socket.create_connection((address.host, address.port), timeout=60)
     head = "POST /query-stream HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
     connection.sendall(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)
@@ -111,3 +117,19 @@ def test_a_pull_query_ends_when_its_client_goes(
     eventually(lambda: not _works(), 40)
     if isinstance(kept, socket.socket):
         kept.close()
+
+
+@pytest.mark.parametrize("reads", ["alone", "with others"])
+def test_the_batch_of_a_push_query_ends_when_its_last_client_goes(service: Service, reads: str) -> None:
+    reset = "earliest" if reads == "alone" else "latest"
+    leave = leaves_http1(service.http_address, "SELECT forever(v) FROM s EMIT CHANGES;", reset)
+    if reads == "with others":
+        eventually(lambda: len(_feeds()) == 1, 30)
+        connect(f"http://{service.http_address}").execute("INSERT INTO s VALUES (1, 1), (2, 2);")
+    eventually(_pushes, 30)
+    leave()
+    eventually(lambda: not _pushes() and not _feeds(), 40)
+
+
+def _feeds() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "millstream-feed"]
