@@ -223,7 +223,8 @@ class ClusterLayout:
     # Changes
 
     def default_replication(self) -> int:
-        return self._node.settings.default_replication
+        """Nodes may have been added since this one was started."""
+        return self._node.settings.default_replication(len(self._node.image.brokers))
 
     def create_topic(self, topic: TopicCreation, *, only_check: bool = False) -> None:
         check_topic(topic.name, topic.partition_count, topic.config)

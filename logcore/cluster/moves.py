@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from ..replication.controller.metadata_image import MetadataImage
 from ..replication.controller.metadata_records import PartitionState
 from ..replication.machine import NodeId
 from ..replication.replica.replica_messages import PartitionId
+
+NOBODY: Final = NodeId(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,26 @@ class _Planner:
         """The new replica takes the place of the old one, also as the preferred leader."""
         replicas = self.after[partition]
         self._set(partition, tuple(new if node == gone else node for node in replicas))
+
+    def resize(self, partition: PartitionId, factor: int) -> bool:
+        """So many replicas: who is in sync stays before who is not, the leader before all. False where too few nodes
+        are up."""
+        state, replicas = self.states[partition], list(self.after[partition])
+        while len(replicas) > factor:
+            replicas.remove(max(replicas, key=lambda node: (*_worth(state, node), self.replicas[node], node)))
+            self._set(partition, tuple(replicas))
+        while len(replicas) < factor:
+            candidates = self.candidates(partition, NOBODY)
+            if not candidates:
+                return False
+            replicas.append(candidates[0])
+            self._set(partition, tuple(replicas))
+        return True
+
+    def is_last(self, partition: PartitionId, node: NodeId) -> bool:
+        """Whether no other node that is up may lead it."""
+        state = self.states[partition]
+        return not any(other in self._targets for other in (*state.isr, *state.elr) if other != node)
 
     def prefer(self, partition: PartitionId, leader: NodeId) -> None:
         replicas = self.after[partition]
@@ -102,14 +125,41 @@ def emptied(image: MetadataImage, sizes: Mapping[PartitionId, int], node: NodeId
     for partition, replicas in list(planner.after.items()):
         if node not in replicas:
             continue
+        topic = image.topics[partition.topic].name
+        if not image.is_live(node) and planner.is_last(partition, node):
+            raise CannotPlan(f"node {node} is down, and no other that is up has all of {topic}-{partition.number}")
         candidates = planner.candidates(partition, node)
         if not candidates:
-            topic = image.topics[partition.topic].name
             raise CannotPlan(
                 f"{topic}-{partition.number} has {len(replicas)} replicas, and no other node is up that has none of it"
             )
         planner.replace(partition, node, candidates[0])
     return planner.moves()
+
+
+def replicated(
+    image: MetadataImage, sizes: Mapping[PartitionId, int], factor: int, topic: str | None = None
+) -> list[Move]:
+    """What gives each partition, or each of the topic, so many replicas. No replica that stays is moved, and none that
+    is in sync goes before one that is not. Raises `CannotPlan`."""
+    planner = _Planner(image, sizes, without=None)
+    for partition in list(planner.after):
+        name = image.topics[partition.topic].name
+        if topic is not None and name != topic:
+            continue
+        state = planner.states[partition]
+        if factor < len(planner.after[partition]) and state.leader is None:
+            raise CannotPlan(f"nobody leads {name}-{partition.number}: what goes may be all that is left of it")
+        if not planner.resize(partition, factor):
+            raise CannotPlan(f"{factor} replicas of {name}-{partition.number} need as many nodes that are up")
+    while topic is None and len(planner.targets) > 1 and _lead_one_less(planner):
+        pass
+    return planner.moves()
+
+
+def _worth(state: PartitionState, node: NodeId) -> tuple[bool, bool]:
+    """Who goes first compares highest."""
+    return node not in state.isr, node != state.leader
 
 
 def balanced(image: MetadataImage, sizes: Mapping[PartitionId, int]) -> list[Move]:

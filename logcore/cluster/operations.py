@@ -16,6 +16,7 @@ from millstream.errors import LogError
 from ..errors import NotNow
 from ..replication.controller.controller_messages import (
     AddNode,
+    ChangeConfig,
     ChangeVoters,
     Done,
     ElectLeader,
@@ -25,6 +26,7 @@ from ..replication.controller.controller_messages import (
     SetThrottle,
     Trouble,
 )
+from ..replication.controller.controller_requests import MIN_ISR
 from ..replication.controller.metadata_image import MetadataImage
 from ..replication.controller.operations_messages import (
     DescribeQuorum,
@@ -37,13 +39,17 @@ from ..replication.machine import BROKER, CONTROLLER, NodeId
 from ..replication.node.node_runtime import NoAnswer, NodeStopped
 from ..replication.raft.quorum_messages import VotersChanged
 from ..replication.replica.replica_messages import PartitionId
-from .moves import CannotPlan, Move, balanced, emptied
+from .moves import CannotPlan, Move, balanced, emptied, replicated
 from .status import ClusterStatus, nodes_of, status_of
 
+_SAFE_FACTOR: Final = 3
 _DECIDES_S: Final = 10.0  # for the controller to answer, whoever it is by then
 _ANSWERS_S: Final = 2.0  # for one node
 _PAUSE_S: Final = 0.1
 _CHANGES_S: Final = 20.0  # for a change of members, one of which may be under way
+_NO_ROOM_HINT: Final = (
+    "Start another node, or give the topics fewer replicas: millstream cluster replication --factor NUMBER"
+)
 _ADDRESS: Final = re.compile(r"(\[[0-9a-fA-F:]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})")
 
 
@@ -136,6 +142,28 @@ class Operations:
         image = self.quorum().image
         return self._planned(lambda: balanced(image, self._sizes(image)))
 
+    def plan_to_replicate(self, factor: int, topic: str | None = None) -> list[Move]:
+        """So that all partitions, or those of a topic, have so many replicas. Raises `OperationRefused`."""
+        if topic is not None:
+            self._partition_numbers(topic)
+        if factor < 1:
+            raise OperationRefused(f"a partition cannot have {factor} replicas")
+        image = self.quorum().image
+        return self._planned(lambda: replicated(image, self._sizes(image), factor, topic))
+
+    def replicate(self, factor: int, topic: str | None = None) -> list[Move]:
+        """Begins what is planned. Where a topic gets three replicas and more, and nothing else is said, two of them
+        have to have a record from then on, as with a new topic. Raises as `plan_to_replicate` does."""
+        moves = self.plan_to_replicate(factor, topic)
+        image = self.quorum().image
+        if factor >= _SAFE_FACTOR and image.config("", MIN_ISR) is None:
+            for name in sorted({move.topic for move in moves}):
+                if image.configs.get(image.topic_ids[name], {}).get(MIN_ISR) is None:
+                    self._do(ChangeConfig(name, MIN_ISR, "2"))
+        for move in moves:
+            self.reassign(move.topic, move.partition, move.after)
+        return moves
+
     def reassign(self, topic: str, partition: int, replicas: Sequence[NodeId] | None) -> None:
         """Begins to move a partition; None calls off what is under way. Raises `OperationRefused`, `NoController`."""
         self._do(Reassign(self._partition(topic, partition), None if replicas is None else tuple(replicas)))
@@ -190,6 +218,22 @@ class Operations:
                 raise self._unknown_node(node, quorum.image)
             learners = tuple(other for other in voters.learners if other != node)
             return VotersChanged((*voters.voters, node), learners)
+
+        self._change_voters(change)
+
+    def demote(self, node: NodeId) -> None:
+        """Makes a voter a learner. Raises `OperationRefused`, also for the last voter, `NoController`."""
+
+        def change(quorum: QuorumDescription) -> VotersChanged | None:
+            voters = quorum.voters
+            if node not in voters.voters:
+                return None
+            if voters.voters == (node,):
+                raise OperationRefused(
+                    f"node {node} is the only voter: without it nothing could be decided",
+                    hint="Make another node a voter first: millstream cluster add-node NODE@HOST:PORT --voter",
+                )
+            return VotersChanged(_without(voters.voters, node), (*voters.learners, node))
 
         self._change_voters(change)
 
@@ -274,7 +318,7 @@ class Operations:
         try:
             return plan()
         except CannotPlan as error:
-            raise OperationRefused(str(error), hint="Add a node, or create topics with fewer replicas.") from None
+            raise OperationRefused(str(error), hint=_NO_ROOM_HINT) from None
 
     def _unknown_node(self, node: NodeId, image: MetadataImage) -> OperationRefused:
         known = ", ".join(map(str, nodes_of(image)))

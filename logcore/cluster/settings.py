@@ -89,9 +89,9 @@ class ClusterSettings:
         """Those that the cluster begins with."""
         return tuple(node for node in sorted(self.members) if not (self.joins and node == self.node))
 
-    @property
-    def default_replication(self) -> int:
-        return self.replication or min(_REPLICATION_MAX, len(self.members))
+    def default_replication(self, brokers: int) -> int:
+        """In: `brokers`: how many nodes have come so far; when a cluster begins, these may be fewer than there are."""
+        return self.replication or min(_REPLICATION_MAX, max(brokers, len(self.members)))
 
     # Times follow from the session: an election is over, and a dead leader replaced, within about one more.
 

@@ -38,6 +38,7 @@ def cluster_app() -> typer.Typer:
         {
             "status": status,
             "reassign": reassign,
+            "replication": replication,
             "throttle": throttle,
             "elect": elect,
             "add-node": add_node,
@@ -106,6 +107,33 @@ def reassign(
         _move(client, proposed["moves"], throttle, waits=not no_wait)
 
 
+def replication(
+    factor: Annotated[int, typer.Option(min=1, metavar="NUMBER", help="How many replicas each partition is to have.")],
+    topic: Annotated[str | None, typer.Argument(help="Without one: all topics, internal ones included.")] = None,
+    plan: Annotated[bool, typer.Option("--plan", help="Print what would move, and move nothing.")] = False,
+    throttle: Annotated[
+        float | None, typer.Option(min=0.000001, metavar="MB/S", help="How fast, per node, until it is done.")
+    ] = None,
+    no_wait: Annotated[bool, typer.Option("--no-wait", help="Do not wait until it is done.")] = False,
+    server: ServerOption = DEFAULT_SERVER,
+) -> None:
+    """Give topics that are there more replicas, or fewer, while everything goes on."""
+    with one_sentence_errors():
+        client, asked = _client(server), {"factor": factor, "topic": topic}
+        if plan:
+            from millstream.repl.text.cluster_text import plan_lines
+
+            typer.echo("\n".join(plan_lines(client.cluster("plan", asked))))
+            return
+        _move(
+            client,
+            client.cluster("plan", asked)["moves"],
+            throttle,
+            waits=not no_wait,
+            begin=lambda: client.cluster("replication", asked),
+        )
+
+
 def throttle(
     rate: Annotated[str, typer.Argument(metavar="MB/S", help="A number, or off.")],
     server: ServerOption = DEFAULT_SERVER,
@@ -160,15 +188,42 @@ def add_node(
         typer.echo(f"node {number} {'is a voter' if voter else 'may join'}")
 
 
-def remove_node(node: Annotated[int, typer.Argument(min=1)], server: ServerOption = DEFAULT_SERVER) -> None:
-    """Remove a stopped node without replicas from the cluster permanently."""
+def remove_node(
+    node: Annotated[int, typer.Argument(min=1)],
+    throttle: Annotated[
+        float | None, typer.Option(min=0.000001, metavar="MB/S", help="How fast replicas move away, per node.")
+    ] = None,
+    server: ServerOption = DEFAULT_SERVER,
+) -> None:
+    """Take a node out of the cluster, for good: what it has is moved to the others, then its vote is taken.
+
+    A node that is up is to be stopped then, and the command given once more. A replica that no other node could have is
+    never given up: the command refuses, and says what to do.
+    """
     with one_sentence_errors():
         client = _client(server)
+        if _drained(client, node, throttle):
+            typer.echo(f"node {node} has no replicas and no vote any more: stop it, then give this command once more")
+            return
         client.cluster("remove-node", {"node": node})
         typer.echo(f"node {node} is removed from the cluster")
         voters = [found for found in client.cluster()["nodes"] if found["role"] == "voter"]
         if len(voters) % 2 == 0:
             typer.echo(f"{len(voters)} voters survive the loss of no more nodes than {len(voters) - 1} do", err=True)
+
+
+def _drained(client: HttpClient, node: int, throttle: float | None) -> bool:
+    """Takes replicas and vote from a node that has some. True where it is up, and has to be stopped."""
+    known = next((found for found in client.cluster()["nodes"] if found["id"] == node), None)
+    if known is None:
+        return False  # the server says so
+    moves = client.cluster("plan", {"empty": node})["moves"] if known["replicas"] or known["state"] == "up" else []
+    if moves:
+        _move(client, moves, throttle, waits=True)
+    if known["state"] != "up":
+        return False
+    client.cluster("demote-node", {"node": node})
+    return True
 
 
 # What reassign does
@@ -197,7 +252,15 @@ def _proposal_of_one(client: HttpClient, topic: str, partition: int, after: list
     raise WrongClusterUsage(f'there is no partition {partition} of a topic "{topic}"')
 
 
-def _move(client: HttpClient, moves: list[Mapping[str, Any]], throttle: float | None, *, waits: bool) -> None:
+def _move(
+    client: HttpClient,
+    moves: list[Mapping[str, Any]],
+    throttle: float | None,
+    *,
+    waits: bool,
+    begin: Callable[[], object] | None = None,
+) -> None:
+    """In: `begin`: what has the moves begin, where that is not all there is to it."""
     if not moves:
         typer.echo("nothing to move")
         return
@@ -205,21 +268,21 @@ def _move(client: HttpClient, moves: list[Mapping[str, Any]], throttle: float | 
     if throttle is not None:
         client.cluster("throttle", {"bytesPerSecond": max(1, int(throttle * _MEGA))})
     wanted = [{"topic": move["topic"], "partition": move["partition"], "replicas": move["after"]} for move in moves]
-    client.cluster("reassign", {"moves": wanted})
+    begin() if begin is not None else client.cluster("reassign", {"moves": wanted})
     if not waits:
         kept = "" if throttle is None else "; the throttle applies until `millstream cluster throttle off`"
         typer.echo(f"{len(moves)} partitions are moving{kept}")
         return
     names = {(move["topic"], move["partition"]) for move in moves}
     try:
-        _wait_until_moved(client, lambda found: (found["topic"], found["partition"]) in names)
+        _wait_until_moved(client, names)
     finally:
         if throttle is not None:
             client.cluster("throttle", {"bytesPerSecond": before})
     typer.echo(f"{len(moves)} partitions moved")
 
 
-def _wait_until_moved(client: HttpClient, is_ours: Callable[[Mapping[str, Any]], bool]) -> None:
+def _wait_until_moved(client: HttpClient, ours: set[tuple[str, int]]) -> None:
     """Prints progress when it changes. A node that stops meanwhile may return."""
     from millstream.repl.text.cluster_text import moving_lines
 
@@ -227,10 +290,14 @@ def _wait_until_moved(client: HttpClient, is_ours: Callable[[Mapping[str, Any]],
     while True:
         found = _status_if_any(client)
         if found is not None and found["controller"] is not None:
-            moving = [partition for partition in found["partitions"] if partition["moving"] and is_ours(partition)]
+            moving = [
+                partition
+                for partition in found["partitions"]
+                if partition["moving"] and (partition["topic"], partition["partition"]) in ours
+            ]
             if not moving:
                 return
-            lines = moving_lines(moving)
+            lines = [*moving_lines(moving), f"{len(ours) - len(moving)} of {len(ours)} partitions are done"]
             for line in lines:
                 if line not in shown:
                     typer.echo(line)

@@ -62,6 +62,8 @@ def cluster_routes(operations: Operations | None, workers: Workers, body_bytes_m
         Route("/cluster/elect", write(_elect), methods=["POST"]),
         Route("/cluster/add-node", write(_add_node), methods=["POST"]),
         Route("/cluster/promote-node", write(_promote_node), methods=["POST"]),
+        Route("/cluster/demote-node", write(_demote_node), methods=["POST"]),
+        Route("/cluster/replication", write(_replication), methods=["POST"]),
         Route("/cluster/remove-node", write(_remove_node), methods=["POST"]),
     ]
 
@@ -128,12 +130,14 @@ def _moves_json(moves: Sequence[Move]) -> dict[str, Any]:
 
 
 def _plan(operations: Operations, body: Mapping[str, Any]) -> dict[str, Any]:
-    """{"empty": node} or {"balance": true}: nothing is moved."""
+    """{"empty": node}, {"balance": true} or {"factor": number, "topic": name or left out}: nothing is moved."""
+    if "factor" in body:
+        return _moves_json(operations.plan_to_replicate(*_factor(body)))
     if "empty" in body:
         return _moves_json(operations.plan_to_empty(_node(body, "empty")))
     if body.get("balance") is True:
         return _moves_json(operations.plan_to_balance())
-    raise RequestRefused(BAD_REQUEST, 'the body has neither a node under "empty" nor "balance": true')
+    raise RequestRefused(BAD_REQUEST, 'the body has no node under "empty", no "factor" and no "balance": true')
 
 
 def _reassign(operations: Operations, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -181,6 +185,17 @@ def _promote_node(operations: Operations, body: Mapping[str, Any]) -> dict[str, 
     return {}
 
 
+def _demote_node(operations: Operations, body: Mapping[str, Any]) -> dict[str, Any]:
+    """{"node": number}: a voter becomes a learner."""
+    operations.demote(_node(body, "node"))
+    return {}
+
+
+def _replication(operations: Operations, body: Mapping[str, Any]) -> dict[str, Any]:
+    """{"factor": number, "topic": name or left out for all}: what begins to move; how far it is, is in /cluster."""
+    return _moves_json(operations.replicate(*_factor(body)))
+
+
 def _remove_node(operations: Operations, body: Mapping[str, Any]) -> dict[str, Any]:
     """{"node": number}."""
     operations.remove_node(_node(body, "node"))
@@ -208,6 +223,10 @@ def _number(body: Mapping[str, Any], member: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise RequestRefused(BAD_REQUEST, f'the body has no whole number from 0 on under "{member}"')
     return value
+
+
+def _factor(body: Mapping[str, Any]) -> tuple[int, str | None]:
+    return _number(body, "factor"), None if body.get("topic") is None else _text(body, "topic")
 
 
 def _node(body: Mapping[str, Any], member: str) -> NodeId:

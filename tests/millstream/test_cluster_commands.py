@@ -131,9 +131,9 @@ def test_a_plan_is_shown_and_not_done(hand: HandCluster, run: Run) -> None:
 def test_a_node_is_emptied_and_removed(hand: HandCluster, run: Run) -> None:
     with_node_4(hand, run)
     assert "2 partitions moved" in run("reassign", "--empty", 3).stdout
-    refused = run("remove-node", 3)
-    assert refused.exit_code == 1
-    assert "node 3 is up" in refused.output
+    told = run("remove-node", 3)
+    assert told.exit_code == 0
+    assert "node 3 has no replicas and no vote any more: stop it" in told.output
     hand.stop(3)
     hand.until(lambda: not hand.image.is_live(NodeId(3)))
     removed = run("remove-node", 3)
@@ -204,7 +204,7 @@ def test_preferred_leaders_are_elected(hand: HandCluster, run: Run) -> None:
         (("add-node", "4@host"), '"host" is no address of a node'),
         (("elect", "nothing"), 'there is no topic "nothing"'),
         (("remove-node", 9), "there is no node 9 in this cluster"),
-        (("remove-node", 1), "node 1 has replicas of 2 partitions"),
+        (("remove-node", 1), "no other node is up that has none of it"),
     ],
 )
 def test_what_cannot_be_done_is_said_in_a_sentence(run: Run, arguments: tuple[object, ...], message: str) -> None:
@@ -216,7 +216,7 @@ def test_what_cannot_be_done_is_said_in_a_sentence(run: Run, arguments: tuple[ob
 @pytest.mark.parametrize(
     ("action", "body", "message"),
     [
-        ("plan", {}, 'neither a node under "empty" nor "balance": true'),
+        ("plan", {}, 'no node under "empty", no "factor" and no "balance": true'),
         ("reassign", {"moves": []}, 'no list of 1 to 10000 moves under "moves"'),
         ("reassign", {"moves": [1]}, "a move is an object with topic, partition and replicas"),
         ("reassign", {"moves": [{"topic": "clicks", "partition": 0, "replicas": ["1"]}]}, "no list of nodes"),
@@ -245,3 +245,59 @@ def test_a_server_that_is_one_node_says_so(tmp_path: Path) -> None:
         assert "this server is one node and no part of a cluster" in answer.json()["message"]
         assert "--node" in answer.json()["message"]
     workers.close()
+
+
+# Growing and shrinking
+
+
+def test_all_topics_get_more_replicas_and_fewer_by_one_command_with_progress(hand: HandCluster, run: Run) -> None:
+    hand.create_topic("small", 2, replicas=1)
+    hand.produce("small", count=20)
+    planned = run("replication", "--factor", 3, "--plan").stdout
+    assert "small" in planned and "clicks" not in planned
+    raised = run("replication", "--factor", 3)
+    assert raised.stdout.splitlines()[-1] == "2 partitions moved", raised.output
+    found = {
+        (each["topic"], each["partition"]): each for each in json.loads(run("status", "--json").stdout)["partitions"]
+    }
+    assert all(sorted(each["replicas"]) == [1, 2, 3] == sorted(each["inSync"]) for each in found.values())
+    small = hand.image.topic_ids["small"]
+    assert hand.image.configs[small] == {"min.insync.replicas": "2"}, "as a new topic with three replicas has it"
+    assert {state.min_isr for state in hand.image.topics[small].partitions} == {2}
+    leaders = {state.partition: state.leader for state in hand.image.topics[small].partitions}
+    assert run("replication", "--factor", 1, "small").stdout.splitlines()[-1] == "2 partitions moved"
+    after = {state.partition: state for state in hand.image.topics[small].partitions}
+    assert {number: (state.leader, state.replicas, state.min_isr) for number, state in after.items()} == {
+        number: (leader, (leader,), 1) for number, leader in leaders.items()
+    }
+    assert run("replication", "--factor", 3, "clicks").stdout == "nothing to move\n"
+    refused = run("replication", "--factor", 4)
+    assert refused.exit_code == 1 and "4 replicas of clicks-0 need as many nodes that are up" in refused.output
+
+
+def test_a_node_that_is_up_is_emptied_then_stopped_then_removed(hand: HandCluster, run: Run) -> None:
+    hand.create_topic("small", 3, replicas=1)
+    gone = next(node for node in (3, 2) if not hand.nodes[NodeId(node)].controller.active)
+    refused = run("remove-node", gone)
+    assert refused.exit_code == 1 and "no other node is up that has none of it" in refused.output
+    assert "millstream cluster replication --factor" in refused.output
+    assert run("replication", "--factor", 2).exit_code == 0
+    emptied = run("remove-node", gone)
+    assert f"node {gone} has no replicas and no vote any more: stop it" in emptied.stdout, emptied.output
+    assert gone not in hand.active.controller.quorum.log.voters.voters
+    hand.stop(gone)
+    hand.until(lambda: not hand.image.is_live(NodeId(gone)))
+    assert f"node {gone} is no part of the cluster any more" in run("remove-node", gone).stdout
+    assert all(gone not in state.replicas for state in hand.image.partitions())
+
+
+def test_a_node_that_is_down_and_has_the_last_replica_is_not_given_up(hand: HandCluster, run: Run) -> None:
+    gone = next(node for node in (3, 2) if not hand.nodes[NodeId(node)].controller.active)
+    hand.create_topic("small", 3, replicas=1)
+    assert run("replication", "--factor", 2, "clicks").exit_code == 0
+    hand.stop(gone)
+    hand.until(lambda: not hand.image.is_live(NodeId(gone)))
+    refused = run("remove-node", gone)
+    assert (
+        refused.exit_code == 1 and f"node {gone} is down, and no other that is up has all of small-" in refused.output
+    )
