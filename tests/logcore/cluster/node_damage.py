@@ -22,7 +22,7 @@ from typing import Any, Final, Literal
 
 from millstream.errors import MillstreamError
 from millstream.logcore.client import TopicPartition
-from millstream.logcore.cluster.lone_log import LoneLog, open_lone_log
+from millstream.logcore.log import Log, open_log
 
 from ..damage import Served, read_all
 from ..log_records import columnar, rows
@@ -77,7 +77,7 @@ def prepare(folder: Path, end: End) -> Prepared:
     written: dict[TopicPartition, Served] = {}
     compacted: dict[TopicPartition, Served] = {where: {} for where in _PLACES}
     for life in range(2):
-        log = open_lone_log(folder)
+        log = open_log(folder)
         if life == 0:
             for topic, config in _TOPICS.items():
                 log.create_topic(topic, 2, config)
@@ -99,7 +99,7 @@ def prepare(folder: Path, end: End) -> Prepared:
     return Prepared(killed if end == "killed" else folder, older, written, compacted, ends, committed, epoch)
 
 
-def _write(log: LoneLog, life: int) -> int:
+def _write(log: Log, life: int) -> int:
     """The epoch of the transactional producer afterwards."""
     producer = log.transactional_producer("p")
     for number in range(20):
@@ -126,7 +126,7 @@ def try_damage(prepared: Prepared, folder: Path, seed: int) -> Trial:
     trial = Trial(f"seed {seed}: {damage_one(prepared, folder, chance)}")
     added: dict[TopicPartition, Served] = {where: {} for where in _PLACES}
     for _ in range(2):
-        with trial.noted(), open_lone_log(folder, sync="never") as log:
+        with trial.noted(), open_log(folder, sync="never") as log:
             _check(trial, log, prepared, added)
     if not trial.wrong:
         shutil.rmtree(folder)
@@ -200,7 +200,7 @@ _KINDS: Final[Mapping[str, Callable[[Path, Path, random.Random], object]]] = {
 # What the node answers
 
 
-def _check(trial: Trial, log: LoneLog, prepared: Prepared, added: dict[TopicPartition, Served]) -> None:
+def _check(trial: Trial, log: Log, prepared: Prepared, added: dict[TopicPartition, Served]) -> None:
     names = {name for name in log.topics() if not name.startswith("__")}
     if names != set(_TOPICS):
         trial.wrong.append(f"the topics are {sorted(names)}")
@@ -217,7 +217,7 @@ def _check(trial: Trial, log: LoneLog, prepared: Prepared, added: dict[TopicPart
 
 
 def _check_records(
-    trial: Trial, log: LoneLog, where: TopicPartition, prepared: Prepared, added: dict[TopicPartition, Served]
+    trial: Trial, log: Log, where: TopicPartition, prepared: Prepared, added: dict[TopicPartition, Served]
 ) -> None:
     value = b"after %d" % len(added[where])
     offset = log.append(*where, rows(value, key=b"new"))
@@ -238,7 +238,7 @@ def _check_records(
     trial.errors += complaints[:1]
 
 
-def _wait_until_stable(trial: Trial, log: LoneLog, where: TopicPartition) -> None:
+def _wait_until_stable(trial: Trial, log: Log, where: TopicPartition) -> None:
     deadline = time.monotonic() + _STABLE_S
     while (offsets := log.offsets(*where)).last_stable_offset < offsets.log_end_offset:
         if time.monotonic() > deadline:
@@ -247,7 +247,7 @@ def _wait_until_stable(trial: Trial, log: LoneLog, where: TopicPartition) -> Non
         time.sleep(0.02)
 
 
-def _check_transactions(trial: Trial, log: LoneLog, prepared: Prepared, added: dict[TopicPartition, Served]) -> None:
+def _check_transactions(trial: Trial, log: Log, prepared: Prepared, added: dict[TopicPartition, Served]) -> None:
     producer = log.transactional_producer("p")
     if producer.epoch <= prepared.epoch and not log.problems():
         trial.wrong.append(f"epoch {producer.epoch} is given again")
