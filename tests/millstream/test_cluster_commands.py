@@ -287,7 +287,7 @@ def test_a_node_that_is_up_is_emptied_then_stopped_then_removed(hand: HandCluste
     assert gone not in hand.active.controller.quorum.log.voters.voters
     hand.stop(gone)
     hand.until(lambda: not hand.image.is_live(NodeId(gone)))
-    assert f"node {gone} is no part of the cluster any more" in run("remove-node", gone).stdout
+    assert f"node {gone} is removed from the cluster" in run("remove-node", gone).stdout
     assert all(gone not in state.replicas for state in hand.image.partitions())
 
 
