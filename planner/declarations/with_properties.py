@@ -220,9 +220,15 @@ def _count(properties: Properties, name: str) -> int | None:
     try:
         count = int(str(value))
     except ValueError:
-        raise InvalidProperty(f"Invalid value {value} for configuration {name}: Not a number of type INT.") from None
+        raise InvalidProperty(
+            f"Invalid value {value} for configuration {name}: Not a number of type INT.",
+            hint=f"Give a whole number, as in {name}=4.",
+        ) from None
     if count < 1:
-        raise InvalidProperty(f"Invalid value {value} for configuration {name}: Value must be at least 1")
+        raise InvalidProperty(
+            f"Invalid value {value} for configuration {name}: Value must be at least 1",
+            hint=f"Give a whole number above 0, as in {name}=4.",
+        )
     return count
 
 
