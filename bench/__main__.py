@@ -22,7 +22,6 @@ from .bids import bids, write_ndjson
 from .log_speed.lines import KafkaOptions, kafka_lines
 from .measuring import Measured, machine
 from .nexmark.measure import NexmarkOptions, nexmark_lines
-from .one_log import OneLogOptions, one_log_lines
 from .partitions import partition_lines
 from .pipelines import pipelines
 from .planning import planning_lines
@@ -31,7 +30,7 @@ from .report import Line, as_text, latency_line, rate_line
 from .serving import serving_lines
 
 PARTS: Final = ("duckdb", "latency", "spark")
-ON_DEMAND: Final = ("nexmark", "planning", "partitions", "kafka", "serving", "replication", "onelog")
+ON_DEMAND: Final = ("nexmark", "planning", "partitions", "kafka", "serving", "replication")
 """The first takes many minutes, the others are not about the rows of queries."""
 _PARTITIONS_OPENED: Final = 10_000
 
@@ -64,10 +63,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _print_kafka(options)
     if "replication" in options.parts:
         _print_replication(options)
-    if "onelog" in options.parts:
-        quick = options.rounds == 1
-        chosen = OneLogOptions(100 if quick else 300, 3 if quick else 7, 400 if quick else 2_000)
-        sys.stdout.write(as_text(one_log_lines(chosen)) + "\n")
     if "serving" in options.parts:
         with tempfile.TemporaryDirectory(prefix="millstream-bench-") as folder:
             sys.stdout.write(as_text(serving_lines(Path(folder), options.rounds, options.seconds / 2)) + "\n")
