@@ -147,8 +147,14 @@ class DiskLogs:
     def _for_each(self, items: Sequence[_Item], work: Callable[[_Item], _Result]) -> list[tuple[_Item, _Result]]:
         """Several at once. Each thread takes its share as a whole: to hand over a single log costs as much as to open
         one."""
-        shares = [items[first::_THREADS] for first in range(_THREADS)]
-        done = self._pool.map(lambda share: [(item, work(item)) for item in share], filter(None, shares))
+
+        def share_done(share: Sequence[_Item]) -> list[tuple[_Item, _Result]]:
+            return [(item, work(item)) for item in share]
+
+        try:
+            done = self._pool.map(share_done, filter(None, (items[first::_THREADS] for first in range(_THREADS))))
+        except RuntimeError:  # the interpreter ends, which stops pools before it calls what `atexit` was given
+            return share_done(items)
         return [pair for share in done for pair in share]
 
     def _opened_or_why(self, partition: PartitionId) -> DiskLog | str:
