@@ -19,6 +19,8 @@ from millstream.server.engine.executors import why_no_spark
 
 from . import latency, references, throughput
 from .bids import bids, write_ndjson
+from .cores import CoresOptions, cores_lines
+from .idle import idle_lines
 from .log_speed.lines import KafkaOptions, kafka_lines
 from .measuring import Measured, machine
 from .nexmark.measure import NexmarkOptions, nexmark_lines
@@ -30,8 +32,8 @@ from .report import Line, as_text, latency_line, rate_line
 from .serving import serving_lines
 
 PARTS: Final = ("duckdb", "latency", "spark")
-ON_DEMAND: Final = ("nexmark", "planning", "partitions", "kafka", "serving", "replication")
-"""The first takes many minutes, the others are not about the rows of queries."""
+ON_DEMAND: Final = ("nexmark", "cores", "idle", "planning", "partitions", "kafka", "serving", "replication")
+"""The first takes many minutes, the next compares one core with two, the others are not about the rows of queries."""
 _PARTITIONS_OPENED: Final = 10_000
 
 
@@ -55,6 +57,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sys.stdout.write(f"{machine()}\n")
     if set(options.parts) - set(ON_DEMAND):
         _print_bids(options)
+    if "cores" in options.parts:
+        chosen = CoresOptions(options.rows, 1 if options.rounds == 1 else 5, options.warm, options.seed)
+        sys.stdout.write(as_text(cores_lines(chosen)) + "\n")
+    if "idle" in options.parts:
+        sys.stdout.write(as_text(idle_lines(4 if options.rounds == 1 else 100, options.seconds)) + "\n")
     if "planning" in options.parts:
         sys.stdout.write(as_text(planning_lines(options.rounds)) + "\n")
     if "partitions" in options.parts:

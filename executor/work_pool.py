@@ -9,11 +9,15 @@ from __future__ import annotations
 import functools
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 T = TypeVar("T")
+
+_RELIEF: Final = 16
+_RELIEF_S: Final = 5.0  # how long a thread that is one too many stays without work
 
 
 def cores() -> int:
@@ -67,50 +71,95 @@ class Work(Generic[T]):
 
 
 class WorkPool:
-    """Threads are made when there is work and none is free, up to `size`."""
+    """Threads are made when there is work and none is free: up to one more than `cores`, since one of them mostly waits
+    for a disk, and where that is not enough for long, up to `_RELIEF` more (`relieve`), which go again."""
 
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self._waiting: deque[Work[object]] = deque()
+    def __init__(self, cores: int) -> None:
+        self.cores = cores
+        self._size = cores + 1
+        self._now: deque[Work[Any]] = deque()
+        self._later: deque[Work[Any]] = deque()
         self._changed = threading.Condition()  # guards what is waiting, and the counts
         self._idle = 0
         self._threads = 0
+        self._later_began_s = 0.0  # when the last one of `_later` was, or had nothing before it
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether no thread is free."""
+        return not self._idle
+
+    @property
+    def others_wait(self) -> bool:
+        """Whether something was put off that nobody has begun."""
+        return bool(self._later)
 
     def begin(self, call: Callable[[], T]) -> Work[T]:
         """Has it done by another thread, as soon as one is free."""
         work = Work(call)
-        self._hand_over([work])
+        self._hand_over(self._now, [work])
+        return work
+
+    def later(self, call: Callable[[], T]) -> Work[T]:
+        """Has it done behind everything else, in the order of these calls."""
+        work = Work(call)
+        with self._changed:
+            if not self._later:
+                self._later_began_s = time.monotonic()
+        self._hand_over(self._later, [work])
         return work
 
     def side_by_side(self, calls: Sequence[Callable[[], T]]) -> list[T]:
         """What the calls give, in their order, once all are over; the first of those that failed is raised."""
-        if len(calls) < 2 or self.size < 2:
+        if len(calls) < 2 or self.cores < 2:
             return [call() for call in calls]
         work = [Work(call) for call in calls]
-        self._hand_over(work[1:])
+        self._hand_over(self._now, work[1:])
         for each in work:
             each.do()
         for each in work:
             each.wait()
         return [each.result() for each in work]
 
-    def _hand_over(self, work: Sequence[Work[T]]) -> None:
+    def relieve(self, patience_s: float) -> None:
+        """One thread more, where for so long none has begun anything of what was put off."""
         with self._changed:
-            self._waiting.extend(work)  # type: ignore[arg-type]
-            wanted = min(len(self._waiting), self.size - self._threads) - self._idle
+            late = bool(self._later) and not self._idle and time.monotonic() - self._later_began_s >= patience_s
+            if late and self._threads < self._size + _RELIEF:
+                self._start()
+
+    def _hand_over(self, queue: deque[Work[Any]], work: Sequence[Work[Any]]) -> None:
+        with self._changed:
+            queue.extend(work)
+            wanted = min(len(self._now) + len(self._later) - self._idle, self._size - self._threads)
             for _ in range(max(0, wanted)):
-                self._threads += 1
-                threading.Thread(target=self._run, name="millstream-work", daemon=True).start()
+                self._start()
             self._changed.notify(len(work))
 
+    def _start(self) -> None:
+        self._threads += 1
+        threading.Thread(target=self._run, name="millstream-work", daemon=True).start()
+
     def _run(self) -> None:
-        while True:
-            with self._changed:
-                self._idle += 1
-                self._changed.wait_for(lambda: self._waiting)
-                self._idle -= 1
-                work = self._waiting.popleft()
+        while (work := self._next()) is not None:
             work.do()
+            del work  # what it holds must not wait for the next one
+
+    def _next(self) -> Work[Any] | None:
+        """None where the thread is one too many."""
+        with self._changed:
+            self._idle += 1
+            while not (self._now or self._later):
+                in_time = self._changed.wait(None if self._threads <= self._size else _RELIEF_S)
+                if not in_time and not (self._now or self._later) and self._threads > self._size:
+                    self._threads -= 1
+                    self._idle -= 1
+                    return None
+            self._idle -= 1
+            if self._now:
+                return self._now.popleft()
+            self._later_began_s = time.monotonic()
+            return self._later.popleft()
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""The DuckDB executor: persistent queries in threads of this process."""
+"""The DuckDB executor: persistent queries in this process, on one pool of threads."""
 
 from __future__ import annotations
 
@@ -18,14 +18,16 @@ from ..errors import UnknownQuery
 from ..executor import QueryStatus
 from ..figures import QueryFigures
 from ..spark.alignment import remove_markers, take_from_spark
+from ..work_pool import work_pool
 from .query import QueryRuntime
 from .query_log import changelog_topic, forget_query, safe_name, start_positions
 from .query_worker import QueryWorker
 from .start_offsets import StartSettings
+from .turns import Turns
 
 
 class DuckDBExecutor:
-    """Implements `Executor`. One thread per query; state files live under `data_directory`, one folder per query.
+    """Implements `Executor`. State files live under `data_directory`, one folder per query.
 
     In: `data_directory`: None keeps all state in memory; it is rebuilt from the changelog at the next start.
     """
@@ -37,6 +39,7 @@ class DuckDBExecutor:
         self._data_directory = data_directory
         self._properties = dict(properties or {})
         self._workers: dict[str, QueryWorker] = {}
+        self._turns = Turns(client, work_pool())
         self._guard = threading.Lock()
 
     def start(self, query: PersistentQuery) -> None:
@@ -44,7 +47,7 @@ class DuckDBExecutor:
             if query.id in self._workers:
                 return
             self._fix_beginning(query)
-            worker = QueryWorker(query.id, lambda: self._open(query), paused=query.paused)
+            worker = QueryWorker(query.id, lambda: self._open(query), self._turns, paused=query.paused)
             self._workers[query.id] = worker
         worker.start()
 
@@ -83,11 +86,12 @@ class DuckDBExecutor:
             worker.ask_to_stop()
         for worker in workers:
             worker.stop()
+        self._turns.close()
 
     def _fix_beginning(self, query: PersistentQuery) -> None:
-        """ "latest" means the moment at which the query was started, not the later one at which its thread gets to it.
+        """ "latest" means the moment at which the query was started, not the later one at which it gets its first turn.
 
-        What is wrong with a topic or a property, the thread finds out again, and says it in the query's status.
+        What is wrong with a topic or a property, it finds out again then, and says it in the query's status.
         """
         with contextlib.suppress(MillstreamError):
             properties = {**self._properties, **query.plan.properties}

@@ -12,8 +12,8 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import duckdb
@@ -37,6 +37,7 @@ from ..state.changelog import changelog_records
 from ..state.lost_state import with_ends
 from ..state.store import StoreChanges
 from ..tasks import needs_time_order
+from ..work_pool import Work, work_pool
 from .query_log import changelog_topic, offset_group
 from .query_settings import QuerySettings
 from .recovery import RecoveredQuery, TakeOver, recover
@@ -91,11 +92,8 @@ class QueryRuntime:
         self._idle = IdleTime(self._settings.idle_ms, clock)
         self._sink = plan.root
         self._writer = SinkWriter(plan.root)
-        self._ahead: Future[ReadBatch | None] | None = None
-        self._committing: Future[None] | None = None
-        self._threads: tuple[ThreadPoolExecutor, ThreadPoolExecutor] | None = (
-            None  # to read and to write, until `close`
-        )
+        self._ahead: Work[ReadBatch | None] | None = None
+        self._committing: Work[None] | None = None
         self._max_records: int | None = None  # set while a record is searched that makes a batch fail
         self._recovered: RecoveredQuery | None = None
         self._changelog_count: int | None = None
@@ -120,12 +118,15 @@ class QueryRuntime:
         pipeline = self._recovered.pipeline if with_state and self._recovered is not None else None
         return inspected(self.plan, self._meters, self._times, pipeline, writing=self._committing is not None)
 
-    def wait(self, timeout_s: float) -> bool:
-        """Waits until there is something to process; False after `timeout_s`."""
-        if self._ahead is not None or self._client.wait(self._reader.fetch_positions, timeout_s):
-            return True
-        self.rest()
-        return False
+    @property
+    def fetch_positions(self) -> dict[TopicPartition, int]:
+        """What to wait for where `step` has found nothing to read."""
+        return self._reader.fetch_positions
+
+    @property
+    def moves_by_itself(self) -> bool:
+        """Whether `step` may have something to do though nothing came: time passes."""
+        return self._settings.idle_ms > 0
 
     def step(self, max_bytes: int = MAX_BATCH_BYTES) -> bool:
         """Processes one batch; False if there was nothing to read. Where more is waiting, the batch may not be written
@@ -171,15 +172,12 @@ class QueryRuntime:
             return True
 
     def close(self) -> None:
-        """Lets go of the state file and the thread; nothing is lost, and a later `step` goes on."""
+        """Lets go of the state file; nothing is lost, and a later `step` goes on."""
         try:
             self.rest()
         except Exception as error:  # what counts is in the log, and is found there
             log.warning("state not settled", query_id=self.plan.query_id, error=str(error))
         self._give_up()
-        for thread in self._threads or ():
-            thread.shutdown(wait=True)
-        self._threads = None
 
     def _ensure_recovered(self) -> None:
         if self._recovered is None:
@@ -209,9 +207,7 @@ class QueryRuntime:
         """Drops everything that is not in the log. Closing DuckDB rolls back what it has not committed."""
         for under_way in (self._ahead, self._committing):
             if under_way is not None:
-                under_way.cancel()
-                with contextlib.suppress(BaseException):
-                    under_way.result()
+                under_way.drop()
         self._ahead = self._committing = None
         if self._recovered is not None:
             self._recovered.state.close(cause)
@@ -224,31 +220,14 @@ class QueryRuntime:
         else:
             batch = self._reader.read(max_bytes, max_records=self._max_records)
         if batch is not None and batch.more and self._is_large(batch):
-            self._ahead = self._reading.submit(self._reader.read, max_bytes)
+            self._ahead = work_pool().begin(partial(self._reader.read, max_bytes))
         return batch
 
     def _is_large(self, batch: ReadBatch) -> bool:
         return batch.record_count >= READ_AHEAD_RECORDS and self._max_records is None
 
-    @property
-    def _reading(self) -> ThreadPoolExecutor:
-        return self._own_threads()[0]
-
-    @property
-    def _writing(self) -> ThreadPoolExecutor:
-        return self._own_threads()[1]
-
-    def _own_threads(self) -> tuple[ThreadPoolExecutor, ThreadPoolExecutor]:
-        if self._threads is None:
-            name = self.plan.query_id
-            self._threads = (
-                ThreadPoolExecutor(1, thread_name_prefix=f"read-{name}"),
-                ThreadPoolExecutor(1, thread_name_prefix=f"write-{name}"),
-            )
-        return self._threads
-
     def _process(self, batch: ReadBatch, *, may_go_on: bool = False) -> None:
-        """`may_go_on`: the batch may be left to the writing thread."""
+        """`may_go_on`: the batch may be left to another thread to write."""
         assert self._recovered is not None
         run = self._recovered
         if run.commits.is_due:
@@ -264,7 +243,7 @@ class QueryRuntime:
         fp("query.processed")
         self._finish()
         if may_go_on:
-            self._committing = self._writing.submit(self._commit, run, batch, output, state_changes)
+            self._committing = work_pool().begin(partial(self._commit, run, batch, output, state_changes))
         else:
             self._commit(run, batch, output, state_changes)
 

@@ -1,9 +1,11 @@
-"""A thread that drives one QueryRuntime: as fast as there is input, and asleep in the log otherwise."""
+"""Drives one QueryRuntime in turns, a batch in each (`turns.py`): as fast as there is input, and not at all without."""
 
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
+import time
 from collections.abc import Callable, Generator
 
 import duckdb
@@ -17,11 +19,12 @@ from ..executor import QueryMetrics, QueryStatus
 from ..figures import QueryFigures
 from ..state.lost_state import LOST, what_to_do
 from .query import QueryRuntime
+from .turns import AT_ONCE, NEVER, WHEN_WOKEN, Due, Turns
 from .worker_states import OVER, UNDER_WAY, WorkerEvent, WorkerState, WorkerStates
 
 log = structlog.get_logger()
 
-WAKE_UP_S = 0.2  # how soon a sleeping query notices that it should stop
+QUIET_S = 0.2  # without input, after which the state is brought to rest
 LOOK_S = 2.0  # how long somebody waits who wants to look into the state
 FAILURES_MAX = 6  # in a row, of those that may be the query's own fault
 BACKOFF_S = 0.1  # after the first failure; doubles with each
@@ -30,31 +33,42 @@ BACKOFF_MAX_S = 5.0
 OUTAGES = (LogFull, LogWriteFailed, LogUnavailable, duckdb.IOException, MemoryError, duckdb.OutOfMemoryException)
 """Of the machine, not of the query: it waits for as long as they last."""
 
+_ENDED = (WorkerState.FAILED, WorkerState.STOPPED)
+
 
 class QueryWorker:
-    """Runs a query in a thread of its own. Its states are those of `worker_states.py`.
+    """Runs a query in the turns that it gets. Its states are those of `worker_states.py`.
 
     In: `open_runtime` may raise; it is tried again like a failed batch.
     """
 
-    def __init__(self, query_id: str, open_runtime: Callable[[], QueryRuntime], *, paused: bool = False) -> None:
+    def __init__(
+        self, query_id: str, open_runtime: Callable[[], QueryRuntime], turns: Turns, *, paused: bool = False
+    ) -> None:
         self.query_id = query_id
         self._open_runtime = open_runtime
         self._runtime: QueryRuntime | None = None
         self._error: str | None = None
-        self._thread: threading.Thread | None = None
-        self._changed = threading.Condition()  # guards the state, the turns, and which thread it is
+        self._turns = turns
+        self._started = False
+        self._failures = 0  # in a row
+        self._retries_at_s = 0.0
+        self._quiet_since_s = math.inf  # nothing to read since then
+        self._changed = threading.Condition()  # guards the state, and whose the runtime is
         self._states = WorkerStates(self._changed, paused=paused)
-        self._turns = _Turns(self._changed)
+        self._access = _Access(self._changed)
 
     def start(self) -> None:
         with self._changed:
-            if self._states.state not in OVER:
-                self._start_thread()
+            if self._states.state in OVER:
+                return
+            self._started = True
+        self._turns.wake(self)
 
     def pause(self) -> None:
         """Returns once no batch is under way."""
         self._states.move(WorkerEvent.PAUSE)
+        self._wake()
         self._states.wait(lambda state: state not in UNDER_WAY)
 
     def resume(self) -> None:
@@ -63,23 +77,21 @@ class QueryWorker:
         with self._changed:
             failed = self._states.state is WorkerState.FAILED
             if self._states.move(WorkerEvent.RESUME) and failed:
-                self._error = None
-                self._start_thread()
+                self._error, self._failures = None, 0
+        self._wake()
 
     def ask_to_stop(self) -> None:
         """Waits for nothing: who ends several queries asks all of them before it waits for the first one."""
         with self._changed:
             self._states.move(WorkerEvent.STOP)
-            if self._thread is None and self._states.state is WorkerState.STOPPING:
-                self._states.move(WorkerEvent.ENDED)  # it was never started
+            if not self._started and self._states.state is WorkerState.STOPPING:
+                self._states.move(WorkerEvent.ENDED)
+        self._wake()
 
     def stop(self) -> None:
-        """Returns once the thread has ended and the state file is closed."""
+        """Returns once no batch is under way and the state file is closed."""
         self.ask_to_stop()
-        with self._changed:
-            thread = self._thread
-        if thread is not None:
-            thread.join()
+        self._states.wait(lambda state: state is WorkerState.STOPPED)
 
     def status(self) -> QueryStatus:
         with self._changed:
@@ -94,87 +106,108 @@ class QueryWorker:
 
     def figures(self) -> QueryFigures | None:
         """What the query measures; its state too, unless it is busy for long. None before it has begun."""
-        with self._turns.guest(LOOK_S) as free:
+        with self._access.guest(LOOK_S) as free:
             runtime = self._runtime
             if runtime is None:
                 return None
             try:
                 return runtime.figures(with_state=free and self._states.state not in OVER)
-            except Exception as error:  # it is the query's thread that must say what is wrong
+            except Exception as error:  # it is the query's own turn that must say what is wrong
                 log.info("no look into the state", query_id=self.query_id, error=str(error))
                 return runtime.figures(with_state=False)
 
-    # -------------------------------------------------------------- the thread
+    # -------------------------------------------------------------- its turns
 
-    def _start_thread(self) -> None:
-        self._thread = threading.Thread(target=self._run, name=f"query-{self.query_id}", daemon=True)
-        self._thread.start()
+    def _wake(self) -> None:
+        """After a caller moved the state: the turn that follows it is due."""
+        with self._changed:
+            idle = not self._started or self._states.state in _ENDED
+        if not idle:
+            self._turns.wake(self)
 
-    def _run(self) -> None:
+    def turn(self) -> Due:
+        """See `TakesTurns`: what the state asks for."""
+        match self._states.state:
+            case WorkerState.WORKING:
+                return self._work()
+            case WorkerState.RETRYING:
+                return self._back_off()
+            case WorkerState.PAUSING:
+                self._rest()
+                return AT_ONCE
+            case WorkerState.PAUSED:
+                return WHEN_WOKEN
+            case WorkerState.FAILING | WorkerState.STOPPING:
+                self._close()
+                return NEVER
+            case WorkerState.FAILED | WorkerState.STOPPED:
+                return NEVER
+
+    def _work(self) -> Due:
+        """A batch."""
         try:
-            self._work_until_over()
-            self._close()
-        finally:
-            self._states.move(WorkerEvent.ENDED)
-
-    def _work_until_over(self) -> None:
-        failures = 0  # in a row
-        while True:
-            match self._states.state:
-                case WorkerState.WORKING:
-                    failures = self._work(failures)
-                case WorkerState.RETRYING:
-                    self._back_off(failures)
-                case WorkerState.PAUSING:
-                    self._rest()
-                case WorkerState.PAUSED:
-                    self._states.wait(lambda state: state is not WorkerState.PAUSED)
-                case WorkerState.FAILING | WorkerState.FAILED | WorkerState.STOPPING | WorkerState.STOPPED:
-                    return
-
-    def _work(self, failures: int) -> int:
-        """A batch, or a wait for input. In and out: how many failed in a row."""
-        try:
-            self._step()
+            due = self._step()
         except (ProducerFenced, LogClosed, *LOST) as error:
             self._give_up(error)
-            return failures + 1
+            return AT_ONCE
         except Exception as error:  # whatever it is: what counts is in the log, so try again from there
-            failures += 1
-            log.warning("query failed", query_id=self.query_id, failures=failures, error=str(error), exc_info=True)
-            if failures >= FAILURES_MAX and not isinstance(error, OUTAGES):
+            self._failures += 1
+            log.warning(
+                "query failed", query_id=self.query_id, failures=self._failures, error=str(error), exc_info=True
+            )
+            if self._failures >= FAILURES_MAX and not isinstance(error, OUTAGES):
                 self._give_up(error)
             else:
+                wait_s = min(BACKOFF_S * 2 ** min(self._failures - 1, 10), BACKOFF_MAX_S)
+                self._retries_at_s = time.monotonic() + wait_s
                 self._move_with_error(WorkerEvent.TROUBLE, error)
-            return failures
-        self._error = None
-        return 0
+            return AT_ONCE
+        self._error, self._failures = None, 0
+        return due
 
-    def _step(self) -> None:
+    def _step(self) -> Due:
         if self._runtime is None:
             self._runtime = self._open_runtime()
-        with self._turns.owner(lets_guests_first_s=LOOK_S):
-            if not self._runtime.step():
-                self._runtime.wait(WAKE_UP_S)
+        with self._access.owner(lets_guests_first_s=LOOK_S):
+            if self._runtime.step():
+                self._quiet_since_s = math.inf
+                return AT_ONCE
+            return self._wait(self._runtime)
 
-    def _back_off(self, failures: int) -> None:
-        wait_s = min(BACKOFF_S * 2 ** min(failures - 1, 10), BACKOFF_MAX_S)
-        self._states.wait(lambda state: state is not WorkerState.RETRYING, wait_s)
+    def _wait(self, runtime: QueryRuntime) -> Due:
+        """For records. Once it is quiet, the state comes to rest."""
+        now = time.monotonic()
+        self._quiet_since_s = min(self._quiet_since_s, now)
+        is_quiet = now - self._quiet_since_s >= QUIET_S
+        if is_quiet:
+            runtime.rest()
+        return Due(runtime.fetch_positions, math.inf if is_quiet and not runtime.moves_by_itself else now + QUIET_S)
+
+    def _back_off(self) -> Due:
+        if time.monotonic() < self._retries_at_s:
+            return Due(at_s=self._retries_at_s)
         self._states.move(WorkerEvent.WAITED, only_from=WorkerState.RETRYING)
+        return AT_ONCE
 
     def _rest(self) -> None:
         if self._runtime is not None:
             try:
-                with self._turns.owner():
+                with self._access.owner():
                     self._runtime.rest()
             except Exception as error:  # the next step begins from the log
                 log.warning("query failed", query_id=self.query_id, error=str(error))
         self._states.move(WorkerEvent.RESTED, only_from=WorkerState.PAUSING)
 
     def _close(self) -> None:
-        if self._runtime is not None:
-            with self._turns.owner():
-                self._runtime.close()
+        """The last act: from here on RESUME may start it again."""
+        try:
+            if self._runtime is not None:
+                with self._access.owner():
+                    self._runtime.close()
+        except Exception as error:
+            log.error("query not closed", query_id=self.query_id, error=str(error), exc_info=True)
+        finally:
+            self._states.move(WorkerEvent.ENDED)
 
     def _give_up(self, error: Exception) -> None:
         self._move_with_error(WorkerEvent.GAVE_UP, error)
@@ -186,9 +219,9 @@ class QueryWorker:
             self._states.move(event)
 
 
-class _Turns:
-    """Whose turn it is with the runtime: the thread's, or that of somebody who looks into it. Locks are not fair, and
-    the thread wants its turn again at once: it waits while there are guests."""
+class _Access:
+    """Who may use the runtime: the query's turn, or somebody who looks into it. Locks are not fair, and a busy query
+    has its next turn at once: it waits while there are guests."""
 
     def __init__(self, changed: threading.Condition) -> None:
         self._changed = changed
@@ -197,7 +230,7 @@ class _Turns:
 
     @contextlib.contextmanager
     def owner(self, lets_guests_first_s: float = 0.0) -> Generator[None]:
-        """The thread's turn."""
+        """For the query's turn."""
         with self._changed:
             self._changed.wait_for(lambda: not self._guests, lets_guests_first_s)
             self._changed.wait_for(lambda: not self._taken)
@@ -209,7 +242,7 @@ class _Turns:
 
     @contextlib.contextmanager
     def guest(self, timeout_s: float) -> Generator[bool]:
-        """The turn of another; False where the thread has not given it up in time."""
+        """For another; False where the query's turn was not over in time."""
         with self._changed:
             self._guests += 1
             free = self._changed.wait_for(lambda: not self._taken, timeout_s)

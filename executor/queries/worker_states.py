@@ -1,21 +1,21 @@
-"""The states of a query that runs in a thread of its own: who moves it from which to which, and who waits for what.
+"""The states of a query that runs in turns: who moves it from which to which, and who waits for what.
 
-| state    | shown   | its thread                               | callers who wait, and for what                       |
+| state    | shown   | its turns                                | callers who wait, and for what                       |
 | -------- | ------- | ---------------------------------------- | ---------------------------------------------------- |
 | WORKING  | RUNNING | opens, does a batch, or waits for input  |                                                      |
 | RETRYING | RUNNING | waits after a failure, which is shown    |                                                      |
 | PAUSING  | PAUSED  | ends its batch, brings its state to rest | `pause`, until the state is at rest or has failed    |
-| PAUSED   | PAUSED  | sleeps until a caller moves it           |                                                      |
-| FAILING  | ERROR   | closes what it has open                  | `resume` and `pause`, until the thread has ended     |
-| FAILED   | ERROR   | has ended; `resume` starts another       |                                                      |
-| STOPPING | STOPPED | ends its batch, closes what it has open  | `stop` and `pause`, until the thread has ended       |
-| STOPPED  | STOPPED | has ended, and none starts again         |                                                      |
+| PAUSED   | PAUSED  | has none until a caller moves it         |                                                      |
+| FAILING  | ERROR   | closes what it has open                  | `resume` and `pause`, until it has ended             |
+| FAILED   | ERROR   | has ended; `resume` begins anew          |                                                      |
+| STOPPING | STOPPED | ends its batch, closes what it has open  | `stop` and `pause`, until it has ended               |
+| STOPPED  | STOPPED | has ended, and does not begin again      |                                                      |
 
-Callers cause PAUSE, RESUME and STOP, in any state: where the table below has no line, nothing changes. The thread
+Callers cause PAUSE, RESUME and STOP, in any state: where the table below has no line, nothing changes. A turn
 causes the others, and only where there is a line. STOP wins over all that is under way, and a failure over PAUSE: a
 query that cannot go on must not look as if RESUME were all it needs. PAUSE during a failure's wait ends that wait, and
-a batch that fails while the query is PAUSING is left for RESUME. The order that keeps two threads from running one
-query: FAILED is entered by the last act of a thread, and only from there RESUME starts another.
+a batch that fails while the query is PAUSING is left for RESUME. What keeps a query from being open twice: FAILED is
+entered by the last act of its turns, and only from there RESUME begins anew.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class WorkerState(Enum):
 
 
 class WorkerEvent(Enum):
-    """What callers ask for, and what the thread reports."""
+    """What callers ask for, and what a turn reports."""
 
     PAUSE = "somebody pauses the query"
     RESUME = "somebody resumes it"
@@ -88,10 +88,10 @@ TRANSITIONS: Final[Mapping[tuple[WorkerState, WorkerEvent], WorkerState]] = {
 }
 
 UNDER_WAY: Final = frozenset({_S.PAUSING, _S.FAILING, _S.STOPPING})
-"""Between what a caller asked for, or a failure, and the moment when the thread has followed."""
+"""Between what a caller asked for, or a failure, and the moment when a turn has followed."""
 
 OVER: Final = frozenset({_S.FAILING, _S.STOPPING, _S.FAILED, _S.STOPPED})
-"""The thread does no more batches."""
+"""There are no more batches."""
 
 
 class WorkerStates:
@@ -106,7 +106,7 @@ class WorkerStates:
         return self._state
 
     def move(self, event: WorkerEvent, only_from: WorkerState | None = None) -> bool:
-        """Makes the transition; False where the event changes nothing. In: `only_from`: for the thread, when a caller
+        """Makes the transition; False where the event changes nothing. In: `only_from`: for a turn, when a caller
         may have moved the state since it looked."""
         with self._changed:
             if only_from not in (None, self._state):

@@ -135,7 +135,7 @@ class TopicFeed:
     def _unit_rows(self, count: int) -> int:
         if not self._clean:
             return WARY_ROWS
-        return max(UNIT_ROWS, -(-count // (2 * work_pool().size)))  # so that who is done first takes over from others
+        return max(UNIT_ROWS, -(-count // (2 * work_pool().cores)))  # so that who is done first takes over from others
 
     def _decode_unit(self, unit: _Unit, bytes_per_record: float) -> list[LanePiece]:
         """A piece for each run."""

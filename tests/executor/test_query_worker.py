@@ -1,4 +1,4 @@
-"""The thread of a query: each transition of its states, with a runtime whose batches end when the test says."""
+"""The turns of a query: each transition of its states, with a runtime whose batches end when the test says."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from millstream.executor.figures import QueryFigures
 from millstream.executor.queries import query_worker, worker_states
 from millstream.executor.queries.query import QueryRuntime
 from millstream.executor.queries.query_worker import QueryWorker
+from millstream.executor.queries.turns import Turns
 from millstream.executor.queries.worker_states import BY_CALLERS, TRANSITIONS, WorkerEvent, WorkerState, WorkerStates
+from millstream.executor.work_pool import WorkPool
+from millstream.logcore.client import LogClient, Offsets, TopicPartition
 from millstream.logcore.errors import LogFull, ProducerFenced
 
 PATIENCE_S = 30.0
@@ -47,8 +50,13 @@ class Runtime:
             raise outcome
         return outcome
 
-    def wait(self, timeout_s: float) -> None:
-        """There is always more."""
+    @property
+    def fetch_positions(self) -> dict[TopicPartition, int]:
+        return {TopicPartition("input", 0): 0}
+
+    @property
+    def moves_by_itself(self) -> bool:
+        return False
 
     def rest(self) -> None:
         self.calls.append("rest")
@@ -86,9 +94,26 @@ def runtime() -> Runtime:
     return Runtime()
 
 
+class Silent:
+    """A log in which nothing comes."""
+
+    def listen(self, _: Callable[[], None]) -> Callable[[], None]:
+        return lambda: None
+
+    def offsets(self, topic: str, partition: int) -> Offsets:
+        return Offsets(0, 0, 0, 0)
+
+
+@pytest.fixture(scope="module")
+def turns() -> Iterator[Turns]:
+    made = Turns(cast(LogClient, Silent()), WorkPool(2))
+    yield made
+    made.close()
+
+
 @pytest.fixture
-def worker(runtime: Runtime) -> Iterator[QueryWorker]:
-    made = QueryWorker("Q", runtime.open)
+def worker(runtime: Runtime, turns: Turns) -> Iterator[QueryWorker]:
+    made = QueryWorker("Q", runtime.open, turns)
     yield made
     runtime.ends(*[False] * 100)
     made.stop()
@@ -164,7 +189,7 @@ def test_callers_change_these_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize(("state", "event"), list(product(WorkerState, WorkerEvent)))
-def test_an_event_without_a_line_is_nothing_or_a_mistake_of_the_thread(state: WorkerState, event: WorkerEvent) -> None:
+def test_an_event_without_a_line_is_nothing_or_a_mistake_of_the_query(state: WorkerState, event: WorkerEvent) -> None:
     states = WorkerStates(threading.Condition(), paused=False)
     states._state = state
     if (state, event) in TRANSITIONS:
@@ -256,8 +281,8 @@ def test_a_query_that_cannot_go_on_while_it_pauses_is_in_error(worker: QueryWork
 # ------------------------------------------------------------------ at its start
 
 
-def test_a_query_that_starts_paused_opens_nothing(runtime: Runtime) -> None:
-    worker = QueryWorker("Q", runtime.open, paused=True)
+def test_a_query_that_starts_paused_opens_nothing(runtime: Runtime, turns: Turns) -> None:
+    worker = QueryWorker("Q", runtime.open, turns, paused=True)
     worker.start()
     becomes(worker, WorkerState.PAUSED)
     worker.pause()
@@ -270,10 +295,10 @@ def test_a_query_that_is_stopped_before_it_starts_never_does(worker: QueryWorker
     worker.stop()
     worker.start()
     worker.resume()
-    assert (worker._thread, worker.status().state, runtime.calls) == (None, "STOPPED", [])
+    assert (worker.status().state, runtime.calls) == ("STOPPED", [])
 
 
-def test_pause_while_it_opens_waits_until_it_has(runtime: Runtime) -> None:
+def test_pause_while_it_opens_waits_until_it_has(turns: Turns) -> None:
     opening, go_on = threading.Event(), threading.Event()
 
     def opened() -> QueryRuntime:
@@ -281,7 +306,7 @@ def test_pause_while_it_opens_waits_until_it_has(runtime: Runtime) -> None:
         assert go_on.wait(PATIENCE_S)
         raise BUG
 
-    worker = QueryWorker("Q", opened)
+    worker = QueryWorker("Q", opened, turns)
     worker.start()
     assert opening.wait(PATIENCE_S)
     pausing = under_way(worker.pause)
@@ -328,17 +353,14 @@ def test_a_query_waits_out_what_the_machine_lacks(worker: QueryWorker, runtime: 
     assert (worker.status().state, worker.status().error) == ("RUNNING", None)
 
 
-def test_resume_after_an_error_starts_another_thread(worker: QueryWorker, runtime: Runtime) -> None:
+def test_resume_after_an_error_begins_anew(worker: QueryWorker, runtime: Runtime) -> None:
     brought_to(worker, runtime, WorkerState.FAILED)
-    before = worker._thread
     assert runtime.calls == ["open", "close"]
     worker.pause()
     assert worker.status().state == "ERROR"
     worker.resume()
     runtime.begins()
     assert (worker.status().state, worker.status().error) == ("RUNNING", None)
-    assert before is not None
-    ended(before)
 
 
 def test_resume_while_it_fails_waits_until_everything_is_closed(worker: QueryWorker, runtime: Runtime) -> None:
@@ -371,10 +393,7 @@ def test_after_a_stop_nothing_starts_again(worker: QueryWorker, runtime: Runtime
     assert runtime.began.empty()
 
 
-def test_a_close_that_fails_ends_the_thread_all_the_same(
-    worker: QueryWorker, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(threading, "excepthook", lambda _: None)
+def test_a_close_that_fails_ends_it_all_the_same(worker: QueryWorker, runtime: Runtime) -> None:
     runtime.close_with = BUG
     brought_to(worker, runtime, WorkerState.FAILED)
     worker.stop()
@@ -399,7 +418,7 @@ def test_who_looks_goes_before_the_next_batch(worker: QueryWorker, runtime: Runt
     runtime.begins()
     looking = under_way(worker.figures)
     with worker._changed:
-        assert worker._changed.wait_for(lambda: worker._turns._guests == 1, PATIENCE_S)
+        assert worker._changed.wait_for(lambda: worker._access._guests == 1, PATIENCE_S)
     runtime.ends(True)
     ended(looking)
     assert runtime.looked == [True]
