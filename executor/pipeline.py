@@ -25,6 +25,7 @@ from .figures import Meters
 from .operators.columns import batch_schema
 from .record_error import RecordError, of_functions
 from .sources.source_reader import empty_rows
+from .state.connection import SideConnections
 from .state.store import StateStore, StoreChanges
 
 for _module in pkgutil.iter_modules(operators.__path__):  # each says which steps it builds
@@ -40,7 +41,8 @@ class Pipeline:
 
     An error leaves the stores undefined: roll back the transaction, and make a new pipeline on the same connection.
     `write_behind`: DuckDB's tables get what was written with `settle` only; without it, at the end of each `process`.
-    `meters` count what the operators do.
+    `meters` count what the operators do. `side`: for statements without state to run side by side; without it they
+    do not.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class Pipeline:
         repartitioned: frozenset[str] = frozenset(),
         write_behind: bool = False,
         meters: Meters | None = None,
+        side: SideConnections | None = None,
     ) -> None:
         self.plan = plan
         self._write_behind = write_behind
@@ -66,6 +69,7 @@ class Pipeline:
             partitioner=partitioner,
             repartitioned=repartitioned,
             meters=meters or Meters(),
+            side=side,
         )
         self._root = building.node(plan.root.input if isinstance(plan.root, Sink) else plan.root)
         self._sources = frozenset(source.id for source in plan.sources())

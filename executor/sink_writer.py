@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +23,7 @@ from .record_error import RecordError
 from .sources.source_reader import ReadBatch, RecordHeaders
 from .state.connection import lock, open_connection
 from .updates import settle
+from .work_pool import slices, work_pool
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +106,12 @@ class SinkWriter:
 
     def _keys(self, rows: pa.Table) -> pa.Array:
         starts, ends = self._window(rows)
-        return self._key_encoder.encode(
+        return _encoded(
+            self._key_encoder,
             [_array(rows, f"k{i}") for i in range(len(self._sink.schema.key))],
-            null_rows=self._null_keys(rows.num_rows),
-            window_start=starts,
-            window_end=ends,
+            self._null_keys(rows.num_rows),
+            starts,
+            ends,
         )
 
     def _null_keys(self, count: int) -> pa.BooleanArray | None:
@@ -143,7 +146,7 @@ class SinkWriter:
         columns = {
             "timestamp": _array(rows, "_ts"),
             "key": keys,
-            "value": values.encode([_array(rows, f"v{index}") for index, _ in self._encoded], null_rows=null_rows),
+            "value": _encoded(values, [_array(rows, f"v{index}") for index, _ in self._encoded], null_rows),
         }
         if headers is not None:
             columns["headers"] = headers.of(_array(rows, "_seq"))
@@ -165,6 +168,27 @@ class SinkWriter:
             batch = whole if chosen is None else whole.take(chosen)
             records.append((partition, ColumnarRecords(batch, pc.max(batch["_ts"]).as_py())))
         return records
+
+
+def _encoded(
+    encoder: Encoder,
+    columns: Sequence[pa.Array],
+    null_rows: pa.BooleanArray | None,
+    window_start: pa.Array | None = None,
+    window_end: pa.Array | None = None,
+) -> pa.Array:
+    """What the encoder makes of them; the rows of a large batch are divided, and encoded side by side."""
+    given = [*columns, null_rows, window_start, window_end]
+    rows = next((len(array) for array in given if array is not None), 0)
+
+    def part(begin: int, end: int) -> pa.Array:
+        *values, nulls, starts, ends = (None if each is None else each.slice(begin, end - begin) for each in given)
+        return encoder.encode(values, null_rows=nulls, window_start=starts, window_end=ends)
+
+    parts = slices(rows)
+    if len(parts) < 2:
+        return encoder.encode(columns, null_rows=null_rows, window_start=window_start, window_end=window_end)
+    return pa.concat_arrays(work_pool().side_by_side([partial(part, *bounds) for bounds in parts]))
 
 
 class _Timestamps:

@@ -12,6 +12,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any, Final, Generic, TypeVar
 
 T = TypeVar("T")
@@ -25,6 +26,16 @@ def cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+SLICE_ROWS = 10_000  # at least, for a thread: fewer are done sooner than another one is woken
+
+
+def slices(rows: int) -> list[tuple[int, int]]:
+    """Begin and end of the parts of so many rows that are worth a thread each: one for each core at most."""
+    parts = max(1, min(work_pool().cores, rows // SLICE_ROWS))
+    bounds = [rows * part // parts for part in range(parts + 1)]
+    return list(pairwise(bounds))
 
 
 class Work(Generic[T]):

@@ -45,6 +45,8 @@ class Decoder(Protocol):
 
 
 class Encoder(Protocol):
+    """Safe for several threads at once, as decoders are."""
+
     def encode(
         self,
         columns: Sequence[pa.Array],

@@ -1,12 +1,14 @@
 """Steps without state: a chain of them is one SELECT.
 
-Row order is DuckDB's insertion order, which plain projections, filters and UNNEST preserve, also with several threads.
+Row order is DuckDB's insertion order, which plain projections, filters and UNNEST preserve. Since the result for a row
+depends on that row only, the rows of a large batch are divided, and computed side by side.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import duckdb
 import numpy as np
@@ -22,7 +24,9 @@ from ...sql.functions.udf import failures_of
 from ...sql.types import DOUBLE
 from ..batch import ChangeBatch
 from ..building import Building, ChainNode, Operator, Partitioner, builds
+from ..state.connection import SideConnections
 from ..value_sizes import without_large_values
+from ..work_pool import slices, work_pool
 from .columns import batch_schema, conform, ints, is_null, key_names, number_within, value_names, with_columns
 from .statement import BatchStatement
 
@@ -44,6 +48,7 @@ class Stateless(Operator):
         extra: Sequence[str],
         columns: Sequence[str] | None,
         partitioner: Partitioner | None = None,
+        side: SideConnections | None = None,
     ) -> None:
         self._input_schema = batch_schema(schema, extra, columns)
         self._explodes = any(isinstance(step, Explode) for step in steps)
@@ -63,7 +68,8 @@ class Stateless(Operator):
         self.schema = schema
         self._output_schema = batch_schema(schema, self.extra, self.columns)
         self._failures = failures_of(connection)
-        self._statement = BatchStatement(connection, sql, {"input": self._input_schema})
+        self._sql, self._side = sql, side
+        self._statements = [BatchStatement(connection, sql, {"input": self._input_schema})]
 
     def process(self, batch: ChangeBatch) -> ChangeBatch:
         if not len(batch.rows):
@@ -71,13 +77,26 @@ class Stateless(Operator):
         elif self._renamed is not None:
             rows = self._only_renamed(conform(batch.rows, self._input_schema), self._renamed)
         else:
-            rows = self._statement.run(input=conform(batch.rows, self._input_schema))
+            rows = self._run(conform(batch.rows, self._input_schema))
             rows = without_large_values(conform(rows, self._output_schema), self._failures)
         if self._explodes:
             rows = with_columns(rows, {"_sub": pa.array(number_within(ints(rows, "_seq")))})
         if self._rekey is None:
             return replace(batch, rows=rows)
         return ChangeBatch(self._repartition(self._rekey, rows), elapsed_ms=batch.elapsed_ms)
+
+    def _run(self, rows: pa.Table) -> pa.Table:
+        parts = slices(len(rows)) if self._side is not None else []
+        if len(parts) < 2:
+            return self._statements[0].run(input=rows)
+        assert self._side is not None
+        for connection in self._side.first(len(parts) - 1)[len(self._statements) - 1 :]:
+            self._statements.append(BatchStatement(connection, self._sql, {"input": self._input_schema}))
+        calls = [
+            partial(statement.run, input=rows.slice(begin, end - begin))
+            for statement, (begin, end) in zip(self._statements, parts, strict=False)
+        ]
+        return pa.concat_tables(work_pool().side_by_side(calls))
 
     def _only_renamed(self, rows: pa.Table, names: Mapping[str, str]) -> pa.Table:
         listed = [rows.column(names[field.name]) for field in self._output_schema]
@@ -206,5 +225,7 @@ def build(step: StatelessStep, building: Building) -> ChainNode:
         steps.insert(0, below)
         below = below.input
     node = building.node(below)
-    operator = Stateless(building.connection, steps, node.schema, node.extra, node.columns, building.partitioner)
+    operator = Stateless(
+        building.connection, steps, node.schema, node.extra, node.columns, building.partitioner, building.side
+    )
     return building.chain(node, operator, *steps)

@@ -86,7 +86,7 @@ class QueryRuntime:
         self._times: dict[TopicPartition, PartitionTimes] = {}
         self._client = client
         self._state_directory = state_directory
-        self._settings = QuerySettings.of({**(properties or {}), **plan.properties})
+        self._settings = QuerySettings.of({**(properties or {}), **plan.properties}, threads=1)
         self._clock = clock
         self._take_over = take_over
         self._idle = IdleTime(self._settings.idle_ms, clock)

@@ -78,6 +78,7 @@ def recover(
             partitioner=RekeyPartitioner(),
             write_behind=True,
             meters=meters,
+            side=state.side,
         )
         lock(state.connection)
         replay_changelog(plan, client, state, pipeline, ends, noted)

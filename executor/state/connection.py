@@ -10,7 +10,7 @@ import atexit
 import functools
 import os
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -86,10 +86,30 @@ def open_connection(path: str = MEMORY, settings: EngineSettings | None = None) 
     if share is not None and settings.shares is not None:
         settings.shares.belongs_to(connection, share)
     failures_of(connection).bounds = settings.bounds
-    connection.execute("SET TimeZone = 'UTC'")
+    connection.execute("SET GLOBAL TimeZone = 'UTC'")  # of cursors too
     # DuckDB 2.0 computes what occurs twice in an expression once, in front of it, and so outside of its TRY.
     connection.execute("SET disabled_optimizers = 'common_subexpressions'")
     return connection
+
+
+class SideConnections:
+    """Further connections to a database, for statements that run side by side. Each has a transaction of its own, so
+    they are for what reads no tables. Until `close`, which comes before that of the database's own connection."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self._connection = connection
+        self._opened: list[duckdb.DuckDBPyConnection] = []
+
+    def first(self, count: int) -> Sequence[duckdb.DuckDBPyConnection]:
+        """So many of them, the same ones each time."""
+        while len(self._opened) < count:
+            self._opened.append(self._connection.cursor())
+        return self._opened[:count]
+
+    def close(self) -> None:
+        for each in self._opened:
+            each.close()
+        self._opened = []
 
 
 @functools.cache

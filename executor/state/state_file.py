@@ -18,7 +18,7 @@ import duckdb
 import structlog
 
 from ...planner.physical import PhysicalPlan
-from .connection import MEMORY, EngineSettings, open_connection
+from .connection import MEMORY, EngineSettings, SideConnections, open_connection
 from .laid_aside import LaidAside
 
 log = structlog.get_logger()
@@ -31,10 +31,12 @@ _in_use_guard = threading.Lock()
 
 
 class StateFile:
-    """An open state database. `applied`: changelog partition → the offset up to which it is contained."""
+    """An open state database. `applied`: changelog partition → the offset up to which it is contained. `side`: for
+    statements without state."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, path: Path | None, applied: Mapping[int, int]) -> None:
         self.connection = connection
+        self.side = SideConnections(connection)
         self.path = path
         self.applied = dict(applied)
         self._laid_aside = LaidAside(connection)
@@ -54,6 +56,7 @@ class StateFile:
 
     def close(self, cause: BaseException | None = None) -> None:
         """In: `cause`: why it is closed. Where that is damage to the file, the next start replays the changelog."""
+        self.side.close()
         self.connection.close()
         if self.path is None:
             return

@@ -252,7 +252,8 @@ DUCKDB_MEMORY: Final = text(
 )
 DUCKDB_THREADS: Final = whole_or_none(
     "millstream.duckdb.threads",
-    "Threads of one DuckDB instance; empty: one per core, at most 4.",
+    "Threads of one DuckDB instance; empty: one for a persistent query, whose batches the pool divides, else one per "
+    "core, at most 4.",
     scope="SERVER",
     minimum=1,
 )
