@@ -17,7 +17,7 @@ from ...planner.catalog import PersistentQuery
 from ..errors import UnknownQuery
 from ..executor import QueryStatus
 from ..figures import QueryFigures
-from ..spark.alignment import remove_markers, take_from_spark
+from ..spark.alignment import remove_run_topics, take_from_spark
 from ..work_pool import work_pool
 from .query import QueryRuntime
 from .query_log import changelog_topic, forget_query, safe_name, start_positions
@@ -68,7 +68,7 @@ class DuckDBExecutor:
         directory = self._directory(query_id)
         if directory is not None:
             shutil.rmtree(directory, ignore_errors=True)
-        remove_markers(self._client, query_id)
+        remove_run_topics(self._client, query_id)
         with contextlib.suppress(UnknownTopic):
             self._client.delete_topic(changelog_topic(query_id))
         forget_query(self._client, query_id)

@@ -38,6 +38,21 @@ def marker_topic(query_id: str) -> str:
     return f"_millstream-{safe_name(query_id)}-markers"
 
 
+def repartition_topic(query_id: str) -> str:
+    """The topic through which rows of the query go on Spark where their task changes behind state; partition n is
+    written by bucket n."""
+    return f"_millstream-{safe_name(query_id)}-repartition"
+
+
+REPARTITION_CONFIG: Mapping[str, str] = {
+    "cleanup.policy": "delete",
+    "retention.ms": "-1",
+    "retention.bytes": "-1",
+    "segment.bytes": str(16 * 1024 * 1024),
+}
+"""What was read is removed by who reads it, and nothing else."""
+
+
 def safe_name(query_id: str) -> str:
     """The id as part of a topic's or a folder's name: a quoted SQL name in it may hold anything."""
     if _SAFE.fullmatch(query_id):

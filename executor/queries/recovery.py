@@ -129,6 +129,8 @@ def _replay(
     replayed = 0
     for partition in ends:
         for change, offset in replay(client, topic, partition, state.applied.get(partition, 0)):
+            if change.store not in pipeline.stores:
+                continue  # of a plan that was replaced, or of another subplan on Spark, which notes its own ends
             check_not_ahead(plan.query_id, noted, partition, offset)
             state.connection.execute("BEGIN")
             try:

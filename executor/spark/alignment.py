@@ -1,7 +1,8 @@
 """How a query begins under a new run: all its buckets at one place, and every earlier run shut out. Needs no Spark.
 
 A run that ended in the middle of a batch leaves buckets that have done it and buckets that have not. The latter do it
-here, in process, so that what follows begins at one position everywhere; then another executor may take over as well.
+here, in process, subplan after subplan, so that what follows begins at one position everywhere and nothing is left
+between subplans; then another executor may take over as well.
 
 Whose the query is, the transactional id of its own decides, on every executor: who takes it, has it, and then marks the
 buckets as his. The order matters. A taker who was slow may still write markers after the next one has taken the id; so
@@ -12,34 +13,41 @@ writes markers later, and the tasks of the run before find them.
 from __future__ import annotations
 
 import contextlib
+import threading
 import uuid
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import structlog
 
-from ...logcore.client import LogClient, TopicPartition, TransactionalProducer
-from ...logcore.errors import ProducerFenced, TopicExists
+from ...logcore.client import LogAdmin, LogClient, TopicPartition, TransactionalProducer
+from ...logcore.errors import ProducerFenced, TopicExists, UnknownTopic
 from ...logcore.failpoints import fp
 from ...planner.physical import PhysicalPlan
 from .. import processing_log
 from ..queries.query_log import (
     FORGOTTEN,
+    REPARTITION_CONFIG,
     STATE_CONFIG,
     changelog_topic,
     check_position,
     marker_topic,
     offset_group,
+    repartition_topic,
     start_positions,
 )
 from ..queries.start_offsets import StartSettings
 from ..state.lost_state import forget_ends
 from ..tasks import changelog_partition_count
+from .batch_records import BatchRecord, read_batch
+from .batches import ranges_of_subplan
 from .bucket import BucketRuntime, bucket_id
-from .lanes import Positions, ranges_between
-from .markers import StaleRun, StateMarker, last_marker
+from .earlier_markers import adopted
+from .lanes import LaneRange, Positions, ranges_between
+from .markers import NO_BATCH, BatchId, SentRange, StaleRun, StateMarker, last_marker
 from .pieces import Piece
 from .stage_one import StageOne
 from .stages import Stages, split
@@ -51,12 +59,23 @@ T = TypeVar("T")
 NO_RUN = ""
 """The run of a query that does not run on Spark."""
 
+_THREADS = 16  # buckets are begun side by side: each waits for the log, which syncs once for several
+
+
+@dataclass(frozen=True, slots=True)
+class AlignedBuckets:
+    """Where all buckets stand: `positions` are the query's committed offsets. `last`: the batch before; None where no
+    batch was ever done."""
+
+    positions: Positions
+    last: BatchRecord | None
+
 
 def take_from_spark(plan: PhysicalPlan, client: LogClient, properties: Mapping[str, str]) -> TransactionalProducer:
     """Readies a query for another executor, which goes on with this producer of the query's id. A Spark run that is
     still alive ends. Raises `ProducerFenced` where somebody else takes the query meanwhile."""
     owner = client.transactional_producer(plan.query_id)  # before the look: a run that begins now finds itself fenced
-    if marker_topic(plan.query_id) in client.topics():
+    if client.topic(marker_topic(plan.query_id)) is not None:
         try:
             align(plan, client, properties, NO_RUN, owner)
         except StaleRun as error:
@@ -66,11 +85,11 @@ def take_from_spark(plan: PhysicalPlan, client: LogClient, properties: Mapping[s
 
 def align(
     plan: PhysicalPlan, client: LogClient, properties: Mapping[str, str], run: str, owner: TransactionalProducer
-) -> Positions:
-    """Begins the run and gives the positions where all buckets stand; they are the query's committed offsets now.
+) -> AlignedBuckets:
+    """Begins the run at the place where all buckets stand.
 
     In: `owner`: of the query's id, taken right before. Raises `ProducerFenced`, `StaleRun` where the query was taken by
-    another meanwhile.
+    another meanwhile; `StateLost`, `PositionLost`.
     """
     settings = {**properties, **plan.properties}
     stages = split(plan)
@@ -78,21 +97,16 @@ def align(
     known = client.committed_offsets(offset_group(plan.query_id))
     committed = start_positions(client, plan, StartSettings.of(settings))
     topic = marker_topic(plan.query_id)
-    before = [last_marker(client, topic, bucket) for bucket in range(stages.bucket_count)]
+    before = _side_by_side(partial(last_marker, client, topic), range(stages.bucket_count))
     if run != NO_RUN or any(last is not None and last.run != NO_RUN for last in before):
         forget_ends(client, plan.query_id)  # the markers note them now, or the next batch on DuckDB does
-    for last in before:
-        _check_positions(client, plan.query_id, last, known)
-    markers = [
-        _undisturbed(owner, partial(_begin_run, stages, bucket, run, client, committed))
-        for bucket in range(stages.bucket_count)
-    ]
+    markers = _begin_run(stages, run, client, owner)
     fp("spark.aligning")
-    target = {lane: max(marker.positions[lane] for marker in markers) for lane in committed}
-    behind = [bucket for bucket, marker in enumerate(markers) if marker.positions != target]
-    if behind and target != committed:
-        log.info("batch finished in process", query_id=plan.query_id, buckets=behind)
-        _finish(stages, client, settings, run, behind, committed, target, owner)
+    last, markers = _last_batch(stages, client, run, markers)
+    target = committed if last is None else _target(client, plan.query_id, known, committed, last)
+    if last is not None and target != committed:
+        read = ranges_between(committed, target)
+        _finish(stages, client, settings, run, markers, last.id, read, owner)
     moved = {lane: offset for lane, offset in target.items() if committed[lane] != offset}
     if moved:
         owner.begin()
@@ -101,7 +115,7 @@ def align(
     else:
         _check_owner(owner)
     fp("spark.aligned")
-    return target
+    return AlignedBuckets(target, last)
 
 
 def _check_owner(owner: TransactionalProducer) -> None:
@@ -110,7 +124,14 @@ def _check_owner(owner: TransactionalProducer) -> None:
     owner.abort()
 
 
-def _undisturbed(owner: TransactionalProducer, work: Callable[[], T]) -> T:
+def _side_by_side(work: Callable[[int], T], buckets: Sequence[int]) -> list[T]:
+    if len(buckets) < 2:
+        return [work(bucket) for bucket in buckets]
+    with ThreadPoolExecutor(min(_THREADS, len(buckets)), "spark-align") as threads:
+        return list(threads.map(work, buckets))
+
+
+def _undisturbed(check_owner: Callable[[], None], work: Callable[[], T]) -> T:
     """The result of work with a bucket, which is done again where a task of an earlier run has taken the bucket's id in
     the middle of it: that task finds that its run is over, and writes nothing. Raises `ProducerFenced` where the query
     itself has another owner."""
@@ -118,55 +139,82 @@ def _undisturbed(owner: TransactionalProducer, work: Callable[[], T]) -> T:
         try:
             return work()
         except ProducerFenced:
-            _check_owner(owner)
+            check_owner()
+
+
+def batch_partition(stages: Stages) -> int:
+    """Where the records of batches are, behind the markers of the buckets."""
+    return stages.bucket_count
 
 
 def _create_topics(stages: Stages, client: LogClient) -> None:
     processing_log.create_topic(client)
-    known = client.topics()
     query_id = stages.plan.query_id
-    wanted = {marker_topic(query_id): stages.bucket_count}
+    wanted = {marker_topic(query_id): (stages.bucket_count + 1, STATE_CONFIG)}
     if stages.stateful:
-        wanted[changelog_topic(query_id)] = changelog_partition_count(stages.plan)
-    for topic, partition_count in wanted.items():
-        if topic not in known:
+        wanted[changelog_topic(query_id)] = changelog_partition_count(stages.plan), STATE_CONFIG
+    if len(stages.subplans) > 1:
+        wanted[repartition_topic(query_id)] = stages.bucket_count, REPARTITION_CONFIG
+    for topic, (partition_count, config) in wanted.items():
+        found = client.topic(topic)
+        if found is None:
             with contextlib.suppress(TopicExists):
-                client.create_topic(topic, partition_count, STATE_CONFIG)
+                client.create_topic(topic, partition_count, config)
+        elif found.partition_count < partition_count:  # an earlier version had fewer buckets, and no batches there
+            cast(LogAdmin, client).add_partitions(topic, partition_count)
 
 
-def _begin_run(stages: Stages, bucket: int, run: str, client: LogClient, committed: Positions) -> StateMarker:
-    """Writes the marker that makes the bucket this run's. Nothing the bucket has done is before a committed offset:
-    those move when all buckets have done a batch, or under another executor."""
-    query_id = stages.plan.query_id
-    producer = client.transactional_producer(bucket_id(query_id, bucket))
-    last = last_marker(client, marker_topic(query_id), bucket)
-    positions = {lane: max(_still_there(client, last, lane), offset) for lane, offset in committed.items()}
-    ends = {} if last is None or last.run == NO_RUN else last.ends
-    if last is None:
-        marker = StateMarker(run, positions)
-    elif positions == last.positions:
-        marker = replace(last, run=run, ends=ends)
-    else:
-        marker = replace(last, run=run, positions=positions, ends=ends, token=uuid.uuid4().hex)
-    producer.begin()
-    producer.append(marker_topic(query_id), bucket, marker.as_records())
-    producer.commit()
-    return marker
+def _begin_run(stages: Stages, run: str, client: LogClient, owner: TransactionalProducer) -> list[StateMarker]:
+    """Writes the markers that make the buckets this run's, and gives them."""
+    topic = marker_topic(stages.plan.query_id)
+    guard = threading.Lock()  # a producer is for one thread at a time
+
+    def begin(bucket: int) -> StateMarker:
+        producer = client.transactional_producer(bucket_id(stages.plan.query_id, bucket))
+        last = last_marker(client, topic, bucket)
+        if last is None:
+            marker = StateMarker(run)
+        elif last.run == NO_RUN:  # another executor has had the state
+            marker = replace(last, run=run, ends={}, token=uuid.uuid4().hex)
+        else:
+            marker = replace(last, run=run)
+        producer.begin()
+        producer.append(topic, bucket, marker.as_records())
+        producer.commit()
+        return marker
+
+    def check_owner() -> None:
+        with guard:
+            _check_owner(owner)
+
+    return _side_by_side(lambda bucket: _undisturbed(check_owner, partial(begin, bucket)), range(stages.bucket_count))
 
 
-def _check_positions(
-    client: LogClient, query_id: str, last: StateMarker | None, known: Mapping[TopicPartition, int]
-) -> None:
-    """Raises `PositionLost`. A topic that was made anew is not known to the query's group."""
-    for lane, position in last.positions.items() if last is not None else ():
-        if known.get(lane, FORGOTTEN) != FORGOTTEN:
-            check_position(query_id, lane, position, client.offsets(*lane))
+def _last_batch(
+    stages: Stages, client: LogClient, run: str, markers: list[StateMarker]
+) -> tuple[BatchRecord | None, list[StateMarker]]:
+    """The last batch that a bucket has done, and the markers as if they had all named batches."""
+    query_id, partition = stages.plan.query_id, batch_partition(stages)
+    topic = marker_topic(query_id)
+    record, markers = adopted(run, markers)
+    if record is not None:
+        record.write(client, topic, partition)
+        return record, markers
+    newest = max(marker.batch for marker in markers)
+    return (None if newest == NO_BATCH else read_batch(client, query_id, topic, partition, newest)), markers
 
 
-def _still_there(client: LogClient, last: StateMarker | None, lane: TopicPartition) -> int:
-    """The bucket's place in the lane; 0 where the topic was made anew since."""
-    position = 0 if last is None else last.positions.get(lane, 0)
-    return position if position <= client.offsets(*lane).log_end_offset else 0
+def _target(
+    client: LogClient, query_id: str, known: Mapping[TopicPartition, int], committed: Positions, last: BatchRecord
+) -> Positions:
+    """Where all buckets will stand: at the end of the batch, or where another executor has gone on to. Raises
+    `PositionLost`. A topic that was made anew is not known to the query's group, and is read anew."""
+    target = dict(committed)
+    for lane, end in last.ends.items():
+        if known.get(lane, FORGOTTEN) != FORGOTTEN and end > committed.get(lane, end):
+            check_position(query_id, lane, end, client.offsets(*lane))
+            target[lane] = end
+    return target
 
 
 def _finish(
@@ -174,26 +222,35 @@ def _finish(
     client: LogClient,
     properties: Mapping[str, str],
     run: str,
-    behind: list[int],
-    start: Positions,
-    end: Positions,
+    markers: Sequence[StateMarker],
+    last: BatchId,
+    read: Sequence[LaneRange],
     owner: TransactionalProducer,
 ) -> None:
-    pieces: dict[int, list[Piece]] = {bucket: [] for bucket in behind}
-    reading = StageOne(stages, client)
-    for bucket, piece in reading.read(ranges_between(start, end)):
-        if bucket in pieces:
-            pieces[bucket].append(piece)
-    reading.close()
-    for bucket, own in pieces.items():
-        if own:
-            runtime = BucketRuntime(stages, bucket, run, client, properties)
-            _undisturbed(owner, partial(runtime.apply, own, end))
-            runtime.close()
+    """Does the batch in the buckets that have not, in process."""
+    sent = {bucket: marker.sent for bucket, marker in enumerate(markers) if marker.batch == last}
+    for subplan in stages.subplans:
+        behind = [bucket for bucket in subplan.buckets if markers[bucket].batch != last]
+        if not behind:
+            continue
+        log.info("batch finished in process", query_id=stages.plan.query_id, buckets=behind)
+        pieces: dict[int, list[Piece]] = {bucket: [] for bucket in behind}
+        reading = StageOne(stages, subplan, client)
+        for bucket, piece in reading.read(ranges_of_subplan(stages, subplan, read, sent)):
+            if bucket in pieces:
+                pieces[bucket].append(piece)
+        reading.close()
+        for bucket, own in pieces.items():
+            if own:
+                runtime = BucketRuntime(stages, bucket, run, client, properties)
+                report = _undisturbed(partial(_check_owner, owner), partial(runtime.apply, own, last))
+                runtime.close()
+                sent[bucket] = SentRange(report.sent_start, report.sent_end)
 
 
-def remove_markers(client: LogClient, query_id: str) -> None:
+def remove_run_topics(client: LogClient, query_id: str) -> None:
     """Forgets that the query ever ran on Spark."""
-    topic = marker_topic(query_id)
-    if topic in client.topics():
-        client.delete_topic(topic)
+    for topic in (marker_topic(query_id), repartition_topic(query_id)):
+        if client.topic(topic) is not None:
+            with contextlib.suppress(UnknownTopic):
+                client.delete_topic(topic)

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import heapq
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ...logcore.client import LogClient
 from .batch_ends import BatchEnds
-from .lanes import LaneRange, Positions, ranges_between
-from .stages import Stages
+from .lanes import LaneRange, Positions
+from .markers import NOTHING_SENT, BatchId, SentRange
+from .stages import Stages, Subplan
 
 WAIT_S = 0.2  # how long planning a batch may wait for records: this often a query notices that it should stop
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
-    """From `start` to `ends` in every lane. `tasks`: the ranges that each task reads; none is empty."""
+class Round:
+    """What one subplan does of a batch: a job of Spark's. `tasks`: the ranges that each task reads; none is empty."""
 
-    start: Positions
-    ends: Positions
+    batch: BatchId
+    subplan: int
     tasks: Sequence[Sequence[LaneRange]]
 
     @property
@@ -28,40 +30,53 @@ class Batch:
 
 
 class BatchPlanner:
-    """Plans one batch after the other, in the process that drives Spark."""
+    """Finds the end of one batch after the other, in the process that drives Spark."""
 
     def __init__(self, stages: Stages, log: LogClient, records_max: int) -> None:
-        self._stages = stages
         self._log = log
         self._ends = BatchEnds(stages.plan, log, records_max)
 
-    def next(self, start: Positions, parallelism: int, until: Positions | None = None) -> Batch | None:
-        """The batch that begins at `start`, in `parallelism` tasks at most; None where nothing is there to read.
+    def next(self, start: Positions, until: Positions | None = None) -> Positions | None:
+        """The end of the batch that begins at `start`; None where nothing is there to read.
 
         In: `until`: where reading ends; without it the batch may wait a little for records.
         """
         if until is None:
             self._log.wait(start, WAIT_S)
         ends = self._ends.next(start, until or self._ends.available(start))
-        if ends == start:
-            return None
-        return Batch(start, ends, ranges_of_tasks(self._stages, ranges_between(start, ends), parallelism))
+        return None if ends == start else ends
 
     def available(self, start: Positions) -> Positions:
         """Up to where each lane can be read now."""
         return self._ends.available(start)
 
 
-def ranges_of_tasks(stages: Stages, ranges: Sequence[LaneRange], parallelism: int) -> list[list[LaneRange]]:
+def ranges_of_subplan(
+    stages: Stages, subplan: Subplan, read: Sequence[LaneRange], sent: Mapping[int, SentRange]
+) -> list[LaneRange]:
+    """What the subplan reads of a batch: of its topics, and of what the buckets before it have sent in it."""
+    topics = {chain.source.topic for chain in subplan.chains}
+    ranges = [lane_range for lane_range in read if lane_range.lane.topic in topics]
+    for bucket in (bucket for feeder in subplan.feeders for bucket in feeder.buckets):
+        start, end = sent.get(bucket, NOTHING_SENT)
+        if end > start:
+            ranges.append(LaneRange(stages.lane_of(bucket), start, end))
+    return ranges
+
+
+def ranges_of_tasks(subplan: Subplan, ranges: Sequence[LaneRange], parallelism: int) -> list[list[LaneRange]]:
     """The ranges that each task reads; lanes of one bucket stay together where rows stay with the task that reads
     them."""
     together: dict[int, list[LaneRange]] = {}
     for number, lane_range in enumerate(ranges):
-        key = number if stages.shuffled else stages.bucket_of(lane_range.lane.partition)
+        key = number if subplan.shuffled else subplan.bucket_of(lane_range.lane.partition)
         together.setdefault(key, []).append(lane_range)
     tasks: list[list[LaneRange]] = [[] for _ in range(max(1, parallelism))]
+    least = [(0, number) for number in range(len(tasks))]
     for lanes in sorted(together.values(), key=_size, reverse=True):
-        min(tasks, key=_size).extend(lanes)
+        size, number = heapq.heappop(least)
+        tasks[number].extend(lanes)
+        heapq.heappush(least, (size + _size(lanes), number))
     return [task for task in tasks if task]
 
 

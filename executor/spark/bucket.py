@@ -10,15 +10,14 @@ import contextlib
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import duckdb
-import numpy as np
 import pyarrow as pa
 import structlog
 
-from ...logcore.client import LogClient, TransactionalProducer
+from ...logcore.client import ColumnarRecords, LogClient, RowRecords, TransactionalProducer
 from ...logcore.errors import ProducerFenced
 from ...logcore.failpoints import fp
 from .. import processing_log
@@ -30,17 +29,18 @@ from ..queries.query_log import changelog_topic, marker_topic
 from ..queries.query_settings import QuerySettings
 from ..queries.recovery import replay_changelog
 from ..record_error import RecordError, left_out
-from ..sink_writer import Output, SinkWriter
-from ..sources.source_reader import ReadBatch
+from ..sink_writer import SinkWriter
 from ..state.changelog import changelog_records
 from ..state.connection import lock
 from ..state.lost_state import check_ends, whole_state
 from ..state.state_file import StateFile, open_state
 from ..state.store import StoreChanges
-from .lanes import Positions
-from .markers import StateMarker, check_run
-from .merging import merge
+from .causes import behind_all, causes_of, with_causes
+from .failing_records import first_failing, rows_with, without
+from .markers import NOTHING_SENT, BatchId, SentRange, StateMarker, check_run
+from .merging import BucketBatch, merge
 from .pieces import Piece
+from .repartition import records_of
 from .stage_one import failed_record
 from .stages import Stages
 
@@ -62,6 +62,19 @@ class Report:
     rows_failed: int = 0
     rows_out: int = 0
     bytes_in: int = 0
+    sent_start: int = 0  # what it wrote to the repartition topic lies between these offsets of its partition
+    sent_end: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Output:
+    """`records`: for the sink, by partition; or `rows`: for the repartition topic."""
+
+    records: Sequence[tuple[int, RowRecords | ColumnarRecords]]
+    rows: pa.Table | None
+    record_count: int = 0
+    cause_count: int = 0
+    errors: list[RecordError] = field(default_factory=list)
 
 
 class BucketRuntime:
@@ -81,6 +94,7 @@ class BucketRuntime:
     ) -> None:
         self.run = run
         self._stages = stages
+        self._subplan = stages.subplan_of(bucket)
         self._bucket = bucket
         self._client = client
         own = {**properties, **stages.plan.properties}
@@ -89,16 +103,17 @@ class BucketRuntime:
         self._query_id = stages.plan.query_id
         self._markers = marker_topic(self._query_id)
         self._changelog = changelog_topic(self._query_id)
-        self._own_partitions = stages.changelog_partitions(bucket)
+        self._own_partitions = self._subplan.changelog_partitions(bucket)
+        self._lane = None if self._subplan is stages.subplans[-1] else stages.lane_of(bucket)
         self._writer = SinkWriter(stages.sink)
         self._producer: TransactionalProducer | None = None
         self._marker: StateMarker | None = None
         self._state: StateFile | None = None
         self._pipeline: Pipeline | None = None
 
-    def apply(self, pieces: Sequence[Piece], ends: Positions) -> Report:
-        """Does what of the pieces has not been done. In: all pieces of a batch for this bucket, a lane's in order;
-        `ends`: where the batch ends, in every lane.
+    def apply(self, pieces: Sequence[Piece], batch: BatchId) -> Report:
+        """Does its share of the batch, unless that is done. In: all pieces of the batch for this bucket, a lane's in
+        order.
 
         After an exception nothing of the batch is done, or all of it; `apply` may be called again. Raises `StaleRun`.
         """
@@ -107,13 +122,12 @@ class BucketRuntime:
             producer = self._begin()
             assert self._marker is not None
             marker = self._marker
-            if all(marker.positions.get(lane, 0) >= end for lane, end in ends.items()):
+            if marker.batch.number >= batch.number:
                 producer.abort()
-                return Report(self._bucket)
-            batch = merge(self._stages, pieces, ends, marker.positions)
-            positions = {**marker.positions, **{k: max(end, marker.positions.get(k, 0)) for k, end in ends.items()}}
-            after = replace(marker, positions=positions, token=uuid.uuid4().hex)
-            report, self._marker = self._apply(producer, batch, after)
+                sent = marker.sent if marker.batch == batch else NOTHING_SENT
+                return Report(self._bucket, sent_start=sent.start, sent_end=sent.end)
+            after = replace(marker, batch=batch, sent=NOTHING_SENT, token=uuid.uuid4().hex, earlier=None)
+            report, self._marker = self._apply(producer, merge(self._stages, self._subplan, pieces), after)
             return report
         except BaseException as error:
             self.close(error)
@@ -155,7 +169,7 @@ class BucketRuntime:
             }
         check_ends(self._query_id, marker.ends, ends)
         if self._state is None:
-            directory = self._directory if self._stages.stateful else None
+            directory = self._directory if self._subplan.stateful else None
             plan, identity = self._stages.plan, marker.state
             settings = self._settings.engine
             self._state = open_state(directory, plan, producer.epoch, ends, settings, identity=identity)
@@ -166,26 +180,26 @@ class BucketRuntime:
 
     def _new_pipeline(self, state: StateFile) -> Pipeline:
         return Pipeline(
-            self._stages.rest,
+            self._subplan.rest,
             state.connection,
             emit=self._settings.emit,
             partitioner=RekeyPartitioner(),
-            repartitioned=self._stages.repartitioned,
+            repartitioned=self._subplan.repartitioned,
         )
 
     # -------------------------------------------------------------- one batch
 
     def _apply(
-        self, producer: TransactionalProducer, batch: ReadBatch, after: StateMarker
+        self, producer: TransactionalProducer, batch: BucketBatch, after: StateMarker
     ) -> tuple[Report, StateMarker]:
         assert self._state is not None
-        if self._stages.stateful:
+        if self._subplan.stateful:
             self._state.connection.execute("BEGIN")
         output, changes, failed = self._compute(batch)
         fp("spark.bucket_processed")
         errors = [*batch.errors, *output.errors, *failed]
         after, applied = self._write(producer, output, changes, errors, after)
-        if self._stages.stateful:
+        if self._subplan.stateful:
             self._state.commit(applied)
         fp("spark.bucket_done")
         report = Report(
@@ -195,13 +209,15 @@ class BucketRuntime:
             rows_failed=left_out(errors),
             rows_out=output.record_count,
             bytes_in=batch.byte_count,
+            sent_start=after.sent.start,
+            sent_end=after.sent.end,
         )
         return report, after
 
     def _write(
         self,
         producer: TransactionalProducer,
-        output: Output,
+        output: _Output,
         changes: Sequence[StoreChanges],
         errors: Sequence[RecordError],
         after: StateMarker,
@@ -210,25 +226,35 @@ class BucketRuntime:
         state is contained."""
         for partition, records in output.records:
             producer.append(self._stages.sink.topic, partition, records)
+        sent = self._send(producer, output.rows)
         applied: dict[int, int] = {}
         if changes:
             count = self._client.partition_count(self._changelog)
             for partition, records in changelog_records(changes, count):
-                if partition not in applied:  # exact: nobody else writes this partition
+                if partition not in applied:  # exact: nobody else writes this partition while the subplan runs
                     applied[partition] = self._client.offsets(self._changelog, partition).log_end_offset
                 producer.append(self._changelog, partition, records)
                 applied[partition] += records.batch.num_rows
         if errors:
             now_ms = int(time.time() * 1000)
             producer.append(processing_log.TOPIC, 0, processing_log.records_of(self._query_id, errors, now_ms))
-        after = replace(after, ends={**after.ends, **applied})
+        after = replace(after, sent=sent, ends={**after.ends, **applied})
         producer.append(self._markers, self._bucket, after.as_records())
         fp("spark.bucket_written")
         producer.commit()
         fp("spark.bucket_committed")
         return after, applied
 
-    def _compute(self, batch: ReadBatch) -> tuple[Output, Sequence[StoreChanges], list[RecordError]]:
+    def _send(self, producer: TransactionalProducer, rows: pa.Table | None) -> SentRange:
+        """Writes what another subplan goes on with. Out: where it lies, exactly: nobody else writes this partition."""
+        if self._lane is None or rows is None or not rows.num_rows:
+            return NOTHING_SENT
+        start = self._client.offsets(*self._lane).log_end_offset
+        for records in records_of(rows):
+            producer.append(*self._lane, records)
+        return SentRange(start, start + rows.num_rows)
+
+    def _compute(self, batch: BucketBatch) -> tuple[_Output, Sequence[StoreChanges], list[RecordError]]:
         """Leaves out the records that make the rest fail, and says which."""
         failed: list[RecordError] = []
         inputs = batch.inputs
@@ -238,62 +264,38 @@ class BucketRuntime:
             except DATA_ERRORS as error:
                 log.warning("batch failed", query_id=self._query_id, bucket=self._bucket, error=str(error))
                 self._start_again()
-                sequence, cause = self._first_failing(inputs, batch, error)
-                failed.append(failed_record(batch, _rows_with(inputs, sequence), cause))
-                inputs = _without(inputs, sequence)
+                sequence, cause = first_failing(inputs, error, lambda part: self._try(part, batch))
+                failed.append(failed_record(batch, rows_with(inputs, sequence), cause))
+                inputs = without(inputs, sequence)
 
-    def _run(self, inputs: Mapping[str, ChangeBatch], batch: ReadBatch) -> tuple[Output, Sequence[StoreChanges]]:
+    def _run(self, inputs: Mapping[str, ChangeBatch], batch: BucketBatch) -> tuple[_Output, Sequence[StoreChanges]]:
         assert self._pipeline is not None
         changes = self._pipeline.process(inputs)
-        output = self._writer.encode(changes, batch)
+        if self._lane is None:
+            encoded = self._writer.encode(changes, batch)
+            output = _Output(encoded.records, None, encoded.record_count, encoded.cause_count, encoded.errors)
+        else:
+            output = _Output((), self._sent_rows(changes, batch))
         output.errors.extend(self._pipeline.take_failures())
         return output, self._pipeline.take_changes()
 
-    def _first_failing(
-        self, inputs: Mapping[str, ChangeBatch], batch: ReadBatch, error: Exception
-    ) -> tuple[int, Exception]:
-        """The number of the first record with which the batch fails, and why."""
-        numbers = np.unique(np.concatenate([changes.rows["_seq"].to_numpy() for changes in inputs.values()]))
-        if not len(numbers):
-            raise error
-        good, bad = 0, len(numbers)  # so many of the first records do, or do not, pass
-        while bad - good > 1:
-            middle = (good + bad) // 2
-            try:
-                self._run(_up_to(inputs, int(numbers[middle - 1])), batch)
-                good = middle
-            except DATA_ERRORS as found:
-                bad, error = middle, found
+    def _sent_rows(self, changes: ChangeBatch, batch: BucketBatch) -> pa.Table:
+        length, every_change = self._subplan.path_length, self._settings.emit == "every"
+        if any(step.nets_batches(every_change) for step in self._subplan.rest.steps()):
+            return behind_all(changes, length)
+        return with_causes(changes, causes_of(batch.ordered, length), batch.headers)
+
+    def _try(self, inputs: Mapping[str, ChangeBatch], batch: BucketBatch) -> None:
+        """Raises one of DATA_ERRORS where the rows fail; the state stays as it was."""
+        try:
+            self._run(inputs, batch)
+        finally:
             self._start_again()
-        return int(numbers[bad - 1]), error
 
     def _start_again(self) -> None:
         """The state as it was before the batch. An error leaves the pipeline's stores undefined."""
         assert self._state is not None
-        if self._stages.stateful:
+        if self._subplan.stateful:
             self._state.connection.execute("ROLLBACK")
             self._pipeline = self._new_pipeline(self._state)
             self._state.connection.execute("BEGIN")
-
-
-def _up_to(inputs: Mapping[str, ChangeBatch], sequence: int) -> dict[str, ChangeBatch]:
-    return {
-        name: ChangeBatch(
-            changes.rows.filter(pa.array(changes.rows["_seq"].to_numpy() <= sequence)), changes.stream_time_ms
-        )
-        for name, changes in inputs.items()
-    }
-
-
-def _without(inputs: Mapping[str, ChangeBatch], sequence: int) -> dict[str, ChangeBatch]:
-    return {
-        name: ChangeBatch(
-            changes.rows.filter(pa.array(changes.rows["_seq"].to_numpy() != sequence)), changes.stream_time_ms
-        )
-        for name, changes in inputs.items()
-    }
-
-
-def _rows_with(inputs: Mapping[str, ChangeBatch], sequence: int) -> pa.Table:
-    tables = [changes.rows.filter(pa.array(changes.rows["_seq"].to_numpy() == sequence)) for changes in inputs.values()]
-    return next(table for table in tables if table.num_rows)

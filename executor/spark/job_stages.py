@@ -1,4 +1,4 @@
-"""The two stages as Spark calls them in its tasks: functions from Arrow batches to Arrow batches.
+"""The two stages of a subplan as Spark calls them in its tasks: functions from Arrow batches to Arrow batches.
 
 They travel with each job, by their names and fields, and keep what is dear in the process that runs them: the first
 stage of a run, and the buckets that the process has open.
@@ -17,7 +17,8 @@ import pyarrow as pa
 
 from .bucket import BucketRuntime, Report
 from .cache_folder import cache_folder
-from .lanes import LaneRange, Positions
+from .lanes import LaneRange
+from .markers import BatchId
 from .pieces import Piece, decode_piece, encode_piece
 from .spec import RunSpec, spec_from_json
 from .stage_one import StageOne
@@ -30,30 +31,32 @@ _REPORTS = pa.schema([(field.name, pa.int64()) for field in fields(Report)])
 
 _STAGES_MAX = 16
 _BUCKETS_MAX = 64
-_stages_one: dict[str, StageOne] = {}  # of this process, by spec
+_stages_one: dict[tuple[str, int], StageOne] = {}  # of this process, by spec and subplan
 _open: OrderedDict[tuple[str, int], BucketRuntime] = OrderedDict()
 """The buckets that this process has open, the one that was used last at the end."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadStage:
-    """Rows (task number) in, rows (bucket, seq, piece) out. In: `spec_json`: a `RunSpec`; `tasks`: of the batch."""
+    """Rows (task number) in, rows (bucket, seq, piece) out. In: `spec_json`: a `RunSpec`; `tasks`: of the round."""
 
     spec_json: str
+    subplan: int
     tasks: Sequence[Sequence[LaneRange]]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for number in _numbers(batches):
-            for sequence, (bucket, piece) in enumerate(_stage_one(self.spec_json).read(self.tasks[number])):
+            pieces = _stage_one(self.spec_json, self.subplan).read(self.tasks[number])
+            for sequence, (bucket, piece) in enumerate(pieces):
                 yield _piece_row(bucket, sequence, encode_piece(piece))
 
 
 @dataclass(frozen=True, slots=True)
 class ApplyStage:
-    """Rows (bucket, seq, piece) in, a report per bucket out. In: `ends`: where the batch ends, in every lane."""
+    """Rows (bucket, seq, piece) in, a report per bucket out."""
 
     spec_json: str
-    ends: Positions
+    batch: BatchId
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         waiting: dict[int, list[tuple[int, Piece]]] = {}
@@ -66,7 +69,7 @@ class ApplyStage:
             for bucket, numbered in waiting.items()
         }
         waiting.clear()
-        yield from _apply(spec_from_json(self.spec_json), in_order, self.ends)
+        yield from _apply(spec_from_json(self.spec_json), in_order, self.batch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,15 +77,16 @@ class ReadAndApplyStage:
     """Both in one task, where no row leaves the task that reads it. Rows (task number) in, a report per bucket out."""
 
     spec_json: str
+    subplan: int
     tasks: Sequence[Sequence[LaneRange]]
-    ends: Positions
+    batch: BatchId
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for number in _numbers(batches):
             pieces: dict[int, list[Piece]] = {}
-            for bucket, piece in _stage_one(self.spec_json).read(self.tasks[number]):
+            for bucket, piece in _stage_one(self.spec_json, self.subplan).read(self.tasks[number]):
                 pieces.setdefault(bucket, []).append(piece)
-            yield from _apply(spec_from_json(self.spec_json), pieces, self.ends)
+            yield from _apply(spec_from_json(self.spec_json), pieces, self.batch)
 
 
 @functools.cache
@@ -98,20 +102,21 @@ def _numbers(batches: Iterator[pa.RecordBatch]) -> Iterator[int]:
         yield from batch.column(0).to_pylist()
 
 
-def _stage_one(spec_json: str) -> StageOne:
+def _stage_one(spec_json: str, subplan: int) -> StageOne:
     _settle()
-    found = _stages_one.get(spec_json)
+    key = spec_json, subplan
+    found = _stages_one.get(key)
     if found is None:
         while len(_stages_one) >= _STAGES_MAX:
             _stages_one.pop(next(iter(_stages_one))).close()
         spec = spec_from_json(spec_json)
-        found = _stages_one[spec_json] = StageOne(spec.stages, spec.log())
+        found = _stages_one[key] = StageOne(spec.stages, spec.stages.subplans[subplan], spec.log())
     return found
 
 
-def _apply(spec: RunSpec, pieces: dict[int, list[Piece]], ends: Positions) -> Iterator[pa.RecordBatch]:
+def _apply(spec: RunSpec, pieces: dict[int, list[Piece]], batch: BatchId) -> Iterator[pa.RecordBatch]:
     for bucket in sorted(pieces):
-        yield _report_row(_runtime(spec, bucket).apply(pieces.pop(bucket), ends))
+        yield _report_row(_runtime(spec, bucket).apply(pieces.pop(bucket), batch))
 
 
 def _runtime(spec: RunSpec, bucket: int) -> BucketRuntime:
@@ -123,15 +128,15 @@ def _runtime(spec: RunSpec, bucket: int) -> BucketRuntime:
         found.close()
         found = None
     if found is None:
-        found = BucketRuntime(spec.stages, bucket, spec.run, spec.log(), spec.properties, _cache(spec))
+        found = BucketRuntime(spec.stages, bucket, spec.run, spec.log(), spec.properties, _cache(spec, bucket))
     _open[key] = found
     while len(_open) > _BUCKETS_MAX:
         _open.popitem(last=False)[1].close()
     return found
 
 
-def _cache(spec: RunSpec) -> Path | None:
-    if spec.cache is None or not spec.stages.stateful:
+def _cache(spec: RunSpec, bucket: int) -> Path | None:
+    if spec.cache is None or not spec.stages.subplan_of(bucket).stateful:
         return None
     return cache_folder(spec.cache)
 

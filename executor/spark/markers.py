@@ -1,8 +1,9 @@
 """Markers: what each bucket of a query has done, as records of a topic with one partition per bucket.
 
 A marker is written in the transaction of the bucket's outputs and state changes, so it is there exactly if they are.
-It says up to where the bucket contains each lane: a batch is applied from there on, however often it is run. `run` is
-the start of the query that may write: a task of an earlier one finds another run in the last marker and gives up.
+It names the last batch that the bucket has done: a bucket that finds its marker skips the batch, however often it is
+run. `run` is the start of the query that may write: a task of an earlier one finds another run in the last marker and
+gives up. What a batch is, one record for all buckets says (`batch_records.py`), so a marker is small.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import json
 import uuid
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -26,47 +28,72 @@ class StaleRun(QueryFailed):
     code = "STALE_RUN"
 
 
+class BatchId(NamedTuple):
+    """Numbers rise from batch to batch, over all runs. Two runs may plan a batch of one number, of which one is done
+    by nobody: `name` tells them apart."""
+
+    number: int
+    name: str
+
+
+NO_BATCH = BatchId(0, "")
+
+
+class SentRange(NamedTuple):
+    """The offsets in its partition of the repartition topic between which lies what a bucket wrote in its last
+    batch."""
+
+    start: int
+    end: int
+
+
+NOTHING_SENT = SentRange(0, 0)
+
+
 @dataclass(frozen=True, slots=True)
 class StateMarker:
     """`token` is new with each transaction: a cache of the state under the same token has exactly this content.
 
     `state` is made with the bucket's first marker and stays: another log, or a query that was made anew under the same
     name, has another, so a cache that names it belongs to this bucket. `ends`: by partition of the changelog, the end
-    of the state at these positions (`lost_state.py`).
+    of the state after this batch (`lost_state.py`). `earlier`: up to where the bucket had read each lane, in markers
+    of versions that named no batches.
     """
 
     run: str
-    positions: Positions = field(default_factory=dict)
+    batch: BatchId = NO_BATCH
+    sent: SentRange = NOTHING_SENT
     token: str = field(default_factory=lambda: uuid.uuid4().hex)
     state: str = field(default_factory=lambda: uuid.uuid4().hex)
     ends: dict[int, int] = field(default_factory=dict)
+    earlier: Positions | None = None
 
     def as_records(self) -> RowRecords:
-        value = {
+        value: dict[str, object] = {
             "run": self.run,
             "token": self.token,
             "state": self.state,
-            "positions": positions_to_json(self.positions),
+            "batch": self.batch,
+            "sent": self.sent,
             "ends": {str(partition): end for partition, end in self.ends.items()},
         }
-        columns = {"timestamp": [0], "key": [b"marker"], "value": [json.dumps(value).encode()]}
-        schema = pa.schema([("timestamp", pa.int64()), ("key", pa.binary()), ("value", pa.binary())])
-        return RowRecords(pa.table(columns, schema=schema))
+        if self.earlier is not None:
+            value["positions"] = positions_to_json(self.earlier)
+        return json_record(b"marker", value)
+
+
+def json_record(key: bytes, value: object) -> RowRecords:
+    """One record of the marker topic; None deletes."""
+    data = None if value is None else json.dumps(value).encode()
+    columns = {"timestamp": [0], "key": [key], "value": [data]}
+    schema = pa.schema([("timestamp", pa.int64()), ("key", pa.binary()), ("value", pa.binary())])
+    return RowRecords(pa.table(columns, schema=schema))
 
 
 def last_marker(log: LogClient, topic: str, bucket: int) -> StateMarker | None:
     """The bucket's last committed marker, if it has one. Call it when no transaction of the bucket is open."""
-    bounds = log.offsets(topic, bucket)
-    end, back = bounds.last_stable_offset, _LOOK_BACK
-    while end > bounds.log_start_offset:
-        begin = max(bounds.log_start_offset, end - back)
-        found = _last_value(log, topic, bucket, begin, end)
-        if found is not None:
-            return _marker(found)
-        if begin == bounds.log_start_offset:
-            return None
-        back *= 8
-    return None
+    found = last_value(log, topic, bucket)
+    return None if found is None else _marker(found)
 
 
 def check_run(log: LogClient, topic: str, bucket: int, run: str) -> StateMarker:
@@ -77,27 +104,42 @@ def check_run(log: LogClient, topic: str, bucket: int, run: str) -> StateMarker:
     return marker
 
 
-def _last_value(log: LogClient, topic: str, bucket: int, begin: int, end: int) -> bytes | None:
-    value: bytes | None = None
+def last_value(log: LogClient, topic: str, partition: int, name: str | None = None) -> Any:
+    """The last committed record of the partition, of those with this `name` if one is given; None without one."""
+    bounds = log.offsets(topic, partition)
+    end, back = bounds.last_stable_offset, _LOOK_BACK
+    while end > bounds.log_start_offset:
+        begin = max(bounds.log_start_offset, end - back)
+        found = [value for value in _values(log, topic, partition, begin, end) if name in (None, value.get("name"))]
+        if found:
+            return found[-1]
+        if begin == bounds.log_start_offset:
+            return None
+        back *= 8
+    return None
+
+
+def _values(log: LogClient, topic: str, partition: int, begin: int, end: int) -> list[dict[str, Any]]:
+    values: list[bytes | None] = []
     position = begin
     while position < end:
-        fetched = log.fetch(topic, bucket, position)
+        fetched = log.fetch(topic, partition, position)
         for run in fetched.runs:
             assert isinstance(run, FetchedRows), "markers are records in row form"
-            if run.table.num_rows:
-                value = run.table["value"][-1].as_py()
+            values += run.table["value"].to_pylist()
         if fetched.next_offset <= position:
             break
         position = fetched.next_offset
-    return value
+    return [json.loads(value) for value in values if value is not None]
 
 
-def _marker(value: bytes) -> StateMarker:
-    found = json.loads(value)
+def _marker(found: dict[str, Any]) -> StateMarker:
     return StateMarker(
         run=found["run"],
-        positions=positions_from_json(found["positions"]),
+        batch=BatchId(*found.get("batch", NO_BATCH)),
+        sent=SentRange(*found.get("sent", (0, 0))),
         token=found["token"],
         state=found.get("state") or uuid.uuid4().hex,  # earlier versions had none: their caches are made anew
         ends={int(partition): end for partition, end in found.get("ends", {}).items()},  # earlier versions noted none
+        earlier=positions_from_json(found["positions"]) if "positions" in found else None,
     )

@@ -1,129 +1,118 @@
-"""From the pieces of a bucket to the batch that its operators get: one order over all lanes, and nothing twice."""
+"""From the pieces of a bucket to the batch that its operators get: one order over all lanes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
-from ...logcore.client import TopicPartition
 from ..batch import ChangeBatch
-from ..operators.columns import Ints, ints, with_columns
-from ..record_error import RecordError
+from ..operators.columns import Ints, ints, number_within, with_columns
 from ..sources.source_reader import ReadBatch, RecordHeaders, empty_rows
-from ..sources.time_order import lane_ranks, ranks, tables_first
-from .pieces import ORDER, RECORD_HEADERS, Piece
-from .stages import Stages
+from ..sources.time_order import tables_first, topics_in_order
+from .causes import path_columns
+from .pieces import ORDER, ORIGIN, RECORD_HEADERS, Piece, path_name
+from .stages import Stages, Subplan
+
+_PARTITIONS = 2**32
 
 
-def merge(
-    stages: Stages,
-    pieces: Sequence[Piece],
-    ends: Mapping[TopicPartition, int],
-    done: Mapping[TopicPartition, int],
-) -> ReadBatch:
-    """The rows of all pieces in the order that `SourceReader` would give them.
+@dataclass(frozen=True, slots=True)
+class BucketBatch(ReadBatch):
+    """`ordered`: the rows of each leaf, with what their order was made of, for `causes_of`; None where it has none."""
 
-    In: `ends`: where the batch ends, in every lane. `done`: up to where the bucket contains each lane: what lies before
-    is left out. Out: `positions` are `ends`.
-    """
-    origins = _Origins(lane_ranks(stages.plan.sources(), (piece.head.lane for piece in pieces)))
-    tables: dict[str, pa.Table] = {}
-    for source in tables_first(stages.plan.sources()):
-        parts = [
-            (piece.head.lane, part)
-            for piece in pieces
-            if source.id in piece.rows and len(part := _new(piece.rows[source.id], done.get(piece.head.lane, 0)))
-        ]
-        if parts:
-            tables[source.id] = origins.add(source.id, parts)
-    places = origins.places()
-    stride = max(1, len(tables))
-    inputs: dict[str, ChangeBatch] = {}
-    for index, (source_id, table) in enumerate(tables.items()):
-        inputs[source_id] = ChangeBatch(_numbered(table, places[source_id] * stride + index))
-    for source_id, stream_times in _stream_times(pieces).items():
-        rows = inputs[source_id].rows if source_id in inputs else None
-        if rows is not None:
-            inputs[source_id] = ChangeBatch(rows, stream_times)
-        else:
-            inputs[source_id] = ChangeBatch(_empty(stages, source_id), stream_times)
-    return ReadBatch(
+    ordered: Sequence[pa.Table | None] = ()
+    topic_of_origin: Sequence[str] = ()
+
+    def origin(self, sequence: int) -> tuple[str, int, int]:
+        """Topic, partition and offset of the record that the row with this `_seq` comes from."""
+        for rows in self.ordered:
+            found = np.empty(0, np.int64) if rows is None else np.flatnonzero(ints(rows, "_seq") == sequence)
+            if rows is not None and len(found):
+                number, *at = (int(ints(rows, name)[found[0]]) for name in (ORIGIN, "_rowpartition", "_offset"))
+                return self.topic_of_origin[number], at[0], at[1]
+        return "", -1, -1
+
+
+def merge(stages: Stages, subplan: Subplan, pieces: Sequence[Piece]) -> BucketBatch:
+    """The rows of all pieces in the order that `SourceReader` would give them."""
+    sources = tables_first(stages.plan.sources())
+    topics = [source.topic for source in sources]
+    tables = _tables(subplan, pieces, {source.id: number for number, source in enumerate(sources)})
+    order = topics_in_order(stages.plan.sources())
+    places = _places(tables, np.array([order.index(topic) for topic in topics], np.int64))
+    ordered = {name: _numbered(table, places[name]) for name, table in tables.items()}
+    inputs = {name: ChangeBatch(rows) for name, rows in ordered.items()}
+    for name, stream_times in _stream_times(pieces).items():
+        rows = ordered[name] if name in ordered else _empty(subplan, name)
+        inputs[name] = ChangeBatch(rows, stream_times)
+    return BucketBatch(
         inputs=inputs,
-        positions=dict(ends),
-        record_count=sum(piece.head.record_count for piece in pieces if _is_new(piece, done)),
-        byte_count=sum(piece.head.byte_count for piece in pieces if _is_new(piece, done)),
-        errors=[error for piece in pieces for error in piece.head.errors if _is_new_error(error, piece, done)],
-        headers=_headers(tables, places, stride),
-        topics={chain.source.id: chain.source.topic for chain in stages.chains},
+        positions={},
+        record_count=sum(piece.head.record_count for piece in pieces),
+        byte_count=sum(piece.head.byte_count for piece in pieces),
+        errors=[error for piece in pieces for error in piece.head.errors],
+        headers=_headers(list(ordered.values())),
+        ordered=[ordered.get(leaf.id) for leaf in subplan.rest.sources()],
+        topic_of_origin=topics,
     )
 
 
-class _Origins:
-    """Where each row comes from, over all sources, and with that its place in the batch."""
-
-    def __init__(self, lanes: Mapping[TopicPartition, int]) -> None:
-        self._lanes = lanes
-        self._by_source: dict[str, tuple[Ints, Ints, Ints]] = {}
-
-    def add(self, source_id: str, parts: Sequence[tuple[TopicPartition, pa.Table]]) -> pa.Table:
-        """The rows of one source as one table; remembers their origins."""
-        order = [ints(rows, ORDER) for _, rows in parts]
-        lane = [np.full(len(rows), self._lanes[lane], np.int64) for lane, rows in parts]
-        offset = [ints(rows, "_offset") for _, rows in parts]
-        self._by_source[source_id] = (np.concatenate(order), np.concatenate(lane), np.concatenate(offset))
-        return pa.concat_tables([rows for _, rows in parts], promote_options="default")
-
-    def places(self) -> dict[str, Ints]:
-        """The place of each row's record; rows of one record share it."""
-        if not self._by_source:
-            return {}
-        lengths = [len(order) for order, _, _ in self._by_source.values()]
-        order, lane, offset = (
-            np.concatenate([columns[index] for columns in self._by_source.values()]) for index in range(3)
-        )
-        if len(lengths) == 1 and (lane[0] == lane).all() and (np.diff(offset) >= 0).all():
-            places = np.concatenate([[0], np.cumsum(np.diff(offset) != 0)]).astype(np.int64)
-        else:
-            places = _dense_ranks(order, lane, offset)
-        return dict(zip(self._by_source, np.split(places, np.cumsum(lengths)[:-1]), strict=True))
+def _tables(subplan: Subplan, pieces: Sequence[Piece], numbers: Mapping[str, int]) -> dict[str, pa.Table]:
+    """The rows of each leaf that has some, lane after lane."""
+    tables: dict[str, pa.Table] = {}
+    by_lane = sorted(pieces, key=lambda piece: piece.head.lane)  # a lane's pieces stay in the order of its offsets
+    for leaf in subplan.rest.sources():
+        parts = [part for piece in by_lane if len(part := piece.rows.get(leaf.id, ()))]
+        if parts:
+            table = pa.concat_tables(parts, promote_options="default")
+            if leaf.id in numbers:
+                origin = np.full(len(table), numbers[leaf.id], np.int32)
+                table = table.append_column(ORIGIN, pa.array(origin))
+            tables[leaf.id] = table
+    return tables
 
 
-def _dense_ranks(order: Ints, lane: Ints, offset: Ints) -> Ints:
-    """Rows of one record have one place."""
-    by_lane = np.lexsort((offset, lane))
-    begins = np.ones(len(by_lane), np.bool_)  # where a record's first row stands
-    begins[1:] = (np.diff(lane[by_lane]) != 0) | (np.diff(offset[by_lane]) != 0)
-    places = np.empty(len(by_lane), np.int64)
-    places[by_lane] = ranks(order[by_lane][begins])[np.cumsum(begins) - 1]
-    return places
+def _places(tables: Mapping[str, pa.Table], topic_rank: Ints) -> dict[str, Ints]:
+    """The place of each row's record among those of the batch. One record has a place in each source that reads it, and
+    all the rows that it has there share it."""
+    if not tables:
+        return {}
+    order, origin, partition, offset = (
+        np.concatenate([ints(table, name) for table in tables.values()])
+        for name in (ORDER, ORIGIN, "_rowpartition", "_offset")
+    )
+    keys = order, topic_rank[origin] * _PARTITIONS + partition, offset, origin
+    if all(bool((np.diff(key) >= 0).all()) for key in keys):
+        places = _ranks_of_sorted(keys)
+    else:
+        sort = np.lexsort(keys[::-1])
+        places = np.empty(len(order), np.int64)
+        places[sort] = _ranks_of_sorted([key[sort] for key in keys])
+    lengths = [len(table) for table in tables.values()]
+    return dict(zip(tables, np.split(places, np.cumsum(lengths)[:-1]), strict=True))
 
 
-def _new(rows: pa.Table, done_offset: int) -> pa.Table:
-    offsets = ints(rows, "_offset")
-    if not len(offsets) or int(offsets.min()) >= done_offset:
-        return rows
-    return rows.filter(pa.array(offsets >= done_offset))
-
-
-def _is_new_error(error: RecordError, piece: Piece, done: Mapping[TopicPartition, int]) -> bool:
-    """Which record a user's function failed for is not known, so these go with their piece."""
-    if error.kind == "function":
-        return _is_new(piece, done)
-    return error.offset >= done.get(TopicPartition(error.topic, error.partition), 0)
-
-
-def _is_new(piece: Piece, done: Mapping[TopicPartition, int]) -> bool:
-    return piece.head.end > done.get(piece.head.lane, 0)
+def _ranks_of_sorted(keys: Sequence[Ints]) -> Ints:
+    """A number per row, from 0, that is the same where all keys are."""
+    begins = np.zeros(len(keys[0]), np.bool_)
+    for key in keys:
+        begins[1:] |= np.diff(key) != 0
+    return np.cumsum(begins, dtype=np.int64)
 
 
 def _numbered(table: pa.Table, sequence: Ints) -> pa.Table:
-    """In the order of `_seq`; the rows of one record stay in theirs."""
-    table = with_columns(table.drop_columns([ORDER]), {"_seq": pa.array(sequence)})
-    if (np.diff(sequence) >= 0).all():
-        return table.combine_chunks()
-    return table.take(pa.array(np.argsort(sequence, kind="stable")))
+    """In the order of `_seq`; the rows of one record in theirs."""
+    table = with_columns(table, {"_seq": pa.array(sequence)})
+    from_subplan = path_name(0) in table.column_names
+    if from_subplan or not (np.diff(sequence) >= 0).all():
+        path = path_columns(table) if from_subplan else ()
+        table = table.take(pa.array(np.lexsort((*reversed(path), sequence))))
+    if from_subplan:
+        table = with_columns(table, {"_sub": pa.array(number_within(ints(table, "_seq")))})
+    return table.combine_chunks()
 
 
 def _stream_times(pieces: Sequence[Piece]) -> dict[str, dict[int, int]]:
@@ -136,17 +125,17 @@ def _stream_times(pieces: Sequence[Piece]) -> dict[str, dict[int, int]]:
     return merged
 
 
-def _empty(stages: Stages, source_id: str) -> pa.Table:
-    (source,) = (source for source in stages.rest.sources() if source.id == source_id)
+def _empty(subplan: Subplan, source_id: str) -> pa.Table:
+    (source,) = (source for source in subplan.rest.sources() if source.id == source_id)
     return empty_rows(source)
 
 
-def _headers(tables: Mapping[str, pa.Table], places: Mapping[str, Ints], stride: int) -> RecordHeaders | None:
-    having = {name: table for name, table in tables.items() if RECORD_HEADERS in table.column_names}
+def _headers(tables: Sequence[pa.Table]) -> RecordHeaders | None:
+    having = [table for table in tables if RECORD_HEADERS in table.column_names]
     if not having:
         return None
-    place = np.concatenate([places[name] for name in having])
-    headers = pa.concat_arrays([table[RECORD_HEADERS].combine_chunks() for table in having.values()])
-    at_place = np.full(int(max(values.max() for values in places.values())) + 1, -1, np.int64)
+    place = np.concatenate([ints(table, "_seq") for table in having])
+    headers = pa.concat_arrays([table[RECORD_HEADERS].combine_chunks() for table in having])
+    at_place = np.full(int(place.max()) + 1, -1, np.int64)
     at_place[place] = np.arange(len(place))
-    return RecordHeaders(headers.take(pa.array(at_place, mask=at_place < 0)), stride)
+    return RecordHeaders(headers.take(pa.array(at_place, mask=at_place < 0)), 1)

@@ -16,9 +16,15 @@ from ...logcore.client import TopicPartition
 from ..record_error import RecordError
 
 ORDER = "_order"  # column of a piece: the largest time of the lane in the batch, up to the row's record
+ORIGIN = "_origin"  # column of a piece of the repartition topic: the number of the row's source (`causes.py`)
 RECORD_HEADERS = "_record_headers"  # column of a piece, where records have headers: those of the row's record
 
 _LENGTH = struct.Struct("<q")
+
+
+def path_name(number: int) -> str:
+    """Column of a piece of the repartition topic: the row's path (`causes.py`)."""
+    return f"_path{number}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +44,8 @@ class PieceHead:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """`rows`: by the id of the Source step; rows have `_offset` and `_rowpartition`, and ORDER."""
+    """`rows`: by the id of the leaf that reads them; rows have `_offset` and `_rowpartition` of their record, and
+    ORDER."""
 
     head: PieceHead
     rows: Mapping[str, pa.Table]

@@ -24,7 +24,7 @@ from ..figures import QueryFigures
 from ..queries.query_log import changelog_topic, forget_query, safe_name, start_positions
 from ..queries.start_offsets import StartSettings
 from ..state.temporary_folders import TemporaryFolder
-from .alignment import remove_markers
+from .alignment import remove_run_topics
 from .spark_jobs import MakeJobs, SparkJobs
 from .spark_query import SparkQuery
 from .spark_session import require_spark, spark_session
@@ -110,7 +110,7 @@ class SparkExecutor:
     def drop(self, query_id: str) -> None:
         self.stop(query_id)
         shutil.rmtree(self._directory / safe_name(query_id), ignore_errors=True)
-        remove_markers(self._client, query_id)
+        remove_run_topics(self._client, query_id)
         with contextlib.suppress(UnknownTopic):
             self._client.delete_topic(changelog_topic(query_id))
         forget_query(self._client, query_id)

@@ -1,4 +1,4 @@
-"""A batch as one ordinary Spark job, in a pool of the query's own.
+"""A subplan's part of a batch as one ordinary Spark job, in a pool of the query's own.
 
 Structured Streaming would plan the batches in a process for each query, and write down offsets that nobody believes:
 positions live in the log. So a job is nothing but DataFrame operations, and Spark knows nothing of streams.
@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from .batches import Batch
+from .batches import Round
 from .bucket import Report
 from .job_stages import PIECE_SCHEMA, REPORT_SCHEMA, ApplyStage, ReadAndApplyStage, ReadStage
 from .spec import RunSpec
@@ -36,8 +36,8 @@ class Jobs(Protocol):
         """How many tasks run side by side at this moment."""
         ...
 
-    def run(self, batch: Batch) -> Sequence[Report]:
-        """What each bucket did that the batch has rows of."""
+    def run(self, round_: Round) -> Sequence[Report]:
+        """What each bucket did that the round has rows of."""
         ...
 
     def cancel(self) -> None:
@@ -68,10 +68,12 @@ class SparkJobs:
         """How many tasks the executors of this moment run side by side."""
         return max(1, int(self._context.defaultParallelism))
 
-    def run(self, batch: Batch) -> list[Report]:
-        """What each bucket did that the batch has rows of. Spark's errors pass through."""
-        with self._described(f"{self._spec.query_id}: {batch.record_count:,} records"):
-            return [Report(**row.asDict()) for row in self._reports(batch).collect()]
+    def run(self, round_: Round) -> list[Report]:
+        """What each bucket did that the round has rows of. Spark's errors pass through."""
+        count, records = len(self._spec.stages.subplans), f"{round_.record_count:,} records"
+        part = f", part {round_.subplan + 1} of {count}" if count > 1 else ""
+        with self._described(f"{self._spec.query_id}: {records}{part}"):
+            return [Report(**row.asDict()) for row in self._reports(round_).collect()]
 
     def cancel(self) -> None:
         """Ends the job that is under way; `run` raises then."""
@@ -87,17 +89,18 @@ class SparkJobs:
             return None
         return TaskCounts(sum(stage.numActiveTasks for stage in stages), sum(each.numCompletedTasks for each in stages))
 
-    def _reports(self, batch: Batch) -> DataFrame:
+    def _reports(self, round_: Round) -> DataFrame:
         """Each bucket's pieces come together in one task; where a bucket is what one task has read, they are there
         already."""
-        count, stages = len(batch.tasks), self._spec.stages
+        count, subplan = len(round_.tasks), self._spec.stages.subplans[round_.subplan]
         numbers = self._session.range(0, count, 1, count)  # a partition for each
-        if not stages.shuffled:
-            return numbers.mapInArrow(ReadAndApplyStage(self._spec_json, batch.tasks, batch.ends), REPORT_SCHEMA)
-        pieces = numbers.mapInArrow(ReadStage(self._spec_json, batch.tasks), PIECE_SCHEMA)
-        tasks = min(self.parallelism, stages.bucket_count)
+        reading = self._spec_json, round_.subplan, round_.tasks
+        if not subplan.shuffled:
+            return numbers.mapInArrow(ReadAndApplyStage(*reading, round_.batch), REPORT_SCHEMA)
+        pieces = numbers.mapInArrow(ReadStage(*reading), PIECE_SCHEMA)
+        tasks = min(self.parallelism, subplan.bucket_count)
         together = pieces.repartitionById(tasks, pieces["bucket"] % tasks)
-        return together.mapInArrow(ApplyStage(self._spec_json, batch.ends), REPORT_SCHEMA)
+        return together.mapInArrow(ApplyStage(self._spec_json, round_.batch), REPORT_SCHEMA)
 
     @contextlib.contextmanager
     def _described(self, text: str) -> Generator[None]:

@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+import time
+from collections.abc import Callable, Mapping, Sequence
 
-from ...logcore.client import LogClient
+from ...logcore.client import LogClient, TopicPartition
+from ...logcore.errors import LogError
 from ...logcore.failpoints import fp
 from ...planner.physical import PhysicalPlan
-from ..queries.query_log import offset_group
-from .alignment import align
-from .batches import Batch, BatchPlanner
+from ..queries.query_log import marker_topic, offset_group
+from .alignment import align, batch_partition
+from .batch_records import BatchRecord, forget_batches
+from .batches import BatchPlanner, Round, ranges_of_subplan, ranges_of_tasks
 from .bucket import Report
-from .lanes import Positions
+from .lanes import Positions, ranges_between
+from .markers import NO_BATCH, SentRange
 from .spec import RunSpec
+
+PURGE_S = 30.0  # how often what was read of the repartition topic is removed; Kafka Streams does it as often
 
 
 class SparkRun:
     """Shuts every earlier run out, and goes on where the query stands.
 
-    In: `run_batch` does a batch and gives what its buckets did; the batch is done, or any part of it is. A run is over
-    after an exception: the next one brings all buckets to one place. Raises `StaleRun` once another has begun, and what
-    the log raises. `parallelism`: how many tasks may read.
+    In: `run_round` does a subplan's part of a batch and gives what its buckets did; the part is done, or any of it is.
+    A run is over after an exception: the next one brings all buckets to one place. Raises `StaleRun` once another has
+    begun, and what the log raises. `parallelism`: how many tasks may read.
     """
 
     def __init__(
@@ -28,36 +35,74 @@ class SparkRun:
         plan: PhysicalPlan,
         client: LogClient,
         spec: RunSpec,
-        run_batch: Callable[[Batch], Sequence[Report]],
+        run_round: Callable[[Round], Sequence[Report]],
         parallelism: Callable[[], int],
         records_max: int,
     ) -> None:
         self._spec = spec
-        self._run_batch = run_batch
+        self._client = client
+        self._run_round = run_round
         self._parallelism = parallelism
         self._planner = BatchPlanner(spec.stages, client, records_max)
         self._producer = client.transactional_producer(plan.query_id)
-        self._at = align(plan, client, spec.properties, spec.run, self._producer)
+        aligned = align(plan, client, spec.properties, spec.run, self._producer)
+        self._at = aligned.positions
+        self._last = NO_BATCH if aligned.last is None else aligned.last.id
+        self._run_before = None if aligned.last is None or aligned.last.run == spec.run else aligned.last.run
+        self._read: dict[int, int] = {}  # by bucket, up to where its rows in the repartition topic were read
+        self._purged_at = time.monotonic()
 
     def step(self, until: Positions | None = None) -> Sequence[Report] | None:
         """Does the next batch; None where nothing came for a moment, or nothing is left before `until`."""
-        batch = self._planner.next(self._at, self._parallelism(), until)
-        if batch is None:
+        ends = self._planner.next(self._at, until)
+        if ends is None:
             return None
+        topic, partition = marker_topic(self._spec.query_id), batch_partition(self._spec.stages)
+        batch = BatchRecord.following(self._last, self._spec.run, self._at, ends)
+        batch.write(self._client, topic, partition)
         fp("spark.before_batch")
-        reports = self._run_batch(batch)
+        reports = self._rounds(batch)
         self._commit(batch.ends)
-        self._at = batch.ends
+        self._at, self._last = {**self._at, **batch.ends}, batch.id
+        if reports and self._run_before is not None:
+            forget_batches(self._client, topic, partition, self._run_before)
+            self._run_before = None
+        self._purge(reports)
         return reports
 
     def available(self) -> Positions:
         """Up to where each lane can be read now."""
         return self._planner.available(self._at)
 
-    def _commit(self, positions: Positions) -> None:
+    def _rounds(self, batch: BatchRecord) -> list[Report]:
+        """One subplan after the other: what one sends, the next reads."""
+        stages, read = self._spec.stages, ranges_between(self._at, batch.ends)
+        reports: list[Report] = []
+        sent: dict[int, SentRange] = {}
+        for subplan in stages.subplans:
+            ranges = ranges_of_subplan(stages, subplan, read, sent)
+            if ranges:
+                tasks = ranges_of_tasks(subplan, ranges, self._parallelism())
+                found = self._run_round(Round(batch.id, subplan.number, tasks))
+                sent |= {report.bucket: SentRange(report.sent_start, report.sent_end) for report in found}
+                reports += found
+        return reports
+
+    def _commit(self, positions: Mapping[TopicPartition, int]) -> None:
         """In a transaction of the query's own id, so that a run that is over cannot move them any more."""
         fp("spark.before_offsets")
         self._producer.begin()
         self._producer.send_offsets(offset_group(self._spec.query_id), positions)
         self._producer.commit()
         fp("spark.after_offsets")
+
+    def _purge(self, reports: Sequence[Report]) -> None:
+        """Removes from the repartition topic what is done. What cannot be removed now is next time."""
+        self._read |= {report.bucket: report.sent_end for report in reports if report.sent_end}
+        if time.monotonic() - self._purged_at < PURGE_S:
+            return
+        self._purged_at = time.monotonic()
+        with contextlib.suppress(LogError):
+            while self._read:
+                bucket, end = self._read.popitem()
+                self._client.delete_records(*self._spec.stages.lane_of(bucket), end)

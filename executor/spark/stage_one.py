@@ -1,41 +1,45 @@
-"""The first stage: reads stretches of lanes, runs the stateless steps over them, and splits the rows by bucket."""
+"""The first stage of a subplan: reads stretches of lanes, runs the stateless steps over them, and splits the rows by
+bucket. What another subplan wrote has been through all steps and is split only."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
 
 from ...logcore.client import LogClient, TopicPartition
+from ...planner.steps.source import Source
 from ..batch import ChangeBatch
 from ..operators.columns import Ints, ints, with_columns
 from ..partitioning import RekeyPartitioner, split_by_partition
 from ..pipeline import Pipeline
 from ..queries.query import DATA_ERRORS
 from ..record_error import RecordError
-from ..sources.source_reader import ReadBatch, SourceReader
-from ..sources.time_order import BEFORE_ALL, running_maximum
+from ..sources.source_reader import ReadBatch, SourceReader, times_only
+from ..sources.time_order import BEFORE_ALL, running_maximum, tables_first
 from ..state.connection import EngineSettings, lock, open_connection
 from ..tasks import spread
 from .lanes import LaneRange
 from .pieces import ORDER, RECORD_HEADERS, Piece, PieceHead
-from .stages import Chain, Stages
+from .repartition import read_rows
+from .stages import Chain, Stages, Subplan, read_before
 
 READ_BYTES = 16 * 1024 * 1024
 
 
 class StageOne:
-    """Runs the chains of a plan. Not for several threads at once."""
+    """Runs the chains of a subplan. Not for several threads at once."""
 
-    def __init__(self, stages: Stages, log: LogClient) -> None:
+    def __init__(self, stages: Stages, subplan: Subplan, log: LogClient) -> None:
         self._stages = stages
+        self._subplan = subplan
         self._log = log
         self._connection = open_connection(settings=EngineSettings(threads=1))
         self._pipelines = {
             chain.source.id: Pipeline(chain.plan, self._connection, partitioner=RekeyPartitioner())
-            for chain in stages.chains
+            for chain in subplan.chains
             if chain.plan is not None
         }
         lock(self._connection)
@@ -46,37 +50,70 @@ class StageOne:
     def read(self, ranges: Sequence[LaneRange]) -> Iterator[tuple[int, Piece]]:
         """The pieces of these ranges, each with its bucket; a lane's in offset order. The log's errors pass through."""
         for lane_range in ranges:
-            lane = lane_range.lane
-            chains = [chain for chain in self._stages.chains if chain.source.topic == lane.topic]
-            reader = SourceReader(
-                self._log, [chain.source for chain in chains], {lane: lane_range.start}, time_order=False
-            )
-            lane_time = int(BEFORE_ALL)
-            while reader.fetch_positions[lane] < lane_range.end:
-                batch = reader.read(READ_BYTES, {lane: lane_range.end})
-                if batch is not None:
-                    split = self._split(chains, batch, lane, lane_time)
-                    lane_time = max(lane_time, int(batch.times.max()))
-                    yield from split.pieces(lane, batch.positions[lane])
+            if lane_range.lane.topic == self._stages.repartition_topic:
+                yield from self._read_rows(lane_range)
+            else:
+                yield from self._read_topic(lane_range)
+
+    def _read_rows(self, lane_range: LaneRange) -> Iterator[tuple[int, Piece]]:
+        """What a bucket of another subplan wrote."""
+        lane = lane_range.lane
+        leaf = self._stages.subplan_of(lane.partition).name
+        for rows, end in read_rows(self._log, lane_range):
+            split = _Split()
+            split.add(self._subplan, leaf, rows)
+            yield from split.pieces(lane, end)
+
+    def _read_topic(self, lane_range: LaneRange) -> Iterator[tuple[int, Piece]]:
+        lane = lane_range.lane
+        chains = [chain for chain in self._subplan.chains if chain.source.topic == lane.topic]
+        before = read_before(self._stages, self._subplan, lane.topic)
+        reader = self._reader([chain.source for chain in chains], lane_range)
+        lane_time = int(BEFORE_ALL)
+        while (start := reader.fetch_positions[lane]) < lane_range.end:
+            batch = reader.read(READ_BYTES, {lane: lane_range.end})
+            if batch is not None:
+                if before:
+                    batch = self._not_counted_again(batch, before, LaneRange(lane, start, batch.positions[lane]))
+                split = self._split(chains, batch, lane, lane_time)
+                lane_time = max(lane_time, int(batch.times.max()))
+                yield from split.pieces(lane, batch.positions[lane])
+
+    def _reader(self, sources: Sequence[Source], lane_range: LaneRange) -> SourceReader:
+        """Of several sources that read a topic the first one's times decide about the order, wherever it is read."""
+        topic = lane_range.lane.topic
+        (first, *_) = (each for each in tables_first(self._stages.plan.sources()) if each.topic == topic)
+        if all(source.id != first.id for source in sources):
+            sources = [times_only(first), *sources]
+        return SourceReader(self._log, sources, {lane_range.lane: lane_range.start}, time_order=False)
+
+    def _not_counted_again(self, batch: ReadBatch, before: Sequence[Source], lane_range: LaneRange) -> ReadBatch:
+        """The batch without what the sources of another subplan count and report for the same records."""
+        known: set[int] = set()
+        if batch.errors:
+            reader = self._reader(before, lane_range)
+            while reader.fetch_positions[lane_range.lane] < lane_range.end:
+                read = reader.read(READ_BYTES, {lane_range.lane: lane_range.end})
+                known.update(error.offset for error in (read.errors if read is not None else ()))
+        errors = [error for error in batch.errors if error.offset not in known]
+        return replace(batch, errors=errors, record_count=0, byte_count=0)
 
     def _split(self, chains: Sequence[Chain], batch: ReadBatch, lane: TopicPartition, lane_time: int) -> _Split:
         split = _Split()
-        home = split.bucket(self._stages.bucket_of(lane.partition))
-        home.record_count, home.byte_count = batch.record_count, batch.byte_count
-        home.errors = list(batch.errors)
+        errors = list(batch.errors)
         running = running_maximum(batch.times, lane_time)
         for chain in chains:
             read = spread(batch.inputs[chain.source.id], chain.source.task_count)
             order = running[batch.place(ints(read.rows, "_seq"))]
-            changes, errors = self._run(chain, read, batch)
-            home.errors += errors
-            rows = _with_origin(changes.rows, read.rows, order, lane, batch)
+            changes, failed = self._run(chain, read, batch)
+            errors += failed
             for task, time in changes.stream_time_ms.items():
-                split.bucket(self._stages.bucket_of(task)).times.setdefault(chain.source.id, {})[task] = time
-            if rows.num_rows:
-                tasks = ints(rows, "_part").astype(np.int32) % self._stages.bucket_count
-                for bucket, chosen in split_by_partition(tasks):
-                    split.bucket(bucket).rows[chain.source.id] = rows if chosen is None else rows.take(chosen)
+                split.bucket(self._subplan.bucket_of(task)).times.setdefault(chain.source.id, {})[task] = time
+            rows = _with_origin(changes.rows, read.rows, order, lane, batch)
+            split.add(self._subplan, chain.source.id, rows)
+        if batch.record_count or errors:
+            home = split.bucket(self._subplan.bucket_of(lane.partition))
+            home.record_count, home.byte_count, home.errors = batch.record_count, batch.byte_count, errors
         return split
 
     def _run(self, chain: Chain, read: ChangeBatch, batch: ReadBatch) -> tuple[ChangeBatch, list[RecordError]]:
@@ -112,6 +149,14 @@ class _Split:
 
     def bucket(self, number: int) -> _Bucket:
         return self.buckets.setdefault(number, _Bucket())
+
+    def add(self, subplan: Subplan, source_id: str, rows: pa.Table) -> None:
+        """Each row to the bucket of its task."""
+        if rows.num_rows:
+            tasks = ints(rows, "_part").astype(np.int32) % subplan.bucket_count
+            for task, chosen in split_by_partition(tasks):
+                own = rows if chosen is None else rows.take(chosen)
+                self.bucket(subplan.bucket_of(task)).rows[source_id] = own
 
     def pieces(self, lane: TopicPartition, end: int) -> Iterator[tuple[int, Piece]]:
         for number, bucket in self.buckets.items():

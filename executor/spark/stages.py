@@ -1,22 +1,31 @@
-"""A physical plan in two stages: what runs where a source partition is read, and what runs per bucket.
+"""A physical plan as Spark runs it: cut where rows change their task, and each part of it in two stages.
 
-The first stage are the stateless steps of each source up to its first Rekey. The second stage is the rest of the plan,
-with a leaf in place of each chain of the first. A bucket is a task (`_part`) of the second stage. A plan whose rows
-change their task once more, behind a stateful step, has one bucket, which computes all tasks.
+A *subplan* is what lies between two changes of task, as a sub-topology in Kafka Streams: the last one ends in the sink,
+each other one in a Rekey, whose rows go to the repartition topic of the query and are a source of the next subplan. A
+subplan's first stage are the stateless steps of each source, up to the first Rekey, which run where a partition is
+read. The second stage is the rest, with a leaf in place of each chain of the first. A bucket is a task (`_part`) of the
+second stage; the buckets of all subplans are numbered on.
+
+A plan in which every step has one task is not cut: then one bucket computes all of it in one go.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from ...logcore.client import TopicPartition
 from ...planner.physical import PhysicalPlan
+from ...planner.specs import SqlExpression
+from ...planner.steps.repartition import Rekey
 from ...planner.steps.sink import Sink
 from ...planner.steps.source import Source
 from ...planner.steps.step import Step, run_where_read, schema_of, timed_sources, walk
 from ..partitioning import RekeyPartitioner
 from ..pipeline import Pipeline
+from ..queries.query_log import repartition_topic
 from ..state.connection import open_connection
-from ..tasks import changelog_partition_count, is_stateful
+from ..tasks import is_stateful
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +41,64 @@ class Chain:
 
 
 @dataclass(frozen=True, slots=True)
+class Subplan:
+    """`rest`: the second stage; its sources have the ids of those of the plan, or of the Rekey that ends one of
+    `feeders`: the subplans whose rows it reads."""
+
+    number: int
+    chains: tuple[Chain, ...]
+    feeders: tuple[Subplan, ...]
+    rest: PhysicalPlan
+    first_bucket: int
+    bucket_count: int
+
+    @property
+    def name(self) -> str:
+        """Of its root."""
+        return self.rest.root.id
+
+    @property
+    def buckets(self) -> range:
+        """All that it has, by their numbers in the query."""
+        return range(self.first_bucket, self.first_bucket + self.bucket_count)
+
+    def bucket_of(self, task: int) -> int:
+        return self.first_bucket + task % self.bucket_count
+
+    @property
+    def shuffled(self) -> bool:
+        """Whether rows leave the task that reads them: else a bucket is what was read of its source partitions."""
+        return bool(self.feeders) or any(chain.repartitions for chain in self.chains)
+
+    @property
+    def repartitioned(self) -> frozenset[str]:
+        """The sources of `rest` whose rows have come through a Rekey."""
+        own = {chain.source.id for chain in self.chains if chain.repartitions}
+        return frozenset(own | {feeder.name for feeder in self.feeders})
+
+    @property
+    def stateful(self) -> bool:
+        return is_stateful(self.rest)
+
+    @property
+    def path_length(self) -> int:
+        """How many numbers tell the rows of one record apart, in the order in which they go (`causes.py`)."""
+        return max((feeder.path_length for feeder in self.feeders), default=1) + 2
+
+    def changelog_partitions(self, bucket: int) -> list[int]:
+        """The partitions of the changelog that hold the state of this bucket."""
+        if not self.stateful:
+            return []
+        tasks = max(source.task_count for source in self.rest.sources())
+        return [task for task in range(tasks) if self.bucket_of(task) == bucket]
+
+
+@dataclass(frozen=True, slots=True)
 class Stages:
-    """`rest`: the second stage; its sources have the ids of those of `plan`."""
+    """`subplans`: each after those whose rows it reads; the last one has the sink."""
 
     plan: PhysicalPlan
-    chains: tuple[Chain, ...]
-    rest: PhysicalPlan
-    bucket_count: int
+    subplans: tuple[Subplan, ...]
 
     @property
     def sink(self) -> Sink:
@@ -46,47 +106,103 @@ class Stages:
         return self.plan.root
 
     @property
-    def shuffled(self) -> bool:
-        """Whether rows leave the task that reads them: else a bucket is what was read of its source partitions."""
-        return any(step.rekeys for step in self.plan.steps())
-
-    @property
-    def repartitioned(self) -> frozenset[str]:
-        """The sources of `rest` whose rows have come through a Rekey."""
-        return frozenset(chain.source.id for chain in self.chains if chain.repartitions)
-
-    @property
     def stateful(self) -> bool:
         return is_stateful(self.plan)
 
-    def bucket_of(self, task: int) -> int:
-        return task % self.bucket_count
+    @property
+    def bucket_count(self) -> int:
+        return sum(subplan.bucket_count for subplan in self.subplans)
 
-    def changelog_partitions(self, bucket: int) -> list[int]:
-        """The partitions of the changelog that this bucket writes, alone."""
-        if not self.stateful:
-            return []
-        return [task for task in range(changelog_partition_count(self.plan)) if self.bucket_of(task) == bucket]
+    @property
+    def repartition_topic(self) -> str:
+        return repartition_topic(self.plan.query_id)
+
+    def lane_of(self, bucket: int) -> TopicPartition:
+        """Where the bucket of a subplan that feeds another one writes its rows; nobody else writes there."""
+        return TopicPartition(self.repartition_topic, bucket)
+
+    def subplan_of(self, bucket: int) -> Subplan:
+        return next(subplan for subplan in self.subplans if bucket in subplan.buckets)
 
 
 def split(plan: PhysicalPlan) -> Stages:
-    """Cuts the plan in two."""
+    """Cuts the plan."""
     timed = timed_sources(plan.root)
-    chains: list[Chain] = []
+    subplans: list[Subplan] = []
+    apart = has_several_tasks(plan)
 
-    def cut(step: Step) -> Step:
-        if run_where_read(step, timed):
-            chains.append(_chain(plan, step))
-            return _leaf(chains[-1])
-        if isinstance(step, Source):
-            chains.append(Chain(step, None))
-            return step
-        return step.with_inputs(*map(cut, step.inputs))
+    def subplan(root: Step) -> Subplan:
+        chains: list[Chain] = []
+        feeders: list[Subplan] = []
 
-    rest = replace(plan, root=cut(plan.root))
-    one_bucket = any(step.rekeys for step in rest.steps())
-    bucket_count = 1 if one_bucket else max(_top(chain).task_count for chain in chains)
-    return Stages(plan, tuple(chains), rest, bucket_count)
+        def cut(step: Step) -> Step:
+            if run_where_read(step, timed):
+                chains.append(_chain(plan, step))
+                return _leaf_of_chain(chains[-1])
+            if isinstance(step, Source):
+                chains.append(Chain(step, None))
+                return step
+            if apart and step.rekeys and step is not root:
+                feeders.append(subplan(step))
+                return _leaf_of_subplan(feeders[-1])
+            return step.with_inputs(*map(cut, step.inputs))
+
+        rest = replace(plan, root=cut(root))
+        count = max(source.task_count for source in rest.sources())
+        first = sum(each.bucket_count for each in subplans)
+        subplans.append(Subplan(len(subplans), tuple(chains), tuple(feeders), rest, first, count))
+        return subplans[-1]
+
+    subplan(_by_key_of_sink(plan.root) if apart else plan.root)
+    return Stages(plan, tuple(subplans))
+
+
+def _by_key_of_sink(sink: Step) -> Step:
+    """The sink, over one more change of task where its key is not what rows lie by: a join by a foreign key writes
+    under the primary key, so a row that leaves one task and comes into another must not be written by both."""
+    assert isinstance(sink, Sink)
+    step, moved = sink.input, False
+    while step.stateless and not step.rekeys and step.inputs:
+        moved = moved or _moves_rows(step)
+        (step,) = step.inputs
+    if not (moved and step.stateful):
+        return sink
+    schema = schema_of(sink.input)
+    key = tuple(SqlExpression(f"k{number}", column.type) for number, column in enumerate(schema.key))
+    rekey = Rekey(f"{sink.id}.rekey", sink.input, key, schema, sink.key_format, sink.partition_count)
+    return replace(sink, input=rekey)
+
+
+def _moves_rows(step: Step) -> bool:
+    """Whether rows of one new key may lie in several tasks: what they lie by is not part of it."""
+    if not step.new_key:
+        return False
+    taken = {expression.sql.strip('"') for expression in step.new_key}
+    (below,) = step.inputs
+    lain_by = [{f"k{number}"} for number in range(len(schema_of(below).key))]
+    while below.passes_columns:
+        (below,) = below.inputs
+    if isinstance(below, Rekey):  # a value column that the key was made of has the same value
+        lain_by = [names | {expression.sql.strip('"')} for names, expression in zip(lain_by, below.key, strict=True)]
+    if not lain_by:
+        return step.task_count > 1
+    return not all(names & taken for names in lain_by)
+
+
+def has_several_tasks(plan: PhysicalPlan) -> bool:
+    return any(step.task_count > 1 for step in plan.steps())
+
+
+def read_before(stages: Stages, subplan: Subplan, topic: str) -> list[Source]:
+    """The sources of this topic that subplans before this one read."""
+    before = stages.subplans[: subplan.number]
+    return [chain.source for each in before for chain in each.chains if chain.source.topic == topic]
+
+
+def feeding_buckets(stages: Stages) -> Iterator[int]:
+    """The buckets that write to the repartition topic."""
+    for subplan in stages.subplans[:-1]:
+        yield from subplan.buckets
 
 
 def _chain(plan: PhysicalPlan, top: Step) -> Chain:
@@ -95,26 +211,46 @@ def _chain(plan: PhysicalPlan, top: Step) -> Chain:
     return Chain(source, None if bare else replace(plan, root=top))
 
 
-def _top(chain: Chain) -> Step:
-    return chain.source if chain.plan is None else chain.plan.root
-
-
-def _leaf(chain: Chain) -> Source:
+def _leaf_of_chain(chain: Chain) -> Source:
     """What the second stage reads: a stream of the chain's output, whatever the source was."""
     if chain.plan is None:
         return chain.source
+    leaf = replace(chain.source, kind="STREAM", timestamp=None)
+    return _reading(leaf, chain.plan, frozenset())
+
+
+def _leaf_of_subplan(feeder: Subplan) -> Source:
+    """What the next subplan reads of the repartition topic: a stream of changes."""
+    root = feeder.rest.root
+    source = feeder.rest.sources()[0]  # its formats do not matter
+    leaf = replace(
+        source,
+        id=root.id,
+        topic=repartition_topic(feeder.rest.query_id),
+        kind="STREAM",
+        timestamp=None,
+        materialized=False,
+        ttl_ms=None,
+        key_window=root.window_of_keys,
+        name="",
+    )
+    return _reading(leaf, feeder.rest, feeder.repartitioned)
+
+
+def _reading(leaf: Source, plan: PhysicalPlan, repartitioned: frozenset[str]) -> Source:
+    """The leaf with the columns that the plan gives."""
     connection = open_connection()
     try:
-        names = Pipeline(chain.plan, connection, partitioner=RekeyPartitioner()).output_schema.names
+        pipeline = Pipeline(plan, connection, partitioner=RekeyPartitioner(), repartitioned=repartitioned)
+        names = pipeline.output_schema.names
     finally:
         connection.close()
-    schema = schema_of(chain.plan.root)
+    schema = schema_of(plan.root)
     physical = tuple(name for name in names if name[0] in "kv")
     return replace(
-        chain.source,
-        kind="STREAM",
+        leaf,
         schema=schema,
-        timestamp=None,
-        partition_count=chain.plan.root.task_count,
+        key_window=leaf.key_window if "_ws" in names else None,
+        partition_count=plan.root.task_count,
         columns=None if len(physical) == len(schema.columns) else physical,
     )

@@ -114,6 +114,10 @@ class Deduplicate(Step):
     schema: Schema
 
     @property
+    def passes_columns(self) -> bool:
+        return True
+
+    @property
     def stateful(self) -> bool:
         return True
 

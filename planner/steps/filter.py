@@ -58,6 +58,10 @@ class Filter(Step):
         return self.predicate
 
     @property
+    def passes_columns(self) -> bool:
+        return True
+
+    @property
     def stateless(self) -> bool:
         return True
 

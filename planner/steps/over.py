@@ -225,6 +225,13 @@ class Over(Step):
         return "TABLE"
 
     @property
+    def passes_columns(self) -> bool:
+        return True
+
+    def nets_batches(self, every_change: bool) -> bool:
+        return bool(self.identity)
+
+    @property
     def stateful(self) -> bool:
         return True
 

@@ -80,6 +80,10 @@ class Project(Step):
         return sql if self.key is None and is_key_column(sql) else f"v{index}"
 
     @property
+    def new_key(self) -> tuple[SqlExpression, ...] | None:
+        return self.key
+
+    @property
     def stateless(self) -> bool:
         return True
 

@@ -78,6 +78,9 @@ class RowJoin(JoinStep):
     def gives(self) -> Kind:
         return "TABLE"
 
+    def nets_batches(self, every_change: bool) -> bool:
+        return not every_change
+
     def describe(self, text: Text = str) -> str:
         keys = ", ".join(f"left v{i}" for i in self.left_key), ", ".join(f"right v{i}" for i in self.right_key)
         kind = "LEFT JOIN" if self.outer else "JOIN"

@@ -85,6 +85,20 @@ class Step:
         return False
 
     @property
+    def new_key(self) -> tuple[SqlExpression, ...] | None:
+        """The key that its rows get where they lie; None where they keep theirs."""
+        return None
+
+    @property
+    def passes_columns(self) -> bool:
+        """Whether its rows have the key of its input, and the input's value columns in their places."""
+        return False
+
+    def nets_batches(self, every_change: bool) -> bool:
+        """Whether what a whole batch changes goes out under one `_seq`: first all rows that go, then all that come."""
+        return False
+
+    @property
     def state_identity(self) -> Step | None:
         """What must stay equal when a query is replaced that keeps its state; None without state."""
         return self.without_inputs() if self.stateful else None

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
-from millstream.executor.spark.batches import Batch
+from millstream.executor.spark.batches import Round
 from millstream.executor.spark.bucket import BucketRuntime, Report
+from millstream.executor.spark.markers import BatchId
 from millstream.executor.spark.pieces import Piece
 from millstream.executor.spark.spark_jobs import TaskCounts
 from millstream.executor.spark.spec import RunSpec
@@ -54,14 +55,14 @@ class JobsInProcess:
         self._spec = spec
         self._cancelled = threading.Event()
 
-    def run(self, batch: Batch) -> Sequence[Report]:
+    def run(self, round_: Round) -> Sequence[Report]:
         self._driver.job_began.set()
         if self._driver.failures:
             raise self._driver.failures.pop(0)
         while self._driver.hangs.is_set():
             if self._cancelled.wait(0.01) and not self._driver.deaf:
                 raise JavaError("Job 0 cancelled part of cancelled job group")
-        return self._reports(batch)
+        return self._reports(round_)
 
     def cancel(self) -> None:
         self._cancelled.set()
@@ -69,19 +70,20 @@ class JobsInProcess:
     def tasks(self) -> TaskCounts | None:
         return self._driver.counts
 
-    def _reports(self, batch: Batch) -> list[Report]:
-        reading = StageOne(self._spec.stages, self._driver.client)
+    def _reports(self, round_: Round) -> list[Report]:
+        stages = self._spec.stages
+        reading = StageOne(stages, stages.subplans[round_.subplan], self._driver.client)
         pieces: dict[int, list[Piece]] = {}
-        for task in batch.tasks:
+        for task in round_.tasks:
             for bucket, piece in reading.read(task):
                 pieces.setdefault(bucket, []).append(piece)
         reading.close()
-        return [self._apply(bucket, own, batch) for bucket, own in pieces.items()]
+        return [self._apply(bucket, own, round_.batch) for bucket, own in pieces.items()]
 
-    def _apply(self, bucket: int, pieces: list[Piece], batch: Batch) -> Report:
+    def _apply(self, bucket: int, pieces: list[Piece], batch: BatchId) -> Report:
         spec = self._spec
         runtime = BucketRuntime(spec.stages, bucket, spec.run, self._driver.client, spec.properties)
         try:
-            return runtime.apply(pieces, batch.ends)
+            return runtime.apply(pieces, batch)
         finally:
             runtime.close()

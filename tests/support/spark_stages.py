@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,14 +11,18 @@ from hand_plans import read_all, rows
 from planning import Planner
 
 from millstream.executor.queries.query import QueryRuntime
-from millstream.executor.spark.alignment import align
+from millstream.executor.queries.query_log import marker_topic
+from millstream.executor.spark.alignment import align, batch_partition
 from millstream.executor.spark.batch_ends import BatchEnds
+from millstream.executor.spark.batch_records import BatchRecord
+from millstream.executor.spark.batches import ranges_of_subplan
 from millstream.executor.spark.bucket import BucketRuntime, Report
 from millstream.executor.spark.lanes import Positions, ranges_between
+from millstream.executor.spark.markers import NO_BATCH, BatchId, SentRange
 from millstream.executor.spark.pieces import Piece, decode_piece, encode_piece
 from millstream.executor.spark.spark_executor import SparkExecutor
 from millstream.executor.spark.stage_one import StageOne
-from millstream.executor.spark.stages import split
+from millstream.executor.spark.stages import Subplan, split
 from millstream.logcore.client import LogClient, TopicPartition
 from millstream.logcore.murmur2 import partitions_of
 from millstream.planner.physical import PhysicalPlan
@@ -36,23 +40,39 @@ class StagedRun:
         self.client = client
         self.run = run
         self.directory = directory
-        self.at: Positions = align(plan, client, {}, run, client.transactional_producer(plan.query_id))
+        aligned = align(plan, client, {}, run, client.transactional_producer(plan.query_id))
+        self.at: Positions = aligned.positions
+        self.last = NO_BATCH if aligned.last is None else aligned.last.id
         self.ends = BatchEnds(plan, client, records_max)
         self.buckets: dict[int, BucketRuntime] = {}
 
     def step(self, only: set[int] | None = None) -> list[Report]:
-        """Gives nothing once nothing is left to read."""
+        """Gives nothing once nothing is left to read. Subplans behind one that is left undone in part do nothing."""
         end = self.ends.next(self.at, self.ends.available(self.at))
         if end == self.at:
             return []
-        reports = [
-            self.bucket(number).apply(pieces, end)
-            for number, pieces in self.pieces(self.at, end).items()
-            if only is None or number in only
-        ]
+        batch = BatchRecord.following(self.last, self.run, self.at, end)
+        batch.write(self.client, marker_topic(self.stages.plan.query_id), batch_partition(self.stages))
+        reports = self.apply(batch.id, self.at, end, only)
         if only is None:
-            self.client.commit_offsets(self.stages.plan.query_id, end)
-        self.at = end
+            self.client.commit_offsets(self.stages.plan.query_id, batch.ends)
+        self.at, self.last = end, batch.id
+        return reports
+
+    def apply(self, batch: BatchId, start: Positions, end: Positions, only: set[int] | None = None) -> list[Report]:
+        reports: list[Report] = []
+        sent: dict[int, SentRange] = {}
+        for subplan in self.stages.subplans:
+            pieces = self.pieces(subplan, start, end, sent)
+            found = [
+                self.bucket(number).apply(own, batch)
+                for number, own in pieces.items()
+                if only is None or number in only
+            ]
+            sent |= {report.bucket: SentRange(report.sent_start, report.sent_end) for report in found}
+            reports += found
+            if len(found) < len(pieces):
+                break
         return reports
 
     def drain(self) -> list[Report]:
@@ -61,10 +81,13 @@ class StagedRun:
             reports += found
         return reports
 
-    def pieces(self, start: Positions, end: Positions) -> dict[int, list[Piece]]:
-        reading = StageOne(self.stages, self.client)
+    def pieces(
+        self, subplan: Subplan, start: Positions, end: Positions, sent: Mapping[int, SentRange]
+    ) -> dict[int, list[Piece]]:
+        reading = StageOne(self.stages, subplan, self.client)
         found: dict[int, list[Piece]] = {}
-        for bucket, piece in reading.read(ranges_between(start, end)):
+        ranges = ranges_of_subplan(self.stages, subplan, ranges_between(start, end), sent)
+        for bucket, piece in reading.read(ranges):
             found.setdefault(bucket, []).append(decode_piece(pa.py_buffer(encode_piece(piece))))
         reading.close()
         return found

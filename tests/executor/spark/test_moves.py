@@ -164,10 +164,10 @@ def test_markers_that_a_slow_run_writes_last_are_believed_by_nobody(
     taken: list[QueryRuntime] = []
     begin_run: Callable[..., Any] = alignment._begin_run  # pyright: ignore[reportPrivateUsage]
 
-    def slow(stages: Stages, bucket: int, run: str, *rest: Any) -> Any:
+    def slow(stages: Stages, run: str, *rest: Any) -> Any:
         if run == "slow" and not taken:
             taken.append(on_duckdb(plan, client))
-        return begin_run(stages, bucket, run, *rest)
+        return begin_run(stages, run, *rest)
 
     monkeypatch.setattr(alignment, "_begin_run", slow)
     with pytest.raises((ProducerFenced, StaleRun)):

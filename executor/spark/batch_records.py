@@ -1,0 +1,49 @@
+"""What a batch is: up to where its lanes are read. One record for all buckets, in the last partition of the markers.
+
+It is durable before any bucket does the batch, so whoever finds a marker of the batch finds its record, and knows what
+the other buckets have to do. Of a run that is over a record may still arrive: nobody looks for it, since no marker
+names its batch.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+
+from ...logcore.client import LogClient
+from ..state.lost_state import state_lost
+from .lanes import Positions, positions_from_json, positions_to_json
+from .markers import BatchId, json_record, last_value
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRecord:
+    """`run`: that planned it. `ends`: of the lanes in which there is something to read."""
+
+    id: BatchId
+    run: str
+    ends: Positions
+
+    @staticmethod
+    def following(last: BatchId, run: str, start: Positions, ends: Positions) -> BatchRecord:
+        changed = {lane: end for lane, end in ends.items() if end != start.get(lane)}
+        return BatchRecord(BatchId(last.number + 1, uuid.uuid4().hex), run, changed)
+
+    def write(self, log: LogClient, topic: str, partition: int) -> None:
+        """Durable on return. Its key is the run, so compaction keeps the last one of each."""
+        ends = positions_to_json(self.ends)
+        value = {"number": self.id.number, "name": self.id.name, "run": self.run, "ends": ends}
+        log.append(topic, partition, json_record(self.run.encode(), value))
+
+
+def forget_batches(log: LogClient, topic: str, partition: int, run: str) -> None:
+    """Those of an earlier run, once a marker names a batch of a later one."""
+    log.append(topic, partition, json_record(run.encode(), None))
+
+
+def read_batch(log: LogClient, query_id: str, topic: str, partition: int, id_: BatchId) -> BatchRecord:
+    """Raises `StateLost` where the log has lost it."""
+    found = last_value(log, topic, partition, id_.name)
+    if found is None:
+        raise state_lost(query_id, f'batch {id_.number} is done in part, and topic "{topic}" does not say what it is')
+    return BatchRecord(id_, found["run"], positions_from_json(found["ends"]))
