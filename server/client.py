@@ -240,7 +240,7 @@ class HttpClient:
             try:
                 return json.loads(self._read(exchange))["KsqlServerInfo"]
             except (ValueError, LookupError, TypeError):
-                raise ServerUnreachable(f"what answers at {self.address} is no Millstream server") from None
+                raise ServerUnreachable(f"what answers at {self.address} is not a Millstream server") from None
 
     def cluster(self, action: str | None = None, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """How the cluster is; or what an action below /cluster answers. Raises `RemoteError`, `ServerUnreachable`."""
@@ -400,7 +400,7 @@ class _RemoteRows:
         header = self._line()
         if not isinstance(header, dict) or "columnNames" not in header:
             self.close()
-            raise ServerUnreachable(f"what answers at {self._address} is no Millstream server")
+            raise ServerUnreachable(f"what answers at {self._address} is not a Millstream server")
         self._loads = _decoder(header["columnTypes"])
         return Rows(
             header["kind"], header["queryId"], header["columnNames"], header["columnTypes"],

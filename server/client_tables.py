@@ -107,7 +107,7 @@ def remote_tables(response: Readable, cut: Callable[[], None], address: str) -> 
         header = json.loads(reader.schema.metadata[HEADER])
     except (*_BROKEN, LookupError, TypeError) as error:
         cut()
-        raise AnswerBroke(f"what answers at {address} is no Millstream server") from error
+        raise AnswerBroke(f"what answers at {address} is not a Millstream server") from error
     schema = reader.schema.remove_metadata()
     types, key = tuple(header["columnTypes"]), header.get("keyColumns")
     return ResultTables(

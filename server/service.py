@@ -149,7 +149,9 @@ class Service:
         for what, address in addresses.items():
             is_open = self.configuration.access is None
             if address is not None and not address.is_local and is_open:
-                _log.warning("anybody who reaches this address may do anything", listener=what, address=str(address))
+                _log.warning(
+                    "anybody who can reach this address may do everything", listener=what, address=str(address)
+                )
 
     def _start_node(self, listener: HttpListener, users: Authenticator | None, parts: contextlib.ExitStack) -> None:
         """The engine runs on one node of the cluster at a time, here or elsewhere."""

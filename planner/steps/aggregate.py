@@ -199,7 +199,7 @@ class Aggregate(Step):
                 "LATE_ROWS",
                 f"{seen.late_rows} of {counted(seen.rows_in, 'row')} came too late for their window: it had closed "
                 f"({self.window.grace_text}).",
-                "A longer GRACE PERIOD lets them in; results that are final come later then.",
+                "A longer GRACE PERIOD accepts them, and delays final results.",
                 blocks=seen.late_rows == seen.rows_in,
                 figures={
                     "step": self.id,
@@ -212,7 +212,7 @@ class Aggregate(Step):
             yield Cause(
                 "NOTHING_TO_GROUP",
                 f"{counted(seen.rows_in, 'row')} reached the aggregate, and none was counted.",
-                "Rows whose value or key is NULL are left out.",
+                "Rows with a NULL value or key are skipped.",
                 figures={"step": self.id},
             )
 

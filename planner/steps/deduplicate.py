@@ -149,7 +149,7 @@ class Deduplicate(Step):
             yield Cause(
                 "LATE_ROWS",
                 f"{seen.late_rows} of {counted(seen.rows_in, 'row')} came more than {self.late_ms} ms late.",
-                "A longer second interval of DEDUPLICATE lets them in; more is remembered then.",
+                "A longer second interval of DEDUPLICATE accepts them, and stores more keys.",
                 blocks=seen.late_rows == seen.rows_in,
                 figures={"step": self.id, "late": seen.late_rows, "rowsIn": seen.rows_in, "graceMs": self.late_ms},
             )
@@ -157,6 +157,6 @@ class Deduplicate(Step):
             yield Cause(
                 "NOTHING_PASSES",
                 f"{counted(seen.rows_in, 'row')} went into {self.describe_readably()}, and none came out.",
-                "All of them have a row of their key close to them, or no value.",
+                "Each of them is a duplicate, or has no value.",
                 figures={"step": self.id},
             )

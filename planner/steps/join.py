@@ -87,15 +87,15 @@ class JoinStep(Step):
         for i in empty:
             yield Cause(
                 "JOIN_SIDE_EMPTY",
-                f"The {_SIDES[i]} side of the join, {names[i]}, has given no rows.",
-                "A join needs rows of both sides: EXPLAIN STALL the query that writes it, or look at its topic.",
+                f"The {_SIDES[i]} side of the join, {names[i]}, has no rows.",
+                "A join needs rows of both sides: EXPLAIN STALL the query that writes it, or PRINT its topic.",
                 figures=figures,
             )
         if not empty and any(given):
             yield Cause(
                 "NO_JOIN_PARTNER",
-                f"{counted(given[0], 'row')} of {names[0]} and {given[1]} of {names[1]} came since the start"
-                f"{f' (kept: {kept[0]} and {kept[1]})' if any(kept) else ''}, and no two belong together.",
+                f"{counted(given[0], 'row')} of {names[0]} and {given[1]} of {names[1]} arrived since the start"
+                f"{f' (kept: {kept[0]} and {kept[1]})' if any(kept) else ''}, and none match.",
                 self.partner_hint,
                 figures=figures,
             )

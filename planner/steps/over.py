@@ -261,7 +261,7 @@ class Over(Step):
             yield Cause(
                 "LATE_ROWS",
                 f"{seen.late_rows} of {counted(seen.rows_in, 'row')} came more than {grace_ms} ms late.",
-                "A longer GRACE PERIOD lets them in; rows are kept longer then.",
+                "A longer GRACE PERIOD accepts them, and stores rows longer.",
                 blocks=seen.late_rows == seen.rows_in,
                 figures={"step": self.id, "late": seen.late_rows, "rowsIn": seen.rows_in, "graceMs": grace_ms},
             )

@@ -187,21 +187,21 @@ def _nothing_passes(covered: Sequence[Step], rows: int) -> Cause:
         return Cause(
             "FILTER_DROPS_ALL",
             f"None of {counted(rows, 'row')} passed the filter {' and '.join(filters)}.",
-            "A comparison with NULL is not true either: look at the rows with PRINT or a push query.",
+            "A comparison with NULL is not true either: inspect the rows with PRINT or a push query.",
             figures=figures,
         )
     if any(step.drops_rows_without_key for step in covered):
         return Cause(
             "NULL_KEYS",
-            f"All {rows} rows have NULL in what they are grouped by, and were dropped.",
-            "Is the column spelled as in the records? Names in JSON are matched without regard to case.",
+            f"All {rows} rows have a NULL grouping key, and were dropped.",
+            "Is the column spelled as in the records? Names in JSON are matched in any case.",
             figures=figures,
         )
     step = next((each for each in covered if each.multiplies), covered[-1])
     return Cause(
         "NOTHING_PASSES",
         f"{counted(rows, 'row')} went into {step.describe_readably()}, and none came out.",
-        "Rows without a value, and empty arrays in EXPLODE, give nothing.",
+        "Rows without a value, and empty arrays in EXPLODE, produce no rows.",
         figures=figures,
     )
 

@@ -84,8 +84,8 @@ class StreamStreamJoin(JoinStep):
             rows = counted(waiting, "row without a partner waits", "rows without a partner wait")
             yield Cause(
                 "ROWS_WAIT_FOR_PARTNER",
-                f"{rows} until none can come any more: until stream time is {reach} beyond their time.",
-                "Only records move stream time: send later ones to the same partitions, or shorten WITHIN or GRACE "
+                f"{rows} until none can arrive: until stream time is {reach} beyond their time.",
+                "Only records advance stream time: send later ones to the same partitions, or shorten WITHIN or GRACE "
                 "PERIOD.",
                 blocks=not seen.rows_out,
                 figures={"step": self.id, "rows": waiting, "graceMs": self.grace_ms},
@@ -93,9 +93,9 @@ class StreamStreamJoin(JoinStep):
         if seen.late_rows:
             yield Cause(
                 "LATE_ROWS",
-                f"{seen.late_rows} of {counted(seen.rows_in, 'row')} came too late for the join: no row of the other "
-                "side that they could meet is kept any more.",
-                "A longer GRACE PERIOD keeps rows longer.",
+                f"{seen.late_rows} of {counted(seen.rows_in, 'row')} came too late for the join: rows of the other "
+                "side that could match are no longer stored.",
+                "A longer GRACE PERIOD stores rows longer.",
                 blocks=seen.late_rows == seen.rows_in,
                 figures={"step": self.id, "late": seen.late_rows, "rowsIn": seen.rows_in},
             )

@@ -219,8 +219,8 @@ class CatalogStore:
         for owed in self._owed.commands:
             if source is not None and isinstance(owed, RemoveSource) and owed.delete_topic == source.topic:
                 raise TopicExists(
-                    f'topic "{source.topic}" is still to be deleted, as DROP {owed.name} DELETE TOPIC asked for',
-                    hint="Try again when it is gone, or take another topic.",
+                    f'topic "{source.topic}" is not deleted yet after DROP {owed.name} DELETE TOPIC',
+                    hint="Retry when it is deleted, or use another topic.",
                 )
 
     def _check_topic(self, topic: NewTopic | None) -> None:

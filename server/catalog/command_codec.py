@@ -81,7 +81,7 @@ def command_from_json(data: bytes) -> Command:
         raise UnreadableCommand(f"a record of the command topic is not a command: {error}") from error
     if version > COMMAND_VERSION:
         raise UnreadableCommand(
-            f"a command of version {version} is newer than this server, which reads up to {COMMAND_VERSION}",
+            f"a command has version {version}, but this server supports versions up to {COMMAND_VERSION}",
             hint="Start the server with the version of Millstream that wrote it, or a later one.",
         )
     common = {"statement": record["statement"], "properties": record["properties"]}

@@ -56,7 +56,7 @@ class CommandTopic:
         if self.applied_offset > self.next_offset:
             raise CorruptLog(
                 f'topic "{COMMAND_TOPIC}" ends at offset {self.next_offset}, but the commands up to'
-                f" {self.applied_offset} were carried out: statements are lost",
+                f" {self.applied_offset} were applied: statements are lost",
                 hint="Restore the data directory from a backup.",
             )
 

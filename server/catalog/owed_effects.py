@@ -54,15 +54,15 @@ class OwedEffects:
         """Gives what whoever sent the statement is to be told."""
         foreseen = isinstance(error, MillstreamError)
         reason = error.message if foreseen else f"{type(error).__name__}: {error}"
-        what = "a statement is accepted and not carried out yet"
+        what = "a statement is accepted and not complete yet"
         _log.error(what, offset=offset, error=reason, exc_info=None if foreseen else error)
         self._owed[offset] = command
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="millstream-owed-effects", daemon=True)
             self._thread.start()
         return EffectsDelayed(
-            f"the statement is accepted, but not done yet: {reason}",
-            hint="Do not send it again: it is tried until it works.",
+            f"the statement is accepted, but not complete yet: {reason}",
+            hint="Do not send it again: it is retried until it succeeds.",
         )
 
     def pay(self) -> None:
@@ -71,10 +71,10 @@ class OwedEffects:
             try:
                 self._carry_out(command)
             except Exception as error:
-                _log.warning("a statement is still not carried out", offset=offset, error=str(error))
+                _log.warning("a statement is still not complete", offset=offset, error=str(error))
                 return
             del self._owed[offset]
-            _log.info("a statement is carried out", offset=offset)
+            _log.info("a statement is complete", offset=offset)
             self._done()
 
     def close(self) -> None:

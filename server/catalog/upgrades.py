@@ -54,7 +54,7 @@ def refuse_other_state(old: PersistentQuery, new: PhysicalPlan, span: Span | Non
     """Raises unless the state that the old query has kept fits the new plan."""
     topics = {source.topic for source in old.plan.sources()} ^ {source.topic for source in new.sources()}
     if topics:
-        raise _not_replaceable(old, f"it would read other topics ({', '.join(sorted(topics))})", span)
+        raise _not_replaceable(old, f"it would read different topics ({', '.join(sorted(topics))})", span)
     if not _state_fits(_state_identity(old.plan), _state_identity(new)):
         raise _not_replaceable(old, "its grouping, aggregates, windows or joins would change", span)
 
@@ -99,7 +99,7 @@ def _not_upgradeable(old: SourceInfo, reason: str, span: Span | None) -> Invalid
     return InvalidStatement(
         f"Cannot replace {old.kind.lower()} '{old.name}': {reason}",
         span=span,
-        hint="A replacement may append value columns; for anything else drop it and create it anew.",
+        hint="A replacement may append value columns; otherwise drop it and create it again.",
     )
 
 
@@ -107,5 +107,5 @@ def _not_replaceable(old: PersistentQuery, reason: str, span: Span | None) -> In
     return InvalidStatement(
         f"Cannot replace query {old.id}: {reason}.",
         span=span,
-        hint="A replacement may change filters and append columns; for anything else drop it and create it anew.",
+        hint="A replacement may change filters and append columns; otherwise drop it and create it again.",
     )

@@ -71,7 +71,7 @@ def cluster_routes(operations: Operations | None, workers: Workers, body_bytes_m
 def _of_a_cluster(operations: Operations | None) -> Operations:
     if operations is None:
         hint = "Start it with --node and --cluster to make it a node of one."
-        raise RequestRefused(BAD_REQUEST, "this server is one node and no part of a cluster", hint=hint)
+        raise RequestRefused(BAD_REQUEST, "this server is a single node and not part of a cluster", hint=hint)
     return operations
 
 
@@ -137,14 +137,14 @@ def _plan(operations: Operations, body: Mapping[str, Any]) -> dict[str, Any]:
         return _moves_json(operations.plan_to_empty(_node(body, "empty")))
     if body.get("balance") is True:
         return _moves_json(operations.plan_to_balance())
-    raise RequestRefused(BAD_REQUEST, 'the body has no node under "empty", no "factor" and no "balance": true')
+    raise RequestRefused(BAD_REQUEST, 'the body needs a node under "empty", a "factor", or "balance": true')
 
 
 def _reassign(operations: Operations, body: Mapping[str, Any]) -> dict[str, Any]:
     """{"moves": [{topic, partition, replicas}]}: each begins; how far they are is in /cluster."""
     moves = body.get("moves")
     if not isinstance(moves, list) or not moves or len(moves) > _MOVES_MAX:
-        raise RequestRefused(BAD_REQUEST, f'the body has no list of 1 to {_MOVES_MAX} moves under "moves"')
+        raise RequestRefused(BAD_REQUEST, f'the body needs a list of 1 to {_MOVES_MAX} moves under "moves"')
     checked = [(_text(move, "topic"), _number(move, "partition"), _replicas(move)) for move in map(_object, moves)]
     for topic, partition, replicas in checked:
         operations.reassign(topic, partition, replicas)
@@ -214,14 +214,14 @@ def _object(value: object) -> Mapping[str, Any]:
 def _text(body: Mapping[str, Any], member: str) -> str:
     value = body.get(member)
     if not isinstance(value, str):
-        raise RequestRefused(BAD_REQUEST, f'the body has no text under "{member}"')
+        raise RequestRefused(BAD_REQUEST, f'the body needs a text under "{member}"')
     return value
 
 
 def _number(body: Mapping[str, Any], member: str) -> int:
     value = body.get(member)
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise RequestRefused(BAD_REQUEST, f'the body has no whole number from 0 on under "{member}"')
+        raise RequestRefused(BAD_REQUEST, f'the body needs a non-negative integer under "{member}"')
     return value
 
 
@@ -236,5 +236,5 @@ def _node(body: Mapping[str, Any], member: str) -> NodeId:
 def _replicas(move: Mapping[str, Any]) -> list[NodeId]:
     replicas = move.get("replicas")
     if not isinstance(replicas, list) or not replicas or any(type(node) is not int for node in replicas):
-        raise RequestRefused(BAD_REQUEST, 'a move has no list of nodes under "replicas"')
+        raise RequestRefused(BAD_REQUEST, 'a move needs a list of nodes under "replicas"')
     return [NodeId(node) for node in replicas]

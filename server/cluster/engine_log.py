@@ -114,7 +114,7 @@ class EngineLog:
     def _transaction(self) -> Generator[TransactionalProducer]:
         with self._lock:
             if self._lost:
-                raise ProducerFenced("another engine of the cluster has taken over, or will soon")
+                raise ProducerFenced("another engine of the cluster has taken over, or is about to")
             try:
                 self._lease.begin()
                 yield self._lease
@@ -223,4 +223,4 @@ class _QueryProducer:
             yield
         except ProducerFenced as error:
             self._log.check_lease()
-            raise LogUnavailable(f"an engine that has lost its lease was in the way: {error.message}") from error
+            raise LogUnavailable(f"an engine without a lease interfered: {error.message}") from error

@@ -75,7 +75,7 @@ class Incoming:
             self.gone_on = True
             message = await self.receive()
             if message["type"] == "http.disconnect":
-                raise ConnectionAbortedError("the client has gone")
+                raise ConnectionAbortedError("the client has disconnected")
             yield message.get("body", b"")
             if not message.get("more_body", False):
                 return
@@ -138,7 +138,7 @@ class _Upstream:
             await self._send(h11.EndOfMessage())
         while (await incoming.receive())["type"] != "http.disconnect":
             pass
-        raise ConnectionAbortedError("the client has gone")
+        raise ConnectionAbortedError("the client has disconnected")
 
     async def _send(self, *events: h11.Event) -> None:
         """At once: a node that refuses a request and has not got all of it resets the connection, answer and all."""
@@ -194,8 +194,8 @@ async def _say_broken(upstream: _Upstream, scope: Scope, send: Send) -> None:
     """The last words of an answer that was cut off, in its format; where there are none the connection ends."""
     error = RequestRefused(
         ENGINE_MOVED,
-        "the node that runs the engine went away while the request ran",
-        hint="What it was to change may have been changed: look before you send it again. Queries can be sent again.",
+        "the node that runs the engine failed during the request",
+        hint="A change may have been applied: check before you send it again. Queries can be sent again.",
     )
     if not upstream.begun:
         await error_response(error)(scope, _nothing, send)

@@ -228,12 +228,12 @@ async def _turn_away(refusal: RequestRefused, scope: Scope, receive: Receive, se
 
 async def _refuse(scope: Scope, receive: Receive, send: Send) -> None:
     if scope["type"] == "websocket" and _CAN_REFUSE not in scope.get("extensions", {}):
-        await send({"type": "websocket.close", "code": _TRY_AGAIN_LATER, "reason": "no node runs the engine now"})
+        await send({"type": "websocket.close", "code": _TRY_AGAIN_LATER, "reason": "no node runs the engine"})
         return
     error = RequestRefused(
         NO_ENGINE,
-        "no node of the cluster runs the engine now",
-        hint="Another node takes it over within seconds, as soon as a majority of the nodes runs: ask again.",
+        "no node of the cluster runs the engine",
+        hint="Another node starts it within seconds, if a majority of the nodes is up: retry.",
     )
     response = error_response(error)
     response.headers[NOT_HERE.decode()] = "1"

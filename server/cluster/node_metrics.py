@@ -38,11 +38,11 @@ Question = DescribeQuorum | DescribeQuorumHere | DescribeReplicas
 _ANSWER_S: Final = 2.0
 
 _NOTICED: Final = {
-    "elections": "Partitions that this node began to lead.",
-    "unclean_elections": "… of which records may be lost, for no replica with all of them was up.",
+    "elections": "Elections that made this node leader of a partition.",
+    "unclean_elections": "… that were unclean: records may be lost, because no complete replica was up.",
     "isr_shrinks": "Replicas that left the in-sync set of a partition that this node leads.",
     "isr_expands": "Replicas that joined it.",
-    "brokers_fenced": "Nodes of the cluster that were fenced: down, cut off or leaving. Each node counts all.",
+    "brokers_fenced": "Fenced nodes of the cluster: down, cut off or shutting down. Each node counts all.",
 }
 
 
@@ -110,25 +110,26 @@ class ClusterMetrics(Collector):
             "leaders": ("Partitions that this node leads.", len(led)),
             "replicas": ("Replicas on this node.", sum(self._node.id in state.replicas for state in states)),
             "replicas_without_room": (
-                "… that take no records, for the disk of this node is full.", self._node.logs.without_room,
+                "… that accept no records, because the disk of this node is full.", self._node.logs.without_room,
             ),
             "under_replicated_partitions": (
                 "Partitions that this node leads, and of which not all replicas are in sync.",
                 sum(map(lacks_replicas, led)),
             ),
             "under_min_isr_partitions": (
-                "… that this node leads, and to which nothing can be written with acks=all.",
+                "… that this node leads, and that refuse acks=all.",
                 sum(len(state.isr) < state.min_isr for state in led),
             ),
             "reassigning_partitions": (
-                "… that this node leads, and that move.", sum(bool(state.adding or state.removing) for state in led),
+                "… that this node leads, and that are being reassigned.",
+                sum(bool(state.adding or state.removing) for state in led),
             ),
             "offline_partitions": (
-                "Partitions that nobody leads; told by the controller, 0 elsewhere.",
+                "Partitions without a leader; reported by the controller, 0 elsewhere.",
                 sum(state.leader is None for state in states) if decides else 0,
             ),
             "throttled_bytes_per_second": (
-                "How fast replicas catch up at most; 0: as fast as it goes.", throttled_rate(image) or 0,
+                "Bandwidth limit of replicas that catch up; 0: none.", throttled_rate(image) or 0,
             ),
         }  # fmt: skip
         for name, (doc, value) in figures.items():
@@ -143,10 +144,10 @@ class ClusterMetrics(Collector):
                 missing[follower.node] += max(0, led.end_offset - max(follower.offset, led.log_start_offset))
                 behind_ms[follower.node] = max(behind_ms[follower.node], follower.behind_ms)
         records = GaugeMetricFamily(
-            "millstream_replication_follower_lag_records", "That a follower lacks.", labels=["follower"]
+            "millstream_replication_follower_lag_records", "Records that a follower lacks.", labels=["follower"]
         )
         seconds = GaugeMetricFamily(
-            "millstream_replication_follower_lag_seconds", "Since when a follower lacks some.", labels=["follower"]
+            "millstream_replication_follower_lag_seconds", "How long a follower has been lagging.", labels=["follower"]
         )
         for node in sorted(behind_ms):
             records.add_metric([str(node)], missing[node])
@@ -154,15 +155,21 @@ class ClusterMetrics(Collector):
         yield from (records, seconds)
 
     def _quorum(self, here: QuorumHere | None, decides: QuorumDescription | None) -> Iterator[Metric]:
-        yield GaugeMetricFamily("millstream_controller_active", "1 while this node decides.", value=int(bool(decides)))
+        yield GaugeMetricFamily(
+            "millstream_controller_active", "1 while this node is the controller.", value=int(bool(decides))
+        )
         if here is not None:
             yield GaugeMetricFamily(
-                "millstream_quorum_term", "Raised at each election of a controller.", value=here.term
+                "millstream_quorum_term", "The term; each election of a controller raises it.", value=here.term
             )
-            yield GaugeMetricFamily("millstream_quorum_commit_index", "Metadata that is decided.", value=here.commit)
-            yield GaugeMetricFamily("millstream_quorum_leader", "Who decides; 0: nobody known.", value=here.leader or 0)
+            yield GaugeMetricFamily(
+                "millstream_quorum_commit_index", "The committed index of the metadata log.", value=here.commit
+            )
+            yield GaugeMetricFamily("millstream_quorum_leader", "The controller; 0: unknown.", value=here.leader or 0)
         lags = GaugeMetricFamily(
-            "millstream_quorum_lag_records", "Metadata that a node lacks; told by the controller.", labels=["node"]
+            "millstream_quorum_lag_records",
+            "Metadata records that a node lacks; reported by the controller.",
+            labels=["node"],
         )
         for member in decides.members if decides else ():
             lags.add_metric([str(member.node)], decides.last_index - member.index if decides else 0)
@@ -175,9 +182,11 @@ class ClusterMetrics(Collector):
             )
 
     def _links(self) -> Iterator[Metric]:
-        sent = CounterMetricFamily("millstream_node_sent_bytes", "To another node.", labels=["peer"])
-        received = CounterMetricFamily("millstream_node_received_bytes", "From another node.", labels=["peer"])
-        connected = GaugeMetricFamily("millstream_node_connected", "1 while it is reached.", labels=["peer"])
+        sent = CounterMetricFamily("millstream_node_sent_bytes", "Bytes sent to another node.", labels=["peer"])
+        received = CounterMetricFamily(
+            "millstream_node_received_bytes", "Bytes received from another node.", labels=["peer"]
+        )
+        connected = GaugeMetricFamily("millstream_node_connected", "1 while it is connected.", labels=["peer"])
         for peer, traffic in sorted(self._node.traffic.items()):
             sent.add_metric([str(peer)], traffic.sent_bytes)
             received.add_metric([str(peer)], traffic.received_bytes)

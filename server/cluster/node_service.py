@@ -18,7 +18,7 @@ from ..kafka_listener import kafka_listener
 from ..security.access import Authenticator
 
 _EVERYWHERE: Final = ("0.0.0.0", "::", "")
-_SECRET_HINT: Final = "Set cluster_secret, or cluster_secret_file, to the same text at all nodes."
+_SECRET_HINT: Final = "Set cluster_secret, or cluster_secret_file, to the same text on all nodes."
 _log = structlog.get_logger("millstream.server")
 
 
@@ -28,7 +28,7 @@ def cluster_settings(configuration: Configuration) -> ClusterSettings:
     tls, secret = configuration.cluster_tls, _secret(configuration)
     if configuration.access is not None and not secret:
         raise InvalidConfiguration(
-            "a cluster with users has no secret: whoever reaches a node could be one, and do everything",
+            "a cluster with users has no secret: anybody who can reach a node could act as a node",
             hint=_SECRET_HINT,
         )
     return ClusterSettings(
@@ -115,9 +115,9 @@ def _warn(settings: ClusterSettings) -> None:
     ]
     if outside and not settings.secret:
         _log.warning(
-            "the cluster has no secret: whoever reaches its nodes can read and write everything",
+            "the cluster has no secret: anybody who can reach its nodes can read and write everything",
             hint=_SECRET_HINT,
             addresses=outside,
         )
     if outside and settings.serving is None:
-        _log.warning("what the nodes of the cluster say to each other is not encrypted", hint="Set [cluster_tls].")
+        _log.warning("the traffic between the nodes of the cluster is not encrypted", hint="Set [cluster_tls].")

@@ -83,7 +83,7 @@ class _Socket:
                 self.protocol.receive_data(data or None)
                 events = cast(list[_Event], list(self.protocol.events()))
             except (OSError, ProtocolError):
-                events = [CloseConnection(_WENT_AWAY, "the node that runs the engine went away")]
+                events = [CloseConnection(_WENT_AWAY, "the node that runs the engine failed")]
             for event in events:
                 if await self._take(event):
                     return
@@ -108,7 +108,7 @@ class _Socket:
                 self._writer.write(self.protocol.send(event.response()))
             case CloseConnection():
                 if not self._accepted:
-                    raise NotThere("the connection broke before the socket was there")
+                    raise NotThere("the connection broke before the socket was open")
                 code = _WENT_AWAY if event.code == _ABNORMAL else event.code
                 await self._send({"type": "websocket.close", "code": code, "reason": event.reason or ""})
                 return True

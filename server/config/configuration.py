@@ -190,25 +190,25 @@ class Configuration(BaseSettings):
     def _passwords_stay_secret(self) -> Self:
         if self.access is not None and self.tls is None and not (self.http.is_local or self.access.plain_text):
             raise ValueError(
-                f"passwords would travel in plain text to {self.http}: set [tls], or access.plain_text = true where "
-                "something before the server ends TLS"
+                f"passwords would be sent in plain text to {self.http}: set [tls], or access.plain_text = true if "
+                "a proxy terminates TLS"
             )
         if self.access is not None and self.kafka_tls is None and not (self.kafka.is_local or self.access.plain_text):
             raise ValueError(
-                f"passwords would travel in plain text to {self.kafka}: set [kafka_tls], or access.plain_text = true "
-                "where something before the server ends TLS"
+                f"passwords would be sent in plain text to {self.kafka}: set [kafka_tls], or access.plain_text = true "
+                "where a proxy terminates TLS"
             )
         if self.access is not None and self.tls is None and self.pg is not None:
             if not (self.pg.is_local or self.access.plain_text):
                 raise ValueError(
-                    f"passwords would travel in plain text to {self.pg}: set [tls], or access.plain_text = true where "
-                    "something before the server ends TLS"
+                    f"passwords would be sent in plain text to {self.pg}: set [tls], or access.plain_text = true where "
+                    "a proxy terminates TLS"
                 )
         registry = self.schema_registry
         if self.access is not None and registry is not None and not (registry.is_local or self.access.plain_text):
             raise ValueError(
-                f"passwords would travel in plain text to the schema registry at {registry}, which speaks no TLS: give "
-                "it an address of this machine, or set access.plain_text = true where something before it ends TLS"
+                f"passwords would be sent in plain text to the schema registry at {registry}, which has no TLS: give "
+                "it an address of this machine, or set access.plain_text = true if a proxy terminates TLS"
             )
         return self
 
@@ -220,7 +220,7 @@ class Configuration(BaseSettings):
                 "1@HOST:PORT,2@HOST:PORT,…"
             )
         if self.cluster_secret is not None and self.cluster_secret_file is not None:
-            raise ValueError("cluster_secret and cluster_secret_file say the same: set one of them")
+            raise ValueError("cluster_secret and cluster_secret_file exclude each other: set one of them")
         return self
 
     @property
@@ -300,7 +300,7 @@ def translated(table: dict[str, Any], file: Path) -> dict[str, Any]:
         if "listeners" in table:
             found.setdefault("http", str(table["listeners"]).partition("://")[2].rstrip("/"))
             if str(table["listeners"]).startswith("https:") and "tls" not in found:
-                raise ValueError("listeners names https, and there is no certificate: set ssl.keystore.location")
+                raise ValueError("listeners has https, but there is no certificate: set ssl.keystore.location")
     except ValueError as error:
         raise InvalidConfiguration(f"the configuration file {file} cannot be used: {error}") from None
     return found
@@ -312,7 +312,7 @@ def _explained(error: ValidationError, file: Path | None) -> InvalidConfiguratio
     if not name:
         return InvalidConfiguration(f"the configuration cannot be used: {_reason(first['msg'])}")
     if name == "data" and first["type"] == "missing":
-        return InvalidConfiguration("no data directory is named", hint="Add --data DIR, or set MILLSTREAM_DATA.")
+        return InvalidConfiguration("no data folder is given", hint="Add --data DIR, or set MILLSTREAM_DATA.")
     if first["type"] == "extra_forbidden":
         where = "" if file is None else f" in {file}"
         hint = did_you_mean(name, Configuration.model_fields) or "Properties of the engine belong under [properties]."

@@ -30,7 +30,7 @@ _HEADER = re.compile(rf"\s*\[\[?\s*({_DOTTED})\s*\]\]?")
 _ENTRY = re.compile(rf"(\s*)({_DOTTED})\s*=")
 _POSITION = re.compile(r"\(at line (\d+), column (\d+)\)")
 _OTHER_VARIABLES: Final = ("MILLSTREAM_CONFIG", "MILLSTREAM_KAFKA", "MILLSTREAM_SHARED")
-_JAVA_HINT: Final = 'A file of ksqlDB must become TOML: NAME = "VALUE", with the properties below [properties].'
+_JAVA_HINT: Final = 'Convert a file of ksqlDB to TOML: NAME = "VALUE", with the properties below [properties].'
 _WANTED: Final = {
     "path_type": "must be a path, in quotes",
     "dict_type": "must be a table",
@@ -132,9 +132,7 @@ def _property_findings(table: Mapping[str, Any], places: _Places) -> Iterator[Co
                 "note", name, f"{name} is ksqlDB's name for {entry.name}", line=line, column=column
             )
         elif not entry.effective and entry.name in PROPERTIES:
-            yield ConfigurationFinding(
-                "note", name, f"{name} is accepted, and changes nothing", line=line, column=column
-            )
+            yield ConfigurationFinding("note", name, f"{name} is accepted, and has no effect", line=line, column=column)
 
 
 def _setting_findings(table: dict[str, Any], file: Path, places: _Places) -> Iterator[ConfigurationFinding]:
@@ -215,7 +213,7 @@ def _variable_findings(environment: Mapping[str, str]) -> Iterator[Configuration
             continue
         if name.startswith(tuple(f"{each}__" for each in known)):
             continue
-        yield ConfigurationFinding("warning", name, f"the variable {name} of the environment means nothing",
+        yield ConfigurationFinding("warning", name, f"the variable {name} of the environment is unknown",
                       did_you_mean(name, sorted(known)) or "")  # fmt: skip
 
 

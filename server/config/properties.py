@@ -46,7 +46,7 @@ def settable_property(name: str, span: Span | None = None) -> Property[object]:
     found = find_property(name, span)
     if found.scope == "SERVER":
         raise InvalidProperty(
-            f"Cannot set property '{found.name}': it belongs to the server.",
+            f"Cannot set property '{found.name}': it is a server property.",
             span=span,
             hint="Set it in the server's configuration and start the server again.",
         )

@@ -41,7 +41,7 @@ log = structlog.get_logger()
 _KINDS: Final[tuple[ExecutorKind, ...]] = ("duckdb", "spark")
 JAVA_MAJOR_MIN: Final = 17  # what PySpark 4.3 needs
 _SPARK: Final = "millstream.executor.spark.spark_executor"
-_NOT_STARTED: Final = "it could not be started yet, and that is tried again: the log of the server says why"
+_NOT_STARTED: Final = "it could not be started yet and is retried: see the log of the server"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ def why_no_spark() -> str | None:
     if major is None:
         return f"there is no Java runtime ({JAVA_MAJOR_MIN} or newer) on PATH or in JAVA_HOME"
     if major < JAVA_MAJOR_MIN:
-        return f"Spark needs Java {JAVA_MAJOR_MIN} or newer, and this one is {major}"
+        return f"Spark needs Java {JAVA_MAJOR_MIN} or newer, but found {major}"
     if importlib.util.find_spec("pyspark") is None:
         return "PySpark is not installed (pip install 'millstream[spark]')"
     return None

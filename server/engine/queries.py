@@ -149,7 +149,7 @@ class QueryResult:
         for batch in self._source:
             if self._rows_max is not None and count + len(batch) > self._rows_max:
                 yield batch.slice(self._rows_max - count)
-                raise PushLimitExceeded(f"the push query has sent {self._rows_max} rows, and may send no more")
+                raise PushLimitExceeded(f"the push query has sent {self._rows_max} rows, its limit")
             count += len(batch)
             yield batch
         self._final_message = self._last_words(count)

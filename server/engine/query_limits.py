@@ -48,16 +48,16 @@ class PullGate:
             now = self._clock()
             count = self._second[1] if self._second[0] == int(now) else 0
             if count >= self._settings.per_second:
-                raise _refused(f"more than {self._settings.per_second} pull queries came within a second", PULL_RATE)
+                raise _refused(f"more than {self._settings.per_second} pull queries arrived within a second", PULL_RATE)
             if self._running >= self._settings.concurrent:
-                raise _refused(f"{self._settings.concurrent} pull queries run already", PULL_CONCURRENT)
+                raise _refused(f"{self._settings.concurrent} pull queries are running already", PULL_CONCURRENT)
             if self._hour[0] == int(now / _HOUR_S) and self._hour[1] >= self._settings.bytes_per_hour:
-                raise _refused("pull queries have sent all the bytes of this hour", PULL_MEGABYTES)
+                raise _refused("pull queries have reached the bandwidth limit of this hour", PULL_MEGABYTES)
             self._second = (int(now), count + 1)
             self._running += 1
 
 
 def _refused(message: str, limit: Property[int]) -> RequestRefused:
     return RequestRefused(
-        TOO_MANY_REQUESTS, message, hint=f"Ask later, or raise {limit} in the server's configuration."
+        TOO_MANY_REQUESTS, message, hint=f"Retry later, or raise {limit} in the server's configuration."
     )

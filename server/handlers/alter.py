@@ -87,7 +87,7 @@ def _refuse(statement: AlterSource, source: SourceInfo) -> None:
         raise InvalidStatement(
             f"ALTER command is not supported for CREATE ... AS statements. {source.name} is one.",
             span=statement.span,
-            hint=f"Say what it is to be with CREATE OR REPLACE {source.kind} {source.name} AS SELECT ….",
+            hint=f"Redefine it with CREATE OR REPLACE {source.kind} {source.name} AS SELECT ….",
         )
 
 
@@ -97,9 +97,9 @@ def _check_values(statement: AlterSource, source: SourceInfo, altered: SourceInf
     check_columns(altered.value_format.name, _stored(altered), "Value")
     if before and not after:
         raise InvalidStatement(
-            f"Cannot alter {source.kind.lower()} '{source.name}': no column would be left in its values.",
+            f"Cannot alter {source.kind.lower()} '{source.name}': its value would have no columns.",
             span=statement.span,
-            hint=f"DROP {source.kind} {source.name}; takes it away, and leaves the topic.",
+            hint=f"DROP {source.kind} {source.name}; drops it, and keeps the topic.",
         )
     if after > 1 and after > before and not source.value_format.wrap_single:
         raise InvalidStatement(
@@ -130,7 +130,7 @@ def _without_column(source: SourceInfo, change: DropColumn, request: Request) ->
         raise InvalidStatement(
             f"{refused}: it is a key column.",
             span=change.span,
-            hint=f"Write a {source.kind.lower()} with another key with CREATE … AS SELECT.",
+            hint=f"Create a {source.kind.lower()} with another key with CREATE … AS SELECT.",
         )
     if column.name == source.timestamp_column:
         raise InvalidStatement(
@@ -140,9 +140,9 @@ def _without_column(source: SourceInfo, change: DropColumn, request: Request) ->
     if column.role == "VALUE" and (given or not format_rules(source.value_format.name).by_name):
         why = "its schema was named by id" if given else f"{source.value_format.name} does not find its fields by name"
         raise InvalidStatement(
-            f"{refused}: {why}, and the records in the topic have this one.",
+            f"{refused}: {why}, and the existing records have this column.",
             span=change.span,
-            hint=f"Leave it out of what reads it, as in CREATE {source.kind} … AS SELECT.",
+            hint=f"Omit it in the queries that read it, as in CREATE {source.kind} … AS SELECT.",
         )
     _refuse_users(source, column.name, refused, change.span, request)
     return replace(source, schema=Schema(tuple(each for each in source.schema.columns if each != column)))
@@ -156,9 +156,9 @@ def _with_renamed_column(source: SourceInfo, change: RenameColumn, request: Requ
     count = len(source.schema.key if column.role == "KEY" else _stored(source))
     if column.role != "HEADERS" and not _is_without_names(part, count):
         raise InvalidStatement(
-            f"{refused}: in {part.name} the records in the topic call it `{column.name}`.",
+            f"{refused}: in {part.name} the existing records contain the name `{column.name}`.",
             span=change.span,
-            hint=f"Rename it in what reads it: CREATE {source.kind} … AS SELECT {column.name} AS {change.to}.",
+            hint=f"Rename it in its readers: CREATE {source.kind} … AS SELECT {column.name} AS {change.to}.",
         )
     _refuse_users(source, column.name, refused, change.span, request)
     columns = tuple(replace(each, name=change.to) if each == column else each for each in source.schema.columns)
@@ -197,7 +197,7 @@ def _check_free(schema: Schema, name: str, refused: str, span: Span | None) -> N
 def _renamed(source: SourceInfo, change: RenameSource, request: Request) -> SourceInfo:
     refused = f"Cannot rename {source.name} to {change.to}"
     if change.to in request.catalog.sources:
-        raise SourceExists(f"{refused}: there is a stream or table of this name.", span=change.span)
+        raise SourceExists(f"{refused}: a stream or table with this name exists.", span=change.span)
     _refuse_users(source, None, refused, change.span, request)
     return replace(source, name=change.to)
 
@@ -213,7 +213,7 @@ def _refuse_users(source: SourceInfo, column: str | None, refused: str, span: Sp
     raise InvalidStatement(
         f"{refused}: it is {joined(said)}.",
         span=span,
-        hint="TERMINATE them, or drop what they write, and create it anew afterwards.",
+        hint="TERMINATE them, or drop their sinks, and create them again afterwards.",
     )
 
 

@@ -114,8 +114,8 @@ def _reads_itself(query: PersistentQuery, catalog: Catalog) -> tuple[str, ...]:
     if not again:
         return ()
     warning = (
-        f"The query reads what it writes: {query.sink} feeds {joined(again)}. Unless a condition ends it, each row "
-        f"comes back without end; TERMINATE {query.id} stops it."
+        f"The query reads its own output: {query.sink} feeds {joined(again)}. Unless a condition ends it, each row "
+        f"circulates forever; TERMINATE {query.id} stops it."
     )
     return (warning,)
 

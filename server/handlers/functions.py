@@ -35,12 +35,12 @@ def create_function(statement: CreateFunction, request: Request) -> list[Entity]
         if statement.if_not_exists:
             return [Warned(statement_text=statement.text, message=message)]
         raise InvalidStatement(
-            message, span=statement.span, hint="CREATE OR REPLACE FUNCTION … replaces it for queries that come."
+            message, span=statement.span, hint="CREATE OR REPLACE FUNCTION … replaces it for new queries."
         )
     function = _declared(statement, request)
     _check_body(function, statement)
     users = [query.id for query in callers_of(function.name, request.catalog)] if known not in (None, function) else []
-    kept = f"; {', '.join(users)} go on with the version they were started with" if users else ""
+    kept = f"; {', '.join(users)} keep the version they were started with" if users else ""
     offset = request.store.submit(PutFunction(function=function, statement=statement.text))
     message = f"Function {function.name}{function.signature} was {'replaced' if known else 'created'}{kept}"
     return [_done(statement.text, function.name, "create", message, offset)]
@@ -55,7 +55,7 @@ def drop_function(statement: DropFunctionStatement, request: Request) -> list[En
             return [_done(statement.text, name, "drop", message, -1)]
         hint = did_you_mean(name, request.catalog.functions)
         if name in FUNCTIONS:
-            message, hint = f"{name} belongs to Millstream and cannot be dropped", None
+            message, hint = f"{name} is built in and cannot be dropped", None
         raise UnknownFunction(message, span=statement.span, hint=hint)
     callers = sorted(query.id for query in callers_of(name, request.catalog))
     if callers:
@@ -77,9 +77,9 @@ def _check_name(statement: CreateFunction) -> None:
         )
     if statement.name in FUNCTIONS:
         raise InvalidStatement(
-            f"There is a function {statement.name} already, and it belongs to Millstream",
+            f"The built-in function {statement.name} already exists",
             span=statement.span,
-            hint=f"Choose another name. DESCRIBE FUNCTION {statement.name}; says what it does.",
+            hint=f"Choose another name. DESCRIBE FUNCTION {statement.name}; describes it.",
         )
 
 
@@ -98,7 +98,9 @@ def _declared(statement: CreateFunction, request: Request) -> UserFunction:
     )
     used = [function.returns, *(parameter.type for parameter in parameters)]
     if NULL in used or INTERVAL_UNIT in used:
-        raise InvalidStatement("a function takes and gives values of types that columns have", span=statement.span)
+        raise InvalidStatement(
+            "arguments and results of a function need types that columns can have", span=statement.span
+        )
     if not parameters and (function.vectorized or function.kind == "aggregate"):
         what = "an aggregate" if function.kind == "aggregate" else "a vectorized function"
         raise InvalidStatement(f"{what} has at least one argument", span=statement.span)

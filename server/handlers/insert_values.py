@@ -38,7 +38,7 @@ def _overwritten(statement: InsertValues, table: SourceInfo, request: Request) -
         return []
     message = (
         f"The rows are written, but {joined(writers)} writes {table.name} too: its next change of a key replaces the "
-        "row, and what it computes knows nothing of this one. Insert into what it reads instead."
+        "row, and its results do not include this one. Insert into its sources instead."
     )
     return [Warned(statement_text=statement.text, message=message)]
 

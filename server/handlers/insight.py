@@ -42,7 +42,7 @@ def stall_causes(seen: Situation) -> list[Cause]:
     found = [*state_causes(seen), *source_causes(seen), *operator_causes(seen), *record_causes(seen)]
     if not any(cause.blocks for cause in found):
         count = seen.status.metrics.rows_in
-        message = f"Nothing holds the query back: {count} records were read since it started here, and none waits."
+        message = f"Nothing blocks the query: {count} records were read since it started here, and none is unread."
         found.append(Cause("NOTHING_FOUND", message, blocks=False, figures={"read": count}))
     return sorted(found, key=lambda cause: not cause.blocks)
 

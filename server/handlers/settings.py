@@ -42,7 +42,7 @@ def define_variable(statement: DefineVariable, request: Request) -> list[Entity]
         raise InvalidStatement(
             f"'{statement.name}' is not a name for a variable.",
             span=statement.span,
-            hint="It starts with a letter or an underscore and goes on with letters, digits and underscores.",
+            hint="It starts with a letter or an underscore, followed by letters, digits and underscores.",
         )
     request.session.define(statement.name, statement.value)
     return []

@@ -40,7 +40,7 @@ def run_script(statement: RunScript, request: Request) -> list[Entity]:
     """RUN SCRIPT: the file is on the client's machine."""
     del request
     raise SqlSyntaxError(
-        "RUN SCRIPT is a command of the shell, which reads the file and sends its statements",
+        "RUN SCRIPT is a command of the shell, which sends the statements of the file",
         span=statement.span,
         hint="Send the statements of the file.",
         as_ksqldb="Unknown statement 'RUN'",
@@ -51,7 +51,7 @@ def streaming(statement: Query | PrintTopic, request: Request) -> list[Entity]:
     """SELECT and PRINT answer with a stream of rows, not with entities."""
     name = "SELECT" if isinstance(statement, Query) else "PRINT"
     raise InvalidStatement(
-        f"{name} answers with rows and cannot be run as a command.",
+        f"{name} returns rows and cannot be run as a command.",
         span=statement.span,
         hint=f"Send it to {request.session.rows_from}.",
     )

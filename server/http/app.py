@@ -73,7 +73,7 @@ def _refused(request: Request, error: Exception) -> Response:
     """No such route, or not by this method."""
     assert isinstance(error, HTTPException)
     path = request.url.path
-    message = f"{request.method} is not for {path}" if error.status_code == 405 else f"there is no {path} here"
+    message = f"{request.method} is not allowed for {path}" if error.status_code == 405 else f"{path} does not exist"
     response = error_response(RequestRefused(error.status_code * 100, message))
     response.headers.update(error.headers or {})
     return response

@@ -34,11 +34,11 @@ def read_table(body: bytes) -> pa.Table:
     except (pa.ArrowException, OSError, ValueError, struct.error, IndexError) as error:
         raise RequestRefused(BAD_REQUEST, f"the body is not an Arrow IPC stream: {error}") from None
     if table.num_rows > _ROWS_PER_BYTE * len(body):
-        raise RequestRefused(TOO_LARGE, "the body has more rows than bytes for them")
+        raise RequestRefused(TOO_LARGE, "the body declares more rows than it has data for")
     for name in table.column_names:
         if sum(map(_size, table[name].chunks)) > EXPANSION_MAX * len(body):
             hint = "Send fewer rows, or the column's plain values."
-            raise RequestRefused(TOO_LARGE, f'the column "{name}" stands for too much', hint=hint)
+            raise RequestRefused(TOO_LARGE, f'the column "{name}" is too large when decoded', hint=hint)
     return table
 
 
@@ -74,7 +74,7 @@ def _field(buffer: bytes, table: int, slot: int) -> int | None:
     (back,) = struct.unpack_from("<i", buffer, table)
     layout = table - back
     if layout < 0:
-        raise ValueError("a table lies outside of its message")
+        raise ValueError("a table points outside its message")
     (size,) = struct.unpack_from("<H", buffer, layout)
     if 4 + 2 * slot >= size:
         return None

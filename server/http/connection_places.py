@@ -29,7 +29,9 @@ class ConnectionPlace:
         if counted == self._address:
             return
         if not self._places.has_room_for(counted):
-            raise RequestRefused(TOO_MANY_REQUESTS, f"{address} has too many connections open, some by other nodes")
+            raise RequestRefused(
+                TOO_MANY_REQUESTS, f"{address} has too many open connections, including those of other nodes"
+            )
         self.leave()
         self._address = counted
         self._places.enter(counted)

@@ -84,7 +84,7 @@ class Slots:
 
     def __enter__(self) -> None:
         if self.taken >= self._most:
-            raise RequestRefused(TOO_MANY_REQUESTS, f"{self._most} {self._what} are open already")
+            raise RequestRefused(TOO_MANY_REQUESTS, f"{self._most} {self._what} are already open")
         self.taken += 1
 
     def __exit__(self, *_: object) -> None:

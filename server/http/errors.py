@@ -106,7 +106,7 @@ def message_of(error: BaseException) -> str:
     if not isinstance(error, MillstreamError):
         number = uuid.uuid4().hex[:12]
         _log.error("request failed", number=number, exc_info=error)
-        return f"the server made a mistake; its log says more under {number}"
+        return f"internal error; see {number} in the server's log"
     rendered = error.render().removeprefix("error: ")
     if len(rendered) <= _MESSAGE_MAX:
         return rendered

@@ -105,7 +105,7 @@ class Gate:
             return _with_role(certified)
         if len(headers) != 1:
             hint = "Send a header `authorization`: Basic with name and password, or Bearer with a token."
-            raise RequestRefused(UNAUTHORIZED, "this server wants to know who asks", hint=hint)
+            raise RequestRefused(UNAUTHORIZED, "this server requires authentication", hint=hint)
         header = headers[0].decode("utf-8", "surrogateescape")
         found = authenticator.known(header)
         if found is None:
@@ -135,7 +135,7 @@ def _check_headers(scope: Scope) -> None:
     headers = scope["headers"]
     size = len(scope["raw_path"]) + len(scope["query_string"]) + sum(len(n) + len(v) for n, v in headers)
     if len(headers) > HEADERS_MAX or size > HEADER_BYTES_MAX:
-        most = f"{HEADERS_MAX} headers or {HEADER_BYTES_MAX} bytes of them"
+        most = f"{HEADERS_MAX} headers or {HEADER_BYTES_MAX} bytes of headers"
         raise RequestRefused(HEADERS_TOO_LARGE, f"the request has more than {most}")
 
 

@@ -63,11 +63,11 @@ class InsertsRoute:
             async with asyncio.timeout(BODY_SECONDS_MAX):
                 first = await lines.first()
         except TimeoutError:
-            raise RequestRefused(TIMEOUT, f"no line came within {BODY_SECONDS_MAX:.0f} seconds") from None
+            raise RequestRefused(TIMEOUT, f"no line arrived within {BODY_SECONDS_MAX:.0f} seconds") from None
         asked = _object(first)
         if asked is None or not isinstance(asked.get("target"), str):
-            hint = 'Begin with a line such as {"target": "CLICKS"}.'
-            raise RequestRefused(BAD_REQUEST, 'the first line is no JSON object with "target"', hint=hint)
+            hint = 'Start with a line such as {"target": "CLICKS"}.'
+            raise RequestRefused(BAD_REQUEST, 'the first line is not a JSON object with "target"', hint=hint)
         session = Session(rights=rights_of(scope))
         set_properties(asked, session, self._context.engine.settings.denied)
         name = column_name(asked["target"])

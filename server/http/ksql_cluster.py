@@ -63,7 +63,7 @@ class ClusterRoutes:
             rights_of(request.scope).require_administrator()
             body = await read_object(request, self._context.body_bytes_max)
             if not isinstance(body.get("hostStoreLags"), dict):
-                raise RequestRefused(BAD_REQUEST, 'the body has no object under "hostStoreLags"')
+                raise RequestRefused(BAD_REQUEST, 'the body needs an object under "hostStoreLags"')
             self._host(body, "ksqlHost").lags = body["hostStoreLags"]
             return json_response({"isOk": True}, 200)
         except Exception as error:
@@ -135,7 +135,7 @@ class ClusterRoutes:
         name, port = (info.get("host"), info.get("port")) if isinstance(info, dict) else (None, None)
         is_port = isinstance(port, int) and not isinstance(port, bool) and 0 <= port <= _PORT_MAX
         if not isinstance(name, str) or len(name) > 255 or not is_port:
-            raise RequestRefused(BAD_REQUEST, f'the body has no host and port under "{member}"')
+            raise RequestRefused(BAD_REQUEST, f'the body needs host and port under "{member}"')
         key = f"{name}:{port}"
         if key not in self._hosts and len(self._hosts) >= _HOSTS_MAX:
             del self._hosts[min(self._hosts, key=lambda known: self._hosts[known].heard_ms)]
@@ -199,7 +199,7 @@ def _matching(names: list[str], patterns: Sequence[str]) -> set[str]:
 def _whole_number(body: dict[str, Any], member: str) -> int:
     value = body.get(member)
     if isinstance(value, bool) or not isinstance(value, int):
-        raise RequestRefused(BAD_REQUEST, f'the body has no whole number under "{member}"')
+        raise RequestRefused(BAD_REQUEST, f'the body needs an integer under "{member}"')
     return value
 
 

@@ -21,13 +21,13 @@ _METHODS: Final = frozenset({"GET", "POST", "HEAD", "OPTIONS"})
 _STATES: Final = ("RUNNING", "PAUSED", "ERROR", "STOPPED")
 _COUNTS: Final = {
     "rows_in": "Records read.",
-    "rows_used": "Records that gave at least one row.",
-    "rows_dropped": "Records without a row of their own: filtered, late, or replaced by a later change.",
+    "rows_used": "Records that produced at least one row.",
+    "rows_dropped": "Records without their own row: filtered, late, or replaced by a later change.",
     "rows_failed": "Records that went to the processing log.",
     "rows_out": "Records written.",
     "bytes_in": "Bytes read.",
     "batches": "Batches done.",
-    "restarts": "Times that the query was begun anew after an error.",
+    "restarts": "Restarts of the query after an error.",
 }
 
 
@@ -52,7 +52,7 @@ class Metrics:
             "millstream_http_request_seconds", "From the first byte to the last.", ("route",), registry=self._registry
         )
         if insert_streams is not None:
-            streams = Gauge("millstream_insert_streams", "Streams of inserts.", registry=self._registry)
+            streams = Gauge("millstream_insert_streams", "Insert streams.", registry=self._registry)
             streams.set_function(insert_streams)
         if engine is not None and client_queries is not None:
             self._registry.register(_EngineCollector(engine, client_queries))
@@ -142,9 +142,7 @@ class _EngineCollector(Collector):
 
 def _query_metrics(statuses: list[QueryStatus]) -> Iterator[Metric]:
     states = GaugeMetricFamily("millstream_query_state", "1 for the state it is in.", labels=["query", "state"])
-    lags = GaugeMetricFamily(
-        "millstream_query_lag", "Records that are not read yet.", labels=["query", "topic", "partition"]
-    )
+    lags = GaugeMetricFamily("millstream_query_lag", "Unread records.", labels=["query", "topic", "partition"])
     for status in statuses:
         for state in _STATES:
             states.add_metric([status.query_id, state], float(status.shown_state == state))

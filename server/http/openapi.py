@@ -14,14 +14,14 @@ _TEXT: Final = {"type": "string"}
 _STATEMENTS: Final = {"type": "string", "format": "ksql", "examples": ["SHOW STREAMS;"]}
 _NAME: Final = {"type": "string", "format": "ksql-name"}
 _PARAMETERS: Final = {"name": _NAME}
-_MEANING: Final = {101: "It is a web socket now.", 200: "It is done.", 308: "Look there.", 503: "Not now."}
+_MEANING: Final = {101: "It is a web socket now.", 200: "Success.", 308: "Look there.", 503: "Not now."}
 _SESSION: Final[dict[str, Any]] = {
     "streamsProperties": _SCALARS,
     "properties": _SCALARS,
     "sessionVariables": _SCALARS,
     "commandSequenceNumber": {
         "type": ["integer", "null"],
-        "description": "Wait until the command with this number, which an earlier answer named, is done.",
+        "description": "Wait until the command with this number, which an earlier answer named, is applied.",
     },
 }
 _HOST: Final = {
@@ -115,7 +115,7 @@ def _operation(doc: PathDoc) -> dict[str, Any]:
                 str(status): {"description": _MEANING[status], "content": _content(doc.answer_types, doc.answer)}
                 for status in doc.statuses
             },
-            "default": {"description": "It is refused.", "content": _content(("application/json",), "Error")},
+            "default": {"description": "Refused.", "content": _content(("application/json",), "Error")},
         },
         "security": [] if doc.needs == "nothing" else [{"basic": []}, {"bearer": []}],
     }

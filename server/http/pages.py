@@ -88,7 +88,7 @@ class Pages:
         try:
             entry = find_property(name)
             if entry.scope == "SERVER":
-                raise InvalidProperty(f"Cannot set property '{entry.name}': it belongs to the server.")
+                raise InvalidProperty(f"Cannot set property '{entry.name}': it is a server property.")
         except InvalidProperty as error:
             return error_response(RequestRefused(BAD_REQUEST, error.message, hint=error.hint))
         return json_response(True, 200)

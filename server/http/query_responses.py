@@ -244,7 +244,7 @@ def _end_in_time(
 
     def end() -> None:
         if rows.result is not None:
-            rows.result.stop(PushLimitExceeded(f"the push query has run for {seconds:g} seconds, its time"))
+            rows.result.stop(PushLimitExceeded(f"the push query has run for {seconds:g} seconds, its limit"))
         stream.close()
 
     return asyncio.get_running_loop().call_later(seconds, end)

@@ -67,7 +67,7 @@ def statement_request(body: Mapping[str, Any], rights: Rights, denied: Set[str])
     `RequestRefused`."""
     text = body.get("ksql", body.get("sql"))
     if not isinstance(text, str):
-        raise RequestRefused(BAD_REQUEST, 'the body has no text under "ksql" (or "sql")')
+        raise RequestRefused(BAD_REQUEST, 'the body needs a text under "ksql" (or "sql")')
     session = Session(rights=rights)
     set_properties(body, session, denied)
     for name, value in _scalars(body, "sessionVariables").items():
@@ -139,7 +139,7 @@ async def _body_in_time(request: Request, body_bytes_max: int) -> bytes:
     except TimeoutError:
         raise RequestRefused(TIMEOUT, f"the request did not arrive within {BODY_SECONDS_MAX:.0f} seconds") from None
     except ClientDisconnect:
-        raise RequestRefused(BAD_REQUEST, "the client went away") from None
+        raise RequestRefused(BAD_REQUEST, "the client disconnected") from None
 
 
 async def _read_body(request: Request, body_bytes_max: int) -> bytes:

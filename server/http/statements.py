@@ -77,7 +77,7 @@ def rows_statement(text: str) -> dict[str, Any] | None:
             return {
                 "@type": "statement_error",
                 "error_code": USE_QUERY,
-                "message": f"{group[0].type} answers with rows and cannot be run as a command.\n"
+                "message": f"{group[0].type} returns rows and cannot be run as a command.\n"
                 "hint: Send it to /query or /query-stream.",
                 "statementText": statement_at(text, token_span(group[0])),
                 "entities": [],

@@ -33,8 +33,8 @@ _COUNTERS: Final = {
     "topic_appended_bytes": "Bytes written since the start.",
     "topic_sent_records": "Records sent to Kafka clients since the start.",
     "topic_sent_bytes": "Bytes sent to Kafka clients since the start.",
-    "topic_syncs": "Syncs of the disk since the start.",
-    "topic_sync_seconds": "Time that those took.",
+    "topic_syncs": "Syncs since the start.",
+    "topic_sync_seconds": "Time of syncs since the start.",
 }
 _LARGEST: Final = frozenset({"topic_sync_seconds_max"})  # of several partitions the largest counts, not the sum
 _OFFSETS: Final = frozenset({"topic_start_offset", "topic_high_watermark"})  # that mean nothing when they are added up
@@ -101,10 +101,12 @@ class LogMetrics(Collector):
     def _groups(self) -> Iterator[Metric]:
         labels = ["group", "topic", "partition"]
         members = GaugeMetricFamily("millstream_group_members", "Members now.", labels=["group"])
-        committed = GaugeMetricFamily("millstream_group_committed_offset", "Where the group goes on.", labels=labels)
-        lags = GaugeMetricFamily("millstream_group_lag", "Records that it has not read yet.", labels=labels)
+        committed = GaugeMetricFamily(
+            "millstream_group_committed_offset", "The group's committed offset.", labels=labels
+        )
+        lags = GaugeMetricFamily("millstream_group_lag", "Records that the group has not read.", labels=labels)
         leads = GaugeMetricFamily(
-            "millstream_group_lead", "Records between the first that there is and the group's place.", labels=labels
+            "millstream_group_lead", "Records between the log start and the group's committed offset.", labels=labels
         )
         left = self._partitions_max * _GROUP_SERIES_PER_PARTITION
         for group in self._group_names():

@@ -85,21 +85,21 @@ def state_causes(seen: Situation) -> Iterator[Cause]:
     """Whether it runs at all, and whether its topics are there."""
     status, name = seen.status, quote_identifier(seen.query.id)
     if status.state == "PAUSED":
-        yield Cause("PAUSED", "The query is paused.", f"RESUME {name}; lets it go on where it stopped.")
+        yield Cause("PAUSED", "The query is paused.", f"RESUME {name}; continues where it stopped.")
     if status.state in ("ERROR", "STOPPED"):
         yield Cause("FAILED", f"The query has stopped: {status.error or 'without an error'}.",
-                    f"Once the reason is gone, RESUME {name}; lets it try again from its last commit.")  # fmt: skip
+                    f"When the reason is fixed, RESUME {name}; retries from its last commit.")  # fmt: skip
     elif status.error is not None:
-        yield Cause("RETRYING", f"The query cannot go on and tries again: {status.error}.",
-                    "It goes on by itself once the reason is gone.")  # fmt: skip
+        yield Cause("RETRYING", f"The query cannot continue and retries: {status.error}.",
+                    "It continues automatically when the reason is gone.")  # fmt: skip
     for source in seen.query.plan.sources():
         if source.topic not in seen.topics:
-            yield Cause("SOURCE_TOPIC_GONE", f'The topic "{source.topic}" of {source.name} does not exist any more.',
+            yield Cause("SOURCE_TOPIC_GONE", f'The topic "{source.topic}" of {source.name} no longer exists.',
                         "Create it again, or TERMINATE the query.")  # fmt: skip
     root = seen.query.plan.root
     if isinstance(root, Sink) and root.topic not in seen.topics:
-        yield Cause("SINK_TOPIC_GONE", f'The topic "{root.topic}", which the query writes, does not exist any more.',
-                    "Create it again, or DROP what it belonged to and create that anew.")  # fmt: skip
+        yield Cause("SINK_TOPIC_GONE", f'The topic "{root.topic}", the sink of the query, no longer exists.',
+                    "Create it again, or DROP its stream or table and create it again.")  # fmt: skip
 
 
 def source_causes(seen: Situation) -> Iterator[Cause]:
@@ -110,7 +110,7 @@ def source_causes(seen: Situation) -> Iterator[Cause]:
             continue
         if all(bounds.log_end_offset == bounds.log_start_offset for bounds in partitions.values()):
             figures = {"topic": topic, "partitions": len(partitions)}
-            yield Cause("NO_RECORDS", f'The topic "{topic}" holds no records.', "Nothing has been written to it yet.",
+            yield Cause("NO_RECORDS", f'The topic "{topic}" is empty.', "Nothing has been written to it yet.",
                         blocks=not seen.status.metrics.rows_out, figures=figures)  # fmt: skip
             continue
         yield from _undecided(topic, partitions)
@@ -127,9 +127,9 @@ def _undecided(topic: str, partitions: Mapping[TopicPartition, Offsets]) -> Iter
         count, names = sum(held.values()), ", ".join(map(str, held))
         yield Cause(
             "OPEN_TRANSACTION",
-            f'{count} records of "{topic}" (partition {names}) lie behind a transaction that is not decided yet; '
-            "nobody who reads committed records sees them.",
-            "Its producer must commit or abort it, or its transaction.timeout.ms must pass.",
+            f'{count} records of "{topic}" (partition {names}) follow an open transaction; '
+            "`read_committed` readers do not see them.",
+            "Its producer must commit or abort it; otherwise it ends after transaction.timeout.ms.",
             figures={"topic": topic, "records": {str(partition): records for partition, records in held.items()}},
         )
 
@@ -144,25 +144,25 @@ def _progress(seen: Situation, topic: str, partitions: Mapping[TopicPartition, O
         waits = " A batch waits for the log to write it." if seen.figures.writing else ""
         speed = f"it reads {rate:.0f} rows/s" if rate else "it has read nothing in the last ten seconds"
         figures = {"topic": topic, "lag": {str(k): v for k, v in lag.items()}, "rowsPerSecond": rate}
-        yield Cause("BEHIND", f'{sum(lag.values())} records of "{topic}" wait to be read; {speed}.{waits}',
-                    "The results so far are those of older records.", blocks=not rate, figures=figures)  # fmt: skip
+        yield Cause("BEHIND", f'{sum(lag.values())} records of "{topic}" are unread; {speed}.{waits}',
+                    "The current results do not include them.", blocks=not rate, figures=figures)  # fmt: skip
     elif not status.metrics.rows_in and not seen.sink_rows and status.positions:
         before = sum(status.positions.get(at, 0) - bounds.log_start_offset for at, bounds in partitions.items())
         reset = seen.start.reset
         if before > 0 and reset == "earliest":
             yield Cause(
                 "NOTHING_NEW",
-                f'The query had read all that "{topic}" holds ({counted(before, "record")}) before it started here, '
-                "and none came since.",
-                "Figures begin at the start of the server: send a record, and they show where it stays.",
+                f'The query had read all of "{topic}" ({counted(before, "record")}) before it started here, '
+                "and none has arrived since.",
+                "Counts start with the server: send a record to see how far it gets.",
                 figures={"topic": topic, "recordsBefore": before},
             )
         elif before > 0:
             yield Cause(
                 "STARTED_AT_END",
-                f'The query has read nothing of "{topic}": it stands at the end, behind '
-                f"{counted(before, 'record')}, and none came since (auto.offset.reset is {reset}).",
-                "SET 'auto.offset.reset'='earliest'; before CREATE … AS reads what there is already.",
+                f'The query has read nothing of "{topic}": it started at the end, after '
+                f"{counted(before, 'record')}, and none has arrived since (auto.offset.reset is {reset}).",
+                "SET 'auto.offset.reset'='earliest'; before CREATE … AS reads existing records.",
                 figures={"topic": topic, "recordsBefore": before, "autoOffsetReset": reset},
             )
 
@@ -179,18 +179,18 @@ def record_causes(seen: Situation) -> Iterator[Cause]:
         yield Cause(
             "RECORD_ERRORS",
             f"{metrics.rows_failed} of {counted(metrics.rows_in, 'record')} could not be decoded or computed and "
-            f"were left out.{last}",
+            f"were skipped.{last}",
             f"PRINT '{processing_log.TOPIC}' FROM BEGINNING; shows each with its topic, partition, offset and cause.",
             blocks=metrics.rows_failed == metrics.rows_in,
             figures={"failed": metrics.rows_failed, "read": metrics.rows_in, "processingLog": processing_log.TOPIC},
         )
     if metrics.rows_out or seen.sink_rows:
         sink = quote_identifier(seen.query.sink)
-        before = "" if metrics.rows_out else " What its topic holds was there before."
+        before = "" if metrics.rows_out else " Its topic has only older records."
         yield Cause(
             "OUTPUT_IS_THERE",
             f"The query has written {counted(metrics.rows_out, 'record')} since it started here.{before}",
-            f"A push query shows what comes from now on: SET 'auto.offset.reset'='earliest'; or ask once, "
+            f"A push query shows new records only: SET 'auto.offset.reset'='earliest'; or run a pull query, "
             f"SELECT * FROM {sink};",
             blocks=False,
             figures={"written": metrics.rows_out},

@@ -62,10 +62,10 @@ def _open_windows(seen: Situation, steps: Mapping[str, Step]) -> Iterator[Cause]
         rows = sum(each.rows for each in windows)
         yield Cause(
             "WINDOWS_OPEN",
-            f"{counted(rows, 'group waits', 'groups wait')} in windows that are still open (EMIT FINAL, "
+            f"{counted(rows, 'group waits', 'groups wait')} in open windows (EMIT FINAL, "
             f"{window.grace_text}): {'; '.join(lines)}{f'; and {more} more' if more else ''}.",
-            "Only records move stream time: send one that is late enough to each partition, shorten the GRACE PERIOD, "
-            "or set millstream.emit.final.idle.ms, which closes windows when nothing comes.",
+            "Only records advance stream time: send a late enough one to each partition, shorten the GRACE PERIOD, "
+            "or set millstream.emit.final.idle.ms, which closes windows of idle sources.",
             blocks=not seen.flows,
             figures={
                 "step": step_id,
@@ -85,7 +85,7 @@ def _open_windows(seen: Situation, steps: Mapping[str, Step]) -> Iterator[Cause]
 def _window_line(each: OpenWindows, source: Source | None) -> str:
     place = f"task {each.part}" if source is None else f"partition {each.part} of {source.topic}"
     now = "no time yet" if each.stream_time_ms is None else time_text(each.stream_time_ms)
-    return f"{place} has reached {now}, and its first window closes at {time_text(each.first_close_ms)}"
+    return f"{place} has reached {now}; its first window closes at {time_text(each.first_close_ms)}"
 
 
 def _idle_partitions(windows: list[OpenWindows], source: Source, seen: Situation) -> Iterator[Cause]:
@@ -102,7 +102,7 @@ def _idle_partitions(windows: list[OpenWindows], source: Source, seen: Situation
         yield Cause(
             "PARTITION_IDLE",
             f"Partition {each.part} of {source.topic} is {duration_text(behind_ms)} behind the others{when}. "
-            "Its own stream time holds its windows back.",
+            "Its own stream time delays its windows.",
             "Each partition has its own stream time: write to all of them, or set millstream.emit.final.idle.ms.",
             blocks=not seen.flows,
             figures={"topic": source.topic, "partition": each.part, "behindMs": behind_ms},

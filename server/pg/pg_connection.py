@@ -164,7 +164,7 @@ class PgConnection:
         if not name:
             raise PgRefused(INVALID_AUTHORIZATION, "no PostgreSQL user name specified in startup packet")
         if self._door.tls is not None and not self._protocol.encrypted:
-            raise PgRefused(INVALID_AUTHORIZATION, "this server wants TLS", hint="Connect with sslmode=require.")
+            raise PgRefused(INVALID_AUTHORIZATION, "this server requires TLS", hint="Connect with sslmode=require.")
         if self._door.users is None:
             return Rights(), name
         found = self._certified(name) or await self._ask_password(name, self._door.users)
@@ -240,7 +240,7 @@ class PgConnection:
 
     def _client_left(self) -> None:
         if self._session is not None:
-            self._session.cancel("the client has gone away")
+            self._session.cancel("the client has disconnected")
 
 
 class _ReadAhead:

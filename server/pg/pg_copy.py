@@ -89,11 +89,11 @@ def copy_asked(statement: PgStatement) -> CopyAsked:
     tokens = statement.tokens
     to = _at_depth_0(tokens, ("TO", "FROM"))
     if to is None or to + 1 >= len(tokens):
-        raise PgRefused(SYNTAX, "COPY says where to", hint="Write COPY (SELECT …) TO STDOUT.")
+        raise PgRefused(SYNTAX, "COPY has no target", hint="Write COPY (SELECT …) TO STDOUT.")
     if tokens[to + 1].upper == "PROGRAM":
         raise PgRefused(INSUFFICIENT_PRIVILEGE, "this server runs no programs for its clients")
     if tokens[to].upper == "FROM":
-        raise PgRefused(NOT_SUPPORTED, "COPY … FROM is not there", hint="Write rows with INSERT INTO … VALUES.")
+        raise PgRefused(NOT_SUPPORTED, "COPY … FROM is not supported", hint="Write rows with INSERT INTO … VALUES.")
     if tokens[to + 1].upper != "STDOUT":
         raise PgRefused(
             INSUFFICIENT_PRIVILEGE, "this server writes no files for its clients", hint="Write TO STDOUT, or \\copy."

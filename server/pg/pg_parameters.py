@@ -64,7 +64,7 @@ def parameter_literal(content: bytes | None, format: int, oid: int) -> str:
     except (ValueError, struct.error, decimal.InvalidOperation, OverflowError, IndexError) as error:
         known = BY_OID.get(oid) or ELEMENT_OF_ARRAY.get(oid)
         name = f"type {oid}" if known is None else known.words
-        raise WrongParameter(f"a parameter is no {name}: {error}", hint="Its type can be said: $1::bigint.") from None
+        raise WrongParameter(f"a parameter is no {name}: {error}", hint="Declare its type: $1::bigint.") from None
 
 
 def sample_literal(type_: SqlType | None) -> str:
@@ -94,7 +94,7 @@ def _decoded(content: bytes, format: int, oid: int) -> Any:
         return _binary_array(content) if format else _text_array(content.decode(), element.name)
     found = BY_OID.get(oid)
     if found is None and oid != 0:
-        raise ValueError("there is no such type here")
+        raise ValueError("this type is not supported")
     name = "unknown" if found is None else found.name
     return _from_binary(content, name) if format else _from_text(content.decode(), name)
 

@@ -303,7 +303,7 @@ class PgSession:
             result.close()
             raise
         if (seconds := context.engine.settings.push_seconds_max) is not None:
-            reason = PushLimitExceeded(f"the push query has run for {seconds:g} seconds, its time")
+            reason = PushLimitExceeded(f"the push query has run for {seconds:g} seconds, its limit")
             ending = asyncio.get_running_loop().call_later(seconds, rows.fail, reason)
         rows.start()
         return PgAnswer("SELECT", columns, rows, counts=True)
@@ -455,7 +455,7 @@ class PgSession:
     def _cursor(self, name: str) -> PgCursor:
         found = self._cursors.get(name)
         if found is None:
-            raise PgRefused(UNDEFINED_CURSOR, f'cursor "{name}" does not exist', hint="DECLARE makes one.")
+            raise PgRefused(UNDEFINED_CURSOR, f'cursor "{name}" does not exist', hint="DECLARE creates one.")
         return found
 
     def _end_cursors(self) -> None:

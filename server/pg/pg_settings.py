@@ -132,7 +132,9 @@ class PgSettings:
                 raise PgRefused(INVALID_VALUE, f"the encoding {value} is not supported", hint="Use UTF8.")
             return "UTF8"
         if name == STATEMENT_TIMEOUT and _seconds(value) is None:
-            raise PgRefused(INVALID_VALUE, f"{value} is no time", hint="Write milliseconds, or '10s', or '5min'.")
+            raise PgRefused(
+                INVALID_VALUE, f"{value} is not a duration", hint="Write milliseconds, or '10s', or '5min'."
+            )
         return value
 
 

@@ -197,7 +197,7 @@ def setting_of(tokens: Sequence[PgToken]) -> tuple[str, str] | None:
     if head[0] in ("ROLE", "AUTHORIZATION"):
         if rest[1:2] and rest[1].text.lower() in ("none", "default"):
             return None
-        raise PgRefused(INSUFFICIENT_PRIVILEGE, "nobody becomes another user here", hint="Connect as that user.")
+        raise PgRefused(INSUFFICIENT_PRIVILEGE, "changing the user is not supported", hint="Connect as that user.")
     if head == ["TIME", "ZONE"]:
         return "TimeZone", _values(rest[2:])
     if head[0] == "NAMES":
@@ -261,7 +261,7 @@ def declared_cursor(statement: PgStatement) -> DeclaredCursor:
         raise PgRefused(SYNTAX, "DECLARE names a cursor and its query", hint="Write DECLARE c CURSOR FOR SELECT ….")
     options = [token.upper for token in tokens[2:begin]]
     if "SCROLL" in options and "NO" not in options:
-        raise PgRefused(NOT_SUPPORTED, "a cursor goes forward only", hint="Leave SCROLL out.")
+        raise PgRefused(NOT_SUPPORTED, "a cursor moves forward only", hint="Leave SCROLL out.")
     query = statement.after(begin + 1)
     if query.kind is not PgKind.ROWS:
         raise PgRefused(SYNTAX, "a cursor is for a query")
@@ -285,7 +285,7 @@ def fetch_asked(tokens: Sequence[PgToken]) -> FetchAsked:
         return FetchAsked(name, None, timeout_s)
     if len(how) == 1 and how[0].isdecimal():
         return FetchAsked(name, int(how[0][:18]), timeout_s)
-    raise PgRefused(NOT_SUPPORTED, "a cursor goes forward only", hint="Write FETCH 10 FROM c, or FETCH ALL FROM c.")
+    raise PgRefused(NOT_SUPPORTED, "a cursor moves forward only", hint="Write FETCH 10 FROM c, or FETCH ALL FROM c.")
 
 
 def _timeout(tokens: Sequence[PgToken]) -> float:

@@ -174,7 +174,7 @@ class PgProtocol:
             raise PgProtocolViolation("a message has a length below its own")
         if size > most:
             raise PgProtocolViolation(
-                f"a message has {size} bytes, and may have {most}",
+                f"a message has {size} bytes; the limit is {most}",
                 hint="The setting body_bytes_max of the server is the limit of one message.",
             )
         if len(self._buffer) < head + size:

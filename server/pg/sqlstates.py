@@ -96,7 +96,7 @@ def error_fields(
     if not isinstance(error, MillstreamError):
         number = uuid.uuid4().hex[:12]
         _log.error("postgresql request failed", number=number, exc_info=error)
-        return {**fields, "M": f"internal error {number}: the server's log says more"}
+        return {**fields, "M": f"internal error {number}: see the server's log"}
     fields["M"] = error.message
     if error.hint:
         fields["H"] = error.hint

@@ -129,11 +129,11 @@ class Asking:
         timer.start()
         try:
             if self._interrupted:
-                raise CatalogQuestion("the question was ended")
+                raise CatalogQuestion("the query was cancelled")
             table = connection.sql(text).limit(_ROWS_MAX + 1).to_arrow_table()
         except duckdb.Error as error:
             reason = str(error).partition("\n")[0][:300]
-            raise CatalogQuestion(f"this question about the catalogs cannot be answered: {reason}") from error
+            raise CatalogQuestion(f"this catalog query cannot be answered: {reason}") from error
         finally:
             timer.cancel()
             connection.close()
@@ -167,20 +167,20 @@ def duckdb_text(statement: PgStatement, literals: Mapping[int, str], around: Aro
     """Raises `PgRefused` for what is not on the lists, `CatalogQuestion` for what cannot be read."""
     text = _plain_text(statement, literals)
     if len(text) > _CHARACTERS_MAX:
-        raise CatalogQuestion("the question is too long")
+        raise CatalogQuestion("the query is too long")
     try:
         trees = sqlglot.parse(text, dialect="postgres")
     except (SqlglotError, RecursionError) as error:
         reason = str(error).partition("\n")[0][:200]
         raise PgRefused(SYNTAX, f"syntax error: {reason}") from None
     if len(trees) != 1 or not isinstance(trees[0], _STATEMENTS):
-        raise PgRefused(SYNTAX, "this is no query")
+        raise PgRefused(SYNTAX, "this is not a query")
     tree: Any = exp.maybe_copy(trees[0])
     try:
         tree = _Rewriting(around, tree).result()
         return tree.sql(dialect="duckdb")
     except (SqlglotError, RecursionError) as error:
-        raise CatalogQuestion("the question is nested too deep, or means nothing here") from error
+        raise CatalogQuestion("the query is nested too deep, or invalid") from error
 
 
 def _plain_text(statement: PgStatement, literals: Mapping[int, str]) -> str:

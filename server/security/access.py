@@ -74,14 +74,14 @@ class UserSettings(BaseModel):
     @classmethod
     def _password_hash(cls, value: str | None) -> str | None:
         if value is not None and _scrypt_parts(value) is None:
-            raise ValueError("it is no hash: make one with `millstream access password`")
+            raise ValueError("it is not a hash: create one with `millstream access password`")
         return value
 
     @field_validator("tokens")
     @classmethod
     def _token_hashes(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         if not all(_is_token_hash(text) for text in value):
-            raise ValueError("it is no hash: make one with `millstream access token`")
+            raise ValueError("it is not a hash: create one with `millstream access token`")
         return value
 
     @field_validator("scram")
@@ -107,9 +107,9 @@ class AccessSettings(BaseModel):
         for name, user in self.users.items():
             for role in user.roles:
                 if role not in self.roles:
-                    raise ValueError(f'user "{name}" has the role "{role}", and there is no such role')
+                    raise ValueError(f'user "{name}" has the unknown role "{role}"')
         if not self.users:
-            raise ValueError("it names no users, so nobody could do anything")
+            raise ValueError("it has no users, so nobody could do anything")
         return self
 
 

@@ -128,8 +128,8 @@ def _host_of(text: str) -> str:
 async def _refuse(host: str, scope: Scope, receive: Receive, send: Send) -> None:
     error = RequestRefused(
         MISDIRECTED,
-        f'this server does not answer to the name "{host[:255]}"',
-        hint="Name it in http_hosts of the configuration, if it is the server's, or that of a proxy before it.",
+        f'this server does not accept the host name "{host[:255]}"',
+        hint="If it belongs to the server or its proxy, add it to http_hosts in the configuration.",
     )
     if scope["type"] == "websocket":
         await send({"type": "websocket.close", "code": _POLICY_VIOLATION, "reason": error.message[:100]})

@@ -30,9 +30,9 @@ def make_private(folder: Path) -> None:
         for each in (*ours, *(folder / name for name in sorted(_OURS))):
             _tighten(each)
     except OSError as error:
-        _log.warning("the rights of the data folder cannot be changed", data=str(folder), error=str(error))
+        _log.warning("the permissions of the data folder cannot be changed", data=str(folder), error=str(error))
     if _is_open(folder):
-        _log.warning("others on this machine can look into the data folder", data=str(folder), hint="chmod 700")
+        _log.warning("other users of this machine can read the data folder", data=str(folder), hint="chmod 700")
 
 
 def _tighten(folder: Path) -> None:

@@ -78,7 +78,7 @@ class Rights:
     def query_refused(self, query_id: str) -> NotPermitted:
         """The answer about a query that is not there, or not for this user: which of the two, it does not say."""
         assert self.user is not None
-        return NotPermitted(f"there is no query {query_id} that {self.user.name} has the rights for")
+        return NotPermitted(f"there is no query {query_id} that {self.user.name} may see")
 
     @property
     def name(self) -> str | None:

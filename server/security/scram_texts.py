@@ -27,11 +27,11 @@ def scram_credential(text: str) -> ScramCredential:
     """
     parts = text.split("$")
     if len(parts) != _PARTS or parts[0] not in DIGESTS or not parts[1].isdecimal() or int(parts[1]) < _ITERATIONS_MIN:
-        raise ValueError("it is no SCRAM credential: make one with `millstream access scram`")
+        raise ValueError("it is not a SCRAM credential: create one with `millstream access scram`")
     try:
         salt, stored_key, server_key = (base64.b64decode(part, validate=True) for part in parts[2:])
     except binascii.Error:
-        raise ValueError("it is no SCRAM credential: make one with `millstream access scram`") from None
+        raise ValueError("it is not a SCRAM credential: create one with `millstream access scram`") from None
     return ScramCredential(parts[0], int(parts[1]), salt, stored_key, server_key)
 
 

@@ -56,7 +56,7 @@ class TlsSettings(BaseModel):
     @model_validator(mode="after")
     def _whole(self) -> Self:
         if self.client_ca is None and self.verified != "none":
-            raise ValueError("client_certificates needs client_ca, which says who signs them")
+            raise ValueError("client_certificates requires client_ca, which signs them")
         return self
 
     @property
@@ -145,7 +145,7 @@ class ClusterTlsSettings(BaseModel):
 def _unusable(error: OSError) -> CannotUseTls:
     return CannotUseTls(
         f"the certificate or the key cannot be used: {error.strerror or error}",
-        hint="The files hold PEM text: the certificate and those that signed it, and the key that fits.",
+        hint="The files need PEM text: the certificate chain, and its key.",
     )
 
 
@@ -164,5 +164,5 @@ def with_ksqldb_names(given: Mapping[str, Any]) -> dict[str, Any]:
             for member in _ALIASES[name]:
                 members[member] = _ASKED.get(str(value).lower(), value) if member == "client_certificates" else value
         else:
-            raise ValueError(f"{name} is not known here")
+            raise ValueError(f"{name} is unknown")
     return members

@@ -216,16 +216,16 @@ def test_what_cannot_be_done_is_said_in_a_sentence(run: Run, arguments: tuple[ob
 @pytest.mark.parametrize(
     ("action", "body", "message"),
     [
-        ("plan", {}, 'no node under "empty", no "factor" and no "balance": true'),
+        ("plan", {}, 'needs a node under "empty", a "factor", or "balance": true'),
         ("reassign", {"moves": []}, 'no list of 1 to 10000 moves under "moves"'),
         ("reassign", {"moves": [1]}, "a move is an object with topic, partition and replicas"),
-        ("reassign", {"moves": [{"topic": "clicks", "partition": 0, "replicas": ["1"]}]}, "no list of nodes"),
-        ("reassign", {"moves": [{"partition": 0, "replicas": [1]}]}, 'no text under "topic"'),
-        ("throttle", {}, 'no whole number from 0 on under "bytesPerSecond"'),
+        ("reassign", {"moves": [{"topic": "clicks", "partition": 0, "replicas": ["1"]}]}, "needs a list of nodes"),
+        ("reassign", {"moves": [{"partition": 0, "replicas": [1]}]}, 'a text under "topic"'),
+        ("throttle", {}, 'a non-negative integer under "bytesPerSecond"'),
         ("throttle", {"bytesPerSecond": 0}, "a number of bytes per second above 0"),
-        ("elect", {"topic": 1}, 'no text under "topic"'),
-        ("add-node", {"node": -1, "address": "host:1"}, 'no whole number from 0 on under "node"'),
-        ("remove-node", {"node": True}, 'no whole number from 0 on under "node"'),
+        ("elect", {"topic": 1}, 'a text under "topic"'),
+        ("add-node", {"node": -1, "address": "host:1"}, 'a non-negative integer under "node"'),
+        ("remove-node", {"node": True}, 'a non-negative integer under "node"'),
     ],
 )
 def test_requests_that_say_nothing_are_refused(
@@ -242,7 +242,7 @@ def test_a_server_that_is_one_node_says_so(tmp_path: Path) -> None:
     client = AsgiClient(Starlette(routes=cluster_routes(None, workers, 1 << 20)))
     for answer in (client.get("/cluster"), client.post("/cluster/elect", {"topic": "clicks"})):
         assert answer.status_code == 400
-        assert "this server is one node and no part of a cluster" in answer.json()["message"]
+        assert "this server is a single node and not part of a cluster" in answer.json()["message"]
         assert "--node" in answer.json()["message"]
     workers.close()
 

@@ -74,11 +74,11 @@ REFUSED = {
     "ALTER STREAM p DROP COLUMN a;": (InvalidStatement, "PROTOBUF does not find its fields by name"),
     "ALTER STREAM d DROP COLUMN b;": (InvalidStatement, "DELIMITED does not find its fields by name"),
     "ALTER STREAM j DROP COLUMN id;": (InvalidStatement, "it is a key column"),
-    "ALTER STREAM j DROP COLUMN a, DROP COLUMN b, DROP COLUMN h;": (InvalidStatement, "no column would be left"),
+    "ALTER STREAM j DROP COLUMN a, DROP COLUMN b, DROP COLUMN h;": (InvalidStatement, "its value would have no columns"),
     "ALTER STREAM j DROP COLUMN z;": (UnknownColumn, "`Z` does not exist in stream J"),
     "ALTER STREAM d RENAME COLUMN a TO b;": (InvalidStatement, "same name already exists"),
     "ALTER STREAM d RENAME COLUMN a TO rowtime;": (InvalidStatement, "reserved column name"),
-    "ALTER STREAM d RENAME TO j;": (SourceExists, "there is a stream or table of this name"),
+    "ALTER STREAM d RENAME TO j;": (SourceExists, "a stream or table with this name exists"),
     "ALTER TABLE d RENAME TO e;": (InvalidStatement, "Incompatible data source type"),
     "ALTER STREAM nope RENAME TO e;": (UnknownSource, "NOPE does not exist"),
 }

@@ -65,7 +65,7 @@ def test_the_defaults_listen_on_this_machine_only() -> None:
         ('data = "d"\nhttp = "localhost:99999"', "is not an address"),
         ('data = "d"\nexecutor = "flink"', 'the setting "executor" cannot be used'),
         ('data = "d"\n[properties]\nauto.offset.rest = "x"', "'auto.offset.rest'"),
-        ('http = "127.0.0.1:1"', "no data directory is named"),
+        ('http = "127.0.0.1:1"', "no data folder is given"),
     ],
 )  # fmt: skip
 def test_a_bad_file_is_explained(tmp_path: Path, content: str, message: str) -> None:

@@ -54,7 +54,7 @@ def test_a_right_file_has_nothing_wrong(tmp_path: Path) -> None:
             'Did you mean "key"?',
         ),
         ("[access.users.ada]\npasword = 'x'", (2, 1), '"access.users.ada.pasword" is not', 'Did you mean "password"?'),
-        ("[access.users.ada]\npassword = 'x'", (2, 1), "it is no hash", ""),
+        ("[access.users.ada]\npassword = 'x'", (2, 1), "it is not a hash", ""),
         ("properties = 3", (1, 1), "properties is a table", ""),
         ("a = \n", (1, 5), "not valid TOML", ""),
     ],
@@ -80,7 +80,7 @@ def test_names_of_ksqldb_are_notes_and_no_faults(tmp_path: Path) -> None:
     assert [(each.line, each.level, each.message) for each in check(tmp_path, text)] == [
         (1, "note", "listeners is ksqlDB's name for http"),
         (3, "note", "ksql.streams.auto.offset.reset is ksqlDB's name for auto.offset.reset"),
-        (4, "note", "acks is accepted, and changes nothing"),
+        (4, "note", "acks is accepted, and has no effect"),
     ]
 
 
@@ -153,4 +153,4 @@ def test_the_manual_has_every_setting_and_property_with_a_meaning() -> None:
 def test_a_file_of_ksqldb_is_told_to_become_toml(tmp_path: Path) -> None:
     (tmp_path / "ksql-server.properties").write_text("listeners=http://0.0.0.0:8088\n")
     (finding,) = check_file(tmp_path / "ksql-server.properties", {})
-    assert (finding.line, finding.hint.partition(":")[0]) == (1, "A file of ksqlDB must become TOML")
+    assert (finding.line, finding.hint.partition(":")[0]) == (1, "Convert a file of ksqlDB to TOML")

@@ -243,7 +243,7 @@ def test_a_query_that_reads_what_it_writes_says_so(sandbox: Sandbox) -> None:
         (answer,) = sandbox.execute(text)
         (warning,) = answer["warnings"]
         query = answer["commandStatus"]["queryId"]
-        assert warning["message"].startswith("The query reads what it writes")
+        assert warning["message"].startswith("The query reads its own output")
         assert f"TERMINATE {query}" in warning["message"]
 
 

@@ -114,7 +114,7 @@ def test_a_query_that_a_late_engine_was_in_the_way_of_takes_its_id_again(first: 
     producer = first.log.transactional_producer("q")
     producer.begin()
     first.remote.transactional_producer("q")  # what an engine does that has not heard yet
-    with pytest.raises(LogUnavailable, match="an engine that has lost its lease was in the way"):
+    with pytest.raises(LogUnavailable, match="an engine without a lease interfered"):
         producer.append("src", 0, rows(b"x"))
     again = first.log.transactional_producer("q")
     again.begin()

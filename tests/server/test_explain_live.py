@@ -248,7 +248,7 @@ def test_a_transaction_that_nobody_ended_holds_records_back(server: Server) -> N
 def test_a_paused_query_and_one_whose_source_is_gone_say_so(server: Server) -> None:
     query_id = server.create("CREATE STREAM o AS SELECT * FROM clicks;")
     server.run(f"PAUSE {query_id};")
-    assert server.causes(query_id)["PAUSED"]["hint"] == f"RESUME {query_id}; lets it go on where it stopped."
+    assert server.causes(query_id)["PAUSED"]["hint"] == f"RESUME {query_id}; continues where it stopped."
     server.engine.log.delete_topic("clicks")
     assert server.causes(query_id)["SOURCE_TOPIC_GONE"]["blocks"]
 

@@ -121,7 +121,7 @@ def test_a_query_keeps_the_version_it_was_started_with(sandbox: Sandbox) -> None
     sandbox.execute("CREATE FUNCTION f(a BIGINT) RETURNS BIGINT AS $$ a + 1 $$;")
     sandbox.execute("CREATE STREAM old AS SELECT id, f(amount) AS n FROM orders;")
     (answer,) = sandbox.execute("CREATE OR REPLACE FUNCTION f(a BIGINT) RETURNS BIGINT AS $$ a + 100 $$;")
-    assert "CSAS_OLD_2 go on with the version they were started with" in answer["commandStatus"]["message"]
+    assert "CSAS_OLD_2 keep the version they were started with" in answer["commandStatus"]["message"]
     sandbox.execute("CREATE STREAM new AS SELECT id, f(amount) AS n FROM orders;")
     insert(sandbox, "'x', 1, NULL")
     assert values(sandbox, "OLD") == [{"N": 2}]

@@ -218,8 +218,8 @@ def test_neither_statements_nor_passwords_are_logged(tmp_path: Path) -> None:
     [
         ({"users": {"a": {"password": "hunter2"}}}, "millstream access password"),
         ({"users": {"a": {"tokens": ["hunter2"]}}}, "millstream access token"),
-        ({"users": {"a": {"roles": ["r"]}}}, 'has the role "r"'),
-        ({"users": {}}, "names no users"),
+        ({"users": {"a": {"roles": ["r"]}}}, 'has the unknown role "r"'),
+        ({"users": {}}, "has no users"),
         ({"users": {"a": {"passwort": "hunter2"}}}, "passwort"),
     ],
 )

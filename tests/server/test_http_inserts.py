@@ -162,7 +162,7 @@ def test_a_client_that_goes_away_leaves_nothing_open(service: Service) -> None:
 def test_no_more_streams_are_open_than_there_are_slots() -> None:
     slots = Slots(2, "streams of inserts")
     with slots, slots:
-        with pytest.raises(RequestRefused, match="2 streams of inserts are open already") as refused, slots:
+        with pytest.raises(RequestRefused, match="2 streams of inserts are already open") as refused, slots:
             raise AssertionError("it was let in")
         assert refused.value.error_code == 42900
     with slots:

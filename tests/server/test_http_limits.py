@@ -88,7 +88,7 @@ def test_pull_queries_have_seconds_hours_and_a_number_at_a_time() -> None:
         gate._enter()
     now = 1.0
     gate.sent(1_000_000)
-    with pytest.raises(RequestRefused, match="bytes of this hour"):
+    with pytest.raises(RequestRefused, match="bandwidth limit of this hour"):
         gate._enter()
     now = 3600.0
     with gate.admitted():

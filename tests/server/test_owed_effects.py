@@ -58,7 +58,7 @@ def engine(tmp_path: Path, disk: Disk) -> Iterator[EmbeddedEngine]:
     with opened(tmp_path) as engine:
         engine.execute(STREAM, Session())
         disk.full = True
-        with pytest.raises(EffectsDelayed, match="accepted, but not done yet: no room to write topic C") as caught:
+        with pytest.raises(EffectsDelayed, match="accepted, but not complete yet: no room to write topic C") as caught:
             engine.execute(COPY, Session())
         assert "Do not send it again" in (caught.value.hint or "")
         yield engine

@@ -127,7 +127,7 @@ def test_an_unreadable_configuration_is_one_sentence(tmp_path: Path) -> None:
 def test_no_data_directory_is_one_sentence() -> None:
     ended = millstream("server")
     assert ended.returncode == 1
-    assert only_line(ended.stderr).startswith("error: no data directory is named")
+    assert only_line(ended.stderr).startswith("error: no data folder is given")
 
 
 def test_the_schema_registry_answers_beside_the_api_where_one_is_wanted(tmp_path: Path) -> None:

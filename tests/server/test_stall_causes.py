@@ -75,7 +75,7 @@ def test_a_query_that_has_stopped_says_why_and_how_it_goes_on(queries: dict[str,
 def test_a_query_that_tries_again_says_what_it_waits_for(queries: dict[str, PersistentQuery]) -> None:
     query = queries["PLAIN"]
     found = codes(situation(query, QueryStatus(query.id, "RUNNING", error="the log is full")))
-    assert found["RETRYING"].message == "The query cannot go on and tries again: the log is full."
+    assert found["RETRYING"].message == "The query cannot continue and retries: the log is full."
 
 
 def test_topics_that_are_gone_are_named(queries: dict[str, PersistentQuery]) -> None:
@@ -101,7 +101,7 @@ def test_what_waits_to_be_read_blocks_only_where_nothing_moves(queries: dict[str
 def test_rows_without_a_group_are_told_from_rows_that_a_filter_drops(queries: dict[str, PersistentQuery]) -> None:
     rekey = next(step for step in ("rekey-1",))
     found = codes(situation(queries["GROUPED"], operators=(operator("project-1", rekey, rows_in=7),)))
-    assert found["NULL_KEYS"].message == "All 7 rows have NULL in what they are grouped by, and were dropped."
+    assert found["NULL_KEYS"].message == "All 7 rows have a NULL grouping key, and were dropped."
 
 
 def test_a_query_that_had_read_everything_before_a_restart_did_not_start_at_the_end(
@@ -112,7 +112,7 @@ def test_a_query_that_had_read_everything_before_a_restart_did_not_start_at_the_
     assert set(codes(replace(seen, start=StartSettings("latest")))) == {"STARTED_AT_END"}
     (cause,) = codes(replace(seen, start=StartSettings("earliest"))).values()
     assert cause.message == (
-        'The query had read all that "s" holds (5 records) before it started here, and none came since.'
+        'The query had read all of "s" (5 records) before it started here, and none has arrived since.'
     )
 
 
