@@ -1,4 +1,4 @@
-"""`millstream.connect`: an engine in this process, or a server somewhere; for programs and notebooks."""
+"""`millstream.connect`: an engine in this process, or a server; for programs and notebooks."""
 
 from __future__ import annotations
 

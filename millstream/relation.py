@@ -1,4 +1,4 @@
-"""A SELECT that has not run yet, and what one can ask of it: a data frame, rows, live batches."""
+"""A SELECT that runs when its results are requested: a data frame, rows, live batches."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Waiting until running queries have processed what was inserted: what they read, how far they are, who must go first.
+"""Waits until running queries have processed all inserted records: which topics they read, their progress, their order.
 
-Everything is learned by DESCRIBE and SHOW QUERIES, so an engine in this process and a server are the same to it.
+It uses only DESCRIBE and SHOW QUERIES, so it works the same with an engine in this process and with a server.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The catalog: the streams, tables, types and persistent queries that statements can name.
 
-A catalog is a value: changing it gives a new one, so a statement is planned against a state that nobody moves
-under it, and "validate, then write to the command topic, then apply" needs no undo.
+A catalog is immutable: a change returns a new one. So a statement is planned against a fixed state, and "validate, then
+write to the command topic, then apply" needs no undo.
 """
 
 from __future__ import annotations

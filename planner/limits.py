@@ -1,9 +1,9 @@
-"""How large a statement may be. What grows faster than its text is refused before it is planned, and nothing is so deep
-that planning it would end in Python's own limit.
+"""Limits of a statement's size. Constructs that grow faster than their text are refused before planning, and nesting is
+limited so that planning never reaches Python's recursion limit.
 
-Every place where a query of WITH is read computes it anew, so queries that read the one before them twice double with
-each step. So do expressions around what is said more than once in DuckDB's words (CASE x WHEN, x IN, some functions):
-a statement has a number of steps for them, which no honest one comes near.
+Each reference to a query of WITH computes it again, so queries that read the previous one twice double with each step.
+The same happens to expressions whose operand occurs more than once in DuckDB's SQL (CASE x WHEN, x IN, some functions).
+A statement has a budget of steps for them, which no ordinary statement reaches.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The door of the planner: a statement in, what to create or run out."""
+"""The entry point of the planner: a statement in, what to create or run out."""
 
 from __future__ import annotations
 

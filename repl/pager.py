@@ -1,4 +1,4 @@
-"""Long results page by page: with the user's pager, with `less`, or with a view of our own where there is none."""
+"""Long results page by page: with the user's pager, with `less`, or with a built-in one."""
 
 from __future__ import annotations
 

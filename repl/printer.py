@@ -1,5 +1,5 @@
-"""What the shell writes: answers and rows to the output, errors and remarks to the error output. What a row looks like
-is in `row_lines`."""
+"""The output of the shell: answers and rows go to standard output, errors and remarks to standard error. `row_lines`
+formats rows."""
 
 from __future__ import annotations
 

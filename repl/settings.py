@@ -1,4 +1,4 @@
-"""What can be set in the shell: one entry each. `\\set`, completion and the manual read this list."""
+r"""The settings of the shell, one entry each. `\set`, completion and the manual read this list."""
 
 from __future__ import annotations
 

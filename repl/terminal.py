@@ -1,4 +1,4 @@
-"""What is known of the terminal: whether there is one, how large it is, whether it has colours."""
+"""Properties of the terminal: whether there is one, its size, its colours."""
 
 from __future__ import annotations
 

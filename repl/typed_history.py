@@ -1,4 +1,4 @@
-"""What was typed, kept in a file of the user's for the next time; passwords of URLs are not."""
+"""The history of the shell, in a file of the user, without the passwords of URLs."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""Which allocators a server's process uses. It lives for months, while threads come and go with queries and clients.
+"""The memory allocators of a server process, which lives for months while threads of queries and clients come and go.
 
-Arrow's own choice, mimalloc, gives each thread pages of its own. Those of a thread that has ended are kept for whoever
-takes them over, and hardly anybody does: ordinary clients left 5 MB a minute behind, of which Arrow itself used 0.2 MB
-(`MemoryPool.release_unused` gave nothing back). jemalloc's arenas are shared by threads, and it gives back what is
+Arrow's default, mimalloc, gives each thread its own pages. Pages of ended threads are kept until another thread reuses
+them, which rarely happens: ordinary clients leaked 5 MB a minute, of which Arrow itself used 0.2 MB
+(`MemoryPool.release_unused` released nothing). jemalloc's arenas are shared by threads, and it releases memory that is
 unused for a while. With glibc's allocator memory was as flat, but a row cost a fifth more.
 
-Everything else allocates from glibc, which spreads the memory of threads over eight arenas for each core. Few arenas
-are filled again by whoever comes next.
+Everything else is allocated from glibc, which spreads threads over eight arenas per core. With fewer arenas, freed
+memory is reused by other threads.
 """
 
 from __future__ import annotations

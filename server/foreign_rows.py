@@ -1,4 +1,4 @@
-"""What Kafka clients that are not ours see: rows of columnar topics; and which names are not for them to use."""
+"""The view of third-party Kafka clients: rows of columnar topics, and the names that they may not use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Kafka listener as the configuration wants it: TLS, users, limits."""
+"""The Kafka listener with its configuration: TLS, users, limits."""
 
 from __future__ import annotations
 

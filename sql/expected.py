@@ -1,4 +1,4 @@
-"""What may come next in a statement that is still being typed, from the parser's own table: for completion."""
+"""The tokens that may come next in an unfinished statement, from the parser's own table: for completion."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a statement stops being one, found by running its tokens through the parse table alone."""
+"""Where a text stops being a valid statement, found by running its tokens through the parse table alone."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Signs, types and functions of other systems, and what stands for them here. Words of syntax are in
-`foreign_words.py`."""
+"""Signs, types and functions of other systems, and their equivalents here. Syntax words are in `foreign_words.py`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Words and signs of other SQL dialects, and what stands for them here: for people who come from there.
+"""Words and signs of other SQL dialects, and their equivalents here: for users of other systems.
 
-An entry is the unexpected word, where it needs one the word before it or the statement's first word, and the hint. They
-go before all other hints: whoever writes one of these does not mean the keyword that is spelled nearly like it.
+An entry is the unexpected word, optionally the previous word or the statement's first word, and the hint. These hints
+take precedence over all others: a user who writes one of these words does not mean a keyword with a similar spelling.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The parse of a statement: lark's LALR tables, driven by a loop of our own.
+"""The parse of a statement: lark's LALR tables, driven by our own loop.
 
-lark's loop looks its steps up by names that compare in Python, and takes each literal through eleven rules of one
-symbol, one for every level of precedence. Here names are plain texts, and such a chain is one step: what it comes to
-depends only on the two states on top of the stack and on the next token, so it is found once and remembered.
+lark's loop looks up its steps by names that compare in Python, and takes each literal through eleven rules of one
+symbol, one per level of precedence. Here names are plain strings, and such a chain is one step: its result depends only
+on the two states on top of the stack and on the next token, so it is computed once and cached.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What to say about a token that the grammar does not allow: where, what was expected, and what was probably meant.
+"""The error for a token that the grammar does not allow: where it is, what was expected, and what was probably meant.
 
 Hints come from examples first (`syntax_hints.py`). Otherwise small repairs are tried on the parser's own table: a
-keyword for a misspelled word, quotes, a comma; a repair counts if the statement can go on with it.
+keyword for a misspelled word, quotes, a comma. A repair counts if the statement can continue with it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Hints for common mistakes, each told by example: malformed snippets and what to say about them.
+"""Hints for common mistakes, each defined by examples: malformed snippets and their hint.
 
-A snippet is matched not by its text but by how it fails: the unexpected token, what stands before it, and the clause
-it stands in. To add a hint, add an entry; a test checks that each snippet fails and gets its own hint.
+A snippet is matched by how it fails, not by its text: the unexpected token, the token before it, and its clause. To add
+a hint, add an entry; a test checks that each snippet fails and gets its own hint.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`python -m millstream.demo`. Exit code 0: everything was checked and right; 1: it was not, or something broke."""
+"""`python -m millstream.demo`. Exit code 0: every check passed; 1: a check failed, or an error occurred."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Appends departures over the Kafka protocol, and goes on after the server was gone.
+"""Appends departures over the Kafka protocol, and continues after the server was down.
 
-It is the topic's only producer: how many records the topic has says which departure comes next, also where an append
-was under way when the server died. So the feeder loses and repeats nothing either.
+It is the topic's only producer: the number of records in the topic determines the next departure, even if an append was
+in progress when the server died. So the feeder loses and repeats nothing either.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What `millstream doctor` looks at."""
+"""The checks of `millstream doctor`."""

@@ -1,5 +1,5 @@
-"""What `millstream doctor` looks at: the machine, a data directory, a configuration, a running server. Each check gives
-lines of its own, and none of them changes anything that was there before."""
+"""The checks of `millstream doctor`: the machine, a data folder, a configuration, a running server. Each check returns
+its own lines, and none changes anything."""
 
 from __future__ import annotations
 

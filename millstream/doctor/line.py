@@ -1,4 +1,4 @@
-"""A line of what `millstream doctor` says."""
+"""A line of output of `millstream doctor`."""
 
 from __future__ import annotations
 

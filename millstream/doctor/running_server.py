@@ -1,4 +1,4 @@
-"""The part of `millstream doctor` that asks a running server: its health, its clock, and queries that are stuck."""
+"""The checks of `millstream doctor` on a running server: its health, its clock, and stuck queries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The part of `millstream doctor` that reads a segment: what a crash leaves at its end is told from damage."""
+"""The check of `millstream doctor` on a segment: it tells a torn write after a crash from damage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which cell made what: live widgets end when their cell runs again."""
+"""Which cell created which widget: live widgets end when their cell runs again."""
 
 from __future__ import annotations
 

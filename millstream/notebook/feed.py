@@ -1,6 +1,6 @@
-"""A live query that is read in the background: its rows are taken at once, news go out ten times a second at most.
+"""A push query that is read in the background: rows are taken at once, updates are sent at most ten times a second.
 
-No widgets here, and nothing of notebooks: `cell_runs` and `widgets` know those.
+It knows no widgets or notebooks: `cell_runs` and `widgets` know those.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The rows that a live query has at the moment, as many as are kept. No threads, no widgets."""
+"""The current rows of a push query, up to a limit. No threads, no widgets."""
 
 from __future__ import annotations
 

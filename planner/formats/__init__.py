@@ -1,7 +1,7 @@
-"""The formats of keys and values: what each can hold, and which of its options a statement may set.
+"""The formats of keys and values: the types that each supports, and its options.
 
-A format is a module here, the only one that says what it can hold, and one in `executor/formats/`, which reads and
-writes it. Nobody else names a format, unless as the default of something.
+A format is a module here, with its types, and one in `executor/formats/`, which decodes and encodes. No other module
+names a format, except as a default.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a format answers about itself to the planner; how it encodes is told by its module in `executor/formats/`."""
+"""What the planner asks a format. Its module in `executor/formats/` decodes and encodes."""
 
 from __future__ import annotations
 

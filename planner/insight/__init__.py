@@ -1,1 +1,1 @@
-"""What plans and catalogs tell people: EXPLAIN, lineage, graphs, and what may hold a query up."""
+"""Information about plans and catalogs for people: EXPLAIN, lineage, graphs, and reasons why a query emits nothing."""

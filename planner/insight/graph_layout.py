@@ -1,4 +1,4 @@
-"""Where the nodes of a graph stand: in layers from left to right, with few crossings. No drawing."""
+"""The layout of a graph: nodes in layers from left to right, with few crossings. No drawing."""
 
 from __future__ import annotations
 

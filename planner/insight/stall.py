@@ -1,6 +1,6 @@
-"""Why nothing comes out of a step: what there is to see of it, and what it makes of that.
+"""Why a step emits nothing: its figures, and the step's conclusions from them.
 
-What becomes of a whole query, with its topics and its state, is `server/insight/stall.py`.
+`server/insight/stall.py` does this for a whole query, with its topics and its state.
 """
 
 from __future__ import annotations

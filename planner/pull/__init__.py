@@ -1,1 +1,1 @@
-"""Queries that are answered once, and statements that are planned like them."""
+"""Pull queries, and statements that are planned like them."""

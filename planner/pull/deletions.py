@@ -1,4 +1,4 @@
-"""DELETE FROM: which rows of a table are to go, as a pull query for their keys."""
+"""DELETE FROM: a pull query for the keys of the rows to delete."""
 
 from __future__ import annotations
 

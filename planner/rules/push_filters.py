@@ -1,6 +1,6 @@
-"""Filters before a join that keeps all rows for good: what no result can have need not be kept.
+"""Pushes filters below a join that stores all rows: rows that cannot be in a result need not be stored.
 
-Only there. Where stream time decides what a join still knows, a row that is filtered out afterwards has moved it.
+Only there. If stream time decides what a join still stores, a row that is filtered out later must still advance it.
 """
 
 from __future__ import annotations

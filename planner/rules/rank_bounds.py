@@ -1,6 +1,6 @@
-"""Top-n: a filter such as `rn <= 3` over ROW_NUMBER tells the operator how much it has to keep.
+"""Top-n: a filter such as `rn <= 3` over ROW_NUMBER tells the operator how many rows to store.
 
-Also which columns a filter fixes to one value: a key column that is the same in all rows need not be selected.
+It also finds columns that a filter fixes to one value: a key column that is the same in all rows need not be selected.
 """
 
 from __future__ import annotations

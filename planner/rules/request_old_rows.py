@@ -1,4 +1,4 @@
-"""Tables under a filter or an aggregation give the row that a change replaces, so that it can be taken back."""
+"""Makes tables below a filter or an aggregation emit the row that a change replaces, so that it can be retracted."""
 
 from __future__ import annotations
 

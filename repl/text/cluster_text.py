@@ -1,4 +1,4 @@
-"""How a cluster looks on a screen: what GET /cluster answers, as lines."""
+"""The state of a cluster on a screen: the answer of GET /cluster, as lines."""
 
 from __future__ import annotations
 

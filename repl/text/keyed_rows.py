@@ -1,4 +1,4 @@
-"""The rows of a push query on a table as they are now: what comes later takes the place of what had the same key."""
+"""The current rows of a push query on a table: a new row replaces the one with the same key."""
 
 from __future__ import annotations
 

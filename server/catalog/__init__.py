@@ -1,1 +1,1 @@
-"""The catalog as this server has it: commands, their topic, and what follows from each of them."""
+"""The catalog of this server: commands, their topic, and their effects."""

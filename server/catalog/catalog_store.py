@@ -1,9 +1,9 @@
-"""The catalog as this server has it: the fold of the command topic, and the effects of each command.
+"""The catalog of this server: the fold of the command topic, and the effects of each command.
 
-A change goes one way: write the command, fold it into the catalog, carry out its effects on the log and the executor.
-Whatever a crash interrupts is done at the next start, because effects are repeatable and their progress is committed.
-Effects that fail are tried again (`owed_effects.py`), maybe behind later commands: so what is done late is what the
-catalog of that time still asks for.
+A change has three steps: write the command, fold it into the catalog, apply its effects to the log and the executor.
+Steps that a crash interrupts are completed at the next start, because effects are idempotent and their progress is
+committed. Failed effects are retried (`owed_effects.py`), maybe after later commands: so a retry applies only what the
+current catalog still requires.
 """
 
 from __future__ import annotations

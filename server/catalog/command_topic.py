@@ -1,8 +1,8 @@
 """The command topic: the log of commands from which every server builds the same catalog.
 
-One partition, one record per command, never compacted. How far this server carried the commands' effects out (topics
-created, queries' state deleted) is the committed offset of the group `APPLIED_GROUP`; that of `OWED_GROUP` is the first
-command of which something failed that is still to be done.
+One partition, one record per command, never compacted. The progress of this server's effects (topics created, queries'
+state deleted) is the committed offset of the group `APPLIED_GROUP`; that of `OWED_GROUP` is the first command with an
+effect that failed and still has to be applied.
 """
 
 from __future__ import annotations

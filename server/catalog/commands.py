@@ -1,8 +1,8 @@
-"""What a statement that changes the catalog becomes: a command, which is written, then applied.
+"""Commands: a statement that changes the catalog becomes a command, which is written, then applied.
 
-A command holds decisions (plans, schemas, ids), never something to decide again, so that replaying it gives the same
-catalog in every server and version. `apply_command` is that fold; who carries out the rest (topics, running queries)
-is `catalog_store.py`.
+A command contains decisions (plans, schemas, ids), never anything to decide again, so that replaying it gives the same
+catalog on every server and version. `apply_command` is that fold; `catalog_store.py` applies the other effects (topics,
+running queries).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What accepted statements are still to do, for a disk was full or no broker was there: it is tried until it works."""
+"""Effects of accepted statements that failed (disk full, no broker): they are retried until they succeed."""
 
 from __future__ import annotations
 

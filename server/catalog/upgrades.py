@@ -1,4 +1,4 @@
-"""What CREATE OR REPLACE may change: a source keeps its columns and its place, a query keeps its state."""
+"""What CREATE OR REPLACE may change: a source keeps its columns and positions, a query keeps its state."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The server's part of a node of a cluster: where the engine runs, and how requests reach it."""
+"""The server on a node of a cluster: where the engine runs, and how requests reach it."""

@@ -1,6 +1,6 @@
-"""/cluster and below it: how the cluster is, and what operators do with it. Every node answers.
+"""/cluster and the routes below it: the state of the cluster, and its administration. Every node answers.
 
-A server that is one node refuses all of it, and says how a cluster is started.
+A single server refuses all of them, and the error says how to start a cluster.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Where the engine of a cluster runs: on the node that leads partition 0 of the command topic, and nowhere else.
+"""Runs the engine of a cluster: only on the leader of partition 0 of the command topic.
 
-A thread looks at the cluster's metadata. When this node becomes the leader it starts the engine, which reads the
-command topic and takes all queries over from their changelogs; when the node leads no more, or the engine has lost its
-lease (`engine_log.py`), the engine ends at once. Two engines may overlap for a moment: the lease makes the older one
-harmless.
+A thread watches the cluster's metadata. When this node becomes the leader it starts the engine, which reads the command
+topic and takes over all queries from their changelogs. When the node loses leadership, or the engine its lease
+(`engine_log.py`), the engine ends at once. Two engines may overlap briefly: the lease makes the older one harmless.
 """
 
 from __future__ import annotations

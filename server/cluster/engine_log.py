@@ -1,10 +1,11 @@
-"""The log as the engine of a cluster uses it: whatever an engine writes that is not a query's own is shut out once
-another engine has begun.
+"""The log as the engine of a cluster uses it: when another engine has started, writes of the previous one are refused,
+except those of queries, which have their own fencing.
 
-One transactional id, taken at the start, is the engine's lease. Commands, schemas and committed offsets are written in
-its transactions, so the cluster refuses those of an engine that was paused or cut off while another took over. What no
-transaction can hold (topics made and deleted, transactional ids of queries taken) is done after a look at the lease;
-topics are deleted by an id that was read before that look, so that a late deletion never meets a newer topic.
+One transactional id, acquired at the start, is the engine's lease. Commands, schemas and committed offsets are written
+in its transactions, so the cluster refuses those of an engine that was suspended or cut off while another one took
+over. Operations outside of transactions (creating and deleting topics, acquiring transactional ids of queries) are
+preceded by a check of the lease. Topics are deleted by an id that was read before that check, so that a late deletion
+never deletes a newer topic.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The catalog on every node of a cluster, also where the engine does not run: Kafka clients that are not ours see rows
-of columnar topics, and may not use queries' names, whichever node they ask."""
+"""The catalog on every node of a cluster, also without the engine: on any node, third-party Kafka clients get rows of
+columnar topics, and may not use queries' names."""
 
 from __future__ import annotations
 

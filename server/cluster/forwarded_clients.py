@@ -1,8 +1,8 @@
-"""Whose request it is that another node of the cluster passes on: that node says so, and shows that it is one of them.
+"""The client of a forwarded request: the forwarding node names it, and proves that it is a node of the cluster.
 
-The proof is an HMAC with what only nodes know. Whoever can read what nodes send each other could use it again, to have
-a connection of his own counted as that client's. What the client's certificate says counts over TLS only, where nobody
-can read it.
+The proof is an HMAC with the secret of the nodes. Somebody who can read the traffic between nodes could replay it, to
+have his own connection counted as that client's. The identity of the client's certificate counts over TLS only, where
+nobody can read it.
 """
 
 from __future__ import annotations

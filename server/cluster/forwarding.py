@@ -1,6 +1,5 @@
-"""Requests for another node: the request goes there as it is, and what comes back is passed on as it comes, both at
-once, so that push queries and streams of inserts work through any node. HTTP by h11, over one connection per request.
-"""
+"""Forwards requests to another node: request and response are streamed unchanged, in both directions at once, so that
+push queries and insert streams work through any node. HTTP by h11, one connection per request."""
 
 from __future__ import annotations
 

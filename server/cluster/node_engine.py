@@ -1,4 +1,4 @@
-"""The server's part of a node of a cluster: the engine where it belongs, and HTTP in front of it on every node."""
+"""The server on a node of a cluster: the engine on the node where it belongs, and HTTP on every node."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""HTTP on a node of a cluster: what is about the node is answered here, everything else where the engine runs.
+"""HTTP on a node of a cluster: requests about the node are answered here, all others where the engine runs.
 
-While nobody runs the engine a request waits, then it is refused with 503. A request that came through another node is
-never sent on: of two nodes that each take the other for the engine's, the second says that it has none.
+While no node runs the engine, a request waits, and then fails with 503. A request that another node forwarded is never
+forwarded again: if two nodes each assume that the other runs the engine, the second one answers that it does not.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Figures of a node of a cluster for GET /metrics: what it leads, who is behind, who decides, what it noticed.
+"""Figures of a node of a cluster for GET /metrics: partitions that it leads, lagging followers, the controller, counts.
 
-Each node tells of what it leads and, while it is the controller, of the cluster: added up over all nodes, everything
-counts once. Only `millstream_topic_…`, which the figures of the log have, is about replicas: there each replica counts.
+Each node reports the partitions that it leads and, while it is the controller, the cluster: in a sum over all nodes,
+everything counts once. Only `millstream_topic_…`, from the figures of the log, is per replica.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What an operator sets: flags, the configuration file, properties, and the pages that list them."""
+"""The operator's settings: flags, the configuration file, properties, and their reference."""

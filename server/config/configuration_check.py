@@ -1,5 +1,5 @@
-"""A configuration file looked through before a server starts with it: everything that is wrong at once, each with its
-line; and where the values in effect come from."""
+"""Checks a configuration file before a server uses it: all problems at once, each with its line; and finds the origin
+of each effective value."""
 
 from __future__ import annotations
 

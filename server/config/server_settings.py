@@ -1,4 +1,4 @@
-"""What a server takes from its properties, once at its start; no session can change it."""
+"""The settings that a server reads from its properties, once at its start; no session can change them."""
 
 from __future__ import annotations
 

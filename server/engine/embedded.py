@@ -1,4 +1,4 @@
-"""An engine with a log of its own, in this process: what the server, the shell without a server and notebooks open."""
+"""An engine with its own log, in this process: used by the server, the shell without a server, and notebooks."""
 
 from __future__ import annotations
 

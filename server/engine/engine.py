@@ -1,4 +1,4 @@
-"""The engine: statements in, entities and rows out. The HTTP server, the shell, notebooks and the Sandbox stand on it.
+"""The engine: statements in, entities and rows out. Used by the HTTP server, the shell, notebooks and the Sandbox.
 
 text → statements → (variables) → handler → command → catalog, topics, running queries
 """

@@ -1,7 +1,7 @@
-"""What statements answer, in the shapes of ksqlDB's HTTP API.
+"""The answers of statements, in the shapes of ksqlDB's HTTP API.
 
-An entity is a record; `as_json` gives the object a client sees: `@type`, then the fields in camel case. How sources,
-queries and types are described inside them is in `descriptions.py`.
+An entity is a record; `as_json` returns the client's object: `@type`, then the fields in camel case. `descriptions.py`
+describes sources, queries and types inside them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Rows that clients send as JSON objects, made into the values of a source's columns. The other way: `row_values.py`.
+"""Rows that clients send as JSON objects, converted to the values of a source's columns. The other way:
+`row_values.py`.
 
-A name without quotes means the column in upper case; in backticks or double quotes it means what it says. Members that
-the source lacks are left out, columns that the row lacks are NULL, but no part of a key may be.
+An unquoted name is a column name in upper case; in backticks or double quotes it is taken literally. Unknown members
+are ignored, missing columns are NULL, except for key columns.
 """
 
 from __future__ import annotations

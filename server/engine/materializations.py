@@ -1,4 +1,4 @@
-"""What pull queries look into: one materialization per source, for as long as somebody asks for it."""
+"""The cache of pull queries: one materialization per source, as long as it is used."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What an operator can switch off in pull queries: streams, LIMIT, and reading more of a table than single keys.
+"""What an operator can disable in pull queries: streams, LIMIT, and reading more of a table than single keys.
 
-Without table scans each way in which WHERE can be true (each disjunct) has to name the whole key: by `=` or `IN`, or,
-where range scans are allowed, by one comparison of a table's only key column, a STRING.
+Without table scans each disjunct of WHERE has to name the whole key: by `=` or `IN`, or, if range scans are allowed, by
+one comparison of a table's only key column, a STRING.
 """
 
 from __future__ import annotations

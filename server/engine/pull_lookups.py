@@ -1,7 +1,7 @@
-"""Pull queries that name one key of a table, `SELECT … FROM t WHERE key = 17`: planned once, whatever the key.
+"""Pull queries by key, `SELECT … FROM t WHERE key = 17`: planned once for all keys.
 
-What was planned is known by the text before and after the key: other text between them, if it is a literal of the same
-kind, is another key, and changes nothing else. Whatever is not as simple as that goes the long way.
+A plan is cached by the text before and after the key: if only the key's literal differs, and its kind is the same, the
+plan is the same. All other queries are planned normally.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""SELECT: pull queries, which answer once, and push queries, which go on. How rows are computed is the executor's."""
+"""SELECT: pull queries, which answer once, and push queries, which keep sending rows. Executors compute them."""
 
 from __future__ import annotations
 

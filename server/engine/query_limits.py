@@ -1,4 +1,4 @@
-"""How many pull queries may come per second, run at a time, and answer with per hour (in bytes)."""
+"""Limits of pull queries: per second, concurrent, and bytes of answers per hour."""
 
 from __future__ import annotations
 

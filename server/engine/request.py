@@ -1,4 +1,4 @@
-"""What a statement handler works with."""
+"""The context of a statement handler."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows on their way from a query, which blocks a thread, to a client, who may be slow: a bounded buffer."""
+"""Rows from a query, which blocks a thread, to a client, which may be slow: a bounded buffer."""
 
 from __future__ import annotations
 

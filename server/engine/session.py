@@ -1,4 +1,4 @@
-"""A session: what one user has SET and DEFINEd, and may do. How they showed who they are, the HTTP server knows."""
+"""A session: the properties and variables of one user, and the user's rights. The HTTP server authenticates."""
 
 from __future__ import annotations
 

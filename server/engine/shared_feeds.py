@@ -1,8 +1,8 @@
-"""Push queries that ask the same of the same topic: read, computed and encoded once, however many clients there are.
+"""Identical push queries on the same topic: read, computed and encoded once for all clients.
 
-Only what keeps no state is shared: what such a query says of a record does not depend on what it has read before. Who
-comes reads alone up to where the others are and goes on with them (`Share.join`). Who cannot keep up leaves and reads
-alone again from there (`Share.alone`): nobody waits for a slow client.
+Only stateless queries are shared, because their result for a record does not depend on earlier records. A new client
+first reads alone until it reaches the feed's position, and then joins it (`Share.join`). A client that cannot keep up
+leaves the feed and reads alone again from its position (`Share.alone`): a slow client delays nobody.
 """
 
 from __future__ import annotations

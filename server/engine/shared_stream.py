@@ -1,7 +1,7 @@
-"""The rows of a shared feed on their way to one client. To the caller it is a `RowStream`.
+"""The rows of a shared feed for one client. To the caller it is a `RowStream`.
 
-First come the rows that the client reads alone, then those of the feed. These are written to the connection at once
-where that is possible; a client that falls behind by more than the buffer holds leaves the feed and reads alone again.
+First come the rows that the client reads alone, then those of the feed. The feed's rows are written to the connection
+immediately if possible; a client that falls behind by more than the buffer leaves the feed and reads alone again.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""For whom a connection of the HTTP API is counted. Only for the event loop.
+"""The client for which a connection of the HTTP API is counted. Only for the event loop.
 
-A connection that another node of the cluster passes a request on through counts as the client's whose request it is:
-else all clients of that node would share what one address may have.
+A connection of another node that forwards a request counts as a connection of the request's client; otherwise all
+clients of that node would share the limit of one address.
 """
 
 from __future__ import annotations

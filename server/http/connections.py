@@ -1,7 +1,7 @@
-"""TCP connections of the HTTP API: how many there may be, and how long one may take to say what it wants.
+"""TCP connections of the HTTP API: their limits, and timeouts for sending a request.
 
-hypercorn speaks HTTP on them. Its classes are extended here where they leave something out: the reason in the status
-line of HTTP/1.1 (RFC 9112 lets it be empty, old clients do not), the client's certificate, limits.
+hypercorn speaks HTTP on them. Its classes are extended for missing features: the reason in the status line of HTTP/1.1
+(RFC 9112 allows it to be empty, old clients do not), the client's certificate, limits.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the routes share: the engine, the threads that call it, and the queries that have clients."""
+"""Shared by the routes: the engine, the threads that call it, and the queries that have clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors as the HTTP API sends them: ksqlDB's object, its codes, and our message with the place and the hint."""
+"""Errors as the HTTP API sends them: ksqlDB's object and codes, with our message, position and hint."""
 
 from __future__ import annotations
 

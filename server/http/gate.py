@@ -1,4 +1,4 @@
-"""What stands before every route: the size of headers, who asks, a number for the request, a log line, a count."""
+"""The gate before every route: header size, authentication, request id, access log, counts."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""POST /inserts-stream: JSON rows on their way in, acknowledgements on their way out, both at the same time.
+"""POST /inserts-stream: JSON rows in, acknowledgements out, both at the same time.
 
-The first line says where to (`{"target": "NAME"}`), each line after it is a row, and each gets one line of answer once
-it is durable. What has arrived together is written together. A row that cannot be written is answered by an error, and
-the rows after it go on; a line that is no JSON object ends the stream.
+The first line names the target (`{"target": "NAME"}`), each further line is a row, and each row gets one line of
+response once it is durable. Rows that arrive together are written together. If a row cannot be written, its response is
+an error, and the stream continues; a line that is not a JSON object ends the stream.
 """
 
 from __future__ import annotations

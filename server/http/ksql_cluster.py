@@ -1,7 +1,7 @@
-"""What ksqlDB's servers tell each other, and what they tell of all: /heartbeat, /lag, /clusterStatus, /ksql/terminate.
+"""ksqlDB's routes between servers, and its reports: /heartbeat, /lag, /clusterStatus, /ksql/terminate.
 
-One server owns one log here, or the nodes of a cluster do, of which one runs the engine: that one answers. Others that
-report are remembered and shown, nothing more.
+Here one server owns one log, or the nodes of a cluster do, one of which runs the engine and answers. Other servers that
+report are recorded and shown, nothing more.
 """
 
 from __future__ import annotations

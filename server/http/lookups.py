@@ -1,4 +1,4 @@
-"""The answer to a pull query that names one key, in one piece: most of them wait for nothing and need no thread."""
+"""Answers pull queries by key in one piece: most of them wait for nothing and need no thread."""
 
 from __future__ import annotations
 

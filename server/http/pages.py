@@ -1,4 +1,4 @@
-"""The GET routes: who the server is, how it is, and what it knows of its commands."""
+"""The GET routes: identity and health of the server, and its commands."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""POST /query and /query-stream: rows as they come, for as long as the client stays.
+"""POST /query and /query-stream: streams rows until the client disconnects.
 
-Raw ASGI: a row leaves as soon as it is there, a slow client slows the query down, and one that goes away ends it.
+Raw ASGI: a row is sent as soon as it exists, a slow client slows the query down, and a disconnect ends the query.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Requests as they come in: what is refused before anything runs, and what a body says."""
+"""Incoming requests: checks before anything runs, and the parsed body."""
 
 from __future__ import annotations
 

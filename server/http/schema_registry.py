@@ -1,7 +1,7 @@
-"""The schema registry over HTTP, as an ASGI application: the routes, answers and error codes of Confluent's.
+"""The schema registry over HTTP, as an ASGI application: Confluent's routes, responses and error codes.
 
-What a schema is, which ids there are and what is compatible is in `planner/`; this is who asks. Serializers of Kafka
-clients register and look up schemas here (`schema.registry.url`).
+`planner/` defines schemas, ids and compatibility; this module serves clients. Serializers of Kafka clients register and
+look up schemas here (`schema.registry.url`).
 """
 
 from __future__ import annotations

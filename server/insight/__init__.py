@@ -1,1 +1,1 @@
-"""What people ask of running queries: why nothing comes out, what a plan does right now, figures."""
+"""Information about running queries: why a query emits nothing, the live plan, figures."""

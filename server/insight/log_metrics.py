@@ -1,7 +1,7 @@
-"""Figures of a log, or of what a node has of a cluster's, for GET /metrics: per partition and per consumer group.
+"""Figures of a log, or of a node's part of a cluster's log, for GET /metrics: per partition and per consumer group.
 
-How many series there are is bounded: with more partitions than that, figures are added up per topic, and only of
-partitions that are in use, for looking at all of them would open all their files.
+The number of series is limited: with more partitions than the limit, figures are summed per topic, and only over
+partitions in use, because reading all of them would open all their files.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Why nothing comes out of a query: what there is to see about its state, its sources, its operators and its sink, each
-as a sentence with figures and a hint. What is asked of the log is asked once, and nothing is changed."""
+"""Why a query emits nothing: causes from its state, its sources, its operators and its sink, each a sentence with
+figures and a hint. Each fact is read from the log once, and nothing is changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which operator of a query lets nothing through: filters, joins without partners, windows that are still open."""
+"""Which operator of a query blocks: filters, joins without matches, open windows."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Parameters as they come ($1, $2, … in text or binary) made literals of our dialect. A value is checked by its type
-and written anew: no byte of it is taken over as SQL."""
+"""Parameters ($1, $2, … in text or binary) as literals of our dialect. A value is checked by its type and rendered
+again: no byte of it is copied into SQL."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Settings of a session as PostgreSQL's clients SET and SHOW them. Few of them do anything here; the others are kept,
-as drivers ask for what they have set."""
+"""Settings of a session, as PostgreSQL clients SET and SHOW them. Few of them have an effect here; the others are
+stored, because drivers read back what they have set."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Who may do what, and how they show who they are: users, rights, TLS, the names that the server answers to."""
+"""Authentication and authorization: users, rights, TLS, the host names that the server accepts."""

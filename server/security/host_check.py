@@ -1,7 +1,7 @@
-"""Which names a server answers to: a page of the web may let its own name point to this machine (DNS rebinding), and
-the browser then takes our answers for that page's. Its requests have that name in the header `host`.
+"""The host names that a server accepts: a web page may let its own name resolve to this machine (DNS rebinding), and
+the browser then treats our responses as that page's. Its requests have that name in the `host` header.
 
-An address in place of a name is always fine: no name stands behind it that somebody could have pointed here.
+An IP address instead of a name is always accepted: it cannot be rebound.
 """
 
 from __future__ import annotations

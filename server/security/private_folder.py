@@ -1,4 +1,5 @@
-"""The data folder is for the user that the server runs as: other users of the machine would read around all rights."""
+"""The data folder is private to the user that runs the server: other users of the machine could otherwise bypass all
+rights."""
 
 from __future__ import annotations
 

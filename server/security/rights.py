@@ -1,11 +1,11 @@
-"""What a user may do with the streams, tables, queries and topics that there are; the one place that decides it.
+"""The rights of a user on the existing streams, tables, queries and topics; the only place that decides them.
 
-A right is a verb on a name: `access.py` says who has which. A stream or a table is judged by two names, its own and its
-topic's, for what one does with it happens to the topic: with the right on one name alone, anybody who may create
-streams could write to any topic that they may read. What a statement needs: `statement_rights.py`.
+A right is a verb on a name: `access.py` has the grants. A stream or a table needs the right on two names, its own and
+its topic's, because operations on it affect the topic: with the right on one name alone, a user who may create streams
+could write to any topic that he may read. `statement_rights.py` has the needs of statements.
 
-Who may not read an object does not see it: `visible` is the catalog that is shown, and `discreet` keeps its names out
-of errors.
+Users do not see objects that they may not read: `visible` is the catalog that is shown, and `discreet` keeps its names
+out of errors.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the configuration keeps of a password for SCRAM, as text."""
+"""SCRAM credentials in the configuration, as text."""
 
 from __future__ import annotations
 

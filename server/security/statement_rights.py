@@ -1,4 +1,4 @@
-"""What a statement needs a right for. Who has which rights: `access.py`; what a right on an object is: `rights.py`."""
+"""The rights that a statement needs. `access.py`: who has which rights; `rights.py`: what a right on an object is."""
 
 from __future__ import annotations
 

@@ -1,12 +1,11 @@
-"""What a function may cost for one row, and how it says that a row would cost more.
+"""The limits of a function's cost for one row, and how a function reports that it exceeds them.
 
-Values come from anybody who may write to a topic, so a function must end for every one of them. Functions whose cost
-grows with their argument's *value* ask here before they begin (`check_bytes`) and between steps (`check_time`). What
-goes beyond raises `BoundExceeded`, which is not like other failures of a row: its result is NULL too, but the row is
-noted with the name of the setting (`failures.py`). A persistent query writes it to the processing log; a pull query
-ends with it.
+Values come from anybody who may write to a topic, so a function must end for every value. Functions whose cost grows
+with their argument's *value* check before they start (`check_bytes`) and between steps (`check_time`). A function that
+exceeds a limit raises `BoundExceeded`. As with other failures of a row its result is NULL, but the row is also recorded
+with the name of the setting (`failures.py`). A persistent query writes it to the processing log; a pull query fails.
 
-The bounds are those of the query for which a function runs, known to the thread. Without a query the defaults hold.
+The limits are those of the query for which the function runs, stored per thread. Without a query the defaults apply.
 """
 
 from __future__ import annotations

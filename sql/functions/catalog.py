@@ -1,4 +1,4 @@
-"""All functions by name: one entry each, from the files by category beside this one."""
+"""All functions by name: one entry each, from the category files in this folder."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What functions could not compute: noted where it happens, taken by whoever runs the query. These are the rows for
-which a user's function failed, and those for which any function would have cost more than it may (`bounds.py`).
+"""Failures of functions: recorded where they happen, read by the code that runs the query. They are the rows for which
+a user-defined function failed, and those for which a function would exceed its limits (`bounds.py`).
 
-DuckDB calls functions from threads of its own, so there is no way up for an error but this: each call runs under the
-`Failures` of its query, known to the thread.
+DuckDB calls functions from its own threads, and has no other way to return such an error: each call runs under the
+`Failures` of its query, stored per thread.
 """
 
 from __future__ import annotations

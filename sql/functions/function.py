@@ -1,7 +1,7 @@
-"""What a SQL function is: one entry with its signatures, how it becomes DuckDB SQL, and examples.
+"""A SQL function: one entry with its signatures, its DuckDB SQL, and examples.
 
-`scalar` and `table_function` make the entries (see the files by category beside this one); `catalog.py` holds them
-together. A function says itself in SQL (`sql=`, a template), or in Python (`python=`) where SQL cannot say it.
+`scalar` and `table_function` create the entries (see the category files in this folder); `catalog.py` collects them. A
+function is defined in SQL (`sql=`, a template), or in Python (`python=`) if SQL cannot express it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Which calls can make values out of all proportion to a record, and how those are computed instead.
+"""Calls whose results can be far larger than a record, and how they are computed instead.
 
-DuckDB makes whatever is asked of it: LPAD to 2 GB for each of 2,048 rows, or a text doubled thirty times. A call that
-makes a few copies of columns at most is left to DuckDB: a record is small, and so are some copies of it. Otherwise a
-function in Python takes its place, which adds up first what it is going to make (`bounds.count_bytes`).
+DuckDB computes whatever it is asked for: LPAD to 2 GB for each of 2,048 rows, or a text doubled thirty times. A call
+that copies columns a few times at most is left to DuckDB, because a record is small. Other calls are replaced by a
+Python function, which first adds up the size of its results (`bounds.count_bytes`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""LIKE, where DuckDB might not end: it tries each `%` at each place, so a few of them beside a `_` take for ever.
+"""LIKE for patterns that DuckDB matches in exponential time: it tries each `%` at each position, so a few of them next
+to a `_` take forever.
 
-Patterns that are written and simple are DuckDB's, which finds the parts between the `%` one after the other; any other
-pattern becomes a regular expression of RE2's, which is linear in the text.
+Simple constant patterns are left to DuckDB, which searches the parts between the `%` one after the other. Any other
+pattern becomes an RE2 regular expression, which is linear in the text.
 """
 
 from __future__ import annotations

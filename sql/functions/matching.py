@@ -1,12 +1,12 @@
-"""How patterns are matched: in linear time where RE2 can say the pattern, and within the row's time otherwise.
+"""How patterns are matched: in linear time if RE2 supports the pattern, otherwise within the row's time limit.
 
-Python's `re` backtracks, holds the interpreter's lock, and cannot be stopped: `(a+)+$` and forty letters end a process.
-So nothing of a user's reaches it but to be checked. RE2 (`google-re2`, BSD-3-Clause, Google's) never backtracks; it has
-no lookaround, no backreferences and no possessive quantifiers. Those patterns go to `regex` (Apache-2.0 and
-CNRI-Python), which gives the lock back and stops when its time is over.
+Python's `re` backtracks, holds the GIL, and cannot be stopped: `(a+)+$` and forty letters hang a process. So it only
+validates users' patterns. RE2 (`google-re2`, BSD-3-Clause, Google's) never backtracks; it has no lookaround, no
+backreferences and no possessive quantifiers. Those patterns go to `regex` (Apache-2.0 and CNRI-Python), which releases
+the GIL and stops at its time limit.
 
-Both find what `re` finds, so which one matches is never seen in a result: RE2 takes the same match as a backtracking
-matcher does, but where a repeated group may match nothing, case is ignored beyond ASCII, or a match is empty.
+Both find the same matches as `re`, so results do not depend on the matcher: RE2 takes the same match as a backtracking
+matcher does, except where a repeated group may match nothing, case is ignored beyond ASCII, or a match is empty.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Functions that stand before OVER only, such as ROW_NUMBER: what they take, what they give, and their DuckDB name.
+"""Functions for OVER only, such as ROW_NUMBER: their arguments, their results, and their DuckDB names.
 
-The aggregates that can stand there too are here as well, for their results over a frame may have wider types.
+Aggregates with OVER are here as well, because their results over a frame may have wider types.
 """
 
 from __future__ import annotations

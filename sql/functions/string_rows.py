@@ -1,4 +1,4 @@
-"""The functions about texts and bytes that are Python's: encodings, masks, searching, padding, splitting."""
+"""Functions on texts and bytes that are implemented in Python: encodings, masks, searching, padding, splitting."""
 
 from __future__ import annotations
 

@@ -1,3 +1,2 @@
-"""The properties that SET, the configuration and requests can name: what each is called, may say and says if nobody
-sets it. What they do lives with the records that read them (`QuerySettings`, `PullLimits`, `ServerSettings`, …).
-"""
+"""The properties of SET, the configuration and requests: their names, values and defaults. Their effects are documented
+at the records that read them (`QuerySettings`, `PullLimits`, `ServerSettings`, …)."""

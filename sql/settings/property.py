@@ -1,7 +1,7 @@
-"""A property: the one place that knows its name, its default, and how a text becomes its value.
+"""A property: the only place with its name, its default, and the conversion of its text to a value.
 
-Properties travel as texts by canonical name: in sessions, requests and stored plans. A part of the product reads those
-that it needs once, into a frozen record of its own (`PullLimits.of(properties)`), and nobody asks the texts again.
+Properties are passed as texts by canonical name: in sessions, requests and stored plans. Each component reads the ones
+that it needs once, into its own frozen record (`PullLimits.of(properties)`); nothing reads the texts again.
 """
 
 from __future__ import annotations

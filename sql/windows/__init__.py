@@ -1,7 +1,7 @@
-"""The types of windows that GROUP BY knows: what can be written, what it means, how it is described.
+"""The window types of GROUP BY: syntax, meaning, description.
 
-A type is a module here, and one in `executor/windows/` where a row's time alone says which windows it is in. Nobody
-else names a type: grammar, planner and server ask `WINDOW_TYPES`.
+A type is a module here, and one in `executor/windows/` if a row's time alone determines its windows. No other module
+names a type: grammar, planner and server use `WINDOW_TYPES`.
 """
 
 from __future__ import annotations

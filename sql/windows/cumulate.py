@@ -1,7 +1,7 @@
-"""CUMULATE: windows that begin together and end a step apart, until the largest has the full size.
+"""CUMULATE: windows with the same start and ends one step apart, up to the full size.
 
 With SIZE 1 DAY and STEP 1 HOUR a row at 10:30 counts in the windows of its day that end at 11:00, 12:00, … and 24:00:
-the total of the day so far, for each hour.
+the running total of the day, for each hour.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Functions that users wrote in Python: read, checked, called, and ended when they take too long."""
+"""User-defined functions in Python: read, checked, called, and ended when they exceed their time limit."""

@@ -1,13 +1,13 @@
-"""Users' functions, row by row, each within its time.
+"""User-defined functions, row by row, each within its time limit.
 
-Nothing in Python ends a function from outside for certain. So the rows are computed in a thread of their own, and who
-waits for them leaves that thread behind when a row takes too long: the row has failed, the next ones go to another
-thread. The thread that was left gets an exception, which ends loops; what sleeps or waits for a network ends when it
-likes, and is heard by nobody. While too many such threads live, the function is not called at all. What holds the
-interpreter's lock, in a C extension, cannot be left either.
+Nothing in Python reliably ends a function from outside. So rows are computed in a separate thread. When a row takes too
+long, the waiting thread abandons that thread: the row fails, and another thread computes the next rows. The abandoned
+thread gets an exception, which ends loops; if it sleeps or waits for a network, it ends later, and its result is
+ignored. While too many abandoned threads exist, the function is not called at all. Code in a C extension that holds the
+GIL cannot be abandoned.
 
-An aggregate computes each row from the one before. What a row gives is kept by the thread that computed it, unless it
-was left: then the next thread goes on from the row before, and what the first one still computes is for nobody.
+An aggregate computes each row from the previous one. The thread stores each row's result, unless it was abandoned: then
+the next thread continues from the previous row, and the first thread's results are ignored.
 """
 
 from __future__ import annotations

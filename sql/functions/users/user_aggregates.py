@@ -1,8 +1,8 @@
-"""A user's class as an aggregate: its methods `init`, `add`, `result`, and if there are `undo` and `merge`.
+"""A user's class as an aggregate: its methods `init`, `add`, `result`, and optionally `undo` and `merge`.
 
-A state is kept as the text of its JSON, or in the type that CREATE FUNCTION names with STATE. The methods get a copy
-each time, so that a state may be changed in place. A row that fails, or takes too long, leaves the state as it was, and
-is noted.
+A state is stored as JSON text, or in the type that CREATE FUNCTION declares with STATE. The methods get a copy each
+time, so they may change a state in place. If a row fails, or takes too long, the state is unchanged, and the failure is
+recorded.
 """
 
 from __future__ import annotations

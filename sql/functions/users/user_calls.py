@@ -1,6 +1,6 @@
 """How a user's scalar or table function is called for whole columns: per row, or once for all rows.
 
-A row that fails gives NULL and is noted (`failures.py`); the others have their results.
+A row that fails returns NULL and is recorded (`failures.py`); the other rows have their results.
 """
 
 from __future__ import annotations

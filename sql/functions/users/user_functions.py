@@ -1,8 +1,8 @@
-"""Functions that users wrote in Python: what CREATE FUNCTION declares, as an entry of the catalog.
+"""User-defined functions in Python: from CREATE FUNCTION to an entry of the catalog.
 
-A function is known by what it says: its name inside plans ends in a hash of the definition. So a plan that was stored
-runs the text it was made with, whatever OR REPLACE or DROP did since, and engines in one process do not get in each
-other's way. Nothing of a text runs before a row needs it, or CREATE FUNCTION tries it.
+A function is identified by its definition: its name inside plans ends with a hash of the definition. So a stored plan
+runs the text that it was planned with, regardless of later OR REPLACE or DROP, and engines in one process do not
+interfere. No code of a text runs before a row needs it, or CREATE FUNCTION tests it.
 """
 
 from __future__ import annotations

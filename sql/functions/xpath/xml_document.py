@@ -1,7 +1,7 @@
 """An XML document as a tree of nodes, as XPath sees it.
 
-Documents come from strangers. They are read by expat, which loads nothing; one that declares anything of its own
-(entities, attributes with defaults) is refused, so a document is never larger than its text.
+Documents are untrusted. They are parsed by expat, which loads nothing; a document with its own declarations (entities,
+attributes with defaults) is refused, so a document is never larger than its text.
 """
 
 from __future__ import annotations
