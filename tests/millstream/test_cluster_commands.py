@@ -217,7 +217,7 @@ def test_what_cannot_be_done_is_said_in_a_sentence(run: Run, arguments: tuple[ob
     ("action", "body", "message"),
     [
         ("plan", {}, 'needs a node under "empty", a "factor", or "balance": true'),
-        ("reassign", {"moves": []}, 'no list of 1 to 10000 moves under "moves"'),
+        ("reassign", {"moves": []}, 'needs a list of 1 to 10000 moves under "moves"'),
         ("reassign", {"moves": [1]}, "a move is an object with topic, partition and replicas"),
         ("reassign", {"moves": [{"topic": "clicks", "partition": 0, "replicas": ["1"]}]}, "needs a list of nodes"),
         ("reassign", {"moves": [{"partition": 0, "replicas": [1]}]}, 'a text under "topic"'),

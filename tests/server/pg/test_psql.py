@@ -110,7 +110,7 @@ REFUSED = {
     "SET ROLE root": "changing the user is not supported",
     "SET SESSION AUTHORIZATION root": "changing the user is not supported",
     "UPDATE pg_class SET relname = 'x'": "is not a statement of this server",
-    "SET millstream.functions.python.enabled = 'true'": "it belongs to the server",
+    "SET millstream.functions.python.enabled = 'true'": "it is a server property",
     "PREPARE x AS SELECT 1": "is not a statement of this server",
 }
 
