@@ -19,14 +19,13 @@ PAGE = Path(__file__).parent.parent / "docs" / "functions.md"
 
 _HEAD = """# Functions
 
-This page is made from the catalog of functions by `scripts/function_reference.py`; do not edit it. The shell shows the
-same with `SHOW FUNCTIONS;` and `DESCRIBE FUNCTION name;`. Functions of your own are written in Python:
+`scripts/function_reference.py` generates this page from the catalog of functions; do not edit it. The shell shows the
+same with `SHOW FUNCTIONS;` and `DESCRIBE FUNCTION name;`. You can write your own functions in Python:
 [python-functions.md](python-functions.md).
 
-In signatures `T` and other single letters stand for any type, the same one wherever they stand; `T...` for any number
-of arguments. Numbers widen by themselves from INTEGER to BIGINT, DECIMAL and DOUBLE; anything else takes a `CAST`.
-Unless a function says otherwise, an argument that is NULL makes the result NULL, and so does a row that it cannot
-compute.
+In signatures a single letter such as `T` is any type, the same one everywhere; `T...` is any number of arguments.
+Numbers are widened from INTEGER to BIGINT, DECIMAL and DOUBLE; other conversions need a `CAST`. Unless a function says
+otherwise, its result is NULL if an argument is NULL or if the function fails for the row.
 """
 _TITLES = {
     "MATHEMATICAL": "Numbers", "STRING": "Texts", "REGULAR EXPRESSION": "Regular expressions",
@@ -90,7 +89,7 @@ def _entry(entry: Function | AggregateFunction) -> Iterator[str]:
 
 def _aggregate_notes(entry: AggregateFunction) -> Iterator[str]:
     if not entry.supports_undo:
-        yield "Of streams only: what a table's row added cannot be taken back.\n"
+        yield "For streams only: rows of a table could not be retracted.\n"
     for example in entry.examples:
         yield f"- {_example(entry, example)}"
     yield ""

@@ -131,7 +131,7 @@ FUNCTIONS: tuple[Function, ...] = (
     array_function(
         "array_concat",
         signature="(left ARRAY<T>, right ARRAY<T>) -> ARRAY<T>",
-        doc="One array after the other; a NULL counts as empty, unless both are.",
+        doc="The two arrays concatenated; a NULL counts as empty, unless both are NULL.",
         render=few_lists,
         python=ARRAY_CONCAT,
         examples={
@@ -143,7 +143,7 @@ FUNCTIONS: tuple[Function, ...] = (
     array_function(
         "ARRAY_CONTAINS",
         signature="(list ARRAY<T>, value T) -> BOOLEAN",
-        doc="Whether `value` is an element; false of a NULL array.",
+        doc="Whether `value` is an element; false for a NULL array.",
         sql=_CONTAINS,
         examples={
             "ARRAY_CONTAINS(ARRAY[1, 2], 2)": "true",
@@ -154,7 +154,7 @@ FUNCTIONS: tuple[Function, ...] = (
     array_function(
         "array_distinct",
         signature="(list ARRAY<T>) -> ARRAY<T>",
-        doc="The different elements, NULL too, in the order in which they come first.",
+        doc="The distinct elements, including NULL, in order of first occurrence.",
         python=array_distinct,
         examples={
             "ARRAY_DISTINCT(ARRAY[1, 1, NULL, 3, 1, NULL])": "ARRAY[1, NULL, 3]",
@@ -164,14 +164,14 @@ FUNCTIONS: tuple[Function, ...] = (
     array_function(
         "array_except",
         signature="(left ARRAY<T>, right ARRAY<T>) -> ARRAY<T>",
-        doc="The different elements of `left` that are not in `right`.",
+        doc="The distinct elements of `left` that are not in `right`.",
         python=array_except,
         examples={"ARRAY_EXCEPT(ARRAY[1, 2, 3, 1], ARRAY[2, 3])": "ARRAY[1]", "ARRAY_EXCEPT(ARRAY[1], NULL)": "NULL"},
     ),
     array_function(
         "array_intersect",
         signature="(left ARRAY<T>, right ARRAY<T>) -> ARRAY<T>",
-        doc="The different elements of `left` that are in `right` too.",
+        doc="The distinct elements of `left` that are also in `right`.",
         python=array_intersect,
         examples={
             "ARRAY_INTERSECT(ARRAY[1, 2, 3, 1], ARRAY[2, 1])": "ARRAY[1, 2]",
@@ -241,7 +241,7 @@ FUNCTIONS: tuple[Function, ...] = (
     array_function(
         "array_union",
         signature="(left ARRAY<T>, right ARRAY<T>) -> ARRAY<T>",
-        doc="The different elements of both arrays.",
+        doc="The distinct elements of both arrays.",
         python=array_union,
         examples={"ARRAY_UNION(ARRAY[1, 2, 1], ARRAY[4, 1])": "ARRAY[1, 2, 4]", "ARRAY_UNION(ARRAY[1], NULL)": "NULL"},
     ),
@@ -265,7 +265,7 @@ FUNCTIONS: tuple[Function, ...] = (
     array_function(
         "slice",
         signature="(list ARRAY<T>, start INTEGER, stop INTEGER) -> ARRAY<T>",
-        doc="The elements from `start` to `stop`, both counted from 1 and included; NULL where those are not there.",
+        doc="The elements from `start` to `stop`, both counted from 1 and included; NULL if they do not exist.",
         sql=_SLICE,
         examples={
             "SLICE(ARRAY['a', 'b', 'c', 'd'], 2, 3)": "ARRAY['b', 'c']",

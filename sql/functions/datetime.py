@@ -148,7 +148,7 @@ def _adding(name: str, type_: SqlType, sign: int, example: dict[str, str]) -> Fu
 
 # ------------------------------------------------------------------ the entries
 
-_FORMATS = "The pattern is one of Java's DateTimeFormatter; texts in it stand in single quotes, doubled inside SQL."
+_FORMATS = "The pattern is one of Java's DateTimeFormatter; literal text in it is in single quotes, doubled inside SQL."
 _NOW_MS = "epoch_ms(now())"
 
 FUNCTIONS: tuple[Function, ...] = (
@@ -220,14 +220,14 @@ FUNCTIONS: tuple[Function, ...] = (
     time_function(
         "from_days",
         signature="(days INTEGER) -> DATE",
-        doc="The DATE so many days after 1970-01-01.",
+        doc="The DATE this number of days after 1970-01-01.",
         sql="CAST('1970-01-01' AS DATE) + :days",
         examples={"FROM_DAYS(18993)": "'2022-01-01'", "FROM_DAYS(NULL)": "NULL"},
     ),
     time_function(
         "from_unixtime",
         signature="(milliseconds BIGINT) -> TIMESTAMP",
-        doc="The TIMESTAMP so many milliseconds after 1970-01-01T00:00:00 UTC.",
+        doc="The TIMESTAMP this number of milliseconds after 1970-01-01T00:00:00 UTC.",
         sql="make_timestamp(:milliseconds * 1000)",
         examples={"FROM_UNIXTIME(1589234313000)": "'2020-05-11T21:58:33'", "FROM_UNIXTIME(NULL)": "NULL"},
     ),
@@ -245,7 +245,7 @@ FUNCTIONS: tuple[Function, ...] = (
     time_function(
         "parse_time",
         signature="(text STRING, pattern STRING) -> TIME",
-        doc=f"The TIME that a text says. {_FORMATS}",
+        doc=f"The TIME in a text. {_FORMATS}",
         python=parse_time,
         examples={"PARSE_TIME('01:00:05 PM', 'hh:mm:ss a')": "'13:00:05'", "PARSE_TIME(NULL, 'HH')": "NULL"},
     ),
@@ -255,7 +255,7 @@ FUNCTIONS: tuple[Function, ...] = (
             "(text STRING, pattern STRING) -> TIMESTAMP",
             "(text STRING, pattern STRING, zone STRING) -> TIMESTAMP",
         ],
-        doc=f"The TIMESTAMP that a text says, in `zone` (UTC) where it names none. {_FORMATS}",
+        doc=f"The TIMESTAMP in a text; `zone` (UTC) is the default zone. {_FORMATS}",
         python=parse_timestamp,
         examples={
             "PARSE_TIMESTAMP('2021-06-31 12:18:39.446', 'yyyy-MM-dd HH:mm:ss.SSS')": "'2021-06-30T12:18:39.446'",
@@ -267,7 +267,7 @@ FUNCTIONS: tuple[Function, ...] = (
     time_function(
         "stringtodate",
         signature="(text STRING, pattern STRING) -> INTEGER",
-        doc=f"The days since 1970 of the date that a text says. {_FORMATS}",
+        doc=f"The days since 1970 of the date in a text. {_FORMATS}",
         python=parse_days,
         examples={"STRINGTODATE('01/01/2022', 'dd/MM/yyyy')": "18993", "STRINGTODATE(NULL, 'yyyy')": "NULL"},
         deprecated="PARSE_DATE",
@@ -275,7 +275,7 @@ FUNCTIONS: tuple[Function, ...] = (
     time_function(
         "stringtotimestamp",
         signatures=["(text STRING, pattern STRING) -> BIGINT", "(text STRING, pattern STRING, zone STRING) -> BIGINT"],
-        doc=f"The milliseconds since 1970 of the moment that a text says. {_FORMATS}",
+        doc=f"The milliseconds since 1970 of the moment in a text. {_FORMATS}",
         python=parse_timestamp,
         examples={
             "STRINGTOTIMESTAMP('2020-05-11T21:58:33z', 'yyyy-MM-dd''T''HH:mm:ssX')": "1589234313000",

@@ -215,7 +215,7 @@ FUNCTIONS: tuple[Function, ...] = (
     json_function(
         "JSON_ARRAY_CONTAINS",
         signature="(text STRING, value T) -> BOOLEAN",
-        doc="Whether the JSON array in `text` has the element `value`; false where there is no array.",
+        doc="Whether the JSON array in `text` has the element `value`; false if there is no array.",
         python=by_typed_row(json_array_contains, nulls=True),
         examples={
             "JSON_ARRAY_CONTAINS('[1, 2, 3]', 3)": "true",
@@ -227,7 +227,7 @@ FUNCTIONS: tuple[Function, ...] = (
     json_function(
         "JSON_ARRAY_LENGTH",
         signature="(text STRING) -> INTEGER",
-        doc="The number of elements of the JSON array in `text`; NULL where there is none.",
+        doc="The number of elements of the JSON array in `text`; NULL if there is none.",
         python=json_array_length,
         examples={
             "JSON_ARRAY_LENGTH('[1, [1, [2]], 3]')": "3",
@@ -249,7 +249,7 @@ FUNCTIONS: tuple[Function, ...] = (
     json_function(
         "JSON_ITEMS",
         signature="(text STRING) -> ARRAY<STRING>",
-        doc="The elements of the JSON array in `text`, each as JSON; NULL where there is none.",
+        doc="The elements of the JSON array in `text`, each as JSON; NULL if there is none.",
         python=json_items,
         examples={
             """JSON_ITEMS('[1, "a", {"b": 2}]')""": """ARRAY['1', '"a"', '{"b":2}']""",
@@ -259,7 +259,7 @@ FUNCTIONS: tuple[Function, ...] = (
     json_function(
         "JSON_KEYS",
         signature="(text STRING) -> ARRAY<STRING>",
-        doc="The keys of the JSON object in `text`; NULL where there is none.",
+        doc="The keys of the JSON object in `text`; NULL if there is none.",
         python=json_keys,
         examples={
             """JSON_KEYS('{"a": 1, "b": 2}')""": "ARRAY['a', 'b']",

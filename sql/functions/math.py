@@ -168,7 +168,7 @@ FUNCTIONS: tuple[Function, ...] = (
             variant("(value DOUBLE) -> DOUBLE", sql="ln(:value)"),
             variant("(base DOUBLE, value DOUBLE) -> DOUBLE", sql=_LOG),
         ],
-        doc="The logarithm to a base, or the natural one where no base is given. NaN where there is none.",
+        doc="The logarithm to a base, or the natural one if no base is given. NaN if there is none.",
         examples={"ROUND(LOG(2, 8), 6)": "3.0", "LOG(1)": "0.0", "LOG(CAST(NULL AS DOUBLE))": "NULL"},
     ),
     math_function(
@@ -202,7 +202,7 @@ FUNCTIONS: tuple[Function, ...] = (
             variant("(value DECIMAL) -> DECIMAL", sql=_decimal("floor(:value + 0.5)"), returns=_whole),
             variant("(value DECIMAL, places INTEGER) -> DECIMAL", python=_ROUND_TO, returns=_same),
         ],
-        doc="Round to a whole number, or to so many places; ties go up, towards positive infinity.",
+        doc="Round to a whole number, or to a number of decimal places; ties go up, towards positive infinity.",
         examples={
             "ROUND(2.5e0)": "3",
             "ROUND(-1.5e0)": "-1",
@@ -233,7 +233,7 @@ FUNCTIONS: tuple[Function, ...] = (
             variant("(value DECIMAL) -> DECIMAL", sql=_decimal("trunc(:value)"), returns=_whole),
             variant("(value DECIMAL, places INTEGER) -> DECIMAL", python=_TRUNC_TO, returns=_same),
         ],
-        doc="Cut to a whole number, or to so many places: towards zero.",
+        doc="Truncate to a whole number, or to a number of decimal places: towards zero.",
         examples={
             "TRUNC(-1.7e0)": "-1",
             "TRUNC(12345.678e0, -2)": "12300.0",

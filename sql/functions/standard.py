@@ -96,7 +96,7 @@ FUNCTIONS: tuple[Function, ...] = (
             variant("(unit STRING, moment TIMESTAMP) -> TIMESTAMP", render=_truncates(TIMESTAMP)),
             variant("(unit STRING, date DATE) -> DATE", render=_truncates(DATE)),
         ],
-        doc=f"The start of the unit in which a moment lies: {', '.join(_TRUNCATED)}. A week begins on Monday.",
+        doc=f"The start of the unit that contains a moment: {', '.join(_TRUNCATED)}. A week starts on Monday.",
         examples={
             "DATE_TRUNC('hour', TIMESTAMP '2020-05-11T22:58:33')": "'2020-05-11T22:00:00'",
             "DATE_TRUNC('WEEK', DATE '2020-05-14')": "'2020-05-11'",
@@ -113,7 +113,7 @@ FUNCTIONS: tuple[Function, ...] = (
     _text(
         "position",
         signature="(part STRING, text STRING) -> INTEGER",
-        doc="Where `part` begins in `text`, from 1; 0 where it does not occur. Also written POSITION(part IN text).",
+        doc="Where `part` begins in `text`, from 1; 0 if it does not occur. Also written POSITION(part IN text).",
         sql="CAST(instr(:text, :part) AS INTEGER)",
         examples={
             "POSITION('b' IN 'abc')": "2",

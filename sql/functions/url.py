@@ -63,7 +63,7 @@ def _part(part: str, function: PythonFunction, type_: str, doc: str, examples: d
     return url_function(
         name,
         signature=f"(url STRING) -> {type_}",
-        doc=f"{doc} NULL where there is none, or where `url` is no URL.",
+        doc=f"{doc} NULL if there is none, or if `url` is not a URL.",
         python=function,
         examples={**examples, f"{name.upper()}(NULL)": "NULL"},
     )
@@ -80,7 +80,7 @@ FUNCTIONS: tuple[Function, ...] = (
     url_function(
         "url_encode_param",
         signature="(text STRING) -> STRING",
-        doc="The text as a parameter in a URL's query: a space becomes +, what may not stand there an escape.",
+        doc="The text as a parameter in a URL's query: a space becomes +, other reserved characters are escaped.",
         python=url_encode,
         examples={"URL_ENCODE_PARAM('a b&c')": "'a+b%26c'", "URL_ENCODE_PARAM(NULL)": "NULL"},
     ),
@@ -88,7 +88,7 @@ FUNCTIONS: tuple[Function, ...] = (
         "fragment",
         by_row(url_fragment),
         "STRING",
-        "What stands after the #, decoded.",
+        "The fragment after the #, decoded.",
         {"URL_EXTRACT_FRAGMENT('http://test.com#frag%20ment')": "'frag ment'"},
     ),
     _part(

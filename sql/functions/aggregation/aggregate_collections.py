@@ -343,8 +343,8 @@ _TOPK_TYPES = "INTEGER|BIGINT|DOUBLE|DECIMAL|STRING|BYTES|DATE|TIME|TIMESTAMP"
 COLLECTIONS = (
     AggregateFunction(
         "COLLECT_LIST",
-        doc=f"All values in an array, in the order in which they came, NULLs too. The property `{COLLECT_LIST_LIMIT}` "
-        "(default 1000) limits its length; later values are left out.",
+        doc=f"All values in an array, in order of arrival, including NULLs. The property `{COLLECT_LIST_LIMIT}` "
+        "(default 1000) limits its length; later values are dropped.",
         signatures=("COLLECT_LIST(value ANY)",),
         examples=(AggregateExample((STRING,), _LETTERS, ["b", "a", None, "b"]),),
         make=_collect_list,
@@ -353,8 +353,8 @@ COLLECTIONS = (
     ),
     AggregateFunction(
         "COLLECT_SET",
-        doc=f"The distinct values in an array, in the order in which they first came, NULL too. The property "
-        f"`{COLLECT_SET_LIMIT}` (default 1000) limits its length; later values are left out.",
+        doc=f"The distinct values in an array, in order of first arrival, including NULL. The property "
+        f"`{COLLECT_SET_LIMIT}` (default 1000) limits its length; later values are dropped.",
         signatures=("COLLECT_SET(value ANY)",),
         examples=(AggregateExample((STRING,), _LETTERS, ["b", "a", None]),),
         make=_collect_set,
@@ -363,7 +363,7 @@ COLLECTIONS = (
     ),
     AggregateFunction(
         "HISTOGRAM",
-        doc="A map from each value to how often it came; at most 1000 values are counted, and NULLs are not.",
+        doc="A map from each value to its number of occurrences; at most 1000 values are counted; NULLs are ignored.",
         signatures=("HISTOGRAM(value STRING)",),
         examples=(AggregateExample((STRING,), _LETTERS, [("b", 2), ("a", 1)]),),
         make=_histogram,
@@ -371,7 +371,7 @@ COLLECTIONS = (
     ),
     AggregateFunction(
         "ATTR",
-        doc="The value that all rows have; NULL where they differ.",
+        doc="The value that all rows have; NULL if they differ.",
         signatures=("ATTR(value ANY)",),
         examples=(
             AggregateExample((STRING,), (("a",), ("a",)), "a"),
@@ -384,7 +384,7 @@ COLLECTIONS = (
     AggregateFunction(
         "TOPK",
         doc="The `k` largest values, largest first; with further columns, structs of them (`sort_col`, `col0`, …), "
-        "ordered by the first. Rows in which that is NULL count as nothing.",
+        "ordered by the first. Rows in which that is NULL are ignored.",
         signatures=(f"TOPK(value {_TOPK_TYPES}, k INTEGER)", f"TOPK(value {_TOPK_TYPES}, other ANY..., k INTEGER)"),
         examples=(
             AggregateExample((INTEGER,), ((1,), (None,), (3,), (2,), (3,)), [3, 3], (2,)),
@@ -402,7 +402,7 @@ COLLECTIONS = (
     ),
     AggregateFunction(
         "TOPKDISTINCT",
-        doc="The `k` largest distinct values, largest first; NULLs count as nothing.",
+        doc="The `k` largest distinct values, largest first; NULLs are ignored.",
         signatures=(f"TOPKDISTINCT(value {_TOPK_TYPES}, k INTEGER)",),
         examples=(AggregateExample((INTEGER,), ((1,), (None,), (3,), (2,), (3,)), [3, 2], (2,)),),
         make=_topk_distinct,
@@ -411,8 +411,8 @@ COLLECTIONS = (
     ),
     AggregateFunction(
         "COUNT_DISTINCT",
-        doc=f"How many distinct values there are: exact up to {_EXACT_UP_TO}, then an estimate that is off by 1.6 % on "
-        "average (HyperLogLog). NULLs count as nothing.",
+        doc=f"The number of distinct values: exact up to {_EXACT_UP_TO}, then an estimate that is off by 1.6 % on "
+        "average (HyperLogLog). NULLs are ignored.",
         signatures=("COUNT_DISTINCT(value ANY)",),
         examples=(AggregateExample((STRING,), _LETTERS, 2), AggregateExample((STRING,), ((None,),), 0)),
         make=_count_distinct,

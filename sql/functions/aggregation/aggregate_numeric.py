@@ -314,7 +314,7 @@ NUMERIC = (
     ),
     AggregateFunction(
         "SUM",
-        doc="Add up the values; NULLs count as nothing, and the sum of nothing is 0. The type stays: integers that "
+        doc="Add up the values; NULLs are ignored, and an empty sum is 0. The type stays: integers that "
         "grow beyond it wrap around, a DECIMAL that does fails the query.",
         signatures=("SUM(value INTEGER|BIGINT|DOUBLE|DECIMAL)",),
         examples=(
@@ -326,7 +326,7 @@ NUMERIC = (
     ),
     AggregateFunction(
         "SUM_LIST",
-        doc="Add up the elements of the arrays; NULLs count as nothing.",
+        doc="Add up the elements of the arrays; NULLs are ignored.",
         signatures=("SUM_LIST(values ARRAY<INTEGER|BIGINT|DOUBLE>)",),
         examples=(
             AggregateExample((Array(INTEGER),), (([1, 2],), (None,), ([3, None],)), 6),
@@ -337,7 +337,7 @@ NUMERIC = (
     ),
     AggregateFunction(
         "AVG",
-        doc="The mean of the values that are not NULL, as a DOUBLE; 0 where there are none.",
+        doc="The mean of the values that are not NULL, as a DOUBLE; 0 if there are none.",
         signatures=("AVG(value INTEGER|BIGINT|DOUBLE|DECIMAL)",),
         examples=(
             AggregateExample((INTEGER,), _NUMBERS, 2.0),
@@ -348,7 +348,7 @@ NUMERIC = (
     ),
     AggregateFunction(
         "MIN",
-        doc="The smallest value; NULLs count as nothing.",
+        doc="The smallest value; NULLs are ignored.",
         signatures=("MIN(value INTEGER|BIGINT|DOUBLE|DECIMAL|STRING|BYTES|DATE|TIME|TIMESTAMP)",),
         examples=(AggregateExample((INTEGER,), _NUMBERS, 1), AggregateExample((STRING,), ((None,),), None)),
         make=_extreme(greatest=False),
@@ -357,7 +357,7 @@ NUMERIC = (
     ),
     AggregateFunction(
         "MAX",
-        doc="The largest value; NULLs count as nothing.",
+        doc="The largest value; NULLs are ignored.",
         signatures=("MAX(value INTEGER|BIGINT|DOUBLE|DECIMAL|STRING|BYTES|DATE|TIME|TIMESTAMP)",),
         examples=(AggregateExample((INTEGER,), _NUMBERS, 3), AggregateExample((STRING,), ((None,),), None)),
         make=_extreme(greatest=True),
@@ -366,7 +366,7 @@ NUMERIC = (
     ),
     AggregateFunction(
         "STDDEV_SAMPLE",
-        doc="The standard deviation of a sample; 0 for fewer than two values. NULLs count as nothing.",
+        doc="The standard deviation of a sample; 0 for fewer than two values. NULLs are ignored.",
         signatures=("STDDEV_SAMPLE(value INTEGER|BIGINT|DOUBLE|DECIMAL)",),
         examples=(
             AggregateExample((DOUBLE,), ((1.0,), (None,), (3.0,)), math.sqrt(2.0)),

@@ -1,4 +1,4 @@
-"""EARLIEST_BY_OFFSET and LATEST_BY_OFFSET: the first and the last values in the order in which rows arrive."""
+"""EARLIEST_BY_OFFSET and LATEST_BY_OFFSET: the first and the last values in order of arrival."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _entry(name: str, which: str, latest: bool, results: tuple[Any, Any, Any]) -
     rows = (("a",), (None,), ("b",), (None,))
     return AggregateFunction(
         name,
-        doc=f"The {which} value, or an array of the {which} `n`, in the order in which rows arrive. NULLs are skipped "
+        doc=f"The {which} value, or an array of the {which} `n`, in order of arrival. NULLs are skipped "
         "unless `ignoreNulls` is false.",
         signatures=(
             f"{name}(value ANY)",

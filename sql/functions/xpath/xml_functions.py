@@ -90,7 +90,7 @@ FUNCTIONS: tuple[Function, ...] = (
     xml_function(
         "XML_IS_WELL_FORMED",
         signature="(text STRING) -> BOOLEAN",
-        doc="Whether the text is an XML document that the other functions read: they take none that declares entities.",
+        doc="Whether the text is an XML document for the other functions: they refuse documents that declare entities.",
         python=xml_is_well_formed,
         examples={
             "XML_IS_WELL_FORMED('<a><b/></a>')": "true",
@@ -128,7 +128,7 @@ FUNCTIONS: tuple[Function, ...] = (
     xml_function(
         "XPATH_DOUBLE",
         signature=_SIGNATURE.format("DOUBLE"),
-        doc="The number at the path, or the one that the path computes; NaN where there is none.",
+        doc="The number at the path, or the one that the path computes; NaN if there is none.",
         python=xpath_double,
         examples={
             "XPATH_DOUBLE('<a><b>1</b><b>2.5</b></a>', 'sum(a/b)')": "3.5E0",
@@ -138,7 +138,7 @@ FUNCTIONS: tuple[Function, ...] = (
     xml_function(
         "XPATH_INT",
         signature=_SIGNATURE.format("INTEGER"),
-        doc="As XPATH_DOUBLE, without what follows the point; 0 where there is no number.",
+        doc="As XPATH_DOUBLE, without what follows the point; 0 if there is no number.",
         python=xpath_int,
         examples={
             "XPATH_INT('<a><b>1</b><b>2.5</b></a>', 'sum(a/b)')": "3",
@@ -159,7 +159,7 @@ FUNCTIONS: tuple[Function, ...] = (
     xml_function(
         "XPATH_STRING",
         signature=_SIGNATURE.format("STRING"),
-        doc="The text of the first node at the path, or what the path computes; empty where there is no node.",
+        doc="The text of the first node at the path, or what the path computes; empty if there is no node.",
         python=xpath_string,
         examples={
             "XPATH_STRING('<a><b>b1</b><b>b2</b></a>', 'a/b[2]')": "'b2'",
