@@ -48,7 +48,7 @@ def test_an_unknown_name_is_refused_with_the_nearest_one() -> None:
 
 
 def test_a_property_of_the_server_cannot_be_set_by_a_session() -> None:
-    with pytest.raises(InvalidProperty, match="belongs to the server"):
+    with pytest.raises(InvalidProperty, match="is a server property"):
         settable_property("listeners")
 
 
