@@ -135,7 +135,7 @@ def test_a_function_is_dropped_once_no_query_calls_it(sandbox: Sandbox) -> None:
     sandbox.execute("TERMINATE CSAS_S_2; DROP FUNCTION f; DROP FUNCTION IF EXISTS f;")
     assert "Can't find any functions" in refused(sandbox, "CREATE STREAM t AS SELECT id, f(amount) AS n FROM orders;")
     assert "does not exist" in refused(sandbox, "DROP FUNCTION f;")
-    assert "belongs to Millstream" in refused(sandbox, "DROP FUNCTION abs;")
+    assert "is built in" in refused(sandbox, "DROP FUNCTION abs;")
 
 
 def test_functions_are_listed_and_described(sandbox: Sandbox) -> None:
@@ -162,7 +162,7 @@ def test_a_mistake_in_the_text_is_shown_within_the_statement(sandbox: Sandbox) -
 @pytest.mark.parametrize(
     ("statement", "message"),
     [
-        ("CREATE FUNCTION abs(a INT) RETURNS INT AS $$ a $$;", "belongs to Millstream"),
+        ("CREATE FUNCTION abs(a INT) RETURNS INT AS $$ a $$;", "built-in function"),
         ("CREATE FUNCTION `a b`(a INT) RETURNS INT AS $$ a $$;", "cannot be the name"),
         ("CREATE FUNCTION f(a INT, a INT) RETURNS INT AS $$ a $$;", "named twice"),
         ("CREATE FUNCTION f(`class` INT) RETURNS INT AS $$ 1 $$;", "cannot be the name of an argument"),

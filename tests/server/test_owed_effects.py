@@ -183,7 +183,7 @@ def test_no_stream_is_made_on_a_topic_that_is_still_to_be_deleted(tmp_path: Path
         disk.stay = {"s"}
         with pytest.raises(EffectsDelayed):
             engine.execute("DROP STREAM s DELETE TOPIC;", Session())
-        with pytest.raises(TopicExists, match="still to be deleted, as DROP S DELETE TOPIC asked for"):
+        with pytest.raises(TopicExists, match="is not deleted yet after DROP S DELETE TOPIC"):
             engine.execute(STREAM, Session())
         disk.stay = set()
         eventually(lambda: "s" not in engine.log.topics())
