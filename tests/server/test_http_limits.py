@@ -80,7 +80,7 @@ def test_pull_queries_have_a_rate(folder: Path, sql: str) -> None:
 def test_pull_queries_have_seconds_hours_and_a_number_at_a_time() -> None:
     now = 0.0
     gate = PullGate(PullGateSettings(per_second=2, concurrent=1, bytes_per_hour=1_000_000), clock=lambda: now)
-    with gate.admitted(), pytest.raises(RequestRefused, match="run already"):
+    with gate.admitted(), pytest.raises(RequestRefused, match="are running already"):
         gate._enter()
     with gate.admitted():
         pass
