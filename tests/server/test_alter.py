@@ -68,9 +68,9 @@ def test_a_stream_gets_another_name_and_keeps_its_topic_also_after_a_restart(tmp
 
 
 REFUSED = {
-    "ALTER STREAM j RENAME COLUMN a TO c;": (InvalidStatement, "in JSON the records in the topic call it `A`"),
-    "ALTER STREAM v RENAME COLUMN a TO c;": (InvalidStatement, "in AVRO the records"),
-    "ALTER STREAM p RENAME COLUMN a TO c;": (InvalidStatement, "in PROTOBUF the records"),
+    "ALTER STREAM j RENAME COLUMN a TO c;": (InvalidStatement, "in JSON the existing records contain the name `A`"),
+    "ALTER STREAM v RENAME COLUMN a TO c;": (InvalidStatement, "in AVRO the existing records"),
+    "ALTER STREAM p RENAME COLUMN a TO c;": (InvalidStatement, "in PROTOBUF the existing records"),
     "ALTER STREAM p DROP COLUMN a;": (InvalidStatement, "PROTOBUF does not find its fields by name"),
     "ALTER STREAM d DROP COLUMN b;": (InvalidStatement, "DELIMITED does not find its fields by name"),
     "ALTER STREAM j DROP COLUMN id;": (InvalidStatement, "it is a key column"),

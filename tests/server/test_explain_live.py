@@ -96,7 +96,7 @@ def test_explain_of_a_statement_has_no_figures(server: Server) -> None:
 def test_a_topic_without_records_is_why_nothing_comes(server: Server) -> None:
     query_id = server.create("CREATE STREAM o AS SELECT * FROM clicks;")
     causes = server.causes(query_id)
-    assert causes["NO_RECORDS"]["message"] == 'The topic "clicks" holds no records.'
+    assert causes["NO_RECORDS"]["message"] == 'The topic "clicks" is empty.'
     assert causes["NO_RECORDS"]["blocks"]
 
 
@@ -125,7 +125,7 @@ def test_a_join_names_the_side_that_is_empty(server: Server) -> None:
     server.insert("ada", 1)
     server.read(query_id, 1)
     causes = server.causes(query_id)
-    assert causes["JOIN_SIDE_EMPTY"]["message"] == "The right side of the join, USERS, has given no rows."
+    assert causes["JOIN_SIDE_EMPTY"]["message"] == "The right side of the join, USERS, has no rows."
     assert causes["NO_RECORDS"]["figures"]["topic"] == "users"
 
 
@@ -222,7 +222,7 @@ def test_records_in_error_name_the_last_one_and_the_processing_log(server: Serve
     append(server.engine.log, b"{no json")
     server.read(query_id, 1)
     cause = server.causes(query_id)["RECORD_ERRORS"]
-    assert cause["message"].startswith("1 of 1 record could not be decoded or computed and were left out. The last: ")
+    assert cause["message"].startswith("1 of 1 record could not be decoded or computed and were skipped. The last: ")
     assert "topic clicks, partition 0, offset 0" in cause["message"]
     assert "PRINT 'default_ksql_processing_log'" in cause["hint"]
     assert cause["blocks"]

@@ -80,7 +80,7 @@ def test_a_query_that_tries_again_says_what_it_waits_for(queries: dict[str, Pers
 
 def test_topics_that_are_gone_are_named(queries: dict[str, PersistentQuery]) -> None:
     found = codes(situation(queries["PLAIN"], bounds={}))
-    assert 'The topic "s" of S does not exist any more.' == found["SOURCE_TOPIC_GONE"].message
+    assert 'The topic "s" of S no longer exists.' == found["SOURCE_TOPIC_GONE"].message
     assert '"PLAIN"' in found["SINK_TOPIC_GONE"].message
 
 
@@ -90,7 +90,7 @@ def test_what_waits_to_be_read_blocks_only_where_nothing_moves(queries: dict[str
     still = codes(situation(query, status, (operator("source-1", rows_in=2, rows_out=2),), writing=True))["BEHIND"]
     assert still.blocks
     assert still.message == (
-        '3 records of "s" wait to be read; it has read nothing in the last ten seconds. A batch waits for the log to '
+        '3 records of "s" are unread; it has read nothing in the last ten seconds. A batch waits for the log to '
         "write it."
     )
     moving = codes(situation(query, status, (operator("source-1", rows_in=2, rows_out=2, rate=40.0),)))["BEHIND"]
