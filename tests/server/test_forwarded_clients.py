@@ -125,7 +125,7 @@ def test_a_connection_is_counted_once_wherever_it_is_counted() -> None:
     first.count_as("b")
     assert (len(places), places.has_room("node"), places.has_room("b")) == (2, True, False)
     third = ConnectionPlace(places, "node")
-    with pytest.raises(RequestRefused, match="a has too many connections"):
+    with pytest.raises(RequestRefused, match="a has too many open connections"):
         third.count_as("a")
     assert not places.has_room("somebody else")
     for place in (first, second, third):
