@@ -1,8 +1,8 @@
 """GROUP BY without windows, and with those that a row's time says; of streams and of tables.
 
-SQL evaluates the arguments, the groups' states wait in memory (`hot_groups.py`) and in DuckDB, and loops in row order
-fold (`sql/functions/aggregation/aggregate_kernels.py` says why not window functions). Sessions are in `session.py`,
-what closes windows in `closing.py`.
+SQL evaluates the arguments, the groups' states wait in memory (`groups/hot_groups.py`) and in DuckDB, and loops in row
+order fold (`sql/functions/aggregation/aggregate_kernels.py` says why not window functions). Sessions are in
+`session.py`, what closes windows in `closing.py`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from ..batch import ChangeBatch
 from ..building import Emit, Operator
 from ..state.store import StateStore
 from ..windows.placing import placing_of
-from .calls import Calls
 from .closing import Closing
 from .columns import (
     Bools,
@@ -38,8 +37,9 @@ from .columns import (
     previous_in_group,
     take,
 )
-from .group_index import Numbered
-from .hot_groups import HotGroups
+from .groups.calls import Calls
+from .groups.group_index import Numbered
+from .groups.hot_groups import HotGroups
 from .stream_time import NEVER, StreamTime, merged, moved_on, running
 
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 from ...planner.steps.aggregate import Aggregate
 from ..state.store import StateStore
 from ..windows.placing import Placing
-from .calls import Calls
 from .columns import Ints, ints, key_names, number_within
+from .groups.calls import Calls
 from .stream_time import NEVER
 
 

@@ -21,8 +21,8 @@ from ...sql.types import BIGINT, INTEGER, SqlType
 from ..batch import ChangeBatch
 from ..building import Emit, Operator
 from ..state.store import StateStore
-from .calls import Calls
 from .columns import Ints, batch_schema, conform, flat, group, ints, is_null, key_names, number_within, take
+from .groups.calls import Calls
 from .stream_time import NEVER, StreamTime, merged, moved_on, running
 
 

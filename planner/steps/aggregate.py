@@ -8,6 +8,7 @@ from typing import Literal
 
 from millstream.errors import InvalidProperty
 
+from ...sql.functions.aggregation.aggregates import AGGREGATES
 from ...sql.types import SqlType
 from ..expressions.readable import with_names
 from ..expressions.typed import Typed
@@ -41,7 +42,7 @@ class Call:
         """Every expression over the rows that it reads."""
         return self.arguments if self.filter is None else (*self.arguments, self.filter)
 
-    def lower(self, read: Schema) -> AggregateCall:
+    def lower(self, read: Schema, *, retracts: bool) -> AggregateCall:
         return AggregateCall(
             self.function,
             tuple(sql_over(read, argument) for argument in self.arguments),
@@ -49,6 +50,7 @@ class Call:
             self.column.type,
             None if self.filter is None else sql_over(read, self.filter),
             self.distinct,
+            ordered=retracts and AGGREGATES[self.function].picks is not None,
         )
 
 
@@ -83,14 +85,14 @@ class LogicalAggregate(Unary):
         return (names_of(self.input.schema.key) | read_by(typed for call in self.calls for typed in call.inputs),)
 
     def lower(self, lowering: Lowering) -> Aggregate:
-        step = self.input.lower(lowering)
+        step, retracts = self.input.lower(lowering), self.input.kind == "TABLE"
         return Aggregate(
             lowering.id("aggregate"),
             step,
-            tuple(call.lower(self.input.schema) for call in self.calls),
+            tuple(call.lower(self.input.schema, retracts=retracts) for call in self.calls),
             self.schema,
             self.window,
-            retracts=self.input.kind == "TABLE",
+            retracts=retracts,
             emit_old=self.emit_old,
             emit=self.emit,
         )
@@ -101,7 +103,8 @@ class AggregateCall:
     """One aggregate: its entry's name in the catalog, arguments over the input's columns, and result type.
 
     `constants` are the literal initial arguments (k of TOPK, ignoreNulls), as Python values. Only rows for which
-    `filter` is true count, with `distinct` only the first of equal arguments.
+    `filter` is true count, with `distinct` only the first of equal arguments. With `ordered` the values of the group
+    are kept in a store, because the result is one of them by their order, and rows may be taken back.
     """
 
     function: str
@@ -110,6 +113,7 @@ class AggregateCall:
     type: SqlType
     filter: SqlExpression | None = None
     distinct: bool = False
+    ordered: bool = False
 
     @property
     def conditions(self) -> tuple[SqlExpression, ...]:

@@ -1,6 +1,6 @@
 """DISTINCT as a fold: an aggregate that keeps the values it has seen in its own state.
 
-For sessions, which merge; other aggregates count their members in a store (`executor/operators/members.py`).
+For sessions, which merge; other aggregates count their members in a store (`executor/operators/groups/members.py`).
 """
 
 from __future__ import annotations

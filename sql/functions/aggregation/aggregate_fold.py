@@ -170,6 +170,7 @@ class AggregateFunction:
     properties: tuple[str, ...] = field(default=())
     supports_merge: bool = True  # without it there is none in session windows
     make_undoable: FoldMaker | None = None  # for rows that are taken back, where `make` keeps too little for that
+    picks: Literal["least", "greatest"] | None = None  # where the result is one of the group's values by their order
 
     @property
     def kind(self) -> Literal["aggregate"]:

@@ -172,7 +172,10 @@ def _extreme(greatest: bool) -> Callable[[Types, Sequence[Any], Properties], Fol
 
 
 def _kept_extreme(greatest: bool) -> Callable[[Types, Sequence[Any], Properties], Fold | None]:
-    """State: the different values in their order, and how often each is there. NaN is no value, as it has no place."""
+    """State: the different values in their order, and how often each is there. NaN is no value, as it has no place.
+
+    For plans of earlier versions: later ones keep the values in a store (`AggregateCall.ordered`).
+    """
 
     def counted(state: State, x: Any, by: int) -> State:
         if x is None or x != x:
@@ -354,6 +357,7 @@ NUMERIC = (
         make=_extreme(greatest=False),
         supports_undo=False,
         make_undoable=_kept_extreme(greatest=False),
+        picks="least",
     ),
     AggregateFunction(
         "MAX",
@@ -363,6 +367,7 @@ NUMERIC = (
         make=_extreme(greatest=True),
         supports_undo=False,
         make_undoable=_kept_extreme(greatest=True),
+        picks="greatest",
     ),
     AggregateFunction(
         "STDDEV_SAMPLE",

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pipelines import aggregate, call, expression, plan, rows_of, shown, stream, tumbling
 
-from millstream.executor.operators import hot_groups, state_columns
-from millstream.executor.operators.group_index import GroupIndex
-from millstream.executor.operators.state_columns import state_column
+from millstream.executor.operators.groups import hot_groups, state_columns
+from millstream.executor.operators.groups.group_index import GroupIndex
+from millstream.executor.operators.groups.state_columns import state_column
 from millstream.executor.pipeline import Pipeline
 from millstream.planner.physical import PhysicalPlan
 from millstream.sql.types import BIGINT, DOUBLE

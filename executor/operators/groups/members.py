@@ -1,4 +1,5 @@
-"""Which values a group has, and how often: what DISTINCT aggregates count by.
+"""Which values a group has, and how often: what DISTINCT aggregates count by, and MIN and MAX of rows that are taken
+back (`extremes.py`).
 
 One row per group and value, so that a batch writes what it changed and no group is ever written as a whole.
 """
@@ -13,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ...sql.functions.aggregation.aggregate_kernels import GroupEvents
-from ...sql.types import BIGINT, SqlType
-from ..state.store import StateStore
-from .columns import Bools, Ints, codes, ints, take
+from ....sql.functions.aggregation.aggregate_kernels import GroupEvents
+from ....sql.types import BIGINT, SqlType
+from ...state.store import StateStore
+from ..columns import Bools, Ints, codes, flat, ints, take
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,12 @@ class Members:
             thinned[call] = counts.thinned()
         self._write(pairs, before, after)
         return thinned
+
+    def of_groups(self, call: int, keys: pa.Table) -> tuple[Ints, pa.Array]:
+        """The values that each group has for this call, in ascending order, and whose they are: the key's position."""
+        found = self.store.read(keys, by=self._keys)
+        there = found.filter(pc.greater(found.column(f"n{call}"), 0))
+        return ints(there, "_index"), flat(there, "m")
 
     def _read(self, pairs: pa.Table) -> Ints:
         """Per call and pair the count."""

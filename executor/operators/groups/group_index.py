@@ -14,8 +14,8 @@ import numba
 import numpy as np
 import pyarrow as pa
 
-from ...sql.functions.aggregation.aggregate_values import as_physical
-from .columns import Ints
+from ....sql.functions.aggregation.aggregate_values import as_physical
+from ..columns import Ints
 
 Vector = np.ndarray[Any, Any]  # an argument of a compiled loop
 

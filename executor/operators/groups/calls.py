@@ -8,15 +8,16 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from ...planner.steps.aggregate import AggregateCall
-from ...sql.functions.aggregation.aggregate_distinct import distinct_fold
-from ...sql.functions.aggregation.aggregate_kernels import GroupEvents
-from ...sql.functions.aggregation.aggregates import AGGREGATES
-from ...sql.types import SqlType
-from ..state.store import StateStore
-from .columns import Bools, flat
+from ....planner.steps.aggregate import AggregateCall
+from ....sql.functions.aggregation.aggregate_distinct import distinct_fold
+from ....sql.functions.aggregation.aggregate_kernels import GroupEvents
+from ....sql.functions.aggregation.aggregates import AGGREGATES
+from ....sql.types import SqlType
+from ...state.store import StateStore
+from ..columns import Bools, flat
+from ..statement import BatchStatement
+from .extremes import Extremes
 from .members import Members
-from .statement import BatchStatement
 
 
 class Calls:
@@ -38,7 +39,7 @@ class Calls:
         taken back."""
         self.folds = [
             AGGREGATES[call.function].fold(
-                [a.type for a in call.arguments], call.constants, properties, retracts=retracts
+                [a.type for a in call.arguments], call.constants, properties, retracts=retracts and not call.ordered
             )
             for call in calls
         ]
@@ -52,6 +53,7 @@ class Calls:
         self.result_names = [f"v{i}" for i in range(len(calls))]
         self._calls = calls
         self._members: list[tuple[Members, str]] = []
+        self._extremes: dict[int, Extremes] = {}
         self._kept = list(kept)
         self._sources: dict[str, str] = {}
         rendered: list[str] = []
@@ -85,14 +87,18 @@ class Calls:
     def count_members(
         self, connection: duckdb.DuckDBPyConnection, name: str, key: Mapping[str, SqlType], *, retracts: bool
     ) -> dict[str, StateStore]:
-        """Makes the stores that DISTINCT needs, by name; calls of one argument share one. `key`: of the groups."""
+        """Makes the stores that DISTINCT and ordered calls need, by name; calls of one argument share one. `key`: of
+        the groups."""
         by_argument: dict[tuple[str, SqlType], list[int]] = {}
         for i, call in enumerate(self._calls):
-            if call.distinct:
+            if call.distinct or call.ordered:
                 by_argument.setdefault((call.arguments[0].sql, self.folds[i].parameter_types[0]), []).append(i)
         for number, ((_, type_), calls) in enumerate(by_argument.items()):
             members = Members(connection, f"{name}.members{number}", key, type_, calls, retracts=retracts)
             self._members.append((members, f"a{calls[0]}_0"))
+            for i in calls:
+                if self._calls[i].ordered:
+                    self._extremes[i] = Extremes(self.folds[i], self._calls[i].function, members, i)
         return {members.store.name: members.store for members, _ in self._members}
 
     def run(
@@ -105,7 +111,11 @@ class Calls:
         for i, fold in enumerate(self.folds):
             names = [f"s{i}_{j}" for j in range(len(fold.state_types))]
             state = [flat(states, name) for name in names]
-            results[f"v{i}"], columns = fold.run(of_calls[i], self.arguments(rows, i), state, known)
+            arguments = self.arguments(rows, i)
+            if i in self._extremes:
+                results[f"v{i}"], columns = self._extremes[i].run(of_calls[i], arguments, state, known, keys)
+            else:
+                results[f"v{i}"], columns = fold.run(of_calls[i], arguments, state, known)
             after |= dict(zip(names, columns, strict=True))
         return results, after
 
@@ -118,6 +128,8 @@ class Calls:
     def _events(self, events: GroupEvents, rows: pa.Table, keys: pa.Table) -> list[GroupEvents]:
         """What each call sees of the events: a row that its filter or DISTINCT leaves out is no row (-1)."""
         of_calls = [_filtered(events, self.passes(rows, i)) for i in range(len(self.folds))]
+        for i, extremes in self._extremes.items():
+            of_calls[i] = _filtered(of_calls[i], extremes.before_counting(flat(rows, f"a{i}_0")))
         for members, argument in self._members:
             own = {call: of_calls[call] for call in members.calls}
             for call, thinned in members.distinct(own, flat(rows, argument), keys).items():

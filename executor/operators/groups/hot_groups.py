@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from ..state.store import StateStore
-from .columns import Bools, Ints, conform, flat, ints, take
+from ...state.store import StateStore
+from ..columns import Bools, Ints, conform, flat, ints, take
 from .group_index import GroupIndex, Numbered
 from .state_columns import StateColumn, state_column
 
