@@ -207,7 +207,9 @@ class Aggregator(Operator):
         old = None
         if self._step.emit_old and known.any():
             old = self._calls.results(states.filter(pa.array(known)))
-        results, after = self._calls.run(work.events, work.rows, states, known.tolist(), work.keys)
+        results, after = self._calls.run(
+            work.events, work.rows, states, known.tolist(), work.keys, last_only=not self._emit_every
+        )
         times = np.where(known, flat(states, "_ts").fill_null(NEVER).to_numpy(zero_copy_only=False), NEVER)
         row_times = ints(work.rows, "_ts")
         event_times = running_max(work.events.group, row_times if work.every_row else row_times[work.row], times)

@@ -102,9 +102,17 @@ class Calls:
         return {members.store.name: members.store for members, _ in self._members}
 
     def run(
-        self, events: GroupEvents, rows: pa.Table, states: pa.Table, known: Sequence[bool], keys: pa.Table
+        self,
+        events: GroupEvents,
+        rows: pa.Table,
+        states: pa.Table,
+        known: Sequence[bool],
+        keys: pa.Table,
+        *,
+        last_only: bool = False,
     ) -> tuple[dict[str, pa.Array], dict[str, pa.Array]]:
-        """Fold the events; `keys` has the key of each. Out: per event the results, and per group the new states."""
+        """Fold the events; `keys` has the key of each. Out: per event the results, and per group the new states. With
+        `last_only` only the results of each group's last event count."""
         results: dict[str, pa.Array] = {}
         after: dict[str, pa.Array] = {}
         of_calls = self._events(events, rows, keys)
@@ -115,7 +123,7 @@ class Calls:
             if i in self._extremes:
                 results[f"v{i}"], columns = self._extremes[i].run(of_calls[i], arguments, state, known, keys)
             else:
-                results[f"v{i}"], columns = fold.run(of_calls[i], arguments, state, known)
+                results[f"v{i}"], columns = fold.run(of_calls[i], arguments, state, known, last_only=last_only)
             after |= dict(zip(names, columns, strict=True))
         return results, after
 

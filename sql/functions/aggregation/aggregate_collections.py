@@ -27,8 +27,8 @@ from ...types import (
     SqlType,
     Struct,
 )
-from .aggregate_fold import AggregateExample, AggregateFunction, Fold, State
-from .aggregate_values import canonical
+from .aggregate_fold import AggregateExample, AggregateFunction, Fold, State, own
+from .aggregate_values import canonical, hashable
 
 Types = Sequence[SqlType]
 Properties = Mapping[str, str]
@@ -62,6 +62,11 @@ def _collect_list(types: Types, constants: Sequence[Any], properties: Properties
     limit = CollectionLimits.of(properties).of_list
     form = canonical(types[0])
 
+    def absorb(state: State, x: Any) -> State:
+        if len(state[0]) < limit:
+            state[0].append(x)
+        return state
+
     def undo(state: State, x: Any) -> State:
         values = state[0]
         for i in range(len(values) - 1, -1, -1):
@@ -80,6 +85,7 @@ def _collect_list(types: Types, constants: Sequence[Any], properties: Properties
         initial=([],),
         add=lambda state, x: ([*state[0], x],) if len(state[0]) < limit else state,
         undo=undo,
+        absorb=absorb,
         merge=merge,
         result=lambda state: state[0],
     )
@@ -89,14 +95,18 @@ def _collect_set(types: Types, constants: Sequence[Any], properties: Properties)
     if len(types) != 1:
         return None
     limit = CollectionLimits.of(properties).of_set
-    form = canonical(types[0])
+    identity = hashable(types[0])
+
+    def absorb(state: State, x: Any) -> State:
+        if len(state[0]) < limit:
+            state[0].setdefault(identity(x), x)
+        return state
 
     def add(state: State, x: Any) -> State:
-        values = state[0]
-        return state if len(values) >= limit or form(x) in map(form, values) else ([*values, x],)
+        return state if len(state[0]) >= limit or identity(x) in state[0] else ({**state[0], identity(x): x},)
 
     def merge(a: State, b: State) -> State:
-        for x in b[0]:
+        for x in b[0].values():
             a = add(a, x)
         return a
 
@@ -104,10 +114,13 @@ def _collect_set(types: Types, constants: Sequence[Any], properties: Properties)
         parameter_types=(types[0],),
         state_types=(Array(types[0]),),
         return_type=Array(types[0]),
-        initial=([],),
+        initial=({},),
         add=add,
+        absorb=absorb,
         merge=merge,
-        result=lambda state: state[0],
+        result=lambda state: list(state[0].values()),
+        load=lambda state: ({identity(x): x for x in state[0]},),
+        dump=lambda state: (list(state[0].values()),),
     )
 
 
@@ -118,8 +131,17 @@ def _histogram(types: Types, constants: Sequence[Any], properties: Properties) -
     if list(types) != [STRING]:
         return None
 
+    def is_counted(counts: dict[str, int], key: str | None, by: int) -> bool:
+        return key is not None and (key in counts or (by > 0 and len(counts) < _HISTOGRAM_LIMIT))
+
+    def absorb(state: State, key: str | None) -> State:
+        counts = state[0]
+        if is_counted(counts, key, 1):
+            counts[key] = counts.get(key, 0) + 1
+        return state
+
     def count(counts: dict[str, int], key: str | None, by: int) -> dict[str, int]:
-        if key is None or (key not in counts and (by < 0 or len(counts) >= _HISTOGRAM_LIMIT)):
+        if key is None or not is_counted(counts, key, by):
             return counts
         changed = dict(counts)
         changed[key] = counts.get(key, 0) + by
@@ -140,6 +162,7 @@ def _histogram(types: Types, constants: Sequence[Any], properties: Properties) -
         initial=({},),
         add=lambda state, x: (count(state[0], x, 1),),
         undo=lambda state, x: (count(state[0], x, -1),),
+        absorb=absorb,
         merge=merge,
         result=lambda state: list(state[0].items()),
         load=lambda state: (dict(state[0]),),
@@ -210,6 +233,8 @@ def _topk(types: Types, constants: Sequence[Any], properties: Properties) -> Fol
 
     def place(top: list[Any], entry: Any) -> list[Any]:
         """Equal ones stand in the order in which they came."""
+        if len(top) >= k and rank(top[-1]) >= rank(entry):
+            return top
         position = sum(1 for other in top if rank(other) >= rank(entry))
         return top if position >= k else [*top[:position], entry, *top[position:]][:k]
 
@@ -283,7 +308,7 @@ def _register(registers: bytearray, hashed: int) -> None:
         registers[index] = leading
 
 
-def _estimate(registers: bytes) -> int:
+def _estimate(registers: bytearray) -> int:
     """HyperLogLog's estimate (Flajolet et al. 2007), with linear counting where registers are empty."""
     raw = 0.7213 / (1 + 1.079 / _REGISTERS) * _REGISTERS**2 / sum(2.0**-r for r in registers)
     empty = registers.count(0)
@@ -299,27 +324,27 @@ def _count_distinct(types: Types, constants: Sequence[Any], properties: Properti
     form = canonical(types[0])
 
     def insert(state: State, hashed: int) -> State:
+        """Changes the state."""
         hashes, registers = state
         if registers is not None:
-            changed = bytearray(registers)
-            _register(changed, hashed)
-            return hashes, bytes(changed)
-        position = bisect.bisect_left(hashes, hashed)
-        if position < len(hashes) and hashes[position] == hashed:
+            _register(registers, hashed)
             return state
-        hashes = [*hashes[:position], hashed, *hashes[position:]]
+        position = bisect.bisect_left(hashes, hashed)
+        if position == len(hashes) or hashes[position] != hashed:
+            hashes.insert(position, hashed)
         if len(hashes) <= _EXACT_UP_TO:
-            return hashes, None
+            return state
         fresh = bytearray(_REGISTERS)
         for each in hashes:
             _register(fresh, each)
-        return [], bytes(fresh)
+        return [], fresh
 
     def merge(a: State, b: State) -> State:
         if a[1] is not None and b[1] is not None:
-            return [], bytes(map(max, a[1], b[1]))
+            return [], bytearray(map(max, a[1], b[1]))
         if b[1] is not None:
             a, b = b, a
+        a = own(a)
         for hashed in b[0]:
             a = insert(a, hashed)
         return a
@@ -329,9 +354,12 @@ def _count_distinct(types: Types, constants: Sequence[Any], properties: Properti
         state_types=(Array(BIGINT), BYTES),
         return_type=BIGINT,
         initial=([], None),
-        add=lambda state, x: state if x is None else insert(state, _hash(form(x))),
+        add=lambda state, x: state if x is None else insert(own(state), _hash(form(x))),
+        absorb=lambda state, x: state if x is None else insert(state, _hash(form(x))),
         merge=merge,
         result=lambda state: len(state[0]) if state[1] is None else _estimate(state[1]),
+        load=lambda state: (state[0], None if state[1] is None else bytearray(state[1])),
+        dump=lambda state: (state[0], None if state[1] is None else bytes(state[1])),
     )
 
 

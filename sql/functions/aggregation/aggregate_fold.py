@@ -12,7 +12,7 @@ import pyarrow as pa
 from millstream.errors import Span, TypeMismatch
 
 from ...types import BIGINT, DOUBLE, INTEGER, Decimal, Field, SqlType, Struct
-from .aggregate_kernels import COMPILED_FROM, GroupEvents, Kernel
+from .aggregate_kernels import COMPILED_FROM, GroupEvents, Ints, Kernel
 from .aggregate_values import as_physical, as_type, column_of, values_of
 
 State = tuple[Any, ...]
@@ -28,7 +28,8 @@ class Fold:
     place. `add` takes the state and one row's arguments, `undo` takes a row back that was added, `merge` joins the
     states of two sessions, the earlier one first. `load` and `dump` turn a state as it is stored into one to
     compute with, and back. `kernel` is the same fold as a compiled loop; `steps` is the loop over many steps, where it
-    is not simply one after the other in this thread.
+    is not simply one after the other in this thread. `absorb` is `add` for a state that nobody else sees: it may change
+    the lists and dicts in it, which saves a copy of the group for each row.
     """
 
     parameter_types: tuple[SqlType, ...]
@@ -39,6 +40,7 @@ class Fold:
     merge: Callable[[State, State], State]
     result: Callable[[State], Any]
     undo: Callable[..., State] | None = None
+    absorb: Callable[..., State] | None = None
     kernel: Kernel | None = None
     steps: Callable[[Sequence[Step], list[State]], list[Any]] | None = None
     load: Callable[[State], State] = lambda state: state
@@ -51,14 +53,18 @@ class Fold:
         state: Sequence[pa.Array],
         known: Sequence[bool],
         *,
+        last_only: bool = False,
         compiled: bool | None = None,
     ) -> tuple[pa.Array, list[pa.Array]]:
         """Fold events in order. In: state columns with a row per group (`known`: the group has a state; else its row
-        is NULL). Out: the result after each event, and the new state columns."""
+        is NULL). Out: the result after each event, and the new state columns. With `last_only` only the results of each
+        group's last event are asked for; the others may be anything."""
         if compiled is None:
             compiled = len(events) >= COMPILED_FROM
         if compiled and self.kernel is not None:
             return self._run_compiled(self.kernel, events, arguments, state)
+        if last_only and self.steps is None:
+            return self._run_to_the_last(events, arguments, state, known)
         return self._run_python(events, arguments, state, known)
 
     def results(self, state: Sequence[pa.Array]) -> pa.Array:
@@ -100,6 +106,24 @@ class Fold:
             results.append(self.result(current))
         return column_of(results, self.return_type), self.columns_of(states)
 
+    def _run_to_the_last(
+        self, events: GroupEvents, arguments: Sequence[pa.Array], state: Sequence[pa.Array], known: Sequence[bool]
+    ) -> tuple[pa.Array, list[pa.Array]]:
+        states = self.states_of(state, known)
+        add = self.add
+        if self.absorb is not None:
+            add = self.absorb
+            states = [each if there else own(each) for each, there in zip(states, known, strict=True)]
+        rows = list(zip(*map(values_of, arguments), strict=True)) if arguments else None
+        for group, out, into in zip(events.group.tolist(), events.undo.tolist(), events.add.tolist(), strict=True):
+            if out >= 0:
+                assert self.undo is not None  # the planner refuses such aggregates over tables
+                states[group] = self.undo(states[group], *(rows[out] if rows else ()))
+            if into >= 0:
+                states[group] = add(states[group], *(rows[into] if rows else ()))
+        results = column_of([self.result(each) for each in states], self.return_type)
+        return results.take(_at_last_events(events.group, len(states))), self.columns_of(states)
+
     def states_of(self, columns: Sequence[pa.Array], known: Sequence[bool]) -> list[State]:
         """The states in these columns; the initial one where a group is not known."""
         stored = zip(*map(values_of, columns), strict=True)
@@ -108,6 +132,19 @@ class Fold:
     def columns_of(self, states: Sequence[State]) -> list[pa.Array]:
         dumped = [self.dump(state) for state in states]
         return [column_of([state[i] for state in dumped], type_) for i, type_ in enumerate(self.state_types)]
+
+
+def _at_last_events(group: Ints, groups: int) -> pa.Array:
+    """Of each event the group it is the last one of; NULL for the others."""
+    events = np.arange(len(group), dtype=np.int64)
+    last = np.full(groups, -1, dtype=np.int64)
+    last[group] = events
+    return pa.array(group, mask=last[group] != events)
+
+
+def own(state: State) -> State:
+    """A copy that may be changed in place."""
+    return tuple(value.copy() if isinstance(value, list | dict | bytearray) else value for value in state)
 
 
 def _steps(events: GroupEvents, rows: list[tuple[Any, ...]] | None) -> list[Step]:

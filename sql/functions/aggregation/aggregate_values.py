@@ -73,6 +73,22 @@ def canonical(type_: SqlType) -> Callable[[Any], Any]:
     return convert
 
 
+def hashable(type_: SqlType) -> Callable[[Any], Any]:
+    """Gives values of the type a form by which a dict finds them: as `canonical`, and hashable."""
+    match type_:
+        case Map():
+            inner = hashable(type_.value)
+            return lambda entries: None if entries is None else frozenset((key, inner(item)) for key, item in entries)
+        case Array():
+            inner = hashable(type_.element)
+            return lambda elements: None if elements is None else tuple(map(inner, elements))
+        case Struct():
+            parts = [(name, hashable(part.type)) for name, part in zip(type_.engine_names, type_.fields, strict=True)]
+            return lambda value: None if value is None else tuple(inner(value[name]) for name, inner in parts)
+        case _:
+            return lambda value: value
+
+
 def _holds_map(type_: SqlType) -> bool:
     match type_:
         case Map():

@@ -245,6 +245,70 @@ def test_the_compiled_loop_and_the_python_fold_agree_bit_by_bit(
     assert outcome([drawn[:split], drawn[split:]], compiled=False) == whole
 
 
+NESTED: SqlType = Array(Map(STRING, BIGINT))
+LAST_ONLY: list[tuple[str, tuple[SqlType, ...], tuple[Any, ...]]] = [
+    *KERNELS,
+    *[
+        (name, (type_,), ())
+        for name in ("COLLECT_LIST", "COLLECT_SET", "COUNT_DISTINCT", "ATTR")
+        for type_ in (STRING, NESTED)
+    ],
+    ("HISTOGRAM", (STRING,), ()),
+    *[(name, (INTEGER,), (2,)) for name in ("TOPK", "TOPKDISTINCT", "LATEST_BY_OFFSET", "EARLIEST_BY_OFFSET")],
+    ("TOPK", (INTEGER, STRING), (2,)),
+]  # fmt: skip
+VALUES = {
+    **NUMBERS,
+    INTEGER: st.integers(-3, 3),
+    NESTED: st.lists(st.none() | st.sampled_from([[], [("a", 1), ("b", None)], [("b", None), ("a", 1)]]), max_size=2),
+}
+
+
+@given(data=st.data(), case=st.sampled_from(LAST_ONLY))
+@settings(max_examples=300, deadline=None)
+def test_asked_for_the_last_results_only_a_fold_gives_the_same_ones_and_the_same_states(
+    data: st.DataObject, case: tuple[str, tuple[SqlType, ...], tuple[Any, ...]]
+) -> None:
+    name, types, constants = case
+    entry: AggregateFunction = AGGREGATES[name]
+    fold = entry.fold(types, constants, {"ksql.functions.collect_list.limit": "4"})
+    before, rows, groups = repr(fold.initial), data.draw(st.integers(1, 12)), 3
+    columns = [
+        column_of(data.draw(st.lists(st.none() | VALUES[type_], min_size=rows, max_size=rows)), type_)
+        .cast(parameter.arrow, safe=False)
+        for type_, parameter in zip(types, fold.parameter_types, strict=True)
+    ]  # fmt: skip
+    row = st.integers(-1, rows - 1)
+    undo = row if entry.supports_undo else st.just(-1)
+    drawn = data.draw(st.lists(st.tuples(st.integers(0, groups - 1), undo, row), min_size=1, max_size=30))
+    cut = data.draw(st.integers(0, len(drawn)))
+
+    def outcome(*, last_only: bool) -> tuple[list[str], list[str]]:
+        state, results = [pa.nulls(groups, type_.arrow) for type_ in fold.state_types], []
+        for known, part in ((False, drawn[:cut]), (True, drawn[cut:])):
+            events = GroupEvents(*(np.array([event[i] for event in part], dtype=np.int64) for i in range(3)))
+            out, state = fold.run(events, columns, state, [known] * groups, last_only=last_only, compiled=False)
+            last = {group: number for number, (group, _, _) in enumerate(part)}
+            results += [repr(out[number].as_py()) for _, number in sorted(last.items())]
+        return results, [repr(column.to_pylist()) for column in state]
+
+    assert outcome(last_only=True) == outcome(last_only=False)
+    assert repr(fold.initial) == before, "it is the beginning of every group"
+
+
+@pytest.mark.parametrize("name", ["COLLECT_SET", "COUNT_DISTINCT"])
+def test_many_values_are_absorbed_as_they_are_added(name: str) -> None:
+    fold = AGGREGATES[name].fold([INTEGER], [], {"ksql.functions.collect_set.limit": "300"})
+    events = GroupEvents(*(np.array(each, dtype=np.int64) for each in ([0] * 400, [-1] * 400, range(400))))
+    columns, nothing = (
+        [pa.array([i % 350 for i in range(400)], pa.int32())],
+        [pa.nulls(1, t.arrow) for t in fold.state_types],
+    )
+    last, states = fold.run(events, columns, nothing, [False], last_only=True)
+    every, expected = fold.run(events, columns, nothing, [False])
+    assert last[399] == every[399] and states == expected and last.null_count == 399
+
+
 @given(left=st.lists(st.none() | st.integers(0, 5)), right=st.lists(st.none() | st.integers(0, 5)))
 @settings(max_examples=60, deadline=None)
 @pytest.mark.parametrize("name", sorted(set(AGGREGATES) - {"SUM_LIST", "HISTOGRAM", "CORRELATION"}))
