@@ -12,6 +12,7 @@ from typing import Final, Literal
 
 from .client import Offsets, Topic, TopicPartition
 from .clients.remote_producer import RemoteTransactionalProducer
+from .cluster.alone_again import become_alone
 from .cluster.cluster_log import ClusterLog
 from .cluster.cluster_node import ClusterNode
 from .cluster.node_log import NodeLog
@@ -144,6 +145,7 @@ def open_log(
     the machine. Raises `LogError`, `LogLocked` where it is open already.
     """
     upgrade_directory(Path(path), _NODE, CLUSTER_NAME)
+    become_alone(Path(path), _NODE, CLUSTER_NAME)
     alone, durable = {_NODE: NOWHERE}, sync == "always"
     settings = ClusterSettings(Path(path), _NODE, alone, session_ms=_SESSION_MS, expiry=expiry, durable=durable)
     node = ClusterNode(settings, panicked, clock=clock)

@@ -11,11 +11,15 @@ from ..errors import CorruptLog, InvalidTopic, UnknownTopic
 from ..replication.controller.metadata_image import ImageCodec, MetadataImage, TopicImage, fold
 from ..replication.disk.disk_checkpoint import EARLIER
 from ..replication.disk.disk_recovery import RESCAN
+from ..replication.machine import NodeId
 from ..replication.node.node_directory import NODE_FILE
 from ..replication.raft.quorum_files import QuorumDamaged, QuorumFiles
+from ..replication.raft.quorum_log import QuorumLog
+from ..replication.raft.quorum_messages import QuorumRecovered
 from ..storage.accepted_loss import give_up
 from ..storage.directory_lock import locked
 from ..storage.verification import FileFinding, Verified, verify_files
+from .status import nodes_of
 
 _STALE: Final = (EARLIER, RESCAN)
 
@@ -27,6 +31,13 @@ def is_node_folder(path: Path) -> bool:
 def topics_of_node(path: Path) -> dict[str, TopicImage]:
     """By name. Raises `CorruptLog` where the metadata are damaged, OSError."""
     return {topic.name: topic for topic in _image_of(path).topics.values()}
+
+
+def members_of_node(path: Path, first_voters: tuple[NodeId, ...]) -> set[NodeId]:
+    """All nodes of the cluster that vote, learn, are registered or were added, as far as this one knows. In:
+    `first_voters`: of the beginning, of which the metadata do not tell. Raises `CorruptLog`, OSError."""
+    recovered = _recovered(path, first_voters)
+    return {*QuorumLog(recovered).voters.members(), *nodes_of(_image(recovered))}
 
 
 def replica_folder(path: Path, topic: TopicImage, partition: int) -> Path:
@@ -86,12 +97,19 @@ def _check_is_only_copy(topic: TopicImage) -> None:
 
 
 def _image_of(path: Path) -> MetadataImage:
+    return _image(_recovered(path, ()))
+
+
+def _recovered(path: Path, first_voters: tuple[NodeId, ...]) -> QuorumRecovered:
     try:
-        recovered = QuorumFiles(_CopiedFolder(path / "quorum"), (), ImageCodec()).recovered
+        return QuorumFiles(_CopiedFolder(path / "quorum"), first_voters, ImageCodec()).recovered
     except QuorumDamaged as error:
         raise CorruptLog(
             f"the metadata in {path / 'quorum'} are damaged: {error}", hint="Restore the file from a backup."
         ) from error
+
+
+def _image(recovered: QuorumRecovered) -> MetadataImage:
     snapshot = recovered.snapshot
     image: MetadataImage = snapshot.image or MetadataImage()
     for index, entry in enumerate(recovered.entries, recovered.log_base + 1):

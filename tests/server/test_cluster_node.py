@@ -21,10 +21,11 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from running_server import eventually
 
 from millstream.errors import MillstreamError
+from millstream.logcore.client import TopicPartition as Place
 from millstream.logcore.errors import UnsupportedDataDirectory
 from millstream.logcore.log import open_log
 from millstream.logcore.remote import RemoteLog
-from millstream.server.client import connect
+from millstream.server.client import HttpClient, connect
 from millstream.server.cluster.node_service import cluster_settings, reached_at
 from millstream.server.config.configuration import InvalidConfiguration, ListenAddress, load_configuration
 from millstream.server.service import Service
@@ -131,6 +132,45 @@ def test_a_node_that_was_alone_becomes_the_only_one_of_a_cluster_before_others_c
     with Service(load_configuration(None, flags)) as service, RemoteLog(str(service.kafka_address)) as log:
         assert values_of(log, "t") == [b"a"]
         log.append("t", 0, rows(b"b"))
+    with open_log(flags["data"] / "log") as log:
+        assert values_of(log, "t") == [b"a", b"b"]
+        log.append("t", 0, rows(b"c"))
+    with Service(load_configuration(None, flags)) as service, RemoteLog(str(service.kafka_address)) as log:
+        assert values_of(log, "t") == [b"a", b"b", b"c"]
+
+
+def test_the_only_node_of_a_cluster_keeps_groups_and_transactions_when_it_is_alone(flags: dict[str, Any]) -> None:
+    """They are in eight partitions here, and in one where a node began alone."""
+    groups = [f"g{number}" for number in range(12)]
+    with Service(load_configuration(None, flags)) as service, RemoteLog(str(service.kafka_address)) as log:
+        log.create_topic("t", 1)
+        for number, group in enumerate(groups):
+            log.commit_offsets(group, {Place("t", 0): number})
+        epochs = [log.transactional_producer(group).epoch for group in groups]
+    with open_log(flags["data"] / "log") as log:
+        assert [log.committed_offsets(group) for group in groups] == [{Place("t", 0): n} for n in range(12)]
+        assert [log.transactional_producer(group).epoch for group in groups] == [epoch + 1 for epoch in epochs]
+
+
+def test_a_node_that_has_others_or_may_get_them_is_not_opened_alone(flags: dict[str, Any], port: int) -> None:
+    with Service(load_configuration(None, flags)) as service:
+        client = HttpClient(f"http://{service.http_address}")
+        client.cluster("add-node", {"node": 2, "address": "127.0.0.1:1"})
+    for _ in range(2):
+        with pytest.raises(UnsupportedDataDirectory, match="belongs to a node of a cluster") as refused:
+            open_log(flags["data"] / "log")
+        assert refused.value.hint is not None and "remove-node" in refused.value.hint
+    with Service(load_configuration(None, flags)) as service:
+        HttpClient(f"http://{service.http_address}").cluster("remove-node", {"node": 2})
+    with open_log(flags["data"] / "log") as log:
+        log.create_topic("t", 1)
+
+
+def test_the_first_node_of_a_list_is_not_opened_alone_before_it_has_heard_of_the_others(
+    flags: dict[str, Any], port: int
+) -> None:
+    with Service(load_configuration(None, {**flags, "cluster": f"1@127.0.0.1:{port},2@127.0.0.1:1"})):
+        pass
     with pytest.raises(UnsupportedDataDirectory, match="belongs to a node of a cluster"):
         open_log(flags["data"] / "log")
 

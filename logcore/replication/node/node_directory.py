@@ -1,6 +1,6 @@
 """The data directory of a node of a cluster: whose it is, which disk it is, and how often the node was started.
 
-node.json   cluster, node, the disk's name, the count of starts (and a copy beside it)
+node.json   cluster, node, the disk's name, the count of starts, whether the node is alone and began so (and a copy)
 lock        held while a process has the directory open
 replicas/   the logs of partitions: `disk_logs.py`
 quorum/     the metadata: `quorum_files.py`
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import uuid
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,14 +21,22 @@ from ...storage.disk import make_folder
 
 NODE_FILE: Final = "node.json"
 ALONE: Final = "alone"
+BEGAN_ALONE: Final = "began_alone"  # then it was the first voter; the metadata tell only of later ones
 _SINGLE_NODE_FILES: Final = ("meta.json", "topics.json")  # of version 0.1
 _FORMAT: Final = 1
 _OTHER_HINT: Final = "Start it with the node and the cluster that the directory belongs to, or with another directory."
 
 
-def node_meta(node: int, cluster: str, disk: str, *, alone: bool) -> dict[str, Any]:
+def node_meta(node: int, cluster: str, disk: str, *, alone: bool, began_alone: bool = True) -> dict[str, Any]:
     """What `node.json` says in the beginning."""
-    return {"format": _FORMAT, "node": node, "cluster": cluster, "disk": disk, ALONE: alone}
+    meta = {"format": _FORMAT, "node": node, "cluster": cluster, "disk": disk}
+    return {**meta, ALONE: alone, BEGAN_ALONE: began_alone}
+
+
+def began_alone(meta: Mapping[str, Any]) -> bool:
+    """Whether no other node was there at the first start. Of directories that do not tell, those of servers on their
+    own were alone."""
+    return bool(meta.get(BEGAN_ALONE, meta.get(ALONE, False)))
 
 
 class NodeDirectory:
@@ -69,10 +78,12 @@ class NodeDirectory:
         os.close(self._lock)
 
     def _begin(self, node: int, cluster: str) -> tuple[str, int]:
-        meta = self._read() or node_meta(node, cluster, uuid.uuid4().hex, alone=self._alone)
+        meta = self._read() or node_meta(
+            node, cluster, uuid.uuid4().hex, alone=self._alone, began_alone=not self._others
+        )
         self._check(meta, node, cluster)
         starts = 1 + int(meta.get("starts", 0))
-        written = {**meta, ALONE: self._alone, "starts": starts}
+        written = {**meta, ALONE: self._alone, BEGAN_ALONE: began_alone(meta), "starts": starts}
         write_with_copy(self.path / NODE_FILE, written, durable=self._durable)
         return str(meta["disk"]), starts
 
@@ -98,7 +109,8 @@ class NodeDirectory:
             raise UnsupportedDataDirectory(
                 f"the data directory {self.path} belongs to a node of a cluster, and cannot be opened as a log of its"
                 " own",
-                hint="Start it with --node and --cluster, as it was before, or with another directory.",
+                hint="Start it with --node and --cluster, as before. It can be started alone when it is node 1 and all"
+                " others are removed (millstream cluster remove-node).",
             )
         if was_alone and self._others:
             raise UnsupportedDataDirectory(
