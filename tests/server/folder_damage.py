@@ -11,7 +11,7 @@ import random
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 import pyarrow as pa
+from file_damage import damage_file
 
 from millstream.errors import MillstreamError
 from millstream.executor.executor import QueryStatus
@@ -147,54 +148,8 @@ def damage_one(prepared: Prepared, folder: Path, chance: random.Random) -> str:
         return f"{path.relative_to(folder)} removed"
     files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != "lock")
     path = chance.choice(files)
-    kind = chance.choice(sorted(_KINDS))
-    _KINDS[kind](path, prepared.older / path.relative_to(folder), chance)
+    kind = damage_file(path, prepared.older / path.relative_to(folder), chance)
     return f"{path.relative_to(folder)} {kind}"
-
-
-def _flip(path: Path, older: Path, chance: random.Random) -> None:
-    data = bytearray(path.read_bytes())
-    if data:
-        data[_place(data, chance)] ^= 1 << chance.randrange(8)
-    path.write_bytes(data)
-
-
-def _truncate(path: Path, older: Path, chance: random.Random) -> None:
-    data = path.read_bytes()
-    path.write_bytes(data[: _place(data, chance)])
-
-
-def _zero(path: Path, older: Path, chance: random.Random) -> None:
-    data = bytearray(path.read_bytes())
-    start = _place(data, chance) // 512 * 512
-    data[start : start + 4096] = bytes(len(data[start : start + 4096]))
-    path.write_bytes(data)
-
-
-def _swap(path: Path, older: Path, chance: random.Random) -> None:
-    if older.is_file():
-        path.write_bytes(older.read_bytes())
-
-
-def _append(path: Path, older: Path, chance: random.Random) -> None:
-    path.write_bytes(path.read_bytes() + chance.randbytes(chance.choice([1, 100, 5000])))
-
-
-def _place(data: bytes | bytearray, chance: random.Random) -> int:
-    """Mostly where something was written: files of a log have room ahead."""
-    written = len(bytes(data).rstrip(b"\0")) or len(data)
-    return chance.randrange(max(1, written if chance.random() < 0.9 else len(data)))
-
-
-_KINDS: Final[Mapping[str, Callable[[Path, Path, random.Random], object]]] = {
-    "flipped": _flip,
-    "truncated": _truncate,
-    "zeroed": _zero,
-    "deleted": lambda path, older, chance: path.unlink(),
-    "emptied": lambda path, older, chance: path.write_bytes(b""),
-    "replaced by an older copy": _swap,
-    "grown": _append,
-}
 
 
 # What an engine answers
