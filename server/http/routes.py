@@ -68,13 +68,15 @@ PATHS: Final = (
     PathDoc("/cluster", "get", "The nodes of the cluster, the controller, and each partition's state.", tag="cluster"),
     *(PathDoc(f"/cluster/{name}", "post", summary, needs="admin", body="Object", tag="cluster")
       for name, summary in (
-          ("plan", "Proposes moves: {empty: node} or {balance: true}."),
+          ("plan", "Proposes moves: {empty: node}, {balance: true} or {factor, topic}."),
           ("reassign", "Starts to move partitions: {moves: [{topic, partition, replicas}]}."),
           ("cancel", "Cancels a move, {topic, partition}, or all, {}."),
+          ("replication", "Changes the replication factor of a topic, {factor, topic}, or of all topics, {factor}."),
           ("throttle", "Limits replicas that catch up, per node: {bytesPerSecond}; null: no limit."),
           ("elect", "Elects the preferred replicas: {topic, partition, unclean}."),
           ("add-node", "Adds a node: {node, address}."),
           ("promote-node", "Makes a learner a voter: {node}."),
+          ("demote-node", "Makes a voter a learner: {node}."),
           ("remove-node", "Removes a stopped node without replicas: {node}."),
       )),
     PathDoc("/heartbeat", "post", "A heartbeat of a server.", "Ok", "Heartbeat", needs="admin", tag="cluster"),

@@ -57,7 +57,8 @@ ROWS: dict[str, Row] = {
     **{path: Row(shows=True) for path in ("/metrics", "/graph", "/status", "/clusterStatus")},
     "/cluster": Row(),
     **{f"/cluster/{name}": Row({}) for name in (
-        "plan", "reassign", "cancel", "throttle", "elect", "add-node", "promote-node", "remove-node")},
+        "plan", "reassign", "cancel", "replication", "throttle", "elect",
+        "add-node", "promote-node", "demote-node", "remove-node")},
     "/heartbeat": Row({"hostInfo": {"host": "h", "port": 1}, "timestamp": 1}),
     "/lag": Row({"ksqlHost": {"host": "h", "port": 1}, "hostStoreLags": {}}),
     "/ksql/terminate": Row({"deleteTopicList": 1}),
