@@ -22,7 +22,7 @@ def test_what_must_happen_sometimes_happened() -> None:
     assert RUNS.never_happened() == []
 
 
-@pytest.mark.xfail(strict=True, reason="not mended yet: I16, a committed transaction is not seen")
-def test_a_committed_transaction_is_seen_after_the_faults_of_this_seed() -> None:
+def test_what_is_asked_about_a_transaction_while_it_is_decided_is_answered_with_that_decision() -> None:
+    """I16: an unclean leader asked about it then, was told to abort it, and aborted what was committed elsewhere."""
     outcome = execute(Run("cluster", 500624643347, events=20_000))
     assert outcome.violated is None, outcome.report

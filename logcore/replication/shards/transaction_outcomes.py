@@ -49,9 +49,10 @@ def _first_behind(
     decided: dict[int, TransactionRecord], standing: Standing, asked: AskOutcome, now_ms: int
 ) -> EndMarker | None:
     """The first transaction behind the last end in the partition that the partition belongs to. All in between must be
-    known: one of them may be the one."""
+    known: one of them may be the one. The one that is ending now is among them."""
     number, where = max(asked.ended, 0), TopicPartition(*asked.sender)
-    while number != standing.record.number:
+    last = (standing.ending or standing.record).number
+    while number != last:
         number = (number + 1) & NUMBER_MAX
         record = decided.get(number)
         if record is None:

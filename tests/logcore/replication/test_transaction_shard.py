@@ -30,6 +30,7 @@ from millstream.logcore.replication.shards.coordinators import default_makers
 from millstream.logcore.replication.shards.shard_group_requests import AskCommitted
 from millstream.logcore.replication.shards.transaction_messages import (
     ApplyOffsets,
+    AskOutcome,
     AskProducerId,
     AwaitEnd,
     DescribedTransaction,
@@ -217,6 +218,55 @@ def test_nothing_is_marked_before_the_decision_is_committed(cluster: Cluster) ->
 def _is_fetch_of_transactions(cluster: Cluster, message: Any) -> bool:
     partition = getattr(message, "partition", None)
     return partition is not None and partition.topic == cluster.image.topic_ids[TRANSACTIONS_TOPIC]
+
+
+@pytest.mark.parametrize("committed", [True, False])
+@pytest.mark.parametrize("raises", [True, False])
+def test_a_transaction_that_is_just_ending_ends_in_no_partition_otherwise(
+    cluster: Cluster, *, committed: bool, raises: bool
+) -> None:
+    """A leader that may lack markers asks while the decision is not committed: the answer is that decision."""
+    who = cluster.init()
+    announced = cluster.transaction(IncludePartitions(*who, (cluster.orders[1], cluster.orders[2])))
+    assert announced == Included()
+    cluster.write(who, 1, b"a", announces=False)
+    marked: list[WriteMarker] = []
+    cluster.held = lambda sender, message: (
+        _is_fetch_of_transactions(cluster, message) or (isinstance(message, WriteMarker) and not marked.append(message))
+    )
+    cluster.cut = {3}
+    request = cluster.ask(1, ForTransaction("tx", EndTransaction(*who, committed, raises)))
+    cluster.send(2, 1, _asks_for_outcome(cluster, who, 1))
+    cluster.pass_time(500)
+    assert request not in cluster.replies and marked == []
+    cluster.held = lambda sender, message: isinstance(message, WriteMarker) and not marked.append(message)
+    cluster.cut = set()
+    cluster.pass_time(2_000)
+    assert {message.marker.committed for message in marked} == {committed}
+    cluster.held = lambda sender, message: False
+    cluster.pass_time(3_000)
+    assert cluster.read(1) == ([b"a"] if committed else [])
+
+
+def test_what_no_transaction_of_its_producer_can_be_is_ended(cluster: Cluster) -> None:
+    """The coordinator knows all transactions of the producer, and none has had the partition."""
+    who = cluster.init()
+    cluster.write(who, 1, b"a")
+    cluster.end(who, raises=False)
+    marked: list[WriteMarker] = []
+    cluster.held = lambda sender, message: isinstance(message, WriteMarker) and not marked.append(message)
+    cluster.send(3, 1, _asks_for_outcome(cluster, who, 2))
+    cluster.pass_time(500)
+    [message] = marked
+    assert message.partition == cluster.orders[2] and not message.marker.committed
+
+
+def _asks_for_outcome(cluster: Cluster, who: ProducerGiven, number: int) -> AskOutcome:
+    """Of a partition that has had no end of this producer."""
+    place = PartitionId(cluster.image.topic_ids[TRANSACTIONS_TOPIC], 0)
+    state = cluster.image.partition(cluster.orders[number])
+    assert state is not None
+    return AskOutcome(place, cluster.orders[number], state.leader_epoch, *who, -1)
 
 
 def test_an_end_that_is_asked_for_again_ends_nothing_twice(cluster: Cluster) -> None:
