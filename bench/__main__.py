@@ -30,9 +30,10 @@ from .planning import planning_lines
 from .replication import ReplicationOptions, replication_lines
 from .report import Line, as_text, latency_line, rate_line
 from .serving import serving_lines
+from .state_growth import state_lines
 
 PARTS: Final = ("duckdb", "latency", "spark")
-ON_DEMAND: Final = ("nexmark", "cores", "idle", "planning", "partitions", "kafka", "serving", "replication")
+ON_DEMAND: Final = ("nexmark", "cores", "idle", "planning", "partitions", "kafka", "serving", "replication", "state")
 """The first takes many minutes, the next compares one core with two, the others are not about the rows of queries."""
 _PARTITIONS_OPENED: Final = 10_000
 
@@ -64,6 +65,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.stdout.write(as_text(idle_lines(4 if options.rounds == 1 else 100, options.seconds)) + "\n")
     if "planning" in options.parts:
         sys.stdout.write(as_text(planning_lines(options.rounds)) + "\n")
+    if "state" in options.parts:
+        sys.stdout.write(as_text(state_lines()) + "\n")
     if "partitions" in options.parts:
         sys.stdout.write(as_text(partition_lines(_PARTITIONS_OPENED)) + "\n")
     if "kafka" in options.parts:

@@ -1,0 +1,139 @@
+"""What a small batch costs by how much a query holds: `python -m bench.state_growth [ROWS ...]`.
+
+A query is filled with so many keys, or rows, and then gets batches of 100 records, each one durable and computed before
+the next comes. Given per batch: CPU milliseconds of the whole process (log, fsync and changelog included), and rows per
+CPU second while it was filled. The ratio between two sizes counts, not the figure.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.logcore.client import RowRecords
+
+from .measuring import cpu_seconds, resident_bytes, timed
+from .pipelines import Pipelines, pipelines
+from .report import Line, as_text
+
+SIZES: Final = (10_000, 1_000_000)
+BATCHES: Final = 50
+BATCH_ROWS: Final = 100
+_FILL_ROWS: Final = 50_000
+
+
+class Shape(NamedTuple):
+    """A query over `facts`, and perhaps the table `names`; what it holds grows with the rows of the topic `fills`."""
+
+    name: str
+    fills: str
+    query: str
+
+
+SHAPES: Final = (
+    Shape("aggregate", "facts", "CREATE TABLE out AS SELECT k, COUNT(*) AS n, SUM(v) AS s FROM facts GROUP BY k;"),
+    Shape(
+        "stream-table join",
+        "names",
+        "CREATE STREAM out AS SELECT f.k, f.v, n.name FROM facts f JOIN names n ON f.k = n.k;",
+    ),
+    Shape(
+        "stream-stream join",
+        "others",
+        "CREATE STREAM out AS SELECT f.k, f.v, o.v FROM facts f JOIN others o WITHIN 1 DAYS GRACE PERIOD 1 DAYS"
+        " ON f.k = o.k;",
+    ),
+    Shape("distinct count", "facts", "CREATE TABLE out AS SELECT v % 7 AS g, COUNT(DISTINCT k) AS n FROM facts"
+          " GROUP BY v % 7;"),
+)  # fmt: skip
+
+_SOURCES: Final = """
+SET 'auto.offset.reset'='earliest';
+CREATE STREAM facts (k BIGINT KEY, v BIGINT) WITH (KAFKA_TOPIC='facts', FORMAT='JSON', PARTITIONS=1);
+CREATE STREAM others (k BIGINT KEY, v BIGINT) WITH (KAFKA_TOPIC='others', FORMAT='JSON', PARTITIONS=1);
+CREATE TABLE names (k BIGINT PRIMARY KEY, name STRING) WITH (KAFKA_TOPIC='names', FORMAT='JSON', PARTITIONS=1);
+"""
+
+
+def records(topic: str, keys: Sequence[int]) -> pa.Table:
+    values = [f'{{"NAME":"name {key}"}}' if topic == "names" else f'{{"V":{key % 1_000}}}' for key in keys]
+    return pa.table(
+        {
+            "timestamp": pa.array([1_000_000 + key // 100 for key in keys], pa.timestamp("ms")),
+            "key": pa.array([str(key).encode() for key in keys], pa.binary()),
+            "value": pa.array([value.encode() for value in values], pa.binary()),
+        }
+    )
+
+
+class Growth(NamedTuple):
+    """`batch_ms`: CPU milliseconds of a batch of `BATCH_ROWS` records."""
+
+    shape: str
+    rows: int
+    filled_per_second: float
+    batch_ms: float
+    resident_mb: int
+
+
+def measure(shape: Shape, rows: int) -> Growth:
+    random = np.random.default_rng(1)
+    with pipelines("duckdb", 1) as run:
+        run.execute(_SOURCES)
+        query_id = run.execute(shape.query)
+        filled = timed(rows, lambda: _fill(run, query_id, shape.fills, rows))
+        _feed(run, query_id, random, rows, 5)
+        before = cpu_seconds(children=False)
+        _feed(run, query_id, random, rows, BATCHES)
+        after = cpu_seconds(children=False)
+        assert before is not None and after is not None and filled.cpu_rate is not None
+        run.status(query_id)
+        batch_ms = (after - before) * 1_000 / BATCHES
+        return Growth(shape.name, rows, filled.cpu_rate, batch_ms, resident_bytes() >> 20)
+
+
+def _fill(run: Pipelines, query_id: str, topic: str, rows: int) -> None:
+    for first in range(0, rows, _FILL_ROWS):
+        run.log.append(topic, 0, RowRecords(records(topic, range(first, min(first + _FILL_ROWS, rows)))))
+    run.wait(query_id)
+
+
+def _feed(run: Pipelines, query_id: str, random: np.random.Generator, rows: int, batches: int) -> None:
+    for _ in range(batches):
+        keys = random.choice(rows, BATCH_ROWS, replace=False).tolist()
+        run.log.append("facts", 0, RowRecords(records("facts", keys)))
+        run.wait(query_id)
+
+
+def state_lines(sizes: Sequence[int] = SIZES) -> list[Line]:
+    """Lines of a table: each shape at each size, and what its small batches cost beside those of the first size."""
+    lines: list[Line] = []
+    for shape in SHAPES:
+        first = measure(shape, sizes[0])
+        for rows in sizes:
+            growth = first if rows == sizes[0] else measure(shape, rows)
+            ratio = f"{growth.batch_ms / first.batch_ms:.2f} × {sizes[0]:,} rows" if rows != sizes[0] else ""
+            lines.append(_line(growth, ratio))
+    return lines
+
+
+def _line(growth: Growth, ratio: str) -> Line:
+    return Line(
+        f"{growth.shape}, {growth.rows:,} rows held, {growth.resident_mb:,} MB: batches of {BATCH_ROWS} records",
+        f"{growth.batch_ms:.1f} ms CPU",
+        f"filled {growth.filled_per_second / 1_000:,.0f} k",
+        ratio,
+        "≤ 1.5" if ratio else "",
+    )
+
+
+def main(arguments: Sequence[str]) -> None:
+    sys.stdout.write(as_text(state_lines([int(each) for each in arguments] or SIZES)) + "\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
