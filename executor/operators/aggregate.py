@@ -1,6 +1,6 @@
 """GROUP BY without windows, and with those that a row's time says; of streams and of tables.
 
-SQL evaluates the arguments, the groups' states wait in memory (`groups/hot_groups.py`) and in DuckDB, and loops in row
+SQL evaluates the arguments, a store keeps the groups' states (`state/store.py`), and loops in row
 order fold (`sql/functions/aggregation/aggregate_kernels.py` says why not window functions). Sessions are in
 `session.py`, what closes windows in `closing.py`.
 """
@@ -20,6 +20,7 @@ from ...sql.functions.aggregation.aggregate_kernels import GroupEvents, running_
 from ...sql.types import BIGINT, INTEGER, SqlType
 from ..batch import ChangeBatch
 from ..building import Emit, Operator
+from ..state.key_index import Numbered
 from ..state.store import StateStore
 from ..windows.placing import placing_of
 from .closing import Closing
@@ -38,8 +39,6 @@ from .columns import (
     take,
 )
 from .groups.calls import Calls
-from .groups.group_index import Numbered
-from .groups.hot_groups import HotGroups
 from .stream_time import NEVER, StreamTime, merged, moved_on, running
 
 
@@ -90,7 +89,6 @@ class Aggregator(Operator):
         key |= dict(zip(self._keys[1:], (column.type for column in step.schema.key), strict=True))
         key |= {} if self._placing is None else {self._placing.mark: BIGINT}
         self._store = StateStore(connection, step.id, key, {**self._calls.state_types, "_ts": BIGINT})
-        self._groups = HotGroups(self._store)
         members = self._calls.count_members(connection, step.id, key, retracts=step.retracts)
         self.stores = {step.id: self._store, **members}
         self._closing: Closing | None = None
@@ -139,10 +137,8 @@ class Aggregator(Operator):
     def take_out(self, keys: pa.Table) -> pa.Table:
         """Forgets these groups, which have no windows. Out: of those that there are `_index`, the key's position, and
         the last results."""
-        self._store.settle()
         taken = self._store.read(keys)
         for store in self.stores.values():
-            store.settle()
             found = store.read(keys, by=keys.column_names)
             store.delete(found.select(list(store.key)))
         return pa.table({"_index": taken.column("_index"), **self._calls.results(taken)})
@@ -167,7 +163,7 @@ class Aggregator(Operator):
     # -------------------------------------------------------------- what happens to which group
 
     def _plain_work(self, rows: pa.Table) -> _Work:
-        groups, known = self._groups.find([flat(rows, name) for name in self._keys])
+        groups, known = self._store.locate([flat(rows, name) for name in self._keys])
         of_row = groups.group
         n = np.arange(len(rows), dtype=np.int64)
         if not self._step.retracts:
@@ -196,14 +192,14 @@ class Aggregator(Operator):
         keys = rows.select(self._keys)
         keys = keys if every_row else take(keys, row)
         keys = keys.append_column(self._placing.mark, pa.array(marks))
-        groups, known = self._groups.find([flat(keys, name) for name in keys.column_names])
+        groups, known = self._store.locate([flat(keys, name) for name in keys.column_names])
         return _Work(rows, groups, known, GroupEvents(groups.group, _nothing(len(row)), row), row, keys, every_row)
 
     # -------------------------------------------------------------- folding
 
     def _fold(self, work: _Work) -> _Folded:
         groups, known = work.groups, work.known
-        states = self._groups.states(groups)
+        states = self._store.values(groups.slot)
         old = None
         if self._step.emit_old and known.any():
             old = self._calls.results(states.filter(pa.array(known)))
@@ -219,7 +215,11 @@ class Aggregator(Operator):
         if len(work.row):
             keys = take(work.keys, last)
             columns = [*keys.columns, *after.values(), pa.array(times)]
-            self._groups.write(groups, pa.table(columns, names=[*keys.column_names, *after, "_ts"]), touched)
+            after_rows = pa.table(columns, names=[*keys.column_names, *after, "_ts"])
+            if touched.all():
+                self._store.write_at(groups.slot, after_rows)
+            else:
+                self._store.write_at(groups.slot[touched], after_rows.filter(pa.array(touched)))
         return _Folded(work, old, results, event_times, last[touched])
 
     # -------------------------------------------------------------- output

@@ -46,7 +46,7 @@ class Deduplicator(Operator):
         key: dict[str, SqlType] = {"_part": INTEGER}
         key |= dict(zip(key_names(schema), (column.type for column in schema.key), strict=True))
         self._keys = list(key)
-        self._given = StateStore(connection, step.id, {**key, "_slot": BIGINT}, {"_ts": BIGINT}, write_once=True)
+        self._given = StateStore(connection, step.id, {**key, "_slot": BIGINT}, {"_ts": BIGINT})
         self._time = TaskTime(connection, f"{step.id}.stream_time", extra)
         self._cleared: dict[int, int] = {}  # per task: the first slot that may be stored; absent while unknown
         self.stores = {step.id: self._given, **self._time.stores}

@@ -103,7 +103,6 @@ class StreamStreamJoiner(Joiner):
                 f"{step.id}.{side}",
                 {**self._key_types, "_rts": BIGINT, "_id": BIGINT},
                 values,
-                write_once=True,
             )
             for side, values in zip(("left", "right"), map(_value_types, self._schemas), strict=True)
         ]

@@ -30,10 +30,8 @@ class StreamTime:
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, name: str) -> None:
         self.store = StateStore(connection, name, {"_part": INTEGER}, {"stream_time_ms": BIGINT})
-        self.store.on_settle(self._settle)
         self._known: dict[int, int] = {}
         self._known_at = -1  # the store's version
-        self._unsettled: list[pa.Table] = []
 
     def read(self) -> dict[int, int]:
         if self._known_at != self.store.version:
@@ -46,15 +44,8 @@ class StreamTime:
         moved = {part: time for part, time in after.items() if before.get(part) != time}
         if moved:
             columns: list[Any] = [pa.array(list(moved), pa.int32()), pa.array(list(moved.values()), pa.int64())]
-            self._unsettled.append(self.store.defer(pa.table(columns, names=["_part", "stream_time_ms"])))
-            self._known = dict(after)
-
-    def _settle(self) -> None:
-        unsettled, self._unsettled = self._unsettled, []
-        if unsettled:
-            newest = {row["_part"]: row for rows in unsettled for row in rows.to_pylist()}
-            self.store.apply(pa.Table.from_pylist(list(newest.values()), self.store.change_schema))
-            self._known_at = self.store.version
+            self.store.write(pa.table(columns, names=["_part", "stream_time_ms"]))
+            self._known, self._known_at = dict(after), self.store.version
 
 
 def running(parts: pa.Array, times: Ints, before: Mapping[int, int]) -> tuple[Ints, dict[int, int]]:

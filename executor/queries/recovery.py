@@ -136,6 +136,7 @@ def _replay(
             try:
                 pipeline.restore(change.store, change.rows)
                 fp("query.replaying")
+                pipeline.settle()
                 state.commit({partition: offset})
             except BaseException:
                 with contextlib.suppress(Exception):

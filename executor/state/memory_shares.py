@@ -62,6 +62,19 @@ def shares_of(limit: str | None) -> MemoryShares | None:
     """
     if not limit:
         return MemoryShares(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2)
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*", limit, re.IGNORECASE)
+    total = _bytes(limit)
+    return None if total is None else MemoryShares(total)
+
+
+def room_of_a_store(connection: duckdb.DuckDBPyConnection, room: int) -> int:
+    """Bytes for the rows of one store in memory: what is wanted, and a quarter of what its DuckDB may use at most."""
+    ((found,),) = connection.execute("SELECT current_setting('memory_limit')").fetchall()
+    limit = _bytes(found)
+    return room if limit is None else min(room, limit // _TAKEN)
+
+
+def _bytes(text: str) -> int | None:
+    """Of DuckDB's notation; None where it is none."""
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*", text, re.IGNORECASE)
     unit = _UNITS.get(found[2].upper()) if found else None
-    return None if found is None or unit is None else MemoryShares(int(float(found[1]) * unit))
+    return None if found is None or unit is None else int(float(found[1]) * unit)

@@ -24,6 +24,7 @@ from .laid_aside import LaidAside
 log = structlog.get_logger()
 
 _APPLIED = "_millstream_applied"
+_FORMAT = 2  # of the stores' tables: each row has a number of its own
 _LAG_S_MAX = 12 * 60 * 60  # well below what the changelog keeps deletions for: delete.retention.ms
 _CORRUPT = ("Corrupt database file", "IO Error: Corrupt")  # a plain `duckdb.Error`: no class of its own tells it
 _in_use: set[Path] = set()
@@ -192,4 +193,4 @@ def _read_bookkeeping(connection: duckdb.DuckDBPyConnection, fingerprint: str) -
 
 def _print(plan: PhysicalPlan, identity: str) -> str:
     """A fingerprint of what the state's tables depend on, and of whose they are."""
-    return hashlib.sha256((repr((plan.version, plan.root)) + identity).encode()).hexdigest()
+    return hashlib.sha256((repr((_FORMAT, plan.version, plan.root)) + identity).encode()).hexdigest()

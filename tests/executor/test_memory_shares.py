@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import gc
 
+import duckdb
 import pytest
 
 from millstream.executor.state.connection import MEMORY, EngineSettings, open_connection
-from millstream.executor.state.memory_shares import SHARE_MIN, MemoryShares, shares_of
+from millstream.executor.state.memory_shares import SHARE_MIN, MemoryShares, room_of_a_store, shares_of
 
 
 def test_the_limits_add_up_to_less_than_there_is() -> None:
@@ -45,3 +46,10 @@ def test_a_closed_connection_gives_its_share_back() -> None:
     del first
     gc.collect()
     assert shares.take() == 4 * SHARE_MIN
+
+
+@pytest.mark.parametrize(("limit", "room"), [("1GiB", 2**28), ("40MiB", 10 * 2**20), ("8GiB", 10**9)])
+def test_rows_of_a_store_take_a_part_of_what_its_duckdb_may_use(limit: str, room: int) -> None:
+    with duckdb.connect() as connection:
+        connection.execute(f"SET memory_limit = '{limit}'")
+        assert room_of_a_store(connection, 10**9) == room

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from millstream.executor.batch import ChangeBatch
 from millstream.executor.errors import ForeignState
 from millstream.executor.pipeline import Pipeline
 from millstream.executor.queries.query import QueryRuntime
+from millstream.executor.state.state_commits import StateCommits
 from millstream.logcore.client import ColumnarRecords, FetchedColumns, LogClient, TopicPartition
 from millstream.logcore.errors import ProducerFenced
 from millstream.logcore.failpoints import FailpointHit, arm
@@ -85,6 +87,21 @@ def test_a_restart_continues_with_the_state(client: LogClient, tmp_path: Path, i
     state = None if in_memory else tmp_path / "state"
     client.append("input", 0, rows([("a", value(1), 10)]))
     run(count_plan(), client, state)
+    client.append("input", 0, rows([("a", value(5), 20)]))
+    run(count_plan(), client, state)
+    assert values(client, "counts") == [{"N": 1, "S": 1}, {"N": 2, "S": 6}]
+
+
+def test_what_a_restart_replays_is_in_the_file_from_then_on(
+    client: LogClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = tmp_path / "state"
+    client.append("input", 0, rows([("a", value(1), 10)]))
+    run(count_plan(), client, state)
+    shutil.rmtree(state)
+    with monkeypatch.context() as patch:
+        patch.setattr(StateCommits, "commit", lambda _: None)  # it dies before it has anything to commit
+        QueryRuntime(count_plan(), client, state).close()
     client.append("input", 0, rows([("a", value(5), 20)]))
     run(count_plan(), client, state)
     assert values(client, "counts") == [{"N": 1, "S": 1}, {"N": 2, "S": 6}]

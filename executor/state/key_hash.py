@@ -1,0 +1,175 @@
+"""Keys of any columns as 128-bit numbers, by SipHash-1-3 with a secret of the process.
+
+A store compares keys by these numbers alone. With 128 bits and a secret key, two of ten thousand million keys are the
+same number with a probability of 2^-63, whatever keys a stranger sends; ClickHouse groups by the same function.
+SipHash: Aumasson and Bernstein, https://github.com/veorq/SipHash (the variant with an output of 128 bits).
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from typing import Any
+
+import numba
+import numpy as np
+import pyarrow as pa
+
+from ...sql.functions.aggregation.aggregate_values import as_physical
+
+Hashes = np.ndarray[Any, np.dtype[np.uint64]]
+"""Of the shape (2, keys)."""
+Vector = np.ndarray[Any, Any]  # an argument of a compiled loop
+
+_SECRET = (np.uint64(secrets.randbits(64)), np.uint64(secrets.randbits(64)))
+
+
+def key_hashes(columns: Sequence[pa.Array], secret: tuple[np.uint64, np.uint64] = _SECRET) -> Hashes:
+    """One number per row. Two rows have the same one where their values are equal column by column; NULL is equal to
+    NULL, NaN to NaN, and 0.0 to -0.0."""
+    rows = len(columns[0])
+    words = np.empty((1 + sum(_width(column.type) for column in columns), rows), np.uint64)
+    words[0] = 0  # which of the columns are NULL
+    first = 1
+    for number, column in enumerate(columns):
+        if column.null_count:
+            words[0] |= column.is_null().to_numpy(zero_copy_only=False).astype(np.uint64) << np.uint64(number)
+        end = first + _width(column.type)
+        _put_words(words[first:end], column, secret)
+        first = end
+    return _hash_words(words, *secret)
+
+
+def _is_whole(type_: pa.DataType) -> bool:
+    return pa.types.is_integer(type_) or pa.types.is_temporal(type_) or pa.types.is_boolean(type_)
+
+
+def _width(type_: pa.DataType) -> int:
+    """How many words of 64 bits a value has."""
+    return 1 if _is_whole(type_) or pa.types.is_floating(type_) else 2
+
+
+def _put_words(words: Vector, column: pa.Array, secret: tuple[np.uint64, np.uint64]) -> None:
+    """The values as numbers; those of a NULL are always the same."""
+    type_ = column.type
+    if pa.types.is_floating(type_):
+        words[0] = _float_bits(column)
+    elif _is_whole(type_):
+        kept = as_physical(column)
+        if kept.null_count:
+            kept = kept.fill_null(False if pa.types.is_boolean(kept.type) else 0)
+        words[0].view(np.int64)[:] = kept.to_numpy(zero_copy_only=False)
+    else:
+        words[:] = _hash_bytes(*_bytes_of(_as_bytes(column)), *secret)
+
+
+def _as_bytes(column: pa.Array) -> pa.Array:
+    """Text or bytes that are equal where the values are."""
+    type_ = column.type
+    if pa.types.is_string(type_) or pa.types.is_binary(type_):
+        return column
+    if pa.types.is_decimal128(type_):
+        validity, data = column.buffers()
+        fixed = pa.Array.from_buffers(pa.binary(16), len(column), [validity, data], offset=column.offset)
+        return fixed.cast(pa.binary())
+    return pa.array([None if value is None else repr(value) for value in column.to_pylist()], pa.string())
+
+
+def _float_bits(column: pa.Array) -> Vector:
+    values = column.to_numpy(zero_copy_only=False).astype(np.float64) + 0.0  # -0.0 is 0.0
+    return np.where(np.isnan(values), np.where(_valid(column), np.nan, 0.0), values).view(np.uint64)
+
+
+def _valid(column: pa.Array) -> Vector:
+    return column.is_valid().to_numpy(zero_copy_only=False)
+
+
+def _bytes_of(column: pa.Array) -> tuple[Vector, Vector]:
+    """Where each value begins, and all bytes. NULLs have none."""
+    if column.null_count:
+        column = column.fill_null("" if pa.types.is_string(column.type) else b"")
+    _, offsets, data = column.buffers()
+    starts = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1]
+    content = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
+    return starts, content
+
+
+_C0, _C1 = np.uint64(0x736F6D6570736575), np.uint64(0x646F72616E646F6D)
+_C2, _C3 = np.uint64(0x6C7967656E657261), np.uint64(0x7465646279746573)
+_WIDE, _LAST, _MORE = np.uint64(0xEE), np.uint64(0xEE), np.uint64(0xDD)
+_R13, _R16, _R17, _R21, _R32 = (np.uint64(bits) for bits in (13, 16, 17, 21, 32))
+_L13, _L16, _L17, _L21, _L32 = (np.uint64(64 - bits) for bits in (13, 16, 17, 21, 32))
+_EIGHT, _TOP = np.uint64(8), np.uint64(56)
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
+def _round(v0: Any, v1: Any, v2: Any, v3: Any):
+    v0 += v1
+    v1 = ((v1 << _R13) | (v1 >> _L13)) ^ v0
+    v0 = (v0 << _R32) | (v0 >> _L32)
+    v2 += v3
+    v3 = ((v3 << _R16) | (v3 >> _L16)) ^ v2
+    v0 += v3
+    v3 = ((v3 << _R21) | (v3 >> _L21)) ^ v0
+    v2 += v1
+    v1 = ((v1 << _R17) | (v1 >> _L17)) ^ v2
+    v2 = (v2 << _R32) | (v2 >> _L32)
+    return v0, v1, v2, v3
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
+def _finished(v0: Any, v1: Any, v2: Any, v3: Any):
+    v2 ^= _LAST
+    for _ in range(3):
+        v0, v1, v2, v3 = _round(v0, v1, v2, v3)
+    first = v0 ^ v1 ^ v2 ^ v3
+    v1 ^= _MORE
+    for _ in range(3):
+        v0, v1, v2, v3 = _round(v0, v1, v2, v3)
+    return first, v0 ^ v1 ^ v2 ^ v3
+
+
+@numba.njit(cache=True, nogil=True)
+def _hash_words(words: Vector, k0: Any, k1: Any):
+    """Of each column of the matrix: its words, and their number of bytes, as SipHash ends a message."""
+    width, rows = words.shape
+    out = np.empty((2, rows), np.uint64)
+    end = np.uint64((8 * width) & 0xFF) << _TOP
+    for row in range(rows):
+        v0, v1, v2, v3 = k0 ^ _C0, k1 ^ _C1 ^ _WIDE, k0 ^ _C2, k1 ^ _C3
+        for position in range(width):
+            word = words[position, row]
+            v3 ^= word
+            v0, v1, v2, v3 = _round(v0, v1, v2, v3)
+            v0 ^= word
+        v3 ^= end
+        v0, v1, v2, v3 = _round(v0, v1, v2, v3)
+        v0 ^= end
+        out[0, row], out[1, row] = _finished(v0, v1, v2, v3)
+    return out
+
+
+@numba.njit(cache=True, nogil=True)
+def _hash_bytes(starts: Vector, content: Vector, k0: Any, k1: Any):
+    rows = len(starts) - 1
+    out = np.empty((2, rows), np.uint64)
+    for row in range(rows):
+        v0, v1, v2, v3 = k0 ^ _C0, k1 ^ _C1 ^ _WIDE, k0 ^ _C2, k1 ^ _C3
+        at, end = starts[row], starts[row + 1]
+        size = end - at
+        while end - at >= 8:
+            word = np.uint64(0)
+            for position in range(8):
+                word |= np.uint64(content[at + position]) << (_EIGHT * np.uint64(position))
+            at += 8
+            v3 ^= word
+            v0, v1, v2, v3 = _round(v0, v1, v2, v3)
+            v0 ^= word
+        word = np.uint64(size & 0xFF) << _TOP
+        for position in range(end - at):
+            word |= np.uint64(content[at + position]) << (_EIGHT * np.uint64(position))
+        v3 ^= word
+        v0, v1, v2, v3 = _round(v0, v1, v2, v3)
+        v0 ^= word
+        out[0, row], out[1, row] = _finished(v0, v1, v2, v3)
+    return out

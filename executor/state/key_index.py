@@ -1,0 +1,272 @@
+"""Numbers for keys: hash tables in compiled code that remember every key, and those that share a part of it.
+
+Grouping a batch by Arrow's dictionaries and joining its groups with the stored ones in DuckDB cost a third of a
+windowed aggregate's processor time, and a join without an index reads all that is stored: one look into this table does
+both.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numba
+import numpy as np
+
+from .key_hash import Hashes, Vector
+
+Ints = np.ndarray[Any, np.dtype[np.int64]]
+
+_CAPACITY = 1_024  # keys, at first
+_DOUBLED_TO = 1 << 20  # keys; then by a quarter each time: what is reserved in vain must not be as much as what is used
+_BATCH_MAX = (1 << 31) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Numbered:
+    """The groups of a batch's rows, from 0, in the order in which they first come.
+
+    `group`: of each row. Per group: its `first` row and its `slot`, which is the key's number for good.
+    """
+
+    group: Ints
+    first: Ints
+    slot: Ints
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+
+class KeyIndex:
+    """Slots are given out from 0 on, one per different key; equal keys always get the same one.
+
+    Keys are hashes (`key_hash.py`), whose bits need no more mixing. Memory: 24 bytes per key and 5 to 11 per bucket.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0  # of slots
+        self._batch = 0
+        self._hashes = np.empty((0, 2), np.uint64)
+        self._stamps = np.empty(0, np.int32)  # the last batch that had the key
+        self._local = np.empty(0, np.int32)  # its group there
+        self._buckets = np.empty(0, np.int32)
+        self._allocate(_CAPACITY)
+
+    @property
+    def nbytes(self) -> int:
+        return self._hashes.nbytes + self._stamps.nbytes + self._local.nbytes + self._buckets.nbytes
+
+    def number(self, hashes: Hashes) -> Numbered:
+        """The slots of these keys; who has none gets one."""
+        rows = hashes.shape[1]
+        group, slot, first = np.empty((3, rows), np.int64)
+        self._next_batch()
+        row = found = 0
+        while True:
+            row, self.count, found = _number(
+                hashes, row, self._hashes, self._buckets, self._stamps, self._local, self._batch, self.count, found,
+                group, slot, first,
+            )  # fmt: skip
+            if row == rows:
+                return Numbered(group, first[:found].copy(), slot[:found].copy())
+            self._allocate(_more(self.count))
+
+    def find(self, hashes: Hashes) -> Ints:
+        """The slot of each key, -1 where it has none."""
+        return _find(hashes, self._hashes, self._buckets)
+
+    def hashes_of(self, slots: Ints) -> Hashes:
+        return np.ascontiguousarray(self._hashes[slots].T)
+
+    def renumbered(self, slots: Ints) -> KeyIndex:
+        """With the keys of these slots only, which are now the first ones, in this order."""
+        other = KeyIndex()
+        other.number(self.hashes_of(slots))
+        return other
+
+    def _next_batch(self) -> None:
+        if self._batch == _BATCH_MAX:
+            self._stamps[:] = self._batch = 0
+        self._batch += 1
+
+    def _allocate(self, capacity: int) -> None:
+        """Makes room for so many keys."""
+        hashes = np.empty((capacity, 2), np.uint64)
+        hashes[: self.count] = self._hashes[: self.count]
+        self._hashes = hashes
+        self._stamps, self._local = grown(self._stamps, capacity, 0), grown(self._local, capacity, 0)
+        size = 1 << (capacity * 4 // 3).bit_length()
+        if size != len(self._buckets):
+            self._buckets = np.full(size, -1, np.int32)
+            _put_again(self._hashes, self.count, self._buckets)
+
+
+class PartialIndex:
+    """Slots by a part of their keys, newest first.
+
+    Slots whose row is gone are taken out when somebody comes by, and have to be added again with a new row.
+    """
+
+    def __init__(self) -> None:
+        self._parts = KeyIndex()
+        self._head = np.full(_CAPACITY, -1, np.int32)  # per part: its newest slot
+        self._next = np.full(_CAPACITY, -1, np.int32)  # per slot
+        self._part = np.full(_CAPACITY, -1, np.int32)  # per slot; -1: not linked
+
+    @property
+    def nbytes(self) -> int:
+        return self._parts.nbytes + self._head.nbytes + self._next.nbytes + self._part.nbytes
+
+    def add(self, hashes: Hashes, slots: Ints) -> None:
+        """In: of each slot the hash of its part."""
+        numbered = self._parts.number(hashes)
+        self._head = grown(self._head, self._parts.count, -1)
+        last = int(slots.max(initial=-1)) + 1
+        self._next, self._part = grown(self._next, last, -1), grown(self._part, last, -1)
+        _link(numbered.slot[numbered.group], slots, self._head, self._next, self._part)
+
+    def find(self, hashes: Hashes, rows: Vector) -> tuple[Ints, Ints]:
+        """The slots of these parts that have a row: the part's position, and the slot. In: `rows`: per slot, -1 where
+        there is none."""
+        parts = self._parts.find(hashes)
+        total = _unlink_gone(parts, rows, self._head, self._next, self._part)
+        return _walk(parts, self._head, self._next, total)
+
+    def renumbered(self, slots: Ints) -> PartialIndex:
+        """With these slots only, which are now the first ones, in this order."""
+        other = PartialIndex()
+        parts = grown(self._part, int(slots.max(initial=-1)) + 1, -1)[slots].astype(np.int64)
+        linked = np.flatnonzero(parts >= 0)
+        other.add(self._parts.hashes_of(parts[linked]), linked)
+        return other
+
+
+def grown(column: Vector, count: int, blank: int) -> Vector:
+    """With room for so many at least."""
+    if count <= len(column):
+        return column
+    more = np.full(max(count, _more(len(column))), blank, column.dtype)
+    more[: len(column)] = column
+    return more
+
+
+def _more(capacity: int) -> int:
+    return 2 * capacity if capacity < _DOUBLED_TO else capacity + capacity // 4
+
+
+def slots_of(numbered: Numbered) -> Ints:
+    """Per row."""
+    return numbered.slot if len(numbered) == len(numbered.group) else numbered.slot[numbered.group]
+
+
+@numba.njit(cache=True, nogil=True)
+def _number(
+    asked: Vector,
+    row: int,
+    hashes: Vector,
+    buckets: Vector,
+    stamps: Vector,
+    local: Vector,
+    batch: int,
+    count: int,
+    found: int,
+    group: Vector,
+    slots: Vector,
+    first: Vector,
+):
+    """Goes on from `row` until there is no room for a new key. Out: where it stopped; counts of slots and groups."""
+    mask = np.uint64(len(buckets) - 1)
+    for i in range(row, asked.shape[1]):
+        high, low = asked[0, i], asked[1, i]
+        place = low & mask
+        slot = np.int64(buckets[place])
+        while slot >= 0 and (hashes[slot, 0] != high or hashes[slot, 1] != low):
+            place = (place + np.uint64(1)) & mask
+            slot = np.int64(buckets[place])
+        if slot < 0:
+            if count == len(hashes):
+                return i, count, found
+            slot = count
+            buckets[place] = slot
+            hashes[slot, 0], hashes[slot, 1] = high, low
+            count += 1
+        if stamps[slot] != batch:
+            stamps[slot] = batch
+            local[slot] = found
+            slots[found] = slot
+            first[found] = i
+            found += 1
+        group[i] = local[slot]
+    return asked.shape[1], count, found
+
+
+@numba.njit(cache=True, nogil=True)
+def _find(asked: Vector, hashes: Vector, buckets: Vector):
+    mask = np.uint64(len(buckets) - 1)
+    found = np.empty(asked.shape[1], np.int64)
+    for i in range(asked.shape[1]):
+        high, low = asked[0, i], asked[1, i]
+        place = low & mask
+        slot = np.int64(buckets[place])
+        while slot >= 0 and (hashes[slot, 0] != high or hashes[slot, 1] != low):
+            place = (place + np.uint64(1)) & mask
+            slot = np.int64(buckets[place])
+        found[i] = slot
+    return found
+
+
+@numba.njit(cache=True, nogil=True)
+def _put_again(hashes: Vector, count: int, buckets: Vector):
+    mask = np.uint64(len(buckets) - 1)
+    for slot in range(count):
+        place = hashes[slot, 1] & mask
+        while buckets[place] >= 0:
+            place = (place + np.uint64(1)) & mask
+        buckets[place] = slot
+
+
+@numba.njit(cache=True, nogil=True)
+def _link(parts: Vector, slots: Vector, head: Vector, following: Vector, part: Vector):
+    for i in range(len(slots)):
+        slot = slots[i]
+        if part[slot] < 0:
+            part[slot] = parts[i]
+            following[slot] = head[parts[i]]
+            head[parts[i]] = slot
+
+
+@numba.njit(cache=True, nogil=True)
+def _unlink_gone(parts: Vector, rows: Vector, head: Vector, following: Vector, part: Vector):
+    """Out: how many slots are left in these chains."""
+    total = 0
+    for i in range(len(parts)):
+        if parts[i] < 0:
+            continue
+        before = np.int64(-1)
+        slot = np.int64(head[parts[i]])
+        while slot >= 0:
+            after = np.int64(following[slot])
+            if rows[slot] >= 0:
+                before = slot
+                total += 1
+            else:
+                part[slot] = -1
+                if before >= 0:
+                    following[before] = after
+                else:
+                    head[parts[i]] = after
+            slot = after
+    return total
+
+
+@numba.njit(cache=True, nogil=True)
+def _walk(parts: Vector, head: Vector, following: Vector, total: int):
+    position, slots = np.empty(total, np.int64), np.empty(total, np.int64)
+    found = 0
+    for i in range(len(parts)):
+        slot = np.int64(head[parts[i]]) if parts[i] >= 0 else np.int64(-1)
+        while slot >= 0:
+            position[found], slots[found] = i, slot
+            found += 1
+            slot = np.int64(following[slot])
+    return position, slots
