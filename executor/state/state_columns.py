@@ -43,17 +43,18 @@ class NumberColumn:
         self._type = type_
         self._values = np.zeros(0, physical(type_).to_pandas_dtype())
         self._valid = np.zeros(0, np.bool_)
+        self._count = 0
 
     @property
     def nbytes(self) -> int:
-        return self._values.nbytes + self._valid.nbytes
+        """What lies beyond is zero and was never touched: it takes no memory yet."""
+        return self._count * (self._values.itemsize + 1)
 
     def grow(self, count: int) -> None:
-        more = count - len(self._valid)
-        if more > 0:
-            more = max(more, len(self._valid))
-            self._values = np.concatenate([self._values, np.zeros(more, self._values.dtype)])
-            self._valid = np.concatenate([self._valid, np.zeros(more, np.bool_)])
+        self._count = max(self._count, count)
+        if count > len(self._valid):
+            count = max(count, 4 * len(self._valid))
+            self._values, self._valid = _longer(self._values, count), _longer(self._valid, count)
 
     def get(self, slots: Ints) -> pa.Array:
         valid = self._valid[slots]
@@ -68,6 +69,12 @@ class NumberColumn:
         else:
             self._valid[slots] = True
         self._values[slots] = kept.to_numpy(zero_copy_only=False)
+
+
+def _longer(values: np.ndarray[Any, Any], count: int) -> np.ndarray[Any, Any]:
+    longer = np.zeros(count, values.dtype)
+    longer[: len(values)] = values
+    return longer
 
 
 class PooledColumn:

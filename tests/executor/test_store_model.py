@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millstream.executor.state import slot_rows, store
+from millstream.executor.state import slot_rows, store, zones
 from millstream.executor.state.store import StateStore
 from millstream.sql.types import BIGINT, INTEGER, STRING, Array, SqlType
 
@@ -45,6 +45,7 @@ ROOMS = {
 def little_room(request: pytest.FixtureRequest) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(slot_rows, "_BITS", 2)  # blocks of four rows
+        patch.setattr(zones, "_BITS", 1)
         for name, value in ROOMS[request.param].items():
             patch.setattr(store, name, value)
         yield
