@@ -13,7 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar, cast
 
 T = TypeVar("T")
 
@@ -78,7 +78,7 @@ class Work(Generic[T]):
         self.wait()
         if self._error is not None:
             raise self._error
-        return self._result  # type: ignore[return-value]
+        return cast("T", self._result)
 
 
 class WorkPool:

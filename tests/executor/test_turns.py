@@ -177,7 +177,7 @@ def test_no_news_is_lost(client: LogClient, turns: Turns) -> None:
                 time.sleep(0.001)
 
 
-def test_a_look_that_takes_long_is_not_repeated_at_once(client: LogClient) -> None:
+def test_a_look_that_takes_long_is_not_repeated_at_once(client: LogClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """However often the log advances: what many idle queries cost stays bounded."""
     looks = 0
     offsets = client.offsets
@@ -188,7 +188,7 @@ def test_a_look_that_takes_long_is_not_repeated_at_once(client: LogClient) -> No
         time.sleep(0.02)
         return offsets(topic, partition)
 
-    client.offsets = slowly  # type: ignore[method-assign, assignment]
+    monkeypatch.setattr(client, "offsets", slowly)
     turns = Turns(client, WorkPool(1))
     query = Query(Due({AT: 0}), WHEN_WOKEN)
     turns.wake(query)
