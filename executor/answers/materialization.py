@@ -6,7 +6,6 @@ import contextlib
 import threading
 from collections.abc import Mapping, Sequence
 
-import duckdb
 import pyarrow as pa
 
 from ...logcore.client import LogClient, TopicPartition
@@ -14,22 +13,21 @@ from ...planner.source_info import SourceInfo
 from ...planner.specs import SqlExpression
 from ...planner.steps.source import Source
 from ...sql.functions.catalog import register_udfs
-from ..batch import ChangeBatch
-from ..sources.source_reader import ReadBatch, SourceReader, empty_rows
+from ..sources.source_reader import ReadBatch, SourceReader
 from ..state.connection import EngineSettings, lock, open_connection
 from ..state.laid_aside import LaidAside
 from .left_out import LeftOut
 from .pull_limits import Deadline, PullLimits
+from .relation import RELATION, Relation
 
 MAX_BATCH_BYTES = 16 * 1024 * 1024
-RELATION = "source"
 
 
 class Materialization:
-    """For a table its latest row per key (and window), for a stream all its rows, as the relation `source`. A stream's
-    record without value is no row.
+    """For a table its latest row per key (and window), for a stream all its rows, as the relation `source` (its columns
+    are those of `Relation`). What the topic's retention has dropped is not there: who keeps a materialization and who
+    makes one anew get the same answer. Methods may be called from any thread.
 
-    Columns: `k0`…, `v0`…, `_ts`, `_ws`, `_we`, `_rowpartition`, `_offset`. Methods may be called from any thread.
     In: `timestamp`: the source's TIMESTAMP column as an expression over the row's columns, where it has one.
     `query_id`: who asks first; what cannot be read is traced under this name. `left_out`: how many records that is.
     """
@@ -48,10 +46,8 @@ class Materialization:
         self._source = source_step(source, timestamp)
         self._guard = threading.Lock()
         self._connection = open_connection(settings=EngineSettings.of(properties or {}))
-        self._columns = _columns(self._source)
         self._registered: set[str] = set()
-        self._stream_time_ms: dict[int, int] = {}  # of the partitions of a table with a TTL
-        self._create()
+        self._relation = Relation(self._connection, self._source)
         self._laid_aside = LaidAside(self._connection)
         # UDFs that a later query needs can still be registered once the settings are locked.
         lock(self._connection)
@@ -65,13 +61,17 @@ class Materialization:
         """Takes in everything that is committed at the moment of the call. After an error the next call goes on.
         Raises `PullLimitExceeded` once the deadline has passed."""
         with self._held(deadline):
-            ends = {at: self._client.offsets(*at).last_stable_offset for at in self._reader.fetch_positions}
+            offsets = {at: self._client.offsets(*at) for at in self._reader.fetch_positions}
+            ends = {at: found.last_stable_offset for at, found in offsets.items()}
             while any(self._reader.fetch_positions[at] < end for at, end in ends.items()):
                 if deadline is not None:
                     deadline.check()
                 batch = self._reader.read(MAX_BATCH_BYTES, ends)
                 if batch is not None:
                     self._take_in(batch)
+            for at, found in offsets.items():
+                self._relation.forget_before(at.partition, found.log_start_offset)
+            self._relation.compact()
 
     @property
     def left_out(self) -> int:
@@ -114,73 +114,20 @@ class Materialization:
         with self._guard:
             self._connection.close()
 
-    def _create(self) -> None:
-        self._connection.register("shape", empty_rows(self._source))
-        selected = ", ".join(
-            name if known else f"CAST(NULL AS BIGINT) AS {name}" for name, known in self._columns.items()
-        )
-        self._connection.execute(f"CREATE TABLE {RELATION} AS SELECT {selected} FROM shape")
-        self._connection.unregister("shape")
-
     def _reader_behind_contained(self) -> SourceReader:
         return SourceReader(self._client, [self._source], self._contained, time_order=False)
 
     def _take_in(self, batch: ReadBatch) -> None:
         changes = batch.inputs[self._source.id]
         try:
-            self._apply(changes)
-            self._expire(changes)
+            self._relation.apply(changes)
         except BaseException:  # an interrupt, say: the reader is past these rows, the relation is not
             self._reader = self._reader_behind_contained()
             raise
         self._laid_aside.clear()
         self._contained = batch.positions
         self._left_out.note(batch.errors)
-
-    def _apply(self, changes: ChangeBatch) -> None:
-        if not changes.rows.num_rows:
-            return
-        self._connection.register("batch", changes.rows)
-        self._connection.execute("BEGIN")
-        try:
-            if self._source.kind == "TABLE":
-                self._replace()
-            else:
-                self._connection.execute(
-                    f"INSERT INTO {RELATION} SELECT {self._selected()} FROM batch WHERE NOT _null ORDER BY _seq"
-                )
-            self._connection.execute("COMMIT")
-        except BaseException:
-            with contextlib.suppress(duckdb.Error):
-                self._connection.execute("ROLLBACK")
-            raise
-        finally:
-            self._connection.unregister("batch")
-
-    def _expire(self, changes: ChangeBatch) -> None:
-        """Rows that were not updated for the table's TTL are gone, by the stream time of their partition."""
-        if self._source.ttl_ms is None:
-            return
-        for partition, time in changes.stream_time_ms.items():
-            latest = self._stream_time_ms[partition] = max(time, self._stream_time_ms.get(partition, time))
-            self._connection.execute(
-                f"DELETE FROM {RELATION} WHERE _rowpartition = {partition} AND _ts <= {latest - self._source.ttl_ms}"
-            )
-
-    def _replace(self) -> None:
-        """Deletes the batch's keys and inserts the last row of each, unless that is a deletion."""
-        keys = [name for name in self._columns if name.startswith("k")]
-        if self._source.key_window is not None:
-            keys += ["_ws", "_we"]
-        same = " AND ".join(f"s.{key} IS NOT DISTINCT FROM b.{key}" for key in keys) or "true"
-        partition = f"PARTITION BY {', '.join(keys)} " if keys else ""
-        last = f"row_number() OVER ({partition}ORDER BY _seq DESC) = 1"
-        self._connection.execute(f"CREATE OR REPLACE TEMP TABLE latest AS SELECT * FROM batch QUALIFY {last}")
-        self._connection.execute(f"DELETE FROM {RELATION} AS s USING latest AS b WHERE {same}")
-        self._connection.execute(f"INSERT INTO {RELATION} SELECT {self._selected()} FROM latest WHERE NOT _null")
-
-    def _selected(self) -> str:
-        return ", ".join(name if known else f"NULL AS {name}" for name, known in self._columns.items())
+        self._relation.compact()  # not before: what is read again after an interrupt must not be there already
 
 
 def record_count(client: LogClient, topic: str) -> int:
@@ -205,11 +152,3 @@ def source_step(source: SourceInfo, timestamp: SqlExpression | None = None) -> S
         name=source.name,
         ttl_ms=source.ttl_ms if source.created_by is None else None,
     )
-
-
-def _columns(source: Source) -> dict[str, bool]:
-    """The relation's columns, and whether batches of the source have them."""
-    names = [f"k{i}" for i in range(len(source.schema.key))] + [f"v{i}" for i in range(len(source.schema.value))]
-    names += ["_ts", "_ws", "_we", "_rowpartition", "_offset"]
-    present = set(empty_rows(source).column_names)
-    return {name: name in present for name in names}

@@ -9,6 +9,7 @@ import duckdb
 import pytest
 from hand_plans import INPUT, JSON, KAFKA, rows
 
+from millstream.executor.answers import relation
 from millstream.executor.answers.materialization import Materialization
 from millstream.logcore.client import LogClient
 from millstream.logcore.log import open_log
@@ -83,9 +84,53 @@ def test_rows_that_could_not_be_taken_in_are_taken_in_later(
     found.catch_up()
     append(client, "b", 2)
     with monkeypatch.context() as patched:
-        patched.setattr(Materialization, "_selected", lambda _: "no_such_column")
+        patched.setitem(found._relation._columns, "no_such_column", True)
         with pytest.raises(duckdb.Error):
             found.catch_up()
     append(client, "c", 3)
     found.catch_up()
     assert found.query("SELECT k0 FROM source ORDER BY k0").column(0).to_pylist() == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("kind", ["TABLE", "STREAM"])
+def test_rows_that_retention_has_dropped_are_gone_for_everybody(client: LogClient, kind: str) -> None:
+    kept = Materialization(source(kind), client)
+    for key, number in (("a", 1), ("b", 2), ("a", 3), ("c", 4)):
+        append(client, key, number)
+    kept.catch_up()
+    client.delete_records("input", 0, 2)
+    kept.catch_up()
+    made_anew = Materialization(source(kind), client)
+    made_anew.catch_up()
+    assert kept.rows() == made_anew.rows()
+    assert kept.query("SELECT k0, v0 FROM source ORDER BY k0").to_pylist() == [
+        {"k0": "a", "v0": 3},
+        {"k0": "c", "v0": 4},
+    ]
+
+
+def test_the_room_of_replaced_rows_is_used_again(client: LogClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relation, "DEAD_ROWS_MAX", 1_000)
+    table = Materialization(source("TABLE"), client)
+    for step in range(40):
+        client.append("input", 0, rows([(f"k{key}", {"V": step, "W": "w"}, step) for key in range(100)]))
+        table.catch_up()
+    assert table.query("SELECT v0, count(*) AS n FROM source GROUP BY v0").to_pylist() == [{"v0": 39, "n": 100}]
+    assert room(table) < 2_000
+
+
+def test_the_room_of_dropped_rows_is_used_again(client: LogClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relation, "DEAD_ROWS_MAX", 1_000)
+    stream = Materialization(source("STREAM"), client)
+    for step in range(40):
+        client.append("input", 0, rows([(f"k{key}", {"V": step, "W": "w"}, step) for key in range(100)]))
+        client.delete_records("input", 0, 100 * step)
+        stream.catch_up()
+    assert stream.query("SELECT v0, count(*) AS n FROM source GROUP BY v0").to_pylist() == [{"v0": 39, "n": 100}]
+    assert room(stream) < 2_000
+
+
+def room(kept: Materialization) -> int:
+    """Rows that DuckDB keeps, and looks at in each query; deleted ones count."""
+    found = kept.query("SELECT sum(count) AS n FROM pragma_storage_info('source') WHERE column_path = '[0]'")
+    return int(found["n"][0].as_py())
