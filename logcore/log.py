@@ -3,6 +3,7 @@ links to others. It writes the files that a node of a larger cluster writes. The
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
 from collections.abc import Callable, Generator, Mapping
@@ -25,13 +26,16 @@ from .errors import CorruptLog, LogUnavailable, LogWriteFailed, UnknownTopic
 from .failpoints import fp
 from .protocol.kafka_service import Serving
 from .replication.controller.controller_messages import ElectLeader
-from .replication.machine import NodeId
-from .replication.replica.replica_messages import PartitionId
+from .replication.machine import BROKER, NodeId
+from .replication.replica.replica_messages import PartitionId, Problem, Refused
+from .replication.shards.coordination_messages import ForEveryShard
+from .replication.shards.transaction_messages import DescribedTransaction, ListTransactions
 from .topic_rules import GROUPS_TOPIC, TRANSACTIONS_TOPIC
 
 _NODE: Final = NodeId(1)
 _SESSION_MS: Final = 24 * 60 * 60 * 1000  # nobody takes over, however long the process was stopped
 _SERVES_S: Final = 60.0
+_ENDS_S: Final = 1.0
 _LOOK_S: Final = 0.001
 
 
@@ -129,6 +133,22 @@ def _lead_what_is_left(node: ClusterNode) -> None:
             check_done(node.decide(ElectLeader(PartitionId(state.topic_id, state.partition), unclean=True)))
 
 
+def _end_what_was_decided(node: ClusterNode) -> None:
+    """A commit is answered when its decision is durable; its markers and offsets may not be. Who opens the log sees
+    it, unless a disk without room holds it up: then it is seen when there is some."""
+    deadline = time.monotonic() + _ENDS_S
+    while time.monotonic() < deadline:
+        shards = node.answer(BROKER, ForEveryShard(TRANSACTIONS_TOPIC, ListTransactions()))
+        loading = isinstance(shards, Refused) and shards.problem is Problem.COORDINATOR_LOADING
+        if not loading and (isinstance(shards, Refused) or not any(map(_is_ending, itertools.chain(*shards)))):
+            return
+        time.sleep(_LOOK_S)
+
+
+def _is_ending(transaction: DescribedTransaction) -> bool:
+    return transaction.state.startswith("Prepare")
+
+
 def open_log(
     path: str | os.PathLike[str],
     *,
@@ -159,6 +179,7 @@ def open_log(
                 hint="Look at the log lines above.",
             )
         _lead_what_is_left(node)
+        _end_what_was_decided(node)
     except BaseException:
         node.stop()
         raise

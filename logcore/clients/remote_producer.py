@@ -87,7 +87,12 @@ class RemoteTransactionalProducer:
         if not batches:
             return
         in_doubt, self._in_doubt = self._in_doubt, True
-        self._sequences[where] = self._sender.send(where, batches, self._id).next_sequence
+        if self._has_coordinator_here:
+            self._partitions.add(where)
+            sent = self._sender.send_here(where, batches, self._identity)
+        else:
+            sent = self._sender.send(where, batches, self._id)
+        self._sequences[where] = sent.next_sequence
         self._in_doubt = in_doubt
         fp("txn.data_written")
 
@@ -154,9 +159,9 @@ class RemoteTransactionalProducer:
             self._sequences, self._in_doubt = {}, False
 
     def _commit_here(self) -> EndedHere:
-        who, offsets = self._identity, self._offsets
+        who, written, offsets = self._identity, self._partitions, self._offsets
         return self._router.put_here(
-            lambda here: here.commit(who, offsets), lambda ended: [ended.error_code], to=self._coordinator
+            lambda here: here.commit(who, written, offsets), lambda ended: [ended.error_code], to=self._coordinator
         )
 
     @property

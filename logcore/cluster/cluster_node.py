@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -320,6 +320,10 @@ class ClusterNode:
     def answer(self, machine: str, body: Any, *, at: NodeId | None = None, timeout_s: float = ASK_S) -> Any:
         """See `NodeRuntime.answer`. Raises `LogClosed`, too."""
         return self._running().answer(machine, body, at=at, timeout_s=timeout_s)
+
+    def answers(self, machine: str, bodies: Sequence[Any], *, timeout_s: float = ASK_S) -> list[Any]:
+        """See `LoneNode.answers`. Raises `LogClosed`, too."""
+        return self._running().answers(machine, bodies, timeout_s=timeout_s)
 
     def _running(self) -> NodeRuntime | LoneNode:
         if self._node is None or self.failure is not None:

@@ -110,14 +110,13 @@ class ClusterTransactions:
         return given
 
     def commit_at_once(self, who: Identity, offsets: Mapping[str, Mapping[TopicPartition, int]]) -> Identity:
-        """As `end_and_raise` does, visibly. In: `offsets`: by group; see `EndTransaction`."""
+        """As `end_and_raise` does, visibly. In: `offsets`: by group; see `EndTransaction`. What the transaction has
+        written is committed already."""
         sent = tuple(
             SentOffsets(group, tuple(OffsetRow(*where, offset) for where, offset in each.items()))
             for group, each in offsets.items()
         )
-        given = self._given(who.transactional_id, EndTransaction(who.producer_id, who.epoch, True, True, sent))
-        self._ask(who.transactional_id, AwaitEnd())
-        return given
+        return self._given(who.transactional_id, EndTransaction(who.producer_id, who.epoch, True, True, sent))
 
     def forget(self, who: Identity) -> None:
         """Nothing is left of the id. Raises `NotNow` where somebody else has it by now."""

@@ -2,12 +2,14 @@
 
 Over the network a transaction says what belongs to it before it is decided: it opens, names its group, and sends the
 offsets, each written down by itself. A client that lives and dies with its coordinator says all of that when it
-commits, in the record that decides: four changes less to make durable, of eight.
+commits, in the record that decides; until then its coordinator keeps in mind where it has written. So a commit makes
+two changes durable, one after the other: all that was written, and the decision.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 
@@ -16,20 +18,31 @@ from millstream.errors import LogError
 from ..client import TopicPartition
 from ..cores.group_messages import CheckCommit
 from ..cores.transaction_records import Identity
+from ..errors import NotNow
 from ..failpoints import fp
 from ..protocol.own import EndedHere
 from ..protocol.requests.group_requests import code_of_fault
 from ..protocol.wire.faults import coordinator_code_of
+from ..protocol.wire.produce_messages import ProduceResult
+from ..records.batch import EncodedBatch
+from ..replication.machine import BROKER
+from ..replication.node.node_runtime import NoAnswer, NodeStopped
+from ..replication.replica.replica_messages import AwaitCommitted, ForPartition, Problem, Refused
 from .cluster_log import ClusterLog
 from .cluster_transactions import ClusterTransactions
+from .produce import ClusterProduce
+from .refusals import refused
+
+_WRITE_S: Final = 30.0
 
 
 class OwnTransactions:
     """`TransactionsHere`. Any thread may call any method."""
 
-    def __init__(self, log: ClusterLog, transactions: ClusterTransactions) -> None:
+    def __init__(self, log: ClusterLog, transactions: ClusterTransactions, produce: ClusterProduce) -> None:
         self._log = log
         self._transactions = transactions
+        self._produce = produce
 
     def forget(self, who: Identity) -> None:
         """As `ClusterTransactions.forget`."""
@@ -46,14 +59,38 @@ class OwnTransactions:
         fault = self._log.groups.check(CheckCommit(group, transactional=True))
         return code_of_fault(fault) or self.is_fenced(who)
 
-    def commit(self, who: Identity, offsets: Mapping[str, Mapping[TopicPartition, int]]) -> EndedHere:
-        fp("txn.before_prepare")
+    def write(self, who: Identity, where: TopicPartition, batch: EncodedBatch) -> ProduceResult:
+        return self._produce.write(where, batch, who.transactional_id, _WRITE_S, here=True)
+
+    def commit(
+        self,
+        who: Identity,
+        written: Iterable[TopicPartition],
+        offsets: Mapping[str, Mapping[TopicPartition, int]],
+    ) -> EndedHere:
         try:
+            self._make_durable(written)
+            fp("txn.before_prepare")
             raised = self._transactions.commit_at_once(who, offsets)
         except LogError as error:
             return EndedHere(coordinator_code_of(error), -1, -1)
         fp("txn.committed")
         return EndedHere(0, raised.producer_id, raised.epoch)
+
+    def _make_durable(self, written: Iterable[TopicPartition]) -> None:
+        """All partitions at once: they share a round of syncs. Those of topics that are gone need it no more."""
+        ids = [id for where in written if (id := self._log.node.partition_id(*where)) is not None]
+        if not ids:
+            return
+        try:
+            answers = self._log.node.answers(BROKER, [ForPartition(id, AwaitCommitted()) for id in ids])
+        except NodeStopped as error:
+            raise NotNow(ErrorCode.coordinator_not_available, "this node has ended") from error
+        except NoAnswer as error:
+            raise NotNow(ErrorCode.coordinator_not_available, "a partition's log is not durable yet") from error
+        for answer in answers:
+            if isinstance(answer, Refused) and answer.problem is not Problem.UNKNOWN_PARTITION:
+                raise refused(answer)
 
 
 def _code(act: Callable[[], None]) -> int:

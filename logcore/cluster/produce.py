@@ -88,16 +88,22 @@ class ClusterProduce:
         return produce.write_response(results, version, throttle_ms, asked.topic_ids)
 
     def write(
-        self, where: TopicPartition, batch: EncodedBatch, transactional_id: str | None, timeout_s: float
+        self,
+        where: TopicPartition,
+        batch: EncodedBatch,
+        transactional_id: str | None,
+        timeout_s: float,
+        *,
+        here: bool = False,
     ) -> ProduceResult:
         """What a client of this process writes: a batch of its own making, so nobody looks into it again. Returns when
-        the in-sync replicas have them, or after `timeout_s`: then nothing is promised."""
+        the in-sync replicas have them, or after `timeout_s`: then nothing is promised. In: `here`: see `Produce`."""
         data = ProduceData(where, [])
         try:
             id = self._log.id_of(where)
             partition = self._log.writable_at(where, id)
             announces = transactional_id is not None
-            body = self._to_store(id, partition, data, [batch], transactional_id, announces=announces)
+            body = self._to_store(id, partition, data, [batch], transactional_id, announces=announces, here=here)
             answer = self._log.node.answer(BROKER, body, timeout_s=timeout_s)
         except NoAnswer:
             return failed(data, _late())
@@ -148,12 +154,14 @@ class ClusterProduce:
         acks: int = _ALL,
         *,
         announces: bool = False,
+        here: bool = False,
     ) -> ForPartition:
         """What the replica is asked for. Raises `RecordsTooLarge`, `InvalidRecords`."""
         _check_replicable(data, batches)
         if partition.settings.append_time:
             batches = [stamp(batch, self._log.node.now_ms()) for batch in batches]
-        return ForPartition(id, ProduceBatches(batches, acks, transactional_id=transactional_id, announces=announces))  # pyright: ignore[reportArgumentType]
+        stored = ProduceBatches(batches, acks, False, transactional_id, announces, here)  # pyright: ignore[reportArgumentType]
+        return ForPartition(id, stored)
 
     def _store(self, asked: ProduceRequest, data: ProduceData, checked: _Checked) -> _Stored:
         if isinstance(checked, ProduceResult):

@@ -45,7 +45,7 @@ def served(node: ClusterNode) -> ServedNode:
     log.transactions = transactions.described
     produce = ClusterProduce(log, layout)
     serving = Serving(log, layout, transactions, produce, lambda: node.serving, _THREADS)
-    return ServedNode(node, log, serving, produce, OwnTransactions(log, transactions))
+    return ServedNode(node, log, serving, produce, OwnTransactions(log, transactions, produce))
 
 
 def serving_of(node: ClusterNode) -> Serving:

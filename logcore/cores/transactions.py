@@ -134,6 +134,11 @@ class Coordinator:
         ending = known.unfinished or known.aborted
         return Standing(known.record, known.state, ending, tuple(known.participants), bool(known.unfinished))
 
+    def current(self, transactional_id: str) -> Identity | None:
+        """Who has the id, or will when what is decided is written everywhere."""
+        known = self._known.get(transactional_id)
+        return None if known is None else _identity_after(known.unfinished or known.record)
+
     def standings(self) -> list[Standing]:
         return [standing for id in self._known if (standing := self.standing(id)) is not None]
 

@@ -8,7 +8,9 @@ from typing import NamedTuple, Protocol
 from ..client import TopicPartition
 from ..cores.transaction_records import Identity
 from ..errors import LogFull
+from ..records.batch import EncodedBatch
 from .lines import Door
+from .wire.produce_messages import ProduceResult
 
 
 class EndedHere(NamedTuple):
@@ -30,8 +32,18 @@ class TransactionsHere(Protocol):
         """Whether this producer may commit offsets of these partitions for the group."""
         ...
 
-    def commit(self, who: Identity, offsets: Mapping[str, Mapping[TopicPartition, int]]) -> EndedHere:
-        """Returns when everybody sees the outcome. In: `offsets`: by group, all of the transaction."""
+    def write(self, who: Identity, where: TopicPartition, batch: EncodedBatch) -> ProduceResult:
+        """Returns when the batch is in the log: durable it is once the transaction is committed."""
+        ...
+
+    def commit(
+        self,
+        who: Identity,
+        written: Iterable[TopicPartition],
+        offsets: Mapping[str, Mapping[TopicPartition, int]],
+    ) -> EndedHere:
+        """Returns when everybody sees the outcome. In: `written`: where the transaction has records; `offsets`: by
+        group, all of the transaction."""
         ...
 
 

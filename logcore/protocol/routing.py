@@ -168,9 +168,13 @@ class Router:
         return self._put(question, codes, to, reads=reads)[0]
 
     def put_here(
-        self, question: Callable[[TransactionsHere], T], codes: Callable[[T], Iterable[int]], *, to: CoordinatorKey
+        self,
+        question: Callable[[TransactionsHere], T],
+        codes: Callable[[T], Iterable[int]],
+        *,
+        to: CoordinatorKey | TopicPartition,
     ) -> T:
-        """The same, of a router that is alone: of the coordinators in this process."""
+        """The same, of a router that is alone: of the coordinators in this process, and of who leads partitions."""
         own = self._own
         assert own is not None and self.alone
         return self._put(lambda _: question(own.transactions), codes, to)[0]

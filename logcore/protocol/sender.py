@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from ..client import TopicPartition
+from ..cores.transaction_records import Identity
 from ..errors import InvalidRecords
 from ..records.batch import EncodedBatch, next_sequence
 from .routing import Router
 from .wire.faults import error_of
 from .wire.frames import FRAME_BYTES_MAX
+from .wire.produce_messages import ProduceResult
 
 _HEADERS_BYTES: Final = 4096  # what a frame needs besides batches
 _TIMEOUT_MS: Final = 30_000
@@ -35,6 +37,19 @@ class Sender:
         last = batches[-1].header
         return Sent(first_offsets[0], next_sequence(last.base_sequence, last.last_offset_delta + 1))
 
+    def send_here(self, where: TopicPartition, batches: list[EncodedBatch], who: Identity) -> Sent:
+        """The same to a node of this process that is alone. Returns when all are in its log."""
+        first_offsets = [self._write_here(where, batch, who) for batch in batches]
+        last = batches[-1].header
+        return Sent(first_offsets[0], next_sequence(last.base_sequence, last.last_offset_delta + 1))
+
+    def _write_here(self, where: TopicPartition, batch: EncodedBatch, who: Identity) -> int:
+        _check_size(batch)
+        result = self._router.put_here(
+            lambda here: here.write(who, where, batch), lambda result: [result.error_code], to=where
+        )
+        return _first_offset(where, result)
+
     def _produce(self, where: TopicPartition, batch: EncodedBatch, transactional_id: str | None) -> int:
         """One batch in a request, as everywhere at Kafka: what a fail-over leaves of it is all or nothing."""
         _check_size(batch)
@@ -44,10 +59,14 @@ class Sender:
             lambda result: [result.error_code],
             to=where,
         )
-        if result.error_code:
-            what = f'append to partition {where.partition} of topic "{where.topic}"'
-            raise error_of(result.error_code, result.error_message, what)
-        return result.base_offset
+        return _first_offset(where, result)
+
+
+def _first_offset(where: TopicPartition, result: ProduceResult) -> int:
+    if result.error_code:
+        what = f'append to partition {where.partition} of topic "{where.topic}"'
+        raise error_of(result.error_code, result.error_message, what)
+    return result.base_offset
 
 
 def _check_size(batch: EncodedBatch) -> None:

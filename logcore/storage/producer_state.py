@@ -111,8 +111,7 @@ class ProducerStates:
             entry.ended, entry.ended_epoch = number, entry.epoch
 
     def has_ended(self, producer_id: int, epoch: int, number: int) -> bool:
-        """Whether the marker of this or a later transaction of the producer is here. Numbers begin again at 0 after
-        2**31 - 1.
+        """Whether the marker of this or a later transaction of the producer is here.
 
         Both the epoch and the number of a producer's transactions only grow, so a higher epoch with a number that is
         not higher means that the coordinator has lost its newest records and counts from an earlier number: its marker
@@ -121,7 +120,7 @@ class ProducerStates:
         entry = self._entries.get(producer_id)
         if entry is None or entry.ended < 0 or epoch > entry.ended_epoch:
             return False
-        return (entry.ended - number) & NUMBER_MAX <= NUMBER_MAX // 2
+        return is_reached(entry.ended, number)
 
     def next_end(self, producer_id: int) -> int:
         """The number of the producer's next end here."""
@@ -173,6 +172,12 @@ class ProducerStates:
             sequenced = [SequencedBatch(*batch) for batch in batches]
             states._entries[producer_id] = ProducerEntry(epoch, sequenced, *rest)
         return states
+
+
+def is_reached(ended: int, number: int) -> bool:
+    """Whether a producer that has ended the transaction `ended` has ended this one. Numbers begin again at 0 after
+    2**31 - 1."""
+    return (ended - number) & NUMBER_MAX <= NUMBER_MAX // 2
 
 
 def fenced(producer: int | str, epoch: int, newer: int) -> ProducerFenced:

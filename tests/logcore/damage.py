@@ -17,6 +17,7 @@ from millstream.logcore.log import Log, open_log
 from millstream.logcore.records.batch import HEADER_SIZE, read_header
 
 from .log_records import columnar, partition_folder, rows
+from .stillness import still
 
 Served = dict[int, object]
 TOPICS = {
@@ -69,7 +70,8 @@ def make_original(folder: Path, end: Literal["closed", "crashed", "swapping"]) -
         log.close()
         return Original(folder, written, written, closed=True)
     crashed = folder.with_name(folder.name + "-crashed")
-    shutil.copytree(folder, crashed)
+    with still(log):
+        shutil.copytree(folder, crashed)
     log.close()
     shutil.copytree(crashed, folder.with_name("opened"))
     with open_log(folder.with_name("opened"), sync="never") as opened:

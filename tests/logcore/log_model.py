@@ -31,6 +31,7 @@ from millstream.logcore.records.column_keys import key_metadata
 from .clients.asking import until
 from .expected_records import DELETE_RETENTION_MS, TOPIC, Expected, ExpectedPartition, Key, Value
 from .log_records import partition_folder
+from .stillness import still
 
 CONFIGS = (
     {"segment.bytes": "1024"},
@@ -137,11 +138,11 @@ class LogModel:
         known = self._sequenced.get(part.number)
         if known is None:
             known = self._sequenced[part.number] = Sequenced(self.log.serving().transactions.new_producer_id(), 0, [])
-        end_offset = self.log.offsets(TOPIC, part.number).log_end_offset
+        end_offset = self._end_of(part)
         if known.sent and self.random.random() < 0.4:
             batch, offset = self.random.choice(known.sent)
             assert self.log.append_batches(TOPIC, part.number, batch) == offset
-            assert self.log.offsets(TOPIC, part.number).log_end_offset == end_offset
+            assert self._end_of(part) == end_offset
             return
         written = self._rows()
         (encoded,) = encode(written.records, BatchProducer(known.id, 0, known.sequence, transactional=False))
@@ -160,7 +161,7 @@ class LogModel:
             producer.begin()
             self._open[name] = object()
         written = self._rows() if self.random.random() < 0.6 else self._columns()
-        first_offset = self.log.offsets(TOPIC, part.number).log_end_offset
+        first_offset = self._end_of(part)
         producer.append(TOPIC, part.number, written.records)
         self._note(part, first_offset, written, self._open[name])
 
@@ -169,6 +170,10 @@ class LogModel:
             commit = self.random.random() < 0.6
             (self._producers[name].commit if commit else self._producers[name].abort)()
             self._decide(name, aborted=not commit)
+
+    def _end_of(self, part: ExpectedPartition) -> int:
+        """Not as far as readers can know: records and markers of a transaction need not be durable yet."""
+        return self.log.served.partition(TOPIC, part.number).offsets().log_end_offset
 
     # What takes records away, and time
 
@@ -205,7 +210,8 @@ class LogModel:
     def crash(self) -> None:
         """What the process leaves on disk is all there is."""
         before, after = self._folder / str(self._lives), self._folder / str(self._lives + 1)
-        shutil.copytree(before, after)
+        with still(self.log):
+            shutil.copytree(before, after)
         self._lives += 1
         self.log.close()
         shutil.rmtree(before)

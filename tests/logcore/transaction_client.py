@@ -16,6 +16,7 @@ from millstream.logcore.records.batch import BatchProducer
 from millstream.logcore.records.codec import encode
 
 from .log_records import rows
+from .stillness import still
 
 ID = "x"
 _TIMEOUT_S = 10.0
@@ -68,7 +69,8 @@ class TransactionClient:
     def crash(self, folder: Path) -> Path:
         """The node: what it has written is there, as after kill -9. Returns where."""
         crashed = folder.with_name(folder.name + "-crashed")
-        shutil.copytree(folder, crashed)
+        with still(self.log):
+            shutil.copytree(folder, crashed)
         self.log.close()
         self.connect(open_log(crashed))
         return crashed

@@ -52,6 +52,10 @@ class SimReplicaLog:
         self._published = self._start, self._start
 
     @property
+    def whole(self) -> bool:
+        return self.clean
+
+    @property
     def log_start_offset(self) -> int:
         return self._start
 

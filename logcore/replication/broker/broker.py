@@ -366,7 +366,8 @@ class ReplicaBroker:
             return None
         self.unopened.pop(partition, None)
         own, settings = self.identity.node, self.settings.replica
-        replica = Replica(own, partition, log, settings, self.epoch, self.epoch, self.throttle, self._time)
+        epoch, time, alone = self.epoch, self._time, self.alone
+        replica = Replica(own, partition, log, settings, epoch, epoch, self.throttle, time, node_alone=alone)
         self.replicas[partition] = replica
         return replica
 
@@ -495,9 +496,12 @@ class ReplicaBroker:
                 self._out.append(Send(state.leader, message._replace(partition=place)))
 
     def _persisted(self, operation: Operation, failed: str | None) -> None:
-        """Stands for all syncs that were asked for before this one."""
+        """Stands for all syncs that were asked for before this one; of those of a replica, the last one does."""
+        done: dict[PartitionId, Operation] = {}
         while self._persisting and self._persisting[0].operation <= operation:
             _, partition, of_replica = self._persisting.popleft()
+            done[partition] = of_replica
+        for partition, of_replica in done.items():
             replica = self.replicas.get(partition)
             if replica is not None:
                 self._take(partition, replica.step(Persisted(of_replica, failed)))

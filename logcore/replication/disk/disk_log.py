@@ -100,6 +100,11 @@ class DiskLog(KeptPartition):
         return self._state.end_offset
 
     @property
+    def whole(self) -> bool:
+        """As `ReplicaLog` says."""
+        return self.clean and not self.damage
+
+    @property
     def lost(self) -> tuple[DamagedRange, ...]:
         """Nothing in a cluster: the log ended in front of what was lost, and what it has there was written since."""
         return super().lost if self._alone else ()

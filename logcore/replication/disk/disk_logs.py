@@ -267,7 +267,8 @@ class DiskLogs:
             for log in logs[-1:]:
                 _sync(log)
         finally:
-            wait(others)
+            if others:
+                wait(others)
         for other in others:
             other.result()
         if self.opens_late:

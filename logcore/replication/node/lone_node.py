@@ -14,7 +14,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Final
 
@@ -40,6 +40,7 @@ from .node_runtime import ASK_S, NoAnswer, NodeStopped, Running, time_of_day_ms
 
 _log: Final = structlog.get_logger(__name__)
 _TICK_S: Final = 0.05
+_TICK_S_MAX: Final = 0.5  # where nobody has asked for anything: to wake up costs more than what a tick does
 _FIRST_TICK_S: Final = 0.001  # until it serves, which takes a handful of them
 
 
@@ -103,6 +104,8 @@ class LoneNode:
         self._stepper = 0  # the thread that does so, or did last
         self._syncing = {name: _Syncing() for name in machines}
         self._requests = 0
+        self._told_requests = 0  # how many requests there were when the machines heard last what time it is
+        self._rests = False  # nobody has asked for anything, so they hear it seldom
         self._asked: dict[RequestId, Future[Any] | _Awaited] = {}
         self._unsynced: dict[str, None] = {}  # the machines that have changes waiting, in order
         self._woken = threading.Event()  # there is something to make durable that nobody waits for
@@ -148,15 +151,28 @@ class LoneNode:
         """As `NodeRuntime.answer`: who asks waits on this thread, and might as well work for the answer."""
         awaited = _Awaited()
         self._begin(machine, body, at, awaited)
-        while not awaited.done and self._make_durable():
+        return self._answers([awaited], timeout_s)[0]
+
+    def answers(self, machine: str, bodies: Sequence[Any], *, timeout_s: float = ASK_S) -> list[Any]:
+        """The answers to several requests to a machine of this node, whose changes become durable together. Raises as
+        `answer` does, where one of them has none."""
+        awaited = [_Awaited() for _ in bodies]
+        with self._turn:
+            for body, each in zip(bodies, awaited, strict=True):
+                self._begin(machine, body, None, each)
+        return self._answers(awaited, timeout_s)
+
+    def _answers(self, awaited: Sequence[_Awaited], timeout_s: float) -> list[Any]:
+        while not all(each.done for each in awaited) and self._make_durable():
             pass
         if self._unsynced and self._asked:  # else nobody waits for it: it shares the next sync, or that of a tick
             self._leave_the_rest()
-        if not awaited.done:
-            self._wait(awaited, timeout_s)
-        if awaited.failure is not None:
-            raise awaited.failure
-        return awaited.answer
+        for each in awaited:
+            if not each.done:
+                self._wait(each, timeout_s)
+            if each.failure is not None:
+                raise each.failure
+        return [each.answer for each in awaited]
 
     def _begin(self, machine: str, body: Any, at: NodeId | None, answer: Future[Any] | _Awaited) -> None:
         if at is not None and at != self.id:
@@ -166,10 +182,19 @@ class LoneNode:
             if self._stopped or machine not in self._machines:
                 answer.set_exception(NodeStopped(f"node {self.id} has ended"))
                 return
-            self._requests += 1
+            self._note_request()
             request = RequestId(self._requests)
             self._asked[request] = answer
             self._take(machine, Asked(request, body))
+
+    def _note_request(self) -> None:
+        """After a rest the machines hear first what time it is, so that no deadline of a request is counted from before
+        it, and ticks are frequent again. In: it is this thread's turn."""
+        self._requests += 1
+        if self._rests:
+            self._rests = False
+            self._tell_the_time()
+            self._woken.set()
 
     def _wait(self, awaited: _Awaited, timeout_s: float) -> None:
         """Another thread is at what the answer needs. Raises `NoAnswer`."""
@@ -184,7 +209,7 @@ class LoneNode:
         """As `NodeRuntime.tell`."""
         with self._turn:
             if not self._stopped and machine in self._machines:
-                self._requests += 1
+                self._note_request()
                 self._take(machine, Asked(RequestId(self._requests), body))
         self._leave_the_rest()
 
@@ -281,14 +306,27 @@ class LoneNode:
 
     # Time
 
+    def _tell_the_time(self) -> None:
+        """In: it is this thread's turn."""
+        now = Tick(time.monotonic_ns() // 1_000_000, self._now_ms())
+        for name in list(self._machines):
+            self._take(name, now)
+
     def _run(self) -> None:
+        pause_s = _TICK_S
         while not self._stopped:
-            now = Tick(time.monotonic_ns() // 1_000_000, self._now_ms())
             with self._turn:
-                for name in list(self._machines):
-                    self._take(name, now)
-            next_tick = time.monotonic() + (_TICK_S if self._serves() else _FIRST_TICK_S)
-            while not self._stopped and (left_s := next_tick - time.monotonic()) > 0:
-                if not self._make_durable():
-                    self._woken.wait(left_s)
-                    self._woken.clear()
+                self._tell_the_time()
+                busy = self._told_requests != self._requests or self._asked or self._unsynced or not self._serves()
+                self._told_requests = self._requests
+                self._rests = not busy
+            pause_s = _TICK_S if busy else min(2 * pause_s, _TICK_S_MAX)
+            self._pause(pause_s if self._serves() else _FIRST_TICK_S)
+
+    def _pause(self, pause_s: float) -> None:
+        """Makes durable what is left to this thread meanwhile. A rest ends with the first request."""
+        next_tick, resting = time.monotonic() + pause_s, self._rests
+        while not self._stopped and (left_s := next_tick - time.monotonic()) > 0 and self._rests == resting:
+            if not self._make_durable():
+                self._woken.wait(left_s)
+                self._woken.clear()

@@ -9,7 +9,7 @@ import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -160,6 +160,14 @@ class NodeRuntime:
             return self.ask(machine, body, at=at, timeout_s=timeout_s).result(timeout_s + grace_s)
         except TimeoutError as error:
             raise NoAnswer(f"node {at or self.id} has not answered in {timeout_s} s") from error
+
+    def answers(self, machine: str, bodies: Sequence[Any], *, timeout_s: float = ASK_S) -> list[Any]:
+        """The answers of a machine of this node to several requests. Raises as `answer` does, where one has none."""
+        asked = [self.ask(machine, body) for body in bodies]
+        try:
+            return [each.result(timeout_s) for each in asked]
+        except TimeoutError as error:
+            raise NoAnswer(f"node {self.id} has not answered in {timeout_s} s") from error
 
     def tell(self, machine: str, body: Any) -> None:
         """The same to a machine of this node, by who wants no answer."""

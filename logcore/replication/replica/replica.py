@@ -20,6 +20,7 @@ from .replica_log import ReplicaLog
 from .replica_messages import (
     AlterRefused,
     Diverging,
+    EndOrphan,
     FetchedBatches,
     FetchRefused,
     FetchRequest,
@@ -49,8 +50,12 @@ class Replica:
         registered_at: int,
         throttle: Throttle | None = None,
         time: NodeTime | None = None,
+        *,
+        node_alone: bool = False,
     ) -> None:
-        self.core = ReplicaCore(node, partition, log, settings, broker_epoch, registered_at, throttle, time)
+        self.core = ReplicaCore(
+            node, partition, log, settings, broker_epoch, registered_at, throttle, time, node_alone=node_alone
+        )
         self.leader: Leader | None = None
         self.follower: Follower | None = None
         self._correlation = 0
@@ -140,6 +145,9 @@ class Replica:
             case TransactionGoesOn(_, leader_epoch, producer_id):
                 if self.leader is not None and leader_epoch == self.core.leader_epoch:
                     self.leader.settling.settled(producer_id)
+            case EndOrphan(_, leader_epoch, marker):
+                if self.leader is not None and leader_epoch == self.core.leader_epoch:
+                    self.leader.end_orphan(marker)
             case AlterRefused():
                 if self.leader is not None:
                     self.leader.alter_refused(message)

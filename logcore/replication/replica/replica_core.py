@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -51,6 +52,12 @@ class SyncLog:
     end_offset: int
 
 
+class _Syncing(NamedTuple):
+    operation: Operation
+    end_offset: int
+    start_offset: int
+
+
 class EndedTransaction(NamedTuple):
     """Its marker is in the log, but may not be committed."""
 
@@ -74,8 +81,12 @@ class ReplicaCore:
         registered_at: int,
         throttle: Throttle | None = None,
         time: NodeTime | None = None,
+        *,
+        node_alone: bool = False,
     ) -> None:
+        """In: `node_alone`: there are no other nodes."""
         self.node = node
+        self._node_alone = node_alone
         self.partition = partition
         self.log = log
         self.settings = settings
@@ -92,12 +103,24 @@ class ReplicaCore:
         self._stable_offset = log.log_start_offset
         self._ended: list[EndedTransaction] = []
         self._next_operation = 0
-        self._syncing: tuple[Operation, int, int] | None = None  # up to which end, and from which start
+        self._syncing: deque[_Syncing] = deque()  # what was asked for, and is not known to be done
         self._out: list[Effect] = []
 
     @property
     def leader_epoch(self) -> int:
         return self.view.leader_epoch if self.view is not None else NO_EPOCH
+
+    @property
+    def alone(self) -> bool:
+        """Whether nobody else has this log, or decides about what is in it.
+
+        Then the outcome of a decided transaction is seen as soon as its marker is in the log, before that is durable.
+        The marker follows from the coordinator's record, which is durable: a crash that takes the marker has the
+        coordinator write the same one again, at the same place or later, before the log is used. Nothing that was seen
+        changes, and no offset is given twice, for readers see the log up to the marker, not behind it. In a cluster
+        another leader could be read from that has not heard of the decision yet, so there a marker is committed first.
+        """
+        return self._node_alone and self.view is not None and self.view.replicas == (self.node,)
 
     @property
     def now_ms(self) -> int:
@@ -118,9 +141,10 @@ class ReplicaCore:
 
     # The log
 
-    def append(self, batches: Sequence[EncodedBatch]) -> None:
-        """Raises `LogError` where there is no room; what was appended before that stays."""
-        if not any(batch.header.control for batch in batches):
+    def append(self, batches: Sequence[EncodedBatch], *, decided: bool = False) -> None:
+        """In: `decided`: the markers in it say what a coordinator would say again. Raises `LogError` where there is no
+        room; what was appended before that stays."""
+        if (decided and self.alone) or not any(batch.header.control for batch in batches):
             self.log.append(batches)
             return
         for batch in batches:
@@ -156,6 +180,7 @@ class ReplicaCore:
         self._recovered_end = min(self._recovered_end, offset)
         self.durable_offset = min(self.durable_offset, offset)
         self.log.publish(self.high_watermark, self._stable_offset)
+        self._syncing.clear()
         self._persist()
 
     # What is committed
@@ -167,8 +192,12 @@ class ReplicaCore:
         self.high_watermark = offset
         if self._ended:
             self._ended = [ended for ended in self._ended if ended.marker_offset >= offset]
-        self.log.publish(offset, self.last_stable_offset)
+        self.publish()
         return True
+
+    def publish(self) -> None:
+        """Shows readers what they may see now."""
+        self.log.publish(self.high_watermark, self.last_stable_offset)
 
     def move_start(self, offset: int) -> None:
         """What lies before this offset was deleted; what is not stable yet stays."""
@@ -190,22 +219,24 @@ class ReplicaCore:
     def _uncommitted_ends_from(self) -> int:
         return min((ended.first_offset for ended in self._ended), default=self.high_watermark)
 
-    # Durability: one sync at a time takes everything that was appended meanwhile
+    # Durability: one sync at a time takes everything that was appended meanwhile. A node that is alone begins a sync
+    # when somebody waits for it: what was asked for before, and is not begun, must not hold back what is asked for now.
 
     @property
     def all_durable(self) -> bool:
-        return self._syncing is None and self.durable_offset == self.log.end_offset
+        return not self._syncing and self.durable_offset == self.log.end_offset
 
     def sync(self) -> None:
-        if self._syncing is not None or self.stopped is not None:
+        if self.stopped is not None or (self._syncing and not self.alone):
             return
-        if self.durable_offset < self.log.end_offset or self.durable_start < self.log.log_start_offset:
+        end, start = self._syncing[-1][1:] if self._syncing else (self.durable_offset, self.durable_start)
+        if end < self.log.end_offset or start < self.log.log_start_offset:
             self._persist()
 
     def _persist(self) -> None:
         operation = Operation(self._next_operation)
         self._next_operation += 1
-        self._syncing = operation, self.log.end_offset, self.log.log_start_offset
+        self._syncing.append(_Syncing(operation, self.log.end_offset, self.log.log_start_offset))
         self.emit(Persist(operation, SyncLog(self.partition, self.log.end_offset)))
 
     def persisted(self, operation: Operation, failed: str | None) -> bool:
@@ -213,8 +244,8 @@ class ReplicaCore:
         if failed is not None:
             self.panic(f"the disk failed a sync: {failed}")  # R17
             return False
-        if self._syncing is None or self._syncing[0] != operation:
+        if not self._syncing or not self._syncing[0].operation <= operation <= self._syncing[-1].operation:
             return False  # the log was cut since
-        _, self.durable_offset, self.durable_start = self._syncing
-        self._syncing = None
+        while self._syncing and self._syncing[0].operation <= operation:
+            _, self.durable_offset, self.durable_start = self._syncing.popleft()
         return True

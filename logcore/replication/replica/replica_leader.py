@@ -23,6 +23,8 @@ from .replica_messages import (
     AlterRefused,
     AskEpochEnd,
     AskOffsets,
+    AwaitCommitted,
+    CommittedTo,
     Deleted,
     DeleteRecords,
     Diverging,
@@ -45,7 +47,7 @@ from .replica_settling import Settling
 from .replica_verification import Verification
 
 _UNKNOWN_EPOCH = -1
-_Answer = TypeVar("_Answer", Produced, Ended)
+_Answer = TypeVar("_Answer", Produced, Ended, CommittedTo)
 
 
 class _Waiting(NamedTuple):
@@ -110,6 +112,8 @@ class Leader:
         match body:
             case Produce():
                 answer = self._produce(request, body)
+            case AwaitCommitted():
+                answer = self._await_committed(request)
             case EndMarker():
                 answer = self._end_transaction(request, body)
             case EndHanging():
@@ -149,16 +153,21 @@ class Leader:
         if repeated is not None:
             # It is stored, but it may not be committed yet.
             stored = Produced(repeated.base_offset, core.leader_epoch)
-            return self._answer_later(request, repeated.last_offset + 1, stored, asked.acks)
+            return stored if asked.here else self._answer_later(request, repeated.last_offset + 1, stored, asked.acks)
         if first.transactional and not asked.verified and not self._is_open_here(first):
             return self.verification.park(request, asked)
         if self.settling.holds(first.producer_id):
             text = "how an earlier transaction of the producer ended was lost here, and is asked of its coordinator"
             return Refused(Problem.CONCURRENT_TRANSACTIONS, text)
         stored = self._append(asked.batches)
-        if isinstance(stored, Refused):
+        if isinstance(stored, Refused) or asked.here:
             return stored
         return self._answer_later(request, core.log.end_offset, stored, asked.acks)
+
+    def _await_committed(self, request: RequestId) -> CommittedTo | None:
+        """None where the answer comes later."""
+        end_offset = self._core.log.end_offset
+        return self._answer_later(request, end_offset, CommittedTo(end_offset), -1)
 
     def _is_open_here(self, first: BatchHeader) -> bool:
         """The producer's last transaction may still be open, which has another epoch."""
@@ -193,13 +202,17 @@ class Leader:
             return Refused(Problem.PRODUCER_FENCED, error.message)
         return Ended(self._core.leader_epoch)
 
-    def _mark(self, asked: EndMarker) -> Refused | None:
+    def _mark(self, asked: EndMarker, *, decided: bool = False) -> Refused | None:
+        """In: `decided`: as of `ReplicaCore.append`."""
         if self._has_marker(asked):
             return None
         try:
             self._core.log.state.producers.check_epoch(asked.producer_id, asked.epoch)
         except ProducerFenced as error:
             return Refused(Problem.PRODUCER_FENCED, error.message)
+        return self._append_marker(asked, decided=decided)
+
+    def _append_marker(self, asked: EndMarker, *, decided: bool) -> Refused | None:
         marker = encode_marker(
             asked.producer_id,
             asked.epoch,
@@ -207,12 +220,17 @@ class Leader:
             timestamp_ms=asked.timestamp_ms,
             number=asked.number,
         )
-        stored = self._append([marker])
+        stored = self._append([marker], decided=decided)
         if isinstance(stored, Refused):
             return stored
         self.verification.ended(asked.producer_id)
         self.settling.settled(asked.producer_id)
         return None
+
+    def end_orphan(self, asked: EndMarker) -> None:
+        """Where there is no room it is asked about again."""
+        if self.settling.holds(asked.producer_id) and self._append_marker(asked, decided=True) is None:
+            self._core.publish()
 
     def _has_marker(self, asked: EndMarker) -> bool:
         """A marker is also written where nothing is open: a record that is on its way must not open the transaction."""
@@ -221,10 +239,11 @@ class Leader:
     # Coordinators of transactions
 
     def write_marker(self, sender: NodeId, asked: WriteMarker) -> None:
-        """Answered when it is committed; what is asked again meanwhile waits once (I24)."""
+        """Answered when it is committed; what is asked again meanwhile waits once (I24). Where this node is alone the
+        coordinator hears at once that readers see the outcome."""
         core, marker = self._core, asked.marker
         self.verification.heard(asked.sender, asked.sender_epoch)
-        refused = self._mark(marker)
+        refused = self._mark(marker, decided=True)
         if refused is not None and refused.problem is not Problem.PRODUCER_FENCED:
             core.emit(Send(sender, EndRefused(asked.sender, marker.producer_id, marker.number, refused.message)))
             return  # it is asked for again
@@ -232,7 +251,11 @@ class Leader:
         answer = Send(sender, written)
         if core.high_watermark >= core.log.end_offset:
             core.emit(answer)
-        elif answer not in self._marking:
+            return
+        if core.alone:
+            core.publish()
+            core.emit(Send(sender, written._replace(durable=False)))
+        if answer not in self._marking:
             self._marking.add(answer)
             self._for_commit.append(_Waiting(core.log.end_offset, answer))
 
@@ -248,7 +271,7 @@ class Leader:
         """What this node writes itself: in order, all or none. Nobody is answered."""
         return self._append(batches)
 
-    def _append(self, batches: Sequence[EncodedBatch]) -> Produced | Refused:
+    def _append(self, batches: Sequence[EncodedBatch], *, decided: bool = False) -> Produced | Refused:
         core = self._core
         first = offset = core.log.end_offset
         placed: list[EncodedBatch] = []
@@ -256,7 +279,7 @@ class Leader:
             placed.append(place(batch, offset, core.leader_epoch))
             offset += batch.header.last_offset_delta + 1
         try:
-            core.append(placed)
+            core.append(placed, decided=decided)
         except LogError as error:
             return Refused(Problem.STORAGE_ERROR, f"{error.code}: {error.message}")  # else nobody knows a full disk
         return Produced(first, core.leader_epoch)

@@ -28,6 +28,11 @@ class ReplicaLog(Protocol):
         ...
 
     @property
+    def whole(self) -> bool:
+        """Whether nothing is known to be lost of it."""
+        ...
+
+    @property
     def usable(self) -> bool:
         """False once the disk failed a sync, also one that the machine did not ask for: then the process has to end."""
         ...

@@ -150,6 +150,9 @@ class Produce(NamedTuple):
 
     Where it has not, a batch that opens the transaction here waits while the leader asks it, by `transactional_id`;
     `announces`: the write itself makes the partition a part of the transaction (KIP-890).
+
+    `here`: of a producer in the process of a node that is alone. It is answered as soon as the records are in the log,
+    and asks `AwaitCommitted` before it commits.
     """
 
     batches: Sequence[EncodedBatch]
@@ -157,11 +160,20 @@ class Produce(NamedTuple):
     verified: bool = False
     transactional_id: str | None = None
     announces: bool = False
+    here: bool = False
 
 
 class Produced(NamedTuple):
     first_offset: int
     leader_epoch: int
+
+
+class AwaitCommitted(NamedTuple):
+    """`CommittedTo`, once all that is in the log now is committed."""
+
+
+class CommittedTo(NamedTuple):
+    offset: int
 
 
 class EndMarker(NamedTuple):
@@ -187,6 +199,15 @@ class EndHanging(NamedTuple):
     epoch: int
     committed: bool
     timestamp_ms: int
+
+
+class EndOrphan(NamedTuple):
+    """To the replica of a node that is alone: what the producer has open here, nobody knows of. With the number of the
+    producer's last end, so that its next one still is one."""
+
+    partition: PartitionId
+    leader_epoch: int
+    marker: EndMarker
 
 
 class Ended(NamedTuple):

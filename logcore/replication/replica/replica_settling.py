@@ -5,6 +5,9 @@ has ended them everywhere and asks nobody again; readers of committed records wo
 of a partition that no other replica can complete asks about each. The coordinator sends the marker that was lost, or
 says that the transaction goes on; where it cannot know, nothing is decided, and the transaction stays open.
 
+A node that is alone has transactions of its own process open of which nothing is written down. What a crash has left of
+them is aborted (`orphans_end`).
+
 Until then nothing more of that producer is taken in: it would become a part of the old transaction (R19).
 """
 
@@ -57,5 +60,6 @@ class Settling:
         core = self._core
         for producer_id, epoch, _ in self._open.values():
             ended = core.log.state.producers.last_end(producer_id)
-            question = AskOutcome(_NOBODY, core.partition, core.leader_epoch, producer_id, epoch, ended)
+            whole = core.alone and core.log.whole
+            question = AskOutcome(_NOBODY, core.partition, core.leader_epoch, producer_id, epoch, ended, whole)
             core.emit(Send(COORDINATOR, ToEveryCoordinator(question)))

@@ -31,6 +31,7 @@ class _Verifying:
     transactional_id: str
     epoch: int
     includes: bool
+    here: bool
     until_ms: int
     correlation: int = 0
     asked_ms: int = 0
@@ -68,7 +69,7 @@ class Verification:
         if len(self._verifying) >= settings.waiting_max:
             return Refused(Problem.NOT_ENOUGH_REPLICAS, "too many transactions wait for their coordinators")
         until_ms = self._core.now_ms + settings.verify_ms
-        known = _Verifying(asked.transactional_id, header.producer_epoch, asked.announces, until_ms)
+        known = _Verifying(asked.transactional_id, header.producer_epoch, asked.announces, asked.here, until_ms)
         known.parked.append(Parked(request, asked))
         self._verifying[header.producer_id] = known
         self._ask(header.producer_id, known)
@@ -87,6 +88,7 @@ class Verification:
             producer_id,
             known.epoch,
             known.includes,
+            known.here,
         )
         core.emit(Send(COORDINATOR, ToCoordinator(known.transactional_id, question)))
 

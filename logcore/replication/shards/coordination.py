@@ -85,6 +85,7 @@ class Coordinators:
         self._not_before_ms: dict[PartitionId, int] = {}
         self._unreadable: dict[PartitionId, CorruptLog] = {}
         self._unwritten: dict[PartitionId, Refused] = {}  # why the shard that was there could not go on
+        self.kept: dict[PartitionId, dict[str, Any]] = {}  # by shard, what is nowhere written down: see `LedLog.kept`
 
     @property
     def image(self) -> MetadataImage:
@@ -200,6 +201,7 @@ class Coordinators:
             self.advance(partition)
         for partition, led in list(self._led.items()):
             if led.begun:
+                led.log.hurry()
                 self._run(led, led.shard.tick)
             else:
                 self.advance(partition)

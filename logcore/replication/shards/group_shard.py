@@ -139,14 +139,16 @@ class GroupShard:
             case ConsumerHeartbeat():
                 self._beat(request, body)
             case CheckCommit():
-                self._log.reply(request, GroupAnswer(self._groups.check_commit(body, self._log.now_ms)))
+                answer = self._log.reply_now if self._log.only_here else self._log.reply
+                answer(request, GroupAnswer(self._groups.check_commit(body, self._log.now_ms)))
             case CommitOffsets(check, offsets):
                 fault = self._groups.check_commit(check, self._log.now_ms)
                 if fault is GroupFault.NONE:
                     self._write_offsets(self._offsets.commit(key, offsets, self._log.wall_ms))
                 self._log.reply(request, GroupAnswer(fault))
             case AskCommitted():
-                self._log.prove()
+                if not self._log.only_here:
+                    self._log.prove()
                 self._log.reply(request, GroupCommits(self._offsets.of(key), self._offsets.unsettled(key)))
             case DescribeGroup() if not self._log.leads_for_certain:
                 self._log.reply(request, Refused(Problem.NOT_COORDINATOR, OUT_OF_TOUCH))
@@ -258,7 +260,10 @@ class GroupShard:
             case ApplyOffsets():
                 self._apply(message)
                 who = message.transactional_id, message.producer_id, message.number, message.group
-                self._log.say(Send(sender, OffsetsApplied(message.sender, *who)))
+                applied = OffsetsApplied(message.sender, *who)
+                if self._log.only_here:  # whoever asks for them now waits until they are durable
+                    self._log.send(sender, applied._replace(durable=False))
+                self._log.say(Send(sender, applied))
             case _:
                 raise AssertionError(f"unknown message {message!r}")
 

@@ -85,6 +85,7 @@ class LedLog:
         self._coordinators = coordinators
         self._replica = replica
         self._held: deque[_Held] = deque()
+        self._owes = False  # something was written that nobody has asked to be made durable
 
     @property
     def epoch(self) -> int:
@@ -94,6 +95,16 @@ class LedLog:
     @property
     def node(self) -> NodeId:
         return self._replica.core.node
+
+    @property
+    def only_here(self) -> bool:
+        """Whether, besides, nobody else has a copy of this log: see `ReplicaCore.alone`."""
+        return self._replica.core.alone
+
+    @property
+    def kept(self) -> dict[str, Any]:
+        """What a shard of this partition has in mind only, and its successor in the same process goes on with."""
+        return self._coordinators.kept.setdefault(self.partition, {})
 
     @property
     def now_ms(self) -> int:
@@ -119,7 +130,7 @@ class LedLog:
     @property
     def leads_for_certain(self) -> bool:
         """Whether nobody else can coordinate yet: what is answered without a write may be old otherwise (T-L4)."""
-        return self._coordinators.leads_for_certain()
+        return self.only_here or self._coordinators.leads_for_certain()
 
     def history(self) -> Iterator[KeyValue]:
         """All records of the log that compaction has left, in order: more than the shard remembers of them. Raises
@@ -135,8 +146,11 @@ class LedLog:
         """Now: what follows from records that are committed, whatever was written since."""
         self._coordinators.emit(Send(to, message))
 
-    def write(self, changes: Sequence[KeyValue]) -> None:
-        """Appends the changes, together and in order. Raises `ShardLost`, also where no follower could be sent them."""
+    def write(self, changes: Sequence[KeyValue], *, soon: bool = True) -> None:
+        """Appends the changes, together and in order. Raises `ShardLost`, also where no follower could be sent them.
+
+        In: `soon`: else they become durable with what is written next, or with the next tick, and nobody waits for it.
+        """
         if not changes:
             return
         size = sum(len(key) + len(value or b"") + _RECORD_BYTES for key, value in changes)
@@ -145,7 +159,15 @@ class LedLog:
         stored = self._replica.append_own([encode_key_values(changes, self.wall_ms)])
         if isinstance(stored, Refused):
             raise ShardLost(stored.message, stored)
-        self._coordinators.appended(self.partition, self._replica)
+        self._owes = not soon
+        if soon:
+            self._coordinators.appended(self.partition, self._replica)
+
+    def hurry(self) -> None:
+        """Has what was written become durable."""
+        if self._owes:
+            self._owes = False
+            self._coordinators.appended(self.partition, self._replica)
 
     def prove(self) -> None:
         """Writes a record that says nothing. When it is committed it is sure that this node led when this was called:
@@ -171,6 +193,7 @@ class LedLog:
             action()
         else:
             self._held.append(_Held(core.log.end_offset, action))
+            self.hurry()
 
     def release(self) -> None:
         """Does what was held back and may go."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from ...cores.transaction_records import TransactionState
+from ...cores.transaction_records import Identity, TransactionState
 from ...cores.transactions import Standing
 from ..replica.replica_messages import PartitionId
+from .kept_transactions import KeptTransaction
 from .transaction_messages import DescribedTransaction
 
 _STATE_NAMES: Final = {
@@ -32,3 +33,15 @@ def described(standing: Standing, open_ms: int) -> DescribedTransaction:
         open_ms,
         tuple(PartitionId(*partition) for partition in partitions),
     )
+
+
+def with_kept(
+    found: DescribedTransaction, current: Identity | None, kept: KeptTransaction | None, now_ms: int
+) -> DescribedTransaction:
+    """In: `current`: who has the id; `kept`: what is open of it, of which nothing is written down. Monotonic time."""
+    if current is not None:
+        found = found._replace(producer_id=current.producer_id, epoch=current.epoch)
+    if kept is None or kept.who != current:
+        return found
+    partitions = tuple(sorted({*found.partitions, *kept.partitions}))
+    return found._replace(state="Ongoing", open_ms=now_ms - kept.opened_ms, partitions=partitions)

@@ -33,9 +33,12 @@ class _Key(NamedTuple):
 
 @dataclass(slots=True)
 class _Ending:
+    """`unseen`: the partitions and groups where it may still look open."""
+
     outcome: Outcome
     partitions: set[PartitionId]  # that have not answered
     groups: set[str]
+    unseen: set[PartitionId | str]
     asked_ms: int
     refused: str | None = None  # why somebody has no room for it, since all were asked last
 
@@ -43,12 +46,19 @@ class _Ending:
 class TransactionEnds:
     """State: the transactions that are decided for good, and not ended everywhere.
 
-    `ended` is called when all have answered.
+    `ended` is called when all have answered; `seen` before that, when everybody can see the outcome, which a crash may
+    still take back where the node is alone (`MarkerWritten`).
     """
 
-    def __init__(self, log: LedLog, ended: Callable[[Outcome], None], again_ms: int) -> None:
+    def __init__(
+        self,
+        log: LedLog,
+        ended: Callable[[Outcome], None],
+        again_ms: int,
+        seen: Callable[[Outcome], None] = lambda outcome: None,
+    ) -> None:
         self._log = log
-        self._ended = ended
+        self._ended, self._seen = ended, seen
         self._again_ms = again_ms
         self._ending: dict[_Key, _Ending] = {}
 
@@ -60,24 +70,39 @@ class TransactionEnds:
             return
         record = outcome.record
         partitions = {PartitionId(*participant.partition) for participant in record.participants}
-        self._ending[key] = _Ending(outcome, partitions, set(record.offsets), self._log.now_ms)
+        groups = set(record.offsets)
+        self._ending[key] = _Ending(outcome, partitions, groups, {*partitions, *groups}, self._log.now_ms)
         self._ask(self._ending[key])
         self._done(key)
+
+    def is_seen(self, record: TransactionRecord) -> bool:
+        """Whether everybody can see the outcome of this transaction, which is not ended everywhere."""
+        ending = self._ending.get(_Key(record.producer_id, record.number))
+        return ending is not None and not ending.unseen
 
     def marked(self, message: MarkerWritten) -> None:
         key = _Key(message.producer_id, message.number)
         ending = self._ending.get(key)
         if ending is not None:
             fp("txn.marker")
-            ending.partitions.discard(message.of)
-            self._done(key)
+            if message.durable:
+                ending.partitions.discard(message.of)
+            self._note_seen(key, ending, message.of)
 
     def applied(self, message: OffsetsApplied) -> None:
         key = _Key(message.producer_id, message.number)
         ending = self._ending.get(key)
         if ending is not None:
-            ending.groups.discard(message.group)
-            self._done(key)
+            if message.durable:
+                ending.groups.discard(message.group)
+            self._note_seen(key, ending, message.group)
+
+    def _note_seen(self, key: _Key, ending: _Ending, where: PartitionId | str) -> None:
+        was_unseen = bool(ending.unseen)
+        ending.unseen.discard(where)
+        if was_unseen and not ending.unseen and (ending.partitions or ending.groups):
+            self._seen(ending.outcome)
+        self._done(key)
 
     def refused(self, message: EndRefused) -> None:
         ending = self._ending.get(_Key(message.producer_id, message.number))
@@ -96,8 +121,8 @@ class TransactionEnds:
                 self._done(key)
 
     def _done(self, key: _Key) -> None:
-        ending = self._ending[key]
-        if not ending.partitions and not ending.groups:
+        ending = self._ending.get(key)
+        if ending is not None and not ending.partitions and not ending.groups:
             del self._ending[key]
             self._ended(ending.outcome)
 
@@ -114,12 +139,14 @@ class TransactionEnds:
         state = log.image.partition(partition)
         if state is None:
             ending.partitions.discard(partition)
+            ending.unseen.discard(partition)
         elif state.leader is not None:
             marker = EndMarker(record.producer_id, record.epoch, ending.outcome.committed, log.wall_ms, record.number)
             log.send(state.leader, WriteMarker(partition, log.partition, log.epoch, record.transactional_id, marker))
 
     def _ask_group(self, ending: _Ending, group: str) -> None:
         if place_of(self._log.image, GROUPS_TOPIC, group) is None:
+            ending.unseen.discard(group)
             ending.groups.discard(group)  # there never was a group: only coordinators of groups hold offsets
             return
         found = coordinator_of_group(self._log, group)

@@ -96,8 +96,9 @@ class EndTransaction(NamedTuple):
     with another epoch, and may ask again if the answer is lost (KIP-890).
 
     `offsets`: of a client in the coordinator's process, which keeps them until it commits, and does not say when it
-    begins: one record opens the transaction, if no write has done that, and decides. The groups hold nothing before, so
-    who reads their offsets may see the old ones until `AwaitEnd` is answered. Only with `raises_epoch`.
+    begins: one record opens the transaction, says where it has written, and decides. The groups hold nothing before, so
+    who reads their offsets may see the old ones until this is answered, which is when `AwaitEnd` would be. Only with
+    `raises_epoch`.
     """
 
     producer_id: int
@@ -148,7 +149,9 @@ class AskProducerId(NamedTuple):
 
 
 class VerifyTransaction(NamedTuple):
-    """To the shard of the transactional id. `includes`: the write makes the partition a part of it (KIP-890)."""
+    """To the shard of the transactional id. `includes`: the write makes the partition a part of it (KIP-890).
+    `here`: the producer dies with the shard's process, so nothing is written down of that: see
+    `kept_transactions.py`."""
 
     partition: PartitionId
     sender: PartitionId
@@ -158,6 +161,7 @@ class VerifyTransaction(NamedTuple):
     producer_id: int
     epoch: int
     includes: bool
+    here: bool = False
 
     def answered(self, of: PartitionId, epoch: int, problem: Problem | None, text: str) -> TransactionVerified:
         """In: `of`, `epoch`: the shard's partition, and the leader epoch in which it coordinates."""
@@ -196,13 +200,16 @@ class WriteMarker(NamedTuple):
 
 
 class MarkerWritten(NamedTuple):
-    """The marker is committed, now or since long."""
+    """The marker is committed, now or since long. Not `durable`: it is in the log of a node that is alone, so readers
+    see the outcome, but a crash may take the marker still. Then the shard, which writes it down only when all of them
+    are durable, sends it again."""
 
     partition: PartitionId
     transactional_id: str
     producer_id: int
     number: int
     of: PartitionId
+    durable: bool = True
 
 
 class EndRefused(NamedTuple):
@@ -256,11 +263,14 @@ class ApplyOffsets(NamedTuple):
 
 
 class OffsetsApplied(NamedTuple):
+    """`durable`: as of `MarkerWritten`."""
+
     partition: PartitionId
     transactional_id: str
     producer_id: int
     number: int
     group: str
+    durable: bool = True
 
 
 # From leaders of partitions that may have lost markers: how did this transaction end?
@@ -269,7 +279,9 @@ class OffsetsApplied(NamedTuple):
 class AskOutcome(NamedTuple):
     """To every shard; that of the producer answers with `WriteMarker` or `TransactionGoesOn`, or cannot know.
 
-    `ended`: the number of the last transaction of the producer whose end the partition has, -1 where it has none."""
+    `ended`: the number of the last transaction of the producer whose end the partition has, -1 where it has none.
+    `whole`: nobody else has the log, and nothing of it was lost, so a marker that is not there was never durable: the
+    answer may be `EndOrphan`."""
 
     partition: PartitionId
     sender: PartitionId
@@ -277,6 +289,7 @@ class AskOutcome(NamedTuple):
     producer_id: int
     epoch: int
     ended: int
+    whole: bool = False
 
 
 class TransactionGoesOn(NamedTuple):

@@ -9,10 +9,38 @@ from ...client import TopicPartition
 from ...cores.transaction_records import TransactionRecord, TransactionState
 from ...cores.transactions import Standing
 from ...records.control import NUMBER_MAX
-from ..replica.replica_messages import EndMarker
-from .transaction_messages import AskOutcome
+from ...storage.producer_state import is_reached
+from ..replica.replica_messages import EndMarker, EndOrphan
+from .kept_transactions import KeptTransaction
+from .transaction_messages import AskOutcome, EndTransaction, TransactionGoesOn
 
 _DECIDED: Final = (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
+
+
+def has_had(standing: Standing, producer_id: int) -> bool:
+    ended = standing.record.ended
+    return standing.record.producer_id == producer_id or (ended is not None and ended.producer_id == producer_id)
+
+
+def is_about(asked: EndTransaction, standing: Standing, ending: TransactionRecord) -> bool:
+    """Whether that is the end of the transaction that is ending, asked for again; or of a producer of before."""
+    ended = ending.ended if standing.committing else standing.record.ended
+    if ended is not None:
+        of_then = asked.producer_id == ended.producer_id and asked.epoch <= ended.epoch
+        return of_then or not asked.raises_epoch
+    # The id was taken anew, which aborted it: who has it now means the next one, and others are to be refused.
+    return not asked.raises_epoch or asked[:2] != (standing.record.producer_id, standing.record.epoch)
+
+
+def what_is_known(
+    standing: Standing, kept: KeptTransaction | None, asked: AskOutcome, now_ms: int
+) -> TransactionGoesOn | EndOrphan | None:
+    """Without a look into the log."""
+    is_kept = kept is not None and kept.has(asked.sender, asked.producer_id, asked.epoch)
+    if is_kept or goes_on(standing, asked):
+        return TransactionGoesOn(asked.sender, asked.leader_epoch, asked.producer_id)
+    marker = orphans_end(standing, asked, now_ms) if asked.whole else None
+    return EndOrphan(asked.sender, asked.leader_epoch, marker) if marker is not None else None
 
 
 def goes_on(standing: Standing, asked: AskOutcome) -> bool:
@@ -64,6 +92,25 @@ def _first_behind(
         return None
     # No transaction of the producer has ever had this partition since: nobody will decide about it.
     return EndMarker(asked.producer_id, asked.epoch, False, now_ms, (max(asked.ended, 0) + 1) & NUMBER_MAX)
+
+
+def orphans_end(standing: Standing, asked: AskOutcome, now_ms: int) -> EndMarker | None:
+    """The end of what a crash has left open in a whole log, and no coordinator goes on with; None where the end is on
+    its way.
+
+    It cannot come to be committed: its producer was in the process that died (`kept_transactions.py`). The marker has
+    the epoch of whoever has the producer id now, and the number of the last end, so it fences nobody of now, and the
+    next end still counts as one. It need not be durable, for it would be written again.
+    """
+    record, ending, where = standing.record, standing.ending, TopicPartition(*asked.sender)
+    if _includes(standing, asked):
+        return None
+    comes = ending is not None and any(each.partition == where for each in ending.participants)
+    if ending is not None and comes and (asked.ended < 0 or not is_reached(asked.ended, ending.number)):
+        return None
+    last = asked.ended if asked.ended >= 0 and is_reached(asked.ended, record.number) else record.number
+    epoch = max(record.epoch, asked.epoch) if record.producer_id == asked.producer_id else asked.epoch
+    return EndMarker(asked.producer_id, epoch, False, now_ms, last)
 
 
 def _includes(standing: Standing, asked: AskOutcome) -> bool:

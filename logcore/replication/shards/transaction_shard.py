@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from millstream.errors import LogError
@@ -18,15 +17,7 @@ from millstream.errors import LogError
 from ...client import TopicPartition
 from ...coordination.transaction_log import bytes_of, decode_entry, encode_entry, written_ms
 from ...cores.group_messages import CommittedOffset
-from ...cores.transaction_records import (
-    UNWRITTEN,
-    Entry,
-    Identity,
-    Participant,
-    ProducerIdRange,
-    TransactionRecord,
-    TransactionState,
-)
+from ...cores.transaction_records import Entry, Identity, ProducerIdRange, TransactionRecord, TransactionState
 from ...cores.transaction_steps import Abort, Aborted, Commit, Finished, Include, NewProducer, Outcome, Ready
 from ...cores.transaction_steps import OffsetsStep as NoteOffsets
 from ...cores.transactions import EPOCH_MAX, Coordinator, Standing
@@ -34,11 +25,13 @@ from ...errors import InvalidTransactionState, ProducerFenced
 from ...records.key_values import KeyValue
 from ...topic_rules import GROUPS_TOPIC
 from ..machine import NodeId, RequestId
-from ..replica.replica_messages import PartitionId, Problem, Refused
+from ..replica.replica_messages import EndOrphan, PartitionId, Problem, Refused
 from ..time_of_day import TimeOfDay
 from .coordination_messages import place_of
+from .kept_transactions import KeptTransactions
 from .led_log import OUT_OF_TOUCH, LedLog
-from .transaction_description import described
+from .transaction_answers import TransactionSettings, concurrent, ended_otherwise, fenced, offsets_in, participants
+from .transaction_description import described, with_kept
 from .transaction_ends import TransactionEnds
 from .transaction_messages import (
     AskOutcome,
@@ -54,37 +47,19 @@ from .transaction_messages import (
     InitProducer,
     ListTransactions,
     MarkerWritten,
-    OffsetRow,
     OffsetsApplied,
     OffsetsHeld,
     ProducerGiven,
     SendOffsets,
-    TransactionGoesOn,
     VerifyTransaction,
     WriteMarker,
 )
 from .transaction_offsets import TransactionOffsets
-from .transaction_outcomes import goes_on, lost_marker
+from .transaction_outcomes import has_had, is_about, lost_marker, what_is_known
 
 Answer = Callable[[Any], None]
 
 _NEVER_MS: Final = 1 << 62
-
-
-@dataclass(frozen=True, slots=True)
-class TransactionSettings:
-    """Times in milliseconds. `again_ms`: who does not answer is asked again; `wait_ms`: how long a request waits for
-    the end of the id's last transaction, `group_wait_ms`: for a group; `expire_ms`: an id that nobody uses is forgotten
-    (transactional.id.expiration.ms)."""
-
-    again_ms: int = 500
-    wait_ms: int = 1_000
-    group_wait_ms: int = 10_000
-    timeout_ms_max: int = 15 * 60 * 1_000
-    expire_ms: int = 7 * 24 * 60 * 60 * 1_000
-    look_for_expired_ms: int = 60_000
-    waiting_per_id: int = 20
-    bytes_max: int = 12 * 1024 * 1024  # of the record of a transaction
 
 
 class _Waiting(NamedTuple):
@@ -105,7 +80,8 @@ class TransactionShard:
         self._log = log
         self._settings = settings or TransactionSettings()
         self._core = Coordinator()
-        self._ends = TransactionEnds(log, self._ended, self._settings.again_ms)
+        self._ends = TransactionEnds(log, self._ended, self._settings.again_ms, self._seen)
+        self._kept = KeptTransactions(log.kept)
         again_ms, wait_ms = self._settings.again_ms, self._settings.group_wait_ms
         self._offsets = TransactionOffsets(log, self._note_offsets, again_ms=again_ms, wait_ms=wait_ms)
         self._waiting: dict[str, deque[_Waiting]] = {}
@@ -134,12 +110,14 @@ class TransactionShard:
         for outcome in (*self._core.unfinished(), *self._core.given_up()):
             self._log.once_committed(lambda outcome=outcome: self._begin_end(outcome))
         self._looks_at_ms = self._log.now_ms + self._settings.look_for_expired_ms
+        if self._kept.ids():
+            self._due_ms = self._log.now_ms  # who has them is looked for anew
 
-    def _write(self, entries: Sequence[Entry]) -> None:
-        """Raises `ShardLost`."""
+    def _write(self, entries: Sequence[Entry], *, soon: bool = True) -> None:
+        """In: `soon`: as of `LedLog.write`. Raises `ShardLost`."""
         now_ms = self._log.wall_ms
         records = [encode_entry(entry, now_ms) for entry in entries]
-        self._log.write(records)
+        self._log.write(records, soon=soon)
         for entry, record in zip(entries, records, strict=True):
             self._note_written(entry, record, now_ms)
 
@@ -163,11 +141,25 @@ class TransactionShard:
     # Requests
 
     def ask(self, request: RequestId, key: str, body: Any) -> None:
-        if isinstance(body, AwaitEnd):
-            # All have answered, for good: that it is written down here, too, adds nothing to what was promised.
+        if isinstance(body, AwaitEnd) or (isinstance(body, DescribeTransaction) and self._log.only_here):
+            # All have answered, for good: that it is written down here, too, adds nothing to what was promised. And
+            # what a node that is alone says of now needs no proof that nobody else knows better.
             self._take(key, body, lambda response: self._log.reply_now(request, response))
+        elif isinstance(body, EndTransaction) and body.offsets is not None:
+            self._take(key, body, lambda response: self._reply_when_seen(request, key, response))
         else:
             self._take(key, body, lambda response: self._log.reply(request, response))
+
+    def _reply_when_seen(self, request: RequestId, key: str, given: ProducerGiven | Refused) -> None:
+        """The answer to who would ask `AwaitEnd` next."""
+        if isinstance(given, Refused):
+            self._log.reply(request, given)
+            return
+
+        def seen(waited: Included | Refused) -> None:
+            self._log.reply_now(request, waited if isinstance(waited, Refused) else given)
+
+        self._take(key, AwaitEnd(), seen)
 
     def look(self, body: Any) -> Any:
         assert isinstance(body, ListTransactions), f"unknown question {body!r}"
@@ -235,14 +227,23 @@ class TransactionShard:
         of the id wait until every partition has confirmed the marker. A retried EndTransaction must proceed, or a
         client whose response was lost would wait for its own retry. A client that raises its epoch with each end
         retries with the ended epoch or an older one; a newer epoch belongs to the next transaction.
+
+        Where this node is alone, a partition that has appended the marker has it before all later records, durable or
+        not (`TransactionEnds.is_seen`). Then `AwaitEnd` is answered, and the next transaction may write to partitions.
+        Its EndTransaction still waits: its record replaces the one that says which markers a crash may have taken.
         """
         if isinstance(body, DescribeTransaction):
             return False
         standing = self._core.standing(key)
         ending = standing.ending if standing is not None else None
-        if ending is not None and not (isinstance(body, EndTransaction) and _is_about(body, ending)):
+        if standing is not None and ending is not None and self._waits_for(standing, ending, body):
             return True
         return self._may_need_id(standing, body) and not self._has_id()
+
+    def _waits_for(self, standing: Standing, ending: TransactionRecord, body: Any) -> bool:
+        if isinstance(body, AwaitEnd) or (isinstance(body, VerifyTransaction) and body.here):
+            return not self._ends.is_seen(ending)
+        return not (isinstance(body, EndTransaction) and is_about(body, standing, ending))
 
     def _may_need_id(self, standing: Standing | None, body: Any) -> bool:
         if not isinstance(body, InitProducer | EndTransaction):
@@ -267,7 +268,7 @@ class TransactionShard:
         if len(queue) < self._settings.waiting_per_id:
             queue.append(waiting)
         else:
-            waiting.answer(_concurrent())
+            waiting.answer(concurrent())
 
     def _without_room(self, key: str) -> Refused | None:
         """Why the end that the id waits for is not written everywhere, where that is for want of room, and no other
@@ -291,7 +292,7 @@ class TransactionShard:
             self._go_on(key)
             queue = self._waiting.get(key, deque())
             while queue and queue[0].until_ms <= self._log.now_ms:
-                queue.popleft().answer(_concurrent())
+                queue.popleft().answer(concurrent())
             if not queue:
                 self._waiting.pop(key, None)
 
@@ -312,6 +313,7 @@ class TransactionShard:
             if record is None or (record.producer_id, record.epoch) != follows:
                 answer(Refused(Problem.PRODUCER_FENCED, f'another producer has the transactional id "{key}"'))
                 return
+        self._bring_in(key)
         ready = self._core.step(NewProducer(key, asked.timeout_ms, follows))
         assert ready.identity is not None
         self._carry_out(key, ready)
@@ -323,11 +325,8 @@ class TransactionShard:
         unknown = [partition for partition in partitions if self._log.image.partition(partition) is None]
         if unknown:
             return Refused(Problem.UNKNOWN_PARTITION, f"the coordinator does not know {unknown} (yet)")
-        participants = tuple(
-            Participant(TopicPartition(*partition), partition.topic, UNWRITTEN) for partition in partitions
-        )
         self._check_room(identity.transactional_id, bytes_of((partitions, groups)))
-        ready = self._core.step(Include(identity, participants, groups))
+        ready = self._core.step(Include(identity, participants(partitions), groups))
         self._write(ready.append)
         standing = self._core.standing(identity.transactional_id)
         assert standing is not None
@@ -337,6 +336,8 @@ class TransactionShard:
 
     def _verify(self, key: str, asked: VerifyTransaction) -> Included | Refused:
         identity = Identity(key, asked.producer_id, asked.epoch)
+        if asked.here:
+            return self._keep(identity, asked.sender)
         if asked.includes:
             return self._include(identity, (asked.sender,), ())
         standing = self._current(identity)
@@ -344,11 +345,28 @@ class TransactionShard:
             return Refused(Problem.INVALID_TXN_STATE, "the partition is not part of an open transaction: add it first")
         return Included()
 
+    def _keep(self, identity: Identity, partition: PartitionId) -> Included:
+        """Raises `ProducerFenced`."""
+        if self._core.current(identity.transactional_id) != identity:
+            raise fenced(identity)
+        self._kept.add(identity, partition, self._log.now_ms)
+        standing = self._core.standing(identity.transactional_id)
+        if standing is not None:
+            self._due_ms = min(self._due_ms, self._log.now_ms + standing.record.timeout_ms)
+        return Included()
+
+    def _bring_in(self, key: str) -> None:
+        """What is kept of the id's transaction becomes a part of the record that is about to be written. In: nothing of
+        the id is ending."""
+        kept = self._kept.of(key)
+        if kept is not None and self._core.current(key) == kept.who:
+            self._core.step(Include(kept.who, participants(sorted(kept.partitions))))
+
     def _current(self, identity: Identity) -> Standing:
         """Raises `ProducerFenced`."""
         standing = self._core.standing(identity.transactional_id)
         if standing is None or (standing.record.producer_id, standing.record.epoch) != identity[1:]:
-            raise ProducerFenced(f'another producer has the transactional id "{identity.transactional_id}"')
+            raise fenced(identity)
         return standing
 
     # Ends
@@ -358,10 +376,13 @@ class TransactionShard:
         if not asked.raises_epoch:
             ends = self._ends_as_asked(self._current(identity), asked.committed)
             if ends is not None:
-                answer(ProducerGiven(asked.producer_id, asked.epoch) if ends else _ended_otherwise())
+                answer(ProducerGiven(asked.producer_id, asked.epoch) if ends else ended_otherwise())
                 return
+        offsets = self._sent_offsets(key, asked)
+        if self._core.current(key) == identity:  # else it is asked for again, or in vain
+            self._bring_in(key)
         if asked.committed:
-            ready = self._core.step(Commit(identity, asked.raises_epoch, self._sent_offsets(key, asked)))
+            ready = self._core.step(Commit(identity, asked.raises_epoch, offsets))
         else:
             ready = self._core.step(Abort(identity, asked.raises_epoch))
         self._carry_out(key, ready)
@@ -377,7 +398,7 @@ class TransactionShard:
                 raise InvalidTransactionState(f'no node coordinates group "{group[:100]}" yet', hint="Ask again.")
         if asked.offsets:
             self._check_room(key, bytes_of([(group, *row) for group, rows in asked.offsets for row in rows]))
-        return {group: _offsets_in(rows) for group, rows in asked.offsets}
+        return {group: offsets_in(rows) for group, rows in asked.offsets}
 
     def _ends_as_asked(self, standing: Standing, committed: bool) -> bool | None:
         """Of a client that asks again with the same epoch; None where nothing of it has ended yet."""
@@ -390,6 +411,7 @@ class TransactionShard:
     def _carry_out(self, key: str, ready: Ready) -> None:
         """Notes what was decided; when that is committed, the transaction ends everywhere."""
         self._write(ready.append)
+        self._kept.forget(key)
         outcome = ready.outcome
         if outcome is not None:
             self._log.once_committed(lambda: self._begin_end(outcome))
@@ -404,11 +426,15 @@ class TransactionShard:
         if ending is not None and ending.number == outcome.record.number:
             self._ends.begin(outcome)
 
+    def _seen(self, outcome: Outcome) -> None:
+        """Everybody sees it: some of what waited goes on."""
+        self._go_on(outcome.record.transactional_id)
+
     def _ended(self, outcome: Outcome) -> None:
         """Everywhere. What waited for that goes on."""
         key = outcome.record.transactional_id
         ready = self._core.step(Finished(key) if outcome.committed else Aborted(key))
-        self._write(ready.append)
+        self._write(ready.append, soon=False)  # without it, it would be marked again, which changes nothing
         self._go_on(key)
 
     # Offsets
@@ -426,7 +452,7 @@ class TransactionShard:
     def _note_offsets(self, key: str, asked: SendOffsets, number: int, held: bool) -> Any:
         """The answer; None where the transaction is still open, and the group does not hold the offsets."""
         identity = Identity(key, asked.producer_id, asked.epoch)
-        offsets = _offsets_in(asked.offsets)
+        offsets = offsets_in(asked.offsets)
         try:
             if self._current(identity).record.number + 1 != number:
                 raise InvalidTransactionState("the transaction has ended")
@@ -465,19 +491,22 @@ class TransactionShard:
     def _tell_outcome(self, sender: NodeId, asked: AskOutcome) -> None:
         """Nothing is said of a producer that this shard does not know, nor where nobody knows how it ended: then the
         partition asks again, and people may decide (`kafka-transactions.sh abort`)."""
-        standing = next((each for each in self._core.standings() if _has_had(each, asked.producer_id)), None)
+        standing = next((each for each in self._core.standings() if has_had(each, asked.producer_id)), None)
         if standing is None:
             return
-        answer: Any = None
-        if goes_on(standing, asked):
-            answer = TransactionGoesOn(asked.sender, asked.leader_epoch, asked.producer_id)
-        else:
-            key = standing.record.transactional_id
-            marker = lost_marker(self._history_of(key), standing, asked, self._log.wall_ms)
-            if marker is not None:
-                answer = WriteMarker(asked.sender, self._log.partition, self._log.epoch, key, marker)
-        if answer is not None:
+        kept, now_ms = self._kept.of(standing.record.transactional_id), self._log.wall_ms
+        answer = what_is_known(standing, kept, asked, now_ms) or self._lost_end(standing, asked)
+        if isinstance(answer, EndOrphan):
+            self._log.send(sender, answer)  # no record says so that a crash could take
+        elif answer is not None:
             self._log.once_committed(lambda: self._log.send(sender, answer))
+
+    def _lost_end(self, standing: Standing, asked: AskOutcome) -> WriteMarker | None:
+        if asked.whole:
+            return None
+        key, log = standing.record.transactional_id, self._log
+        marker = lost_marker(self._history_of(key), standing, asked, log.wall_ms)
+        return WriteMarker(asked.sender, log.partition, log.epoch, key, marker) if marker is not None else None
 
     def _history_of(self, key: str) -> Iterator[TransactionRecord]:
         """As far as it can be read."""
@@ -490,7 +519,10 @@ class TransactionShard:
     def _verified(self, sender: NodeId, asked: VerifyTransaction, given: Included | Refused) -> None:
         problem, text = (given.problem, given.message) if isinstance(given, Refused) else (None, "")
         answer = asked.answered(self._log.partition, self._log.epoch, problem, text)
-        self._log.once_committed(lambda: self._log.send(sender, answer))
+        if asked.here:  # nothing was written that a crash could take from under it
+            self._log.send(sender, answer)
+        else:
+            self._log.once_committed(lambda: self._log.send(sender, answer))
 
     # Time
 
@@ -513,6 +545,7 @@ class TransactionShard:
     def _end_overdue(self) -> None:
         """Aborts what is open for longer than its producer asked for, and fences the producer."""
         now_ms, self._due_ms = self._log.now_ms, _NEVER_MS
+        self._note_kept_overdue()
         for key, opened_ms in list(self._opened_ms.items()):
             standing = self._core.standing(key)
             assert standing is not None and standing.state is TransactionState.ONGOING
@@ -524,47 +557,37 @@ class TransactionShard:
             identity = Identity(key, standing.record.producer_id, standing.record.epoch)
             self._carry_out(key, self._core.step(Abort(identity, raises_epoch=True)))
 
+    def _note_kept_overdue(self) -> None:
+        """Producers of this process may be gone, too."""
+        for key in self._kept.ids():
+            kept, standing = self._kept.of(key), self._core.standing(key)
+            if kept is None or standing is None or standing.ending is not None:
+                continue
+            if self._core.current(key) != kept.who:
+                self._kept.forget(key)
+                continue
+            due_ms = kept.opened_ms + standing.record.timeout_ms
+            if due_ms <= self._log.now_ms:
+                self._bring_in(key)
+                self._opened_ms[key] = kept.opened_ms
+            else:
+                self._due_ms = min(self._due_ms, due_ms)
+
     def _forget_unused(self) -> None:
         if self._time_of_day.was_set(self._log.now_ms, self._log.wall_ms):
             self._looks_at_ms = self._log.now_ms + self._settings.expire_ms  # nothing is older for certain
             return
         before_ms = self._log.wall_ms - self._settings.expire_ms
         entries: list[Entry] = []
-        for key in [key for key, used_ms in self._used_ms.items() if used_ms < before_ms]:
+        unused = [key for key, used_ms in self._used_ms.items() if used_ms < before_ms and self._kept.of(key) is None]
+        for key in unused:
             entries += self._core.forget(key)
         self._write(entries)
 
     # For people
 
     def _described(self, standing: Standing) -> DescribedTransaction:
-        opened_ms = self._opened_ms.get(standing.record.transactional_id)
-        return described(standing, self._log.now_ms - opened_ms if opened_ms is not None else -1)
-
-
-def _has_had(standing: Standing, producer_id: int) -> bool:
-    ended = standing.record.ended
-    return standing.record.producer_id == producer_id or (ended is not None and ended.producer_id == producer_id)
-
-
-def _is_about(asked: EndTransaction, ending: TransactionRecord) -> bool:
-    """Whether that is the end of the transaction that is ending, asked for again; or of a producer of before."""
-    ended = ending.ended
-    if ended is None:
-        return True
-    of_then = asked.producer_id == ended.producer_id and asked.epoch <= ended.epoch
-    return of_then or not asked.raises_epoch
-
-
-def _offsets_in(rows: Sequence[OffsetRow]) -> dict[TopicPartition, CommittedOffset]:
-    return {
-        TopicPartition(row.topic, row.partition): CommittedOffset(row.offset, row.metadata, row.leader_epoch)
-        for row in rows
-    }
-
-
-def _concurrent() -> Refused:
-    return Refused(Problem.CONCURRENT_TRANSACTIONS, "the last transaction of the producer is not ended yet; ask again")
-
-
-def _ended_otherwise() -> Refused:
-    return Refused(Problem.INVALID_TXN_STATE, "the transaction has ended the other way")
+        key = standing.record.transactional_id
+        opened_ms, kept, now_ms = self._opened_ms.get(key), self._kept.of(key), self._log.now_ms
+        found = described(standing, now_ms - opened_ms if opened_ms is not None else -1)
+        return with_kept(found, self._core.current(key), kept if standing.ending is None else None, now_ms)

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from millstream.logcore.cores.transaction_records import Identity
 from millstream.logcore.errors import CorruptLog, LogClosed, LogFull, NotNow
 from millstream.logcore.log import open_log
 from millstream.logcore.replication.machine import BROKER, NodeId
+from millstream.logcore.replication.node.lone_node import LoneNode
 from millstream.logcore.replication.node.node_runtime import NoAnswer, NodeStopped
 from millstream.logcore.replication.shards.transaction_messages import AskProducerId
 
@@ -94,6 +96,30 @@ def test_who_asks_a_node_that_has_ended_is_told(tmp_path: Path) -> None:
     with pytest.raises(LogClosed):
         log.append("t", 0, rows(b"x"))
     assert not [thread.name for thread in set(threading.enumerate()) - others if thread.name == "node 1"]
+
+
+def test_a_node_that_nobody_asks_rests_and_the_next_request_is_told_the_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To wake up twenty times a second costs more than all that ticks do."""
+    told: list[int] = []
+    tell = LoneNode._tell_the_time
+
+    def counted(node: LoneNode) -> None:
+        told.append(threading.get_ident())
+        tell(node)
+
+    monkeypatch.setattr(LoneNode, "_tell_the_time", counted)
+    with open_log(tmp_path) as log:
+        log.create_topic("t", 1)
+        log.append("t", 0, rows(b"a"))
+        time.sleep(1.0)
+        told.clear()
+        time.sleep(2.0)
+        assert len(told) <= 8, "it rests"
+        told.clear()
+        log.append("t", 0, rows(b"b"))
+        assert threading.get_ident() in told, "deadlines are not counted from before the rest"
 
 
 def test_a_directory_has_one_node(tmp_path: Path) -> None:

@@ -83,8 +83,9 @@ class Power:
 
     def possible(self, random: Random) -> Disk:
         """What the disk may have if the power goes now: per folder the files, and None for a folder in it."""
-        watched = sorted(path for path in {*self._names, self.root} if path.is_relative_to(self.root))
-        return {path.relative_to(self.root): self._chosen(path, random) for path in watched}
+        with self._turns:  # no sync of another thread is done meanwhile, and nothing is written that follows from one
+            watched = sorted(path for path in {*self._names, self.root} if path.is_relative_to(self.root))
+            return {path.relative_to(self.root): self._chosen(path, random) for path in watched}
 
     def become(self, disk: Disk) -> None:
         """Makes the folder so. All that is in it is safe then."""

@@ -1,0 +1,52 @@
+"""Settings of a coordinator of transactions, and what it says in more than one place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...client import TopicPartition
+from ...cores.group_messages import CommittedOffset
+from ...cores.transaction_records import UNWRITTEN, Identity, Participant
+from ...errors import ProducerFenced
+from ..replica.replica_messages import PartitionId, Problem, Refused
+from .transaction_messages import OffsetRow
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionSettings:
+    """Times in milliseconds. `again_ms`: who does not answer is asked again; `wait_ms`: how long a request waits for
+    the end of the id's last transaction, `group_wait_ms`: for a group; `expire_ms`: an id that nobody uses is forgotten
+    (transactional.id.expiration.ms)."""
+
+    again_ms: int = 500
+    wait_ms: int = 1_000
+    group_wait_ms: int = 10_000
+    timeout_ms_max: int = 15 * 60 * 1_000
+    expire_ms: int = 7 * 24 * 60 * 60 * 1_000
+    look_for_expired_ms: int = 60_000
+    waiting_per_id: int = 20
+    bytes_max: int = 12 * 1024 * 1024  # of the record of a transaction
+
+
+def fenced(identity: Identity) -> ProducerFenced:
+    return ProducerFenced(f'another producer has the transactional id "{identity.transactional_id}"')
+
+
+def participants(partitions: Sequence[PartitionId]) -> tuple[Participant, ...]:
+    return tuple(Participant(TopicPartition(*partition), partition.topic, UNWRITTEN) for partition in partitions)
+
+
+def offsets_in(rows: Sequence[OffsetRow]) -> dict[TopicPartition, CommittedOffset]:
+    return {
+        TopicPartition(row.topic, row.partition): CommittedOffset(row.offset, row.metadata, row.leader_epoch)
+        for row in rows
+    }
+
+
+def concurrent() -> Refused:
+    return Refused(Problem.CONCURRENT_TRANSACTIONS, "the last transaction of the producer is not ended yet; ask again")
+
+
+def ended_otherwise() -> Refused:
+    return Refused(Problem.INVALID_TXN_STATE, "the transaction has ended the other way")
