@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, Literal
 
@@ -78,7 +79,9 @@ class Log(NodeLog):
 
     def offsets(self, topic: str, partition: int) -> Offsets:
         with self._explained(topic, partition):
-            return super().offsets(topic, partition)
+            found = super().offsets(topic, partition)
+        written = self.served.partition(topic, partition).offsets()  # also what is not durable yet
+        return replace(found, log_end_offset=max(found.log_end_offset, written.log_end_offset))
 
     def committed_offsets(self, group: str) -> Mapping[TopicPartition, int]:
         with self._explained(GROUPS_TOPIC):

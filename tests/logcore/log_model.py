@@ -172,8 +172,7 @@ class LogModel:
             self._decide(name, aborted=not commit)
 
     def _end_of(self, part: ExpectedPartition) -> int:
-        """Not as far as readers can know: records and markers of a transaction need not be durable yet."""
-        return self.log.served.partition(TOPIC, part.number).offsets().log_end_offset
+        return self.log.offsets(TOPIC, part.number).log_end_offset
 
     # What takes records away, and time
 

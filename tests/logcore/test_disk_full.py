@@ -17,7 +17,6 @@ from millstream.logcore.client import TopicPartition, TransactionalProducer
 from millstream.logcore.errors import LogClosed, LogFull, LogWriteFailed
 from millstream.logcore.log import Log, open_log
 
-from .clients.asking import patiently
 from .log_records import partition_folder, rows, segment_files, values_of
 from .replication.full_disk import FullDisk
 
@@ -126,11 +125,11 @@ def test_a_full_disk_is_said_whatever_it_refuses(log: Log, act: Callable[[Log, T
         act(log, producer)
     assert refused.value.hint
     failpoints.arm("")
-    producer = patiently(lambda: log.transactional_producer("p"))
+    producer = log.transactional_producer("p")
     append_in(producer)
     producer.commit()
     assert values_of(log, "t") == [b"a"]
-    patiently(lambda: log.commit_offsets("g", {TopicPartition("t", 0): 1}))
+    log.commit_offsets("g", {TopicPartition("t", 0): 1})
 
 
 @pytest.fixture

@@ -80,7 +80,7 @@ def commit(log: Log, told: Told, life: int, writer: int) -> None:
             told.both.add(value)
             told.commits[group] += 1
             assert log.committed_offsets(group) == {SOURCE: told.commits[group]}
-    except LogClosed:
+    except (LogClosed, LogWriteFailed):
         told.in_doubt.add(value)
 
 

@@ -58,7 +58,7 @@ def test_what_a_forgotten_producer_has_open_is_aborted_and_it_is_fenced(log: Log
     with pytest.raises(ProducerFenced):
         producer.commit()
     commit(log, "id", 1)
-    assert log.offsets("t", 0).last_stable_offset == log.offsets("t", 0).log_end_offset
+    assert log.offsets("t", 0).last_stable_offset == log.offsets("t", 0).high_watermark
 
 
 def test_over_the_network_a_group_is_forgotten_and_a_producer_is_fenced(log: Log) -> None:

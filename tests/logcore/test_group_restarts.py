@@ -55,8 +55,6 @@ from millstream.logcore.cores.transaction_records import Identity
 from millstream.logcore.log import Log, open_log
 from millstream.logcore.protocol.served_log import ServedGroups
 
-from .clients.asking import patiently
-
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 TEXTS = st.text(max_size=8)
 PLACES = st.frozensets(st.builds(TopicPartition, st.sampled_from(["t", "other"]), st.integers(0, 9)), max_size=5)
@@ -175,7 +173,6 @@ def test_a_member_is_told_nothing_that_the_disk_refused(log: Log) -> None:
     refused = groups.ask(Sync("g", joining.generation, "a", assignments={"a": b"all"})).result(60)
     failpoints.arm("")
     assert refused.fault is not GroupFault.NONE
-    patiently(lambda: log.committed_offsets("g"))  # once the coordinator has read its log again
     again = groups.ask(Sync("g", joining.generation, "a")).result(60)
     assert cast(Synced, again).assignment != b"all"
 

@@ -34,7 +34,6 @@ from millstream.logcore.cores.transactions import Coordinator
 from millstream.logcore.errors import NotNow, ProducerFenced
 from millstream.logcore.log import Log
 
-from .clients.asking import patiently
 from .log_records import values_of
 from .transaction_client import TransactionClient
 
@@ -97,7 +96,7 @@ def test_an_end_that_the_disk_refused_can_be_asked_for_again(client: Transaction
     with pytest.raises(NotNow):
         client.end_and_raise(commit=commit)
     failpoints.arm("")
-    patiently(lambda: client.connect(client.log))  # the coordinator reads its log again
+    client.connect(client.log)  # the coordinator reads its log again
     client.end_and_raise(commit=commit)
     assert client.who == before._replace(epoch=before.epoch + 1)
     client.write(b"b")

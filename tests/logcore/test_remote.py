@@ -26,7 +26,6 @@ from millstream.logcore.log import Log, open_log
 from millstream.logcore.remote import RemoteLog
 from millstream.logcore.server import LogServer
 
-from .clients.asking import patiently
 from .log_records import columnar, rows, segment_files, values_of
 
 WHERE = TopicPartition("t", 0)
@@ -83,7 +82,7 @@ def test_a_commit_that_the_disk_refuses_is_an_abort(client: LogClient) -> None:
     with pytest.raises((LogFull, LogWriteFailed)):  # over the network no code says that it is full
         producer.commit()
     failpoints.arm("")
-    patiently(producer.abort)
+    producer.abort()
     assert values_of(client, "t") == []
     producer.begin()
     producer.append("t", 0, rows(b"b"))

@@ -28,9 +28,12 @@ from .transaction_messages import ApplyOffsets, EndRefused, VerifyTransaction
 
 @dataclass(frozen=True, slots=True)
 class CoordinationSettings:
-    """`load_bytes`: read at a time while a shard begins; `again_ms`: after a failure it is read again."""
+    """`load_bytes`: read at a time while a shard begins; `again_ms`: how long after a failure it is read again. Where
+    this node is alone, there is no pause after a first failure, then one of `first_again_ms`, then twice as long each
+    time, up to `again_ms`."""
 
     load_bytes: int = 512 * 1024
+    first_again_ms: int = 50
     again_ms: int = 1_000
     waiting_max: int = 10_000  # requests of one shard that wait for their answers
 
@@ -83,6 +86,7 @@ class Coordinators:
         self._settings = settings or CoordinationSettings()
         self._led: dict[PartitionId, _Led] = {}
         self._not_before_ms: dict[PartitionId, int] = {}
+        self._next_pause_ms: dict[PartitionId, int] = {}  # after one more failure, where none was written since
         self._unreadable: dict[PartitionId, CorruptLog] = {}
         self._unwritten: dict[PartitionId, Refused] = {}  # why the shard that was there could not go on
         self.kept: dict[PartitionId, dict[str, Any]] = {}  # by shard, what is nowhere written down: see `LedLog.kept`
@@ -119,11 +123,11 @@ class Coordinators:
             case ForTransaction(transactional_id, asked):
                 self._ask(request, TRANSACTIONS_TOPIC, transactional_id, asked)
             case ForEveryShard(topic, asked):
-                self.emit(Reply(request, self._look(topic, asked)))
+                self.emit(Reply(request, self.look(topic, asked)))
 
     def _ask(self, request: RequestId, topic: str, key: str, asked: Any) -> None:
         partition = place_of(self.image, topic, key)
-        led = self._led.get(partition) if partition is not None else None
+        led = self._led_now(partition) if partition is not None else None
         refused = self._why_not(partition, led)
         if refused is not None or led is None:
             self.emit(Reply(request, refused))
@@ -135,6 +139,13 @@ class Coordinators:
                 led.log.reply_now(request, refused)
 
         self._run(led, lambda: led.shard.ask(request, key, asked), refuse)
+
+    def _led_now(self, partition: PartitionId) -> _Led | None:
+        """A shard that failed is read again as soon as somebody asks for it: who has room again must not wait for a
+        tick to be told so."""
+        if partition not in self._led and self._home.alone:
+            self.advance(partition)
+        return self._led.get(partition)
 
     def _why_not(self, partition: PartitionId | None, led: _Led | None) -> Refused | None:
         if partition is None:
@@ -165,8 +176,14 @@ class Coordinators:
             return Refused(Problem.NOT_COORDINATOR, "another node is the coordinator; ask who")
         return Refused(Problem.COORDINATOR_NOT_AVAILABLE, "the coordinator cannot write to its log now; ask again")
 
-    def _look(self, topic: str, asked: Any) -> tuple[Any, ...] | Refused:
+    def look(self, topic: str, asked: Any) -> tuple[Any, ...] | Refused:
+        """The answers of all shards of this node. A node that is alone has all shards: one that failed is missing."""
         topic_id = self.image.topic_ids.get(topic)
+        if topic_id is not None and self._home.alone:
+            for number in range(len(self.image.topics[topic_id].partitions)):
+                partition = PartitionId(topic_id, number)
+                if self._led_now(partition) is None:
+                    return self._why_not(partition, None) or self._not_here(partition)
         led = [each for partition, each in self._led.items() if partition.topic == topic_id]
         known = (*self._home.unopened, *self._unreadable)
         for damaged in (self.damage(partition) for partition in known if partition.topic == topic_id):
@@ -180,24 +197,27 @@ class Coordinators:
 
     def receive(self, sender: NodeId, message: Any) -> None:
         """A message that names the partition it is for; nobody hears it where that does not coordinate (yet)."""
-        led = self._led.get(message.partition)
+        led = self._led_now(message.partition)
         if led is not None and led.begun:
 
             def refuse(refused: Refused) -> None:
                 if isinstance(message, VerifyTransaction):
                     answer = message.answered(led.log.partition, led.epoch, refused.problem, refused.message)
                     self.emit(Send(sender, answer))
-                elif isinstance(message, ApplyOffsets):
-                    self.emit(
-                        Send(sender, EndRefused(message.sender, message.producer_id, message.number, refused.message))
-                    )
+                else:
+                    self._refuse_end(sender, message, refused)
 
             self._run(led, lambda: led.shard.receive(sender, message), refuse)
+        elif led is None and (unwritten := self._unwritten.get(message.partition)) is not None:
+            self._refuse_end(sender, message, unwritten)
+
+    def _refuse_end(self, sender: NodeId, message: Any, refused: Refused) -> None:
+        if isinstance(message, ApplyOffsets):
+            self.emit(Send(sender, EndRefused(message.sender, message.producer_id, message.number, refused.message)))
 
     def tick(self, now_ms: int, wall_ms: int) -> None:
         self.now_ms, self.wall_ms = now_ms, wall_ms
         for partition in [each for each, due_ms in self._not_before_ms.items() if due_ms <= now_ms]:
-            del self._not_before_ms[partition]
             self.advance(partition)
         for partition, led in list(self._led.items()):
             if led.begun:
@@ -233,7 +253,7 @@ class Coordinators:
             self._run(led, led.log.release)
 
     def _may_open(self, partition: PartitionId, replica: Replica) -> bool:
-        if partition in self._not_before_ms:
+        if self.now_ms < self._not_before_ms.get(partition, 0):
             return False
         return replica.leader is not None and replica.leader.has_enough_in_sync
 
@@ -245,6 +265,7 @@ class Coordinators:
         shard = self._makers[topic.name](log)
         start, end = replica.core.log.log_start_offset, replica.core.log.end_offset
         self._unwritten.pop(partition, None)
+        self._not_before_ms.pop(partition, None)
         led = self._led[partition] = _Led(replica.core.leader_epoch, log, shard, start, end)
         return led
 
@@ -291,8 +312,12 @@ class Coordinators:
             self._fail(led)
 
     def _fail(self, led: _Led) -> None:
+        partition, again_ms = led.log.partition, self._settings.again_ms
+        pause_ms = self._next_pause_ms.get(partition, 0) if self._home.alone else again_ms
+        self._next_pause_ms[partition] = min(max(2 * pause_ms, self._settings.first_again_ms), again_ms)
+        self._not_before_ms[partition] = self.now_ms + pause_ms
+        led.log.hurry()  # its successor begins once all that is in the log is committed
         self._drop(led)
-        self._not_before_ms[led.log.partition] = self.now_ms + self._settings.again_ms
 
     def _drop(self, led: _Led) -> None:
         del self._led[led.log.partition]
@@ -300,6 +325,8 @@ class Coordinators:
         led.log.refuse_waiting(Refused(Problem.NOT_COORDINATOR, text))
 
     def appended(self, partition: PartitionId, replica: Replica) -> None:
+        if self._next_pause_ms:
+            self._next_pause_ms.pop(partition, None)
         self._home.pass_on(partition, replica.flush())
 
 

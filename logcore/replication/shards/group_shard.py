@@ -32,6 +32,7 @@ from ...cores.group_messages import (
     Sync,
 )
 from ...records.key_values import KeyValue
+from ...topic_rules import TRANSACTIONS_TOPIC
 from ..machine import NodeId, RequestId, Send
 from ..replica.replica_messages import Problem, Refused
 from ..time_of_day import TimeOfDay
@@ -48,7 +49,7 @@ from .shard_group_requests import (
     ListGroups,
     OffsetsDeleted,
 )
-from .transaction_messages import ApplyOffsets, HoldOffsets, OffsetsApplied, OffsetsHeld
+from .transaction_messages import ApplyOffsets, AskUnapplied, HoldOffsets, OffsetsApplied, OffsetsHeld
 
 _NEVER: Final = 1 << 62
 _log: Final = structlog.get_logger("millstream.logcore")
@@ -146,6 +147,8 @@ class GroupShard:
                 if fault is GroupFault.NONE:
                     self._write_offsets(self._offsets.commit(key, offsets, self._log.wall_ms))
                 self._log.reply(request, GroupAnswer(fault))
+            case AskCommitted() if (behind := self._why_behind(key)) is not None:
+                self._log.reply_now(request, behind)
             case AskCommitted():
                 if not self._log.only_here:
                     self._log.prove()
@@ -192,6 +195,15 @@ class GroupShard:
     def _write_offsets(self, changes: Sequence[KeyValue]) -> None:
         self._log.write(changes)
         self._offsets.apply(changes)
+
+    def _why_behind(self, group: str) -> Refused | None:
+        """What keeps offsets of committed transactions from being here. A node that is alone answers a commit before
+        they are durable, and a crash may take them; then it has no room for them, perhaps. In a cluster the group holds
+        them back, on its log, until the transaction is over: `GroupCommits.unsettled`."""
+        if not self._log.only_here:
+            return None
+        found = self._log.look(TRANSACTIONS_TOPIC, AskUnapplied(group))
+        return found if isinstance(found, Refused) else next(filter(None, found), None)
 
     # What there is
 

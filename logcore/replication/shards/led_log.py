@@ -132,6 +132,10 @@ class LedLog:
         """Whether nobody else can coordinate yet: what is answered without a write may be old otherwise (T-L4)."""
         return self.only_here or self._coordinators.leads_for_certain()
 
+    def look(self, topic: str, asked: Any) -> tuple[Any, ...] | Refused:
+        """What the shards of a topic that are on this node answer at once: see `Shard.look`."""
+        return self._coordinators.look(topic, asked)
+
     def history(self) -> Iterator[KeyValue]:
         """All records of the log that compaction has left, in order: more than the shard remembers of them. Raises
         `CorruptLog`, OSError."""

@@ -18,7 +18,7 @@ from ...cores.transaction_steps import Outcome
 from ...failpoints import fp
 from ...topic_rules import GROUPS_TOPIC
 from ..machine import NodeId
-from ..replica.replica_messages import EndMarker, PartitionId
+from ..replica.replica_messages import EndMarker, PartitionId, Problem, Refused
 from .coordination_messages import place_of
 from .led_log import LedLog
 from .transaction_messages import ApplyOffsets, EndRefused, MarkerWritten, OffsetRow, OffsetsApplied, WriteMarker
@@ -113,6 +113,24 @@ class TransactionEnds:
         """What keeps this end from being written everywhere, where that is known."""
         ending = self._ending.get(_Key(ended.producer_id, ended.number))
         return ending.refused if ending is not None else None
+
+    def why_unapplied(self, group: str) -> Refused | None:
+        """What the group lacks of committed transactions, as its coordinator says to clients, who may ask again."""
+        for ending in self._ending.values():
+            if group in ending.unseen and ending.outcome.committed:
+                if ending.refused is not None:
+                    return Refused(Problem.STORAGE_ERROR, ending.refused)
+                text = "the offsets of a committed transaction are not in its group yet; ask again"
+                return Refused(Problem.COORDINATOR_LOADING, text)
+        return None
+
+    def try_again(self, ended: TransactionRecord) -> None:
+        """Asks those once more that had no room: there may be some by now."""
+        key = _Key(ended.producer_id, ended.number)
+        ending = self._ending.get(key)
+        if ending is not None and ending.refused is not None:
+            self._ask(ending)
+            self._done(key)
 
     def tick(self) -> None:
         for key, ending in list(self._ending.items()):

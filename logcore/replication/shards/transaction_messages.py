@@ -124,6 +124,13 @@ class DescribeTransaction(NamedTuple):
     """`DescribedTransaction`."""
 
 
+class AskUnapplied(NamedTuple):
+    """Asked of a node, too: per shard, why offsets that a committed transaction brings are not the group's yet, as
+    `Refused`; None where there are none."""
+
+    group: str
+
+
 class ListTransactions(NamedTuple):
     """Asked of a node, not `ForTransaction`: a tuple of `DescribedTransaction`, of all that it coordinates."""
 

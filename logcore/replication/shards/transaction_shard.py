@@ -35,6 +35,7 @@ from .transaction_description import described, with_kept
 from .transaction_ends import TransactionEnds
 from .transaction_messages import (
     AskOutcome,
+    AskUnapplied,
     AwaitEnd,
     DescribedTransaction,
     DescribeTransaction,
@@ -145,13 +146,17 @@ class TransactionShard:
             # All have answered, for good: that it is written down here, too, adds nothing to what was promised. And
             # what a node that is alone says of now needs no proof that nobody else knows better.
             self._take(key, body, lambda response: self._log.reply_now(request, response))
+        elif isinstance(body, InitProducer) and self._log.only_here:
+            self._take(
+                key, body, lambda given: self._log.once_committed(lambda: self._reply_when_seen(request, key, given))
+            )
         elif isinstance(body, EndTransaction) and body.offsets is not None:
             self._take(key, body, lambda response: self._reply_when_seen(request, key, response))
         else:
             self._take(key, body, lambda response: self._log.reply(request, response))
 
     def _reply_when_seen(self, request: RequestId, key: str, given: ProducerGiven | Refused) -> None:
-        """The answer to who would ask `AwaitEnd` next."""
+        """The answer to who would ask `AwaitEnd` next, or, after it has taken the id, reads what was committed."""
         if isinstance(given, Refused):
             self._log.reply(request, given)
             return
@@ -162,11 +167,14 @@ class TransactionShard:
         self._take(key, AwaitEnd(), seen)
 
     def look(self, body: Any) -> Any:
+        if isinstance(body, AskUnapplied):
+            return self._ends.why_unapplied(body.group)
         assert isinstance(body, ListTransactions), f"unknown question {body!r}"
         return tuple(self._described(standing) for standing in self._core.standings())
 
     def _take(self, key: str, body: Any, answer: Answer) -> None:
         if self._has_to_wait(key, body):
+            self._try_end_again(key)
             self._queue(key, _Waiting(body, answer, self._log.now_ms + self._settings.wait_ms))
             return
         try:
@@ -269,6 +277,11 @@ class TransactionShard:
             queue.append(waiting)
         else:
             waiting.answer(concurrent())
+
+    def _try_end_again(self, key: str) -> None:
+        standing = self._core.standing(key)
+        if standing is not None and standing.ending is not None and self._log.alone:
+            self._ends.try_again(standing.ending)
 
     def _without_room(self, key: str) -> Refused | None:
         """Why the end that the id waits for is not written everywhere, where that is for want of room, and no other

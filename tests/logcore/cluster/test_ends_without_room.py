@@ -20,7 +20,8 @@ from millstream.logcore.log import Log, open_log
 from millstream.logcore.replication.shards import transaction_ends
 from millstream.logcore.storage import disk
 
-from ..log_records import rows, values_of
+from ..clients.asking import patiently
+from ..log_records import records_of, rows, values_of
 from .nodes import until
 
 WHERE: Final = TopicPartition("t", 0)
@@ -138,3 +139,60 @@ def test_an_end_that_did_not_fit_is_written_by_the_next_start(tmp_path: Path, sm
     small.full, small.fills_at = False, ""
     with open_log(tmp_path) as log:
         until(lambda: True if values_of(log, "t") == [b"a"] else None)
+
+
+def test_committed_offsets_from_before_a_committed_transaction_are_not_returned_after_a_restart_without_room(
+    tmp_path: Path, small: _Disk
+) -> None:
+    with open_log(tmp_path) as log:
+        log.create_topic("t", 1)
+        log.commit_offsets("g", {WHERE: 0})
+        producer = log.transactional_producer("p")
+        producer.begin()
+        producer.append("t", 0, rows(b"a"))
+        producer.send_offsets("g", {WHERE: 1})
+        small.fills_at = "txn.after_prepare"
+        with pytest.raises(LogFull):
+            producer.commit()
+        for _ in range(3):
+            with pytest.raises(LogFull):
+                log.committed_offsets("g")
+    with open_log(tmp_path) as log:
+        for _ in range(3):
+            with pytest.raises(LogFull):
+                log.committed_offsets("g")
+        small.full, small.fills_at = False, ""
+        assert patiently(lambda: log.committed_offsets("g")) == {WHERE: 1}
+        assert values_of(log, "t") == [b"a"]
+
+
+def test_one_refused_write_is_all_that_is_refused(log: Log, small: _Disk) -> None:
+    """The coordinator reads its log again for the next request, not a second later."""
+    small.full = True
+    with pytest.raises(LogFull):
+        log.commit_offsets("g", {WHERE: 1})
+    small.full = False
+    log.commit_offsets("g", {WHERE: 2})
+    assert log.committed_offsets("g") == {WHERE: 2}
+    small.full = True
+    with pytest.raises(LogFull):
+        log.transactional_producer("p")
+    small.full = False
+    producer = log.transactional_producer("p")
+    producer.begin()
+    _write(producer)
+    producer.commit()
+    assert values_of(log, "t") == [b"a"]
+
+
+def test_the_log_end_offset_is_where_the_next_record_goes(log: Log) -> None:
+    """Queries note where their records lie by it, while the markers before them are not durable yet."""
+    producer = log.transactional_producer("p")
+    ends: list[int] = []
+    for _ in range(5):
+        producer.begin()
+        ends.append(log.offsets("t", 0).log_end_offset)
+        _write(producer)
+        assert log.offsets("t", 0).log_end_offset == ends[-1] + 1
+        producer.commit()
+    assert ends == [offset for offset, _ in records_of(log, "t")]
