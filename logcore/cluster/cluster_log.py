@@ -168,7 +168,7 @@ class ClusterLog:
         id = image.topic_ids.get(where.topic)
         if id is None:
             raise UnknownTopic(f'topic "{where.topic}" does not exist')
-        count = len(image.topics[id].partitions)
+        count = image.topics[id].partitions.size
         if not 0 <= where.partition < count:
             raise UnknownTopic(f'topic "{where.topic}" has {count} partitions, and none with number {where.partition}')
         return PartitionId(id, where.partition)

@@ -19,8 +19,8 @@ from ..replication.shards.coordination_messages import ForEveryShard, ForTransac
 from ..replication.shards.transaction_messages import (
     AskProducerId,
     AwaitEnd,
+    CheckProducer,
     DescribedTransaction,
-    DescribeTransaction,
     EndTransaction,
     ForgetProducer,
     GroupRefused,
@@ -33,7 +33,6 @@ from ..replication.shards.transaction_messages import (
     SendOffsets,
     SentOffsets,
 )
-from ..storage.producer_state import fenced
 from ..topic_rules import TRANSACTIONS_TOPIC
 from .cluster_log import ClusterLog
 from .refusals import refused
@@ -123,10 +122,8 @@ class ClusterTransactions:
         self._ask(who.transactional_id, ForgetProducer(who.producer_id, who.epoch))
 
     def check_current(self, who: Identity) -> None:
-        """Raises `ProducerFenced` where somebody else has the id by now."""
-        found: DescribedTransaction = self._ask(who.transactional_id, DescribeTransaction())
-        if (found.producer_id, found.epoch) != (who.producer_id, who.epoch):
-            raise fenced(who.transactional_id, who.epoch, found.epoch)
+        """Raises `NotNow` where somebody else has the id by now."""
+        self._ask(who.transactional_id, CheckProducer(who.producer_id, who.epoch))
 
     def end_hanging(self, where: TopicPartition, producer_id: int, epoch: int, *, commit: bool) -> None:
         self._log.check_own(where.topic)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import Final, cast
+from typing import Final
 
 BYTE: Final = struct.Struct(">b")
 SHORT: Final = struct.Struct(">h")
@@ -53,7 +53,8 @@ class RecordFieldReader:
         return taken
 
     def number(self, layout: struct.Struct) -> int:
-        return cast(int, layout.unpack(self.take(layout.size))[0])
+        value: int = layout.unpack(self.take(layout.size))[0]
+        return value
 
     def text(self) -> str | None:
         length = self.number(SHORT)

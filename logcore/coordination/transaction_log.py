@@ -21,6 +21,7 @@ from ..records.key_values import KeyValue
 
 _PRODUCER_IDS: Final = b"producer-ids"
 _TRANSACTION: Final = b"transaction:"
+_COMPACT: Final = json.JSONEncoder(separators=(",", ":"))
 
 
 def encode_entry(entry: Entry, now_ms: int) -> KeyValue:
@@ -111,4 +112,4 @@ def decode_entry(key: bytes, value: bytes | None) -> Entry | ProducerIdRange:
 
 
 def _json(content: Any) -> bytes:
-    return json.dumps(content, separators=(",", ":")).encode()
+    return _COMPACT.encode(content).encode()

@@ -71,7 +71,7 @@ class MetadataImage:
 
     def partition(self, id: PartitionId) -> PartitionState | None:
         topic = self.topics.get(id.topic)
-        if topic is None or not 0 <= id.number < len(topic.partitions):
+        if topic is None or not 0 <= id.number < topic.partitions.size:
             return None
         return topic.partitions[id.number]
 

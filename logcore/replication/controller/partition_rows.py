@@ -33,19 +33,20 @@ class PartitionRow(NamedTuple):
 class PartitionRows(Sequence[PartitionState]):
     """State: the rows. Invariant: no two neighbours are alike. It never changes."""
 
-    __slots__ = ("_ends", "rows")
+    __slots__ = ("_ends", "rows", "size")
 
     def __init__(self, rows: Iterable[PartitionRow] = ()) -> None:
         """In: rows that follow each other."""
         self.rows = _joined(rows)
         self._ends = list(accumulate(row.of for row in self.rows))
+        self.size = self._ends[-1] if self._ends else 0
 
     @classmethod
     def of(cls, states: Iterable[PartitionState]) -> PartitionRows:
         return cls(PartitionRow(state, 1) for state in states)
 
     def __len__(self) -> int:
-        return self._ends[-1] if self._ends else 0
+        return self.size
 
     @overload
     def __getitem__(self, number: int) -> PartitionState: ...
@@ -56,10 +57,11 @@ class PartitionRows(Sequence[PartitionState]):
     def __getitem__(self, number: int | slice) -> PartitionState | Sequence[PartitionState]:
         if isinstance(number, slice):
             return tuple(self)[number]
-        place = range(len(self))[number]
+        place = range(self.size)[number]
         found = bisect_right(self._ends, place)
         row = self.rows[found]
-        return next(row.states(place - self._ends[found] + row.of))
+        within = place - self._ends[found] + row.of
+        return row.first if not within else next(row.states(within))
 
     def __iter__(self) -> Iterator[PartitionState]:
         for row in self.rows:

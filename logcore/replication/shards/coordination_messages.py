@@ -6,6 +6,7 @@ to it. All that is known of them is the fold of the partition's records.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from ..controller.metadata_image import MetadataImage
@@ -39,9 +40,10 @@ def place_of(image: MetadataImage, topic: str, key: str) -> PartitionId | None:
     topic_id = image.topic_ids.get(topic)
     if topic_id is None:
         return None
-    return PartitionId(topic_id, partition_of(key, len(image.topics[topic_id].partitions)))
+    return PartitionId(topic_id, partition_of(key, image.topics[topic_id].partitions.size))
 
 
+@lru_cache(maxsize=4096)
 def partition_of(key: str, count: int) -> int:
     """Kafka's choice, which clients do not see but tools print: Java's hash of the text, without its sign."""
     hashed = 0

@@ -61,6 +61,7 @@ class TransactionEnds:
         self._ended, self._seen = ended, seen
         self._again_ms = again_ms
         self._ending: dict[_Key, _Ending] = {}
+        self._refused: set[_Key] = set()  # those of which `refused` says something
 
     def begin(self, outcome: Outcome) -> None:
         """The record that says so is committed: only now may anybody see it."""
@@ -108,9 +109,12 @@ class TransactionEnds:
         ending = self._ending.get(_Key(message.producer_id, message.number))
         if ending is not None:
             ending.refused = message.message
+            self._refused.add(_Key(message.producer_id, message.number))
 
     def why_refused(self, ended: TransactionRecord) -> str | None:
         """What keeps this end from being written everywhere, where that is known."""
+        if not self._refused:
+            return None
         ending = self._ending.get(_Key(ended.producer_id, ended.number))
         return ending.refused if ending is not None else None
 
@@ -127,10 +131,14 @@ class TransactionEnds:
     def try_again(self, ended: TransactionRecord) -> None:
         """Asks those once more that had no room: there may be some by now."""
         key = _Key(ended.producer_id, ended.number)
-        ending = self._ending.get(key)
-        if ending is not None and ending.refused is not None:
-            self._ask(ending)
+        if key in self._refused:
+            self._ask(self._ending[key])
             self._done(key)
+
+    @property
+    def lack_room(self) -> bool:
+        """Whether any end does."""
+        return bool(self._refused)
 
     def tick(self) -> None:
         for key, ending in list(self._ending.items()):
@@ -142,10 +150,13 @@ class TransactionEnds:
         ending = self._ending.get(key)
         if ending is not None and not ending.partitions and not ending.groups:
             del self._ending[key]
+            self._refused.discard(key)
             self._ended(ending.outcome)
 
     def _ask(self, ending: _Ending) -> None:
         """Asks all that have not answered."""
+        record = ending.outcome.record
+        self._refused.discard(_Key(record.producer_id, record.number))
         ending.asked_ms, ending.refused = self._log.now_ms, None
         for partition in sorted(ending.partitions):
             self._ask_partition(ending, partition)

@@ -120,6 +120,13 @@ class ForgetProducer(NamedTuple):
     epoch: int
 
 
+class CheckProducer(NamedTuple):
+    """`Included`, where this producer has the id, or will when what is decided is written everywhere."""
+
+    producer_id: int
+    epoch: int
+
+
 class DescribeTransaction(NamedTuple):
     """`DescribedTransaction`."""
 

@@ -37,6 +37,7 @@ from .transaction_messages import (
     AskOutcome,
     AskUnapplied,
     AwaitEnd,
+    CheckProducer,
     DescribedTransaction,
     DescribeTransaction,
     EndRefused,
@@ -142,7 +143,9 @@ class TransactionShard:
     # Requests
 
     def ask(self, request: RequestId, key: str, body: Any) -> None:
-        if isinstance(body, AwaitEnd) or (isinstance(body, DescribeTransaction) and self._log.only_here):
+        if isinstance(body, AwaitEnd) or (
+            isinstance(body, DescribeTransaction | CheckProducer) and self._log.only_here
+        ):
             # All have answered, for good: that it is written down here, too, adds nothing to what was promised. And
             # what a node that is alone says of now needs no proof that nobody else knows better.
             self._take(key, body, lambda response: self._log.reply_now(request, response))
@@ -174,7 +177,8 @@ class TransactionShard:
 
     def _take(self, key: str, body: Any, answer: Answer) -> None:
         if self._has_to_wait(key, body):
-            self._try_end_again(key)
+            if self._ends.lack_room:
+                self._try_end_again(key)
             self._queue(key, _Waiting(body, answer, self._log.now_ms + self._settings.wait_ms))
             return
         try:
@@ -188,7 +192,7 @@ class TransactionShard:
         match body:
             case InitProducer():
                 self._init(key, body, answer)
-            case DescribeTransaction() if not self._log.leads_for_certain:
+            case DescribeTransaction() | CheckProducer() if not self._log.leads_for_certain:
                 answer(Refused(Problem.NOT_COORDINATOR, OUT_OF_TOUCH))
             case DescribeTransaction():
                 standing = self._core.standing(key)
@@ -204,6 +208,9 @@ class TransactionShard:
             case _ if self._core.standing(key) is None:
                 text = f'nobody has the transactional id "{key}", or it was not used for long: start a new producer'
                 answer(Refused(Problem.INVALID_PRODUCER_ID_MAPPING, text))
+            case CheckProducer(producer_id, epoch):
+                self._check_current(Identity(key, producer_id, epoch))
+                answer(Included())
             case IncludePartitions(producer_id, epoch, partitions):
                 answer(self._include(Identity(key, producer_id, epoch), partitions, ()))
             case IncludeGroup(producer_id, epoch, group):
@@ -224,7 +231,8 @@ class TransactionShard:
 
         | request                       | while the id's last transaction ends | no producer id is available     |
         | ----------------------------- | ------------------------------------ | ------------------------------- |
-        | DescribeTransaction           | proceeds: it changes nothing         | proceeds                        |
+        | DescribeTransaction,          | proceeds: it changes nothing         | proceeds                        |
+        | CheckProducer                 |                                      |                                 |
         | EndTransaction, of that end   | proceeds: its response was lost      | waits, if the epoch may run out |
         | InitProducer                  | waits                                | waits, if it may need one       |
         | all others                    | wait                                 | proceed                         |
@@ -240,7 +248,7 @@ class TransactionShard:
         not (`TransactionEnds.is_seen`). Then `AwaitEnd` is answered, and the next transaction may write to partitions.
         Its EndTransaction still waits: its record replaces the one that says which markers a crash may have taken.
         """
-        if isinstance(body, DescribeTransaction):
+        if isinstance(body, DescribeTransaction | CheckProducer):
             return False
         standing = self._core.standing(key)
         ending = standing.ending if standing is not None else None
@@ -268,7 +276,7 @@ class TransactionShard:
         return True
 
     def _queue(self, key: str, waiting: _Waiting) -> None:
-        full = self._without_room(key)
+        full = self._without_room(key) if self._ends.lack_room else None
         if full is not None:
             waiting.answer(full)
             return
@@ -360,8 +368,7 @@ class TransactionShard:
 
     def _keep(self, identity: Identity, partition: PartitionId) -> Included:
         """Raises `ProducerFenced`."""
-        if self._core.current(identity.transactional_id) != identity:
-            raise fenced(identity)
+        self._check_current(identity)
         self._kept.add(identity, partition, self._log.now_ms)
         standing = self._core.standing(identity.transactional_id)
         if standing is not None:
@@ -374,6 +381,11 @@ class TransactionShard:
         kept = self._kept.of(key)
         if kept is not None and self._core.current(key) == kept.who:
             self._core.step(Include(kept.who, participants(sorted(kept.partitions))))
+
+    def _check_current(self, identity: Identity) -> None:
+        """Raises `ProducerFenced`."""
+        if self._core.current(identity.transactional_id) != identity:
+            raise fenced(identity)
 
     def _current(self, identity: Identity) -> Standing:
         """Raises `ProducerFenced`."""
