@@ -73,6 +73,7 @@ class OwnNode:
         self._guard = threading.Lock()
         self._looks: tuple[_OwnLook, ...] = ()
         self._stop_listening = serving.log.listen(self._advanced)
+        self._as_line = nullcontext(self)
 
     # The door
 
@@ -87,7 +88,7 @@ class OwnNode:
         self._ready = self._ready or self._is_ready()
         if not self._ready:
             raise LogUnavailable("this node does not serve yet", hint="It has to reach the cluster's controller first.")
-        return nullcontext(self)
+        return self._as_line
 
     def begin_look(self, offsets: Mapping[TopicPartition, int], wait_s: float) -> Look:
         del wait_s  # who asks stops waiting by itself

@@ -195,7 +195,9 @@ class ClusterProduce:
 def _check_replicable(data: ProduceData, batches: Sequence[EncodedBatch]) -> None:
     """Followers get a batch whole, in one frame; and the leader looks for who has sent it, and what before, once per
     request (Kafka takes one batch per partition, too). Raises `RecordsTooLarge`, `InvalidRecords`."""
-    largest = max(batch.header.size for batch in batches)
+    largest = 0
+    for batch in batches:
+        largest = max(largest, batch.header.size)
     if largest > _BATCH_BYTES_MAX:
         raise RecordsTooLarge(
             f"a record batch of {largest} bytes is too large for {data.partition.topic}-{data.partition.partition}:"

@@ -109,7 +109,8 @@ def place(batch: EncodedBatch, base_offset: int, leader_epoch: int) -> EncodedBa
     """The batch with what only the log knows, written into its first buffer."""
     _BASE_OFFSET.pack_into(batch.buffers[0], 0, base_offset)
     _LEADER_EPOCH.pack_into(batch.buffers[0], PREFIX_SIZE, leader_epoch)
-    return EncodedBatch(batch.buffers, batch.header._replace(base_offset=base_offset, leader_epoch=leader_epoch))
+    _, batch_length, _, *others = batch.header
+    return EncodedBatch(batch.buffers, BatchHeader(base_offset, batch_length, leader_epoch, *others))
 
 
 def stamp(batch: EncodedBatch, now_ms: int) -> EncodedBatch:
@@ -134,7 +135,7 @@ def seal(
     producer: BatchProducer,
 ) -> EncodedBatch:
     """Fills the 61 bytes that are reserved at the start of `buffers[0]`. The records follow them."""
-    size = sum(len(buffer) for buffer in buffers)
+    size = sum(map(len, buffers))
     if producer.transactional:
         attributes |= TRANSACTIONAL
     header = BatchHeader(

@@ -40,7 +40,7 @@ class LogFile:
         """Writes everything and returns the position after it. Raises OSError; then any part may be written."""
         fp("append.write")
         for start in range(0, len(buffers), _BUFFERS_MAX):
-            left = [memoryview(buffer) for buffer in buffers[start : start + _BUFFERS_MAX]]
+            left = list(map(memoryview, buffers[start : start + _BUFFERS_MAX]))
             while left:
                 written = os.pwritev(self._descriptor, left, position)
                 position += written

@@ -83,7 +83,8 @@ class PartitionFiles(ABC):
         self._failure: LogError | None = None
         self._deleted = self._closed = False
         self._syncing = False
-        self._lock = threading.Condition(threading.RLock())
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
 
     def configure(self, settings: TopicSettings) -> None:
         """From now on these hold."""

@@ -130,7 +130,7 @@ class KeptPartition(ReadablePartition):
         with self._lock:
             self._deleted = True
             self._forget_files()
-            self._lock.notify_all()
+            self._changed.notify_all()
 
     def close(self) -> None:
         """Makes everything durable and notes where the log ends, so that the next opening reads nothing."""
@@ -146,7 +146,7 @@ class KeptPartition(ReadablePartition):
                 self._closed = True
                 self._active.seal()
                 self._forget_files()
-                self._lock.notify_all()
+                self._changed.notify_all()
 
     def _trim(self) -> None:
         try:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from ..errors import CorruptLog
-from ..records.batch import HEADER_SIZE, BatchHeader, EncodedBatch, read_header
+from ..records.batch import HEADER_SIZE, BatchHeader, Buffer, EncodedBatch, read_header
 from .damage import is_whole, next_batch
 from .disk import LogFile
 from .open_files import OpenFiles
@@ -92,8 +92,13 @@ class Segment:
     def append(self, batches: Sequence[EncodedBatch], now_ms: int) -> None:
         """Writes batches whose offsets are set. Raises OSError; `size` is unchanged then."""
         position = self.size
-        self._allocate(position + sum(batch.header.size for batch in batches))
-        end = self.file.write([buffer for batch in batches for buffer in batch.buffers], position)
+        size = 0
+        buffers: list[Buffer] = []
+        for batch in batches:
+            size += batch.header.size
+            buffers += batch.buffers
+        self._allocate(position + size)
+        end = self.file.write(buffers, position)
         if not position:
             self._index = SegmentIndex(self.base_offset)
         self._writing, self._index_saved = True, False

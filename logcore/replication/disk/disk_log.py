@@ -119,7 +119,9 @@ class DiskLog(KeptPartition):
 
     def append(self, batches: Sequence[EncodedBatch]) -> None:
         """As `ReplicaLog` says. Raises `LogFull`, `LogWriteFailed`."""
-        size = sum(batch.header.size for batch in batches)
+        size = 0
+        for batch in batches:
+            size += batch.header.size
         with self._lock:
             self.check_usable()
             first_offset = self._state.end_offset
@@ -347,7 +349,7 @@ class DiskLog(KeptPartition):
             failure = error
         with self._lock:
             self._syncing = False
-            self._lock.notify_all()
+            self._changed.notify_all()
             if failure is None:
                 self._note_durable(unsynced, noted)
             else:
@@ -386,7 +388,7 @@ class DiskLog(KeptPartition):
 
     def _wait_for_sync(self) -> None:
         while self._syncing:
-            self._lock.wait()
+            self._changed.wait()
 
     def _unsynced(self) -> _Unsynced:
         rolled, self._rolled = self._rolled, []

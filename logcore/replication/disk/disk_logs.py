@@ -261,18 +261,22 @@ class DiskLogs:
         Raises `LogError`.
         """
         dirty, self._dirty = self._dirty, {}
-        logs = [log for log in map(self._open.get, dirty) if log is not None]
+        logs = {partition: log for partition in dirty if (log := self._open.get(partition)) is not None}
+        if len(logs) == 1:
+            _sync(*logs.values())
+        elif logs:
+            self._sync_together(list(logs.values()))
+        if self.opens_late:
+            self._begun.note(logs)
+
+    def _sync_together(self, logs: Sequence[DiskLog]) -> None:
         others = [self._pool.submit(_sync, log) for log in logs[:-1]]
         try:
-            for log in logs[-1:]:
-                _sync(log)
+            _sync(logs[-1])
         finally:
-            if others:
-                wait(others)
+            wait(others)
         for other in others:
             other.result()
-        if self.opens_late:
-            self._begun.note(partition for partition in dirty if partition in self._open)
 
     # As everybody else has it
 

@@ -57,7 +57,7 @@ class DiskRoom:
             )
 
     def records_taken(self, folder: Path, size: int) -> None:
-        if folder not in self._records:
+        if not self._records or folder not in self._records:  # nearly always the first; a path is slow to hash
             return
         with self._lock:
             left = self._missing[folder] = self._missing.get(folder, 0) - size

@@ -151,7 +151,7 @@ class LoneNode:
         """As `NodeRuntime.answer`: who asks waits on this thread, and might as well work for the answer."""
         awaited = _Awaited()
         self._begin(machine, body, at, awaited)
-        return self._answers([awaited], timeout_s)[0]
+        return self._answer_of(awaited, timeout_s)
 
     def answers(self, machine: str, bodies: Sequence[Any], *, timeout_s: float = ASK_S) -> list[Any]:
         """The answers to several requests to a machine of this node, whose changes become durable together. Raises as
@@ -160,19 +160,18 @@ class LoneNode:
         with self._turn:
             for body, each in zip(bodies, awaited, strict=True):
                 self._begin(machine, body, None, each)
-        return self._answers(awaited, timeout_s)
+        return [self._answer_of(each, timeout_s) for each in awaited]
 
-    def _answers(self, awaited: Sequence[_Awaited], timeout_s: float) -> list[Any]:
-        while not all(each.done for each in awaited) and self._make_durable():
+    def _answer_of(self, awaited: _Awaited, timeout_s: float) -> Any:
+        while not awaited.done and self._make_durable():
             pass
         if self._unsynced and self._asked:  # else nobody waits for it: it shares the next sync, or that of a tick
             self._leave_the_rest()
-        for each in awaited:
-            if not each.done:
-                self._wait(each, timeout_s)
-            if each.failure is not None:
-                raise each.failure
-        return [each.answer for each in awaited]
+        if not awaited.done:
+            self._wait(awaited, timeout_s)
+        if awaited.failure is not None:
+            raise awaited.failure
+        return awaited.answer
 
     def _begin(self, machine: str, body: Any, at: NodeId | None, answer: Future[Any] | _Awaited) -> None:
         if at is not None and at != self.id:

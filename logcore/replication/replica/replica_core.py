@@ -144,9 +144,16 @@ class ReplicaCore:
     def append(self, batches: Sequence[EncodedBatch], *, decided: bool = False) -> None:
         """In: `decided`: the markers in it say what a coordinator would say again. Raises `LogError` where there is no
         room; what was appended before that stays."""
-        if (decided and self.alone) or not any(batch.header.control for batch in batches):
+        if decided and self.alone:
             self.log.append(batches)
             return
+        for batch in batches:
+            if batch.header.control:
+                self._append_markers(batches)
+                return
+        self.log.append(batches)
+
+    def _append_markers(self, batches: Sequence[EncodedBatch]) -> None:
         for batch in batches:
             header = batch.header
             transaction = self.log.state.transactions.open_of(header.producer_id) if header.control else None
@@ -217,7 +224,9 @@ class ReplicaCore:
         return self._stable_offset
 
     def _uncommitted_ends_from(self) -> int:
-        return min((ended.first_offset for ended in self._ended), default=self.high_watermark)
+        if not self._ended:
+            return self.high_watermark
+        return min(ended.first_offset for ended in self._ended)
 
     # Durability: one sync at a time takes everything that was appended meanwhile. A node that is alone begins a sync
     # when somebody waits for it: what was asked for before, and is not begun, must not hold back what is asked for now.

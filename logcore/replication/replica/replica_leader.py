@@ -272,17 +272,17 @@ class Leader:
         return self._append(batches)
 
     def _append(self, batches: Sequence[EncodedBatch], *, decided: bool = False) -> Produced | Refused:
-        core = self._core
+        core, epoch = self._core, self._core.leader_epoch
         first = offset = core.log.end_offset
         placed: list[EncodedBatch] = []
         for batch in batches:
-            placed.append(place(batch, offset, core.leader_epoch))
+            placed.append(place(batch, offset, epoch))
             offset += batch.header.last_offset_delta + 1
         try:
             core.append(placed, decided=decided)
         except LogError as error:
             return Refused(Problem.STORAGE_ERROR, f"{error.code}: {error.message}")  # else nobody knows a full disk
-        return Produced(first, core.leader_epoch)
+        return Produced(first, epoch)
 
     def _answer_later(self, request: RequestId, end_offset: int, answer: _Answer, acks: int) -> _Answer | None:
         if acks == -1 and self._core.high_watermark < end_offset:
@@ -419,8 +419,11 @@ class Leader:
     def _held_by_all(self) -> int:
         """Up to here everything is durable on every node that may be in sync."""
         core, in_sync = self._core, self.in_sync
-        others = (in_sync.acknowledged(node) for node in in_sync.maximal if node != core.node)
-        return min((core.durable_offset, *others))
+        held = core.durable_offset
+        for node in in_sync.maximal:
+            if node != core.node:
+                held = min(held, in_sync.acknowledged(node))
+        return held
 
     # Who is in sync
 

@@ -230,7 +230,8 @@ class Coordinators:
 
     def coordinates(self, partition: PartitionId) -> bool:
         """Whether the partition is, or was, one of coordinators."""
-        return self.is_of_coordinators(partition.topic) or partition in self._led
+        topic = self._home.image.topics.get(partition.topic)
+        return (topic is not None and topic.name in self._makers) or partition in self._led
 
     def is_of_coordinators(self, topic_id: str) -> bool:
         topic = self.image.topics.get(topic_id)
