@@ -86,4 +86,4 @@ def test_a_commit_that_is_under_way_is_whole_after_the_log_was_closed(folder: Pa
 
 def _is_stable(log: Log, partition: int) -> bool:
     offsets = log.offsets("t", partition)
-    return offsets.last_stable_offset == offsets.log_end_offset
+    return offsets.last_stable_offset == offsets.high_watermark

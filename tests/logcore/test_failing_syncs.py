@@ -133,4 +133,4 @@ def check(log: Log, told: Told) -> None:
 
 def _is_stable(log: Log, partition: int) -> bool:
     offsets = log.offsets("t", partition)
-    return offsets.last_stable_offset == offsets.log_end_offset
+    return offsets.last_stable_offset == offsets.high_watermark

@@ -175,7 +175,7 @@ def read(log: Log, name: str, partition: int) -> list[int]:
             keys, values = run.table.column("key").to_pylist(), run.table.column("value").to_pylist()
             numbers += [int(value) for key, value in zip(keys, values, strict=True) if key == name.encode()]
         if fetched.next_offset == offset:
-            assert offset == log.offsets(TOPIC, partition).log_end_offset, "a transaction is open for ever"
+            assert offset == log.offsets(TOPIC, partition).high_watermark, "a transaction is open for ever"
             return numbers
         offset = fetched.next_offset
 

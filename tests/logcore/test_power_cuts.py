@@ -149,7 +149,7 @@ def disks_of_a_life(
 
 def is_stable(log: Log, topic: str, partition: int) -> bool:
     offsets = log.offsets(topic, partition)
-    return offsets.last_stable_offset == offsets.log_end_offset
+    return offsets.last_stable_offset == offsets.high_watermark
 
 
 def check(root: Path, acknowledged: int) -> int:
