@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from ...client import TopicPartition
 from ...cores.group_messages import CommittedOffset
@@ -11,6 +12,16 @@ from ...cores.transaction_records import UNWRITTEN, Identity, Participant
 from ...errors import ProducerFenced
 from ..replica.replica_messages import PartitionId, Problem, Refused
 from .transaction_messages import OffsetRow
+
+Answer = Callable[[Any], None]
+
+
+class Waiting(NamedTuple):
+    """A request that has to wait: for the end of a transaction, or for producer ids."""
+
+    body: Any
+    answer: Answer
+    until_ms: int
 
 
 @dataclass(frozen=True, slots=True)

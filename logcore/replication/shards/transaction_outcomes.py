@@ -2,19 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from typing import Any, Final
+
+from millstream.errors import LogError
 
 from ...client import TopicPartition
+from ...coordination.transaction_log import decode_entry
 from ...cores.transaction_records import TransactionRecord, TransactionState
-from ...cores.transactions import Standing
+from ...cores.transactions import EPOCH_MAX, Standing
 from ...records.control import NUMBER_MAX
 from ...storage.producer_state import is_reached
 from ..replica.replica_messages import EndMarker, EndOrphan
 from .kept_transactions import KeptTransaction
-from .transaction_messages import AskOutcome, EndTransaction, TransactionGoesOn
+from .led_log import LedLog
+from .transaction_messages import AskOutcome, EndTransaction, InitProducer, TransactionGoesOn
 
 _DECIDED: Final = (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
+
+
+def history_of(log: LedLog, key: str) -> Iterator[TransactionRecord]:
+    """All records of this id, as far as the log can be read."""
+    with suppress(LogError, OSError):
+        for record in log.history():
+            entry = decode_entry(record.key, record.value)
+            if isinstance(entry, TransactionRecord) and entry.transactional_id == key:
+                yield entry
+
+
+def may_need_id(standing: Standing | None, body: Any) -> bool:
+    """Whether the request may take a new producer id."""
+    if not isinstance(body, InitProducer | EndTransaction):
+        return False
+    return standing is None or standing.record.epoch >= EPOCH_MAX
 
 
 def has_had(standing: Standing, producer_id: int) -> bool:

@@ -8,11 +8,8 @@ whose last transaction is not ended everywhere waits for that, for a while.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
-from typing import Any, Final, NamedTuple
-
-from millstream.errors import LogError
+from collections.abc import Sequence
+from typing import Any, Final
 
 from ...client import TopicPartition
 from ...coordination.transaction_log import bytes_of, decode_entry, encode_entry, written_ms
@@ -30,7 +27,16 @@ from ..time_of_day import TimeOfDay
 from .coordination_messages import place_of
 from .kept_transactions import KeptTransactions
 from .led_log import OUT_OF_TOUCH, LedLog
-from .transaction_answers import TransactionSettings, concurrent, ended_otherwise, fenced, offsets_in, participants
+from .transaction_answers import (
+    Answer,
+    TransactionSettings,
+    Waiting,
+    concurrent,
+    ended_otherwise,
+    fenced,
+    offsets_in,
+    participants,
+)
 from .transaction_description import described, with_kept
 from .transaction_ends import TransactionEnds
 from .transaction_messages import (
@@ -57,19 +63,9 @@ from .transaction_messages import (
     WriteMarker,
 )
 from .transaction_offsets import TransactionOffsets
-from .transaction_outcomes import has_had, is_about, lost_marker, what_is_known
-
-Answer = Callable[[Any], None]
+from .transaction_outcomes import has_had, history_of, is_about, lost_marker, may_need_id, what_is_known
 
 _NEVER_MS: Final = 1 << 62
-
-
-class _Waiting(NamedTuple):
-    """A request that has to wait: for the end of a transaction, or for producer ids."""
-
-    body: Any
-    answer: Answer
-    until_ms: int
 
 
 class TransactionShard:
@@ -86,7 +82,7 @@ class TransactionShard:
         self._kept = KeptTransactions(log.kept)
         again_ms, wait_ms = self._settings.again_ms, self._settings.group_wait_ms
         self._offsets = TransactionOffsets(log, self._note_offsets, again_ms=again_ms, wait_ms=wait_ms)
-        self._waiting: dict[str, deque[_Waiting]] = {}
+        self._waiting: dict[str, deque[Waiting]] = {}
         self._opened_ms: dict[str, int] = {}  # monotonic: when the transaction that is open began, or this shard
         self._due_ms = _NEVER_MS  # no open transaction times out before
         self._used_ms: dict[str, int] = {}  # time of day
@@ -143,9 +139,8 @@ class TransactionShard:
     # Requests
 
     def ask(self, request: RequestId, key: str, body: Any) -> None:
-        if isinstance(body, AwaitEnd) or (
-            isinstance(body, DescribeTransaction | CheckProducer) and self._log.only_here
-        ):
+        only_asks = isinstance(body, DescribeTransaction | CheckProducer)
+        if isinstance(body, AwaitEnd) or (only_asks and self._log.only_here):
             # All have answered, for good: that it is written down here, too, adds nothing to what was promised. And
             # what a node that is alone says of now needs no proof that nobody else knows better.
             self._take(key, body, lambda response: self._log.reply_now(request, response))
@@ -179,7 +174,7 @@ class TransactionShard:
         if self._has_to_wait(key, body):
             if self._ends.lack_room:
                 self._try_end_again(key)
-            self._queue(key, _Waiting(body, answer, self._log.now_ms + self._settings.wait_ms))
+            self._queue(key, Waiting(body, answer, self._log.now_ms + self._settings.wait_ms))
             return
         try:
             self._act(key, body, answer)
@@ -254,17 +249,12 @@ class TransactionShard:
         ending = standing.ending if standing is not None else None
         if standing is not None and ending is not None and self._waits_for(standing, ending, body):
             return True
-        return self._may_need_id(standing, body) and not self._has_id()
+        return may_need_id(standing, body) and not self._has_id()
 
     def _waits_for(self, standing: Standing, ending: TransactionRecord, body: Any) -> bool:
         if isinstance(body, AwaitEnd) or (isinstance(body, VerifyTransaction) and body.here):
             return not self._ends.is_seen(ending)
         return not (isinstance(body, EndTransaction) and is_about(body, standing, ending))
-
-    def _may_need_id(self, standing: Standing | None, body: Any) -> bool:
-        if not isinstance(body, InitProducer | EndTransaction):
-            return False
-        return standing is None or standing.record.epoch >= EPOCH_MAX
 
     def _has_id(self) -> bool:
         """Takes one from the node, if there is none left here."""
@@ -275,7 +265,7 @@ class TransactionShard:
             self._core.take_ids(producer_id, producer_id + 1)
         return True
 
-    def _queue(self, key: str, waiting: _Waiting) -> None:
+    def _queue(self, key: str, waiting: Waiting) -> None:
         full = self._without_room(key) if self._ends.lack_room else None
         if full is not None:
             waiting.answer(full)
@@ -303,7 +293,7 @@ class TransactionShard:
         """What waited for this id is taken up again, in order; some of it may have to wait on."""
         for body, answer, until_ms in self._waiting.pop(key, ()):
             if self._has_to_wait(key, body):
-                self._queue(key, _Waiting(body, answer, until_ms))
+                self._queue(key, Waiting(body, answer, until_ms))
             else:
                 self._take(key, body, answer)
 
@@ -530,16 +520,8 @@ class TransactionShard:
         if asked.whole:
             return None
         key, log = standing.record.transactional_id, self._log
-        marker = lost_marker(self._history_of(key), standing, asked, log.wall_ms)
+        marker = lost_marker(history_of(log, key), standing, asked, log.wall_ms)
         return WriteMarker(asked.sender, log.partition, log.epoch, key, marker) if marker is not None else None
-
-    def _history_of(self, key: str) -> Iterator[TransactionRecord]:
-        """As far as it can be read."""
-        with suppress(LogError, OSError):
-            for record in self._log.history():
-                entry = decode_entry(record.key, record.value)
-                if isinstance(entry, TransactionRecord) and entry.transactional_id == key:
-                    yield entry
 
     def _verified(self, sender: NodeId, asked: VerifyTransaction, given: Included | Refused) -> None:
         problem, text = (given.problem, given.message) if isinstance(given, Refused) else (None, "")
