@@ -138,12 +138,16 @@ def _lead_what_is_left(node: ClusterNode) -> None:
 
 def _end_what_was_decided(node: ClusterNode) -> None:
     """A commit is answered when its decision is durable; its markers and offsets may not be. Who opens the log sees
-    it, unless a disk without room holds it up: then it is seen when there is some."""
-    deadline = time.monotonic() + _ENDS_S
-    while time.monotonic() < deadline:
+    it, unless a disk without room holds it up: then it is seen when there is some, and before that nothing else is
+    appended to its partitions (`Settling.owes`). So coordinators are waited for that only have much to read."""
+    until = time.monotonic() + _SERVES_S
+    while time.monotonic() < until:
         shards = node.answer(BROKER, ForEveryShard(TRANSACTIONS_TOPIC, ListTransactions()))
-        loading = isinstance(shards, Refused) and shards.problem is Problem.COORDINATOR_LOADING
-        if not loading and (isinstance(shards, Refused) or not any(map(_is_ending, itertools.chain(*shards)))):
+        if not isinstance(shards, Refused):
+            if not any(map(_is_ending, itertools.chain(*shards))):
+                return
+            until = min(until, time.monotonic() + _ENDS_S)
+        elif shards.problem is not Problem.COORDINATOR_LOADING:
             return
         time.sleep(_LOOK_S)
 

@@ -239,6 +239,7 @@ def test_a_transaction_that_nobody_ended_holds_records_back(server: Server) -> N
     producer.begin()
     table = pa.table({"timestamp": pa.array([1]), "key": pa.array([b"k"]), "value": pa.array([b'{"SIZE":1}'])})
     producer.append("clicks", 0, RowRecords(table))
+    eventually(lambda: "OPEN_TRANSACTION" in server.causes(query_id))  # what is open becomes durable within a tick
     cause = server.causes(query_id)["OPEN_TRANSACTION"]
     assert cause["figures"] == {"topic": "clicks", "records": {"0": 1}}
     producer.abort()

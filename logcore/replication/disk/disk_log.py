@@ -174,7 +174,12 @@ class DiskLog(KeptPartition):
         """Readers see the log up to here from now on."""
         with self._lock:
             assert self._log_start_offset <= last_stable_offset <= high_watermark <= self._state.end_offset
+            if (high_watermark, last_stable_offset) == (self._high_watermark, self._published_stable):
+                return
             self._high_watermark, self._published_stable = high_watermark, last_stable_offset
+            if high_watermark > self._durable_offset and self._point.reserved:
+                with contextlib.suppress(OSError):  # else less is known after damage; what was committed is known
+                    self._point.note_seen(high_watermark)
         self._on_advance()
 
     def _stable_offset(self) -> int:
@@ -418,7 +423,8 @@ class DiskLog(KeptPartition):
         noted = unsynced.checkpoint is not None and self._noted.try_to_replace(unsynced.checkpoint, self.name)
         fp("replica.after_sync")
         if self._point.reserved:  # else nothing was appended since it was opened
-            self._point.note(unsynced.end_offset, unsynced.log_start_offset)
+            with self._lock:
+                self._point.note_synced(unsynced.end_offset, unsynced.log_start_offset)
         return noted
 
     def _note_durable(self, unsynced: _Unsynced, noted: bool) -> None:

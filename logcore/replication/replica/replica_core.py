@@ -66,7 +66,7 @@ class EndedTransaction(NamedTuple):
 
 
 class ReplicaCore:
-    """State: as above. Invariant: log start <= last stable <= high watermark <= end offset.
+    """State: as above. Invariant: log start <= last stable <= visible <= end offset; high watermark <= visible.
 
     `broker_epoch` and `registered_at` (the metadata offset of its registration) are those of this life of the broker.
     """
@@ -102,6 +102,7 @@ class ReplicaCore:
         self._recovered_end = log.end_offset
         self._stable_offset = log.log_start_offset
         self._ended: list[EndedTransaction] = []
+        self._decided: deque[int] = deque()  # offsets of markers that readers may see before they are committed
         self._next_operation = 0
         self._syncing: deque[_Syncing] = deque()  # what was asked for, and is not known to be done
         self._out: list[Effect] = []
@@ -114,11 +115,9 @@ class ReplicaCore:
     def alone(self) -> bool:
         """Whether nobody else has this log, or decides about what is in it.
 
-        Then the outcome of a decided transaction is seen as soon as its marker is in the log, before that is durable.
-        The marker follows from the coordinator's record, which is durable: a crash that takes the marker has the
-        coordinator write the same one again, at the same place or later, before the log is used. Nothing that was seen
-        changes, and no offset is given twice, for readers see the log up to the marker, not behind it. In a cluster
-        another leader could be read from that has not heard of the decision yet, so there a marker is committed first.
+        Then the outcome of a decided transaction is seen as soon as its marker is in the log, before that is durable:
+        see `visible_offset`. In a cluster another leader could be read from that has not heard of the decision yet, so
+        there a marker is committed first.
         """
         return self._node_alone and self.view is not None and self.view.replicas == (self.node,)
 
@@ -161,6 +160,12 @@ class ReplicaCore:
             if transaction is not None:
                 self._ended.append(EndedTransaction(transaction.first_offset, header.base_offset))
 
+    def show_marker(self, offset: int) -> None:
+        """The marker of a decided transaction, which is in the log: readers see it once all before it is committed.
+        In: this node is `alone`."""
+        self._decided.append(offset)
+        self.publish()
+
     def truncate(self, offset: int) -> None:
         """Nothing is asked of the leader, or told to it, before the shorter log is durable."""
         try:
@@ -169,6 +174,7 @@ class ReplicaCore:
             self.panic(f"the disk did not truncate the log: {error}")
             return
         self._ended = [ended for ended in self._ended if ended.marker_offset < offset]
+        self._decided = deque(marker for marker in self._decided if marker < offset)
         self._cut_to(offset)
 
     def restart_at(self, offset: int) -> None:
@@ -178,6 +184,7 @@ class ReplicaCore:
             self.panic(f"the disk did not begin the log anew: {error}")
             return
         self._ended = []
+        self._decided.clear()
         self.high_watermark = self._stable_offset = self._recovered_end = offset
         self._cut_to(offset)
 
@@ -186,7 +193,7 @@ class ReplicaCore:
         self._stable_offset = min(self._stable_offset, offset)
         self._recovered_end = min(self._recovered_end, offset)
         self.durable_offset = min(self.durable_offset, offset)
-        self.log.publish(self.high_watermark, self._stable_offset)
+        self.log.publish(self.visible_offset, self._stable_offset)
         self._syncing.clear()
         self._persist()
 
@@ -199,12 +206,30 @@ class ReplicaCore:
         self.high_watermark = offset
         if self._ended:
             self._ended = [ended for ended in self._ended if ended.marker_offset >= offset]
+        while self._decided and self._decided[0] < offset:
+            self._decided.popleft()
         self.publish()
         return True
 
+    @property
+    def visible_offset(self) -> int:
+        """Up to here readers may see the log: the high watermark, and the markers right behind it that are decided.
+
+        Such a marker follows from a record of its coordinator, which is durable. A crash that takes the marker has it
+        written again at the same offset, for nothing else is appended before (`Settling.owes`). So whoever has read up
+        to it misses nothing. Without it readers would come to the end of a transaction's records and once more to its
+        marker: whoever waits until everything is read would wait for the second time, too.
+        """
+        end = self.high_watermark
+        for marker in self._decided:
+            if marker != end:
+                break
+            end += 1
+        return end
+
     def publish(self) -> None:
         """Shows readers what they may see now."""
-        self.log.publish(self.high_watermark, self.last_stable_offset)
+        self.log.publish(self.visible_offset, self.last_stable_offset)
 
     def move_start(self, offset: int) -> None:
         """What lies before this offset was deleted; what is not stable yet stays."""
@@ -213,19 +238,19 @@ class ReplicaCore:
 
     @property
     def last_stable_offset(self) -> int:
-        """Up to here every transaction has ended, and its marker is committed.
+        """Up to here every transaction has ended, and readers may see its marker.
 
         Of transactions that ended before this life it is not known where their markers are, so it stands still until
         all of that is committed.
         """
         if self.high_watermark >= self._recovered_end:
-            open_from = self.log.state.transactions.first_open_offset(self.high_watermark)
+            open_from = self.log.state.transactions.first_open_offset(self.visible_offset)
             self._stable_offset = max(self._stable_offset, min(open_from, self._uncommitted_ends_from()))
         return self._stable_offset
 
     def _uncommitted_ends_from(self) -> int:
         if not self._ended:
-            return self.high_watermark
+            return self.visible_offset
         return min(ended.first_offset for ended in self._ended)
 
     # Durability: one sync at a time takes everything that was appended meanwhile. A node that is alone begins a sync

@@ -159,6 +159,9 @@ class Leader:
         if self.settling.holds(first.producer_id):
             text = "how an earlier transaction of the producer ended was lost here, and is asked of its coordinator"
             return Refused(Problem.CONCURRENT_TRANSACTIONS, text)
+        owes = self.settling.owes
+        if owes is not None:
+            return Refused(Problem.STORAGE_ERROR, owes)
         stored = self._append(asked.batches)
         if isinstance(stored, Refused) or asked.here:
             return stored
@@ -243,8 +246,9 @@ class Leader:
         coordinator hears at once that readers see the outcome."""
         core, marker = self._core, asked.marker
         self.verification.heard(asked.sender, asked.sender_epoch)
-        refused = self._mark(marker, decided=True)
+        end_offset, refused = core.log.end_offset, self._mark(marker, decided=True)
         if refused is not None and refused.problem is not Problem.PRODUCER_FENCED:
+            self.settling.refused(marker.producer_id, refused.message)
             core.emit(Send(sender, EndRefused(asked.sender, marker.producer_id, marker.number, refused.message)))
             return  # it is asked for again
         written = MarkerWritten(asked.sender, asked.transactional_id, marker.producer_id, marker.number, core.partition)
@@ -253,7 +257,10 @@ class Leader:
             core.emit(answer)
             return
         if core.alone:
-            core.publish()
+            if core.log.end_offset > end_offset and core.log.whole:
+                core.show_marker(end_offset)
+            else:  # it was there already, or a crash would have it found by damaged records only
+                core.publish()
             core.emit(Send(sender, written._replace(durable=False)))
         if answer not in self._marking:
             self._marking.add(answer)
@@ -301,14 +308,15 @@ class Leader:
         if core.high_watermark < self.epoch_start:
             # R16: the leader before may have told clients of more.
             return Refused(Problem.OFFSET_NOT_AVAILABLE, "the new leader does not know yet what is committed")
-        return PartitionOffsets(core.log.log_start_offset, core.last_stable_offset, core.high_watermark)
+        return PartitionOffsets(core.log.log_start_offset, core.last_stable_offset, core.visible_offset)
 
     def _delete(self, request: RequestId, offset: int) -> Deleted | Refused | None:
         """None where the answer comes later."""
         core = self._core
-        wanted = core.high_watermark if offset == -1 else offset
-        if not 0 <= wanted <= core.high_watermark:
-            text = f"the records before offset {offset} cannot be deleted: {core.high_watermark} is committed"
+        visible = core.visible_offset
+        wanted = visible if offset == -1 else offset
+        if not 0 <= wanted <= visible:
+            text = f"the records before offset {offset} cannot be deleted: {visible} is committed"
             return Refused(Problem.OFFSET_OUT_OF_RANGE, text)
         core.move_start(wanted)
         deleted = Deleted(core.log.log_start_offset)

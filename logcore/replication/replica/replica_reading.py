@@ -1,4 +1,4 @@
-"""What clients may read of a replica: nothing above the high watermark (R16)."""
+"""What clients may read of a replica: nothing above the high watermark (R16), but markers: `visible_offset`."""
 
 from __future__ import annotations
 
@@ -24,13 +24,14 @@ def read_committed_log(core: ReplicaCore, asked: Read) -> ReadBatches | Refused:
         return refused
     if asked.offset < log.log_start_offset:
         return Refused(Problem.OFFSET_OUT_OF_RANGE, f"the log begins at offset {log.log_start_offset}")
-    if asked.offset > core.high_watermark:
+    visible = core.visible_offset
+    if asked.offset > visible:
         # It may be committed elsewhere: this replica only does not know it yet.
-        return Refused(Problem.OFFSET_NOT_AVAILABLE, f"{core.high_watermark} is as far as this replica knows")
+        return Refused(Problem.OFFSET_NOT_AVAILABLE, f"{visible} is as far as this replica knows")
     stable = core.last_stable_offset
-    limit = stable if asked.committed_only else core.high_watermark
+    limit = stable if asked.committed_only else visible
     batches: tuple[EncodedBatch, ...] = ()
     if asked.offset < limit:
         batches = tuple(log.read(asked.offset, limit, asked.max_bytes))
     aborted = log.state.transactions.aborted
-    return ReadBatches(batches, limit, core.high_watermark, stable, log.log_start_offset, aborted)
+    return ReadBatches(batches, limit, visible, stable, log.log_start_offset, aborted)

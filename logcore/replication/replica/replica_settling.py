@@ -8,7 +8,9 @@ says that the transaction goes on; where it cannot know, nothing is decided, and
 A node that is alone has transactions of its own process open of which nothing is written down. What a crash has left of
 them is aborted (`orphans_end`).
 
-Until then nothing more of that producer is taken in: it would become a part of the old transaction (R19).
+Until then nothing more of that producer is taken in: it would become a part of the old transaction (R19). Where this
+node is alone, readers may have seen a marker that a crash took (`ReplicaCore.visible_offset`). While the disk has no
+room to write it again, nothing else is appended: a record at its offset would be missed by those readers.
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ class Settling:
         may_lack_markers = view.replicas == (core.node,) or view.unclean
         found = core.log.state.transactions.open if may_lack_markers else []
         self._open: dict[int, OpenTransaction] = {transaction.producer_id: transaction for transaction in found}
+        self._owed: dict[int, str] = {}  # by producer, why a marker that readers may have seen is not here
         self._ask()
 
     def holds(self, producer_id: int) -> bool:
@@ -44,6 +47,20 @@ class Settling:
     def settled(self, producer_id: int) -> None:
         """It has ended here, or goes on."""
         self._open.pop(producer_id, None)
+        if self._owed:
+            self._owed.pop(producer_id, None)
+
+    def refused(self, producer_id: int, why: str) -> None:
+        """There is no room for the end of the producer's transaction, which is decided."""
+        core = self._core
+        began_here = core.log.state.transactions.open_of(producer_id) is not None and not self.holds(producer_id)
+        if core.alone and not began_here:  # else no reader has seen it
+            self._owed[producer_id] = why
+
+    @property
+    def owes(self) -> str | None:
+        """Why nothing may be appended but an end that readers may have seen before a crash; None where none is owed."""
+        return next(iter(self._owed.values()), None)
 
     def tick(self) -> None:
         """Asks again, and less and less often: what cannot be known is not known later either."""

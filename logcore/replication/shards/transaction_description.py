@@ -19,8 +19,10 @@ _STATE_NAMES: Final = {
 }
 
 
-def described(standing: Standing, open_ms: int) -> DescribedTransaction:
-    record, ending = standing.record, standing.ending
+def described(standing: Standing, open_ms: int, *, seen: bool = False) -> DescribedTransaction:
+    """In: `seen`: everybody can see how it ended, though a crash would have some of that written again."""
+    record, ending = standing.record, standing.ending if not seen else None
+    state = TransactionState.COMPLETE_COMMIT if seen and standing.committing else standing.state
     partitions = standing.partitions if standing.state is TransactionState.ONGOING else ()
     if ending is not None:
         partitions = tuple(participant.partition for participant in ending.participants)
@@ -28,7 +30,7 @@ def described(standing: Standing, open_ms: int) -> DescribedTransaction:
         record.transactional_id,
         record.producer_id,
         record.epoch,
-        "PrepareAbort" if ending is not None and not standing.committing else _STATE_NAMES[standing.state],
+        "PrepareAbort" if ending is not None and not standing.committing else _STATE_NAMES[state],
         record.timeout_ms,
         open_ms,
         tuple(PartitionId(*partition) for partition in partitions),

@@ -594,7 +594,7 @@ class TransactionShard:
     # For people
 
     def _described(self, standing: Standing) -> DescribedTransaction:
-        key = standing.record.transactional_id
-        opened_ms, kept, now_ms = self._opened_ms.get(key), self._kept.of(key), self._log.now_ms
-        found = described(standing, now_ms - opened_ms if opened_ms is not None else -1)
-        return with_kept(found, self._core.current(key), kept if standing.ending is None else None, now_ms)
+        key, ending, now_ms = standing.record.transactional_id, standing.ending, self._log.now_ms
+        opened_ms, seen = self._opened_ms.get(key), ending is not None and self._ends.is_seen(ending)
+        found = described(standing, now_ms - opened_ms if opened_ms is not None else -1, seen=seen)
+        return with_kept(found, self._core.current(key), self._kept.of(key) if ending is None or seen else None, now_ms)
