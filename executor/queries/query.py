@@ -96,18 +96,19 @@ class QueryRuntime:
         self._committing: Work[None] | None = None
         self._max_records: int | None = None  # set while a record is searched that makes a batch fail
         self._recovered: RecoveredQuery | None = None
+        self._passed: dict[TopicPartition, int] = {}  # behind the committed offsets, up to here there are no records
         self._changelog_count: int | None = None
         self._recover()
 
     @property
     def positions(self) -> dict[TopicPartition, int]:
-        """The committed offsets: where the next batch begins."""
-        return dict(self._positions)
+        """Where the next batch begins: the committed offsets, or further where no records follow them."""
+        return {**self._positions, **self._passed}
 
     def lag(self) -> dict[TopicPartition, int]:
         """Records per source partition that are readable and not yet processed."""
         return {
-            at: max(0, self._client.offsets(*at).last_stable_offset - offset) for at, offset in self._positions.items()
+            at: max(0, self._client.offsets(*at).last_stable_offset - offset) for at, offset in self.positions.items()
         }
 
     def figures(self, *, with_state: bool) -> QueryFigures:
@@ -140,6 +141,7 @@ class QueryRuntime:
             batch = self._next_batch(max_bytes)
             if batch is None:
                 self._finish()
+                self._pass_over()
                 return self._process_idle()
             self._idle.came()
             self._process(batch, may_go_on=batch.more and self._is_large(batch))
@@ -154,11 +156,20 @@ class QueryRuntime:
         self._process(ReadBatch({}, {}, elapsed_ms=elapsed_ms))
         return True
 
+    def _pass_over(self) -> None:
+        """Notes how far nothing is to be read: markers and aborted transactions hold no records. They make no batch of
+        their own; else each transaction of what the query reads might bring two of the query's own."""
+        reached = self._reader.positions
+        self._passed = {at: offset for at, offset in reached.items() if offset > self._positions.get(at, offset)}
+
     def rest(self) -> None:
-        """Returns once everything is written that was computed, and the local state has caught up with the log."""
+        """Returns once everything is written that was computed, the committed offsets are where the next batch begins,
+        and the local state has caught up with the log."""
         with self._recovery_on_failure():
             self._finish()
             if self._recovered is not None:
+                if self._passed:
+                    self._commit_to_log(self._recovered, ReadBatch({}, self._passed), Output(), (), ())
                 self._recovered.commits.commit()
 
     def step_in_order(self, order: Sequence[TopicPartition]) -> bool:
@@ -188,7 +199,7 @@ class QueryRuntime:
         recovered = recover(
             self.plan, self._client, self._state_directory, self._settings, self._meters, self._take_over
         )
-        self._positions = dict(recovered.positions)
+        self._positions, self._passed = dict(recovered.positions), {}
         self._reader = self._reader_from(recovered.positions)
         self._recovered = recovered
 
@@ -304,6 +315,7 @@ class QueryRuntime:
         producer.send_offsets(offset_group(self.plan.query_id), with_ends(moved, self.plan.query_id, applied))
         producer.commit()
         self._positions.update(moved)
+        self._passed = {}
         return applied
 
     def _append_changes(self, run: RecoveredQuery, state_changes: Sequence[StoreChanges]) -> dict[int, int]:

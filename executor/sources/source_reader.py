@@ -112,6 +112,11 @@ class SourceReader:
         """Where the next fetch begins: what to wait for."""
         return {at: offset for feed in self._feeds for at, offset in feed.fetch_positions.items()}
 
+    @property
+    def positions(self) -> dict[TopicPartition, int]:
+        """Where the next batch begins; what it passes over before that holds no records."""
+        return {at: lane.position for at, lane in zip(self._lanes_at, self._lanes, strict=True)}
+
     def read(
         self, max_bytes: int, ends: Mapping[TopicPartition, int] | None = None, max_records: int | None = None
     ) -> ReadBatch | None:
@@ -154,7 +159,7 @@ class SourceReader:
         """In: how many records of each lane."""
         running = self._running_times(counts) if self._merges and order is None else []
         taken = [lane.take(None if counts is None else counts[i]) for i, lane in enumerate(self._lanes)]
-        positions = {at: lane.position for at, lane in zip(self._lanes_at, self._lanes, strict=True)}
+        positions = self.positions
         pieces = [piece for of_lane in taken for piece in of_lane]
         if not pieces:
             return None

@@ -18,6 +18,7 @@ from millstream.executor.batch import ChangeBatch
 from millstream.executor.errors import ForeignState
 from millstream.executor.pipeline import Pipeline
 from millstream.executor.queries.query import QueryRuntime
+from millstream.executor.queries.query_log import offset_group
 from millstream.executor.state.state_commits import StateCommits
 from millstream.logcore.client import ColumnarRecords, FetchedColumns, LogClient, TopicPartition
 from millstream.logcore.errors import ProducerFenced
@@ -80,6 +81,30 @@ def test_the_last_change_of_a_batch_is_emitted_with_a_cache(client: LogClient) -
     client.append("input", 0, rows([("a", value(1), 10), ("b", value(2), 20), ("a", value(3), 30)]))
     run(count_plan(cache=10_000_000), client)
     assert sorted(map(str, values(client, "counts"))) == sorted(["{'N': 1, 'S': 2}", "{'N': 2, 'S': 4}"])
+
+
+def aborted(client: LogClient) -> None:
+    producer = client.transactional_producer("somebody")
+    producer.begin()
+    producer.append("input", 0, rows([("a", value(7), 10)]))
+    producer.abort()
+
+
+def test_a_query_is_not_behind_where_nothing_is_left_but_an_aborted_transaction(client: LogClient) -> None:
+    runtime = QueryRuntime(count_plan(), client, None)
+    client.append("input", 0, rows([("a", value(1), 10)]))
+    drain(runtime)
+    aborted(client)
+    drain(runtime)
+    at = TopicPartition("input", 0)
+    assert (runtime.positions, runtime.lag()) == ({at: 3}, {at: 0})
+    assert client.committed_offsets(offset_group("COUNT_1"))[at] == 1, "it makes no batch of its own"
+    runtime.rest()
+    assert client.committed_offsets(offset_group("COUNT_1"))[at] == 3
+    runtime.close()
+    client.append("input", 0, rows([("a", value(5), 20)]))
+    run(count_plan(), client)
+    assert values(client, "counts") == [{"N": 1, "S": 1}, {"N": 2, "S": 6}]
 
 
 @pytest.mark.parametrize("in_memory", [False, True])
