@@ -46,7 +46,7 @@ class DurablePoint:
         self._path = f"{folder}/{POINT}"
         self._files = files
         self._file: LogFile | None = None
-        self._said = NOTHING_KNOWN
+        self._said: tuple[int, int, int] = NOTHING_KNOWN
         self.reserved = False
 
     def read(self) -> Extent:
@@ -62,8 +62,8 @@ class DurablePoint:
         offsets, checksum = content[: -_CHECKSUM.size], content[-_CHECKSUM.size :]
         if _CHECKSUM.unpack(checksum)[0] != crc32c(offsets):
             return NOTHING_KNOWN
-        self._said = Extent(*struct.unpack(f">{len(offsets) // 8}q", offsets))
-        return self._said
+        found = self._said = Extent(*struct.unpack(f">{len(offsets) // 8}q", offsets))
+        return found
 
     def reserve(self) -> None:
         """Takes the room that a note needs, so that a full disk refuses it here, and no sync. Raises OSError."""
@@ -80,17 +80,18 @@ class DurablePoint:
         file.overwrite(offsets + _CHECKSUM.pack(crc32c(offsets)))
         if durably:
             file.sync()
-        self._said = Extent(end_offset, start_offset, seen_offset)
+        self._said = end_offset, start_offset, seen_offset
         self.reserved = True
 
     def note_synced(self, end_offset: int, start_offset: int) -> None:
         """The same; readers have seen what they had seen before. Raises OSError."""
-        self.note(end_offset, start_offset, self._said.seen_offset)
+        self.note(end_offset, start_offset, self._said[2])
 
     def note_seen(self, seen_offset: int) -> None:
         """Readers have seen the log up to here. Raises OSError."""
-        if seen_offset > self._said.seen_offset:
-            self.note(self._said.end_offset, self._said.start_offset, seen_offset)
+        end_offset, start_offset, seen_before = self._said
+        if seen_offset > seen_before:
+            self.note(end_offset, start_offset, seen_offset)
 
     def let_go(self) -> None:
         """Closes the file; the next note opens it again."""

@@ -95,6 +95,7 @@ class ReplicaCore:
         self.throttle = throttle or Throttle()  # of the node: all its replicas share it
         self.view: PartitionState | None = None
         self.high_watermark = log.log_start_offset
+        self.visible_offset = log.log_start_offset  # see `_show_decided`
         self.durable_offset = log.end_offset
         self.durable_start = log.log_start_offset
         self.time = time or NodeTime()
@@ -164,6 +165,7 @@ class ReplicaCore:
         """The marker of a decided transaction, which is in the log: readers see it once all before it is committed.
         In: this node is `alone`."""
         self._decided.append(offset)
+        self._show_decided()
         self.publish()
 
     def truncate(self, offset: int) -> None:
@@ -185,11 +187,12 @@ class ReplicaCore:
             return
         self._ended = []
         self._decided.clear()
-        self.high_watermark = self._stable_offset = self._recovered_end = offset
+        self.high_watermark = self.visible_offset = self._stable_offset = self._recovered_end = offset
         self._cut_to(offset)
 
     def _cut_to(self, offset: int) -> None:
-        self.high_watermark = min(self.high_watermark, offset)
+        self.high_watermark = self.visible_offset = min(self.high_watermark, offset)
+        self._show_decided()
         self._stable_offset = min(self._stable_offset, offset)
         self._recovered_end = min(self._recovered_end, offset)
         self.durable_offset = min(self.durable_offset, offset)
@@ -203,29 +206,30 @@ class ReplicaCore:
         """True where it moved; it never goes back but by a truncation."""
         if offset <= self.high_watermark:
             return False
-        self.high_watermark = offset
+        self.high_watermark = self.visible_offset = offset
         if self._ended:
             self._ended = [ended for ended in self._ended if ended.marker_offset >= offset]
-        while self._decided and self._decided[0] < offset:
-            self._decided.popleft()
+        if self._decided:
+            self._show_decided()
         self.publish()
         return True
 
-    @property
-    def visible_offset(self) -> int:
-        """Up to here readers may see the log: the high watermark, and the markers right behind it that are decided.
+    def _show_decided(self) -> None:
+        """Sets `visible_offset`, up to which readers may see the log: the high watermark, or the end of the markers
+        right behind it that are decided.
 
         Such a marker follows from a record of its coordinator, which is durable. A crash that takes the marker has it
         written again at the same offset, for nothing else is appended before (`Settling.owes`). So whoever has read up
         to it misses nothing. Without it readers would come to the end of a transaction's records and once more to its
         marker: whoever waits until everything is read would wait for the second time, too.
         """
-        end = self.high_watermark
+        while self._decided and self._decided[0] < self.high_watermark:
+            self._decided.popleft()
+        self.visible_offset = self.high_watermark
         for marker in self._decided:
-            if marker != end:
+            if marker != self.visible_offset:
                 break
-            end += 1
-        return end
+            self.visible_offset += 1
 
     def publish(self) -> None:
         """Shows readers what they may see now."""
