@@ -61,13 +61,15 @@ class TransactionDescription:
 class Standing(NamedTuple):
     """Who has an id, and how its transaction stands.
 
-    `ending`: the one that is decided, and not marked everywhere; `committing` says how.
+    `ending`: the one that is decided, and not marked everywhere; `committing` says how. `partitions` and `groups`: of
+    the one that is open or prepared.
     """
 
     record: TransactionRecord
     state: TransactionState
     ending: TransactionRecord | None
     partitions: tuple[TopicPartition, ...]
+    groups: tuple[str, ...]
     committing: bool
 
 
@@ -132,7 +134,8 @@ class Coordinator:
         if known is None:
             return None
         ending = known.unfinished or known.aborted
-        return Standing(known.record, known.state, ending, tuple(known.participants), bool(known.unfinished))
+        partitions, groups = tuple(known.participants), tuple(known.offsets)
+        return Standing(known.record, known.state, ending, partitions, groups, bool(known.unfinished))
 
     def current(self, transactional_id: str) -> Identity | None:
         """Who has the id, or will when what is decided is written everywhere."""

@@ -604,6 +604,22 @@ def test_offsets_belong_to_an_open_transaction(cluster: Cluster) -> None:
     assert cluster.transaction(SendOffsets(who.producer_id, who.epoch, "g", (OffsetRow("orders", 0, 7),))) == Included()
 
 
+def test_late_offsets_of_an_older_client_are_no_part_of_its_next_transaction(cluster: Cluster) -> None:
+    """Both transactions have one epoch: only whether the group was added tells them apart."""
+    who = cluster.init()
+    offsets = SendOffsets(who.producer_id, who.epoch, "g", (OffsetRow("orders", 0, 7),))
+    cluster.transaction(IncludeGroup(*who, "g"))
+    assert cluster.transaction(offsets) == Included()
+    assert cluster.end(who, committed=False, raises=False) == who
+    cluster.pass_time(1_000)
+    cluster.transaction(IncludePartitions(*who, (cluster.orders[1],)))
+    refused = cluster.transaction(offsets)
+    assert refused.problem is Problem.INVALID_TXN_STATE
+    assert cluster.end(who, raises=False) == who
+    cluster.pass_time(1_000)
+    assert _offsets(cluster) == {}
+
+
 def _offsets(cluster: Cluster, group: str = "g") -> dict[TopicPartition, int]:
     return {where: known.offset for where, known in cluster.committed(group).offsets.items()}
 
