@@ -272,7 +272,9 @@ class ReplicaBroker:
 
     def _apply(self, record: Any) -> None:
         if isinstance(record, PartitionState):
-            self._adopt(record)
+            newest = self._newest(record)
+            if newest is not None:  # else its topic is deleted by a record that follows
+                self._adopt(newest)
         elif isinstance(record, TopicDeleted):
             known = {*self.replicas, *self.unopened, *self._logs.stored()}
             for partition in sorted(partition for partition in known if partition.topic == record.topic_id):
@@ -281,6 +283,15 @@ class ReplicaBroker:
             self._configure(sorted({partition.topic for partition in self.replicas}))
         elif isinstance(record, BrokerFenced | BrokerUnfenced) and record.broker == self.identity.node:
             self._adopt_alone()
+
+    def _newest(self, state: PartitionState) -> PartitionState | None:
+        """The state of the partition in the image. One that a later record has replaced is ignored (R7).
+
+        A node that learns at once that it left a partition and returned keeps its log, as after a snapshot. If it
+        removed the log, a fetch that an earlier record has caused, in the newest leader epoch, would acknowledge
+        records of the removed log, and the leader would take the empty one into the ISR (I8).
+        """
+        return self.image.partition(PartitionId(state.topic_id, state.partition))
 
     def _adopt_alone(self) -> None:
         """What this node alone has follows its life; what rests hears of it when it is asked for."""
@@ -328,6 +339,7 @@ class ReplicaBroker:
         )
 
     def _adopt(self, state: PartitionState) -> None:
+        """In: `state`: the newest one."""
         partition = PartitionId(state.topic_id, state.partition)
         known = partition in self.replicas or partition in self.unopened
         if self.identity.node not in state.replicas:
@@ -345,7 +357,7 @@ class ReplicaBroker:
         return found
 
     def _adopt_current(self, partition: PartitionId) -> None:
-        """Tells the replica what the image says of it, which may be of a later record than the one looked at."""
+        """Tells the replica what the image says of it."""
         current = self.image.partition(partition)
         if current is None or self.identity.node not in current.replicas:
             self.unopened.pop(partition, None)

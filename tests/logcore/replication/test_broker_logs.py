@@ -1,5 +1,5 @@
-"""What a broker tells the logs on its disk: settings of topics, and that the controller knows of lost records; and how
-it leaves."""
+"""What a broker does with the logs on its disk: it tells them the settings of topics, and that the controller knows of
+lost records, and removes those that are not its own any more; and how it leaves."""
 
 from __future__ import annotations
 
@@ -24,7 +24,12 @@ from millstream.logcore.replication.controller.metadata_records import (
     TopicDeleted,
 )
 from millstream.logcore.replication.machine import Asked, Committed, NodeId, Received, Reply, RequestId, Send, Tick
-from millstream.logcore.replication.replica.replica_messages import AskOffsets, ForPartition, PartitionId
+from millstream.logcore.replication.replica.replica_messages import (
+    AskOffsets,
+    FetchRequest,
+    ForPartition,
+    PartitionId,
+)
 from tests.simulation.cluster_logs import SimReplicaLogs
 from tests.simulation.disk import SimDisk
 
@@ -156,3 +161,28 @@ def test_what_rests_goes_with_its_topic() -> None:
     assert [*logs.stored()] == [PartitionId("t-id", 0)] and not broker.replicas
     broker.step(Committed(3, (TopicDeleted("t-id"),)))
     assert not [*logs.stored()]
+
+
+def test_a_node_that_learns_at_once_that_it_left_a_partition_and_returned_keeps_its_log() -> None:
+    """I8: else the fetches of the log that it removes tell the leader that the log that it begins has all of that."""
+    disk = SimDisk()
+    partition, other = PartitionId("t-id", 0), NodeId(NODE + 1)
+    logs = HeardLogs(disk)
+    log = logs.open(partition)
+    append(log, 0, 0)
+    log.sync()
+    broker = a_broker(logs)
+    both = PartitionState("t-id", 0, other, 0, 0, (NODE, other), (NODE, other), (), 1)
+    registered = BrokerRegistered(NODE, logs.incarnation, True, ENDPOINTS, None)
+    broker.step(Received(NODE, BrokerAccepted("c", logs.incarnation, 1)))
+    broker.step(Committed(1, (registered, Together((TopicCreated("t-id", "clicks"), both)))))
+    behind = both._replace(isr=(other,), partition_epoch=1)
+    gone = behind._replace(replicas=(other,), leader_epoch=1, partition_epoch=2)
+    back = gone._replace(replicas=(NODE, other), adding=(NODE,), partition_epoch=3)
+    effects = broker.step(Committed(3, (behind, gone, back)))
+    asked = [effect.message for effect in effects if isinstance(effect, Send)]
+    fetches = [(each.leader_epoch, each.offset) for each in asked if isinstance(each, FetchRequest)]
+    assert fetches == [(1, log.end_offset)]
+    assert logs.open(partition) is log
+    broker.step(Committed(6, (back._replace(replicas=(other,), adding=(), leader_epoch=2, partition_epoch=4),)))
+    assert not broker.replicas and not [*logs.stored()]

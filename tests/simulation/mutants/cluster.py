@@ -59,6 +59,10 @@ def _rests(self: ReplicaBroker, state: PartitionState) -> bool:
     return not self.coordinators.is_of_coordinators(state.topic_id)
 
 
+def _what_a_record_says(_: ReplicaBroker, state: PartitionState) -> PartitionState:
+    return state
+
+
 def _joins_at_once(self: Leader, offset: int) -> bool:
     return True
 
@@ -130,6 +134,13 @@ _NOTE_FETCH: Final = InSyncReplicas.note_fetch
 
 
 MUTANTS: Final = [
+    cluster_mutant(
+        "adopts_what_was_replaced",
+        "R7",
+        "removes a log because of metadata that later ones have replaced",
+        "test_a_node_that_learns_at_once_that_it_left_a_partition_and_returned_keeps_its_log",
+        (ReplicaBroker, "_newest", _what_a_record_says),
+    ),
     cluster_mutant(
         "rests_among_others",
         "R13",
