@@ -17,7 +17,7 @@ from .key_hash import Hashes, Vector
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 
-_CAPACITY = 1_024  # keys, at first
+_CAPACITY = 64  # keys, at first: most stores of a server that has many are small
 _DOUBLED_TO = 1 << 20  # keys; then by a quarter each time: what is reserved in vain must not be as much as what is used
 _BATCH_MAX = (1 << 31) - 1
 
