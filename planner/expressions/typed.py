@@ -13,6 +13,7 @@ from millstream.errors import Unsupported
 from ...sql.functions.udf import udfs_in
 from ...sql.types import SqlType
 from ..specs import SqlExpression
+from .failing_constants import fails_always, hide_failing_constants
 
 DEPTH_MAX = 900  # levels of a tree; DuckDB reads 1,000, and TRY and the like come on top
 _DUCKDB = DuckDB()
@@ -66,9 +67,14 @@ def to_sql(typed: Typed, physical: Callable[[str], str]) -> SqlExpression:
     tree = typed.tree.copy()
     for node in tree.find_all(exp.Column):
         node.set("this", exp.Identifier(this=physical(node.name), quoted=False))
-    text = tree.sql(dialect=_DUCKDB, copy=False)
-    if not (typed.total or typed.volatile):
-        text = f"TRY({text})"
+    if typed.total or typed.volatile:
+        return SqlExpression(tree.sql(dialect=_DUCKDB, copy=False), typed.type, udfs_in(tree))
+    if fails_always(tree):
+        return SqlExpression(f"CAST(NULL AS {typed.type.duckdb})", typed.type)
+    column = tree.find(exp.Column)
+    if column is not None:
+        hide_failing_constants(tree, column)
+    text = f"TRY({tree.sql(dialect=_DUCKDB, copy=False)})"
     return SqlExpression(text, typed.type, udfs_in(tree))
 
 

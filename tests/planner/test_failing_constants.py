@@ -1,0 +1,54 @@
+"""Parts of an expression that fail for every row stop no statement, and fail in every row."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from millstream.testing import Sandbox
+
+SOURCE = "CREATE STREAM s (k STRING KEY, v INT) WITH (KAFKA_TOPIC='s', FORMAT='JSON', PARTITIONS=1);"
+
+
+def results(expression: str) -> list[Any]:
+    """For v = 1, 2 and NULL."""
+    with Sandbox() as sandbox:
+        sandbox.execute(f"{SOURCE} CREATE STREAM o AS SELECT k, {expression} AS x FROM s;")
+        for value in ("1", "2", "NULL"):
+            sandbox.execute(f"INSERT INTO s (k, v) VALUES ('a', {value});")
+        sandbox.drain()
+        return [record["value"]["X"] for record in sandbox.consume("O")]
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("1/0", [None, None, None]),
+        ("CASE WHEN 1/0 = 1 THEN 'a' ELSE 'b' END", [None, None, None]),
+        ("CASE WHEN 1/0 = 1 THEN v ELSE 3 END", [None, None, None]),
+        ("CASE WHEN v = 1 THEN 5 WHEN 1/0 = v THEN 6 ELSE 7 END", [5, None, None]),
+        ("CASE WHEN v = 1 THEN 1/0 ELSE v END", [None, 2, None]),
+        ("(1/0) = 1 AND v > 0", [None, None, None]),
+        ("NULLIF(1/0, 1)", [None, None, None]),
+        ("CASE WHEN CAST('x' AS INT) = 1 THEN 1 ELSE v END", [None, None, None]),
+        ("(1/0) IS NULL", [None, None, None]),
+        ("v + CAST('7' AS INT)", [8, 9, None]),
+        ("CASE WHEN 1/1 = 1 THEN v ELSE 3 END", [1, 2, None]),
+    ],
+)
+def test_what_fails_in_every_row_gives_null_where_it_is_reached(expression: str, expected: list[Any]) -> None:
+    assert results(expression) == expected
+
+
+def test_a_condition_that_always_fails_lets_nothing_pass() -> None:
+    with Sandbox() as sandbox:
+        sandbox.execute(f"{SOURCE} CREATE STREAM o AS SELECT * FROM s WHERE 1/0 = 1 OR v > 5;")
+        sandbox.execute("INSERT INTO s (k, v) VALUES ('a', 1);")
+        sandbox.drain()
+        assert sandbox.consume("O") == []
+
+
+def test_a_long_chain_of_conditions_is_planned() -> None:
+    chain = " OR ".join(f"(v = {number} AND 1/0 = v)" for number in range(3, 1_000))
+    assert results(f"CASE WHEN v > 0 AND ({chain}) THEN 1 ELSE 2 END") == [None, None, 2]
