@@ -73,6 +73,7 @@ class PullLimits:
                 raise _out_of_memory() from error
             raise _exceeded(error) from error
         except (duckdb.OutOfMemoryException, MemoryError) as error:
+            deadline.check()
             raise _out_of_memory() from error
         except (duckdb.Error, pa.ArrowException, OSError, RuntimeError):  # an interrupt, as who read the rows says it
             deadline.check()

@@ -8,7 +8,7 @@ both.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
@@ -20,6 +20,7 @@ Ints = np.ndarray[Any, np.dtype[np.int64]]
 _CAPACITY = 64  # keys, at first: most stores of a server that has many are small
 _DOUBLED_TO = 1 << 20  # keys; then by a quarter each time: what is reserved in vain must not be as much as what is used
 _BATCH_MAX = (1 << 31) - 1
+ROWS_MAX = 1 << 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,18 @@ class Numbered:
 
     def __len__(self) -> int:
         return len(self.first)
+
+
+class Within(NamedTuple):
+    """`values`: per slot. `low` and `high`, both included: per part that is asked for."""
+
+    values: Ints
+    low: Ints
+    high: Ints
+
+
+_NOTHING = np.empty(0, np.int64)
+_ANYTHING = Within(_NOTHING, _NOTHING, _NOTHING)
 
 
 class KeyIndex:
@@ -125,12 +138,20 @@ class PartialIndex:
         self._next, self._part = grown(self._next, last, -1), grown(self._part, last, -1)
         _link(numbered.slot[numbered.group], slots, self._head, self._next, self._part)
 
-    def find(self, hashes: Hashes, rows: Vector) -> tuple[Ints, Ints]:
-        """The slots of these parts that have a row: the part's position, and the slot. In: `rows`: per slot, -1 where
-        there is none."""
+    def find(
+        self, hashes: Hashes, rows: Vector, within: Within | None = None, room: int = ROWS_MAX
+    ) -> tuple[Ints, Ints]:
+        """The slots of these parts that have a row: the part's position, and the slot.
+
+        In: `rows`: per slot, -1 where there is none. `within`: only slots with a value between bounds. `room`: how many
+        may be found. Raises `MemoryError`.
+        """
         parts = self._parts.find(hashes)
-        total = _unlink_gone(parts, rows, self._head, self._next, self._part)
-        return _walk(parts, self._head, self._next, total)
+        values, low, high = within or _ANYTHING
+        total = _count(parts, rows, values, low, high, self._head, self._next, self._part)
+        if total > room:
+            raise MemoryError(f"{total:,} rows meet in one batch, and there is room for {room:,}")
+        return _walk(parts, values, low, high, self._head, self._next, total)
 
     def renumbered(self, slots: Ints) -> PartialIndex:
         """With these slots only, which are now the first ones, in this order."""
@@ -236,9 +257,19 @@ def _link(parts: Vector, slots: Vector, head: Vector, following: Vector, part: V
 
 
 @numba.njit(cache=True, nogil=True)
-def _unlink_gone(parts: Vector, rows: Vector, head: Vector, following: Vector, part: Vector):
-    """Out: how many slots are left in these chains."""
+def _count(
+    parts: Vector,
+    rows: Vector,
+    values: Vector,
+    low: Vector,
+    high: Vector,
+    head: Vector,
+    following: Vector,
+    part: Vector,
+):
+    """How many slots are asked for; takes those without a row out of their chains."""
     total = 0
+    anything = len(values) == 0
     for i in range(len(parts)):
         if parts[i] < 0:
             continue
@@ -248,7 +279,8 @@ def _unlink_gone(parts: Vector, rows: Vector, head: Vector, following: Vector, p
             after = np.int64(following[slot])
             if rows[slot] >= 0:
                 before = slot
-                total += 1
+                if anything or low[i] <= values[slot] <= high[i]:
+                    total += 1
             else:
                 part[slot] = -1
                 if before >= 0:
@@ -260,13 +292,15 @@ def _unlink_gone(parts: Vector, rows: Vector, head: Vector, following: Vector, p
 
 
 @numba.njit(cache=True, nogil=True)
-def _walk(parts: Vector, head: Vector, following: Vector, total: int):
+def _walk(parts: Vector, values: Vector, low: Vector, high: Vector, head: Vector, following: Vector, total: int):
     position, slots = np.empty(total, np.int64), np.empty(total, np.int64)
+    anything = len(values) == 0
     found = 0
     for i in range(len(parts)):
         slot = np.int64(head[parts[i]]) if parts[i] >= 0 else np.int64(-1)
         while slot >= 0:
-            position[found], slots[found] = i, slot
-            found += 1
+            if anything or low[i] <= values[slot] <= high[i]:
+                position[found], slots[found] = i, slot
+                found += 1
             slot = np.int64(following[slot])
     return position, slots

@@ -66,11 +66,10 @@ def shares_of(limit: str | None) -> MemoryShares | None:
     return None if total is None else MemoryShares(total)
 
 
-def room_of_a_store(connection: duckdb.DuckDBPyConnection, room: int) -> int:
-    """Bytes for the rows of one store in memory: what is wanted, and a quarter of what its DuckDB may use at most."""
+def room_of_a_store(connection: duckdb.DuckDBPyConnection) -> int:
+    """Bytes for the rows of one store in memory: a quarter of what its DuckDB may use at most."""
     ((found,),) = connection.execute("SELECT current_setting('memory_limit')").fetchall()
-    limit = _bytes(found)
-    return room if limit is None else min(room, limit // _TAKEN)
+    return (_bytes(found) or SHARE_MIN) // _TAKEN
 
 
 def _bytes(text: str) -> int | None:

@@ -21,7 +21,7 @@ import pyarrow as pa
 from ...sql.types import SqlType
 from ..operators.columns import Bools, Ints, conform, flat, ints, last_of_group, take
 from .key_hash import Hashes, key_hashes
-from .key_index import KeyIndex, Numbered, PartialIndex, grown, slots_of
+from .key_index import KeyIndex, Numbered, PartialIndex, Within, grown, slots_of
 from .memory_shares import room_of_a_store
 from .slot_rows import SlotRows
 from .state_table import NUMBER, StateTable
@@ -32,6 +32,7 @@ _SETTLE_FROM = 500_000  # rows that were written; DuckDB gets them then even if 
 _COMPACT_FROM = 60_000  # outdated rows of the table, or keys without a row: fewer are not worth the work
 _PIECE_ROWS = 100_000  # that are moved at once
 _SAMPLE_ROWS = 1_000
+_ROWS_AT_ONCE = 1_000_000  # may be read, however little memory there is
 
 _EXPIRED = b"millstream.expired"
 
@@ -80,12 +81,14 @@ class StateStore:
         self._read_schema = pa.schema([("_index", pa.int64()), *self._row_schema])
         self._key, self._row = tuple(key), tuple(self._row_schema.names)
         self._table = StateTable(connection, name, {**key, **value})
-        self._room = room_of_a_store(connection, ROOM_BYTES)
+        self._share = room_of_a_store(connection)
+        self._room = min(ROOM_BYTES, self._share)
         self._changes: list[pa.Table] = []
         self._version = 0
         self._next = 0 if self._table.last is None else self._table.last + 1
         self._parts: dict[tuple[str, ...], PartialIndex] = {}
         self._zones: dict[str, Zones] = {}
+        self._ranged: dict[str, Ints] = {}  # per slot the value of a column of the key that is asked for ranges
         self._clear()
         self._loaded = not self._table.rows
 
@@ -114,7 +117,8 @@ class StateStore:
     def read(self, keys: pa.Table, by: Sequence[str] | None = None) -> pa.Table:
         """The rows of these keys: `_index` (the key's position), the key and the value columns. `keys` are distinct.
 
-        `by` reads by some of the key columns only; then a key may have several rows, in the order of the others.
+        `by` reads by some of the key columns only; then a key may have several rows, in the order of the others. Raises
+        `MemoryError` where there is no room for so many.
         """
         self._load()
         columns = self._key if by is None else tuple(by)
@@ -125,27 +129,26 @@ class StateStore:
             position = np.flatnonzero(slots >= 0)
             position = position[self._number[slots[position]] >= 0]
             return self._found(position, slots[position])
-        position, slots = self._by(columns).find(self._hashes(keys, columns), self._number)
+        hashes = self._hashes(keys, columns)
+        position, slots = self._by(columns).find(hashes, self._number, room=self._rows_at_once)
         rest = [column for column in self._key if column not in columns]
         return _sorted(self._found(position, slots), ["_index", *rest])
 
     def read_between(self, asked: pa.Table, by: Sequence[str], column: str) -> pa.Table:
         """For each asked row the rows with its values of the key columns `by` and with `column` within its `_low` and
         `_high`, both included; as `read`, but in no order, and asked rows need not be distinct. NULL is equal to
-        nothing here."""
+        nothing here. Raises `MemoryError`."""
         self._load()
         if not self._live or not len(asked):
             return self._read_schema.empty_table()
         columns = tuple(by)
-        position, slots = self._by(columns).find(self._hashes(asked, columns), self._number)
-        matches = np.ones(len(asked), np.bool_)
+        low, high = ints(asked, "_low"), ints(asked, "_high")
         for name in columns:
             if asked.column(name).null_count:
-                matches &= asked.column(name).is_valid().to_numpy()
-        values = self._values(slots, column)
-        low, high = ints(asked, "_low")[position], ints(asked, "_high")[position]
-        chosen = np.flatnonzero(matches[position] & (values >= low) & (values <= high))
-        return self._found(position[chosen], slots[chosen])
+                low = np.where(asked.column(name).is_null().to_numpy(), high + 1, low)
+        within = Within(self._ranged_by(column), low, high)
+        position, slots = self._by(columns).find(self._hashes(asked, columns), self._number, within, self._rows_at_once)
+        return self._found(position, slots)
 
     def between(self, part: int, column: str, low: int, high: int) -> pa.Table:
         """The task's rows with low < `column` <= high, ordered by the key."""
@@ -301,7 +304,7 @@ class StateStore:
         self._index, self._rows = index, rows
         self._number, self._here, self._stored = self._number[kept], self._here[kept], self._stored[kept]
         self._parts = {columns: part.renumbered(kept) for columns, part in self._parts.items()}
-        self._zones = {}
+        self._zones, self._ranged = {}, {}
 
     def _load(self) -> None:
         """Reads the table, unless it is done: all keys, and the rows if there is room for them."""
@@ -365,6 +368,9 @@ class StateStore:
             part.add(self._hashes(rows, columns), slots)
         for column, zones in self._zones.items():
             zones.widen(slots, ints(rows, column))
+        for column, values in self._ranged.items():
+            self._ranged[column] = values = grown(values, self._index.count, 0)
+            values[slots] = ints(rows, column)
 
     def _get(self, slots: Ints, names: Sequence[str], gone: Bools | None = None) -> list[pa.Array]:
         """Of these slots' rows; in: `gone`: slots that have none."""
@@ -415,6 +421,19 @@ class StateStore:
             for slots, keys in self._all_keys():
                 part.add(self._hashes(keys, columns), slots)
         return self._parts[columns]
+
+    def _ranged_by(self, column: str) -> Ints:
+        if column not in self._ranged:
+            self._ranged[column] = values = np.zeros(self._index.count, np.int64)
+            for slots, keys in self._all_keys():
+                values[slots] = ints(keys, column)
+        return self._ranged[column]
+
+    @property
+    def _rows_at_once(self) -> int:
+        """How many may be read: what they take must not be more than the share of the memory."""
+        row_bytes = 64 + self._rows.nbytes // max(1, self._index.count)
+        return max(_ROWS_AT_ONCE, self._share // row_bytes)
 
     def _zones_of(self, column: str) -> Zones:
         if column not in self._zones:

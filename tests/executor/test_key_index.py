@@ -159,6 +159,9 @@ def test_slots_of_a_part_are_found_while_they_have_a_row() -> None:
         return sorted(zip(position.tolist(), slots.tolist(), strict=True))
 
     assert found(8, 7, 9) == [(0, 1), (1, 0), (1, 2), (1, 3)]
+    assert len(parts.find(of_numbers(7, 8), rows, room=4)[0]) == 4
+    with pytest.raises(MemoryError, match="4 rows meet in one batch, and there is room for 3"):
+        parts.find(of_numbers(7, 8), rows, room=3)
     for gone in (3, 0, 2):  # the newest, the oldest, the last one
         rows[gone] = -1
         assert (0, gone) not in found(7)

@@ -48,8 +48,8 @@ def test_a_closed_connection_gives_its_share_back() -> None:
     assert shares.take() == 4 * SHARE_MIN
 
 
-@pytest.mark.parametrize(("limit", "room"), [("1GiB", 2**28), ("40MiB", 10 * 2**20), ("8GiB", 10**9)])
+@pytest.mark.parametrize(("limit", "room"), [("1GiB", 2**28), ("40MiB", 10 * 2**20)])
 def test_rows_of_a_store_take_a_part_of_what_its_duckdb_may_use(limit: str, room: int) -> None:
     with duckdb.connect() as connection:
         connection.execute(f"SET memory_limit = '{limit}'")
-        assert room_of_a_store(connection, 10**9) == room
+        assert room_of_a_store(connection) == room

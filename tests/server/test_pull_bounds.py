@@ -67,13 +67,25 @@ def test_a_query_that_needs_too_much_memory_is_ended(sandbox: Sandbox) -> None:
         ask(sandbox, "SELECT id, COLLECT_LIST(v) AS l FROM s GROUP BY id;")
 
 
-def test_a_query_under_way_is_interrupted_and_the_next_one_is_not(sandbox: Sandbox) -> None:
-    sandbox.execute("SET 'millstream.query.pull.max.seconds'='0.3';")
-    # The pairs of 100 rows, of which no two have the same key but all the same length of a text, four times over.
-    pairs = " ".join(f"JOIN s s{number} WITHIN 1 DAY ON s.v - s.v = s{number}.v - s{number}.v" for number in range(5))
-    with pytest.raises(PullLimitExceeded, match=r"longer than 0.3 seconds"):
-        ask(sandbox, f"SELECT COUNT(*) FROM s {pairs};")
+def joined(times: int) -> str:
+    """The pairs of 100 rows, of which no two have the same key but all the same text, so many times over."""
+    pairs = (f"JOIN s s{number} WITHIN 1 DAY ON s.v - s.v = s{number}.v - s{number}.v" for number in range(times))
+    return f"SELECT COUNT(*) FROM s {' '.join(pairs)};"
+
+
+def test_a_query_under_way_is_ended_and_the_next_one_is_not(sandbox: Sandbox) -> None:
+    sandbox.execute("SET 'millstream.query.pull.max.seconds'='0.02';")
+    with pytest.raises(PullLimitExceeded, match=r"longer than 0.02 seconds"):
+        ask(sandbox, joined(2))
     sandbox.execute("SET 'millstream.query.pull.max.seconds'='60';")
+    assert ask(sandbox, joined(1)) == [[10_000]]
+
+
+def test_a_query_whose_rows_meet_too_often_is_ended(sandbox: Sandbox) -> None:
+    """Ten thousand million pairs: they are counted before they are made."""
+    sandbox.execute("SET 'millstream.query.pull.max.memory'='256MB';")
+    with pytest.raises(PullLimitExceeded, match="more memory than it may take"):
+        ask(sandbox, joined(5))
     assert ask(sandbox, "SELECT COUNT(*) FROM s;") == [[100]]
 
 
