@@ -18,15 +18,15 @@ from ..state.connection import EngineSettings, lock, open_connection
 from ..state.laid_aside import LaidAside
 from .left_out import LeftOut
 from .pull_limits import Deadline, PullLimits
-from .relation import RELATION, Relation
+from .relation import RELATION, SourceRelation
 
 MAX_BATCH_BYTES = 16 * 1024 * 1024
 
 
 class Materialization:
     """For a table its latest row per key (and window), for a stream all its rows, as the relation `source` (its columns
-    are those of `Relation`). What the topic's retention has dropped is not there: who keeps a materialization and who
-    makes one anew get the same answer. Methods may be called from any thread.
+    are those of `SourceRelation`). What the topic's retention has dropped is not there: who keeps a materialization and
+    who makes one anew get the same answer. Methods may be called from any thread.
 
     In: `timestamp`: the source's TIMESTAMP column as an expression over the row's columns, where it has one.
     `query_id`: who asks first; what cannot be read is traced under this name. `left_out`: how many records that is.
@@ -47,7 +47,7 @@ class Materialization:
         self._guard = threading.Lock()
         self._connection = open_connection(settings=EngineSettings.of(properties or {}))
         self._registered: set[str] = set()
-        self._relation = Relation(self._connection, self._source)
+        self._relation = SourceRelation(self._connection, self._source)
         self._laid_aside = LaidAside(self._connection)
         # UDFs that a later query needs can still be registered once the settings are locked.
         lock(self._connection)

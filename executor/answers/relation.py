@@ -20,7 +20,7 @@ RELATION: Final = "source"
 DEAD_ROWS_MAX: Final = 20_000  # beyond as many as live; a checkpoint costs 4 ms at least
 
 
-class Relation:
+class SourceRelation:
     """The table `source`, with the columns `k0`…, `v0`…, `_ts`, `_ws`, `_we`, `_rowpartition`, `_offset`. Not for
     several threads at once.
 

@@ -38,7 +38,7 @@ class Numbered:
         return len(self.first)
 
 
-class Within(NamedTuple):
+class SlotRange(NamedTuple):
     """`values`: per slot. `low` and `high`, both included: per part that is asked for."""
 
     values: Ints
@@ -47,7 +47,7 @@ class Within(NamedTuple):
 
 
 _NOTHING = np.empty(0, np.int64)
-_ANYTHING = Within(_NOTHING, _NOTHING, _NOTHING)
+_ANYTHING = SlotRange(_NOTHING, _NOTHING, _NOTHING)
 
 
 class KeyIndex:
@@ -139,7 +139,7 @@ class PartialIndex:
         _link(numbered.slot[numbered.group], slots, self._head, self._next, self._part)
 
     def find(
-        self, hashes: Hashes, rows: Vector, within: Within | None = None, room: int = ROWS_MAX
+        self, hashes: Hashes, rows: Vector, within: SlotRange | None = None, room: int = ROWS_MAX
     ) -> tuple[Ints, Ints]:
         """The slots of these parts that have a row: the part's position, and the slot.
 

@@ -21,7 +21,7 @@ import pyarrow as pa
 from ...sql.types import SqlType
 from ..operators.columns import Bools, Ints, conform, flat, ints, last_of_group, take
 from .key_hash import Hashes, key_hashes
-from .key_index import KeyIndex, Numbered, PartialIndex, Within, grown, slots_of
+from .key_index import KeyIndex, Numbered, PartialIndex, SlotRange, grown, slots_of
 from .memory_shares import room_of_a_store
 from .slot_rows import SlotRows
 from .state_table import NUMBER, StateTable
@@ -146,7 +146,7 @@ class StateStore:
         for name in columns:
             if asked.column(name).null_count:
                 low = np.where(asked.column(name).is_null().to_numpy(), high + 1, low)
-        within = Within(self._ranged_by(column), low, high)
+        within = SlotRange(self._ranged_by(column), low, high)
         position, slots = self._by(columns).find(self._hashes(asked, columns), self._number, within, self._rows_at_once)
         return self._found(position, slots)
 

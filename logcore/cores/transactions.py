@@ -72,6 +72,13 @@ class Standing(NamedTuple):
     groups: tuple[str, ...]
     committing: bool
 
+    def check_open_with(self, group: str) -> None:
+        """Who announces groups has done so, or what came is a late copy from the transaction before (KIP-890). Raises
+        `InvalidTransactionState`."""
+        if self.state is not TransactionState.ONGOING or group not in self.groups:
+            text = f'the group "{group[:100]}" is not a part of an open transaction'
+            raise InvalidTransactionState(text, hint="Add the group to the transaction first.")
+
 
 @dataclass(slots=True)
 class _Known:

@@ -458,9 +458,8 @@ class TransactionShard:
         """The group says first whether it takes offsets of this member; from then on they are not settled for it."""
         identity = Identity(key, asked.producer_id, asked.epoch)
         standing = self._current(identity)
-        if not asked.announces and not _is_open_with(standing, asked.group):
-            text = f'the group "{asked.group[:100]}" is not a part of an open transaction'
-            raise InvalidTransactionState(text, hint="Add the group to the transaction first.")
+        if not asked.announces:
+            standing.check_open_with(asked.group)
         self._check_room(key, bytes_of([(asked.group, *row) for row in asked.offsets]))
         self._include(identity, (), (asked.group,))
         self._offsets.send(key, asked, standing.record.number + 1, answer)
@@ -599,8 +598,3 @@ class TransactionShard:
         opened_ms, seen = self._opened_ms.get(key), ending is not None and self._ends.is_seen(ending)
         found = described(standing, now_ms - opened_ms if opened_ms is not None else -1, seen=seen)
         return with_kept(found, self._core.current(key), self._kept.of(key) if ending is None or seen else None, now_ms)
-
-
-def _is_open_with(standing: Standing, group: str) -> bool:
-    """Who announces groups has done so, or what came is a late copy from the transaction before (KIP-890)."""
-    return standing.state is TransactionState.ONGOING and group in standing.groups
