@@ -41,12 +41,17 @@ def status_lines(status: Status, *, every_partition: bool = False) -> Iterator[s
 
 
 def is_well(status: Status) -> bool:
-    """Somebody decides, all nodes are up, and all replicas are in sync."""
+    """Somebody decides, all nodes are up and have said where they are, and all replicas are in sync."""
     return (
         status["controller"] is not None
-        and all(node["state"] == "up" for node in status["nodes"])
+        and all(node["state"] == "up" and _has_an_address(node) for node in status["nodes"])
         and not any(partition["underReplicated"] or partition["offline"] for partition in status["partitions"])
     )
+
+
+def _has_an_address(node: Status) -> bool:
+    """A server that was alone has none until its new life is registered."""
+    return not str(node["address"] or ":0").endswith(":0")
 
 
 def _headline(status: Status) -> str:

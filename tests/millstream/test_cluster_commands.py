@@ -15,6 +15,7 @@ from millstream.cli import app
 from millstream.commands import cluster_commands
 from millstream.logcore.cluster.operations import Operations
 from millstream.logcore.replication.machine import NodeId
+from millstream.repl.text.cluster_text import is_well
 from millstream.server import client as server_client
 from millstream.server.client import HttpClient, RemoteError
 from millstream.server.cluster.admin import cluster_routes
@@ -301,3 +302,10 @@ def test_a_node_that_is_down_and_has_the_last_replica_is_not_given_up(hand: Hand
     assert (
         refused.exit_code == 1 and f"node {gone} is down, and no other that is up has all of small-" in refused.output
     )
+
+
+@pytest.mark.parametrize(("address", "well"), [("127.0.0.1:9091", True), (":0", False), (None, False)])
+def test_a_cluster_is_not_well_before_its_nodes_have_said_where_they_are(address: str | None, well: bool) -> None:
+    """A server that was alone has no address, until it registers as a node of a cluster."""
+    status = {"controller": 1, "nodes": [{"state": "up", "address": address}], "partitions": []}
+    assert is_well(status) is well

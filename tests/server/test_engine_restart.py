@@ -132,7 +132,8 @@ def test_rows_of_an_insert_that_was_killed_in_the_middle_hide_nothing(tmp_path: 
         producer.begin()
         producer.append("s", 0, rows(b'{"V":666}'))
         producer.append("s", 1, rows(b'{"V":666}'))
-        shutil.copytree(tmp_path / "data", tmp_path / "killed")
+        # What is just being written beside a file may be gone before it is copied, and counts for nothing.
+        shutil.copytree(tmp_path / "data", tmp_path / "killed", ignore=shutil.ignore_patterns("*.new"))
     with open_engine(tmp_path / "killed", {"millstream.executor": "duckdb"}) as engine:
         for number in (2, 3, 4):
             engine.execute(f"INSERT INTO s VALUES ({number}, {number});", Session())
