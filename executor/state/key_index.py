@@ -8,14 +8,13 @@ both.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numba
 import numpy as np
 
+from ..operators.columns import Ints
 from .key_hash import Hashes, Vector
-
-Ints = np.ndarray[Any, np.dtype[np.int64]]
 
 _CAPACITY = 64  # keys, at first: most stores of a server that has many are small
 _DOUBLED_TO = 1 << 20  # keys; then by a quarter each time: what is reserved in vain must not be as much as what is used
@@ -126,10 +125,6 @@ class PartialIndex:
         self._next = np.full(_CAPACITY, -1, np.int32)  # per slot
         self._part = np.full(_CAPACITY, -1, np.int32)  # per slot; -1: not linked
 
-    @property
-    def nbytes(self) -> int:
-        return self._parts.nbytes + self._head.nbytes + self._next.nbytes + self._part.nbytes
-
     def add(self, hashes: Hashes, slots: Ints) -> None:
         """In: of each slot the hash of its part."""
         numbered = self._parts.number(hashes)
@@ -221,7 +216,7 @@ def _number(
     return asked.shape[1], count, found
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True)  # looks as `_number` does, written out: a call costs more than the look
 def _find(asked: Vector, hashes: Vector, buckets: Vector):
     mask = np.uint64(len(buckets) - 1)
     found = np.empty(asked.shape[1], np.int64)

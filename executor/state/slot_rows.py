@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from .key_index import Ints
+from ..operators.columns import Ints, flat
 from .state_columns import StateColumn, state_column
 
 _BITS = 20  # of a slot's place in its block: reading costs a look into each block, and what is let go is a block
@@ -24,7 +24,7 @@ class _Block:
 
 
 class SlotRows:
-    """In: the columns of a row. Which slots are here is the owner's to know (`here`)."""
+    """In: the columns of a row. Which slots have their row here is the owner's to know (`StateStore`)."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
@@ -60,7 +60,7 @@ class SlotRows:
 
     def set(self, slots: Ints, rows: pa.Table) -> None:
         """`slots` are distinct; the rows have all columns."""
-        columns = [_flat(rows.column(name)) for name in self._schema.names]
+        columns = [flat(rows, name) for name in self._schema.names]
         if not len(slots):
             return
         number = slots >> self._bits
@@ -102,9 +102,3 @@ class SlotRows:
         for column in block.columns:
             column.grow(count)
         return block
-
-
-def _flat(column: pa.ChunkedArray) -> pa.Array:
-    if column.num_chunks == 1:
-        return column.chunk(0)
-    return column.combine_chunks() if column.num_chunks else pa.array([], column.type)

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from ...sql.functions.aggregation.aggregate_values import as_physical, physical
-from .key_index import Ints
+from ..operators.columns import Ints
 
 _PIECES_MAX = 32  # of a pooled column: taking rows from many pieces is slow
 

@@ -13,8 +13,8 @@ import duckdb
 import pyarrow as pa
 
 from ...sql.types import SqlType
+from ..operators.columns import Ints
 from ..operators.statement import BatchStatement, execute, quoted
-from .key_index import Ints
 
 NUMBER = "_version"
 _LOAD_ROWS = 100_000

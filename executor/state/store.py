@@ -4,7 +4,7 @@ All keys of a store are in memory, each with a slot and the number of its newest
 as far as there is room (`slot_rows.py`). A batch reads and writes there: what it costs does not grow with what is held.
 DuckDB's table (`state_table.py`) gets with `settle` what each key has become, holds the rows that memory has no room
 for, and is what a store is loaded from when it is opened. A join with that table instead read all of it: for 100 keys
-of 1M rows 6 ms, of 10M 34 ms, where this takes 0.2 ms.
+of 1M rows 6 ms, of 10M 34 ms, where this takes 0.1 ms for rows in memory.
 """
 
 from __future__ import annotations
@@ -89,10 +89,6 @@ class StateStore:
         self._parts: dict[tuple[str, ...], PartialIndex] = {}
         self._zones: dict[str, Zones] = {}
         self._ranged: dict[str, Ints] = {}  # per slot the value of a column of the key that is asked for ranges
-        self._clear()
-        self._loaded = not self._table.rows
-
-    def _clear(self) -> None:
         self._index = KeyIndex()
         self._rows = SlotRows(self._row_schema)
         self._number = np.empty(0, np.int64)  # per slot: of its row, -1 where there is none
@@ -102,6 +98,7 @@ class StateStore:
         self._unsettled: list[Ints] = []
         self._unsettled_rows = 0
         self._expired: dict[tuple[int, str], int] = {}  # what the table still has to forget
+        self._loaded = not self._table.rows
 
     def __len__(self) -> int:
         self._load()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from .key_index import Ints, grown
+from ..operators.columns import Ints
+from .key_index import grown
 
 _BITS = 10  # slots of a zone
 _NONE_LOW, _NONE_HIGH = np.iinfo(np.int64).max, np.iinfo(np.int64).min
