@@ -19,6 +19,7 @@ from millstream.errors import ServerError
 
 from .commands import file_commands, shell_command
 from .commands.access_commands import access_app
+from .commands.backup_commands import backup_app
 from .commands.cluster_commands import cluster_app
 from .commands.command_line import one_sentence_errors
 from .commands.config_commands import config_app
@@ -232,6 +233,7 @@ app.add_typer(access_app(), name="access")
 app.add_typer(cluster_app(), name="cluster")
 app.add_typer(group_app(_remote_log), name="group")
 app.add_typer(topic_app(_remote_log), name="topic")
+app.add_typer(backup_app(), name="backup")
 app.add_typer(log_app(), name="log")
 app.add_typer(migrate_app(), name="migrate")
 app.add_typer(config_app(), name="config")

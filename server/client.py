@@ -244,11 +244,16 @@ class HttpClient:
 
     def cluster(self, action: str | None = None, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """How the cluster is; or what an action below /cluster answers. Raises `RemoteError`, `ServerUnreachable`."""
-        if action is None:
-            exchange = self._send("GET", "/cluster", None, {})
-        else:
-            exchange = self._send("POST", f"/cluster/{action}", json.dumps(body).encode(), _JSON)
-        with exchange:
+        return json.loads(self.get("/cluster")) if action is None else self.post(f"/cluster/{action}", body or {})
+
+    def get(self, path: str) -> bytes:
+        """What the server answers to GET. In: `path` with its query. Raises `RemoteError`, `ServerUnreachable`."""
+        with self._send("GET", path, None, {}) as exchange:
+            return self._read(exchange)
+
+    def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """What it answers to POST, both of JSON. Raises as `get` does."""
+        with self._send("POST", path, json.dumps(body).encode(), _JSON) as exchange:
             return json.loads(self._read(exchange))
 
     def close(self) -> None:

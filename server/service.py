@@ -14,6 +14,7 @@ from typing import Final
 import pyarrow as pa
 import structlog
 
+from ..logcore.backup.snapshots import Snapshots
 from ..logcore.cluster.node_log import NodeLog
 from ..logcore.cluster.operations import Operations
 from ..logcore.log import Log, open_log
@@ -174,6 +175,8 @@ class Service:
         node.expires = lambda group: not catalog.is_own_name(group)
         parts.callback(catalog.stop)
         catalog.start()
+        snapshots = Snapshots(node)
+        parts.callback(snapshots.close)
         start_engine_on_cluster(
             node,
             open_log=functools.partial(log_for_engine, node, served, self._kafka, tls),
@@ -185,6 +188,7 @@ class Service:
             parts=parts,
             figures=ClusterMetrics(node, LogMetrics(kafka.log, self.configuration.metrics_partitions_max)),
             operations=Operations(node, node.settings.name),
+            snapshots=snapshots,
         )
 
     def _start_alone(
@@ -215,7 +219,10 @@ class Service:
         kafka.is_reserved = lambda name: is_own_name(engine.catalog, name)
         log.expire_offsets_of(lambda group: not is_own_name(engine.catalog, group))
         figures = LogMetrics(log.served, self.configuration.metrics_partitions_max)
-        context = HttpContext(engine, log.served.id, self.configuration.body_bytes_max, figures)
+        snapshots = Snapshots(log.node)
+        parts.callback(snapshots.close)
+        body_bytes_max = self.configuration.body_bytes_max
+        context = HttpContext(engine, log.served.id, body_bytes_max, figures, snapshots=snapshots)
         parts.callback(self._end_requests, context, listener)
         names = names_of(self.configuration)
         listener.start(HostCheck(http_app(context, users), names))

@@ -9,7 +9,7 @@ from concurrent.futures import Future, wait
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from random import SystemRandom
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from kio.schema.errors import ErrorCode
 
@@ -47,6 +47,7 @@ _ALONE_S: Final = 0.5  # then it is no short break: nobody can take what a leavi
 _LOOK_S: Final = 0.05
 
 Changed = Callable[[MetadataImage], None]
+_Result = TypeVar("_Result")
 
 
 class CannotListenToNodes(LogError):
@@ -340,6 +341,13 @@ class ClusterNode:
         if self._node is None:
             raise LogClosed("this node has not started yet")
         return self._node.caught_up()
+
+    def hold(self, look: Callable[[], _Result]) -> _Result:
+        """See `LoneNode.hold`. Raises `LogClosed`, too."""
+        try:
+            return self._running().hold(look)
+        except NodeStopped as error:
+            raise LogClosed("this node has ended") from error
 
     def partition_answer(self, partition: PartitionId, body: Any, timeout_s: float = ASK_S) -> Any:
         """Of a replica of this node. Raises `NotNow`, `LogClosed`."""

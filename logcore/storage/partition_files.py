@@ -32,7 +32,8 @@ CHECKPOINT_BYTES: Final = 8 * 1024 * 1024
 @dataclass(frozen=True, slots=True)
 class PartitionContext:
     """What partitions of one log share. `now_ms` is the log's clock; `found_durable`: what was in the files when the
-    log was opened was made durable then. `on_failure`: called on any thread when a partition is not usable any more."""
+    log was opened was made durable then. Called on any thread: `on_failure`, when a partition is not usable any more;
+    `on_cut`, before bytes of a segment go that were in the log."""
 
     files: OpenFiles
     now_ms: Callable[[], int]
@@ -40,6 +41,7 @@ class PartitionContext:
     durable: bool
     found_durable: bool = False
     on_failure: Callable[[], None] = lambda: None
+    on_cut: Callable[[], None] = lambda: None
 
 
 class ActiveProducer(NamedTuple):

@@ -12,6 +12,7 @@ from typing import Final
 
 from prometheus_client.registry import Collector
 
+from ...logcore.backup.snapshots import Snapshots
 from ...logcore.clients.routed_log import RoutedLog
 from ...logcore.cluster.node_log import NodeLog
 from ...logcore.cluster.operations import Operations
@@ -21,6 +22,7 @@ from ..engine.embedded import engine_on
 from ..http.app import http_app
 from ..http.context import HttpContext
 from ..http.listener import HttpListener
+from ..http.snapshots import snapshot_routes
 from ..security.access import Authenticator
 from ..security.host_check import HostCheck, names_of
 from .admin import cluster_routes
@@ -46,11 +48,12 @@ def start_engine_on_cluster(
     parts: contextlib.ExitStack,
     figures: Collector | None = None,
     operations: Operations | None = None,
+    snapshots: Snapshots | None = None,
 ) -> EngineHost:
     """Answers HTTP at `listener`, and runs the engine while this node is to; `parts` ends both.
 
     In: `open_log`: see `log_for_engine`; `secret` of all nodes. `figures`: what /metrics says of the node;
-    `operations`: what /cluster does.
+    `operations`: what /cluster does; `snapshots`: what /v1/snapshots does.
     """
     starting = _Starting(open_log)
     properties = configuration.engine_properties_at(listener.address)
@@ -74,7 +77,11 @@ def start_engine_on_cluster(
     parts.callback(host.stop)
     parts.callback(starting.cut_off)
     tls = None if configuration.tls is None else configuration.tls.connecting()
-    routes = cluster_routes(operations, context.workers, configuration.body_bytes_max)
+    body_bytes_max = configuration.body_bytes_max
+    routes = [
+        *cluster_routes(operations, context.workers, body_bytes_max),
+        *snapshot_routes(snapshots, context.workers, body_bytes_max),
+    ]
     clients = ForwardedClients(secret, node.id)
     app = ClusterApp(node, host, local_app(node, host, context, users, routes), clients, tls=tls)
     listener.start(HostCheck(app, names_of(configuration), lambda scope: clients.client_of(scope) is not None))

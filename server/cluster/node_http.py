@@ -35,7 +35,8 @@ from .forwarded_clients import ForwardedClients
 from .forwarding import FORWARDED, NOT_HERE, Incoming, NotThere, forward
 from .socket_forwarding import forward_socket
 
-_LOCAL: Final = PROBES | {"/metrics", "/cluster", "/heartbeat", "/lag"}
+_LOCAL: Final = PROBES | {"/metrics", "/cluster", "/heartbeat", "/lag", "/v1/snapshots"}
+_BELOW: Final = ("/cluster/", "/v1/snapshots/")
 _OF_THE_ENGINE: Final = frozenset({"/metrics", "/heartbeat", "/lag"})  # where it is here
 _LOOK_S: Final = 0.05
 _READ_S: Final = 10.0
@@ -73,7 +74,7 @@ def local_app(
     authenticator: Authenticator | None,
     routes: Sequence[BaseRoute],
 ) -> ASGIApp:
-    """In: `routes`: /cluster and what is below it."""
+    """In: `routes`: /cluster, /v1/snapshots, and what is below them."""
 
     async def health(request: Request) -> Response:
         del request
@@ -144,7 +145,7 @@ class ClusterApp:
             return
         running = self._host.running
         path = scope["path"]
-        if path in _LOCAL or path.startswith("/cluster/"):
+        if path in _LOCAL or path.startswith(_BELOW):
             here = running is not None and path in _OF_THE_ENGINE
             await (running.app if here and running is not None else self._local)(scope, receive, send)
         elif running is not None:

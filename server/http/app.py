@@ -22,6 +22,7 @@ from .inserts import InsertsRoute
 from .ksql_cluster import ClusterRoutes
 from .pages import Pages
 from .query_responses import query_route, query_stream_route
+from .snapshots import snapshot_routes
 from .statements import StatementRoutes, error_response
 from .websocket import SocketRoute
 
@@ -64,6 +65,7 @@ def http_app(
         Route("/heartbeat", cluster.heartbeat, methods=["POST"]),
         Route("/lag", cluster.lag, methods=["POST"]),
         *cluster_routes(context.cluster, context.workers, context.body_bytes_max),
+        *snapshot_routes(context.snapshots, context.workers, context.body_bytes_max),
     ]
     app = Starlette(routes=routes, exception_handlers={HTTPException: _refused, Exception: _failed})
     return Gate(app, context, authenticator)

@@ -12,6 +12,7 @@ from weakref import WeakSet
 
 from prometheus_client.registry import Collector
 
+from ...logcore.backup.snapshots import Snapshots
 from ...logcore.cluster.operations import Operations
 from ...sql.settings.property_table import PUSH_QUERIES
 from ..engine.engine import Engine
@@ -170,7 +171,8 @@ class OpenQueries:
 
 
 class HttpContext:
-    """One per HTTP server. `cluster_id` names the log that it serves; `cluster`: None where the log is of one node."""
+    """One per HTTP server. `cluster_id` names the log that it serves; `cluster`: None where the log is of one node;
+    `snapshots`: of its log, None where another route answers for that."""
 
     def __init__(
         self,
@@ -179,9 +181,11 @@ class HttpContext:
         body_bytes_max: int,
         log_metrics: Collector | None = None,
         cluster: Operations | None = None,
+        snapshots: Snapshots | None = None,
     ) -> None:
         self.engine = engine
         self.cluster = cluster
+        self.snapshots = snapshots
         self.cluster_id = cluster_id
         self.body_bytes_max = body_bytes_max
         self.workers = Workers()

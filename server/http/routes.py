@@ -32,6 +32,13 @@ _ARROW: Final = "application/vnd.apache.arrow.stream"
 _NDJSON: Final = "application/x-ndjson"
 _ROWS: Final = (_DELIMITED, _KSQL, "application/json", _NDJSON, _ARROW, "text/plain")  # the last one is PRINT's
 
+_SNAPSHOTS: Final[tuple[tuple[str, Literal["get", "post"], str, str], ...]] = (
+    ("release", "post", "Object", "Lets the node go on, and says whether it was held until now."),
+    ("remove", "post", "Object", "Removes the snapshot."),
+    ("hashes", "get", "Object", "The SHA-256 of each chunk of a file: `path`."),
+    ("chunk", "get", "Binary", "A chunk of a file: `path`, `number`."),
+)
+
 PATHS: Final = (
     PathDoc("/ksql", "post", "Runs statements, one after the other.", "Entities", "Statements",
             answer_types=("application/json", _KSQL), needs="statement", tag="statements"),
@@ -79,6 +86,14 @@ PATHS: Final = (
           ("demote-node", "Makes a voter a learner: {node}."),
           ("remove-node", "Removes a stopped node without replicas: {node}."),
       )),
+    PathDoc("/v1/snapshots", "get", "This node, and where the other nodes of its cluster answer.", needs="admin",
+            tag="backup"),
+    PathDoc("/v1/snapshots", "post", "Takes a snapshot of this node's log: {holdSeconds}.", body="Object",
+            needs="admin", tag="backup"),
+    *(PathDoc(f"/v1/snapshots/{{id}}/{name}", method, summary, needs="admin", tag="backup",
+              body="Object" if method == "post" else None, answer=answer,
+              answer_types=("application/octet-stream",) if answer == "Binary" else ("application/json",))
+      for name, method, answer, summary in _SNAPSHOTS),
     PathDoc("/heartbeat", "post", "A heartbeat of a server.", "Ok", "Heartbeat", needs="admin", tag="cluster"),
     PathDoc("/lag", "post", "The lag of a server's state.", "Ok", "Lag", needs="admin", tag="cluster"),
     PathDoc("/ksql/terminate", "post", "Ends all queries and drops all streams and tables.", "Entities", "Terminate",

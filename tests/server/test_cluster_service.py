@@ -11,9 +11,9 @@ from pathlib import Path
 import httpx
 import pytest
 from running_server import eventually, service_in
+from three_servers import Servers
 
 from millstream.server.client import RemoteError, connect
-from millstream.server.service import Service
 
 STATEMENTS = """
 CREATE STREAM s (k STRING KEY, v INT) WITH (kafka_topic='s', value_format='JSON', partitions=2);
@@ -21,58 +21,15 @@ CREATE TABLE t AS SELECT k, COUNT(*) AS n, SUM(v) AS total FROM s WINDOW TUMBLIN
 """
 
 
-class Servers:
-    """Nodes 1 to 3. State: those that run."""
-
-    def __init__(self, folder: Path) -> None:
-        sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(3)]
-        ports = [each.getsockname()[1] for each in sockets]
-        for each in sockets:
-            each.close()
-        self._members = ",".join(f"{number}@127.0.0.1:{port}" for number, port in enumerate(ports, 1))
-        self._folder = folder
-        self.running: dict[int, Service] = {}
-        for number in (1, 2, 3):
-            self.start(number)
-
-    def start(self, number: int) -> None:
-        flags = {"node": number, "cluster": self._members, "session_ms": 1500, "cluster_secret": "of-this-test-only"}
-        service = service_in(self._folder / str(number), **flags)
-        service.start()
-        self.running[number] = service
-
-    def stop(self, number: int) -> None:
-        self.running.pop(number).stop()
-
-    def url(self, number: int) -> str:
-        return f"http://{self.running[number].http_address}"
-
-    def with_engine(self) -> int | None:
-        """The node that runs the engine."""
-        for number in self.running:
-            if "millstream_query_state" in httpx.get(f"{self.url(number)}/metrics", timeout=60).text:
-                return number
-        return None
-
-
 @pytest.fixture
 def servers(tmp_path: Path) -> Iterator[Servers]:
-    servers = Servers(tmp_path)
-    try:
+    with contextlib.closing(Servers(tmp_path)) as servers:
         yield servers
-    finally:
-        for number in list(servers.running):
-            with contextlib.suppress(Exception):
-                servers.stop(number)
 
 
 @pytest.mark.timeout(240)
 def test_a_windowed_aggregate_goes_on_wherever_its_engine_goes(servers: Servers) -> None:
-    def healthy() -> bool:
-        return all(httpx.get(f"{servers.url(number)}/healthcheck").status_code == 200 for number in servers.running)
-
-    eventually(healthy, 30)
-    eventually(lambda: httpx.get(f"{servers.url(2)}/info", timeout=60).status_code == 200, 60)
+    servers.wait_until_healthy()
     connect(servers.url(2)).execute("SET 'auto.offset.reset'='earliest';" + STATEMENTS)
     for turn in range(1, 4):
         asked = next(iter(servers.running))
@@ -86,7 +43,7 @@ def test_a_windowed_aggregate_goes_on_wherever_its_engine_goes(servers: Servers)
             servers.stop(away)
             eventually(lambda: servers.with_engine() is not None, 60)
             servers.start(away)
-            eventually(healthy, 30)
+            servers.wait_until_healthy()
 
 
 def answer(url: str) -> list[tuple[object, ...]]:

@@ -59,11 +59,13 @@ ROWS: dict[str, Row] = {
     **{f"/cluster/{name}": Row({}) for name in (
         "plan", "reassign", "cancel", "replication", "throttle", "elect",
         "add-node", "promote-node", "demote-node", "remove-node")},
+    "/v1/snapshots": Row({}),
+    **{f"/v1/snapshots/{{id}}/{name}": Row({}) for name in ("release", "remove", "hashes", "chunk")},
     "/heartbeat": Row({"hostInfo": {"host": "h", "port": 1}, "timestamp": 1}),
     "/lag": Row({"ksqlHost": {"host": "h", "port": 1}, "hostStoreLags": {}}),
     "/ksql/terminate": Row({"deleteTopicList": 1}),
 }  # fmt: skip
-NAMES = {"{name}": "OWN", "{type}": "stream", "{entity}": "OWN", "{action}": "create"}
+NAMES = {"{name}": "OWN", "{type}": "stream", "{entity}": "OWN", "{action}": "create", "{id}": "none"}
 
 
 @pytest.fixture(scope="module")

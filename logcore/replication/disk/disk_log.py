@@ -9,9 +9,9 @@ from __future__ import annotations
 import contextlib
 import time
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from millstream.errors import LogError
 
@@ -34,6 +34,8 @@ from .disk_checkpoint import EARLIER, Noted, ReplicaCheckpoint
 from .disk_reading import from_offset, read_batches
 from .disk_recovery import RESCAN, recover_replica
 from .disk_room import DiskRoom
+
+_Result = TypeVar("_Result")
 
 
 class _Unsynced(NamedTuple):
@@ -76,6 +78,7 @@ class DiskLog(KeptPartition):
         self._alone = alone
         self._published_stable = self._high_watermark = self._log_start_offset
         self._rolled: list[Segment] = []
+        self._on_cut = context.on_cut
         self._room = room or DiskRoom()
         noted_segment = found.recovered.noted_segment
         self._noted = ReplicaCheckpoint(
@@ -185,6 +188,13 @@ class DiskLog(KeptPartition):
     def _stable_offset(self) -> int:
         return self._published_stable
 
+    def at_rest(self, look: Callable[[Mapping[str, int]], _Result]) -> _Result:
+        """Calls it, with the sizes of the segments' files by name, while nobody changes a file of the log. In: the node
+        is held, so that no machine appends either."""
+        with self._lock:
+            self._wait_for_sync()
+            return look({file_name(segment.base_offset): segment.size for segment in self._segments})
+
     # A shorter log
 
     def truncate(self, offset: int) -> None:
@@ -192,6 +202,7 @@ class DiskLog(KeptPartition):
         with self._lock:
             self._wait_for_sync()
             self.check_usable()
+            self._on_cut()
             try:
                 if offset == self._log_start_offset:
                     self._truncate_at_start(offset)
@@ -248,6 +259,7 @@ class DiskLog(KeptPartition):
         with self._lock:
             self._wait_for_sync()
             self.check_usable()
+            self._on_cut()
             try:
                 self._restart_at(offset)
             except BaseException:

@@ -88,8 +88,15 @@ class DiskLogs:
         self._dirty: dict[PartitionId, None] = {}
         self._closed = False
         self.failed = False
+        self.cuts = 0
+        """How often records that were in a log were taken away again, because another node leads it."""
         self._context = PartitionContext(
-            OpenFiles(), now_ms, on_advance, durable=durable, on_failure=self._note_failure
+            OpenFiles(),
+            now_ms,
+            on_advance,
+            durable=durable,
+            on_failure=self._note_failure,
+            on_cut=self._note_cut,
         )
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="millstream-replicas")
         try:
@@ -107,6 +114,9 @@ class DiskLogs:
     def _note_failure(self) -> None:
         """On whichever thread: housekeeping syncs, too."""
         self.failed = True
+
+    def _note_cut(self) -> None:
+        self.cuts += 1
 
     def _targets(self) -> list[HousekeepingTarget]:
         logs = self._open
@@ -283,6 +293,11 @@ class DiskLogs:
     def log(self, partition: PartitionId) -> DiskLog | None:
         """The open log of the partition, for readers: they see what the machine has published."""
         return self._open.get(partition)
+
+    def log_in(self, folder: str) -> DiskLog | None:
+        """The open log whose files are in the folder of this name."""
+        topic, _, number = folder.rpartition("-")
+        return self._open.get(PartitionId(topic, int(number))) if number.isdecimal() else None
 
     @property
     def without_room(self) -> int:

@@ -16,7 +16,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import structlog
 
@@ -42,6 +42,8 @@ _log: Final = structlog.get_logger(__name__)
 _TICK_S: Final = 0.05
 _TICK_S_MAX: Final = 0.5  # where nobody has asked for anything: to wake up costs more than what a tick does
 _FIRST_TICK_S: Final = 0.001  # until it serves, which takes a handful of them
+_LOOK_S: Final = 0.0005
+_Result = TypeVar("_Result")
 
 
 class _Syncing:
@@ -106,6 +108,7 @@ class LoneNode:
         self._requests = 0
         self._told_requests = 0  # how many requests there were when the machines heard last what time it is
         self._rests = False  # nobody has asked for anything, so they hear it seldom
+        self._holds = 0  # callers of `hold`: no sync begins
         self._asked: dict[RequestId, Future[Any] | _Awaited] = {}
         self._unsynced: dict[str, None] = {}  # the machines that have changes waiting, in order
         self._woken = threading.Event()  # there is something to make durable that nobody waits for
@@ -219,6 +222,22 @@ class LoneNode:
         future.set_result(None)
         return future
 
+    def hold(self, look: Callable[[], _Result]) -> _Result:
+        """Calls it while no machine is stepped and no sync is under way: the files are as a crash at this moment would
+        leave them, if the machine goes on. Whoever asks for something meanwhile waits. Raises what `look` raises."""
+        with self._turn:
+            self._holds += 1
+        try:
+            while True:
+                with self._turn:
+                    if not any(syncing.under_way for syncing in self._syncing.values()):
+                        return look()
+                time.sleep(_LOOK_S)
+        finally:
+            with self._turn:
+                self._holds -= 1
+            self._woken.set()
+
     # Turns
 
     def _take(self, machine: str, given: Input) -> None:
@@ -282,7 +301,7 @@ class LoneNode:
     def _sync(self, name: str) -> bool:
         with self._turn:
             syncing, running = self._syncing[name], self._machines.get(name)
-            if running is None or self._stopped or syncing.under_way or not syncing.waiting:
+            if running is None or self._stopped or self._holds or syncing.under_way or not syncing.waiting:
                 return False
             effects, syncing.waiting, syncing.under_way = syncing.waiting, [], True
             self._unsynced.pop(name, None)

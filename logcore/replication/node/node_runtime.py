@@ -10,8 +10,8 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
-from typing import Any, Final, NamedTuple, Protocol
+from concurrent.futures import Future, wait
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import structlog
 
@@ -40,6 +40,8 @@ _log: Final = structlog.get_logger(__name__)
 _TICK_S: Final = 0.05
 _SLEPT_NS: Final = 200_000_000  # without a tick: what has arrived meanwhile is not to be taken at the time of before
 _GRACE_S: Final = 1.0  # for the word that there was no answer
+_LOOK_S: Final = 0.0005
+_Result = TypeVar("_Result")
 ASK_S: Final = 10.0
 """So long an answer of another node is waited for."""
 
@@ -101,6 +103,7 @@ class NodeRuntime:
         self._syncing = {name: _Syncing() for name in machines}
         self._todo: deque[tuple[str, Input]] = deque()
         self._stepping = False
+        self._holds = 0  # callers of `hold`: no sync begins
         self._told_ns = time.monotonic_ns()  # when the machines heard last what time it is
         self._requests = 0
         self._life = time.time_ns()
@@ -195,6 +198,18 @@ class NodeRuntime:
         with self._lock:
             if not self._stopped:
                 self._loop.call_soon_threadsafe(self._links.set_peer, node, address)
+
+    def hold(self, look: Callable[[], _Result]) -> _Result:
+        """As `LoneNode.hold`, on the node's thread. Raises `NodeStopped`, too."""
+        looked: Future[_Result] = Future()
+        with self._lock:
+            if self._stopped:
+                raise NodeStopped(f"node {self.id} was stopped")
+            self._loop.call_soon_threadsafe(self._begin_hold, look, looked)
+        while not wait([looked], _GRACE_S).done:
+            if not self._thread.is_alive():
+                raise NodeStopped(f"node {self.id} was stopped")
+        return looked.result()
 
     @property
     def traffic(self) -> Mapping[NodeId, LinkTraffic]:
@@ -330,10 +345,29 @@ class NodeRuntime:
 
     # Disks
 
+    def _begin_hold(self, look: Callable[[], Any], looked: Future[Any]) -> None:
+        self._holds += 1
+        self._hold(look, looked)
+
+    def _hold(self, look: Callable[[], Any], looked: Future[Any]) -> None:
+        if not self._stopped and any(syncing.under_way for syncing in self._syncing.values()):
+            self._loop.call_later(_LOOK_S, self._hold, look, looked)
+            return
+        try:
+            looked.set_result(look())
+        except BaseException as error:
+            looked.set_exception(error)
+        self._holds -= 1
+        for name, syncing in self._syncing.items():
+            self._sync_if_due(name, syncing)
+
     def _persist(self, name: str, effect: Persist) -> None:
         syncing = self._syncing[name]
         syncing.waiting.append(effect)
-        if not syncing.under_way:
+        self._sync_if_due(name, syncing)
+
+    def _sync_if_due(self, name: str, syncing: _Syncing) -> None:
+        if syncing.waiting and not syncing.under_way and not self._holds and name in self._machines:
             self._sync(name)
 
     def _sync(self, name: str) -> None:
@@ -350,8 +384,7 @@ class NodeRuntime:
         error = result.exception()
         self._syncing[name].under_way = False
         self._take(name, Persisted(last, str(error) if error is not None else None))
-        if name in self._machines and self._syncing[name].waiting and not self._syncing[name].under_way:
-            self._sync(name)
+        self._sync_if_due(name, self._syncing[name])
 
 
 def _make_durable(storage: Storage, changes: list[Any]) -> None:

@@ -1,0 +1,78 @@
+"""The files of a node as they are at one moment, while the node is held: names and sizes, and links to the bytes.
+
+A log is the only source of truth, so its files are all that a backup needs. What a held node's files say is what a
+crash at that moment would have left, and a start after a crash is what recovery does. Segments are linked, not copied:
+they only grow, so the bytes below the size noted here stay as they are, also when retention or compaction removes the
+name. Small files are written in place or replaced, so they are copied.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from ..replication.disk.disk_log import DiskLog
+from ..replication.disk.disk_logs import DiskLogs
+
+REPLICAS: Final = "replicas"
+SNAPSHOTS: Final = "snapshots"
+_NEVER: Final = frozenset({"lock", SNAPSHOTS})  # who holds the directory; other snapshots
+_UNFINISHED: Final = (".new", ".cleaned", "-delete")  # a start would remove it
+_LINKED: Final = (".log", ".index")
+
+
+class SnapshotFile(NamedTuple):
+    """`path`: below the log's folder, with slashes; `token`: two files of one node with the same one have the same
+    bytes, so that only one of them has to be read."""
+
+    path: str
+    size: int
+    token: str
+
+
+def capture(folder: Path, into: Path, logs: DiskLogs) -> list[SnapshotFile]:
+    """Takes all files of the log in `folder` into the empty folder `into`, on the same file system. In: the node is
+    held. Raises OSError."""
+    found: list[SnapshotFile] = []
+    for path in sorted(folder.iterdir()):
+        if path.name in _NEVER or path.name.endswith(_UNFINISHED):
+            continue
+        if path.name != REPLICAS:
+            found += _taken(path, into, path.name)
+            continue
+        for each in sorted(path.iterdir()):
+            name = f"{REPLICAS}/{each.name}"
+            log = logs.log_in(each.name)
+            if not each.name.endswith(_UNFINISHED):
+                found += _taken(each, into, name) if log is None else _partition(log, each, into, name)
+    return found
+
+
+def _partition(log: DiskLog, folder: Path, into: Path, name: str) -> list[SnapshotFile]:
+    return log.at_rest(lambda sizes: list(_taken(folder, into, name, sizes)))
+
+
+def _taken(path: Path, into: Path, name: str, sizes: Mapping[str, int] | None = None) -> Iterator[SnapshotFile]:
+    """The file, or all files below the folder. In: `sizes`: of the segments of a log that is open; others are whole."""
+    if path.is_dir():
+        (into / name).mkdir(parents=True, exist_ok=True)
+        for each in sorted(path.iterdir()):
+            if not each.name.endswith(_UNFINISHED):
+                yield from _taken(each, into, f"{name}/{each.name}", sizes)
+        return
+    with contextlib.suppress(FileNotFoundError):  # retention removes what the checkpoint does not need any more
+        yield _file(path, into / name, name, None if sizes is None else sizes.get(path.name))
+
+
+def _file(path: Path, to: Path, name: str, size: int | None) -> SnapshotFile:
+    if path.name.endswith(_LINKED):
+        os.link(path, to)
+    else:
+        shutil.copyfile(path, to)
+    found = to.stat()
+    size = found.st_size if size is None else min(size, found.st_size)
+    return SnapshotFile(name, size, f"{found.st_ino}-{size}-{found.st_mtime_ns}")

@@ -1,0 +1,221 @@
+"""Where backups are kept: a folder, or a bucket (`s3://bucket/prefix`, or whatever else pyarrow has a file system for).
+
+chunks/<first two digits>/<SHA-256>   pieces of files, compressed; those of all backups, each once
+backups/<id>.json                     a backup: the files of each node and their chunks, behind a checksum
+
+A backup is there once its file in backups/ is: chunks that no backup names are left over from one that was cut off.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+from collections.abc import Generator, Iterable
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import pyarrow as pa
+from crc32c import crc32c
+from pyarrow import fs
+
+from millstream.errors import LogError
+
+from ..storage.checked_json import checked_json
+from ..storage.directory_lock import locked
+from ..storage.disk import make_folder, replace_file
+from .chunks import hash_of
+
+_CODEC: Final = "zstd"
+_LEVEL: Final = 1
+_BACKUPS: Final = "backups"
+_CHUNKS: Final = "chunks"
+
+
+class BackupFailed(LogError):
+    """A backup cannot be written, read, or restored."""
+
+    code = "BACKUP_FAILED"
+
+
+class Place(Protocol):
+    """Objects by name. All raise OSError."""
+
+    def put(self, name: str, content: bytes) -> None: ...
+
+    def get(self, name: str) -> bytes:
+        """Raises FileNotFoundError, too."""
+        ...
+
+    def names(self, below: str) -> set[str]:
+        """Of all objects in the folder `below` and in those in it."""
+        ...
+
+    def remove(self, name: str) -> None: ...
+
+    def alone(self) -> contextlib.AbstractContextManager[None]:
+        """Nobody else writes while it is entered, as far as the place can tell. Raises `BackupFailed`."""
+        ...
+
+
+def place_at(where: str) -> Place:
+    """In: a folder, or a URL. Raises `BackupFailed` where it says nothing."""
+    if "://" not in where:
+        return _Folder(Path(where))
+    try:
+        system, path = fs.FileSystem.from_uri(where)
+    except (pa.ArrowException, ValueError, OSError) as error:
+        raise BackupFailed(
+            f"{where} is no place for backups: {error}", hint="Give a folder, or a URL such as s3://bucket/prefix."
+        ) from error
+    return _Bucket(system, path.rstrip("/"))
+
+
+class _Folder:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def put(self, name: str, content: bytes) -> None:
+        path = self._path / name
+        make_folder(path.parent, durable=True)
+        replace_file(path, content, durable=True)
+
+    def get(self, name: str) -> bytes:
+        return (self._path / name).read_bytes()
+
+    def names(self, below: str) -> set[str]:
+        found = (self._path / below).rglob("*")
+        return {path.relative_to(self._path).as_posix() for path in found if path.is_file()}
+
+    def remove(self, name: str) -> None:
+        (self._path / name).unlink(missing_ok=True)
+
+    @contextlib.contextmanager
+    def alone(self) -> Generator[None]:
+        make_folder(self._path, durable=True)
+        try:
+            lock = locked(self._path / "lock")
+        except LogError as error:
+            hint = "Wait until that one is done."
+            raise BackupFailed(f"another backup writes to {self._path}", hint=hint) from error
+        try:
+            yield
+        finally:
+            os.close(lock)
+
+
+class _Bucket:
+    def __init__(self, system: fs.FileSystem, path: str) -> None:
+        self._system = system
+        self._path = path
+
+    def put(self, name: str, content: bytes) -> None:
+        self._system.create_dir(f"{self._path}/{name}".rpartition("/")[0], recursive=True)
+        with self._system.open_output_stream(f"{self._path}/{name}") as file:
+            file.write(content)
+
+    def get(self, name: str) -> bytes:
+        with self._system.open_input_stream(f"{self._path}/{name}") as file:
+            return file.read()
+
+    def names(self, below: str) -> set[str]:
+        chosen = fs.FileSelector(f"{self._path}/{below}", allow_not_found=True, recursive=True)
+        found = self._system.get_file_info(chosen)
+        return {each.path.removeprefix(f"{self._path}/") for each in found if each.type is fs.FileType.File}
+
+    def remove(self, name: str) -> None:
+        self._system.delete_file(f"{self._path}/{name}")
+
+    @contextlib.contextmanager
+    def alone(self) -> Generator[None]:
+        """A bucket has no locks."""
+        yield
+
+
+class BackupStore:
+    """State: the chunks that are there, as far as is known."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._chunks: set[str] | None = None
+        self.alone = place.alone
+
+    def has(self, chunk: str) -> bool:
+        """Raises OSError."""
+        if self._chunks is None:
+            self._chunks = {name.rpartition("/")[2] for name in self._place.names(_CHUNKS)}
+        return chunk in self._chunks
+
+    def put(self, chunk: str, content: bytes) -> int:
+        """Returns how many bytes it takes. In: what `chunk` is the hash of. Raises OSError."""
+        packed = pa.Codec(_CODEC, compression_level=_LEVEL).compress(content, asbytes=True)
+        self._place.put(_chunk_name(chunk), packed)
+        if self._chunks is not None:
+            self._chunks.add(chunk)
+        return len(packed)
+
+    def get(self, chunk: str, size: int) -> bytes:
+        """Raises OSError, `BackupFailed` where it is missing or damaged. In: its size in bytes."""
+        try:
+            packed = self._place.get(_chunk_name(chunk))
+        except FileNotFoundError as error:
+            raise BackupFailed(f"chunk {chunk} is missing", hint="Restore an older backup.") from error
+        try:
+            content = pa.Codec(_CODEC).decompress(packed, decompressed_size=size, asbytes=True)
+        except (pa.ArrowException, OSError) as error:  # what the codec cannot read, pyarrow calls an OSError
+            raise _damaged(chunk) from error
+        if hash_of(content) != chunk:
+            raise _damaged(chunk)
+        return content
+
+    def ids(self) -> list[str]:
+        """Of all backups, the oldest first. Raises OSError."""
+        names = (name.removeprefix(f"{_BACKUPS}/") for name in self._place.names(_BACKUPS))
+        return sorted(name.removesuffix(".json") for name in names if name.endswith(".json"))
+
+    def write(self, id: str, content: Any) -> None:
+        """Makes a backup of what has been put. Raises OSError."""
+        self._place.put(f"{_BACKUPS}/{id}.json", checked_json(content))
+
+    def read(self, id: str) -> Any:
+        """What `write` was given. Raises `BackupFailed`, OSError."""
+        try:
+            content = self._place.get(f"{_BACKUPS}/{id}.json")
+        except FileNotFoundError as error:
+            raise BackupFailed(
+                f"there is no backup {id}", hint="`millstream backup list` prints what there is."
+            ) from error
+        checksum, _, body = content.partition(b"\n")
+        if checksum != b"%08x" % crc32c(body):
+            raise BackupFailed(f"the list of files of backup {id} is damaged", hint="Restore an older backup.")
+        return json.loads(body)
+
+    def remove(self, id: str) -> None:
+        """Its chunks stay until `sweep`. Raises OSError."""
+        self._place.remove(f"{_BACKUPS}/{id}.json")
+
+    def sweep(self, used: Iterable[str]) -> int:
+        """Removes all other chunks, and returns how many. Raises OSError."""
+        kept = {_chunk_name(chunk) for chunk in used}
+        unused = self._place.names(_CHUNKS) - kept
+        for name in unused:
+            self._place.remove(name)
+        self._chunks = None
+        return len(unused)
+
+
+def _chunk_name(chunk: str) -> str:
+    return f"{_CHUNKS}/{chunk[:2]}/{chunk}"
+
+
+def _damaged(chunk: str) -> BackupFailed:
+    return BackupFailed(
+        f"chunk {chunk} is damaged", hint="Restore an older backup; take a new one into an empty place."
+    )
+
+
+def told(error: OSError, what: str) -> BackupFailed:
+    """In: `what` was done, as `the backup cannot be written`."""
+    hint = "Make room, or give another place." if error.errno == errno.ENOSPC else None
+    return BackupFailed(f"{what}: {error.strerror or error}", hint=hint)
