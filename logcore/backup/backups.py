@@ -60,7 +60,7 @@ class Backup:
         return {chunk for files in self.nodes.values() for file in files for chunk in file.chunks}
 
 
-class Progress(NamedTuple):
+class CopyProgress(NamedTuple):
     """Bytes: of all files, of those that are in the backup by now, and what was sent for them, compressed."""
 
     size: int
@@ -72,7 +72,7 @@ def write_backup(
     store: BackupStore,
     snapshots: Mapping[int, NodeSnapshot],
     now_ms: int,
-    progress: Callable[[Progress], None] = lambda progress: None,
+    progress: Callable[[CopyProgress], None] = lambda progress: None,
 ) -> Backup:
     """In: a snapshot per node, all of one moment. The backup is complete on return. Raises `BackupFailed`; as
     `NodeSnapshot` does; then there is no backup."""
@@ -92,7 +92,7 @@ def write_backup(
 class _Writer:
     """State: how far it is."""
 
-    def __init__(self, store: BackupStore, before: Backup | None, progress: Callable[[Progress], None]) -> None:
+    def __init__(self, store: BackupStore, before: Backup | None, progress: Callable[[CopyProgress], None]) -> None:
         self._store = store
         self._before = {} if before is None else before.nodes
         self._progress = progress
@@ -117,7 +117,7 @@ class _Writer:
 
     def _tell(self, done: int) -> None:
         self._done += done
-        self._progress(Progress(self.size, self._done, self._sent))
+        self._progress(CopyProgress(self.size, self._done, self._sent))
 
 
 def _received(snapshot: NodeSnapshot, path: str, number: int, chunk: str) -> bytes:
@@ -138,7 +138,7 @@ def _newest(store: BackupStore) -> Backup | None:
 
 def _new_id(now_ms: int) -> str:
     moment = time.strftime("%Y%m%dT%H%M%S", time.gmtime(now_ms / 1000))
-    return f"{moment}.{now_ms % 1000:03}Z-{secrets.token_hex(2)}"
+    return f"{moment}.{now_ms % 1000:03}Z-{secrets.randbelow(10_000):04}"
 
 
 def read_backup(store: BackupStore, id: str | None = None) -> Backup:
@@ -198,7 +198,7 @@ def restore_backup(
     backup: Backup,
     node: int,
     folder: Path,
-    progress: Callable[[Progress], None] = lambda progress: None,
+    progress: Callable[[CopyProgress], None] = lambda progress: None,
 ) -> None:
     """Writes the files of a node into `folder`, of a log, which must be empty or missing; durable on return. What it
     has written is no log before the end. Raises `BackupFailed`."""
@@ -215,7 +215,7 @@ def restore_backup(
         make_folder(aside / REPLICAS, durable=False)  # also where nothing was ever written
         for file in files:
             done += _write(store, file, aside / file.path)
-            progress(Progress(size, done, 0))
+            progress(CopyProgress(size, done, 0))
         for made in sorted({(aside / file.path).parent for file in files} | {aside, aside / REPLICAS}):
             sync_folder(made)
         if folder.exists():

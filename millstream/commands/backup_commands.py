@@ -13,7 +13,7 @@ from .cluster_commands import DEFAULT_SERVER, ServerOption
 from .command_line import command_group, one_sentence_errors
 
 if TYPE_CHECKING:
-    from millstream.logcore.backup.backups import Backup, Progress
+    from millstream.logcore.backup.backups import Backup, CopyProgress
 
 _UNITS: Final = ("B", "kB", "MB", "GB", "TB")
 _TELL_S: Final = 0.2
@@ -118,16 +118,16 @@ class _Told:
         self._last_s = 0.0
         self.sent = 0
 
-    def tell(self, progress: Progress) -> None:
+    def tell(self, progress: CopyProgress) -> None:
         self.sent = progress.sent
         if self._shown and time.monotonic() - self._last_s >= _TELL_S:
             self._last_s = time.monotonic()
             share = progress.done / max(progress.size, 1)
-            print(f"\r{self._what}: {share:4.0%} of {_bytes(progress.size)}", end="", file=sys.stderr, flush=True)
+            typer.echo(f"\r{self._what}: {share:4.0%} of {_bytes(progress.size)}", nl=False, err=True)
 
     def end(self) -> None:
         if self._last_s:
-            print("\r\033[K", end="", file=sys.stderr, flush=True)
+            typer.echo("\r\033[K", nl=False, err=True)
 
 
 def _nodes(backup: Backup) -> str:

@@ -1,4 +1,4 @@
-"""docs/cluster.md and docs/growing.md are followed word by word."""
+"""docs/cluster.md, docs/growing.md and docs/backup.md are followed word by word."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("page", ["cluster.md", "growing.md"])
+@pytest.mark.parametrize("page", ["cluster.md", "growing.md", "backup.md"])
 def test_the_page_is_true_word_by_word(page: str, tmp_path: Path) -> None:
     follow(DOCS / page, tmp_path)

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from millstream.logcore.backup.backups import (
-    Progress,
+    CopyProgress,
     list_backups,
     prune_backups,
     read_backup,
@@ -68,7 +68,7 @@ def snapshots(log: Log) -> Iterator[Snapshots]:
     found.close()
 
 
-def back_up(store: BackupStore, snapshots: Snapshots, progress: Callable[[Progress], None] = lambda p: None) -> int:
+def back_up(store: BackupStore, snapshots: Snapshots, progress: Callable[[CopyProgress], None] = lambda p: None) -> int:
     """Returns how many chunks were read of the log."""
     snapshot = OneSnapshot(snapshots, snapshots.take())
     write_backup(store, {1: snapshot}, time.time_ns() // 1_000_000, progress)
@@ -174,7 +174,7 @@ def test_a_second_backup_reads_and_keeps_only_what_is_new(log: Log, snapshots: S
     assert back_up(store, snapshots) >= 3
     assert back_up(store, snapshots) == 0
     log.append("big", 0, rows(b"one more"))
-    told: list[Progress] = []
+    told: list[CopyProgress] = []
     assert 1 <= back_up(store, snapshots, told.append) <= 3, "the last chunk, the small files of the partition"
     assert told[-1].done == told[-1].size
     assert told[-1].sent < CHUNK_BYTES
@@ -274,7 +274,7 @@ def test_a_backup_that_was_cut_off_is_not_there_and_the_next_one_uses_its_chunks
 ) -> None:
     log.append("t", 0, rows(bytes(random.Random(2).randbytes(CHUNK_BYTES // 2))))
 
-    def cut(progress: Progress) -> None:
+    def cut(progress: CopyProgress) -> None:
         if progress.done == progress.size:
             raise KeyboardInterrupt
 

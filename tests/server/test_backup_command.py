@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 
 import httpx
@@ -55,7 +55,7 @@ class Writing:
 
 
 @contextlib.contextmanager
-def writing(url: str) -> Iterator[Writing]:
+def writing(url: str) -> Generator[Writing]:
     found = Writing(url)
     try:
         yield found
