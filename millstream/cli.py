@@ -19,6 +19,7 @@ from millstream.errors import ServerError
 
 from .commands import file_commands, shell_command
 from .commands.access_commands import access_app
+from .commands.addresses import VARIABLE
 from .commands.backup_commands import backup_app
 from .commands.cluster_commands import cluster_app
 from .commands.command_line import one_sentence_errors
@@ -28,6 +29,7 @@ from .commands.graph_commands import graph
 from .commands.group_commands import DEFAULT_KAFKA, KafkaOption, group_app
 from .commands.log_commands import log_app
 from .commands.migrate_commands import migrate_app
+from .commands.top_command import top
 from .commands.topic_commands import topic_app
 
 if TYPE_CHECKING:
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
 app = typer.Typer(
     add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None,
     help="SQL over streams: ksqlDB's dialect on DuckDB and PySpark, with a Kafka-compatible log inside.",
+    epilog="First steps: `millstream sql` opens a shell with an engine of its own. `millstream server --data ./data`"
+    " runs a server, and `millstream sql http://127.0.0.1:8088` a shell on it.",
 )  # fmt: skip
 
 
@@ -43,6 +47,7 @@ app.command()(file_commands.load)
 app.command()(file_commands.test)
 app.command()(graph)
 app.command()(doctor)
+app.command()(top)
 
 
 class ExecutorChoice(enum.StrEnum):
@@ -149,6 +154,9 @@ def sql(
     url: Annotated[
         str | None, typer.Argument(help="Server, as http://127.0.0.1:8088; without it, an engine in this process.")
     ] = None,
+    server_url: Annotated[
+        str | None, typer.Option("--server", envvar=VARIABLE, metavar="URL", help="The same as the argument.")
+    ] = None,
     execute: Annotated[
         list[str] | None, typer.Option("-c", "-e", "--execute", metavar="SQL", help="Run the statements and exit.")
     ] = None,
@@ -174,7 +182,9 @@ def sql(
     """
     _log_to_stderr("warning")
     with one_sentence_errors():
-        open_client = shell_command.client_opener(url, data, user, password)
+        if data is not None and server_url == os.environ.get(VARIABLE):
+            server_url = None  # the flag says more than the environment
+        open_client = shell_command.client_opener(url or server_url, data, user, password)
         variables = dict(map(shell_command.variable, define or ()))
         code = shell_command.open_shell(open_client, execute or (), file or (), output.value, variables)
     raise typer.Exit(code)

@@ -1,8 +1,19 @@
-"""URLs of servers."""
+"""Where commands find a server: `--server URL`, or MILLSTREAM_SERVER."""
 
 from __future__ import annotations
 
 import urllib.parse
+from typing import Annotated, Final
+
+import typer
+
+VARIABLE: Final = "MILLSTREAM_SERVER"
+DEFAULT_SERVER: Final = "http://127.0.0.1:8088"
+
+ServerOption = Annotated[
+    str,
+    typer.Option("--server", envvar=VARIABLE, metavar="URL", help="HTTP address; of a cluster, of any node."),
+]
 
 
 def with_identity(url: str, user: str, password: str) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from .cluster_commands import DEFAULT_SERVER, ServerOption
+from .addresses import DEFAULT_SERVER, ServerOption
 from .command_line import command_group, one_sentence_errors
 
 if TYPE_CHECKING:

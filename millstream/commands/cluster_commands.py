@@ -11,6 +11,7 @@ import typer
 
 from millstream.errors import ServerError
 
+from .addresses import DEFAULT_SERVER, ServerOption
 from .command_line import command_group, one_sentence_errors
 
 if TYPE_CHECKING:
@@ -19,10 +20,6 @@ if TYPE_CHECKING:
 _POLL_S: Final = 0.5
 _MEGA: Final = 1_000_000
 
-ServerOption = Annotated[
-    str, typer.Option("--server", envvar="MILLSTREAM_SERVER", metavar="URL", help="HTTP address of any node.")
-]
-DEFAULT_SERVER: Final = "http://127.0.0.1:8088"
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 

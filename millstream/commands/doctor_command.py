@@ -9,12 +9,15 @@ from typing import Annotated
 
 import typer
 
+from .addresses import VARIABLE
 from .command_line import one_sentence_errors
 
 
 def doctor(
     data: Annotated[Path | None, typer.Option(help="A data folder to check.")] = None,
-    server: Annotated[str | None, typer.Option(metavar="URL", help="A running server to check.")] = None,
+    server: Annotated[
+        str | None, typer.Option(envvar=VARIABLE, metavar="URL", help="A running server to check.")
+    ] = None,
     config: Annotated[Path | None, typer.Option(envvar="MILLSTREAM_CONFIG", help="A server's TOML file.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:

@@ -12,6 +12,7 @@ import typer
 
 from millstream.errors import MillstreamError
 
+from .addresses import DEFAULT_SERVER, VARIABLE
 from .command_line import one_sentence_errors
 
 Tell = Callable[[int, int | None], None]
@@ -20,8 +21,12 @@ Tell = Callable[[int, int | None], None]
 def load(
     file: Annotated[Path, typer.Argument(help="A CSV, JSON lines, Parquet or Arrow file; the extension decides.")],
     into: Annotated[str | None, typer.Option(metavar="NAME", help="Stream or table. Default: the file's name.")] = None,
-    url: Annotated[str, typer.Option(envvar="MILLSTREAM_URL", help="The server.")] = "http://127.0.0.1:8088",
-    data: Annotated[Path | None, typer.Option(help="A data folder without a running server, instead of --url.")] = None,
+    server: Annotated[
+        str, typer.Option("--server", "--url", envvar=[VARIABLE, "MILLSTREAM_URL"], metavar="URL", help="The server.")
+    ] = DEFAULT_SERVER,
+    data: Annotated[
+        Path | None, typer.Option(help="A data folder that no server has open, instead of --server.")
+    ] = None,
     key: Annotated[str | None, typer.Option(metavar="COLUMN", help="The key column.")] = None,
     time: Annotated[str | None, typer.Option(metavar="COLUMN", help="The column with the rows' time.")] = None,
     table: Annotated[bool, typer.Option("--table", help="Create a table with primary key --key.")] = False,
@@ -36,7 +41,7 @@ def load(
         if table and key is None:
             raise CannotLoad("a table needs a primary key", hint="Name its column with --key.")
         target = LoadTarget(into or _name_of(file), key, time, table, format, partitions)
-        with connect(data or url) as connection, _progress(f"{target.name}") as tell:
+        with connect(data or server) as connection, _progress(f"{target.name}") as tell:
             count = load(file, target, connection, tell)
         print(f"{count} rows in {target.name}", file=sys.stderr)
 

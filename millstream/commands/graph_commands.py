@@ -7,6 +7,7 @@ from typing import Annotated, Literal, cast
 
 import typer
 
+from .addresses import DEFAULT_SERVER, ServerOption
 from .command_line import one_sentence_errors
 
 
@@ -18,7 +19,7 @@ class GraphFormat(enum.StrEnum):
 
 def graph(
     of: Annotated[str | None, typer.Argument(metavar="NAME", help="A stream, table, topic or query.")] = None,
-    server: Annotated[str, typer.Option(metavar="URL", help="The server.")] = "http://127.0.0.1:8088",
+    server: ServerOption = DEFAULT_SERVER,
     form: Annotated[GraphFormat, typer.Option("--format", help="Output format.")] = GraphFormat.text,
 ) -> None:
     """Print the graph of a server's streams, tables and queries, or the plan of one query."""
