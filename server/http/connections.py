@@ -24,14 +24,14 @@ from hypercorn.protocol import H2Protocol, H11Protocol
 from hypercorn.protocol.events import Event as StreamEvent
 from hypercorn.protocol.events import Response
 from hypercorn.utils import wrap_app
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ...logcore.protocol.admission import ConnectionLimits, Places, counted_as
 from ..security.access import CERTIFICATE
 from .connection_places import PLACE, ConnectionPlace
-from .errors import TOO_MANY_REQUESTS, RequestRefused, error_body
+from .errors import ENDS, SHUTTING_DOWN, TOO_MANY_REQUESTS, RequestRefused, error_body
 from .routes import PROBES
-from .statements import json_response
+from .statements import error_response, json_response
 
 TRANSPORT: Final = "millstream.transport"
 """In the state of a request's scope: the connection. Who writes to it knows what HTTP says at that moment."""
@@ -39,6 +39,7 @@ TRANSPORT: Final = "millstream.transport"
 HEADER_SECONDS_MAX: Final = 10.0  # from the first byte of a request line to the end of the headers
 _RESETS_MAX: Final = 200  # of streams of one HTTP/2 connection, beyond half of them
 _RECEIVE_BYTES: Final = 1 << 16
+_LAST_ANSWERS_S: Final = 1.0
 _PROBE_S: Final = 2.0  # for a connection beyond the limits to ask whether we live, and to take the answer
 _PROBES_MAX: Final = 64  # such connections at a time; the oldest makes room for the next one
 
@@ -47,7 +48,8 @@ class Connections:
     """The open connections of one listener. Only for the event loop."""
 
     def __init__(self, app: ASGIApp, config: Config, limits: ConnectionLimits) -> None:
-        self._app = wrap_app(app, config.wsgi_max_body_size, "asgi")  # pyright: ignore[reportArgumentType]
+        self._under_way = _UnderWay(app)
+        self._app = wrap_app(self._under_way, config.wsgi_max_body_size, "asgi")  # pyright: ignore[reportArgumentType]
         self._config = config
         self._places = Places(limits)
         self._context = WorkerContext(None)
@@ -67,11 +69,17 @@ class Connections:
         finally:
             await self._context.terminated.set()
             server.close()
-            if self._tasks:
-                _, late = await asyncio.wait(self._tasks, timeout=self._config.graceful_timeout)
-                for task in late:
-                    task.cancel()
-                await asyncio.gather(*late, return_exceptions=True)
+            await self._end(self._config.graceful_timeout)
+            self._under_way.cut_off()
+            await self._end(_LAST_ANSWERS_S)
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _end(self, seconds: float) -> None:
+        """Waits until all connections have ended, or so long."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=seconds)
 
     async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -114,6 +122,44 @@ class Connections:
             writer.transport.abort()
         finally:
             del self._beyond[task]
+
+
+class _UnderWay:
+    """An ASGI application around another one: a request that is cut off when the server ends is told to come again.
+    Without an answer hypercorn says 500, which no client repeats. State: the requests whose answer has not begun, and
+    whether they were cut off."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._unanswered: set[asyncio.Task[Any]] = set()
+        self._over = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        task = asyncio.current_task()
+        if scope["type"] != "http" or task is None:
+            await self._app(scope, receive, send)
+            return
+
+        async def noted(message: Message) -> None:
+            self._unanswered.discard(task)
+            await send(message)
+
+        self._unanswered.add(task)
+        try:
+            await self._app(scope, receive, noted)
+        except asyncio.CancelledError:
+            if not self._over or task not in self._unanswered:
+                raise  # its client has gone
+            task.uncancel()
+            await error_response(RequestRefused(SHUTTING_DOWN, ENDS))(scope, receive, send)
+        finally:
+            self._unanswered.discard(task)
+
+    def cut_off(self) -> None:
+        """Their connections are open, so the answers can be sent."""
+        self._over = True
+        for task in self._unanswered:
+            task.cancel()
 
 
 class _Begun:

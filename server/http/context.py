@@ -20,7 +20,7 @@ from ..engine.query_limits import PullGate
 from ..engine.shared_feeds import SharedFeeds
 from ..security.access import User
 from ..security.rights import Rights
-from .errors import COMMAND_TIMEOUT, SHUTTING_DOWN, TOO_MANY_PUSH_QUERIES, TOO_MANY_REQUESTS, RequestRefused
+from .errors import COMMAND_TIMEOUT, ENDS, SHUTTING_DOWN, TOO_MANY_PUSH_QUERIES, TOO_MANY_REQUESTS, RequestRefused
 from .metrics import Metrics
 
 T = TypeVar("T")
@@ -31,7 +31,6 @@ PULL_QUERIES_MAX: Final = 64
 INSERT_STREAMS_MAX: Final = 200
 _COMMAND_POLL_S: Final = 0.02
 _THREAD_ENDS_S: Final = 10.0
-_ENDS: Final = "the server is shutting down, or the engine moves to another node"
 _USER: Final = "millstream.user"  # in the scope of a request
 
 
@@ -61,14 +60,14 @@ class Workers:
         except RuntimeError as error:
             if not self._closed:
                 raise
-            raise RequestRefused(SHUTTING_DOWN, _ENDS) from error
+            raise RequestRefused(SHUTTING_DOWN, ENDS) from error
         try:
             return await running
         except asyncio.CancelledError as error:
             asked_to = asyncio.current_task()
             if not self._closed or (asked_to is not None and asked_to.cancelling()):
                 raise
-            raise RequestRefused(SHUTTING_DOWN, _ENDS) from error
+            raise RequestRefused(SHUTTING_DOWN, ENDS) from error
 
     def close(self) -> None:
         self._closed = True

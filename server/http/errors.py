@@ -43,6 +43,8 @@ SHUTTING_DOWN = 50303
 NO_ENGINE = 50304
 ENGINE_MOVED = 50305
 
+ENDS = "the server is shutting down, or the engine moves to another node"
+
 RETRY_AFTER_S = 1
 """What 503 tells clients: who answers next is found, or started, within seconds."""
 
