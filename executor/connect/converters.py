@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, Final
 
 import orjson
@@ -52,7 +53,14 @@ def _text(value: Any) -> bytes:
 
 
 def _json(value: Any) -> bytes:
-    return orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS)
+    return orjson.dumps(value, _exact, orjson.OPT_NON_STR_KEYS)
+
+
+def _exact(value: Any) -> Any:
+    """A decimal is a JSON number with all its digits."""
+    if isinstance(value, Decimal) and value.is_finite():
+        return orjson.Fragment(format(value, "f"))
+    raise TypeError(f"a value of type {type(value).__name__} is not JSON")
 
 
 _CONVERTERS: Final = {
