@@ -114,6 +114,8 @@ class SinkConnector:
 
     settings: ClassVar[type[Any]]
     guarantee: ClassVar[Guarantee] = "at least once"
+    batch_records: ClassVar[int] = 1_000_000
+    """After so many records at most the offsets are committed: a write that fails is repeated from there."""
 
     def __init__(self, settings: Any, task: TaskInfo) -> None:
         raise NotImplementedError

@@ -72,6 +72,11 @@ BUILT_IN: Final = (
          "sources.file_source:FileSource", "org.apache.kafka.connect.file.FileStreamSourceConnector"),
     _own("postgres", "SOURCE", "Tables of PostgreSQL: a snapshot, then all changes, in Debezium's format.",
          "postgres.pg_source:PostgresSource", "io.debezium.connector.postgresql.PostgresConnector"),
+    _own("sql", "SINK", "Tables of any database that SQLAlchemy knows: upserts and deletes by key, exactly once.",
+         "sinks.sql_sink:SqlSink", "io.confluent.connect.jdbc.JdbcSinkConnector",
+         "io.debezium.connector.jdbc.JdbcSinkConnector"),
+    _own("http", "SINK", "A request for each record, with an Idempotency-Key.",
+         "sinks.http_sink:HttpSink", "io.confluent.connect.http.HttpSinkConnector"),
 )  # fmt: skip
 
 

@@ -23,6 +23,7 @@ _SECRET_NAME: Final = re.compile(
     re.IGNORECASE,
 )
 _USER_INFO: Final = re.compile(r"(?P<before>//[^/@:\s]*:)(?P<password>[^@/\s]+)(?=@)")
+_PART_MIN: Final = 6  # of a header such as `Authorization: …`
 _FILE_BYTES_MAX: Final = 1024 * 1024
 
 
@@ -64,7 +65,7 @@ class Secrets:
         named = set(secret_names)
         for name, value in resolved.items():
             if is_secret_name(name) or name in named:
-                self._values.add(value)
+                self._values.update((value, *(part for part in re.split(r"[,:]\s*", value) if len(part) >= _PART_MIN)))
             self._values.update(found["password"] for found in _USER_INFO.finditer(value))
         return resolved
 

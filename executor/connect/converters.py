@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -56,6 +57,18 @@ def _json(value: Any) -> bytes:
     return orjson.dumps(value, _exact, orjson.OPT_NON_STR_KEYS)
 
 
+def json_text(value: Any) -> str:
+    """A JSON value, decimals with all their digits."""
+    return _json(value).decode()
+
+
+def _json_value(data: bytes) -> Any:
+    """Fractions are decimals, because a float has not all their digits."""
+    if b"." not in data:
+        return orjson.loads(data)
+    return json.loads(data, parse_float=Decimal)
+
+
 def _exact(value: Any) -> Any:
     """A decimal is a JSON number with all its digits."""
     if isinstance(value, Decimal) and value.is_finite():
@@ -64,7 +77,7 @@ def _exact(value: Any) -> Any:
 
 
 _CONVERTERS: Final = {
-    "json": Converter("json", _json, orjson.loads),
+    "json": Converter("json", _json, _json_value),
     "string": Converter("string", _text, lambda data: data.decode()),
     "integer": Converter("integer", *_integer(">i")),
     "long": Converter("long", *_integer(">q")),

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import structlog
@@ -48,6 +48,14 @@ def topics_problem(config: Mapping[str, str]) -> None:
         raise InvalidConnector(f"topics.regex is no regular expression: {error}", setting="topics.regex") from None
 
 
+class _Placed(NamedTuple):
+    """A record, and where it was read: a transform may have changed its topic."""
+
+    at: TopicPartition
+    offset: int
+    record: ConnectRecord
+
+
 class SinkRunner:
     """One life of a task. State: the position of each of its partitions."""
 
@@ -75,7 +83,7 @@ class SinkRunner:
             self._look()
         if not self._log.wait(self._positions, timeout_s):
             return False
-        records: list[ConnectRecord] = []
+        records: list[_Placed] = []
         moved: dict[TopicPartition, int] = {}
         count = 0
         for at, position in self._positions.items():
@@ -89,13 +97,25 @@ class SinkRunner:
         if not moved:
             return False
         fp("connect.sink_after_read")
-        self._sink.write(records, moved)
-        fp("connect.sink_after_write")
-        self._log.commit_offsets(group_of(self._task.connector), moved)
-        fp("connect.sink_after_commit")
-        self._positions.update(moved)
+        for batch, positions in self._batches(records, moved):
+            self._sink.write(batch, positions)
+            fp("connect.sink_after_write")
+            self._log.commit_offsets(group_of(self._task.connector), positions)
+            fp("connect.sink_after_commit")
+            self._positions.update(positions)
         self.records += count
         return True
+
+    def _batches(
+        self, records: list[_Placed], moved: dict[TopicPartition, int]
+    ) -> Iterator[tuple[list[ConnectRecord], Mapping[TopicPartition, int]]]:
+        """Records, and the positions after them; after the last ones, those of what was left out too."""
+        most = self._sink.batch_records
+        for begin in range(0, max(len(records) - most, 0), most):
+            batch = records[begin : begin + most]
+            yield [placed.record for placed in batch], {placed.at: placed.offset + 1 for placed in batch}
+        last = records[-(len(records) % most or most) :] if records else []
+        yield [placed.record for placed in last], moved
 
     def lag(self) -> int | None:
         return sum(
@@ -157,8 +177,8 @@ class SinkRunner:
         empty = pa.nulls(rows.num_rows, HEADERS)
         return rows.append_column("offset", pa.array(run.row_offsets)).append_column("headers", empty)
 
-    def _decoded(self, at: TopicPartition, rows: pa.Table) -> list[ConnectRecord]:
-        found: list[ConnectRecord] = []
+    def _decoded(self, at: TopicPartition, rows: pa.Table) -> list[_Placed]:
+        found: list[_Placed] = []
         for row in rows.to_pylist():
             headers = tuple((item["key"], item["value"]) for item in row["headers"] or ())
             raw = ConnectRecord(
@@ -170,7 +190,7 @@ class SinkRunner:
                 self._refuse(raw, error)
                 continue
             if record is not None:
-                found.append(record)
+                found.append(_Placed(at, row["offset"], record))
         return found
 
     def _refuse(self, raw: ConnectRecord, error: ValueError) -> None:

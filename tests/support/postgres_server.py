@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 _SETTINGS = {
@@ -50,8 +51,6 @@ class PostgresServer:
         return f"postgresql+psycopg://postgres@127.0.0.1:{self.port}/{database}"
 
     def connect(self, database: str = "postgres") -> Any:
-        import psycopg
-
         return psycopg.connect(
             host="127.0.0.1", port=self.port, user="postgres", dbname=database, autocommit=True, sslmode="disable"
         )
@@ -68,7 +67,6 @@ class PostgresServer:
 
 @contextlib.contextmanager
 def postgres_server() -> Generator[PostgresServer]:
-    pytest.importorskip("psycopg")
     programs = _programs()
     if programs is None:
         pytest.skip("PostgreSQL is not installed")

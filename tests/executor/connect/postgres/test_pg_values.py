@@ -14,6 +14,8 @@ from postgres_server import PostgresServer, postgres_server
 
 from millstream.executor.connect.connector import TaskInfo
 from millstream.executor.connect.connector_settings import read_settings
+from millstream.executor.connect.converters import converter_of
+from millstream.executor.connect.postgres.pg_source import PostgresSettings, PostgresSource
 from millstream.executor.connect.postgres.pg_values import ValueModes, value_reader
 from millstream.executor.connect.source_runner import SourceRunner
 from millstream.logcore.log import open_log
@@ -87,9 +89,6 @@ def server() -> Iterator[PostgresServer]:
 
 
 def test_each_type_has_its_value_in_the_snapshot_and_in_the_stream(server: PostgresServer, tmp_path: Path) -> None:
-    pytest.importorskip("psycopg")
-    from millstream.executor.connect.postgres.pg_source import PostgresSettings, PostgresSource
-
     columns = ", ".join(f"c{index} {type_}" for index, (type_, _, _) in enumerate(CASES))
     values = ", ".join(literal for _, literal, _ in CASES)
     with server.connect() as sql, open_log(tmp_path / "log", sync="never") as log:
@@ -135,8 +134,6 @@ def test_a_mode_gives_the_value_in_its_form(
 
 
 def test_a_decimal_keeps_all_its_digits() -> None:
-    from millstream.executor.connect.converters import converter_of
-
     value = value_reader(1700, -1, ValueModes())("12345678901234567890.123456789012345678900")
     encoded = converter_of({}, "value").to_bytes({"n": value})
     assert encoded == b'{"n":12345678901234567890.123456789012345678900}'
