@@ -24,7 +24,7 @@ from .connector_secrets import Secrets
 
 TaskState = Literal["RUNNING", "PAUSED", "FAILED", "STOPPED"]
 
-_STEP_S: Final = 0.5
+_STEP_S: Final = 0.2
 _AGAIN_S: Final = 0.1
 _AGAIN_MAX_S: Final = 30.0
 _ATTEMPTS: Final = 6  # after an exception that nobody foresaw

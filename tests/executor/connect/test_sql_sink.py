@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from connectors import read_topic
 from postgres_server import PostgresServer, postgres_server
 
 from millstream.executor.connect.connector import TaskInfo
@@ -180,9 +181,9 @@ def test_records_in_another_format_go_to_the_dead_letters(log: Log, tmp_path: Pa
     tolerant = {"errors_tolerance": "all", "errors_deadletterqueue_topic_name": "dead"}
     drain(runner(log, url, **tolerant))
     assert query(url, "SELECT id FROM orders ORDER BY id") == [(1,), (3,)]
-    ((row,),) = [run.table.to_pylist() for run in log.fetch("dead", 0, 0).runs]
-    headers = {header["key"]: header["value"] for header in row["headers"]}
-    assert (row["value"], headers["__connect.errors.offset"]) == (b"{no json", b"1")
+    (row,) = read_topic(log, "dead")
+    headers = {header["key"]: header["value"] for header in row.headers or ()}
+    assert (row.value, headers["__connect.errors.offset"]) == (b"{no json", b"1")
     assert b"unexpected" in headers["__connect.errors.exception.message"]
 
 
