@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import random
-import threading
 import time
 from collections import Counter
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from connectors import Read, read_topic
+from postgres_changes import CREATE_TABLE, check_topic, writing
 from postgres_server import PostgresServer, postgres_server
 
 from millstream.executor.connect.connector import TaskInfo
@@ -89,18 +88,6 @@ def ops(records: list[Read]) -> list[str | None]:
     return [None if record.value is None else record.json["op"] for record in records]
 
 
-def table_of(records: list[Read]) -> dict[bytes, Any]:
-    """The latest value of each key."""
-    rows: dict[bytes, Any] = {}
-    for record in records:
-        assert record.key is not None
-        if record.value is None:
-            rows.pop(record.key, None)
-        else:
-            rows[record.key] = record.json
-    return rows
-
-
 def test_a_snapshot_and_the_changes_after_it_have_debeziums_shape(server: PostgresServer, sql: Any, log: Log) -> None:
     sql.execute("CREATE TABLE orders (id INT PRIMARY KEY, item TEXT, price NUMERIC(10, 2))")
     sql.execute("INSERT INTO orders VALUES (1, 'a', 1.50), (2, 'b', NULL)")
@@ -133,8 +120,7 @@ def test_a_snapshot_and_the_changes_after_it_have_debeziums_shape(server: Postgr
 
 def test_nothing_is_lost_or_twice_under_kills_and_writes(server: PostgresServer, sql: Any, log: Log) -> None:
     """30 deaths at random steps, during the snapshot, between it and the stream, and in the stream."""
-    sql.execute("CREATE TABLE t (id INT PRIMARY KEY, v INT, pad TEXT)")
-    sql.execute("INSERT INTO t SELECT i, 0, repeat('x', 50) FROM generate_series(1, 3000) i")
+    sql.execute(CREATE_TABLE)
     config = {**settings(server, sql, max_batch_size="200")}
     chance, deaths = random.Random(2), Counter[str]()
     with writing(server, sql.info.dbname):
@@ -158,22 +144,10 @@ def test_nothing_is_lost_or_twice_under_kills_and_writes(server: PostgresServer,
     catch_up(running)
     running.close()
     assert deaths["snapshot"] >= 5 and deaths["stream"] >= 20
-    records = read_topic(log, "pg.public.t")
-    rows = {row["after"]["id"]: row["after"] for row in table_of(records).values()}
-    expected = sql.execute("SELECT id, v, pad FROM t").fetchall()
-    assert {key: (row["v"], row["pad"]) for key, row in rows.items()} == {row[0]: row[1:] for row in expected}
-    places = Counter(place_of(record) for record in records if record.value is not None)
-    assert [place for place, count in places.items() if count > 1] == []
+    check_topic(read_topic(log, "pg.public.t"), sql)
 
 
 POINTS = ("after_read", "after_records", "after_position", "after_commit", "after_acknowledge")
-
-
-def place_of(record: Read) -> tuple[Any, ...]:
-    """Where a change is: the snapshot has each key once, a transaction each number (of a new key twice: d and c)."""
-    row = record.json
-    order = record.key if row["op"] == "r" else row["transaction"]["total_order"]
-    return row["source"]["lsn"], row["source"]["sequence"], order, row["op"]
 
 
 def step_for_ever(running: SourceRunner) -> None:
@@ -192,44 +166,6 @@ def opened_runner(log: Log, config: dict[str, str]) -> SourceRunner:
 
     eventually(start)
     return found[0]
-
-
-@contextlib.contextmanager
-def writing(server: PostgresServer, database: str) -> Generator[None]:
-    """Transactions of a few changes each, until the end of the block."""
-    stop, failed = threading.Event(), list[Exception]()
-
-    def write() -> None:
-        chance = random.Random(1)
-        try:
-            with server.connect(database) as own:
-                while not stop.wait(0.005):
-                    with own.transaction():
-                        for _ in range(chance.randrange(1, 20)):
-                            change(own, chance)
-        except Exception as error:
-            failed.append(error)
-
-    def change(own: Any, chance: random.Random) -> None:
-        one = chance.randrange(1, 4000)
-        match chance.randrange(4):
-            case 0:
-                own.execute("DELETE FROM t WHERE id = %s", [one])
-            case 1:
-                own.execute("DELETE FROM t WHERE id = %s", [4000 + one])
-                own.execute("UPDATE t SET id = 4000 + id WHERE id = %s", [one])
-            case _:
-                upsert = "INSERT INTO t VALUES (%s, 1, 'y') ON CONFLICT (id) DO UPDATE SET v = t.v + 1"
-                own.execute(upsert, [one])
-
-    thread = threading.Thread(target=write)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
-    assert failed == []
 
 
 def test_writes_to_other_tables_hold_no_wal(server: PostgresServer, sql: Any, log: Log) -> None:
