@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
+from ...sql.settings.property import says_true
 from .connector_errors import InvalidConnector
 from .connector_secrets import is_secret_name, refers
 
@@ -125,7 +126,7 @@ def _value(described: ConnectorSetting, type_: Any, text: str) -> Any:
 def _boolean(text: str) -> bool:
     if text.lower() not in ("true", "false"):
         raise ValueError
-    return text.lower() == "true"
+    return says_true(text)
 
 
 def _list(text: str) -> tuple[str, ...]:

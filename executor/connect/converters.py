@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import orjson
 
+from ...sql.settings.property import says_true
 from .connector_errors import ConnectorFailed, InvalidConnector
 
 
@@ -101,7 +102,7 @@ def converter_of(config: Mapping[str, str], part: str) -> Converter:
     found = _CONVERTERS.get(_CLASSES.get(given.rpartition(".")[2], given))
     if found is None:
         raise InvalidConnector(f'{name} is "{given}", but must be one of {", ".join(_CONVERTERS)}', setting=name)
-    if config.get(f"{name}.schemas.enable", "false").lower() == "true":
+    if says_true(config.get(f"{name}.schemas.enable", "false")):
         raise InvalidConnector(
             f"{name}.schemas.enable is true, but records carry no schemas here",
             setting=f"{name}.schemas.enable",

@@ -67,7 +67,7 @@ def _follow(blocks: list[tuple[str, str]], engine: EmbeddedEngine, server: Postg
                 )
             case _:
                 asked = _run(engine, block) or asked
-    assert seen == 7
+    assert seen == 8
 
 
 def _run(engine: EmbeddedEngine, block: str) -> tuple[str, str] | None:

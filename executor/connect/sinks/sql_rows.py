@@ -20,29 +20,29 @@ _EPOCH: Final = datetime.datetime(1970, 1, 1)
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class SqlRow:
     """`values`: all columns, those of the key among them; None of a tombstone."""
 
     key: dict[str, Any]
     values: dict[str, Any] | None
 
 
-def row_of(record: ConnectRecord, pk_mode: str, pk_fields: Sequence[str]) -> Row:
+def row_of(record: ConnectRecord, pk_mode: str, pk_fields: Sequence[str]) -> SqlRow:
     """Raises `ConnectorFailed` for a record that is no row."""
     value = record.value
     if value is not None and not isinstance(value, dict):
         raise _no_row(record, f"its value is of type {type(value).__name__}, not an object")
     if pk_mode == "none":
-        return Row({}, value)
+        return SqlRow({}, value)
     if pk_mode == "record_value":
         if value is None:
-            return Row({}, None)
+            return SqlRow({}, None)
         missing = [name for name in pk_fields if name not in value]
         if missing:
             raise _no_row(record, f"its value has no {missing[0]}")
-        return Row({name: value[name] for name in pk_fields}, value)
+        return SqlRow({name: value[name] for name in pk_fields}, value)
     key = _key_of(record, pk_fields)
-    return Row(key, None if value is None else {**key, **value})
+    return SqlRow(key, None if value is None else {**key, **value})
 
 
 def _key_of(record: ConnectRecord, pk_fields: Sequence[str]) -> dict[str, Any]:
@@ -66,7 +66,7 @@ def _no_row(record: ConnectRecord, why: str) -> ConnectorFailed:
     )
 
 
-def column_types(rows: Sequence[Row], *, keyed: bool) -> list[sa.Column[Any]]:
+def column_types(rows: Sequence[SqlRow], *, keyed: bool) -> list[sa.Column[Any]]:
     """Of a table that is to be created: by the first value of each column that is not NULL."""
     found: dict[str, Any] = {}
     keys: set[str] = set()
@@ -101,7 +101,7 @@ class TableRows:
         self._upsert = upsert
         self._by_name = {name.lower(): name for name in table.columns.keys()}
 
-    def write(self, connection: sa.Connection, rows: Sequence[Row]) -> None:
+    def write(self, connection: sa.Connection, rows: Sequence[SqlRow]) -> None:
         """Raises `ConnectorFailed` for a column that is not there."""
         deleted = [self._typed(row.key) for row in rows if row.values is None]
         if deleted:
@@ -112,7 +112,7 @@ class TableRows:
             else:
                 self._upserted(connection, names, [self._column(name) for name in rows[0].key], group)
 
-    def _by_columns(self, rows: Sequence[Row]) -> dict[tuple[str, ...], list[dict[str, Any]]]:
+    def _by_columns(self, rows: Sequence[SqlRow]) -> dict[tuple[str, ...], list[dict[str, Any]]]:
         """A statement has the same columns for all its rows."""
         groups: dict[tuple[str, ...], list[dict[str, Any]]] = {}
         for row in rows:

@@ -31,7 +31,7 @@ from ..connector import ConnectRecord, Guarantee, SinkConnector, TaskInfo
 from ..connector_errors import ConnectorFailed, SystemUnavailable
 from ..connector_settings import setting
 from ..converters import json_text
-from .sql_rows import Row, TableRows, column_types, row_of
+from .sql_rows import SqlRow, TableRows, column_types, row_of
 
 
 @dataclass(frozen=True)
@@ -133,10 +133,10 @@ class SqlSink(SinkConnector):
                 connection.execute(sa.delete(table).where(table.c.connector == task.connector))
         engine.dispose()
 
-    def _rows_by_table(self, records: Sequence[ConnectRecord]) -> dict[str, list[Row]]:
+    def _rows_by_table(self, records: Sequence[ConnectRecord]) -> dict[str, list[SqlRow]]:
         """Of each table in order; of a key only its last change, where there are keys. Raises `ConnectorFailed`."""
         settings = self._settings
-        found: dict[str, list[Row]] = defaultdict(list)
+        found: dict[str, list[SqlRow]] = defaultdict(list)
         for record in records:
             row = row_of(record, settings.pk_mode, settings.pk_fields)
             if row.values is None and not (settings.delete_enabled and row.key):
@@ -146,7 +146,7 @@ class SqlSink(SinkConnector):
             return {name: list({tuple(row.key.values()): row for row in rows}.values()) for name, rows in found.items()}
         return found
 
-    def _table(self, connection: sa.Connection, name: str, rows: Sequence[Row]) -> sa.Table:
+    def _table(self, connection: sa.Connection, name: str, rows: Sequence[SqlRow]) -> sa.Table:
         """As it is in the database; created first where that is wanted."""
         if name not in self._tables:
             schema, _, bare = name.rpartition(".")
