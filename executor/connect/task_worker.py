@@ -18,7 +18,14 @@ import structlog
 
 from millstream.errors import LogError, MillstreamError
 
-from ...logcore.errors import CorruptLog, LogClosed, ProducerFenced
+from ...logcore.errors import (
+    CorruptLog,
+    InvalidRecords,
+    InvalidTopic,
+    LogClosed,
+    ProducerFenced,
+    RecordsTooLarge,
+)
 from .connector_errors import ConnectorFailed, InvalidConnector, SystemUnavailable
 from .connector_secrets import Secrets
 
@@ -30,6 +37,11 @@ _AGAIN_MAX_S: Final = 30.0
 _ATTEMPTS: Final = 6  # after an exception that nobody foresaw
 _STOP_S: Final = 10.0
 _LAG_S: Final = 1.0
+_FOR_PEOPLE: Final = (
+    ConnectorFailed, InvalidConnector, CorruptLog, LogClosed, ProducerFenced, InvalidTopic, InvalidRecords,
+    RecordsTooLarge,
+)  # fmt: skip
+"""What waiting does not change."""
 _log = structlog.get_logger("millstream.connect")
 
 
@@ -171,7 +183,7 @@ class TaskWorker:
             runner.close()
 
     def _gives_up(self, error: Exception, attempts: int) -> bool:
-        if isinstance(error, ConnectorFailed | InvalidConnector | CorruptLog | LogClosed | ProducerFenced):
+        if isinstance(error, _FOR_PEOPLE):
             return True
         if isinstance(error, SystemUnavailable | LogError | OSError):
             return False

@@ -197,6 +197,10 @@ def test_no_secret_is_seen_anywhere(
         for name in ("S0", "S1"):
             wait_for(lambda name=name: service.engine.connectors.status(name).tasks[0].state == "FAILED")
         ask("DESCRIBE CONNECTOR s0; DESCRIBE CONNECTOR s1;")
+        rest = {"connector.class": "datagen", "quickstart": "users", "kafka.topic": "t", "a.password": LITERAL}
+        for config in (rest, {**rest, "tasks.max": "none"}, {**rest, "connector.class": "nope"}):
+            seen.append(client.put("/connectors/rest/config", json=config).text)
+        seen += [client.get(f"/connectors/rest{path}").text for path in ("", "/config", "/status", "/tasks")]
         seen += [client.get(path).text for path in ("/metrics", "/status", "/graph", "/clusterStatus")]
         for info in service.engine.catalog.connectors.values():
             seen.append(info.statement)
@@ -220,3 +224,10 @@ def test_a_reference_that_leads_nowhere_fails_the_task_and_names_the_setting(eng
     assert "kafka.topic refers to the environment variable NOT_SET_ANYWHERE" in status.error
     with pytest.raises(MillstreamError):
         run(engine, "ALTER CONNECTOR gen WITH ('connector.class'='nope');")
+
+
+def test_a_topic_that_cannot_exist_fails_the_task_at_once(engine: EmbeddedEngine) -> None:
+    run(engine, GENERATOR.replace("'users', 'm", "'no topic', 'm"))
+    wait_for(lambda: state(engine, "GEN") == "FAILED")
+    (task,) = engine.connectors.status("GEN").tasks
+    assert "no topic" in (task.error or "") and task.restarts == 0

@@ -53,6 +53,7 @@ from .pgoutput import (
 )
 
 _PREFIX: Final = "millstream-heartbeat"
+_HANG_UP_S: Final = 5.0
 _SSL_MODES: Final = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
 _log = structlog.get_logger("millstream.connect")
 
@@ -180,7 +181,7 @@ class PostgresSource(SourceConnector):
     def forget(cls, settings: PostgresSettings, task: TaskInfo) -> None:
         """The slot, which would hold WAL for ever, and the publication, if we have made it."""
         with connect(settings.parameters) as connection:
-            drop_slot(connection, settings.slot(task.connector))
+            _drop_in_time(connection, settings.slot(task.connector))
             if settings.publication_name is None:
                 with explained("the end of the publication"):
                     name = settings.publication(task.connector)
@@ -263,6 +264,19 @@ class PostgresSource(SourceConnector):
             stream.close()
             raise
         return _Changes(stream, connection, self._envelope, self._settings, lsn)
+
+
+def _drop_in_time(connection: psycopg.Connection[Any], slot: str) -> None:
+    """The server takes a moment to notice that the task has hung up."""
+    deadline = time.monotonic() + _HANG_UP_S
+    while True:
+        try:
+            drop_slot(connection, slot)
+            return
+        except SystemUnavailable:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
 
 
 class _Changes:
