@@ -15,6 +15,7 @@ from millstream.errors import InvalidStatement, Span, UnknownSource, did_you_mea
 
 from ..sql.functions.users.user_functions import UserFunction
 from ..sql.types import SqlType
+from .connector_info import ConnectorInfo
 from .physical import PhysicalPlan
 from .source_info import SourceInfo
 
@@ -44,6 +45,7 @@ class Catalog:
     queries: Mapping[str, PersistentQuery] = field(default_factory=_frozen)
     types: Mapping[str, SqlType] = field(default_factory=_frozen)
     functions: Mapping[str, UserFunction] = field(default_factory=_frozen)
+    connectors: Mapping[str, ConnectorInfo] = field(default_factory=_frozen)
 
     def source(self, name: str, span: Span | None = None) -> SourceInfo:
         """Raises `UnknownSource`."""
@@ -75,6 +77,12 @@ class Catalog:
 
     def without_function(self, name: str) -> Catalog:
         return replace(self, functions=_without(self.functions, name))
+
+    def with_connector(self, connector: ConnectorInfo) -> Catalog:
+        return replace(self, connectors=MappingProxyType({**self.connectors, connector.name: connector}))
+
+    def without_connector(self, name: str) -> Catalog:
+        return replace(self, connectors=_without(self.connectors, name))
 
     def readers_of(self, name: str) -> tuple[PersistentQuery, ...]:
         """The queries that read this source."""

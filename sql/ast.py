@@ -381,6 +381,24 @@ class DropConnector(Statement):
     if_exists: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterConnector(Statement):
+    """ALTER CONNECTOR name WITH (…): these settings; the others stay, or, with `replaces`, are no more."""
+
+    name: str
+    properties: Properties = field(default_factory=dict)
+    replaces: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlConnector(Statement):
+    """`task`: RESTART of one task, which only the REST API asks for."""
+
+    action: Literal["PAUSE", "RESUME", "RESTART"]
+    name: str
+    task: int | None = None
+
+
 # ------------------------------------------------------------------ administration
 
 

@@ -82,6 +82,12 @@ class StatementRules(FunctionRules):
     def drop_connector(self, children: list[Any]) -> ast.DropConnector:
         return ast.DropConnector(name=children[3].name, if_exists=children[2] is not None, **_place(children))
 
+    def alter_connector(self, children: list[Any]) -> ast.AlterConnector:
+        return ast.AlterConnector(name=children[2].name, properties=_properties(children[3]), **_place(children))
+
+    def control_connector(self, children: list[Any]) -> ast.ControlConnector:
+        return ast.ControlConnector(action=children[0].type, name=children[2].name, **_place(children))
+
     def drop_type(self, children: list[Any]) -> ast.DropType:
         return ast.DropType(name=children[3].name, if_exists=children[2] is not None, **_place(children))
 

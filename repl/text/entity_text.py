@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from .connector_text import created_lines, described_lines, dropped_lines
 from .insight_text import graph_lines, lineage_lines, stall_lines
 from .tables import cell_text, printable, render_table
 
@@ -79,6 +80,10 @@ _TABLES: dict[str, TableOf] = {
         Sink=_joined("sinks"),
         Topic=_joined("sinkKafkaTopics"),
         Statement="queryString",
+    ),
+    "connector_list": _columns("connectors", Connector="name", Type="type", Class="className", State="state"),
+    "connector_plugins_list": _columns(
+        "connectorPlugins", Class="className", Type="type", Version="version", Meaning="description"
     ),
     "function_names": _columns("functions", Function="name", Type="type", Category="category"),
     "properties": _columns("properties", Property="name", Value="value", Level="level", Meaning="description"),
@@ -202,6 +207,9 @@ _TEXTS: dict[str, Callable[[Entity, int | None], Lines]] = {
     "queryDescription": lambda entity, width_max: _query(entity["queryDescription"], width_max),
     "query_descriptions": _each("queryDescriptions", _query),
     "describe_function": _function,
+    "connector_info": created_lines,
+    "connector_description": described_lines,
+    "drop_connector": dropped_lines,
     "query_stall": stall_lines,
     "lineage": lineage_lines,
     "graph": graph_lines,

@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import assert_never
 
+from ...executor.connect.connectors import Connectors
 from ...executor.executor import Executor
 from ...executor.queries.query_log import begin_anew, empty_topic
 from ...logcore.client import LogClient
@@ -24,10 +25,13 @@ from ...planner.source_info import SourceInfo
 from .command_topic import CommandTopic
 from .commands import (
     Command,
+    PauseConnector,
     PauseQuery,
+    PutConnector,
     PutFunction,
     PutSource,
     PutType,
+    RemoveConnector,
     RemoveFunction,
     RemoveSource,
     RemoveType,
@@ -42,9 +46,12 @@ from .owed_effects import OwedEffects
 class CatalogStore:
     """Not for several threads at once: the engine holds `lock`."""
 
-    def __init__(self, log: LogClient, executor: Executor, lock: AbstractContextManager[object]) -> None:
+    def __init__(
+        self, log: LogClient, executor: Executor, connectors: Connectors, lock: AbstractContextManager[object]
+    ) -> None:
         self._log = log
         self._executor = executor
+        self._connectors = connectors
         self._commands = CommandTopic(log)
         self._owed = OwedEffects(self._carry_out_late, self._mark_applied, lock)
         self.catalog = Catalog()
@@ -57,7 +64,8 @@ class CatalogStore:
         return self._commands.next_offset
 
     def recover(self, *, paused: bool = False) -> None:
-        """Folds all commands, finishes what was left undone, and starts the queries of the final catalog.
+        """Folds all commands, finishes what was left undone, and starts the queries and the connectors of the final
+        catalog.
 
         `paused`: each waits for a RESUME; the catalog does not say so, and the next start knows nothing of it. Raises
         `CorruptLog` where commands are lost: a part of the catalog would be a wrong one."""
@@ -81,6 +89,8 @@ class CatalogStore:
             self._mark_applied()
         for query in self.catalog.queries.values():
             self._executor.start(replace(query, paused=True) if paused else query)
+        for connector in self.catalog.connectors.values():
+            self._connectors.start(replace(connector, paused=True) if paused else connector)
 
     def submit(self, command: Command) -> int:
         """Makes the command true everywhere and returns its offset. Raises `InvalidTopic`, `TopicExists` before
@@ -142,6 +152,15 @@ class CatalogStore:
             case ResetQuery():
                 self._reset(command.query_id)
                 self._executor.start(self.catalog.queries[command.query_id])
+            case PutConnector():
+                self._connectors.start(command.connector)
+            case RemoveConnector():
+                self._connectors.drop(before.connectors[command.name])
+            case PauseConnector():
+                if command.paused:
+                    self._connectors.pause(command.name)
+                else:
+                    self._connectors.resume(command.name)
             case PutType() | RemoveType() | PutFunction() | RemoveFunction():
                 pass
             case _:
@@ -180,6 +199,11 @@ class CatalogStore:
                 query = self.catalog.queries.get(command.query_id)
                 if query is not None:
                     self._carry_out(PauseQuery(query_id=query.id, paused=query.paused), self.catalog)
+            case PutConnector() | PauseConnector():
+                name = command.connector.name if isinstance(command, PutConnector) else command.name
+                connector = self.catalog.connectors.get(name)
+                if connector is not None:
+                    self._connectors.start(connector)
             case _:
                 pass
 
@@ -199,8 +223,13 @@ class CatalogStore:
             case ResetQuery():
                 if command.query_id in self.catalog.queries:
                     self._reset(command.query_id)
+            case RemoveConnector():
+                if command.name not in self.catalog.connectors:
+                    self._connectors.drop_positions(command.name)
             case PauseQuery() | PutType() | RemoveType() | PutFunction() | RemoveFunction():
                 pass
+            case PutConnector() | PauseConnector():
+                pass  # those of the catalog are started when it is complete
             case _:
                 assert_never(command)
 

@@ -12,6 +12,7 @@ import orjson
 from millstream.errors import ServerError
 
 from ...planner.catalog import PersistentQuery
+from ...planner.connector_info import ConnectorInfo
 from ...planner.planning import NewTopic
 from ...planner.serde import (
     function_from_json,
@@ -25,10 +26,13 @@ from ...sql.parser import parse_type
 from ...sql.settings.property_table import EXECUTOR
 from .commands import (
     Command,
+    PauseConnector,
     PauseQuery,
+    PutConnector,
     PutFunction,
     PutSource,
     PutType,
+    RemoveConnector,
     RemoveFunction,
     RemoveSource,
     RemoveType,
@@ -51,6 +55,9 @@ _KINDS: dict[type, str] = {
     RemoveType: "drop_type",
     PutFunction: "put_function",
     RemoveFunction: "drop_function",
+    PutConnector: "put_connector",
+    RemoveConnector: "drop_connector",
+    PauseConnector: "pause_connector",
 }
 
 
@@ -107,7 +114,11 @@ def _fields(command: Command) -> dict[str, Any]:
             return {"name": command.name, "type": str(command.type)}
         case PutFunction():
             return {"function": function_to_json(command.function)}
-        case RemoveType() | RemoveFunction():
+        case PutConnector():
+            return {"connector": _connector_json(command.connector)}
+        case PauseConnector():
+            return {"name": command.name, "paused": command.paused}
+        case RemoveType() | RemoveFunction() | RemoveConnector():
             return {"name": command.name}
 
 
@@ -143,6 +154,12 @@ def _command(record: dict[str, Any], common: dict[str, Any]) -> Command:
             return PutFunction(**common, function=function_from_json(record["function"]))
         case "drop_function":
             return RemoveFunction(**common, name=record["name"])
+        case "put_connector":
+            return PutConnector(**common, connector=ConnectorInfo(**record["connector"]))
+        case "drop_connector":
+            return RemoveConnector(**common, name=record["name"])
+        case "pause_connector":
+            return PauseConnector(**common, name=record["name"], paused=record["paused"])
         case kind:
             raise UnreadableCommand(f'a command has the unknown kind "{kind}"')
 
@@ -180,6 +197,16 @@ def _query(record: dict[str, Any]) -> PersistentQuery:
         kind=record["kind"],
         paused=record["paused"],
     )
+
+
+def _connector_json(connector: ConnectorInfo) -> dict[str, Any]:
+    return {
+        "name": connector.name,
+        "kind": connector.kind,
+        "config": dict(connector.config),
+        "statement": connector.statement,
+        "paused": connector.paused,
+    }
 
 
 def _topic_json(topic: NewTopic | None) -> dict[str, Any] | None:

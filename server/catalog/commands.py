@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from ...planner.catalog import Catalog, PersistentQuery
+from ...planner.connector_info import ConnectorInfo
 from ...planner.planning import NewTopic
 from ...planner.source_info import SourceInfo
 from ...sql.functions.users.user_functions import UserFunction
@@ -97,6 +98,26 @@ class RemoveFunction(CommandBase):
     name: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutConnector(CommandBase):
+    """CREATE CONNECTOR, or ALTER: the connector as it is from now on."""
+
+    connector: ConnectorInfo
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveConnector(CommandBase):
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PauseConnector(CommandBase):
+    """PAUSE CONNECTOR, or RESUME where `paused` is false."""
+
+    name: str
+    paused: bool
+
+
 Command = (
     PutSource
     | StartQuery
@@ -108,6 +129,9 @@ Command = (
     | RemoveType
     | PutFunction
     | RemoveFunction
+    | PutConnector
+    | RemoveConnector
+    | PauseConnector
 )
 
 
@@ -138,5 +162,12 @@ def apply_command(catalog: Catalog, command: Command) -> Catalog:
             return catalog.with_function(command.function)
         case RemoveFunction():
             return catalog.without_function(command.name)
+        case PutConnector():
+            return catalog.with_connector(command.connector)
+        case RemoveConnector():
+            return catalog.without_connector(command.name)
+        case PauseConnector():
+            found = catalog.connectors.get(command.name)
+            return catalog if found is None else catalog.with_connector(replace(found, paused=command.paused))
         case _:
             assert_never(command)

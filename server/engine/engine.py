@@ -17,6 +17,7 @@ import pyarrow as pa
 from millstream.errors import InvalidStatement, MillstreamError, StatementError
 
 from ...executor.answers.keyed_rows import TooManyKeys
+from ...executor.connect.connectors import Connectors
 from ...executor.executor import Executor
 from ...logcore.client import LogClient
 from ...planner.catalog import Catalog
@@ -40,9 +41,11 @@ from ..catalog.processing_log_stream import wanted_statement
 from ..catalog.schema_store import SchemaStore
 from ..config.properties import checked_properties
 from ..config.server_settings import ServerSettings
+from ..foreign_rows import ForeignRows
 from ..handlers import handle
 from ..security.rights import on_source
 from ..security.statement_rights import Surroundings, check_statement
+from ..security.statement_secrets import say_no_secrets
 from .appending import Appender, rows_for
 from .constants import ConstantEvaluator
 from .entities import Entity
@@ -90,7 +93,8 @@ class Engine:
         self._lock = threading.RLock()
         self.schemas = SchemaStore(log)
         self._appender = Appender(log)
-        self._store = CatalogStore(log, executor, self._lock)
+        self.connectors = Connectors(log, ForeignRows(lambda: self.catalog))
+        self._store = CatalogStore(log, executor, self.connectors, self._lock)
         try:
             self._appender.recover()
             with self._lock:
@@ -98,6 +102,7 @@ class Engine:
             self._create_processing_log_stream()
         except BaseException:
             self._store.close()
+            self.connectors.close()
             executor.close()
             raise
 
@@ -136,6 +141,12 @@ class Engine:
             with self._turn(statement), self._about(text, session):
                 entities += handle(statement, self._request(session))
         return entities
+
+    def run(self, statement: Statement, session: Session) -> list[Entity]:
+        """Runs a statement that a route has built. Raises `StatementError`, `NotPermitted`."""
+        self._check(statement, session)
+        with self._turn(statement), self._about(statement.text, session):
+            return handle(statement, self._request(session))
 
     def query(
         self,
@@ -208,6 +219,7 @@ class Engine:
     def close(self) -> None:
         """Stops all queries; the next engine on this log goes on with them."""
         self._store.close()
+        self.connectors.close()
         self.executor.close()
         self._materializations.close()
         self._constants.close()
@@ -228,6 +240,7 @@ class Engine:
             store=self._store,
             log=self.log,
             executor=self.executor,
+            connectors=self.connectors,
             constants=self._constants,
             server_properties=self.properties,
             server=self.settings,
@@ -239,9 +252,13 @@ class Engine:
 
     def _statements(self, text: str, session: Session) -> Iterator[Statement]:
         """Every statement of anybody comes through here: what its user may not run is refused."""
-        for statement in self._parsed(text, session):
-            self._check(statement, session)
-            yield statement
+        try:
+            for statement in self._parsed(text, session):
+                self._check(statement, session)
+                yield statement
+        except StatementError as error:
+            say_no_secrets(error, text)
+            raise
 
     def _check(self, statement: Statement, session: Session) -> None:
         if not session.rights.everything:
@@ -273,6 +290,7 @@ class Engine:
                     error.text = text
                 error.message = with_names(error.message)
                 error.args = (error.message,)
+                say_no_secrets(error, text)
             session.rights.discreet(error, text, self.catalog, self.log.topics)
             raise
 

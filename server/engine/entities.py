@@ -397,6 +397,71 @@ class FunctionDescribed(Entity):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectorCreated(Entity):
+    """`info`: name, type, config without secrets, and tasks, as in Kafka Connect's API."""
+
+    type_name = "connector_info"
+
+    info: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectorDropped(Entity):
+    type_name = "drop_connector"
+
+    connector_name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorLine:
+    """`state`: `RUNNING (1/1 tasks RUNNING)`."""
+
+    name: str
+    type: str
+    class_name: str
+    state: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectorList(Entity):
+    type_name = "connector_list"
+
+    connectors: list[ConnectorLine]
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorPluginLine:
+    """`description`: ours."""
+
+    class_name: str
+    type: str
+    version: str
+    description: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectorPlugins(Entity):
+    type_name = "connector_plugins_list"
+
+    connector_plugins: list[ConnectorPluginLine]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectorDescribed(Entity):
+    """`status`: as in Kafka Connect's API. Ours: `config`, without secrets, `guarantee`, `task_figures` (per task)."""
+
+    type_name = "connector_description"
+
+    connector_class: str
+    status: Mapping[str, Any]
+    sources: list[SourceDescription]
+    topics: list[str]
+    config: Mapping[str, str]
+    guarantee: str
+    task_figures: list[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Types(Entity):
     type_name = "type_list"
 

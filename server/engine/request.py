@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from millstream.errors import Span
 
+from ...executor.connect.connectors import Connectors
 from ...executor.executor import Executor
 from ...logcore.client import LogClient
 from ...planner.catalog import Catalog, PersistentQuery
@@ -33,6 +34,7 @@ class Request:
     store: CatalogStore
     log: LogClient
     executor: Executor
+    connectors: Connectors
     constants: ConstantEvaluator
     server_properties: Mapping[str, str]
     server: ServerSettings

@@ -13,6 +13,7 @@ from .alter_query import alter_query
 from .assert_source import assert_source
 from .assert_values import assert_values
 from .assertions import assert_schema, assert_topic
+from .connectors import alter_connector, control_connector, create_connector, drop_connector
 from .control import control_query
 from .create import create_as_select, create_source, insert_into
 from .delete_rows import delete_rows
@@ -25,7 +26,7 @@ from .places import in_its_place
 from .settings import define_variable, set_property, undefine_variable, unset_property
 from .show import show
 from .types import create_type, drop_type
-from .unsupported import alter_system, connectors, run_script, streaming
+from .unsupported import alter_system, run_script, streaming
 
 Handler = Callable[[Any, Request], list[Entity]]
 
@@ -43,8 +44,10 @@ HANDLERS: Mapping[type[ast.Statement], Handler] = {
     ast.DropType: drop_type,
     ast.CreateFunction: create_function,
     ast.DropFunction: drop_function,
-    ast.CreateConnector: connectors,
-    ast.DropConnector: connectors,
+    ast.CreateConnector: create_connector,
+    ast.DropConnector: drop_connector,
+    ast.AlterConnector: alter_connector,
+    ast.ControlConnector: control_connector,
     ast.Show: show,
     ast.ShowLineage: show_lineage,
     ast.ShowGraph: show_graph,

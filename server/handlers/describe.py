@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from millstream.errors import InvalidStatement, UnknownFunction, Unsupported, did_you_mean
+from millstream.errors import InvalidStatement, UnknownFunction, did_you_mean
 
 from ...planner.catalog import PersistentQuery
 from ...planner.insight.explain import explain as explain_plan
@@ -27,6 +27,7 @@ from ..engine.request import Request
 from ..insight.descriptions import describe_query, describe_source, fields_of, window_type
 from ..insight.function_pages import function_page, over_function_page
 from ..insight.live_plan import live_figures, live_text
+from .connectors import describe_connector
 from .insight import explain_stall
 from .show import sources_of_kind
 
@@ -48,7 +49,7 @@ def describe(statement: Describe, request: Request) -> list[Entity]:
         case "FUNCTION":
             return [_function(statement, request)]
         case "CONNECTOR":
-            raise Unsupported("connectors are not built yet", span=statement.span)
+            return [describe_connector(statement, request)]
 
 
 def _function(statement: Describe, request: Request) -> Entity:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from millstream.errors import Unsupported
-
 from ...planner.source_info import SourceInfo
 from ...sql.ast import Show
 from ...sql.functions.catalog import FUNCTIONS
@@ -30,6 +28,7 @@ from ..engine.entities import (
 )
 from ..engine.request import Request
 from ..insight.descriptions import describe_query, describe_source, query_line, source_line, type_info
+from .connectors import show_connectors, show_plugins
 
 
 def show(statement: Show, request: Request) -> list[Entity]:
@@ -52,8 +51,10 @@ def show(statement: Show, request: Request) -> list[Entity]:
             variables = request.session.variables
             lines = [VariableLine(name, variables[name]) for name in sorted(variables, key=str.upper)]
             return [Variables(statement_text=statement.text, variables=lines)]
-        case "CONNECTORS" | "CONNECTOR PLUGINS":
-            raise Unsupported("connectors are not built yet", span=statement.span)
+        case "CONNECTORS":
+            return [show_connectors(statement, request)]
+        case "CONNECTOR PLUGINS":
+            return [show_plugins(statement)]
 
 
 def sources_of_kind(kind: str, request: Request) -> list[SourceInfo]:

@@ -6,24 +6,12 @@ from millstream.errors import InvalidStatement, SqlSyntaxError, Unsupported
 
 from ...sql.ast import (
     AlterSystem,
-    CreateConnector,
-    DropConnector,
     PrintTopic,
     Query,
     RunScript,
 )
 from ..engine.entities import Entity
 from ..engine.request import Request
-
-
-def connectors(statement: CreateConnector | DropConnector, request: Request) -> list[Entity]:
-    """CREATE SOURCE|SINK CONNECTOR, DROP CONNECTOR."""
-    del request
-    raise Unsupported(
-        "connectors are not built yet",
-        span=statement.span,
-        hint="The log speaks Kafka's protocol: a Kafka Connect worker can be pointed at it.",
-    )
 
 
 def alter_system(statement: AlterSystem, request: Request) -> list[Entity]:

@@ -14,6 +14,7 @@ from starlette.types import ASGIApp
 from ..cluster.admin import cluster_routes
 from ..security.access import Authenticator
 from .arrow_inserts import insert_route
+from .connect_routes import ConnectRoutes
 from .context import HttpContext
 from .errors import RequestRefused
 from .gate import Gate
@@ -64,6 +65,7 @@ def http_app(
         Route("/clusterStatus", cluster.cluster_status),
         Route("/heartbeat", cluster.heartbeat, methods=["POST"]),
         Route("/lag", cluster.lag, methods=["POST"]),
+        *ConnectRoutes(context).routes(),
         *cluster_routes(context.cluster, context.workers, context.body_bytes_max),
         *snapshot_routes(context.snapshots, context.workers, context.body_bytes_max),
     ]

@@ -18,6 +18,7 @@ from ..engine.print_topic import UnknownTopicPrinted
 from ..engine.queries import PushLimitExceeded
 from ..handlers.assertions import AssertionFailed
 from ..security.rights import NotPermitted
+from ..security.statement_secrets import without_secrets
 
 _log = structlog.get_logger("millstream.server")
 
@@ -98,7 +99,9 @@ def error_body(error: BaseException, text: str | None = None, done: list[Entity]
     body: dict[str, Any] = {"@type": "generic_error", "error_code": code, "message": message_of(error)}
     if isinstance(error, StatementError | UnknownTopicPrinted) or (isinstance(error, LogError) and text):
         body["@type"] = "statement_error"
-        body["statementText"] = "" if text is None else statement_at(text, getattr(error, "span", None))
+        body["statementText"] = (
+            "" if text is None else without_secrets(statement_at(text, getattr(error, "span", None)))
+        )
         body["entities"] = [entity.as_json() for entity in done or []]
     return body
 

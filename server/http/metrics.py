@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, Literal
 
@@ -12,12 +13,14 @@ from prometheus_client.registry import Collector
 
 from millstream.errors import MillstreamError
 
+from ...executor.connect.connectors import ConnectorStatus
 from ...executor.executor import QueryMetrics, QueryStatus
 from ...planner.catalog import Catalog
 from ..engine.engine import Engine
 from ..security.rights import EVERYTHING, Rights
 
-_METHODS: Final = frozenset({"GET", "POST", "HEAD", "OPTIONS"})
+_METHODS: Final = frozenset({"GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS"})
+_TASK_STATES: Final = ("RUNNING", "PAUSED", "FAILED", "STOPPED")
 _STATES: Final = ("RUNNING", "PAUSED", "ERROR", "STOPPED")
 _COUNTS: Final = {
     "rows_in": "Records read.",
@@ -122,6 +125,7 @@ class _EngineCollector(Collector):
         yield clients
         yield from self._catalog()
         yield from _query_metrics(self._statuses())
+        yield from _connector_metrics(self._connectors())
 
     def _catalog(self) -> Iterator[Metric]:
         catalog = self._engine.catalog
@@ -129,6 +133,13 @@ class _EngineCollector(Collector):
         for kind in ("STREAM", "TABLE"):
             sources.add_metric([kind.lower()], sum(1 for source in catalog.sources.values() if source.kind == kind))
         yield sources
+
+    def _connectors(self) -> list[ConnectorStatus]:
+        found: list[ConnectorStatus] = []
+        for name in self._engine.catalog.connectors:
+            with contextlib.suppress(MillstreamError):  # gone since
+                found.append(self._engine.connectors.status(name))
+        return found
 
     def _statuses(self) -> list[QueryStatus]:
         found: list[QueryStatus] = []
@@ -138,6 +149,27 @@ class _EngineCollector(Collector):
             except MillstreamError:  # gone since
                 continue
         return found
+
+
+def _connector_metrics(connectors: list[ConnectorStatus]) -> Iterator[Metric]:
+    """Of each task. What lag counts is the connector's: bytes of WAL, or records."""
+    labels = ["connector", "task"]
+    states = GaugeMetricFamily(
+        "millstream_connector_task_state", "1 for the state it is in.", labels=[*labels, "state"]
+    )
+    records = CounterMetricFamily("millstream_connector_records", "Records committed.", labels=labels)
+    restarts = CounterMetricFamily("millstream_connector_restarts", "Restarts after an error.", labels=labels)
+    lags = GaugeMetricFamily("millstream_connector_lag", "What was not read yet.", labels=labels)
+    for connector in connectors:
+        for task in connector.tasks:
+            of = [connector.name, str(task.number)]
+            for state in _TASK_STATES:
+                states.add_metric([*of, state], float(task.state == state))
+            records.add_metric(of, task.records)
+            restarts.add_metric(of, task.restarts)
+            if task.lag is not None:
+                lags.add_metric(of, task.lag)
+    yield from (states, records, restarts, lags)
 
 
 def _query_metrics(statuses: list[QueryStatus]) -> Iterator[Metric]:

@@ -14,7 +14,15 @@ _TEXT: Final = {"type": "string"}
 _STATEMENTS: Final = {"type": "string", "format": "ksql", "examples": ["SHOW STREAMS;"]}
 _NAME: Final = {"type": "string", "format": "ksql-name"}
 _PARAMETERS: Final = {"name": _NAME}
-_MEANING: Final = {101: "It is a web socket now.", 200: "Success.", 308: "Look there.", 503: "Not now."}
+_MEANING: Final = {
+    101: "It is a web socket now.",
+    200: "Success.",
+    201: "Created.",
+    202: "Accepted.",
+    204: "Done.",
+    308: "Look there.",
+    503: "Not now.",
+}
 _SESSION: Final[dict[str, Any]] = {
     "streamsProperties": _SCALARS,
     "properties": _SCALARS,
@@ -40,6 +48,7 @@ def _object(required: list[str], **properties: Any) -> dict[str, Any]:
 
 SCHEMAS: Final[dict[str, dict[str, Any]]] = {
     "Object": {"type": "object"},
+    "Objects": {"type": "array", "items": {"type": "object"}},
     "Text": _TEXT,
     "Binary": {"type": "string", "format": "binary"},
     "Boolean": {"type": "boolean"},
@@ -76,6 +85,17 @@ SCHEMAS: Final[dict[str, dict[str, Any]]] = {
     "CommandStatus": _object(["status", "message"], status=_TEXT, message=_TEXT),
     "Heartbeat": _object(["hostInfo", "timestamp"], hostInfo=_HOST, timestamp={"type": "integer"}),
     "Lag": _object(["ksqlHost", "hostStoreLags"], ksqlHost=_HOST, hostStoreLags={"type": "object"}),
+    "Settings": {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean", "null"]}},
+    "Connectors": {"description": "Names, or, with `expand`, an object by name."},
+    "Connector": _object(
+        ["name", "config", "tasks", "type"],
+        name=_TEXT, config={"type": "object"}, tasks={"type": "array", "items": {"type": "object"}}, type=_TEXT,
+    ),
+    "NewConnector": _object(
+        ["name", "config"],
+        name={"type": "string", "minLength": 1, "maxLength": 255},
+        config={"type": "object", "additionalProperties": {"type": ["string", "number", "boolean", "null"]}},
+    ),
     "Terminate": _object([], deleteTopicList={"type": ["array", "null"], "items": _TEXT}),
 }  # fmt: skip
 

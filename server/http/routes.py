@@ -15,7 +15,7 @@ class PathDoc:
     user must have, where there are users."""
 
     path: str
-    method: Literal["get", "post"]
+    method: Literal["get", "post", "put", "delete"]
     summary: str
     answer: str = "Object"
     body: str | None = None
@@ -94,6 +94,35 @@ PATHS: Final = (
               body="Object" if method == "post" else None, answer=answer,
               answer_types=("application/octet-stream",) if answer == "Binary" else ("application/json",))
       for name, method, answer, summary in _SNAPSHOTS),
+    PathDoc("/connectors", "get", "Names of the connectors; `expand`: status or info, or both.", "Connectors",
+            needs="admin", tag="connect"),
+    PathDoc("/connectors", "post", "Creates a connector.", "Connector", "NewConnector", needs="admin", tag="connect",
+            statuses=(201,)),
+    PathDoc("/connectors/{name}", "get", "A connector.", "Connector", needs="admin", tag="connect"),
+    PathDoc("/connectors/{name}", "delete", "Drops a connector.", answer_types=(), needs="admin", tag="connect",
+            statuses=(204,)),
+    PathDoc("/connectors/{name}/config", "get", "Its settings, without secrets.", needs="admin", tag="connect"),
+    PathDoc("/connectors/{name}/config", "put", "Changes its settings, or creates it.", "Connector", "Settings",
+            needs="admin", tag="connect", statuses=(200, 201)),
+    *(PathDoc(f"/connectors/{{name}}/{what}", "get", summary, needs="admin", tag="connect") for what, summary in (
+        ("status", "Its state and that of its tasks."),
+        ("topics", "The topics that its settings name."),
+        ("offsets", "How far its tasks are."),
+        ("tasks/{task}/status", "The state of a task."),
+    )),
+    PathDoc("/connectors/{name}/tasks", "get", "Its tasks.", "Objects", needs="admin", tag="connect"),
+    PathDoc("/connectors/{name}/pause", "put", "Pauses it, for restarts of the server too.", answer_types=(),
+            needs="admin", tag="connect", statuses=(202,)),
+    PathDoc("/connectors/{name}/resume", "put", "Resumes it.", answer_types=(), needs="admin", tag="connect",
+            statuses=(202,)),
+    PathDoc("/connectors/{name}/restart", "post", "Restarts its tasks.", answer_types=(), needs="admin", tag="connect",
+            statuses=(204,)),
+    PathDoc("/connectors/{name}/tasks/{task}/restart", "post", "Restarts a task that failed.", answer_types=(),
+            needs="admin", tag="connect", statuses=(204,)),
+    PathDoc("/connector-plugins", "get", "The connectors that can be created.", "Objects", tag="connect"),
+    PathDoc("/connector-plugins/{name}/config", "get", "The settings of one.", "Objects", tag="connect"),
+    PathDoc("/connector-plugins/{name}/config/validate", "put", "What is wrong with settings.", "Object", "Settings",
+            tag="connect"),
     PathDoc("/heartbeat", "post", "A heartbeat of a server.", "Ok", "Heartbeat", needs="admin", tag="cluster"),
     PathDoc("/lag", "post", "The lag of a server's state.", "Ok", "Lag", needs="admin", tag="cluster"),
     PathDoc("/ksql/terminate", "post", "Ends all queries and drops all streams and tables.", "Entities", "Terminate",

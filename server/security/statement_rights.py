@@ -73,6 +73,8 @@ def needs(statement: ast.Statement, around: Surroundings) -> Iterator[Need]:
         case ast.Explain():
             assert statement.statement is not None
             yield from needs(statement.statement, around)
+        case ast.Show(what="CONNECTORS") | ast.Describe(what="CONNECTOR"):
+            yield Need("admin", ANYTHING)  # a connector reaches everything that the server does
         case ast.Describe(what="SOURCE"):
             yield from on_source("read", str(statement.name), catalog)
         case ast.ShowLineage() | ast.AssertValues():
@@ -89,7 +91,7 @@ def needs(statement: ast.Statement, around: Surroundings) -> Iterator[Need]:
             | ast.DefineVariable() | ast.UndefineVariable()
         ):  # fmt: skip
             return
-        case _:  # functions are code; and what is not known here is not for everybody
+        case _:  # functions and connectors are code; and what is not known here is not for everybody
             yield Need("admin", ANYTHING)
 
 

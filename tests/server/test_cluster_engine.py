@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 import httpx
 import pytest
+from connectors import read_topic
 from running_server import eventually
 from two_engines import TwoEngines
 from web_socket import WebSocketClient
@@ -65,6 +66,24 @@ def test_queries_go_on_where_the_engine_moves_and_count_nothing_twice(cluster: T
         eventually(lambda turn=turn: counts(cluster.servers[0].url) == [(1, turn)], 60)
         cluster.lead(1 + turn % 2)
         eventually(lambda turn=turn: cluster.runs(1 + turn % 2), 60)
+
+
+def test_connectors_move_with_the_engine_and_write_each_record_once(cluster: TwoEngines, log: Log) -> None:
+    config = {
+        "connector.class": "datagen", "quickstart": "pageviews", "kafka.topic": "views", "max.interval": "10",
+        "iterations": "300", "key.converter": "integer",
+    }  # fmt: skip
+    cluster.lead(1)
+    eventually(lambda: cluster.runs(1), 60)
+    other = cluster.servers[1].url  # it forwards
+    assert httpx.put(f"{other}/connectors/gen/config", json=config, timeout=60).status_code == 201
+    for turn in range(1, 4):
+        eventually(lambda turn=turn: len(read_topic(log, "views")) > 50 * turn, 60)
+        cluster.lead(1 + turn % 2)
+        eventually(lambda turn=turn: cluster.runs(1 + turn % 2), 60)
+    eventually(lambda: len(read_topic(log, "views")) >= 300, 60)
+    keys = [int.from_bytes(record.key or b"") for record in read_topic(log, "views")]
+    assert keys == list(range(300))
 
 
 def test_a_node_is_healthy_when_there_is_an_engine(cluster: TwoEngines) -> None:

@@ -8,6 +8,7 @@ import orjson
 import pytest
 
 from millstream.planner.catalog import PersistentQuery
+from millstream.planner.connector_info import ConnectorInfo
 from millstream.planner.physical import PhysicalPlan
 from millstream.planner.planning import NewTopic
 from millstream.planner.schema import Column, Schema
@@ -18,9 +19,12 @@ from millstream.planner.steps.source import Source
 from millstream.server.catalog.command_codec import UnreadableCommand, command_from_json, command_to_json
 from millstream.server.catalog.commands import (
     Command,
+    PauseConnector,
     PauseQuery,
+    PutConnector,
     PutSource,
     PutType,
+    RemoveConnector,
     RemoveSource,
     RemoveType,
     StartQuery,
@@ -46,6 +50,9 @@ COMMANDS: list[Command] = [
     PauseQuery(query_id="CSAS_T_1", paused=True),
     PutType(name="A", type=Struct((Field("x y", Map(STRING, INTEGER)), Field("D", Decimal(3, 1))))),
     RemoveType(name="A"),
+    PutConnector(connector=ConnectorInfo("PG", "SOURCE", {"connector.class": "file"}, "CREATE …", paused=True)),
+    PauseConnector(name="PG", paused=False),
+    RemoveConnector(name="PG"),
 ]
 
 

@@ -61,11 +61,20 @@ ROWS: dict[str, Row] = {
         "add-node", "promote-node", "demote-node", "remove-node")},
     "/v1/snapshots": Row({}),
     **{f"/v1/snapshots/{{id}}/{name}": Row({}) for name in ("release", "remove", "hashes", "chunk")},
+    "/connectors": Row({"name": "none", "config": {}}),
+    "/connectors/{name}": Row(),
+    "/connectors/{name}/config": Row({}),
+    **{f"/connectors/{{name}}/{what}": Row() for what in (
+        "status", "topics", "offsets", "tasks", "tasks/{task}/status", "tasks/{task}/restart", "pause", "resume",
+        "restart")},
+    "/connector-plugins": Row(),
+    "/connector-plugins/{name}/config": Row(),
+    "/connector-plugins/{name}/config/validate": Row({}),
     "/heartbeat": Row({"hostInfo": {"host": "h", "port": 1}, "timestamp": 1}),
     "/lag": Row({"ksqlHost": {"host": "h", "port": 1}, "hostStoreLags": {}}),
     "/ksql/terminate": Row({"deleteTopicList": 1}),
 }  # fmt: skip
-NAMES = {"{name}": "OWN", "{type}": "stream", "{entity}": "OWN", "{action}": "create", "{id}": "none"}
+NAMES = {"{task}": "0", "{id}": "none", "{name}": "OWN", "{type}": "stream", "{entity}": "OWN", "{action}": "create"}
 
 
 @pytest.fixture(scope="module")

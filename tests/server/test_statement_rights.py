@@ -113,6 +113,13 @@ ROWS = (
     Row(ast.DropFunction, "DROP FUNCTION f;", "admin"),
     Row(ast.CreateConnector, "CREATE SOURCE CONNECTOR c WITH ('connector.class'='x', 'topic'='topic-one');", "admin"),
     Row(ast.DropConnector, "DROP CONNECTOR c;", "admin"),
+    Row(ast.AlterConnector, "ALTER CONNECTOR c WITH ('topic'='topic-one');", "admin"),
+    Row(ast.ControlConnector, "PAUSE CONNECTOR c;", "admin"),
+    Row(ast.ControlConnector, "RESTART CONNECTOR c;", "admin"),
+    Row(ast.Describe, "DESCRIBE CONNECTOR c;", "admin"),
+    Row(ast.Show, "SHOW CONNECTORS;", "admin"),
+    Row(ast.Show, "SHOW SINK CONNECTORS;", "admin"),
+    Row(ast.Show, "SHOW CONNECTOR PLUGINS;"),
     Row(ast.AlterSystem, "ALTER SYSTEM 'auto.offset.reset'='earliest';", "admin"),
     Row(ast.RunScript, "RUN SCRIPT 'all.sql';", "admin"),
     *(Row(ast.Show, f"SHOW {what};") for what in (

@@ -75,6 +75,10 @@ STATEMENTS: dict[str, ast.Statement] = {
     "DROP STREAM IF EXISTS s DELETE TOPIC": ast.DropSource(kind="STREAM", name="S", if_exists=True, delete_topic=True),
     "DROP TABLE if": ast.DropSource(kind="TABLE", name="IF"),
     "DROP TYPE t": ast.DropType(name="T"),
+    "ALTER CONNECTOR c WITH ('tasks.max'=2)": ast.AlterConnector(name="C", properties={"tasks.max": 2}),
+    "PAUSE CONNECTOR c": ast.ControlConnector(action="PAUSE", name="C"),
+    "RESUME CONNECTOR `c`": ast.ControlConnector(action="RESUME", name="c"),
+    "RESTART CONNECTOR c": ast.ControlConnector(action="RESTART", name="C"),
     "DROP CONNECTOR IF EXISTS c": ast.DropConnector(name="C", if_exists=True),
     "ALTER STREAM s ADD COLUMN a INT, ADD b DECIMAL(4, 2)": ast.AlterSource(
         kind="STREAM",

@@ -33,7 +33,8 @@ _PLACEHOLDER = re.compile(
     r"\.\.\.|…|‘|//|\?|\$\{|\[ ?[A-Z,W]|<\w+[ _-]?[\w-]*>|\(s\)|\| |\|\w|_expression|operator value"
 )
 _FROM_OUTSIDE = (
-    "connectors are not built yet",
+    "there is no connector",  # their classes are in Java
+    "connector.class is missing",
     "does not exist in the Schema Registry",
     "Could not find topic",
     "ALTER SYSTEM is not built yet",  # of Confluent's cloud

@@ -1,0 +1,5 @@
+"""Connectors: records from other systems into topics (sources), and from topics into other systems (sinks).
+
+`connector.py` has the two classes that a connector extends. `source_runner.py` and `sink_runner.py` run one task of it,
+exactly once as far as the other system allows. `connectors.py` runs those of the catalog. Nothing here knows SQL.
+"""

@@ -1,0 +1,137 @@
+"""What a connector is: one class, `SourceConnector` or `SinkConnector`, with a frozen dataclass of settings.
+
+    @dataclass(frozen=True)
+    class CounterSettings:
+        topic: str = setting("Topic that is written.")
+        limit: int = setting("Records to write.", default=10)
+
+    class Counter(SourceConnector):
+        settings = CounterSettings
+
+        def __init__(self, settings: CounterSettings, task: TaskInfo) -> None:
+            self._settings = settings
+
+        def read(self, position: Position | None, timeout_s: float) -> Chunk | None:
+            n = 0 if position is None else position["n"]
+            if n >= self._settings.limit:
+                return None
+            return Chunk([ConnectRecord(self._settings.topic, None, {"n": n})], {"n": n + 1})
+
+A source is a function of its position: the runner commits records and next position in one transaction of the log, so
+whatever can be read again from a position is in the log exactly once. A package offers its connectors as entry points
+of the group `millstream.connectors`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+from ...logcore.client import TopicPartition
+
+Position = Mapping[str, Any]
+"""Where to go on: a JSON object that only the source understands."""
+
+Guarantee = Literal["transactional", "idempotent", "at least once"]
+"""transactional: offsets are stored with the rows; idempotent: a row that is written again changes nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectRecord:
+    """`key`, `value`: JSON values, which transforms see and a converter encodes, or bytes, which stay as they are. A
+    value of None deletes the key. `timestamp_ms`: None is the time of writing. `partition`, `offset`: of a record that
+    a sink gets; a source leaves them out, and the key decides the partition."""
+
+    topic: str
+    key: Any
+    value: Any
+    timestamp_ms: int | None = None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+    partition: int | None = None
+    offset: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Records, and the position after them. `complete`: where it is false the transaction stays open, and what follows
+    becomes visible together with these records."""
+
+    records: Sequence[ConnectRecord]
+    position: Position
+    complete: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class TaskInfo:
+    """One task of a connector. `config`: the share that `tasks` gave it."""
+
+    connector: str
+    number: int = 0
+    config: Mapping[str, Any] = field(default_factory=dict)
+
+
+class SourceConnector:
+    """Brings records in. One instance is one running task; only one thread uses it.
+
+    Raises, from any method: `ConnectorFailed` where somebody has to change something, `SystemUnavailable` or OSError
+    where waiting helps. After an exception the instance is closed and a new one begins at the committed position.
+    """
+
+    settings: ClassVar[type[Any]]
+
+    @classmethod
+    def tasks(cls, settings: Any, most: int) -> Sequence[Mapping[str, Any]]:
+        """How the work is divided: at most `most` shares, which stay the same from start to start."""
+        del settings, most
+        return ({},)
+
+    def __init__(self, settings: Any, task: TaskInfo) -> None:
+        raise NotImplementedError
+
+    def read(self, position: Position | None, timeout_s: float) -> Chunk | None:
+        """What comes after `position`, a bounded amount; None where nothing came within `timeout_s`. In: `position`:
+        of the last chunk, or the committed one at the start; None at the very beginning."""
+        raise NotImplementedError
+
+    def acknowledge(self, position: Position) -> None:
+        """The position is committed: nothing before it will be asked for again."""
+
+    def lag(self) -> int | None:
+        """How much there is that was not read yet, in units of the source; None where nobody knows."""
+        return None
+
+    def close(self) -> None:
+        """Lets go of files and connections. Must not fail."""
+
+    @classmethod
+    def forget(cls, settings: Any, task: TaskInfo) -> None:
+        """DROP CONNECTOR: removes what the source keeps in the other system."""
+
+
+class SinkConnector:
+    """Takes records out. One instance is one running task; only one thread uses it. Raises as a source does."""
+
+    settings: ClassVar[type[Any]]
+    guarantee: ClassVar[Guarantee] = "at least once"
+    batch_records: ClassVar[int] = 1_000_000
+    """After so many records at most the offsets are committed: a write that fails is repeated from there."""
+
+    def __init__(self, settings: Any, task: TaskInfo) -> None:
+        raise NotImplementedError
+
+    def positions(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int] | None:
+        """Where to go on, of a transactional sink, which stores offsets with the rows; None: the log keeps them."""
+        del partitions
+        return None
+
+    def write(self, records: Sequence[ConnectRecord], positions: Mapping[TopicPartition, int]) -> None:
+        """Durable on return. In: records in the order of each partition; `positions`: the next offsets after them."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Lets go of files and connections. Must not fail."""
+
+    @classmethod
+    def forget(cls, settings: Any, task: TaskInfo) -> None:
+        """DROP CONNECTOR: removes what the sink keeps in the other system beside the rows."""

@@ -1,0 +1,132 @@
+"""The connectors that there are: ours, and those that installed packages offer as entry points of the group
+`millstream.connectors`. A connector is found by its short name, or by the Java class whose place it takes."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from millstream.errors import did_you_mean
+
+from .connector import SinkConnector, SourceConnector
+from .connector_errors import InvalidConnector
+from .connector_secrets import shown_value
+from .connector_settings import ConnectorSetting, settings_of
+
+ENTRY_POINTS: Final = "millstream.connectors"
+COMMON: Final = (
+    "connector.class", "name", "tasks.max", "topics", "transforms", "key.converter", "value.converter", "errors.",
+    "topic.creation.",
+)  # fmt: skip
+"""How the settings begin that every connector has."""
+
+PluginKind = Literal["SOURCE", "SINK"]
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorPlugin:
+    """`target`: `module:Class`, loaded when it is needed; `java_classes`: that configurations of Kafka Connect name."""
+
+    name: str
+    kind: PluginKind
+    doc: str
+    target: str
+    java_classes: tuple[str, ...] = ()
+
+    def load(self) -> type[SourceConnector] | type[SinkConnector]:
+        """Raises `InvalidConnector` where a package is missing."""
+        module, _, name = self.target.partition(":")
+        try:
+            return getattr(importlib.import_module(module), name)
+        except ImportError as error:
+            raise InvalidConnector(
+                f"the connector {self.name} cannot be loaded: {error}",
+                setting="connector.class",
+                hint="Install the packages that it needs; docs/connectors.md names the extra of each connector.",
+            ) from None
+
+    def settings(self) -> tuple[ConnectorSetting, ...]:
+        return settings_of(self.load().settings)
+
+    def secret_names(self) -> frozenset[str]:
+        return frozenset(item.name for item in self.settings() if item.secret)
+
+    def shows(self, name: str) -> bool:
+        """Whether the value of a setting may be seen: nobody knows what is in one that is not declared, such as a
+        password whose name has a typing error."""
+        return name.startswith(COMMON) or any(item.name == name and not item.secret for item in self.settings())
+
+
+def _own(name: str, kind: PluginKind, doc: str, target: str, *java_classes: str) -> ConnectorPlugin:
+    package = __package__ or ""
+    return ConnectorPlugin(name, kind, doc, f"{package}.{target}", java_classes)
+
+
+BUILT_IN: Final = (
+    _own("datagen", "SOURCE", "Generated records: orders, users, pageviews or clickstream.",
+         "sources.datagen:Datagen", "io.confluent.kafka.connect.datagen.DatagenConnector"),
+    _own("file", "SOURCE", "Lines of files: text, NDJSON or CSV; follows a file that grows or is rotated.",
+         "sources.file_source:FileSource", "org.apache.kafka.connect.file.FileStreamSourceConnector"),
+    _own("postgres", "SOURCE", "Tables of PostgreSQL: a snapshot, then all changes, in Debezium's format.",
+         "postgres.pg_source:PostgresSource", "io.debezium.connector.postgresql.PostgresConnector"),
+    _own("sql", "SINK", "Tables of any database that SQLAlchemy knows: upserts and deletes by key, exactly once.",
+         "sinks.sql_sink:SqlSink", "io.confluent.connect.jdbc.JdbcSinkConnector",
+         "io.debezium.connector.jdbc.JdbcSinkConnector"),
+    _own("http", "SINK", "A request for each record, with an Idempotency-Key.",
+         "sinks.http_sink:HttpSink", "io.confluent.connect.http.HttpSinkConnector"),
+)  # fmt: skip
+
+
+def plugins() -> dict[str, ConnectorPlugin]:
+    """By name; what a package offers cannot take the name of one of ours."""
+    found = {plugin.name: plugin for plugin in BUILT_IN}
+    for entry in importlib.metadata.entry_points(group=ENTRY_POINTS):
+        found.setdefault(entry.name, _offered(entry))
+    return found
+
+
+def _offered(entry: importlib.metadata.EntryPoint) -> ConnectorPlugin:
+    """Its kind is known only once it is loaded; one that cannot be loaded says so when it is used."""
+    try:
+        loaded: Any = entry.load()
+    except Exception as error:
+        return ConnectorPlugin(entry.name, "SOURCE", f"cannot be loaded: {error}", entry.value)
+    kind: PluginKind = "SINK" if issubclass(loaded, SinkConnector) else "SOURCE"
+    return ConnectorPlugin(entry.name, kind, (loaded.__doc__ or "").partition("\n")[0], entry.value)
+
+
+def find_plugin(name: str | None) -> ConnectorPlugin:
+    """In: the value of `connector.class`. Raises `InvalidConnector`."""
+    if not name:
+        raise InvalidConnector(
+            "connector.class is missing", setting="connector.class", hint="SHOW CONNECTOR PLUGINS lists the classes."
+        )
+    known = plugins()
+    for plugin in known.values():
+        short = {java.rpartition(".")[2] for java in plugin.java_classes}
+        if name == plugin.name or name in plugin.java_classes or name in short:
+            return plugin
+    raise InvalidConnector(
+        f'there is no connector "{name}"',
+        setting="connector.class",
+        hint=did_you_mean(name, known) or "SHOW CONNECTOR PLUGINS lists the classes. Java classes cannot be run here.",
+    )
+
+
+def shown_config(config: Mapping[str, str]) -> dict[str, str]:
+    """The settings as anybody may see them who may see the connector."""
+    shows = shown_names(config.get("connector.class"))
+    return {name: shown_value(name, value, secret=not shows(name)) for name, value in config.items()}
+
+
+def shown_names(connector_class: str | None) -> Callable[[str], bool]:
+    """Which settings may be seen. Of a connector that cannot be loaded (any more), those that all have."""
+    try:
+        plugin = find_plugin(connector_class)
+        plugin.load()
+    except InvalidConnector:
+        return lambda name: name.startswith(COMMON)
+    return plugin.shows

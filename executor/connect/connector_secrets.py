@@ -1,0 +1,117 @@
+"""Secrets of connectors: `${file:/path:key}` and `${env:NAME}` in settings, and how values stay out of everything that
+is shown.
+
+A reference is resolved only in the task. What it gave, and each value of a setting that is secret by its declaration or
+by its name, is taken out of errors and log lines by `Secrets.scrub`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+from .connector_errors import InvalidConnector
+
+HIDDEN: Final = "********"
+_REFERENCE: Final = re.compile(r"\$\{(file|env):([^}]*)\}")
+_SECRET_NAME: Final = re.compile(
+    r"password|passwd|passphrase|secret|token|credential|private[._-]?key|api[._-]?key|access[._-]?key|jaas|authorization"
+    r"|headers?$",
+    re.IGNORECASE,
+)
+_USER_INFO: Final = re.compile(r"(?P<before>//[^/@:\s]*:)(?P<password>[^@/\s]+)(?=@)")
+_PART_MIN: Final = 6  # of a header such as `Authorization: …`
+_FILE_BYTES_MAX: Final = 1024 * 1024
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether a setting of this name holds a secret, whatever connector it is for."""
+    return _SECRET_NAME.search(name) is not None
+
+
+def refers(value: str) -> bool:
+    """Whether the value has a reference in it."""
+    return _REFERENCE.search(value) is not None
+
+
+def shown_value(name: str, value: str, *, secret: bool = False) -> str:
+    """The value as anybody may see it: references as they are written, secrets hidden, passwords in addresses too.
+    In: `secret`: that it is one, whatever its name says.
+
+    >>> shown_value("database.password", "x"), shown_value("database.password", "${env:PASSWORD}")
+    ('********', '${env:PASSWORD}')
+    >>> shown_value("connection.url", "postgresql://ana:x@db/shop")
+    'postgresql://ana:********@db/shop'
+    """
+    if secret or is_secret_name(name):
+        return value if _REFERENCE.fullmatch(value) else HIDDEN
+    return _USER_INFO.sub(
+        lambda found: found.group() if refers(found["password"]) else f"{found['before']}{HIDDEN}", value
+    )
+
+
+class Secrets:
+    """State: the secret values of one connector that are known so far."""
+
+    def __init__(self) -> None:
+        self._values: set[str] = set()
+
+    def resolve(self, config: Mapping[str, str], secret_names: Iterable[str] = ()) -> dict[str, str]:
+        """The settings with each reference replaced. Raises `InvalidConnector`, which names the setting."""
+        resolved = {name: self._resolved(name, value) for name, value in config.items()}
+        named = set(secret_names)
+        for name, value in resolved.items():
+            if is_secret_name(name) or name in named:
+                self._values.update((value, *(part for part in re.split(r"[,:]\s*", value) if len(part) >= _PART_MIN)))
+            self._values.update(found["password"] for found in _USER_INFO.finditer(value))
+        return resolved
+
+    def scrub(self, text: str) -> str:
+        """The text without any secret value."""
+        for value in sorted(filter(None, self._values), key=len, reverse=True):
+            text = text.replace(value, HIDDEN)
+        return text
+
+    def _resolved(self, name: str, value: str) -> str:
+        def look_up(found: re.Match[str]) -> str:
+            secret = _from_environment(name, found[2]) if found[1] == "env" else _from_file(name, found[2])
+            self._values.add(secret)
+            return secret
+
+        return _REFERENCE.sub(look_up, value)
+
+
+def _from_environment(name: str, variable: str) -> str:
+    found = os.environ.get(variable)
+    if found is None:
+        raise InvalidConnector(
+            f"{name} refers to the environment variable {variable}, which is not set",
+            setting=name,
+            hint="Set it in the environment of the server, and RESTART the connector.",
+        )
+    return found
+
+
+def _from_file(name: str, reference: str) -> str:
+    """A line `key=value` of the file, or, without a key, all of it."""
+    path, colon, key = reference.rpartition(":")
+    if not colon:
+        path, key = reference, ""
+    try:
+        with Path(path).open(encoding="utf-8") as file:
+            text = file.read(_FILE_BYTES_MAX)
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise InvalidConnector(
+            f"{name} refers to the file {path}, which cannot be read: {reason}", setting=name
+        ) from None
+    if not key:
+        return text.strip()
+    for line in text.splitlines():
+        found, equals, value = line.partition("=")
+        if equals and found.strip() == key:
+            return value.strip()
+    raise InvalidConnector(f"{name} refers to {key} in the file {path}, which has no line {key}=…", setting=name)

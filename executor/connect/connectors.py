@@ -1,0 +1,248 @@
+"""The connectors of the catalog, while they run in this process: each has tasks, each task a thread."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import structlog
+
+from millstream.errors import MillstreamError
+
+from ...logcore.client import LogClient
+from ...logcore.errors import UnknownTopic
+from ...planner.connector_info import ConnectorInfo
+from .connector import SourceConnector, TaskInfo
+from .connector_errors import InvalidConnector, UnknownConnectorTask
+from .connector_plugins import ConnectorPlugin, find_plugin
+from .connector_secrets import Secrets
+from .connector_settings import SettingProblem, problems_of, read_settings
+from .converters import converter_of
+from .sink_runner import SinkRunner, Transcoder, group_of, topics_problem
+from .source_runner import SourceRunner, transactional_id
+from .task_positions import POSITIONS_TOPIC, position_record, read_positions
+from .task_worker import TaskRunner, TaskState, TaskStatus, TaskWorker
+from .transforms import transforms_of
+
+_TASKS_MAX: Final = 64
+_log = structlog.get_logger("millstream.connect")
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorStatus:
+    """`error`: why it has no tasks."""
+
+    name: str
+    state: TaskState
+    tasks: tuple[TaskStatus, ...] = ()
+    error: str | None = None
+
+
+class Connectors:
+    """Any thread may call any method; those that change one connector are called one after the other."""
+
+    def __init__(self, log: LogClient, transcoder: Transcoder) -> None:
+        """In: `transcoder`: how sinks read columnar records."""
+        self._log = log
+        self._transcoder = transcoder
+        self._running: dict[str, _Running] = {}
+        self._guard = threading.Lock()
+
+    def start(self, info: ConnectorInfo) -> None:
+        """Begins or continues from the committed positions; one of this name that runs is stopped first, so its
+        settings are changed by this."""
+        self.stop(info.name)
+        running = _Running(self._log, self._transcoder, info)
+        with self._guard:
+            self._running[info.name] = running
+        running.begin()
+
+    def stop(self, name: str) -> None:
+        """Ends the work; positions stay. One that does not run is fine."""
+        with self._guard:
+            running = self._running.pop(name, None)
+        if running is not None:
+            running.stop()
+
+    def pause(self, name: str) -> None:
+        self._found(name).pause()
+
+    def resume(self, name: str) -> None:
+        self._found(name).resume()
+
+    def restart(self, name: str, task: int | None = None) -> None:
+        """One task, or all, whether they failed or not. Raises `UnknownConnectorTask`."""
+        running = self._found(name)
+        if task is None:
+            self.start(running.info_now())
+        else:
+            running.restart(task)
+
+    def drop(self, info: ConnectorInfo) -> None:
+        """Also of one that does not run. Forgets positions, and what the connector keeps in the other system."""
+        self.stop(info.name)
+        _forget_outside(info)
+        self.drop_positions(info.name)
+
+    def drop_positions(self, connector: str) -> None:
+        """A connector of this name begins anew."""
+        self.stop(connector)
+        if self._log.topic(POSITIONS_TOPIC) is not None:
+            for name, task in read_positions(self._log):
+                if name == connector:
+                    self._log.append(POSITIONS_TOPIC, 0, position_record(name, task, None))
+                    self._log.forget_producer(transactional_id(name, task))
+        with contextlib.suppress(UnknownTopic):
+            self._log.forget_group(group_of(connector))
+
+    def status(self, name: str) -> ConnectorStatus:
+        """Raises `UnknownConnectorTask`."""
+        return self._found(name).status()
+
+    def close(self) -> None:
+        """Stops all; they go on where they stopped when they are started again."""
+        with self._guard:
+            running, self._running = list(self._running.values()), {}
+        for each in running:  # they end side by side
+            each.ask_to_stop()
+        for each in running:
+            each.stop()
+
+    def _found(self, name: str) -> _Running:
+        with self._guard:
+            found = self._running.get(name)
+        if found is None:
+            raise UnknownConnectorTask(f"connector {name} does not run here", hint="SHOW CONNECTORS lists them.")
+        return found
+
+
+class _Running:
+    """One connector. State: its tasks, or why it has none."""
+
+    def __init__(self, log: LogClient, transcoder: Transcoder, info: ConnectorInfo) -> None:
+        self._log = log
+        self._transcoder = transcoder
+        self._info = info
+        self._paused = info.paused
+        self._secrets = Secrets()
+        self._workers: tuple[TaskWorker, ...] = ()
+        self._error: str | None = None
+
+    def begin(self) -> None:
+        try:
+            shares = self._shares()
+        except MillstreamError as error:
+            self._error = self._secrets.scrub(error.message)
+            _log.error("connector failed", connector=self._info.name, error=self._error)
+            return
+        self._workers = tuple(
+            TaskWorker(self._info.name, number, self._opening(number, share), self._secrets, paused=self._paused)
+            for number, share in enumerate(shares)
+        )
+        for worker in self._workers:
+            worker.start()
+
+    def info_now(self) -> ConnectorInfo:
+        return ConnectorInfo(
+            self._info.name, self._info.kind, self._info.config, self._info.statement, paused=self._paused
+        )
+
+    def pause(self) -> None:
+        self._paused = True
+        for worker in self._workers:
+            worker.pause()
+
+    def resume(self) -> None:
+        self._paused = False
+        for worker in self._workers:
+            worker.resume()
+
+    def restart(self, task: int) -> None:
+        if not 0 <= task < len(self._workers):
+            raise UnknownConnectorTask(f"connector {self._info.name} has no task {task}")
+        self._workers[task].restart()
+
+    def status(self) -> ConnectorStatus:
+        tasks = tuple(worker.status() for worker in self._workers)
+        state: TaskState = "FAILED" if self._error is not None else "PAUSED" if self._paused else "RUNNING"
+        return ConnectorStatus(self._info.name, state, tasks, self._error)
+
+    def ask_to_stop(self) -> None:
+        for worker in self._workers:
+            worker.ask_to_stop()
+
+    def stop(self) -> None:
+        self.ask_to_stop()
+        for worker in self._workers:
+            worker.stop()
+
+    def _shares(self) -> list[Mapping[str, Any]]:
+        """What each task does. Raises `InvalidConnector`."""
+        plugin, settings, resolved = resolved_settings(self._info, self._secrets)
+        most = tasks_max(resolved)
+        loaded = plugin.load()
+        if issubclass(loaded, SourceConnector):
+            return list(loaded.tasks(settings, most))
+        return [{"of": most} for _ in range(most)]
+
+    def _opening(self, number: int, share: Mapping[str, Any]) -> Callable[[], TaskRunner]:
+        def open_runner() -> TaskRunner:
+            plugin, settings, resolved = resolved_settings(self._info, self._secrets)
+            loaded, task = plugin.load(), TaskInfo(self._info.name, number, share)
+            if issubclass(loaded, SourceConnector):
+                return SourceRunner(self._log, loaded(settings, task), task, resolved)
+            return SinkRunner(self._log, loaded(settings, task), task, resolved, self._transcoder)
+
+        return open_runner
+
+
+def resolved_settings(info: ConnectorInfo, secrets: Secrets) -> tuple[ConnectorPlugin, Any, dict[str, str]]:
+    """The plugin, its settings, and all settings with their references resolved. Raises `InvalidConnector`."""
+    plugin = find_plugin(info.config.get("connector.class"))
+    resolved = secrets.resolve(info.config, plugin.secret_names())
+    return plugin, read_settings(plugin.load().settings, resolved), resolved
+
+
+def tasks_max(config: Mapping[str, str]) -> int:
+    """Raises `InvalidConnector`."""
+    text = config.get("tasks.max", "1")
+    if not text.isdecimal() or not 1 <= int(text) <= _TASKS_MAX:
+        raise InvalidConnector(f'tasks.max is "{text}", but must be from 1 to {_TASKS_MAX}', setting="tasks.max")
+    return int(text)
+
+
+def config_problems(plugin: ConnectorPlugin, config: Mapping[str, str]) -> list[SettingProblem]:
+    """What is wrong with the settings, those that all connectors have among them. Connects to nothing."""
+    found = problems_of(plugin.load().settings, config)
+    checks: list[Callable[[Mapping[str, str]], object]] = [
+        tasks_max,
+        transforms_of,
+        lambda given: converter_of(given, "key"),
+        lambda given: converter_of(given, "value"),
+    ]
+    if plugin.kind == "SINK":
+        checks.append(topics_problem)
+    for check in checks:
+        try:
+            check(config)
+        except InvalidConnector as error:
+            found.append(SettingProblem(error.setting or "connector.class", error.message))
+    if not found and not any("${" in value for value in config.values()):
+        try:
+            read_settings(plugin.load().settings, config)
+        except InvalidConnector as error:
+            found.append(SettingProblem(error.setting or "connector.class", error.message))
+    return found
+
+
+def _forget_outside(info: ConnectorInfo) -> None:
+    """What cannot be removed now is said: DROP CONNECTOR must work while the other system is gone."""
+    secrets = Secrets()
+    try:
+        plugin, settings, _ = resolved_settings(info, secrets)
+        plugin.load().forget(settings, TaskInfo(info.name))
+    except Exception as error:
+        _log.warning("a dropped connector left something behind", connector=info.name, error=secrets.scrub(str(error)))

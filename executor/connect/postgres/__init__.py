@@ -1,0 +1,1 @@
+"""Change data capture from PostgreSQL: logical replication, with the decoder of pgoutput and Debezium's envelope."""

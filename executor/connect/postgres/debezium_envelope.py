@@ -1,0 +1,120 @@
+"""Changes of rows as the records that Debezium documents: envelope, key, tombstone and topic."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ..connector import ConnectRecord
+from .pg_values import Reader, ValueModes, value_reader
+from .pgoutput import RowChange, TableRelation, TupleValues, Unchanged
+
+_NOT_IN_A_TOPIC: Final = re.compile(r"[^a-zA-Z0-9._-]")
+_VERSION: Final = "1.0"
+
+
+@dataclass(frozen=True, slots=True)
+class EnvelopeSettings:
+    prefix: str
+    database: str
+    tombstones: bool
+    placeholder: str
+    modes: ValueModes
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeOrigin:
+    """Where a change comes from. `order`: its place in the transaction, from 1; None of a row of the snapshot."""
+
+    lsn: int
+    commit_ms: int
+    xid: int | None = None
+    commit_lsn: int = 0
+    order: int | None = None
+
+
+class TableEnvelope:
+    """One table: how its rows become records. In: `key`: the names of the columns of the primary key."""
+
+    def __init__(self, relation: TableRelation, key: tuple[str, ...], settings: EnvelopeSettings) -> None:
+        self.relation = relation
+        self._settings = settings
+        self._names = tuple(column.name for column in relation.columns)
+        self._readers: tuple[Reader, ...] = tuple(
+            value_reader(column.type_oid, column.modifier, settings.modes) for column in relation.columns
+        )
+        self._key = tuple(index for index, name in enumerate(self._names) if name in key)
+        self._topic = _NOT_IN_A_TOPIC.sub("_", f"{settings.prefix}.{relation.schema}.{relation.name}")
+
+    def snapshot_row(self, values: TupleValues, origin: ChangeOrigin) -> ConnectRecord:
+        row = self._row(values)
+        return self._record("r", self._key_of(row), None, row, origin)
+
+    def change(self, change: RowChange, origin: ChangeOrigin) -> Iterator[ConnectRecord]:
+        """An UPDATE of the key is a delete of the old one and a row of the new one."""
+        old = None if change.old is None else self._row(change.old, only_key=change.old_is_key)
+        if change.new is None:
+            assert old is not None  # the server sends it with every DELETE
+            yield from self._deleted(old, origin)
+            return
+        new = self._row(change.new, filled_from=None if change.old_is_key else change.old)
+        if old is not None and self._key and self._key_of(old) != self._key_of(new):
+            yield from self._deleted(old, origin)
+            yield self._record("c", self._key_of(new), None, new, origin)
+            return
+        yield self._record(change.kind, self._key_of(new), None if change.old_is_key else old, new, origin)
+
+    def _deleted(self, old: dict[str, Any], origin: ChangeOrigin) -> Iterator[ConnectRecord]:
+        key = self._key_of(old)
+        yield self._record("d", key, old, None, origin)
+        if self._settings.tombstones and key is not None:
+            yield ConnectRecord(self._topic, key, None, origin.commit_ms)
+
+    def _row(
+        self, values: TupleValues, *, only_key: bool = False, filled_from: TupleValues | None = None
+    ) -> dict[str, Any]:
+        """In: `filled_from`: the old row, which has the TOAST values that were left alone, if it was sent."""
+        row: dict[str, Any] = {}
+        for index, (name, read, value) in enumerate(zip(self._names, self._readers, values, strict=True)):
+            if only_key and index not in self._key:
+                continue
+            if isinstance(value, Unchanged) and filled_from is not None:
+                value = filled_from[index]
+            if isinstance(value, Unchanged):
+                row[name] = self._settings.placeholder
+            else:
+                row[name] = None if value is None else read(value)
+        return row
+
+    def _key_of(self, row: dict[str, Any]) -> dict[str, Any] | None:
+        return {self._names[index]: row[self._names[index]] for index in self._key} if self._key else None
+
+    def _record(
+        self, op: str, key: Any, before: dict[str, Any] | None, after: dict[str, Any] | None, origin: ChangeOrigin
+    ) -> ConnectRecord:
+        snapshot = origin.order is None
+        source = {
+            "version": _VERSION,
+            "connector": "postgresql",
+            "name": self._settings.prefix,
+            "ts_ms": origin.commit_ms,
+            "snapshot": "true" if snapshot else "false",
+            "db": self._settings.database,
+            "sequence": f'["{origin.commit_lsn}","{origin.lsn}"]',
+            "schema": self.relation.schema,
+            "table": self.relation.name,
+            "txId": origin.xid,
+            "lsn": origin.lsn,
+            "xmin": None,
+        }
+        transaction = None
+        if not snapshot:
+            transaction = {"id": f"{origin.xid}:{origin.commit_lsn}", "total_order": origin.order}
+        value = {
+            "before": before, "after": after, "source": source, "transaction": transaction, "op": op,
+            "ts_ms": time.time_ns() // 1_000_000,
+        }  # fmt: skip
+        return ConnectRecord(self._topic, key, value, origin.commit_ms)

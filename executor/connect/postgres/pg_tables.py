@@ -1,0 +1,185 @@
+"""Which tables a connector reads, and what its publication and its slot are like. Asks PostgreSQL's catalog."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+import structlog
+
+from ..connector_errors import ConnectorFailed
+from .pg_connections import explained, lsn_of, lsn_text, quoted, slot_lost
+from .pgoutput import RelationColumn, TableRelation
+
+_log = structlog.get_logger("millstream.connect")
+
+
+@dataclass(frozen=True, slots=True)
+class CapturedTable:
+    """`key`: columns of the primary key. `row_filter`: of the publication, as SQL; None where it has none."""
+
+    relation: TableRelation
+    key: tuple[str, ...]
+    row_filter: str | None
+
+    @property
+    def sql_name(self) -> str:
+        return f"{quoted(self.relation.schema)}.{quoted(self.relation.name)}"
+
+
+def check_server(connection: psycopg.Connection[Any]) -> None:
+    """Raises `ConnectorFailed` where logical replication is off."""
+    with explained("SHOW wal_level"):
+        row = connection.execute("SHOW wal_level").fetchone()
+    if row is None or row[0] != "logical":
+        raise ConnectorFailed(
+            f"wal_level of this PostgreSQL is {row and row[0]}, but must be logical",
+            hint="ALTER SYSTEM SET wal_level = logical; then restart PostgreSQL and this connector.",
+        )
+
+
+def ensure_publication(
+    connection: psycopg.Connection[Any], name: str, include: Sequence[str], exclude: Sequence[str], *, create: bool
+) -> None:
+    """The publication is there and has the tables that the settings name. Raises `ConnectorFailed`."""
+    with explained(f"the publication {name}"):
+        found = connection.execute("SELECT puballtables FROM pg_publication WHERE pubname = %s", [name]).fetchone()
+        if not create:
+            if found is None:
+                raise ConnectorFailed(
+                    f"the publication {name} does not exist",
+                    hint="CREATE PUBLICATION it, or leave publication.autocreate.mode out.",
+                )
+            return
+        if found is not None and found[0]:
+            return
+        wanted = _wanted(connection, include, exclude)
+        published = {
+            (row[0], row[1])
+            for row in connection.execute(
+                "SELECT schemaname, tablename FROM pg_publication_tables WHERE pubname = %s", [name]
+            )
+        }
+        missing = [table for table in wanted if table not in published]
+        if not missing:
+            return
+        tables = ", ".join(f"{quoted(schema)}.{quoted(table)}" for schema, table in missing)
+        command = "CREATE PUBLICATION {} FOR TABLE {}" if found is None else "ALTER PUBLICATION {} ADD TABLE {}"
+        connection.execute(command.format(quoted(name), tables).encode())
+
+
+def _wanted(
+    connection: psycopg.Connection[Any], include: Sequence[str], exclude: Sequence[str]
+) -> list[tuple[str, str]]:
+    """Schema and name. A table whose UPDATEs PostgreSQL would refuse once it is published is refused here."""
+    rows = connection.execute(
+        """SELECT n.nspname, c.relname,
+                  c.relreplident IN ('f', 'i') OR (c.relreplident = 'd' AND EXISTS (
+                      SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary))
+           FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+           WHERE c.relkind IN ('r', 'p') AND c.relpersistence = 'p' AND NOT c.relispartition
+             AND n.nspname NOT LIKE 'pg\\_%' AND n.nspname <> 'information_schema'
+           ORDER BY 1, 2"""
+    ).fetchall()
+    chosen = [row for row in rows if _named(f"{row[0]}.{row[1]}", include, exclude)]
+    if not chosen:
+        raise ConnectorFailed(
+            f"no table is named by table.include.list={','.join(include) or '(all)'}",
+            hint="Its items are regular expressions for schema.table, such as public.orders.",
+        )
+    without = [f"{schema}.{table}" for schema, table, identified in chosen if not identified]
+    if without:
+        raise ConnectorFailed(
+            f"{', '.join(without)} has no primary key and no replica identity: once it is published, PostgreSQL refuses"
+            " UPDATE and DELETE on it",
+            hint="Add a primary key, ALTER TABLE … REPLICA IDENTITY FULL, or name it in table.exclude.list.",
+        )
+    return [(schema, table) for schema, table, _ in chosen]
+
+
+def _named(table: str, include: Sequence[str], exclude: Sequence[str]) -> bool:
+    def among(patterns: Sequence[str]) -> bool:
+        return any(re.fullmatch(pattern, table) for pattern in patterns)
+
+    return (not include or among(include)) and not among(exclude)
+
+
+def captured_tables(connection: psycopg.Connection[Any], publication: str) -> list[CapturedTable]:
+    """The published tables as they are now, in the transaction of the connection."""
+    with explained("the list of tables"):
+        newer = connection.info.server_version >= 150_000
+        extra = "attnames, rowfilter" if newer else "NULL, NULL"
+        rows = connection.execute(
+            f"""SELECT schemaname, tablename, {extra} FROM pg_publication_tables
+                WHERE pubname = %s ORDER BY 1, 2""".encode(),
+            [publication],
+        ).fetchall()
+        return [_captured(connection, schema, table, names, row_filter) for schema, table, names, row_filter in rows]
+
+
+def _captured(
+    connection: psycopg.Connection[Any], schema: str, table: str, names: Sequence[str] | None, row_filter: str | None
+) -> CapturedTable:
+    rows = connection.execute(
+        """SELECT c.oid, c.relreplident, a.attname, a.atttypid, a.atttypmod,
+                  EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary
+                          AND a.attnum = ANY (i.indkey))
+           FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_attribute a ON a.attrelid = c.oid
+           WHERE n.nspname = %s AND c.relname = %s AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''
+           ORDER BY a.attnum""",
+        [schema, table],
+    ).fetchall()
+    kept = [row for row in rows if names is None or row[2] in names]
+    columns = tuple(RelationColumn(row[2], row[3], row[4], row[5]) for row in kept)
+    oid, identity = (kept[0][0], kept[0][1]) if kept else (0, "d")
+    relation = TableRelation(oid, schema, table, identity, columns)
+    return CapturedTable(relation, tuple(column.name for column in columns if column.is_key), row_filter)
+
+
+def primary_key(connection: psycopg.Connection[Any], relation: TableRelation) -> tuple[str, ...]:
+    """The names of its columns. With the default identity the stream has said them, as they were at that time."""
+    if relation.identity == "d":
+        return tuple(column.name for column in relation.columns if column.is_key)
+    with explained("the primary key"):
+        rows = connection.execute(
+            """SELECT a.attname FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid
+               WHERE i.indrelid = %s AND i.indisprimary AND a.attnum = ANY (i.indkey)""",
+            [relation.oid],
+        ).fetchall()
+    return tuple(row[0] for row in rows)
+
+
+def slot_exists(connection: psycopg.Connection[Any], slot: str) -> bool:
+    with explained(f"the slot {slot}"):
+        return bool(connection.execute("SELECT FROM pg_replication_slots WHERE slot_name = %s", [slot]).rowcount)
+
+
+def drop_slot(connection: psycopg.Connection[Any], slot: str) -> None:
+    """Raises `SystemUnavailable` while another connection uses it. One that is not there is fine."""
+    if slot_exists(connection, slot):
+        with explained(f"the end of slot {slot}"):
+            connection.execute("SELECT pg_drop_replication_slot(%s)", [slot])
+
+
+def check_slot(connection: psycopg.Connection[Any], slot: str, lsn: int) -> None:
+    """Raises `ConnectorFailed` where the slot cannot give all changes from `lsn` on.
+
+    A slot is never confirmed beyond the committed position, so one that is further was used or made anew by others.
+    """
+    with explained(f"the slot {slot}"):
+        row = connection.execute(
+            "SELECT plugin, confirmed_flush_lsn::text, wal_status FROM pg_replication_slots WHERE slot_name = %s",
+            [slot],
+        ).fetchone()
+    if row is None:
+        raise slot_lost(slot, "it was dropped")
+    plugin, confirmed, wal_status = row
+    if wal_status == "lost":
+        raise slot_lost(slot, "PostgreSQL has removed WAL that it needs (max_slot_wal_keep_size)")
+    if plugin != "pgoutput":
+        raise slot_lost(slot, f"it is of the plug-in {plugin}, not pgoutput")
+    if confirmed is not None and lsn_of(confirmed) > lsn:
+        raise slot_lost(slot, f"it is at {confirmed}, but this connector has read up to {lsn_text(lsn)} only")

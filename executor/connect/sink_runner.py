@@ -1,0 +1,225 @@
+"""Runs one task of a sink: reads topics, writes to the other system, then commits the offsets.
+
+The sink says what that gives: a transactional one stores offsets with its rows and says where to go on; for the others
+the group `connect-<name>` in the log does, so records of a batch that was written and not committed are written again.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+import structlog
+
+from ...logcore.client import HEADERS, FetchedColumns, FetchedRows, LogClient, RowRecords, Topic, TopicPartition
+from ...logcore.errors import OffsetOutOfRange
+from ...logcore.failpoints import fp
+from .connector import ConnectRecord, SinkConnector, TaskInfo
+from .connector_errors import ConnectorFailed, InvalidConnector
+from .converters import Converter, converter_of
+from .transforms import transformed, transforms_of
+
+_BATCH_BYTES: Final = 4 * 1024 * 1024
+_LOOK_S: Final = 5.0  # for new topics of a pattern, and new partitions
+_DEAD_LETTERS: Final = "errors.deadletterqueue.topic.name"
+
+Transcoder = Callable[[Topic, pa.RecordBatch, int], pa.Table]
+"""A columnar batch of a topic, with its largest time, as records in row form."""
+
+_log = structlog.get_logger("millstream.connect")
+
+
+def group_of(connector: str) -> str:
+    """The consumer group of a sink, as Kafka Connect calls it."""
+    return f"connect-{connector}"
+
+
+def topics_problem(config: Mapping[str, str]) -> None:
+    """Raises `InvalidConnector`."""
+    if bool(config.get("topics")) == bool(config.get("topics.regex")):
+        raise InvalidConnector("a sink needs one of topics and topics.regex", setting="topics")
+    try:
+        re.compile(config.get("topics.regex", ""))
+    except re.error as error:
+        raise InvalidConnector(f"topics.regex is no regular expression: {error}", setting="topics.regex") from None
+
+
+class _Placed(NamedTuple):
+    """A record, and where it was read: a transform may have changed its topic."""
+
+    at: TopicPartition
+    offset: int
+    record: ConnectRecord
+
+
+class SinkRunner:
+    """One life of a task. State: the position of each of its partitions."""
+
+    def __init__(
+        self, log: LogClient, sink: SinkConnector, task: TaskInfo, config: Mapping[str, str], transcoder: Transcoder
+    ) -> None:
+        """Raises `InvalidConnector`."""
+        topics_problem(config)
+        self._log = log
+        self._sink = sink
+        self._task = task
+        self._config = config
+        self._transcoder = transcoder
+        self._key, self._value = converter_of(config, "key"), converter_of(config, "value")
+        self._transforms = transforms_of(config)
+        self._tolerant = config.get("errors.tolerance", "none") == "all"
+        self._dead_letters = config.get(_DEAD_LETTERS)
+        self._positions: dict[TopicPartition, int] = {}
+        self._next_look = 0.0
+        self.records = 0
+
+    def step(self, timeout_s: float) -> bool:
+        """Writes one batch of each partition; False where nothing was there to write."""
+        if time.monotonic() >= self._next_look:
+            self._look()
+        if not self._log.wait(self._positions, timeout_s):
+            return False
+        records: list[_Placed] = []
+        moved: dict[TopicPartition, int] = {}
+        count = 0
+        for at, position in self._positions.items():
+            fetched = self._fetched(at, position)
+            if fetched.next_offset > position:
+                moved[at] = fetched.next_offset
+            for run in fetched.runs:
+                rows = self._rows(at.topic, run)
+                count += rows.num_rows
+                records += self._decoded(at, rows)
+        if not moved:
+            return False
+        fp("connect.sink_after_read")
+        for batch, positions in self._batches(records, moved):
+            self._sink.write(batch, positions)
+            fp("connect.sink_after_write")
+            self._log.commit_offsets(group_of(self._task.connector), positions)
+            fp("connect.sink_after_commit")
+            self._positions.update(positions)
+        self.records += count
+        return True
+
+    def _batches(
+        self, records: list[_Placed], moved: dict[TopicPartition, int]
+    ) -> Iterator[tuple[list[ConnectRecord], Mapping[TopicPartition, int]]]:
+        """Records, and the positions after them; after the last ones, those of what was left out too."""
+        most = self._sink.batch_records
+        for begin in range(0, max(len(records) - most, 0), most):
+            batch = records[begin : begin + most]
+            yield [placed.record for placed in batch], {placed.at: placed.offset + 1 for placed in batch}
+        last = records[-(len(records) % most or most) :] if records else []
+        yield [placed.record for placed in last], moved
+
+    def lag(self) -> int | None:
+        return sum(
+            max(0, self._log.offsets(*at).last_stable_offset - position) for at, position in self._positions.items()
+        )
+
+    def close(self) -> None:
+        self._sink.close()
+
+    # What is read
+
+    def _look(self) -> None:
+        """Takes this task's share of the partitions that there are now."""
+        self._next_look = time.monotonic() + _LOOK_S
+        new = [at for at in self._share() if at not in self._positions]
+        if not new:
+            return
+        stored = self._sink.positions(new)
+        known = self._log.committed_offsets(group_of(self._task.connector)) if stored is None else stored
+        for at in new:
+            self._positions[at] = known.get(at, self._log.offsets(*at).log_start_offset)
+
+    def _share(self) -> list[TopicPartition]:
+        of = int(self._task.config.get("of", 1))
+        partitions = [
+            TopicPartition(topic, number)
+            for topic in self._topics()
+            for number in range(self._log.partition_count(topic))
+        ]
+        return [at for index, at in enumerate(partitions) if index % of == self._task.number]
+
+    def _topics(self) -> list[str]:
+        """Those that are there: others may be created later."""
+        names = [name.strip() for name in self._config.get("topics", "").split(",") if name.strip()]
+        if names:
+            return [name for name in names if self._log.topic(name) is not None]
+        pattern = re.compile(self._config["topics.regex"])
+        return sorted(name for name in self._log.topics() if pattern.fullmatch(name) and not name.startswith("_"))
+
+    def _fetched(self, at: TopicPartition, position: int) -> Any:
+        try:
+            return self._log.fetch(at.topic, at.partition, position, max_bytes=_BATCH_BYTES)
+        except OffsetOutOfRange:
+            begin = self._log.offsets(*at).log_start_offset
+            if position >= begin:
+                raise
+            _log.warning(
+                "records were deleted before a sink read them",
+                connector=self._task.connector, topic=at.topic, partition=at.partition, count=begin - position,
+            )  # fmt: skip
+            return self._log.fetch(at.topic, at.partition, begin, max_bytes=_BATCH_BYTES)
+
+    def _rows(self, topic: str, run: FetchedRows | FetchedColumns) -> pa.Table:
+        if isinstance(run, FetchedRows):
+            return run.table
+        known = self._log.topic(topic)
+        assert known is not None
+        rows = self._transcoder(known, run.batch, run.timestamp_ms)
+        empty = pa.nulls(rows.num_rows, HEADERS)
+        return rows.append_column("offset", pa.array(run.row_offsets)).append_column("headers", empty)
+
+    def _decoded(self, at: TopicPartition, rows: pa.Table) -> list[_Placed]:
+        found: list[_Placed] = []
+        for row in rows.to_pylist():
+            headers = tuple((item["key"], item["value"]) for item in row["headers"] or ())
+            raw = ConnectRecord(
+                at.topic, row["key"], row["value"], row["timestamp"], headers, at.partition, row["offset"]
+            )
+            try:
+                record = transformed(_read(raw, self._key, self._value), self._transforms)
+            except ValueError as error:
+                self._refuse(raw, error)
+                continue
+            if record is not None:
+                found.append(_Placed(at, row["offset"], record))
+        return found
+
+    def _refuse(self, raw: ConnectRecord, error: ValueError) -> None:
+        """A record that is not in its format: into the dead letters, or the end of the task."""
+        place = f"{raw.topic}, partition {raw.partition}, offset {raw.offset}"
+        if not self._tolerant:
+            raise ConnectorFailed(
+                f"the record at {place} is not in the format of its converter: {error}",
+                hint=f"Set key.converter and value.converter, or errors.tolerance=all and {_DEAD_LETTERS}.",
+            )
+        if self._dead_letters is None:
+            _log.warning("record left out", connector=self._task.connector, place=place)
+            return
+        if self._log.topic(self._dead_letters) is None:
+            self._log.create_topic(self._dead_letters, 1)
+        reasons = {
+            "topic": raw.topic, "partition": raw.partition, "offset": raw.offset,
+            "connector.name": self._task.connector, "task.id": self._task.number, "exception.message": error,
+        }  # fmt: skip
+        headers = [{"key": f"__connect.errors.{name}", "value": str(value).encode()} for name, value in reasons.items()]
+        columns = {
+            "timestamp": pa.array([raw.timestamp_ms], pa.int64()),
+            "key": pa.array([raw.key], pa.binary()),
+            "value": pa.array([raw.value], pa.binary()),
+            "headers": pa.array([headers], HEADERS),
+        }
+        self._log.append(self._dead_letters, 0, RowRecords(pa.table(columns)))
+
+
+def _read(raw: ConnectRecord, key: Converter, value: Converter) -> ConnectRecord:
+    """Raises ValueError."""
+    return replace(raw, key=key.from_bytes(raw.key), value=value.from_bytes(raw.value))

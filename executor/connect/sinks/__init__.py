@@ -1,0 +1,1 @@
+"""Sinks: SQL databases and HTTP."""

@@ -1,0 +1,145 @@
+"""The sink `http`: a request for each record. At least once: a record is sent again where nobody knows whether it came.
+
+The header Idempotency-Key names the record, the same at every attempt, so a receiver can leave out what it has seen.
+Redirects are not followed, and link-local addresses (of a cloud's metadata) are refused, also where a name leads there.
+"""
+
+from __future__ import annotations
+
+import http.client
+import ipaddress
+import socket
+import ssl
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Final
+from urllib.parse import SplitResult, quote, urlsplit
+
+from ....logcore.client import TopicPartition
+from ....logcore.failpoints import fp
+from ..connector import ConnectRecord, Guarantee, SinkConnector, TaskInfo
+from ..connector_errors import ConnectorFailed, SystemUnavailable
+from ..connector_settings import setting
+from ..converters import json_text
+
+_LATER: Final = frozenset({408, 425, 429})
+_ANSWER_BYTES_MAX: Final = 1000
+
+
+@dataclass(frozen=True)
+class HttpSinkSettings:
+    http_api_url: str = setting("Address that records are sent to; ${topic} and ${key} are those of the record.")
+    request_method: str = setting("Method of the requests.", default="POST", choices=("POST", "PUT"))
+    headers: tuple[str, ...] = setting("Further headers, name: value, separated by commas.", default=(), secret=True)
+    request_timeout_ms: int = setting("A longer request is sent again.", default=30_000)
+    behavior_on_null_values: str = setting(
+        "A tombstone is left out, or sent as a DELETE.", default="ignore", choices=("ignore", "delete")
+    )
+
+    def __post_init__(self) -> None:
+        parts = urlsplit(self.http_api_url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError("http.api.url must begin with http:// or https:// and a host")
+        if any(":" not in header for header in self.headers):
+            raise ValueError("headers must be name: value")
+
+
+class HttpSink(SinkConnector):
+    """Requests to an HTTP server. State: the open connection."""
+
+    settings = HttpSinkSettings
+    guarantee: ClassVar[Guarantee] = "at least once"
+    batch_records: ClassVar[int] = 100
+
+    def __init__(self, settings: HttpSinkSettings, task: TaskInfo) -> None:
+        self._settings = settings
+        self._task = task
+        self._parts = urlsplit(settings.http_api_url)
+        self._connection: http.client.HTTPConnection | None = None
+
+    def write(self, records: Sequence[ConnectRecord], positions: Mapping[TopicPartition, int]) -> None:
+        del positions
+        for record in records:
+            if record.value is not None or self._settings.behavior_on_null_values == "delete":
+                self._send(record)
+                fp("connect.http_after_send")
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _send(self, record: ConnectRecord) -> None:
+        method = "DELETE" if record.value is None else self._settings.request_method
+        body = None if record.value is None else _body(record.value)
+        headers = {
+            "Content-Type": "application/json",
+            "Idempotency-Key": f"{self._task.connector}-{record.topic}-{record.partition}-{record.offset}",
+        }
+        for header in self._settings.headers:
+            name, _, value = header.partition(":")
+            headers[name.strip()] = value.strip()
+        try:
+            connection = self._connected()
+            connection.request(method, self._target(record), body, headers)
+            response = connection.getresponse()
+            answer = response.read(_ANSWER_BYTES_MAX)
+            if not response.isclosed() or connection.sock is None:
+                self.close()  # the rest is of no interest, or the server has closed it
+        except (OSError, http.client.HTTPException) as error:
+            self.close()
+            raise SystemUnavailable(f"{self._parts.hostname} does not answer: {error}") from None
+        self._check(response.status, answer, record)
+
+    def _check(self, status: int, answer: bytes, record: ConnectRecord) -> None:
+        if 200 <= status < 300:
+            return
+        said = f"{self._parts.hostname} answered {status}: {answer[:200].decode(errors='replace')}"
+        if status >= 500 or status in _LATER:
+            raise SystemUnavailable(said)
+        place = f"{record.topic}, partition {record.partition}, offset {record.offset}"
+        raise ConnectorFailed(
+            f"{said} (record at {place})", hint="Change http.api.url, headers or the records, then RESTART CONNECTOR."
+        )
+
+    def _target(self, record: ConnectRecord) -> str:
+        key = record.key if isinstance(record.key, str) else json_text(record.key)
+        path = f"{self._parts.path or '/'}{'?' if self._parts.query else ''}{self._parts.query}"
+        return path.replace("${topic}", quote(record.topic, "")).replace("${key}", quote(key, ""))
+
+    def _connected(self) -> http.client.HTTPConnection:
+        if self._connection is None:
+            self._connection = _connection(self._parts, self._settings.request_timeout_ms / 1000)
+        return self._connection
+
+
+def _body(value: object) -> bytes:
+    return value if isinstance(value, bytes) else json_text(value).encode()
+
+
+def _connection(parts: SplitResult, timeout_s: float) -> http.client.HTTPConnection:
+    """To an address that was looked at: the name is not resolved again. Raises OSError, `ConnectorFailed`."""
+    host = parts.hostname or ""
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    if ipaddress.ip_address(str(address[0]).partition("%")[0]).is_link_local:
+        raise ConnectorFailed(
+            f"http.api.url leads to the link-local address {address[0]}, where a cloud keeps its credentials",
+            hint="Use an address of the network.",
+        )
+    opened = socket.socket(family, kind, protocol)
+    opened.settimeout(timeout_s)
+    try:
+        opened.connect(address)
+        opened.setsockopt(
+            socket.IPPROTO_TCP, socket.TCP_NODELAY, 1
+        )  # the head of a request and its body are two writes
+        if parts.scheme == "https":
+            opened = ssl.create_default_context().wrap_socket(opened, server_hostname=host)
+    except BaseException:
+        opened.close()
+        raise
+    connection = http.client.HTTPConnection(host, port, timeout=timeout_s)
+    connection.auto_open = 0  # it would resolve the name, and know nothing of TLS
+    connection.sock = opened
+    return connection

@@ -1,0 +1,211 @@
+"""The sink `sql`: rows of topics in tables of any database that SQLAlchemy knows. Transactional.
+
+The offsets are a table of the same database. They are written in the transaction of the rows, and only where they are
+still what the task has read before: so each record has its effect once, also while an older task still runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import defaultdict
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import sqlalchemy as sa
+from sqlalchemy.exc import (
+    ArgumentError,
+    DataError,
+    DBAPIError,
+    IntegrityError,
+    NoSuchModuleError,
+    NoSuchTableError,
+    NotSupportedError,
+    ProgrammingError,
+    SQLAlchemyError,
+)
+
+from ....logcore.client import TopicPartition
+from ....logcore.failpoints import fp
+from ..connector import ConnectRecord, Guarantee, SinkConnector, TaskInfo
+from ..connector_errors import ConnectorFailed, SystemUnavailable
+from ..connector_settings import setting
+from ..converters import json_text
+from .sql_rows import SqlRow, TableRows, column_types, row_of
+
+
+@dataclass(frozen=True)
+class SqlSinkSettings:
+    connection_url: str = setting("Database, as SQLAlchemy writes it: postgresql+psycopg://user@host/database.")
+    connection_password: str | None = setting("Password, in place of one in the URL.", default=None, secret=True)
+    table_name_format: str = setting("Table of a topic; ${topic} is the topic's name.", default="${topic}")
+    insert_mode: str = setting(
+        "upsert keeps one row for each key, insert adds a row for each record.",
+        default="upsert",
+        choices=("upsert", "insert"),
+    )
+    delete_enabled: bool = setting("A tombstone deletes the row of its key.", default=True)
+    pk_mode: str = setting(
+        "Where the columns of the primary key are.",
+        default="record_key",
+        choices=("record_key", "record_value", "none"),
+    )
+    pk_fields: tuple[str, ...] = setting("Columns of the primary key; the name of a key that is one value.", default=())
+    auto_create: bool = setting("Create a table that does not exist, with types by its first record.", default=False)
+    offsets_table: str = setting("Table that keeps the offsets.", default="millstream_offsets")
+
+    def __post_init__(self) -> None:
+        if self.insert_mode == "upsert" and self.pk_mode == "none":
+            raise ValueError("insert.mode=upsert needs a primary key: pk.mode is none")
+        if self.pk_mode == "record_value" and not self.pk_fields:
+            raise ValueError("pk.mode=record_value needs pk.fields")
+
+    @property
+    def url(self) -> sa.URL:
+        """Raises `ConnectorFailed`."""
+        try:
+            found = sa.make_url(self.connection_url)
+        except ArgumentError:
+            raise ConnectorFailed(
+                "connection.url is no URL of SQLAlchemy", hint="It looks like postgresql+psycopg://user@host/database."
+            ) from None
+        return found if self.connection_password is None else found.set(password=self.connection_password)
+
+
+class SqlSink(SinkConnector):
+    """Tables of a SQL database.
+
+    State: a connection pool, the tables as they are, and the offset of each partition as the database has it.
+    """
+
+    settings = SqlSinkSettings
+    guarantee: ClassVar[Guarantee] = "transactional"
+
+    def __init__(self, settings: SqlSinkSettings, task: TaskInfo) -> None:
+        self._settings = settings
+        self._task = task
+        self._tables: dict[str, sa.Table] = {}
+        self._offsets: dict[TopicPartition, int | None] = {}
+        try:
+            self._engine = sa.create_engine(settings.url, pool_size=1, json_serializer=json_text)
+        except (NoSuchModuleError, ImportError) as error:
+            raise ConnectorFailed(
+                f"the driver of {settings.url.drivername} is not installed: {error}",
+                hint="pip install it, as in psycopg[binary] for postgresql+psycopg.",
+            ) from None
+        self._offset_table = _offset_table(settings.offsets_table)
+
+    def positions(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+        found: dict[TopicPartition, int] = {}
+        with _explained(), self._engine.begin() as connection:
+            self._offset_table.create(connection, checkfirst=True)
+            known = self._offset_table.c
+            rows = connection.execute(sa.select(known.topic, known.partition, known.next_offset).where(
+                known.connector == self._task.connector
+            ))  # fmt: skip
+            for topic, partition, offset in rows:
+                found[TopicPartition(topic, partition)] = offset
+        for at in partitions:
+            self._offsets[at] = found.get(at)
+        return found
+
+    def write(self, records: Sequence[ConnectRecord], positions: Mapping[TopicPartition, int]) -> None:
+        by_table = self._rows_by_table(records)
+        with _explained(), self._engine.begin() as connection:
+            for at, offset in positions.items():
+                self._move(connection, at, offset)
+            for name, rows in by_table.items():
+                table = self._table(connection, name, rows)
+                TableRows(table, self._settings.insert_mode == "upsert").write(connection, rows)
+            fp("connect.sql_before_commit")
+        fp("connect.sql_after_commit")
+        self._offsets.update(positions)
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+    @classmethod
+    def forget(cls, settings: SqlSinkSettings, task: TaskInfo) -> None:
+        engine = sa.create_engine(settings.url)
+        table = _offset_table(settings.offsets_table)
+        with _explained(), engine.begin() as connection:
+            if sa.inspect(connection).has_table(table.name):
+                connection.execute(sa.delete(table).where(table.c.connector == task.connector))
+        engine.dispose()
+
+    def _rows_by_table(self, records: Sequence[ConnectRecord]) -> dict[str, list[SqlRow]]:
+        """Of each table in order; of a key only its last change, where there are keys. Raises `ConnectorFailed`."""
+        settings = self._settings
+        found: dict[str, list[SqlRow]] = defaultdict(list)
+        for record in records:
+            row = row_of(record, settings.pk_mode, settings.pk_fields)
+            if row.values is None and not (settings.delete_enabled and row.key):
+                continue
+            found[settings.table_name_format.replace("${topic}", record.topic)].append(row)
+        if settings.insert_mode == "upsert":
+            return {name: list({tuple(row.key.values()): row for row in rows}.values()) for name, rows in found.items()}
+        return found
+
+    def _table(self, connection: sa.Connection, name: str, rows: Sequence[SqlRow]) -> sa.Table:
+        """As it is in the database; created first where that is wanted."""
+        if name not in self._tables:
+            schema, _, bare = name.rpartition(".")
+            if self._settings.auto_create and not sa.inspect(connection).has_table(bare, schema or None):
+                columns = column_types(rows, keyed=self._settings.insert_mode == "upsert")
+                sa.Table(bare, sa.MetaData(), *columns, schema=schema or None).create(connection)
+            try:
+                self._tables[name] = sa.Table(bare, sa.MetaData(), schema=schema or None, autoload_with=connection)
+            except NoSuchTableError:
+                raise ConnectorFailed(
+                    f"the table {name} does not exist in the database",
+                    hint="CREATE TABLE it, set table.name.format, or set auto.create=true.",
+                ) from None
+        return self._tables[name]
+
+    def _move(self, connection: sa.Connection, at: TopicPartition, offset: int) -> None:
+        """The offset in the database becomes `offset`, if it is still what this task has written or read last."""
+        table, before = self._offset_table, self._offsets.get(at)
+        place = {"connector": self._task.connector, "topic": at.topic, "partition": at.partition}
+        if before is None:
+            try:
+                connection.execute(sa.insert(table).values(**place, next_offset=offset))
+            except IntegrityError:
+                raise _overtaken(at) from None
+            return
+        here = sa.and_(*(table.c[name] == value for name, value in place.items()), table.c.next_offset == before)
+        if connection.execute(sa.update(table).where(here).values(next_offset=offset)).rowcount != 1:
+            raise _overtaken(at)
+
+
+def _overtaken(at: TopicPartition) -> SystemUnavailable:
+    return SystemUnavailable(f"another task has written {at.topic}, partition {at.partition}, meanwhile")
+
+
+def _offset_table(name: str) -> sa.Table:
+    schema, _, bare = name.rpartition(".")
+    return sa.Table(
+        bare,
+        sa.MetaData(),
+        sa.Column("connector", sa.String(255), primary_key=True),
+        sa.Column("topic", sa.String(255), primary_key=True),
+        sa.Column("partition", sa.Integer, primary_key=True, autoincrement=False),
+        sa.Column("next_offset", sa.BigInteger, nullable=False),
+        schema=schema or None,
+    )
+
+
+@contextlib.contextmanager
+def _explained() -> Generator[None]:
+    """Errors of a database as ours. SQLAlchemy's texts have the parameters in them, which are users' data: only the
+    driver's own text is kept."""
+    try:
+        yield
+    except (DataError, IntegrityError, NotSupportedError, ProgrammingError) as error:
+        raise ConnectorFailed(
+            f"the database refused: {' '.join(str(error.orig).split())}",
+            hint="Change the table, the rights or the settings, then RESTART CONNECTOR.",
+        ) from None
+    except DBAPIError as error:  # no connection, a deadlock, a full disk
+        raise SystemUnavailable(f"the database does not answer: {' '.join(str(error.orig).split())}") from None
+    except SQLAlchemyError as error:
+        raise ConnectorFailed(f"the database cannot be used so: {' '.join(str(error).split())}") from None

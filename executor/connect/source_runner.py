@@ -1,0 +1,160 @@
+"""Runs one task of a source: records and position become visible in one transaction of the log.
+
+    read(position) → begin → records → position → commit → acknowledge
+
+A task that dies anywhere leaves either both or none of them. Acquiring the transactional id fences an older task of the
+same number, wherever it runs, and decides the transaction that it left open; the position is read after that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from ...logcore.client import HEADERS, LogClient, RowRecords
+from ...logcore.errors import TopicExists
+from ...logcore.failpoints import fp
+from ...logcore.murmur2 import partition_of
+from .connector import ConnectRecord, Position, SourceConnector, TaskInfo
+from .connector_errors import InvalidConnector
+from .converters import converter_of
+from .task_positions import POSITIONS_TOPIC, create_positions_topic, position_record, read_position
+from .transforms import transformed, transforms_of
+
+_PARTITIONS: Final = "topic.creation.default.partitions"
+
+
+def transactional_id(connector: str, task: int) -> str:
+    return f"_millstream-connect-{connector}-{task}"
+
+
+class SourceRunner:
+    """One life of a task: after any exception, `close` it and open another one.
+
+    State: the position that is committed, the one that was read up to, and whether a transaction is open.
+    """
+
+    def __init__(self, log: LogClient, source: SourceConnector, task: TaskInfo, config: Mapping[str, str]) -> None:
+        """Raises `InvalidConnector`."""
+        self._log = log
+        self._source = source
+        self._task = task
+        self._key, self._value = converter_of(config, "key"), converter_of(config, "value")
+        self._transforms = transforms_of(config)
+        self._new_partitions = _partitions(config)
+        create_positions_topic(log)
+        self._producer = log.transactional_producer(transactional_id(task.connector, task.number))
+        self.position = read_position(log, task.connector, task.number)
+        self._read_up_to: Position | None = self.position
+        self._open = False
+        self._turn = 0  # of the partition that the next record without a key goes to
+        self._partition_counts: dict[str, int] = {}
+        self.records = 0
+        self._uncommitted = 0
+
+    def step(self, timeout_s: float) -> bool:
+        """Reads one chunk and writes it; False where none came."""
+        chunk = self._source.read(self._read_up_to, timeout_s)
+        if chunk is None:
+            return False
+        fp("connect.after_read")
+        by_place = self._placed(chunk.records)
+        if not self._open:
+            self._producer.begin()
+            self._open = True
+        for (topic, partition), records in by_place.items():
+            self._producer.append(topic, partition, self._encoded(records))
+            self._uncommitted += len(records)
+        fp("connect.after_records")
+        self._read_up_to = chunk.position
+        if chunk.complete:
+            self._commit(chunk.position)
+        return True
+
+    def _commit(self, position: Position) -> None:
+        record = position_record(self._task.connector, self._task.number, position)
+        self._producer.append(POSITIONS_TOPIC, 0, record)
+        fp("connect.after_position")
+        self._producer.commit()
+        self._open = False
+        self.position = position
+        self.records, self._uncommitted = self.records + self._uncommitted, 0
+        fp("connect.after_commit")
+        self._source.acknowledge(position)
+        fp("connect.after_acknowledge")
+
+    def lag(self) -> int | None:
+        return self._source.lag()
+
+    def close(self) -> None:
+        """Drops what is not committed. Never fails: the next life decides what this one cannot."""
+        self._source.close()
+        if self._open:
+            with contextlib.suppress(Exception):
+                self._producer.abort()
+
+    # Where records go
+
+    def _placed(self, records: Sequence[ConnectRecord]) -> dict[tuple[str, int], list[ConnectRecord]]:
+        """By topic and partition, encoded; topics that are not there yet are created, before the transaction."""
+        placed: dict[tuple[str, int], list[ConnectRecord]] = defaultdict(list)
+        for record in records:
+            found = transformed(record, self._transforms) if self._transforms else record
+            if found is None:
+                continue
+            key = self._key.to_bytes(found.key)
+            encoded = ConnectRecord(
+                found.topic, key, self._value.to_bytes(found.value), found.timestamp_ms, found.headers
+            )
+            placed[(found.topic, self._partition_of(found.topic, key))].append(encoded)
+        return placed
+
+    def _partition_of(self, topic: str, key: bytes | None) -> int:
+        count = self._partition_counts.get(topic)
+        if count is None:
+            count = self._partition_counts[topic] = self._created(topic)
+        if key is not None:
+            return partition_of(key, count)
+        self._turn += 1
+        return self._turn % count
+
+    def _created(self, topic: str) -> int:
+        """The number of the topic's partitions."""
+        if topic.startswith("_millstream"):
+            raise InvalidConnector(
+                f'the topic "{topic}" is Millstream\'s own', hint="Set topic.prefix, topic or a RegexRouter otherwise."
+            )
+        if self._log.topic(topic) is None:
+            with contextlib.suppress(TopicExists):
+                self._log.create_topic(topic, self._new_partitions)
+        return self._log.partition_count(topic)
+
+    def _encoded(self, records: list[ConnectRecord]) -> RowRecords:
+        now_ms = int(time.time() * 1000)
+        times = np.fromiter(
+            (now_ms if record.timestamp_ms is None else record.timestamp_ms for record in records),
+            np.int64,
+            len(records),
+        )
+        columns = {
+            "timestamp": pa.array(times),
+            "key": pa.array([record.key for record in records], pa.binary()),
+            "value": pa.array([record.value for record in records], pa.binary()),
+        }
+        if any(record.headers for record in records):
+            rows = [[{"key": name, "value": data} for name, data in record.headers] for record in records]
+            columns["headers"] = pa.array(rows, HEADERS)
+        return RowRecords(pa.table(columns))
+
+
+def _partitions(config: Mapping[str, str]) -> int:
+    text = config.get(_PARTITIONS, "1")
+    if not text.isdecimal() or int(text) < 1:
+        raise InvalidConnector(f'{_PARTITIONS} is "{text}", which is no number of partitions', setting=_PARTITIONS)
+    return int(text)

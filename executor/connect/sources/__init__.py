@@ -1,0 +1,1 @@
+"""Sources that need no other server: generated records, and files."""

@@ -1,0 +1,231 @@
+"""A source that reads files: lines of text, NDJSON or CSV. It follows a file that grows, is rotated or truncated.
+
+A position has, for each file, its inode, how far it was read, and a checksum of its beginning. So a file that was
+renamed (`app.log` → `app.log.1`) is read to its end, and a new file that got an old inode is read from its start.
+"""
+
+from __future__ import annotations
+
+import csv
+import glob
+import os
+import time
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+import structlog
+
+from ..connector import Chunk, ConnectRecord, Position, SourceConnector, TaskInfo
+from ..connector_errors import ConnectorFailed, SystemUnavailable
+from ..connector_settings import setting
+
+_READ_BYTES: Final = 1024 * 1024
+_BEGINNING_BYTES: Final = 256
+_LOOK_S: Final = 0.1
+_log = structlog.get_logger("millstream.connect")
+
+
+@dataclass(frozen=True)
+class FileSettings:
+    file: str = setting("File that is read, or a pattern such as /var/log/app/*.log.")
+    topic: str = setting("Topic that is written.")
+    format: str = setting("What a line is.", default="text", choices=("text", "ndjson", "csv"))
+    key_field: str | None = setting("Field of NDJSON or CSV that becomes the key.", default=None)
+    csv_delimiter: str = setting("One character between the columns of CSV.", default=",")
+    follow: bool = setting("Wait for what is appended; else a last line needs no line break.", default=True)
+    max_line_bytes: int = setting("A longer line stops the task.", default=8 * 1024 * 1024)
+    errors_tolerance: str = setting(
+        "A line that is not in the format stops the task (none) or is skipped (all).",
+        default="none",
+        choices=("none", "all"),
+    )
+
+    def __post_init__(self) -> None:
+        if len(self.csv_delimiter) != 1:
+            raise ValueError("csv.delimiter must be one character")
+        if not Path(self.file).is_absolute():
+            raise ValueError(f'file is "{self.file}", but must be an absolute path')
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """How far a file was read. `beginning`: checksum of its first bytes, at most `offset` and 256 of them."""
+
+    path: str
+    offset: int = 0
+    beginning: int = 0
+
+    @staticmethod
+    def of(member: Mapping[str, Any]) -> _Place:
+        return _Place(member["path"], member["offset"], member["beginning"])
+
+    def as_json(self) -> dict[str, Any]:
+        return {"path": self.path, "offset": self.offset, "beginning": self.beginning}
+
+
+class FileSource(SourceConnector):
+    """Lines of files."""
+
+    settings = FileSettings
+
+    def __init__(self, settings: FileSettings, task: TaskInfo) -> None:
+        del task
+        self._settings = settings
+
+    def read(self, position: Position | None, timeout_s: float) -> Chunk | None:
+        deadline = time.monotonic() + timeout_s
+        while True:
+            found = self._read_any(position)
+            left_s = deadline - time.monotonic()
+            if found is not None or left_s <= 0:
+                return found
+            time.sleep(min(_LOOK_S, left_s))
+
+    def _read_any(self, position: Position | None) -> Chunk | None:
+        """From the first file, by age, that has something to read."""
+        known = {} if position is None else {inode: _Place.of(item) for inode, item in position["files"].items()}
+        present = dict(self._files(known))
+        for inode, path in present.items():
+            place = self._checked(known.get(inode, _Place(path)), path)
+            lines, after = self._lines(path, place, whole=not self._settings.follow or path not in self._named())
+            if after.offset == place.offset:
+                continue
+            kept = {other: place for other, place in known.items() if other in present}
+            return Chunk(
+                [record for offset, line in lines for record in self._records(path, offset, line)],
+                {"files": {other: item.as_json() for other, item in {**kept, inode: after}.items()}},
+            )
+        return None
+
+    def _named(self) -> list[str]:
+        return sorted(glob.glob(self._settings.file))
+
+    def _files(self, known: Mapping[str, _Place]) -> Iterator[tuple[str, str]]:
+        """Inodes and paths: files that were begun and have other names now, then those of the setting."""
+        named: dict[str, str] = {}
+        for path in self._named():
+            if os.path.isfile(path):
+                named.setdefault(_inode(path), path)
+        for inode, place in known.items():
+            if inode not in named:
+                moved = next((path for path in _beside(place.path) if _inode(path) == inode), None)
+                if moved is not None:
+                    yield inode, moved
+        yield from named.items()
+
+    def _checked(self, place: _Place, path: str) -> _Place:
+        """The place, or the start where this is another file with an old inode, or was truncated."""
+        if place.offset == 0:
+            return _Place(path)
+        with _opened(path) as file:
+            beginning = file.read(min(place.offset, _BEGINNING_BYTES))
+            size = os.fstat(file.fileno()).st_size
+        if size < place.offset or zlib.crc32(beginning) != place.beginning:
+            _log.warning("file was replaced or truncated, it is read from its start", path=path)
+            return _Place(path)
+        return _Place(path, place.offset, place.beginning)
+
+    def _lines(self, path: str, place: _Place, *, whole: bool) -> tuple[list[tuple[int, bytes]], _Place]:
+        """Whole lines after the place, with their offsets. In: `whole`: nothing will be appended any more."""
+        with _opened(path) as file:
+            beginning = file.read(_BEGINNING_BYTES)
+            file.seek(place.offset)
+            data = file.read(_READ_BYTES)
+            while b"\n" not in data and len(data) <= self._settings.max_line_bytes:
+                more = file.read(_READ_BYTES)
+                if not more:
+                    break
+                data += more
+            at_end = file.tell() >= os.fstat(file.fileno()).st_size
+        end = len(data) if whole and at_end else self._end(data)
+        if end == 0 and len(data) > self._settings.max_line_bytes:
+            raise ConnectorFailed(
+                f"the line at offset {place.offset} of {path} is longer than {self._settings.max_line_bytes} bytes",
+                hint="ALTER CONNECTOR … WITH ('max.line.bytes'='…') allows longer lines.",
+            )
+        offset = place.offset + end
+        lines = list(self._split(data[:end], place.offset))
+        return lines, _Place(path, offset, zlib.crc32(beginning[: min(offset, _BEGINNING_BYTES)]))
+
+    def _end(self, data: bytes) -> int:
+        """Of the last whole line; of CSV, of the last whole row: a quoted value may have line breaks in it."""
+        end = data.rfind(b"\n") + 1
+        while self._settings.format == "csv" and end and data.count(b'"', 0, end) % 2:
+            end = data.rfind(b"\n", 0, end - 1) + 1
+        return end
+
+    def _split(self, data: bytes, offset: int) -> Iterator[tuple[int, bytes]]:
+        row = b""
+        for line in data.splitlines(keepends=True) if self._settings.format != "csv" else data.split(b"\n"):
+            row += line if self._settings.format != "csv" else line + b"\n"
+            if self._settings.format == "csv" and row.count(b'"') % 2:
+                continue
+            if row.strip():
+                yield offset, row.rstrip(b"\r\n")
+            offset += len(row)
+            row = b""
+
+    # What a line is
+
+    def _records(self, path: str, offset: int, line: bytes) -> Iterator[ConnectRecord]:
+        try:
+            value = self._value(path, offset, line)
+        except ValueError as error:
+            if self._settings.errors_tolerance == "none":
+                raise ConnectorFailed(
+                    f"the line at offset {offset} of {path} is no {self._settings.format}: {error}",
+                    hint="Mend the file, or ALTER CONNECTOR … WITH ('errors.tolerance'='all') to skip such lines.",
+                ) from None
+            _log.warning("line skipped", path=path, offset=offset)
+            return
+        if value is not None:
+            field = self._settings.key_field
+            key = value.get(field) if field is not None and isinstance(value, dict) else None
+            yield ConnectRecord(self._settings.topic, key, value)
+
+    def _value(self, path: str, offset: int, line: bytes) -> Any:
+        """Raises ValueError. None for the header of CSV."""
+        match self._settings.format:
+            case "text":
+                return line.decode()
+            case "ndjson":
+                return orjson.loads(line)
+            case _:
+                return None if offset == 0 else dict(zip(self._header(path), self._columns(line), strict=True))
+
+    def _header(self, path: str) -> list[str]:
+        with _opened(path) as file:
+            return self._columns(file.readline(self._settings.max_line_bytes))
+
+    def _columns(self, line: bytes) -> list[str]:
+        text = line.decode("utf-8-sig")
+        return next(csv.reader(text.splitlines(keepends=True), delimiter=self._settings.csv_delimiter, strict=True))
+
+
+def _inode(path: str) -> str:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return ""
+    return f"{found.st_dev}:{found.st_ino}"
+
+
+def _beside(path: str) -> Iterator[str]:
+    """The files in the folder of this one."""
+    try:
+        with os.scandir(os.path.dirname(path)) as entries:
+            yield from (entry.path for entry in entries if entry.is_file())
+    except OSError:
+        return
+
+
+def _opened(path: str) -> Any:
+    """Raises `SystemUnavailable` where the file is gone or may not be read: it may come back."""
+    try:
+        return open(path, "rb")
+    except OSError as error:
+        raise SystemUnavailable(f"{path} cannot be read: {error.strerror}") from None

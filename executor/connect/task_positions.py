@@ -1,0 +1,69 @@
+"""Positions of sources: a record for each task in a compacted topic, written in the transaction of its records."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import Final
+
+import orjson
+import pyarrow as pa
+
+from ...logcore.client import FetchedRows, LogClient, RowRecords
+from ...logcore.errors import CorruptLog, TopicExists
+from .connector import Position
+
+POSITIONS_TOPIC: Final = "_millstream-connect-offsets"
+_CONFIG: Final = {"cleanup.policy": "compact"}
+_SCHEMA: Final = pa.schema([("timestamp", pa.int64()), ("key", pa.binary()), ("value", pa.binary())])
+
+
+def create_positions_topic(log: LogClient) -> None:
+    """Where it is not there yet."""
+    if log.topic(POSITIONS_TOPIC) is None:
+        with contextlib.suppress(TopicExists):
+            log.create_topic(POSITIONS_TOPIC, 1, _CONFIG)
+
+
+def position_record(connector: str, task: int, position: Position | None) -> RowRecords:
+    """For partition 0 of the topic; None forgets the task's position."""
+    value = None if position is None else orjson.dumps(position)
+    row = {"timestamp": [int(time.time() * 1000)], "key": [_key(connector, task)], "value": [value]}
+    return RowRecords(pa.table(row, schema=_SCHEMA))
+
+
+def read_position(log: LogClient, connector: str, task: int) -> Position | None:
+    """The committed one; None where there is none. Raises `CorruptLog` where it cannot be read."""
+    return read_positions(log).get((connector, task))
+
+
+def read_positions(log: LogClient) -> dict[tuple[str, int], Position]:
+    """Of all tasks, by connector and number."""
+    found: dict[tuple[str, int], Position] = {}
+    if log.topic(POSITIONS_TOPIC) is None:
+        return found
+    offset = log.offsets(POSITIONS_TOPIC, 0).log_start_offset
+    while True:
+        fetched = log.fetch(POSITIONS_TOPIC, 0, offset)
+        for run in fetched.runs:
+            assert isinstance(run, FetchedRows)
+            for key, value in zip(run.table["key"].to_pylist(), run.table["value"].to_pylist(), strict=True):
+                _fold(found, key, value)
+        if fetched.next_offset <= offset:
+            return found
+        offset = fetched.next_offset
+
+
+def _fold(found: dict[tuple[str, int], Position], key: bytes, value: bytes | None) -> None:
+    try:
+        connector, task = orjson.loads(key)
+        if value is None:
+            found.pop((connector, task), None)
+        else:
+            found[(connector, task)] = orjson.loads(value)
+    except (ValueError, TypeError) as error:
+        raise CorruptLog(f'topic "{POSITIONS_TOPIC}" holds what is not a position: {error}') from error
+
+
+def _key(connector: str, task: int) -> bytes:
+    return orjson.dumps([connector, task])

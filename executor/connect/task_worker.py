@@ -1,0 +1,216 @@
+"""The thread of one task: it opens the task, steps it, and after an error opens another one, with pauses that grow.
+
+Trouble that passes (the other system, the log, the network, a full disk) is waited out for as long as it takes: the
+state stays RUNNING and the status says what keeps it. An error that somebody has to fix makes the task FAILED at once,
+any other exception after some attempts; RESTART CONNECTOR opens it again.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Literal, Protocol
+
+import structlog
+
+from millstream.errors import LogError, MillstreamError
+
+from ...logcore.errors import (
+    CorruptLog,
+    InvalidRecords,
+    InvalidTopic,
+    LogClosed,
+    ProducerFenced,
+    RecordsTooLarge,
+)
+from .connector_errors import ConnectorFailed, InvalidConnector, SystemUnavailable
+from .connector_secrets import Secrets
+
+TaskState = Literal["RUNNING", "PAUSED", "FAILED", "STOPPED"]
+
+_STEP_S: Final = 0.2
+_AGAIN_S: Final = 0.1
+_AGAIN_MAX_S: Final = 30.0
+_ATTEMPTS: Final = 6  # after an exception that nobody foresaw
+_STOP_S: Final = 10.0
+_LAG_S: Final = 1.0
+_FOR_PEOPLE: Final = (
+    ConnectorFailed, InvalidConnector, CorruptLog, LogClosed, ProducerFenced, InvalidTopic, InvalidRecords,
+    RecordsTooLarge,
+)  # fmt: skip
+"""What waiting does not change."""
+_log = structlog.get_logger("millstream.connect")
+
+
+class TaskRunner(Protocol):
+    """One life of a task."""
+
+    @property
+    def records(self) -> int:
+        """Committed so far."""
+        ...
+
+    def step(self, timeout_s: float) -> bool: ...
+
+    def lag(self) -> int | None: ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class TaskStatus:
+    """`error`: why it is FAILED, or what keeps a RUNNING one waiting; without secrets. `records`: since the start here.
+    `lag`: in units of the source, or unread records of a sink; None where nobody knows. `restarts`: after errors."""
+
+    number: int
+    state: TaskState
+    records: int = 0
+    lag: int | None = None
+    restarts: int = 0
+    error: str | None = None
+
+
+class TaskWorker:
+    """Any thread may call any method.
+
+    In: `open_runner`: gives a new life, on the worker's thread; `secrets`: kept out of what is said about errors.
+    """
+
+    def __init__(
+        self, name: str, number: int, open_runner: Callable[[], TaskRunner], secrets: Secrets, *, paused: bool
+    ) -> None:
+        self._name = name
+        self._number = number
+        self._open_runner = open_runner
+        self._secrets = secrets
+        self._state: TaskState = "PAUSED" if paused else "RUNNING"
+        self._wanted_paused = paused
+        self._stopping = False
+        self._changed = threading.Condition()
+        self._records = 0
+        self._lag: int | None = None
+        self._restarts = 0
+        self._error: str | None = None
+        self._thread = threading.Thread(target=self._run, name=f"millstream-connect-{name}-{number}", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def status(self) -> TaskStatus:
+        with self._changed:
+            return TaskStatus(self._number, self._state, self._records, self._lag, self._restarts, self._error)
+
+    def pause(self) -> None:
+        """Returns at once; the state says PAUSED when nothing is under way any more."""
+        self._tell(wanted_paused=True)
+
+    def resume(self) -> None:
+        self._tell(wanted_paused=False)
+
+    def restart(self) -> None:
+        """A FAILED task begins anew; another one goes on."""
+        with self._changed:
+            if self._state == "FAILED":
+                self._state, self._error = "RUNNING", None
+            self._changed.notify_all()
+
+    def ask_to_stop(self) -> None:
+        with self._changed:
+            self._stopping = True
+            self._changed.notify_all()
+
+    def stop(self) -> None:
+        """Returns when nothing is written any more. A step that hangs in another system is fenced by the next task."""
+        self.ask_to_stop()
+        if self._thread.ident is not None and self._thread is not threading.current_thread():
+            self._thread.join(_STOP_S)
+
+    def _tell(self, *, wanted_paused: bool) -> None:
+        with self._changed:
+            self._wanted_paused = wanted_paused
+            self._changed.notify_all()
+
+    # The thread
+
+    def _run(self) -> None:
+        attempts, wait_s = 0, _AGAIN_S
+        while self._ready():
+            before = self._records
+            try:
+                self._live()
+                attempts, wait_s = 0, _AGAIN_S
+                continue
+            except Exception as error:
+                if self._records > before:
+                    attempts, wait_s = 0, _AGAIN_S
+                attempts += 1
+                if self._gives_up(error, attempts):
+                    self._fail(error)
+                    continue
+                self._note(error)
+            self._wait(wait_s)
+            wait_s = min(2 * wait_s, _AGAIN_MAX_S)
+        with self._changed:
+            self._state = "STOPPED"
+
+    def _ready(self) -> bool:
+        """Waits while the task is paused or failed; False where it is to end."""
+        with self._changed:
+            while not self._stopping and (self._wanted_paused or self._state == "FAILED"):
+                if self._state != "FAILED":
+                    self._state = "PAUSED"
+                self._changed.wait()
+            if not self._stopping:
+                self._state = "RUNNING"
+            return not self._stopping
+
+    def _live(self) -> None:
+        """One life; returns where it is to pause or to end."""
+        runner = self._open_runner()
+        base, next_lag = self._records, 0.0
+        try:
+            while not (self._stopping or self._wanted_paused):
+                came = runner.step(_STEP_S)
+                with self._changed:
+                    self._records, self._error = base + runner.records, None
+                if not came or time.monotonic() >= next_lag:
+                    self._lag, next_lag = runner.lag(), time.monotonic() + _LAG_S
+        finally:
+            self._records = base + runner.records
+            runner.close()
+
+    def _gives_up(self, error: Exception, attempts: int) -> bool:
+        if isinstance(error, _FOR_PEOPLE):
+            return True
+        if isinstance(error, SystemUnavailable | LogError | OSError):
+            return False
+        return attempts >= _ATTEMPTS
+
+    def _fail(self, error: Exception) -> None:
+        text = self._described(error)
+        with self._changed:
+            self._state, self._error = "FAILED", text
+        foreseen = isinstance(error, MillstreamError)
+        trace = None if foreseen else self._secrets.scrub("".join(traceback.format_exception(error)))
+        _log.error("connector task failed", connector=self._name, task=self._number, error=text, trace=trace)
+
+    def _note(self, error: Exception) -> None:
+        text = self._described(error)
+        with self._changed:
+            self._restarts += 1
+            again, self._error = self._error != text, text
+        if again:
+            _log.warning("connector task waits", connector=self._name, task=self._number, error=text)
+
+    def _described(self, error: Exception) -> str:
+        if isinstance(error, MillstreamError):
+            hint = f" {error.hint}" if error.hint else ""
+            return self._secrets.scrub(f"{error.message}.{hint}" if hint else error.message)
+        return self._secrets.scrub(f"{type(error).__name__}: {error}")
+
+    def _wait(self, seconds: float) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._stopping or self._wanted_paused, seconds)

@@ -1,0 +1,238 @@
+"""Single message transforms, by Kafka Connect's and Debezium's names: functions from a record to a record, or to None
+where it is left out.
+
+    'transforms'='unwrap,key', 'transforms.key.type'='ExtractField$Key', 'transforms.key.field'='id'
+
+The type is the name of the class, with or without its package. `unwrap` without a type is ExtractNewRecordState.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from .connector import ConnectRecord
+from .connector_errors import InvalidConnector
+
+Transform = Callable[[ConnectRecord], ConnectRecord | None]
+_Make = Callable[["_Options"], Transform]
+
+
+class _Options:
+    """The settings of one transform. `part`: of `Type$Key` or `Type$Value`, as a field of the record."""
+
+    def __init__(self, prefix: str, config: Mapping[str, str], part: str) -> None:
+        self._prefix = prefix
+        self._config = config
+        self.part = part
+
+    def text(self, name: str, default: str | None = None) -> str:
+        found = self._config.get(f"{self._prefix}.{name}", default)
+        if found is None:
+            raise self.wrong(name, "is missing")
+        return found
+
+    def names(self, name: str) -> tuple[str, ...]:
+        return tuple(item.strip() for item in self.text(name).split(",") if item.strip())
+
+    def choice(self, name: str, default: str, *others: str) -> str:
+        found = self.text(name, default)
+        if found not in (default, *others):
+            raise self.wrong(name, f'is "{found}", but must be one of {", ".join((default, *others))}')
+        return found
+
+    def pattern(self, name: str) -> re.Pattern[str]:
+        try:
+            return re.compile(self.text(name))
+        except re.error as error:
+            raise self.wrong(name, f"is no regular expression: {error}") from None
+
+    def wrong(self, name: str, what: str) -> InvalidConnector:
+        return InvalidConnector(f"{self._prefix}.{name} {what}", setting=f"{self._prefix}.{name}")
+
+    def get(self, record: ConnectRecord) -> Any:
+        return getattr(record, self.part)
+
+    def put(self, record: ConnectRecord, value: Any) -> ConnectRecord:
+        return replace(record, **{self.part: value})
+
+
+def transforms_of(config: Mapping[str, str]) -> tuple[Transform, ...]:
+    """In the order in which they are named. Raises `InvalidConnector`."""
+    names = [name.strip() for name in config.get("transforms", "").split(",") if name.strip()]
+    return tuple(_transform(name, config) for name in names)
+
+
+def transformed(record: ConnectRecord, transforms: tuple[Transform, ...]) -> ConnectRecord | None:
+    """What becomes of the record; None where one of the transforms leaves it out."""
+    found: ConnectRecord | None = record
+    for transform in transforms:
+        if found is None:
+            return None
+        found = transform(found)
+    return found
+
+
+def _transform(name: str, config: Mapping[str, str]) -> Transform:
+    prefix = f"transforms.{name}"
+    given = config.get(f"{prefix}.type", "ExtractNewRecordState" if name == "unwrap" else None)
+    if given is None:
+        raise InvalidConnector(f"{prefix}.type is missing", setting=f"{prefix}.type")
+    kind, dollar, part = given.rpartition(".")[2].partition("$")
+    make = _TRANSFORMS.get(kind)
+    if make is None or (dollar and part not in ("Key", "Value")):
+        known = ", ".join(_TRANSFORMS)
+        raise InvalidConnector(f'{prefix}.type is "{given}", but the transforms are {known}', setting=f"{prefix}.type")
+    return make(_Options(prefix, config, "key" if part == "Key" else "value"))
+
+
+def _extract_new_record_state(options: _Options) -> Transform:
+    """Debezium's envelope becomes the row; a delete becomes a tombstone, once."""
+    handling = options.choice("delete.tombstone.handling.mode", "tombstone", "drop", "rewrite")
+
+    def apply(record: ConnectRecord) -> ConnectRecord | None:
+        value = record.value
+        if value is None:  # the tombstone behind a delete, which has become one itself
+            return None
+        if not (isinstance(value, dict) and "op" in value and "after" in value):
+            return record
+        if value["op"] != "d":
+            after = value["after"]
+            if after is None:
+                return None
+            return replace(record, value={**after, "__deleted": "false"} if handling == "rewrite" else after)
+        if handling == "drop":
+            return None
+        before = value.get("before") or {}
+        return replace(record, value={**before, "__deleted": "true"} if handling == "rewrite" else None)
+
+    return apply
+
+
+def _regex_router(options: _Options) -> Transform:
+    pattern, template = options.pattern("regex"), re.sub(r"\$(\d+)", r"\\g<\1>", options.text("replacement"))
+
+    def apply(record: ConnectRecord) -> ConnectRecord:
+        found = pattern.fullmatch(record.topic)
+        return record if found is None else replace(record, topic=found.expand(template))
+
+    return apply
+
+
+def _timestamp_router(options: _Options) -> Transform:
+    topic_format = options.text("topic.format", "${topic}-${timestamp}")
+    form = _python_date_format(options, options.text("timestamp.format", "yyyyMMdd"))
+
+    def apply(record: ConnectRecord) -> ConnectRecord:
+        if record.timestamp_ms is None:
+            return record
+        moment = datetime.datetime.fromtimestamp(record.timestamp_ms / 1000, datetime.UTC).strftime(form)
+        return replace(record, topic=topic_format.replace("${topic}", record.topic).replace("${timestamp}", moment))
+
+    return apply
+
+
+_DATE_PARTS: Final = {"yyyy": "%Y", "yy": "%y", "MM": "%m", "dd": "%d", "HH": "%H", "mm": "%M", "ss": "%S"}
+
+
+def _python_date_format(options: _Options, java: str) -> str:
+    """`yyyy-MM-dd` is `%Y-%m-%d`."""
+    pieces: list[str] = []
+    for piece in re.findall(r"([A-Za-z])(\1*)|([^A-Za-z]+)", java):
+        word = piece[0] + piece[1]
+        if word and word not in _DATE_PARTS:
+            raise options.wrong("timestamp.format", f'has "{word}", but its parts are {", ".join(_DATE_PARTS)}')
+        pieces.append(_DATE_PARTS[word] if word else piece[2].replace("%", "%%"))
+    return "".join(pieces)
+
+
+def _filter(options: _Options) -> Transform:
+    """Keeps, or with mode=exclude leaves out, records whose field has one of the values. Tombstones stay."""
+    field, values = options.text("field"), set(options.names("value"))
+    keeps = options.choice("mode", "include", "exclude") == "include"
+
+    def apply(record: ConnectRecord) -> ConnectRecord | None:
+        part = options.get(record)
+        if part is None:
+            return record
+        found = _at(part, field)
+        text = str(found).lower() if isinstance(found, bool) else str(found)
+        return record if (found is not None and text in values) == keeps else None
+
+    return apply
+
+
+def _at(value: Any, path: str) -> Any:
+    """`after.status` is the field of a field."""
+    for name in path.split("."):
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
+
+
+def _mask_field(options: _Options) -> Transform:
+    fields, replacement = options.names("fields"), options.text("replacement", "")
+
+    def apply(record: ConnectRecord) -> ConnectRecord:
+        value = options.get(record)
+        if not isinstance(value, dict):
+            return record
+        return options.put(
+            record, {name: _mask(item, replacement) if name in fields else item for name, item in value.items()}
+        )
+
+    return apply
+
+
+def _mask(value: Any, replacement: str) -> Any:
+    """As Kafka's: of numbers 0, of texts the replacement, of the rest nothing."""
+    if value is None or isinstance(value, dict | list):
+        return None
+    if isinstance(value, str):
+        return replacement
+    return type(value)()
+
+
+def _insert_field(options: _Options) -> Transform:
+    static = options.text("static.field", ""), options.text("static.value", "")
+    topic, timestamp = options.text("topic.field", ""), options.text("timestamp.field", "")
+    if not (static[0] or topic or timestamp):
+        raise options.wrong("static.field", "is missing, and so are topic.field and timestamp.field")
+
+    def apply(record: ConnectRecord) -> ConnectRecord:
+        value = options.get(record)
+        if not isinstance(value, dict):
+            return record
+        added = {static[0]: static[1], topic: record.topic, timestamp: record.timestamp_ms}
+        return options.put(record, {**value, **{name: item for name, item in added.items() if name}})
+
+    return apply
+
+
+def _hoist_field(options: _Options) -> Transform:
+    field = options.text("field")
+    return lambda record: record if options.get(record) is None else options.put(record, {field: options.get(record)})
+
+
+def _extract_field(options: _Options) -> Transform:
+    field = options.text("field")
+
+    def apply(record: ConnectRecord) -> ConnectRecord:
+        value = options.get(record)
+        return options.put(record, value.get(field)) if isinstance(value, dict) else record
+
+    return apply
+
+
+_TRANSFORMS: Final[Mapping[str, _Make]] = {
+    "ExtractNewRecordState": _extract_new_record_state,
+    "RegexRouter": _regex_router,
+    "TimestampRouter": _timestamp_router,
+    "Filter": _filter,
+    "MaskField": _mask_field,
+    "InsertField": _insert_field,
+    "HoistField": _hoist_field,
+    "ExtractField": _extract_field,
+}

@@ -1,0 +1,19 @@
+"""What the catalog knows of a connector."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorInfo:
+    """`config`: the settings as they were given, `connector.class` among them; a secret may be among them too, so they
+    are shown only by way of `shown_config`. `statement`: without secrets."""
+
+    name: str
+    kind: Literal["SOURCE", "SINK"]
+    config: Mapping[str, str]
+    statement: str = ""
+    paused: bool = False

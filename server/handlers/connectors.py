@@ -1,0 +1,275 @@
+"""Statements about connectors. The routes of Kafka Connect's API build the same statements."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from millstream.errors import InvalidStatement, Span, StatementError, did_you_mean
+
+from ...executor.connect.connector import SinkConnector
+from ...executor.connect.connector_errors import InvalidConnector
+from ...executor.connect.connector_plugins import COMMON, ConnectorPlugin, find_plugin, plugins, shown_config
+from ...executor.connect.connectors import ConnectorStatus, config_problems
+from ...planner.connector_info import ConnectorInfo
+from ...sql.ast import (
+    AlterConnector,
+    ControlConnector,
+    CreateConnector,
+    Describe,
+    DropConnector,
+    Properties,
+    Show,
+)
+from ..catalog.commands import PauseConnector, PutConnector, RemoveConnector
+from ..engine.entities import (
+    CommandState,
+    ConnectorCreated,
+    ConnectorDescribed,
+    ConnectorDropped,
+    ConnectorLine,
+    ConnectorList,
+    ConnectorPluginLine,
+    ConnectorPlugins,
+    CurrentStatus,
+    Entity,
+    Warned,
+)
+from ..engine.request import Request
+from ..insight.descriptions import describe_source
+from ..security.statement_secrets import without_secrets
+from .create import command_id
+
+PLUGIN_VERSION = "1.0"
+_DONE = {"PAUSE": "paused", "RESUME": "resumed", "RESTART": "restarted"}
+
+
+class UnknownConnector(StatementError):
+    """No connector has this name."""
+
+    code = "UNKNOWN_CONNECTOR"
+
+
+class ConnectorExists(StatementError):
+    """A connector has this name already."""
+
+    code = "CONNECTOR_EXISTS"
+
+
+def create_connector(statement: CreateConnector, request: Request) -> list[Entity]:
+    """CREATE SOURCE|SINK CONNECTOR [IF NOT EXISTS] name WITH (…)."""
+    text = without_secrets(statement.text)
+    if statement.name in request.catalog.connectors:
+        message = f"Connector {statement.name} already exists"
+        if statement.if_not_exists:
+            return [Warned(statement_text=text, message=message)]
+        hint = "ALTER CONNECTOR changes its settings; DROP CONNECTOR removes it."
+        raise ConnectorExists(message, span=statement.span, hint=hint)
+    config = _texts(statement.properties)
+    plugin = _checked(config, statement.properties, statement.span)
+    if plugin.kind != statement.kind:
+        raise InvalidStatement(
+            f"{plugin.name} is a {plugin.kind.lower()} connector",
+            span=statement.span,
+            hint=f"Write CREATE {plugin.kind} CONNECTOR.",
+        )
+    info = ConnectorInfo(statement.name, plugin.kind, config, text)
+    request.store.submit(PutConnector(connector=info, statement=text))
+    return [
+        ConnectorCreated(statement_text=text, info=connector_json(info, request), warnings=_unknown(plugin, config))
+    ]
+
+
+def alter_connector(statement: AlterConnector, request: Request) -> list[Entity]:
+    """ALTER CONNECTOR name WITH (…): its tasks go on from their positions, with these settings."""
+    known = found_connector(statement.name, request, statement.span)
+    given = _texts(statement.properties)
+    text = without_secrets(statement.text, known.config.get("connector.class"))
+    config = given if statement.replaces else {**known.config, **given}
+    plugin = _checked(config, statement.properties, statement.span)
+    if plugin.kind != known.kind:
+        raise InvalidStatement(f"{known.name} is a {known.kind.lower()} connector and stays one", span=statement.span)
+    info = replace(known, config=config, statement=text)
+    request.store.submit(PutConnector(connector=info, statement=text))
+    return [
+        ConnectorCreated(statement_text=text, info=connector_json(info, request), warnings=_unknown(plugin, config))
+    ]
+
+
+def drop_connector(statement: DropConnector, request: Request) -> list[Entity]:
+    """DROP CONNECTOR [IF EXISTS] name. Topics stay."""
+    if statement.if_exists and statement.name not in request.catalog.connectors:
+        return [Warned(statement_text=statement.text, message=f"Connector '{statement.name}' does not exist.")]
+    known = found_connector(statement.name, request, statement.span)
+    request.store.submit(RemoveConnector(name=known.name, statement=statement.text))
+    return [ConnectorDropped(statement_text=statement.text, connector_name=known.name)]
+
+
+def control_connector(statement: ControlConnector, request: Request) -> list[Entity]:
+    """PAUSE|RESUME|RESTART CONNECTOR name. RESTART is of this run of the server only: the catalog does not change."""
+    known = found_connector(statement.name, request, statement.span)
+    offset = -1
+    if statement.action == "RESTART":
+        request.connectors.restart(known.name, statement.task)
+    else:
+        paused = statement.action == "PAUSE"
+        offset = request.store.submit(PauseConnector(name=known.name, paused=paused, statement=statement.text))
+    status = CurrentStatus(
+        statement_text=statement.text,
+        command_id=command_id("connector", known.name, statement.action.lower()),
+        command_status=CommandState("SUCCESS", f"Connector {known.name} {_DONE[statement.action]}."),
+        command_sequence_number=offset,
+    )
+    return [status]
+
+
+def show_connectors(statement: Show, request: Request) -> Entity:
+    """SHOW [SOURCE|SINK] CONNECTORS."""
+    wanted = statement.connector_kind
+    lines = [
+        ConnectorLine(info.name, info.kind.lower(), info.config.get("connector.class", ""), _summary(info, request))
+        for _, info in sorted(request.catalog.connectors.items())
+        if wanted in (None, info.kind)
+    ]
+    return ConnectorList(statement_text=statement.text, connectors=lines)
+
+
+def show_plugins(statement: Show) -> Entity:
+    """SHOW CONNECTOR PLUGINS."""
+    lines = [
+        ConnectorPluginLine(plugin.name, plugin.kind.lower(), PLUGIN_VERSION, plugin.doc)
+        for _, plugin in sorted(plugins().items())
+    ]
+    return ConnectorPlugins(statement_text=statement.text, connector_plugins=lines)
+
+
+def describe_connector(statement: Describe, request: Request) -> Entity:
+    """DESCRIBE CONNECTOR name. Its sources: the streams and tables on the topics that its settings name."""
+    info = found_connector(statement.name or "", request, statement.span)
+    status = request.connectors.status(info.name)
+    topics = _topics(info, request)
+    sources = [
+        describe_source(source, request.visible, request.executor, extended=False)
+        for source in request.visible.sources.values()
+        if source.topic in topics
+    ]
+    return ConnectorDescribed(
+        statement_text=statement.text,
+        connector_class=info.config.get("connector.class", ""),
+        status=status_json(info, status),
+        sources=sources,
+        topics=topics,
+        config=shown_config(info.config),
+        guarantee=_guarantee(info),
+        task_figures=[
+            {"id": task.number, "records": task.records, "lag": task.lag, "restarts": task.restarts}
+            for task in status.tasks
+        ],
+    )
+
+
+# ------------------------------------------------------------------ shared with the routes
+
+
+def found_connector(name: str, request: Request, span: Span | None = None) -> ConnectorInfo:
+    """Raises `UnknownConnector`."""
+    known = request.catalog.connectors.get(name)
+    if known is None:
+        hint = did_you_mean(name, request.catalog.connectors) or "SHOW CONNECTORS lists them."
+        raise UnknownConnector(f"Connector {name} does not exist", span=span, hint=hint)
+    return known
+
+
+def connector_json(info: ConnectorInfo, request: Request) -> dict[str, Any]:
+    """Name, type, config without secrets, and tasks, as Kafka Connect's API has them."""
+    tasks = request.connectors.status(info.name).tasks
+    return {
+        "name": info.name,
+        "config": {**shown_config(info.config), "name": info.name},
+        "tasks": [{"connector": info.name, "task": task.number} for task in tasks],
+        "type": info.kind.lower(),
+    }
+
+
+def status_json(info: ConnectorInfo, status: ConnectorStatus) -> dict[str, Any]:
+    """`trace`: of a task that failed, or of one that waits for something."""
+
+    def state(of: str, error: str | None) -> dict[str, Any]:
+        described = {"state": of, "worker_id": "millstream"}
+        return described if error is None else {**described, "trace": error}
+
+    return {
+        "name": info.name,
+        "connector": state(status.state, status.error),
+        "tasks": [{"id": task.number, **state(task.state, task.error)} for task in status.tasks],
+        "type": info.kind.lower(),
+    }
+
+
+def _texts(properties: Properties) -> dict[str, str]:
+    """Numbers and booleans as the settings write them."""
+    return {
+        name: str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in properties.items()
+        if value is not None and name != "name"
+    }
+
+
+def _checked(config: Mapping[str, str], properties: Properties, span: Span | None) -> ConnectorPlugin:
+    """Raises `InvalidConnector`, which points at the first setting that is wrong and names all of them."""
+    spans: Mapping[str, Span] = getattr(properties, "spans", {})
+    try:
+        plugin = find_plugin(config.get("connector.class"))
+        problems = config_problems(plugin, config)
+    except InvalidConnector as error:
+        error.span = spans.get(error.setting or "", span)
+        raise
+    if problems:
+        raise_at = next((spans[problem.name] for problem in problems if problem.name in spans), span)
+        error = InvalidConnector("; ".join(problem.message for problem in problems), setting=problems[0].name)
+        error.span = raise_at
+        raise error
+    return plugin
+
+
+def _unknown(plugin: ConnectorPlugin, config: Mapping[str, str]) -> list[str]:
+    """A sentence for each setting that has no effect."""
+    known = [item.name for item in plugin.settings()]
+    unknown = [name for name in config if name not in known and not name.startswith(COMMON)]
+    return [f"{name} has no effect. {did_you_mean(name, known) or ''}".strip() for name in unknown]
+
+
+def _summary(info: ConnectorInfo, request: Request) -> str:
+    """As ksqlDB sums the tasks up."""
+    status = request.connectors.status(info.name)
+    running = sum(task.state == "RUNNING" for task in status.tasks)
+    state = status.state
+    if state == "RUNNING" and running < len(status.tasks):
+        state = "FAILED" if all(task.state == "FAILED" for task in status.tasks) else "WARNING"
+    return f"{state} ({running}/{len(status.tasks)} tasks RUNNING)"
+
+
+def _guarantee(info: ConnectorInfo) -> str:
+    """Of a sink, what it says; a source is exactly once for everything that it can read again."""
+    try:
+        loaded = find_plugin(info.config.get("connector.class")).load()
+    except InvalidConnector:
+        return "unknown"
+    return loaded.guarantee if issubclass(loaded, SinkConnector) else "transactional"
+
+
+def _topics(info: ConnectorInfo, request: Request) -> list[str]:
+    """Those that there are of the topics that the settings name, or that begin with the prefix."""
+    named = {
+        item.strip()
+        for setting in ("topic", "kafka.topic", "topics")
+        for item in info.config.get(setting, "").split(",")
+        if item.strip()
+    }
+    prefix = info.config.get("topic.prefix")
+    return sorted(
+        topic
+        for topic in request.log.topics()
+        if topic in named or (prefix is not None and topic.startswith(f"{prefix}."))
+    )

@@ -1,0 +1,344 @@
+"""Kafka Connect's REST API: each route builds the statement that says the same, so rights and effects are those of the
+statement. Errors have Connect's codes, which are HTTP's."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from ...executor.connect.connector_errors import InvalidConnector, UnknownConnectorTask
+from ...executor.connect.connector_plugins import ConnectorPlugin, find_plugin, plugins, shown_names
+from ...executor.connect.connector_settings import ConnectorSetting, SettingProblem
+from ...executor.connect.connectors import config_problems
+from ...executor.connect.task_positions import read_positions
+from ...sql.ast import (
+    AlterConnector,
+    ControlConnector,
+    CreateConnector,
+    Describe,
+    DropConnector,
+    Properties,
+    Show,
+    Statement,
+)
+from ...sql.identifiers import quote_identifier
+from ..engine.entities import ConnectorCreated, ConnectorDescribed, ConnectorList, Entity
+from ..engine.session import Session
+from ..handlers.connectors import PLUGIN_VERSION, ConnectorExists, UnknownConnector
+from ..security.statement_secrets import without_secrets
+from .context import HttpContext, rights_of
+from .errors import BAD_REQUEST, NOT_FOUND, RequestRefused, error_body, error_code_of
+from .requests import read_object
+from .statements import json_response
+
+_CONFLICT: Final = 40900
+_SETTINGS_MAX: Final = 1000
+_Answer = Callable[[Request], Awaitable[Response]]
+
+
+class ConnectRoutes:
+    """Every method answers one route. Statements run on the threads of the context."""
+
+    def __init__(self, context: HttpContext) -> None:
+        self._context = context
+
+    def routes(self) -> list[Route]:
+        answers: tuple[tuple[str, str, _Answer], ...] = (
+            ("/connectors", "GET", self.names),
+            ("/connectors", "POST", self.create),
+            ("/connectors/{name}", "GET", self.info),
+            ("/connectors/{name}", "DELETE", self.delete),
+            ("/connectors/{name}/config", "GET", self.config),
+            ("/connectors/{name}/config", "PUT", self.put_config),
+            ("/connectors/{name}/status", "GET", self.status),
+            ("/connectors/{name}/topics", "GET", self.topics),
+            ("/connectors/{name}/offsets", "GET", self.offsets),
+            ("/connectors/{name}/pause", "PUT", self.pause),
+            ("/connectors/{name}/resume", "PUT", self.resume),
+            ("/connectors/{name}/restart", "POST", self.restart),
+            ("/connectors/{name}/tasks", "GET", self.tasks),
+            ("/connectors/{name}/tasks/{task}/status", "GET", self.task_status),
+            ("/connectors/{name}/tasks/{task}/restart", "POST", self.restart_task),
+            ("/connector-plugins", "GET", self.plugins),
+            ("/connector-plugins/{name}/config", "GET", self.plugin_config),
+            ("/connector-plugins/{name}/config/validate", "PUT", self.validate),
+        )
+        by_path: dict[str, dict[str, _Answer]] = {}
+        for path, method, answer in answers:
+            by_path.setdefault(path, {})[method] = answer
+        return [Route(path, _by_method(methods), methods=list(methods)) for path, methods in by_path.items()]
+
+    # What there is
+
+    async def names(self, request: Request) -> Response:
+        """`expand=status` or `expand=info`: an object with both, by name, instead of the names."""
+        expand = set(request.query_params.getlist("expand"))
+        listed = await self._run(request, Show(what="CONNECTORS", text="SHOW CONNECTORS"))
+        assert isinstance(listed, ConnectorList)
+        names = [line.name for line in listed.connectors]
+        if not expand:
+            return json_response(names, 200)
+        found: dict[str, Any] = {}
+        for name in names:
+            described = await self._described(request, name)
+            both = {"status": described.status, "info": _info(described)}
+            found[name] = {part: value for part, value in both.items() if part in expand}
+        return json_response(found, 200)
+
+    async def info(self, request: Request) -> Response:
+        return json_response(_info(await self._described(request)), 200)
+
+    async def config(self, request: Request) -> Response:
+        return json_response(_info(await self._described(request))["config"], 200)
+
+    async def status(self, request: Request) -> Response:
+        return json_response((await self._described(request)).status, 200)
+
+    async def topics(self, request: Request) -> Response:
+        described = await self._described(request)
+        return json_response({described.status["name"]: {"topics": described.topics}}, 200)
+
+    async def tasks(self, request: Request) -> Response:
+        described = await self._described(request)
+        tasks = [{"id": task, "config": dict(described.config)} for task in _info(described)["tasks"]]
+        return json_response(tasks, 200)
+
+    async def task_status(self, request: Request) -> Response:
+        number, described = _task(request), await self._described(request)
+        found = next((task for task in described.status["tasks"] if task["id"] == number), None)
+        if found is None:
+            raise RequestRefused(NOT_FOUND, f"connector {described.status['name']} has no task {number}")
+        return json_response(found, 200)
+
+    async def offsets(self, request: Request) -> Response:
+        """Of a source, the position of each task; of a sink, the offset of each partition."""
+        described = await self._described(request)
+        name, engine = described.status["name"], self._context.engine
+
+        def look() -> list[dict[str, Any]]:
+            if described.status["type"] == "sink":
+                committed = engine.log.committed_offsets(f"connect-{name}")
+                return [
+                    {
+                        "partition": {"kafka_topic": at.topic, "kafka_partition": at.partition},
+                        "offset": {"kafka_offset": offset},
+                    }
+                    for at, offset in sorted(committed.items())
+                ]
+            positions = sorted(read_positions(engine.log).items(), key=lambda item: item[0])
+            return [
+                {"partition": {"task": task}, "offset": position} for (of, task), position in positions if of == name
+            ]
+
+        return json_response({"offsets": await self._context.workers.run(look)}, 200)
+
+    # What is changed
+
+    async def create(self, request: Request) -> Response:
+        """{name, config}."""
+        rights_of(request.scope).require_administrator()
+        body = await read_object(request, self._context.body_bytes_max)
+        name = body.get("name")
+        if not isinstance(name, str) or not name or len(name) > 255:
+            raise RequestRefused(BAD_REQUEST, 'the body needs a text under "name"')
+        return await self._create(request, name, _settings(body.get("config")))
+
+    async def put_config(self, request: Request) -> Response:
+        """The whole configuration; a connector that is not there is created."""
+        rights_of(request.scope).require_administrator()
+        config = _settings(await read_object(request, self._context.body_bytes_max))
+        name = _name(request)
+        if name not in self._context.engine.catalog.connectors:
+            return await self._create(request, name, config)
+        text = _text(f"ALTER CONNECTOR {quote_identifier(name)}", config)
+        changed = await self._run(
+            request, AlterConnector(name=name, properties=_properties(config), replaces=True, text=text)
+        )
+        assert isinstance(changed, ConnectorCreated)
+        return json_response(changed.info, 200)
+
+    async def delete(self, request: Request) -> Response:
+        name = _name(request)
+        await self._run(request, DropConnector(name=name, text=f"DROP CONNECTOR {quote_identifier(name)}"))
+        return Response(status_code=204)
+
+    async def pause(self, request: Request) -> Response:
+        return await self._control(request, "PAUSE", 202)
+
+    async def resume(self, request: Request) -> Response:
+        return await self._control(request, "RESUME", 202)
+
+    async def restart(self, request: Request) -> Response:
+        return await self._control(request, "RESTART", 204)
+
+    async def restart_task(self, request: Request) -> Response:
+        return await self._control(request, "RESTART", 204, _task(request))
+
+    # What could be created
+
+    async def plugins(self, request: Request) -> Response:
+        del request
+        found = [
+            {"class": plugin.name, "type": plugin.kind.lower(), "version": PLUGIN_VERSION}
+            for _, plugin in sorted(plugins().items())
+        ]
+        return json_response(found, 200)
+
+    async def plugin_config(self, request: Request) -> Response:
+        plugin = _plugin(request)
+        settings = await self._context.workers.run(plugin.settings)
+        return json_response([_definition(item) for item in settings], 200)
+
+    async def validate(self, request: Request) -> Response:
+        """What is wrong with each setting. Connects to nothing, and gives no secret back."""
+        config = _settings(await read_object(request, self._context.body_bytes_max))
+        plugin = _plugin(request)
+        problems = await self._context.workers.run(lambda: config_problems(plugin, config))
+        return json_response(_validation(plugin, config, problems), 200)
+
+    async def _create(self, request: Request, name: str, config: dict[str, str]) -> Response:
+        plugin = find_plugin(config.get("connector.class"))
+        text = _text(f"CREATE {plugin.kind} CONNECTOR {quote_identifier(name)}", config)
+        statement = CreateConnector(kind=plugin.kind, name=name, properties=_properties(config), text=text)
+        created = await self._run(request, statement)
+        assert isinstance(created, ConnectorCreated)
+        return json_response(created.info, 201)
+
+    async def _control(self, request: Request, action: Any, status: int, task: int | None = None) -> Response:
+        name = _name(request)
+        text = f"{action} CONNECTOR {quote_identifier(name)}"
+        await self._run(request, ControlConnector(action=action, name=name, task=task, text=text))
+        return Response(status_code=status)
+
+    async def _described(self, request: Request, name: str | None = None) -> ConnectorDescribed:
+        of = _name(request) if name is None else name
+        text = f"DESCRIBE CONNECTOR {quote_identifier(of)}"
+        described = await self._run(request, Describe(what="CONNECTOR", name=of, text=text))
+        assert isinstance(described, ConnectorDescribed)
+        return described
+
+    async def _run(self, request: Request, statement: Statement) -> Entity:
+        session = Session(rights=rights_of(request.scope))
+        (entity,) = await self._context.workers.run(lambda: self._context.engine.run(statement, session))
+        return entity
+
+
+def _by_method(methods: dict[str, _Answer]) -> _Answer:
+    async def answer(request: Request) -> Response:
+        try:
+            found = methods.get(request.method) or methods["GET"]  # HEAD
+            return await found(request)
+        except Exception as error:
+            return _refusal(error)
+
+    return answer
+
+
+def _refusal(error: Exception) -> Response:
+    """Connect's code is the HTTP status; the other members are those of all our errors."""
+    match error:
+        case UnknownConnector() | UnknownConnectorTask():
+            code = NOT_FOUND
+        case ConnectorExists():
+            code = _CONFLICT
+        case _:
+            code = error_code_of(error)
+    return json_response({**error_body(error), "error_code": code // 100}, code // 100)
+
+
+def _name(request: Request) -> str:
+    return request.path_params["name"]
+
+
+def _task(request: Request) -> int:
+    text = request.path_params["task"]
+    if not (text.isascii() and text.isdecimal()) or len(text) > 9:
+        raise RequestRefused(NOT_FOUND, f"{text} is no number of a task")
+    return int(text)
+
+
+def _plugin(request: Request) -> ConnectorPlugin:
+    try:
+        return find_plugin(_name(request))
+    except InvalidConnector as error:
+        raise RequestRefused(NOT_FOUND, error.message, hint=error.hint) from None
+
+
+def _properties(config: dict[str, str]) -> Properties:
+    return dict(config)
+
+
+def _settings(given: object) -> dict[str, str]:
+    """Raises `RequestRefused`."""
+    if not isinstance(given, dict) or len(given) > _SETTINGS_MAX:
+        raise RequestRefused(BAD_REQUEST, "the settings of a connector are an object of texts")
+    found: dict[str, str] = {}
+    for name, value in given.items():
+        if isinstance(value, dict | list):
+            raise RequestRefused(BAD_REQUEST, f'the setting "{name}" is not a text')
+        if value is not None and name != "name":
+            found[name] = str(value).lower() if isinstance(value, bool) else str(value)
+    return found
+
+
+def _text(begin: str, config: dict[str, str]) -> str:
+    """The statement that says the same, for the command topic: without secrets."""
+    pairs = ", ".join(f"{_quoted(name)}={_quoted(value)}" for name, value in config.items())
+    return without_secrets(f"{begin} WITH ({pairs})", config.get("connector.class"))
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _info(described: ConnectorDescribed) -> dict[str, Any]:
+    name = described.status["name"]
+    return {
+        "name": name,
+        "config": {**described.config, "name": name},
+        "tasks": [{"connector": name, "task": task["id"]} for task in described.status["tasks"]],
+        "type": described.status["type"],
+    }
+
+
+def _definition(item: ConnectorSetting) -> dict[str, Any]:
+    """As Connect describes a setting; what has no meaning here has its neutral value."""
+    return {
+        "name": item.name,
+        "type": "PASSWORD" if item.secret else item.type,
+        "required": item.required,
+        "default_value": item.default,
+        "importance": "HIGH" if item.required else "MEDIUM",
+        "documentation": item.doc,
+        "group": None,
+        "width": "MEDIUM",
+        "display_name": item.name,
+        "dependents": [],
+        "order": -1,
+    }
+
+
+def _validation(plugin: ConnectorPlugin, config: dict[str, str], problems: list[SettingProblem]) -> dict[str, Any]:
+    errors: dict[str, list[str]] = {}
+    for problem in problems:
+        errors.setdefault(problem.name, []).append(problem.message)
+    settings, shows = plugin.settings(), shown_names(plugin.name)
+    configs: list[dict[str, Any]] = []
+    for item in settings:
+        value = config.get(item.name, item.default) if shows(item.name) else None
+        configs.append({
+            "definition": _definition(item),
+            "value": {
+                "name": item.name, "value": value, "recommended_values": list(item.choices),
+                "errors": errors.get(item.name, []), "visible": True,
+            },
+        })  # fmt: skip
+    others = [name for name in errors if all(item.name != name for item in settings)]
+    for name in others:
+        value = {"name": name, "value": None, "recommended_values": [], "errors": errors[name], "visible": True}
+        configs.append({"definition": None, "value": value})
+    return {"name": plugin.name, "error_count": len(errors), "groups": [], "configs": configs}

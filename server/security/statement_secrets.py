@@ -1,0 +1,79 @@
+"""Passwords in the texts of statements: they are taken out of everything that is kept, answered or logged.
+
+A text keeps its length, so that spans still point to the right places.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from millstream.errors import MillstreamError
+
+from ...executor.connect.connector_plugins import shown_names
+from ...executor.connect.connector_secrets import shown_value
+
+_ASSIGNED: Final = re.compile(r"(?:(?P<quote>['\"`])(?P<name>[\w.-]+)(?P=quote)\s*=?|\b(?P<bare>\w+)\s*=)\s*'")
+"""What comes before a value, also where somebody forgot the `=`."""
+_END: Final = re.compile(r"'(?=\s*(?:,\s*(?:['\"`][\w.-]+['\"`]\s*=?|\w+\s*=)|\)|;|$))")
+"""Of a secret, which may have a quote in it that should have been doubled."""
+_LITERAL_END: Final = re.compile(r"[^']*(?:''[^']*)*'")
+_CLASS: Final = re.compile(r"connector\.class['\"`]?\s*=\s*'([^']*)'", re.IGNORECASE)
+
+
+def without_secrets(text: str, connector_class: str | None = None) -> str:
+    """The text with stars in place of each value of a connector's setting that is secret. In: `connector_class`: of the
+    connector that it is about, where the text does not name it.
+
+    >>> without_secrets("CREATE SINK CONNECTOR c WITH ('password'='hunter2', 'topics'='t');")
+    "CREATE SINK CONNECTOR c WITH ('password'='*******', 'topics'='t');"
+    """
+    pieces: list[str] = []
+    position = 0
+    for start, end, hidden in _secrets(text, connector_class):
+        pieces += [text[position:start], hidden]
+        position = end
+    return "".join([*pieces, text[position:]])
+
+
+def say_no_secrets(error: MillstreamError, text: str) -> None:
+    """Takes the secrets of `text`, which the error is about, out of the error."""
+    for start, end, _ in _secrets(text):
+        value = text[start:end]
+        error.message = error.message.replace(value, "*" * len(value))
+        error.hint = None if error.hint is None else error.hint.replace(value, "*" * len(value))
+    error.args = (error.message,)
+    if error.text is not None:
+        error.text = without_secrets(error.text)
+
+
+def _secrets(text: str, connector_class: str | None = None) -> list[tuple[int, int, str]]:
+    """Where secret values are, and what stands in their place."""
+    if "CONNECTOR" not in text.upper():
+        return []
+    classes = {found[1] for found in _CLASS.finditer(text)} | ({connector_class} if connector_class else set())
+    shown_by = [shown_names(each) for each in classes]
+    found: list[tuple[int, int, str]] = []
+    position = 0
+    while (assigned := _ASSIGNED.search(text, position)) is not None:
+        start = assigned.end()
+        ending = _END.search(text, start)
+        end = len(text) if ending is None else ending.start()
+        value = text[start:end]
+        name = assigned["name"] or assigned["bare"]
+        shown = shown_value(name, value, secret=bool(shown_by) and not any(shows(name) for shows in shown_by))
+        if shown != value:
+            found.append((start, end, _stars(value, shown)))
+            position = end + 1
+        else:
+            literal = _LITERAL_END.match(text, start)
+            position = len(text) if literal is None else literal.end()
+    return found
+
+
+def _stars(value: str, shown: str) -> str:
+    """As long as the value; what is before and after a hidden part of it, as in an address, stays."""
+    before, hidden, after = shown.partition("********")
+    if not hidden:
+        return "*" * len(value)
+    return f"{before}{'*' * (len(value) - len(before) - len(after))}{after}"

@@ -1,0 +1,292 @@
+"""PostgreSQL's tables as topics: the snapshot, the stream, what is between them, and what can go wrong."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from connectors import Read, read_topic
+from postgres_changes import CREATE_TABLE, check_topic, writing
+from postgres_server import PostgresServer, postgres_server
+
+from millstream.executor.connect.connector import TaskInfo
+from millstream.executor.connect.connector_errors import ConnectorFailed, SystemUnavailable
+from millstream.executor.connect.connector_settings import read_settings
+from millstream.executor.connect.postgres.pg_source import PostgresSettings, PostgresSource
+from millstream.executor.connect.source_runner import SourceRunner
+from millstream.logcore.failpoints import FailpointHit, arm
+from millstream.logcore.log import Log, open_log
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    with postgres_server() as started:
+        yield started
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[Log]:
+    with open_log(tmp_path / "log", sync="never") as opened:
+        yield opened
+    arm("")
+
+
+@pytest.fixture
+def sql(server: PostgresServer, request: pytest.FixtureRequest) -> Iterator[Any]:
+    """A connection to a database of the test's own."""
+    name = f"db{abs(hash(request.node.name)) % 10**9}"
+    with server.connect() as admin:
+        admin.execute(f"CREATE DATABASE {name}")
+    with server.connect(name) as connection:
+        yield connection
+    with server.connect() as admin:
+        for (slot,) in admin.execute("SELECT slot_name FROM pg_replication_slots").fetchall():
+            admin.execute(
+                "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = %s", [slot]
+            )
+            eventually(lambda slot=slot: admin.execute("SELECT pg_drop_replication_slot(%s)", [slot]))
+        admin.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def eventually(call: Any, seconds: float = 20) -> None:
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            call()
+            return
+        except Exception:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+
+
+def settings(server: PostgresServer, sql: Any, **more: str) -> dict[str, str]:
+    given = {name.replace("_", "."): value for name, value in more.items()}
+    return {**server.parameters(sql.info.dbname), "topic.prefix": "pg", "heartbeat.interval.ms": "200", **given}
+
+
+def runner(log: Log, config: dict[str, str], name: str = "pg") -> SourceRunner:
+    source = PostgresSource(read_settings(PostgresSettings, config), TaskInfo(name))
+    return SourceRunner(log, source, TaskInfo(name), config)
+
+
+def catch_up(running: SourceRunner, quiet: int = 2) -> None:
+    """Until nothing came for a while."""
+    idle = 0
+    while idle < quiet:
+        before = running.records
+        running.step(0.15)
+        idle = idle + 1 if running.records == before and running.position["phase"] == "stream" else 0  # pyright: ignore
+
+
+def ops(records: list[Read]) -> list[str | None]:
+    return [None if record.value is None else record.json["op"] for record in records]
+
+
+def test_a_snapshot_and_the_changes_after_it_have_debeziums_shape(server: PostgresServer, sql: Any, log: Log) -> None:
+    sql.execute("CREATE TABLE orders (id INT PRIMARY KEY, item TEXT, price NUMERIC(10, 2))")
+    sql.execute("INSERT INTO orders VALUES (1, 'a', 1.50), (2, 'b', NULL)")
+    running = runner(log, settings(server, sql, table_include_list="public.orders"))
+    catch_up(running)
+    sql.execute("INSERT INTO orders VALUES (3, 'c', 12345678.90)")
+    sql.execute("UPDATE orders SET item = 'B' WHERE id = 2")
+    sql.execute("UPDATE orders SET id = 4 WHERE id = 3")
+    sql.execute("DELETE FROM orders WHERE id = 1")
+    catch_up(running)
+    running.close()
+    records = read_topic(log, "pg.public.orders")
+    assert ops(records) == ["r", "r", "c", "u", "d", None, "c", "d", None]
+    assert [record.key for record in records[:2]] == [b'{"id":1}', b'{"id":2}']
+    first, created, updated = records[0].json, records[2].json, records[3].json
+    assert first["after"] == {"id": 1, "item": "a", "price": 1.5}
+    assert b'"price":1.50' in (records[0].value or b"")  # all its digits
+    assert created["before"] is None
+    assert (updated["before"], updated["after"]["item"]) == (None, "B")
+    assert records[7].json["before"] == {"id": 1}
+    source = created["source"]
+    assert {name: source[name] for name in ("connector", "name", "db", "schema", "table", "snapshot")} == {
+        "connector": "postgresql", "name": "pg", "db": sql.info.dbname, "schema": "public", "table": "orders",
+        "snapshot": "false",
+    }  # fmt: skip
+    assert created["transaction"]["total_order"] == 1
+    assert abs(records[2].timestamp - time.time() * 1000) < 60_000
+    assert source["ts_ms"] == records[2].timestamp
+
+
+def test_nothing_is_lost_or_twice_under_kills_and_writes(server: PostgresServer, sql: Any, log: Log) -> None:
+    """30 deaths at random steps, during the snapshot, between it and the stream, and in the stream."""
+    sql.execute(CREATE_TABLE)
+    config = {**settings(server, sql, max_batch_size="200")}
+    chance, deaths = random.Random(2), Counter[str]()
+    with writing(server, sql.info.dbname):
+        while deaths.total() < 30:
+            early = deaths.total() < 8
+            point = chance.choice(("after_read", "after_records") if early else POINTS)
+            arm(f"connect.{point}:{chance.randrange(1, 14 if early else 6)}:raise")
+            running = None
+            try:
+                running = runner(log, config)
+                step_for_ever(running)
+            except FailpointHit:
+                assert running is not None
+                deaths[str((running.position or {}).get("phase"))] += 1
+            except SystemUnavailable:  # the slot is still in use by the one that died
+                time.sleep(0.05)
+            if running is not None:
+                running.close()
+    arm("")
+    running = opened_runner(log, config)
+    catch_up(running)
+    running.close()
+    assert deaths["snapshot"] >= 5 and deaths["stream"] >= 20
+    check_topic(read_topic(log, "pg.public.t"), sql)
+
+
+POINTS = ("after_read", "after_records", "after_position", "after_commit", "after_acknowledge")
+
+
+def step_for_ever(running: SourceRunner) -> None:
+    while True:
+        running.step(0.05)
+
+
+def opened_runner(log: Log, config: dict[str, str]) -> SourceRunner:
+    """Waits until the server has noticed that the one before is dead."""
+    found: list[SourceRunner] = []
+
+    def start() -> None:
+        running = runner(log, config)
+        running.step(0.05)
+        found.append(running)
+
+    eventually(start)
+    return found[0]
+
+
+def test_writes_to_other_tables_hold_no_wal(server: PostgresServer, sql: Any, log: Log) -> None:
+    sql.execute("CREATE TABLE quiet (id INT PRIMARY KEY)")
+    sql.execute("CREATE TABLE busy (id INT PRIMARY KEY, pad TEXT)")
+    running = runner(log, settings(server, sql, table_include_list="public.quiet"))
+    catch_up(running)
+    begin = running.position
+    for _ in range(3):
+        sql.execute("INSERT INTO busy SELECT i, repeat(md5(i::text), 30) FROM generate_series(1, 8000) i")
+        sql.execute("TRUNCATE busy")
+        deadline = time.monotonic() + 1
+        while time.monotonic() < deadline:
+            running.step(0.1)
+    held = """SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), confirmed_flush_lsn) FROM pg_replication_slots
+              WHERE database = %s"""
+    eventually(lambda: _smaller(running, sql, held, 1_000_000))
+    assert running.position != begin
+    assert read_topic(log, "pg.public.quiet") == []
+    running.close()
+
+
+def _smaller(running: SourceRunner, sql: Any, query: str, most: int) -> None:
+    running.step(0.2)
+    assert sql.execute(query, [sql.info.dbname]).fetchone()[0] < most
+
+
+def test_a_toast_value_that_is_left_alone_is_a_placeholder_or_with_a_full_identity_itself(
+    server: PostgresServer, sql: Any, log: Log
+) -> None:
+    for name, identity in (("part", "DEFAULT"), ("whole", "FULL")):
+        sql.execute(f"CREATE TABLE {name} (id INT PRIMARY KEY, n INT, big TEXT)")
+        sql.execute(f"ALTER TABLE {name} ALTER big SET STORAGE EXTERNAL")
+        sql.execute(f"ALTER TABLE {name} REPLICA IDENTITY {identity}")
+        sql.execute(f"INSERT INTO {name} VALUES (1, 0, repeat('x', 10000))")
+    running = runner(log, settings(server, sql))
+    catch_up(running)
+    for name in ("part", "whole"):
+        sql.execute(f"UPDATE {name} SET n = 1")
+    catch_up(running)
+    running.close()
+    assert read_topic(log, "pg.public.part")[-1].json["after"] == {
+        "id": 1,
+        "n": 1,
+        "big": "__debezium_unavailable_value",
+    }
+    whole = read_topic(log, "pg.public.whole")[-1]
+    assert whole.json["after"] == {"id": 1, "n": 1, "big": "x" * 10000}
+    assert whole.json["before"]["n"] == 0
+    assert whole.key == b'{"id":1}'
+
+
+def test_columns_may_change_while_the_stream_runs(server: PostgresServer, sql: Any, log: Log) -> None:
+    sql.execute("CREATE TABLE t (id INT PRIMARY KEY, a INT)")
+    running = runner(log, settings(server, sql))
+    catch_up(running)
+    sql.execute("INSERT INTO t VALUES (1, 1)")
+    sql.execute("ALTER TABLE t ADD COLUMN b TEXT, DROP COLUMN a")
+    sql.execute("INSERT INTO t VALUES (2, 'new')")
+    catch_up(running)
+    running.close()
+    assert [record.json["after"] for record in read_topic(log, "pg.public.t")] == [
+        {"id": 1, "a": 1},
+        {"id": 2, "b": "new"},
+    ]
+
+
+def test_a_large_transaction_is_one_transaction_of_the_log(server: PostgresServer, sql: Any, log: Log) -> None:
+    sql.execute("CREATE TABLE t (id INT PRIMARY KEY)")
+    running = runner(log, settings(server, sql, max_batch_size="100"))
+    catch_up(running)
+    sql.execute("INSERT INTO t SELECT generate_series(1, 1050)")
+    seen = set()
+    while running.records < 1050:
+        running.step(0.2)
+        seen.add(len(read_topic(log, "pg.public.t")))
+    running.close()
+    assert seen <= {0, 1050}
+
+
+@pytest.mark.parametrize("how", ["dropped", "made anew"])
+def test_a_lost_slot_is_an_error_that_says_what_to_do(server: PostgresServer, sql: Any, log: Log, how: str) -> None:
+    sql.execute("CREATE TABLE t (id INT PRIMARY KEY)")
+    config = settings(server, sql)
+    running = runner(log, config, f"lost{len(how)}")
+    catch_up(running)
+    running.close()
+    slot = f"millstream_lost{len(how)}"
+    eventually(lambda: sql.execute("SELECT pg_drop_replication_slot(%s)", [slot]))
+    sql.execute("INSERT INTO t VALUES (1)")  # a change that nobody will ever see
+    if how == "made anew":
+        sql.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", [slot])
+    with pytest.raises(ConnectorFailed, match="has not all changes any more") as caught:
+        runner(log, config, f"lost{len(how)}").step(0)
+    assert "DROP CONNECTOR" in (caught.value.hint or "")
+
+
+def test_a_slot_of_others_and_a_table_without_identity_are_refused(server: PostgresServer, sql: Any, log: Log) -> None:
+    sql.execute("CREATE TABLE t (id INT PRIMARY KEY)")
+    sql.execute("CREATE TABLE keyless (v INT)")
+    with pytest.raises(ConnectorFailed, match=r"public\.keyless has no primary key"):
+        runner(log, settings(server, sql)).step(0)
+    with pytest.raises(ConnectorFailed, match="no table is named by"):
+        runner(log, settings(server, sql, table_include_list="public.nope")).step(0)
+    sql.execute("SELECT pg_create_logical_replication_slot('theirs', 'pgoutput')")
+    with pytest.raises(ConnectorFailed, match="the replication slot theirs exists"):
+        runner(log, settings(server, sql, slot_name="theirs", table_exclude_list="public.keyless")).step(0)
+
+
+def test_a_server_that_is_not_there_is_waited_for(sql: Any, server: PostgresServer, log: Log) -> None:
+    config = settings(server, sql, database_port="1")
+    with pytest.raises(SystemUnavailable, match="PostgreSQL does not answer"):
+        runner(log, config).step(0)
+
+
+def test_dropping_the_connector_takes_slot_and_publication_with_it(server: PostgresServer, sql: Any, log: Log) -> None:
+    sql.execute("CREATE TABLE t (id INT PRIMARY KEY)")
+    config = settings(server, sql)
+    running = runner(log, config)
+    catch_up(running)
+    running.close()
+    eventually(lambda: PostgresSource.forget(read_settings(PostgresSettings, config), TaskInfo("pg")))
+    assert sql.execute("SELECT FROM pg_replication_slots WHERE database = %s", [sql.info.dbname]).rowcount == 0
+    assert sql.execute("SELECT FROM pg_publication").rowcount == 0

@@ -1,0 +1,108 @@
+"""Lines of files: each once, whatever happens to the file between two reads."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from millstream.executor.connect.connector import Position, TaskInfo
+from millstream.executor.connect.connector_errors import ConnectorFailed, InvalidConnector
+from millstream.executor.connect.connector_settings import read_settings
+from millstream.executor.connect.sources.file_source import FileSettings, FileSource
+
+
+class Reader:
+    """A source that is opened anew for each read, as after a kill."""
+
+    def __init__(self, file: Path | str, **settings: str) -> None:
+        given = {"file": str(file), "topic": "t", **{name.replace("_", "."): item for name, item in settings.items()}}
+        self._settings = read_settings(FileSettings, given)
+        self.position: Position | None = None
+
+    def read(self) -> list[Any]:
+        found: list[Any] = []
+        while True:
+            chunk = FileSource(self._settings, TaskInfo("f")).read(self.position, 0)
+            if chunk is None:
+                return found
+            found += [record.value for record in chunk.records]
+            self.position = chunk.position
+
+
+def test_a_growing_file_gives_each_whole_line_once(tmp_path: Path) -> None:
+    file, reader = tmp_path / "app.log", Reader(tmp_path / "app.log")
+    assert reader.read() == []
+    file.write_text("one\ntwo\nthr")
+    assert reader.read() == ["one", "two"]
+    with file.open("a") as opened:
+        opened.write("ee\n\nfour\n")
+    assert reader.read() == ["three", "four"]
+    assert reader.read() == []
+
+
+def test_a_rotated_file_is_read_to_its_end_before_the_new_one(tmp_path: Path) -> None:
+    file, reader = tmp_path / "app.log", Reader(tmp_path / "app.log")
+    file.write_text("one\n")
+    assert reader.read() == ["one"]
+    with file.open("a") as opened:
+        opened.write("two\nlast without a break")
+    file.rename(tmp_path / "app.log.1")
+    file.write_text("three\n")
+    assert reader.read() == ["two", "last without a break", "three"]
+    (tmp_path / "app.log.1").unlink()
+    assert reader.read() == []
+
+
+@pytest.mark.parametrize("new", ["x\n", "other text that is longer than before\n"])
+def test_a_truncated_or_replaced_file_is_read_from_its_start(tmp_path: Path, new: str) -> None:
+    file, reader = tmp_path / "app.log", Reader(tmp_path / "app.log")
+    file.write_text("one\ntwo\n")
+    assert reader.read() == ["one", "two"]
+    with file.open("r+") as opened:  # the same inode
+        opened.truncate(0)
+        opened.write(new)
+    assert reader.read() == [new.strip()]
+
+
+def test_a_pattern_reads_all_its_files(tmp_path: Path) -> None:
+    reader = Reader(tmp_path / "*.log")
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.log").write_text(f"{name}1\n{name}2\n")
+    assert reader.read() == ["a1", "a2", "b1", "b2"]
+    os.link(tmp_path / "a.log", tmp_path / "c.log")  # the same file under another name
+    assert reader.read() == []
+
+
+def test_csv_has_a_header_and_quoted_line_breaks(tmp_path: Path) -> None:
+    file, reader = tmp_path / "rows.csv", Reader(tmp_path / "rows.csv", format="csv", key_field="id")
+    file.write_text('id,text\n1,"a ""b"",\nc"\n2,"open\n')
+    assert reader.read() == [{"id": "1", "text": 'a "b",\nc'}]
+    with file.open("a") as opened:
+        opened.write('closed"\n')
+    assert reader.read() == [{"id": "2", "text": "open\nclosed"}]
+
+
+def test_a_line_in_another_format_stops_the_task_or_is_skipped(tmp_path: Path) -> None:
+    file = tmp_path / "rows.ndjson"
+    file.write_text('{"a": 1}\n{"a": \n{"a": 2}\n')
+    with pytest.raises(ConnectorFailed, match=r"the line at offset 9 of .* is no ndjson"):
+        Reader(file, format="ndjson").read()
+    assert Reader(file, format="ndjson", errors_tolerance="all").read() == [{"a": 1}, {"a": 2}]
+
+
+def test_a_line_without_end_is_refused_and_a_last_line_needs_none(tmp_path: Path) -> None:
+    file = tmp_path / "long"
+    file.write_text("x" * 5000)
+    with pytest.raises(ConnectorFailed, match=r"the line at offset 0 of .* is longer than 1000 bytes"):
+        Reader(file, max_line_bytes="1000").read()
+    assert Reader(file, follow="false").read() == ["x" * 5000]
+
+
+def test_settings_that_cannot_be_meant_are_refused() -> None:
+    with pytest.raises(InvalidConnector, match="must be an absolute path"):
+        Reader("relative/path")
+    with pytest.raises(InvalidConnector, match=r"csv\.delimiter must be one character"):
+        Reader("/x", csv_delimiter="||")

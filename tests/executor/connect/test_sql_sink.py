@@ -1,0 +1,199 @@
+"""Topics in tables of SQLite and PostgreSQL: each record has its effect once, whenever the task dies."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from datetime import date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from connectors import read_topic
+from postgres_server import PostgresServer, postgres_server
+
+from millstream.executor.connect.connector import TaskInfo
+from millstream.executor.connect.connector_errors import ConnectorFailed, InvalidConnector, SystemUnavailable
+from millstream.executor.connect.connector_settings import read_settings
+from millstream.executor.connect.sink_runner import SinkRunner
+from millstream.executor.connect.sinks.sql_sink import SqlSink, SqlSinkSettings
+from millstream.logcore.clients.producer import Producer
+from millstream.logcore.failpoints import FailpointHit, arm
+from millstream.logcore.log import Log, open_log
+
+POINTS = ("sink_after_read", "sql_before_commit", "sql_after_commit", "sink_after_write", "sink_after_commit")
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    with postgres_server() as started:
+        yield started
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path / 'out.db'}"
+        return
+    server = request.getfixturevalue("server")
+    name = f"db{abs(hash(request.node.name)) % 10**9}"
+    with server.connect() as admin:
+        admin.execute(f"CREATE DATABASE {name}")
+    yield server.url(name)
+    with server.connect() as admin:
+        admin.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[Log]:
+    with open_log(tmp_path / "log", sync="never") as opened:
+        yield opened
+    arm("")
+
+
+def runner(log: Log, url: str, **more: str) -> SinkRunner:
+    given = {name.replace("_", "."): value for name, value in more.items()}
+    config = {"connection.url": url, "topics": "orders", "pk.fields": "id", **given}
+    sink = SqlSink(read_settings(SqlSinkSettings, config), TaskInfo("out"))
+    return SinkRunner(log, sink, TaskInfo("out"), config, lambda topic, batch, time_ms: batch)
+
+
+def drain(running: SinkRunner) -> None:
+    while running.step(0):
+        pass
+    running.close()
+
+
+def send(log: Log, rows: list[tuple[Any, Any]], topic: str = "orders", partitions: int = 2) -> None:
+    if log.topic(topic) is None:
+        log.create_topic(topic, partitions)
+    with Producer(log) as producer:
+        for key, value in rows:
+            producer.send(topic, None if value is None else json.dumps(value).encode(), json.dumps(key).encode())
+
+
+def query(url: str, text: str) -> list[tuple[Any, ...]]:
+    engine = sa.create_engine(url)
+    with engine.begin() as connection:
+        found = connection.execute(sa.text(text))
+        rows = [tuple(row) for row in found] if found.returns_rows else []
+    engine.dispose()
+    return rows
+
+
+def test_rows_are_upserted_and_deleted_by_key(log: Log, url: str) -> None:
+    query(url, "CREATE TABLE orders (id INT PRIMARY KEY, item TEXT, price NUMERIC(20, 6), at TIMESTAMP, day DATE)")
+    send(log, [
+        (1, {"ITEM": "a", "PRICE": 1.5, "AT": 1_709_208_000_123, "DAY": 19782}), (2, {"item": "b"}),
+        (1, {"item": "c", "at": "2024-02-29T12:00:00Z", "day": "2024-02-29"}), (3, {"item": "gone"}), (3, None),
+    ])  # fmt: skip
+    drain(runner(log, url))
+    assert [row[:2] for row in query(url, "SELECT id, item FROM orders ORDER BY id")] == [(1, "c"), (2, "b")]
+    send(log, [(2, None), (1, {"item": "d", "price": "12345.678901"})])
+    drain(runner(log, url))
+    ((item, price, at, day),) = query(url, "SELECT item, CAST(price AS VARCHAR(30)), at, day FROM orders")
+    assert (item, Decimal(price).quantize(Decimal("0.000001"))) == ("d", Decimal("12345.678901"))
+    assert datetime.fromisoformat(str(at)) == datetime(2024, 2, 29, 12)
+    assert date.fromisoformat(str(day)) == date(2024, 2, 29)
+
+
+def test_each_record_counts_once_under_kills(log: Log, url: str) -> None:
+    """insert.mode=insert has no key that would hide a row that is written twice."""
+    query(url, "CREATE TABLE orders (n INT)")
+    chance, deaths, sent = random.Random(3), 0, 0
+    while deaths < 30:
+        send(log, [(number, {"n": number}) for number in range(sent, sent + 20)])
+        sent += 20
+        arm(f"connect.{chance.choice(POINTS)}:1:raise")
+        running = runner(log, url, insert_mode="insert", pk_mode="none")
+        try:
+            drain(running)
+        except FailpointHit:
+            deaths += 1
+            running.close()
+    arm("")
+    drain(runner(log, url, insert_mode="insert", pk_mode="none"))
+    assert sorted(query(url, "SELECT n FROM orders")) == [(number,) for number in range(sent)]
+
+
+def test_an_older_task_that_still_runs_writes_nothing_twice(log: Log, url: str) -> None:
+    query(url, "CREATE TABLE orders (n INT)")
+    send(log, [(1, {"n": 1})])
+    older, newer = (runner(log, url, insert_mode="insert", pk_mode="none") for _ in range(2))
+    assert older.step(0)
+    send(log, [(1, {"n": 2})])
+    assert newer.step(0)
+    with pytest.raises(SystemUnavailable, match="another task has written"):
+        older.step(0)
+    assert sorted(query(url, "SELECT n FROM orders")) == [(1,), (2,)]
+
+
+def test_a_table_is_created_where_that_is_wanted(log: Log, url: str) -> None:
+    send(log, [({"a": 1, "b": "x"}, {"n": None, "f": 0.5, "ok": True, "more": {"z": [1, 2.25]}}),
+               ({"a": 2, "b": "y"}, {"n": 7, "f": None, "ok": False, "more": None})])  # fmt: skip
+    with pytest.raises(ConnectorFailed, match="the table orders does not exist"):
+        drain(runner(log, url, pk_fields=""))
+    drain(runner(log, url, pk_fields="", auto_create="true", table_name_format="made_${topic}"))
+    rows = query(url, "SELECT a, b, n, f, ok FROM made_orders ORDER BY a")
+    assert rows == [(1, "x", None, 0.5, True), (2, "y", 7, None, False)]
+    (more,) = query(url, "SELECT more FROM made_orders WHERE a = 1")[0]
+    assert (json.loads(more) if isinstance(more, str) else more) == {"z": [1, 2.25]}
+    send(log, [({"a": 1, "b": "x"}, None)])
+    drain(runner(log, url, pk_fields="", auto_create="true", table_name_format="made_${topic}"))
+    assert query(url, "SELECT a FROM made_orders") == [(2,)]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "settings", "message"),
+    [
+        (1, {"nope": 1}, {}, "the table orders has no column nope"),
+        (1, [1], {}, "its value is of type list, not an object"),
+        (None, {"item": "x"}, {}, "it has no key"),
+        (1, {"item": "x"}, {"pk_fields": ""}, "pk.fields does not name one column"),
+        (1, {"item": "x"}, {"pk_mode": "record_value"}, "its value has no id"),
+        (1, {"item": None}, {}, "the database refused"),
+    ],
+)
+def test_a_record_that_is_no_row_says_which_and_why(
+    log: Log, tmp_path: Path, key: Any, value: Any, settings: dict[str, str], message: str
+) -> None:
+    url = f"sqlite:///{tmp_path / 'out.db'}"
+    query(url, "CREATE TABLE orders (id INT PRIMARY KEY, item TEXT NOT NULL)")
+    log.create_topic("orders", 1)
+    with Producer(log) as producer:
+        producer.send("orders", json.dumps(value).encode(), None if key is None else json.dumps(key).encode())
+    with pytest.raises(ConnectorFailed, match=message):
+        drain(runner(log, url, **settings))
+
+
+def test_records_in_another_format_go_to_the_dead_letters(log: Log, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'out.db'}"
+    query(url, "CREATE TABLE orders (id INT PRIMARY KEY, item TEXT)")
+    send(log, [(1, {"item": "a"})], partitions=1)
+    with Producer(log) as producer:
+        producer.send("orders", b"{no json", b"2")
+    send(log, [(3, {"item": "c"})])
+    with pytest.raises(ConnectorFailed, match="offset 1 is not in the format"):
+        drain(runner(log, url))
+    tolerant = {"errors_tolerance": "all", "errors_deadletterqueue_topic_name": "dead"}
+    drain(runner(log, url, **tolerant))
+    assert query(url, "SELECT id FROM orders ORDER BY id") == [(1,), (3,)]
+    (row,) = read_topic(log, "dead")
+    headers = {header["key"]: header["value"] for header in row.headers or ()}
+    assert (row.value, headers["__connect.errors.offset"]) == (b"{no json", b"1")
+    assert b"unexpected" in headers["__connect.errors.exception.message"]
+
+
+def test_settings_that_cannot_be_meant_are_refused(log: Log) -> None:
+    with pytest.raises(InvalidConnector, match="needs a primary key"):
+        runner(log, "sqlite://", pk_mode="none")
+    with pytest.raises(ConnectorFailed, match="is no URL of SQLAlchemy"):
+        runner(log, "nothing")
+    with pytest.raises(ConnectorFailed, match="the driver of oracle is not installed"):
+        runner(log, "oracle://ana@db")
+    send(log, [(1, {"item": "x"})])
+    with pytest.raises(SystemUnavailable, match="the database does not answer"):
+        drain(runner(log, "sqlite:////nowhere/at/all.db"))

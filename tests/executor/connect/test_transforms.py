@@ -1,0 +1,103 @@
+"""Single message transforms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from millstream.executor.connect.connector import ConnectRecord
+from millstream.executor.connect.connector_errors import InvalidConnector
+from millstream.executor.connect.transforms import transformed, transforms_of
+
+ROW = {"id": 1, "name": "ada", "vip": True}
+
+
+def apply(record: ConnectRecord, **settings: str) -> ConnectRecord | None:
+    config = {f"transforms.t.{name.replace('__', '.')}": value for name, value in settings.items()}
+    return transformed(record, transforms_of({"transforms": "t", **config}))
+
+
+def value(settings: dict[str, str], given: Any = ROW) -> Any:
+    found = apply(ConnectRecord("t", {"id": 1}, given, 1_700_000_000_000), **settings)
+    return None if found is None else found.value
+
+
+@pytest.mark.parametrize(
+    ("envelope", "row"),
+    [
+        ({"before": None, "after": ROW, "op": "c"}, ROW),
+        ({"before": None, "after": ROW, "op": "r"}, ROW),
+        ({"before": ROW, "after": None, "op": "d"}, None),
+        (ROW, ROW),
+    ],
+)
+def test_unwrap_gives_the_row_or_a_tombstone(envelope: Any, row: Any) -> None:
+    found = transformed(ConnectRecord("t", 1, envelope), transforms_of({"transforms": "unwrap"}))
+    assert found is not None
+    assert found.value == row
+
+
+def test_unwrap_gives_one_tombstone_for_a_delete() -> None:
+    assert transformed(ConnectRecord("t", 1, None), transforms_of({"transforms": "unwrap"})) is None
+
+
+@pytest.mark.parametrize(("mode", "given"), [("drop", None), ("rewrite", {"id": 1, "__deleted": "true"})])
+def test_a_delete_can_be_dropped_or_marked(mode: str, given: Any) -> None:
+    settings = {"type": "ExtractNewRecordState", "delete__tombstone__handling__mode": mode}
+    assert value(settings, {"before": {"id": 1}, "after": None, "op": "d"}) == given
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"type": "Filter", "field": "name", "value": "ada,bob"}, ROW),
+        ({"type": "Filter", "field": "name", "value": "eve"}, None),
+        ({"type": "Filter", "field": "name", "value": "ada", "mode": "exclude"}, None),
+        ({"type": "Filter", "field": "vip", "value": "true"}, ROW),
+        ({"type": "Filter$Key", "field": "id", "value": "2"}, None),
+        ({"type": "MaskField", "fields": "id,name"}, {"id": 0, "name": "", "vip": True}),
+        ({"type": "org.apache.kafka.connect.transforms.MaskField$Value", "fields": "name", "replacement": "x"},
+         {**ROW, "name": "x"}),
+        ({"type": "InsertField", "static__field": "from", "static__value": "pg"}, {**ROW, "from": "pg"}),
+        ({"type": "InsertField", "topic__field": "topic", "timestamp__field": "at"},
+         {**ROW, "topic": "t", "at": 1_700_000_000_000}),
+        ({"type": "HoistField", "field": "row"}, {"row": ROW}),
+        ({"type": "ExtractField", "field": "name"}, "ada"),
+    ],
+)  # fmt: skip
+def test_a_transform_changes_the_value(settings: dict[str, str], expected: Any) -> None:
+    assert value(settings) == expected
+
+
+@pytest.mark.parametrize(
+    ("settings", "topic"),
+    [
+        ({"type": "RegexRouter", "regex": r"(\w+)\.public\.(.*)", "replacement": "$1_$2"}, "pg_orders"),
+        ({"type": "RegexRouter", "regex": "public", "replacement": "x"}, "pg.public.orders"),
+        ({"type": "TimestampRouter", "timestamp__format": "yyyy-MM"}, "pg.public.orders-2023-11"),
+    ],
+)
+def test_a_router_changes_the_topic(settings: dict[str, str], topic: str) -> None:
+    found = apply(ConnectRecord("pg.public.orders", 1, ROW, 1_700_000_000_000), **settings)
+    assert found is not None
+    assert found.topic == topic
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({}, "transforms.t.type is missing"),
+        ({"type": "Nothing"}, 'is "Nothing", but the transforms are ExtractNewRecordState'),
+        ({"type": "RegexRouter", "regex": "(", "replacement": ""}, "transforms.t.regex is no regular expression"),
+        ({"type": "MaskField"}, "transforms.t.fields is missing"),
+        ({"type": "Filter", "field": "a", "value": "b", "mode": "c"}, 'transforms.t.mode is "c"'),
+        ({"type": "TimestampRouter", "timestamp__format": "QQ"}, 'transforms.t.timestamp.format has "QQ"'),
+        ({"type": "InsertField"}, "transforms.t.static.field is missing"),
+    ],
+)
+def test_a_wrong_transform_names_its_setting(settings: dict[str, str], message: str) -> None:
+    with pytest.raises(InvalidConnector) as caught:
+        apply(ConnectRecord("t", 1, ROW), **settings)
+    assert message in caught.value.message
+    assert (caught.value.setting or "").startswith("transforms.t.")
