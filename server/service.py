@@ -218,7 +218,7 @@ class Service:
         context = HttpContext(engine, log.served.id, self.configuration.body_bytes_max, figures)
         parts.callback(self._end_requests, context, listener)
         names = names_of(self.configuration)
-        listener.start(HostCheck(http_app(context, users), names))
+        listener.start(HostCheck(http_app(context, users, console=self.configuration.console), names))
         context.ready = True
         if registry is not None:
             parts.callback(registry.stop)

@@ -14,7 +14,13 @@ _TEXT: Final = {"type": "string"}
 _STATEMENTS: Final = {"type": "string", "format": "ksql", "examples": ["SHOW STREAMS;"]}
 _NAME: Final = {"type": "string", "format": "ksql-name"}
 _PARAMETERS: Final = {"name": _NAME}
-_MEANING: Final = {101: "It is a web socket now.", 200: "Success.", 308: "Look there.", 503: "Not now."}
+_MEANING: Final = {
+    101: "It is a web socket now.",
+    200: "Success.",
+    303: "Look there.",
+    308: "Look there.",
+    503: "Not now.",
+}
 _SESSION: Final[dict[str, Any]] = {
     "streamsProperties": _SCALARS,
     "properties": _SCALARS,
@@ -132,7 +138,7 @@ def _parameters(doc: PathDoc) -> list[dict[str, Any]]:
     if doc.path == "/ws/query":
         found.append({"name": "request", "in": "query", "required": True, "schema": _TEXT})
     if doc.path == "/graph":
-        formats = {"type": "string", "enum": ["text", "dot", "svg", "json"]}
+        formats = {"type": "string", "enum": ["text", "dot", "svg", "json", "layout"]}
         found += [{"name": "format", "in": "query", "schema": formats}, {"name": "of", "in": "query", "schema": _TEXT}]
     return found
 

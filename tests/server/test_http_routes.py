@@ -150,7 +150,7 @@ def test_the_openapi_document_names_every_route(http: httpx.Client) -> None:
     for path, operations in document["paths"].items():
         for method in operations:
             asked = http.request(method.upper(), path, content=b"")
-            assert asked.status_code not in (404, 405, 500) or path.startswith(("/status/", "/ws/")), path
+            assert asked.status_code not in (404, 405, 500) or path.startswith(("/status/", "/ws/", "/console/{")), path
     references: list[str] = []
     collect(document, references)
     assert all(reference.rpartition("/")[2] in document["components"]["schemas"] for reference in references)

@@ -1,5 +1,7 @@
 // The live table: rows stay in their places, and what changed lights up for a moment.
 
+import { count, element, follow, stateLine } from "./shared.js";
+
 function render({ model, el }) {
   const columns = model.get("_columns");
   const keyed = model.get("_keyed");
