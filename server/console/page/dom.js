@@ -28,7 +28,7 @@ function filled(node, attributes, children) {
     else if (value === true) node.setAttribute(name, "");
     else if (value !== false && value !== null && value !== undefined) node.setAttribute(name, String(value));
   }
-  node.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false).map(asNode));
+  node.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false).map(asNode));
   return node;
 }
 

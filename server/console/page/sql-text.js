@@ -10,6 +10,7 @@ const PIECE = /'(?:[^']|'')*(?:'|$)|`(?:[^`]|``)*(?:`|$)|"(?:[^"]|"")*(?:"|$)|--
 
 /** The statements of a text, with their semicolons. @param {string} sql @returns {Statement[]} */
 export function statements(sql) {
+  /** @type {Statement[]} */
   const found = [];
   let start = 0;
   const take = (/** @type {number} */ end) => {

@@ -53,12 +53,12 @@ export function cell(value, { max = CELL_MAX, more = null, length } = {}) {
   const text = plain(value);
   const whole = length ?? text.length;
   if (whole <= max) return h("bdi", { class: "cell" }, pieces(text));
-  const button = h("button", { type: "button", class: "more", title: "Show the whole text" }, `… ${count(whole)} characters`);
+  const button = h("button", { type: "button", class: "more", title: "Show the whole text" }, `${count(whole)} characters`);
   button.addEventListener("click", async (event) => {
     event.stopPropagation();
     showText(more === null ? text : await more());
   });
-  return h("bdi", { class: "cell" }, pieces(text.slice(0, max)), " ", button);
+  return h("span", { class: "cut" }, button, " ", h("bdi", { class: "cell" }, pieces(text.slice(0, max))), "…"); // behind it, it would be cut off
 }
 
 /** A dialog with a long text, a piece at a time: a megabyte at once would hold the page up. @param {string} text */
@@ -101,20 +101,18 @@ export function prettyJson(text) {
 }
 
 /** Numbers that a double cannot hold stay texts, between two marks. @param {string} text */
-function parseExactly(text) {
-  return JSON.parse(text, (_, value, context) => exact(value, context, (source) => `\u0001${source}\u0001`));
-}
-
-/** A value of `JSON.parse`, or its source where the value has lost digits.
- * @param {any} value @param {any} context @param {(source: string) => any} keep */
-function exact(value, context, keep) {
-  if (typeof value !== "number" || context?.source === undefined || String(value) === context.source) return value;
-  return keep(context.source);
-}
+const parseExactly = (text) => JSON.parse(text, exact((source) => `\u0001${source}\u0001`));
 
 /** A line of rows: DECIMALs and large BIGINTs as the texts they were sent as. @param {string} line */
-export function parseRow(line) {
-  return JSON.parse(line, (_, value, context) => exact(value, context, (source) => source));
+export const parseRow = (line) => JSON.parse(line, exact((source) => source));
+
+/** For `JSON.parse`: what to take in place of a number that has lost digits (a browser that does not tell the source
+ * gives the number). @param {(source: string) => any} keep @returns {any} */
+function exact(keep) {
+  return (/** @type {string} */ _, /** @type {any} */ value, /** @type {{ source?: string }} */ context) => {
+    const source = context?.source;
+    return typeof value !== "number" || source === undefined || String(value) === source ? value : keep(source);
+  };
 }
 
 const whole = new Intl.NumberFormat("en-US");

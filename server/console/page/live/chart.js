@@ -1,3 +1,4 @@
+// @ts-nocheck: it was written without types
 // The live chart: lines or bars in SVG, with axes, a legend that hides series, a tooltip for pointer and keyboard,
 // and the same numbers as a table for who cannot see it.
 

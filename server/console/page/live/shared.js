@@ -1,3 +1,4 @@
+// @ts-nocheck: it was written without types
 // What the live table and the live chart share: elements, the line of state, and drawing once per frame.
 // The console loads these modules as they are. A notebook loads one text: this module, then table.js or chart.js.
 

@@ -1,3 +1,4 @@
+// @ts-nocheck: it was written without types
 // The live table: rows stay in their places, and what changed lights up for a moment.
 
 import { count, element, follow, stateLine } from "./shared.js";

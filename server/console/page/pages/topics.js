@@ -17,7 +17,7 @@ async function showAll(view) {
   const list = grid("Topics", [
     { name: "Topic", width: "minmax(220px, 2fr)", value: (row) => row.name, draw: (row) => link("topics", row.name) },
     { name: "Partitions", number: true, width: "110px", value: (row) => row.replicaInfo.length },
-    { name: "Records", number: true, width: "130px", value: (row) => row.records, draw: (row) => (row.records === undefined ? "–" : compact(row.records)) },
+    { name: "Offsets", number: true, width: "130px", value: (row) => row.records, draw: (row) => (row.records === undefined ? "–" : compact(row.records)) },
     { name: "Bytes", number: true, width: "130px", value: (row) => row.bytes, draw: (row) => (row.bytes === undefined ? "–" : size(row.bytes)) },
     { name: "Read by queries", number: true, width: "140px", value: (row) => row.consumerCount },
   ], {
@@ -70,7 +70,7 @@ async function showOne(view, name) {
     { name: "Partition", number: true, value: (row) => row.partition },
     { name: "First offset", number: true, value: (row) => row.logStartOffset, draw: (row) => count(row.logStartOffset) },
     { name: "Next offset", number: true, value: (row) => row.logEndOffset, draw: (row) => count(row.logEndOffset) },
-    { name: "Records", number: true, value: (row) => row.logEndOffset - row.logStartOffset, draw: (row) => count(row.logEndOffset - row.logStartOffset) },
+    { name: "Offsets", number: true, value: (row) => row.logEndOffset - row.logStartOffset, draw: (row) => count(row.logEndOffset - row.logStartOffset) },
     { name: "In open transactions", number: true, value: (row) => row.highWatermark - row.lastStableOffset, draw: (row) => count(row.highWatermark - row.lastStableOffset) },
   ]);
   const settings = h("div", {});
@@ -92,7 +92,9 @@ async function showOne(view, name) {
 
 /** The form and the records that it finds. */
 class RecordBrowser {
+  /** @type {string} */
   #path;
+  /** @type {import("../view.js").View} */
   #view;
   #partition = h("select", { name: "partition" }, h("option", { value: "" }, "all"));
   #from = h("select", { name: "from" }, [["newest", "the newest"], ["oldest", "the oldest"], ["offset", "an offset"], ["time", "a time (UTC)"]].map(([value, text]) => h("option", { value }, text)));
