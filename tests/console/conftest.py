@@ -30,7 +30,7 @@ def lab() -> ConsoleLab:
 
 @pytest.fixture
 def console(lab: ConsoleLab) -> Iterator[Console]:
-    with lab.console() as opened:
+    with lab.shared_console() as opened:
         yield opened
 
 

@@ -148,7 +148,7 @@ def test_completion_knows_which_keywords_may_follow(console: Console) -> None:
     page = console.open("editor")
     sql(page).fill("SELECT * FROM clicks EMIT ")
     sql(page).press("Control+Space")
-    options = page.get_by_role("option")
+    options = page.locator(".completions [role=option]")
     expect(options.filter(has_text="CHANGES")).to_be_visible()
     expect(options.filter(has_text="FINAL")).to_be_visible()
     expect(options.filter(has_text="CREATE")).to_have_count(0)
@@ -158,7 +158,7 @@ def test_completion_takes_names_with_the_keyboard(console: Console) -> None:
     page = console.open("editor")
     sql(page).fill("")
     sql(page).press_sequentially("SELECT * FROM per_ur")
-    expect(page.get_by_role("option", name="PER_URL")).to_have_attribute("aria-selected", "true")
+    expect(page.locator(".completions [role=option]", has_text="PER_URL")).to_have_attribute("aria-selected", "true")
     sql(page).press("Enter")
     expect(sql(page)).to_have_value("SELECT * FROM PER_URL ")
     expect(sql(page)).to_have_attribute("aria-expanded", "false")
@@ -168,7 +168,7 @@ def test_escape_closes_the_list_and_tab_moves_on(console: Console) -> None:
     page = console.open("editor")
     sql(page).fill("SEL")
     sql(page).press("Control+Space")
-    expect(page.get_by_role("option", name="SELECT")).to_be_visible()
+    expect(page.locator(".completions [role=option]", has_text="SELECT")).to_be_visible()
     sql(page).press("Escape")
     expect(page.get_by_role("listbox")).to_be_hidden()
     sql(page).press("Tab")
@@ -186,8 +186,8 @@ def test_earlier_statements_come_back(console: Console) -> None:
 def test_the_text_stays_while_other_pages_are_looked_at(console: Console) -> None:
     page = console.open("editor")
     sql(page).fill("SELECT 'draft'")
-    page.get_by_role("link", name="Topics").click()
-    page.get_by_role("link", name="Editor").click()
+    page.get_by_role("link", name="Topics", exact=True).click()
+    page.get_by_role("link", name="Editor", exact=True).click()
     expect(sql(page)).to_have_value("SELECT 'draft'")
 
 

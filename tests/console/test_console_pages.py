@@ -304,7 +304,7 @@ def test_each_page_shows_what_it_sends(console: Console) -> None:
 def test_a_page_that_is_left_asks_no_more(console: Console) -> None:
     page = console.open("queries")
     console.rows("Queries", 5)
-    page.get_by_role("link", name="Editor").click()
+    page.get_by_role("link", name="Editor", exact=True).click()
     expect(page.get_by_label("SQL", exact=True)).to_be_visible()
     page.wait_for_timeout(300)
     before = len(console.asked)

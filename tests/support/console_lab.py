@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,7 +19,7 @@ from millstream.logcore.client import RowRecords
 from millstream.server.service import Service
 
 try:
-    from playwright.sync_api import Browser, BrowserContext, Locator, Page, Playwright, expect, sync_playwright
+    from playwright.sync_api import Browser, BrowserContext, Dialog, Locator, Page, Playwright, expect, sync_playwright
 except ImportError:  # pragma: no cover
     pytest.skip("needs playwright: pip install -e '.[dev]'", allow_module_level=True)
 
@@ -59,6 +59,11 @@ INSERT INTO visits VALUES ('ada', '/'), ('bob', '/'), ('ada', '/shop');
 INSERT INTO clicks (rowtime, user, url, size) VALUES
   (1000, 'ada', '/', 30), (2000, 'bob', '/shop', 20), (3000, 'ada', '/', 5), (61000, 'ada', '/', 40);
 """
+_SHOW_ANEW: Final = """address => {
+    history.replaceState(null, '', address);
+    dispatchEvent(new HashChangeEvent('hashchange'));
+}"""
+_DRAWN: Final = "() => new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))"
 EARLIEST: Final = {"auto.offset.reset": "earliest"}
 
 
@@ -68,22 +73,32 @@ class Console:
 
     def __init__(self, browser: Browser, url: str, **context: Any) -> None:
         self.url = url
-        self.context: BrowserContext = browser.new_context(**{"viewport": {"width": 1280, "height": 820}, **context})
+        shape: Any = {"viewport": {"width": 1280, "height": 820}, **context}
+        self.context: BrowserContext = browser.new_context(**shape)
         self.context.set_default_timeout(20_000)
         self.page: Page = self.context.new_page()
         self.problems: list[str] = []
         self.asked: list[str] = []
         self.page.on("pageerror", lambda error: self.problems.append(f"script: {error}"))
         self.page.on("console", lambda message: self._said(message.type, message.text))
-        self.page.on("dialog", lambda dialog: (self.problems.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+        self.page.on("dialog", self._opened)
         self.context.on("request", lambda request: self._requested(request.url))
 
-    def open(self, path: str = "overview") -> Page:
-        """A page of the console, shown anew."""
-        self.page.goto("about:blank")
-        self.page.goto(f"{self.url}/console/#/{path}")
-        self.page.locator("main .view").wait_for()
+    def open(self, path: str = "overview", *, load: bool = False) -> Page:
+        """A page of the console, shown anew. `load`: all of its files, too, where they are there already."""
+        if load or not self.page.url.startswith(f"{self.url}/console/"):
+            self.page.goto("about:blank")
+            self.page.goto(f"{self.url}/console/#/{path}")
+            self.page.locator("main .view").wait_for()
+        else:
+            self.page.evaluate(_SHOW_ANEW, f"#/{path}")
         return self.page
+
+    def check(self) -> None:
+        """At the end of a test. Raises `AssertionError` where there were problems."""
+        self.page.unroute_all()
+        problems, self.problems, self.asked = self.problems, [], []
+        assert problems == []
 
     def grid(self, label: str) -> Locator:
         return self.page.get_by_role("grid", name=label, exact=True)
@@ -92,6 +107,7 @@ class Console:
         """The texts of the visible rows from top to bottom, once there are so many."""
         body = self.grid(label).locator(".grid-rows > [role=row]")
         body.nth(at_least - 1).wait_for()
+        self.page.evaluate(_DRAWN)
         return body.evaluate_all(
             "rows => rows.toSorted((a, b) => a.ariaRowIndex - b.ariaRowIndex)"
             ".map(row => [...row.children].map(cell => cell.textContent.trim()))"
@@ -107,6 +123,10 @@ class Console:
     def _said(self, kind: str, text: str) -> None:
         if kind == "error" and "Failed to load resource" not in text:
             self.problems.append(f"console: {text}")
+
+    def _opened(self, dialog: Dialog) -> None:
+        self.problems.append(f"dialog: {dialog.message}")
+        dialog.dismiss()
 
     def _requested(self, url: str) -> None:
         self.asked.append(url)
@@ -127,6 +147,15 @@ class ConsoleLab:
         self.url = f"http://{self.service.http_address}"
         self.http = self._parts.enter_context(httpx.Client(base_url=self.url, timeout=60))
         self._fill()
+        self._shared: Console | None = None
+
+    @contextlib.contextmanager
+    def shared_console(self) -> Generator[Console]:
+        """One page for many tests, until one of them fails."""
+        console, self._shared = self._shared or Console(self.browser, self.url), None
+        yield console
+        console.check()
+        self._shared = console
 
     def serve(self, **flags: Any) -> Service:
         """Another server, empty."""
@@ -143,7 +172,7 @@ class ConsoleLab:
         return next(float(line.rpartition(" ")[2]) for line in lines if f'"{query_id}"' in line and line[0] != "#")
 
     @contextlib.contextmanager
-    def console(self, url: str | None = None, **context: Any) -> Iterator[Console]:
+    def console(self, url: str | None = None, **context: Any) -> Generator[Console]:
         opened = Console(self.browser, url or self.url, **context)
         try:
             yield opened

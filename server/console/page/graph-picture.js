@@ -37,7 +37,7 @@ export class GraphPicture {
     const boxes = new Map(layout.nodes.map((node) => [node.id, node]));
     this.#size = [layout.width + 2 * MARGIN, layout.height + 2 * MARGIN];
     const svg = s("svg", { class: "graph", viewBox: `${-MARGIN} ${-MARGIN} ${this.#size[0]} ${this.#size[1]}`, role: "group", "aria-label": `${layout.nodes.length} nodes, ${layout.edges.length} edges` },
-      s("defs", {}, s("marker", { id: "arrow", viewBox: "0 0 8 8", refX: "7", refY: "4", markerWidth: "8", markerHeight: "8", orient: "auto-start-reverse" }, s("path", { class: "arrow-head", d: "M0 0L8 4L0 8z" }))),
+      s("defs", {}, s("marker", { id: "arrow", viewBox: "0 0 8 8", refX: "7", refY: "4", markerWidth: "9", markerHeight: "9", markerUnits: "userSpaceOnUse", orient: "auto-start-reverse" }, s("path", { class: "arrow-head", d: "M0 0L8 4L0 8z" }))),
       layout.edges.map((edge) => this.#edge(edge, boxes)), layout.nodes.map((node) => drawnNode(node, node.id === chosen)));
     this.#frame.replaceChildren(layout.nodes.length ? svg : h("p", { class: "soft" }, "There is nothing to draw yet."));
     this.#scale();

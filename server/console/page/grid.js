@@ -33,6 +33,7 @@ export class Grid extends HTMLElement {
   /** @type {Map<any, HTMLElement>} */
   #drawn = new Map();
   #frame = 0;
+  #loaded = false;
   /** @type {((row: any) => void) | null} */
   onopen = null;
   /** What makes two rows the same one, when the rows are set again. @type {(row: any) => unknown} */
@@ -62,6 +63,7 @@ export class Grid extends HTMLElement {
   /** @param {any[]} rows */
   set rows(rows) {
     this.#rows = rows;
+    this.#loaded = true;
     this.#sort();
   }
 
@@ -104,7 +106,7 @@ export class Grid extends HTMLElement {
     this.#active = Math.min(this.#active, Math.max(0, this.#shown.length - 1));
     this.#table.setAttribute("aria-rowcount", String(this.#shown.length + 1));
     this.#body.style.height = `${this.#shown.length * ROW_PX}px`;
-    this.#empty.hidden = this.#shown.length > 0;
+    this.#empty.hidden = this.#shown.length > 0 || !this.#loaded; // nothing is told before somebody has looked
     this.#table.classList.toggle("no-rows", this.#shown.length === 0);
     this.#later();
   }

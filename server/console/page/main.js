@@ -72,6 +72,7 @@ function decoded(text) {
 /** @param {number} at @param {string} name @param {URLSearchParams} parameters */
 async function show(at, name, parameters) {
   view?.end();
+  for (const open of document.querySelectorAll("dialog:not(.login)")) /** @type {HTMLDialogElement} */ (open).close();
   api.calls = [];
   drawCalls();
   const root = h("div", { class: `view view-${PAGES[at][0]}` });

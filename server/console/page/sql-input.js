@@ -29,7 +29,6 @@ export class SqlInput {
     });
     this.field.addEventListener("input", () => {
       this.#paint();
-      clearTimeout(this.#timer);
       this.#close();
       if (/[A-Za-z_.]$/.test(this.#before())) this.#timer = setTimeout(() => this.#offer(), PAUSE_MS);
     });
@@ -147,6 +146,7 @@ export class SqlInput {
   }
 
   #close() {
+    clearTimeout(this.#timer);
     this.#asked++; // an answer that comes now is for a list that is closed
     this.#list.hidden = true;
     this.field.setAttribute("aria-expanded", "false");

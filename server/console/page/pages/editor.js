@@ -105,6 +105,7 @@ class LiveAnswer {
   constructor(place, sql, keep, running, left) {
     this.#rows = new LiveRows(keep);
     this.sql = sql;
+    this.#table.rows = [];
     for (const signal of [running.signal, left]) signal.addEventListener("abort", () => this.#ended.abort());
     this.#table.classList.add("live");
     place.append(h("div", { class: "bar" }, this.#state, this.#figures, this.#tabs, this.#stop), this.#errors, this.#table, this.#plot);

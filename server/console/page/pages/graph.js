@@ -38,7 +38,7 @@ export async function show(view, of) {
     picture.label(({ source, target }) => {
       const into = target.startsWith("query ");
       const seen = figures.get((into ? target : source).slice("query ".length));
-      return seen === undefined || (!into && !source.startsWith("query ")) ? "" : rate(into ? seen.inRate : seen.outRate);
+      return seen === undefined || (!into && !source.startsWith("query ")) ? "" : rate(into ? seen.inRate : seen.outRate).replace("–", "");
     }, layout.edges);
   });
 }

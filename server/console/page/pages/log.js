@@ -15,8 +15,8 @@ const SHOWN = 500;
 export async function show(view) {
   const list = grid("Errors of records", [
     { name: "Time", width: "212px", value: (row) => row.time, draw: (row) => time(row.time) },
-    { name: "Query", width: "minmax(140px, 1fr)", value: (row) => row.query, draw: (row) => link("queries", row.query) },
-    { name: "Kind", width: "130px", value: (row) => row.kind },
+    { name: "Query", width: "minmax(190px, 1fr)", value: (row) => row.query, draw: (row) => link("queries", row.query) },
+    { name: "Kind", width: "150px", value: (row) => row.kind },
     { name: "Error", width: "minmax(240px, 3fr)", value: (row) => row.message },
     { name: "Record", width: "minmax(140px, 1fr)", value: (row) => (row.topic ? `${row.topic}/${row.partition}@${row.offset}` : "") },
   ], { empty: "No record was left out: each could be decoded and computed.", onopen: open });
