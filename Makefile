@@ -2,7 +2,7 @@
 #
 #   make demo          a look at what Millstream does
 #   make test          all tests but the soak tests      (make test ARGS="-k window"; JOBS=6 for more processes)
-#   make lint          ruff, import contracts, pyright
+#   make lint          ruff, import contracts, pyright; where npm is, the console's types
 #   make check         lint, and the tests that need no server and no Spark: before each commit
 #   make format        let ruff rewrite the files
 #   make bench         the benchmarks                    (ARGS=…)
@@ -76,13 +76,14 @@ soak: $(installed) java-note
 mutants: $(installed)
 	@$(RUN) -m scripts.mutants $(ARGS)
 
-# All four steps run, whatever the first ones say.
+# All steps run, whatever the first ones say.
 lint: $(installed)
 	@failed=; step() { echo "--- $$*"; "$$@" || failed="$$failed $$1"; }; \
 	step $(VENV)/bin/ruff check .; \
 	step $(VENV)/bin/ruff format --check .; \
 	step $(RUN) scripts/lint_imports.py; \
 	step $(VENV)/bin/pyright; \
+	step $(RUN) scripts/lint_console.py; \
 	test -z "$$failed"
 
 format: $(installed)

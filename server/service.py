@@ -225,7 +225,7 @@ class Service:
         context = HttpContext(engine, log.served.id, body_bytes_max, figures, snapshots=snapshots)
         parts.callback(self._end_requests, context, listener)
         names = names_of(self.configuration)
-        listener.start(HostCheck(http_app(context, users), names))
+        listener.start(HostCheck(http_app(context, users, console=self.configuration.console), names))
         context.ready = True
         if registry is not None:
             parts.callback(registry.stop)

@@ -66,7 +66,8 @@ def _folder(screen: Screen, *, keep: bool) -> Generator[Path]:
         return
     folder = tempfile.mkdtemp(prefix="millstream-demo-")
     yield Path(folder)
-    screen.say(f"The data is kept. Look around:  millstream server --data {folder}/data   and   millstream sql URL")
+    screen.say(f"The data is kept. Look around:  millstream server --data {folder}/data")
+    screen.say("and then in a browser, http://127.0.0.1:8088/console/, or with  millstream sql http://127.0.0.1:8088")
 
 
 if __name__ == "__main__":

@@ -81,6 +81,7 @@ class Story:
         took_s = time.monotonic() - began
         self._screen.say(f"millstream server, process {self._server.pid}, ready after {took_s:.1f} s:")
         self._screen.say(f"  HTTP at {self._server.url}, Kafka protocol at {self._server.kafka}")
+        self._screen.say(f"  in a browser: {self._server.url}/console/")
         self._screen.say(f"  {self._server.executor_line}")
 
     def _create(self, client: Client) -> None:

@@ -12,7 +12,7 @@ import traitlets
 from millstream.server.client_tables import ResultTables
 
 from .chart_data import SERIES_MAX, Kind, choose_axes, series_of
-from .widgets import TOMBSTONE, LiveWidget, page_file
+from .widgets import TOMBSTONE, LiveWidget, page_module
 
 
 class LiveChart(LiveWidget):
@@ -22,7 +22,7 @@ class LiveChart(LiveWidget):
     where they are: each is a value and the time at which it came.
     """
 
-    _esm = page_file("shared.js") + page_file("chart.js")
+    _esm = page_module("chart.js")
     _axes = traitlets.Dict().tag(sync=True)
     _series = traitlets.List().tag(sync=True)
     _left_out = traitlets.Int(0).tag(sync=True)

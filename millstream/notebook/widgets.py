@@ -32,8 +32,19 @@ _UNSEEN_SECONDS: Final = 15.0  # how long a query goes on after its last view wa
 
 
 def page_file(name: str) -> str:
-    """A file of the JavaScript half."""
-    return (files("millstream.notebook") / "page" / name).read_text(encoding="utf-8")
+    """A file of the JavaScript half, which notebooks share with the web console."""
+    return (files("millstream.server.console") / "page" / "live" / name).read_text(encoding="utf-8")
+
+
+def page_module(name: str) -> str:
+    """A module and what it imports as one text: a notebook has no address to load the second module from.
+
+    >>> "import " in page_module("chart.js"), page_module("chart.js").count("export default")
+    (False, 1)
+    """
+    shared = page_file("shared.js").replace("export function", "function").replace("export const", "const")
+    lines = page_file(name).splitlines(keepends=True)
+    return shared + "".join(line for line in lines if not line.startswith("import "))
 
 
 class LiveWidget(anywidget.AnyWidget):
@@ -158,7 +169,7 @@ class LiveWidget(anywidget.AnyWidget):
 class LiveTable(LiveWidget):
     """The newest rows of a query, in a table: with a key each row in its place, else the latest change on top."""
 
-    _esm = page_file("shared.js") + page_file("table.js")
+    _esm = page_module("table.js")
     _columns = traitlets.List().tag(sync=True)
     _keyed = traitlets.Bool().tag(sync=True)
     _rows = traitlets.Dict().tag(sync=True)

@@ -35,7 +35,7 @@ _STYLE = """
 
 def graph_svg(graph: Graph) -> str:
     """One `svg` element, without a background."""
-    sizes = {node.id: _size(node) for node in graph.nodes}
+    sizes = {node.id: node_size(node) for node in graph.nodes}
     layout = lay_out(graph, sizes)
     width, height = layout.width + 2 * _MARGIN, layout.height + 2 * _MARGIN
     size = f'width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}"'
@@ -59,7 +59,8 @@ def _cut(text: str) -> str:
     return text if len(text) <= _LINE_MAX else f"{text[: _LINE_MAX - 1]}…"
 
 
-def _size(node: GraphNode) -> tuple[float, float]:
+def node_size(node: GraphNode) -> tuple[float, float]:
+    """Width and height, in pixels."""
     lines = _lines(node)
     longest = max(map(_columns, (_cut(node.title), *lines)))
     return longest * _CHAR * 1.03 + 2 * _PAD, (1 + len(lines)) * _LINE + 2 * _PAD - 4

@@ -83,7 +83,8 @@ def start_engine_on_cluster(
         *snapshot_routes(snapshots, context.workers, body_bytes_max),
     ]
     clients = ForwardedClients(secret, node.id)
-    app = ClusterApp(node, host, local_app(node, host, context, users, routes), clients, tls=tls)
+    local = local_app(node, host, context, users, routes, console=configuration.console)
+    app = ClusterApp(node, host, local, clients, tls=tls)
     listener.start(HostCheck(app, names_of(configuration), lambda scope: clients.client_of(scope) is not None))
     host.start()
     return host
@@ -150,7 +151,7 @@ def _open_engine(
     log = EngineLog(routed, on_loss)
     engine = engine_on(log, configuration.data, properties, routed.bootstrap, paused=paused)
     context = HttpContext(engine, cluster_id, configuration.body_bytes_max, figures, operations)
-    app = http_app(context, users, functools.partial(other_nodes, node))
+    app = http_app(context, users, functools.partial(other_nodes, node), console=configuration.console)
     context.ready = True
 
     def end(*, settle: bool) -> None:

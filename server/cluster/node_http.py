@@ -20,6 +20,8 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ..config.configuration import ListenAddress
+from ..console.own_origin import OwnOrigin
+from ..console.page_files import console_routes
 from ..http.connection_places import PLACE, ConnectionPlace
 from ..http.context import Workers, rights_of
 from ..http.errors import NO_ENGINE, RequestRefused
@@ -35,8 +37,8 @@ from .forwarded_clients import ForwardedClients
 from .forwarding import FORWARDED, NOT_HERE, Incoming, NotThere, forward
 from .socket_forwarding import forward_socket
 
-_LOCAL: Final = PROBES | {"/metrics", "/cluster", "/heartbeat", "/lag", "/v1/snapshots"}
-_BELOW: Final = ("/cluster/", "/v1/snapshots/")
+_LOCAL: Final = PROBES | {"/metrics", "/cluster", "/console", "/heartbeat", "/lag", "/v1/snapshots"}
+_LOCAL_BELOW: Final = ("/cluster/", "/console/", "/v1/snapshots/")
 _OF_THE_ENGINE: Final = frozenset({"/metrics", "/heartbeat", "/lag"})  # where it is here
 _LOOK_S: Final = 0.05
 _READ_S: Final = 10.0
@@ -73,6 +75,8 @@ def local_app(
     context: LocalContext,
     authenticator: Authenticator | None,
     routes: Sequence[BaseRoute],
+    *,
+    console: bool = True,
 ) -> ASGIApp:
     """In: `routes`: /cluster, /v1/snapshots, and what is below them."""
 
@@ -93,7 +97,7 @@ def local_app(
         return json_response({}, 200 if node.serving and engine_is_there(node, host) else 503)
 
     async def metrics(request: Request) -> Response:
-        return await metrics_response(context.workers, context.metrics, rights_of(request.scope))
+        return await metrics_response(context.workers, context.metrics, request)
 
     async def told(request: Request) -> Response:
         """What ksqlDB's servers tell each other: our nodes know it from the cluster's metadata."""
@@ -111,9 +115,10 @@ def local_app(
             Route("/metrics", metrics),
             *(Route(path, told, methods=["POST"]) for path in ("/heartbeat", "/lag")),
             *routes,
+            *(console_routes() if console else ()),
         ]
     )
-    return Gate(app, context, authenticator)
+    return Gate(OwnOrigin(app) if console else app, context, authenticator)
 
 
 class ClusterApp:
@@ -145,7 +150,7 @@ class ClusterApp:
             return
         running = self._host.running
         path = scope["path"]
-        if path in _LOCAL or path.startswith(_BELOW):
+        if path in _LOCAL or path.startswith(_LOCAL_BELOW):
             here = running is not None and path in _OF_THE_ENGINE
             await (running.app if here and running is not None else self._local)(scope, receive, send)
         elif running is not None:

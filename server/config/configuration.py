@@ -88,6 +88,8 @@ class Configuration(BaseSettings):
     """Further host names of the HTTP API and the schema registry, for example of a proxy, a container or a service. The
     names of this machine, of the cluster and of the addresses above are known; `*`: any. Requests for other names are
     refused, to prevent DNS rebinding by web pages; IP addresses are always accepted."""
+    console: bool = True
+    """Serve the web console at /console of the HTTP listener. Its pages have the users and rights of the API."""
     schema_registry: ListenAddress | None = None
     """Address of the schema registry; None: off."""
     pg: ListenAddress | None = None

@@ -12,6 +12,10 @@ from starlette.routing import Route, WebSocketRoute
 from starlette.types import ASGIApp
 
 from ..cluster.admin import cluster_routes
+from ..console.assist_routes import AssistRoutes
+from ..console.own_origin import OwnOrigin
+from ..console.page_files import console_routes
+from ..console.topic_routes import topic_routes
 from ..security.access import Authenticator
 from .arrow_inserts import insert_route
 from .connect_routes import ConnectRoutes
@@ -32,12 +36,15 @@ def http_app(
     context: HttpContext,
     authenticator: Authenticator | None = None,
     other_nodes: Callable[[], Mapping[str, bool]] = dict[str, bool],
+    *,
+    console: bool = True,
 ) -> ASGIApp:
     """No middleware for CORS: pages of other origins get no answer that a browser would show them.
 
-    In: `other_nodes` of the cluster, by HTTP address, and whether they live.
+    In: `other_nodes` of the cluster, by HTTP address, and whether they live. `console`: whether there are pages
+    of ours, which may send requests.
     """
-    statements, pages, cluster = StatementRoutes(context), Pages(context), ClusterRoutes(context, other_nodes)
+    statements, pages, cluster = StatementRoutes(context), Pages(context, console), ClusterRoutes(context, other_nodes)
     routes = [
         Route("/ksql", statements.statements, methods=["POST"]),
         Route("/ksql/terminate", cluster.terminate, methods=["POST"]),
@@ -66,11 +73,14 @@ def http_app(
         Route("/heartbeat", cluster.heartbeat, methods=["POST"]),
         Route("/lag", cluster.lag, methods=["POST"]),
         *ConnectRoutes(context).routes(),
+        *topic_routes(context),
+        *AssistRoutes(context, authenticator).routes,
+        *(console_routes() if console else ()),
         *cluster_routes(context.cluster, context.workers, context.body_bytes_max),
         *snapshot_routes(context.snapshots, context.workers, context.body_bytes_max),
     ]
     app = Starlette(routes=routes, exception_handlers={HTTPException: _refused, Exception: _failed})
-    return Gate(app, context, authenticator)
+    return Gate(OwnOrigin(app) if console else app, context, authenticator)
 
 
 def _refused(request: Request, error: Exception) -> Response:

@@ -42,7 +42,7 @@ class GateContext(Protocol):
 
 class Gate:
     """An ASGI application around another one. In: `authenticator`: None where everybody may do everything;
-    `open_paths`: what nobody needs to log in for."""
+    `open_paths`: the paths of the table that nobody needs to log in for."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class Gate:
     async def _admitted(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             _check_headers(scope)
-            if self._authenticator is not None and scope["path"] not in self._open_paths:
+            if self._authenticator is not None and route_of(scope["path"]) not in self._open_paths:
                 set_user(scope, await self._user(scope, self._authenticator))
         except RequestRefused as refusal:
             if scope["type"] == "websocket":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from typing import Final, Literal
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -68,9 +68,9 @@ class Metrics:
         self._requests.labels(route, known, str(status)).inc()
         self._seconds.labels(route).observe(seconds)
 
-    def text(self, rights: Rights = EVERYTHING) -> bytes:
-        """As Prometheus reads it, as far as the user may."""
-        return generate_latest(_Shown(self._registry, rights, self._engine))  # pyright: ignore[reportArgumentType]
+    def text(self, rights: Rights = EVERYTHING, names: Set[str] = frozenset()) -> bytes:
+        """As Prometheus reads it, as far as the user may. In: `names` of families or of their series; none: all."""
+        return generate_latest(_Named(_Shown(self._registry, rights, self._engine), names))  # pyright: ignore[reportArgumentType]
 
 
 _OF_NOBODY: Final = frozenset({
@@ -78,6 +78,19 @@ _OF_NOBODY: Final = frozenset({
 })  # fmt: skip
 """Labels that name no stream, query, topic or group: their series are for everybody. With a label that is not known
 here a series is the administrators'."""
+
+
+class _Named:
+    """A registry without the families that nobody asked for."""
+
+    def __init__(self, shown: _Shown, names: Set[str]) -> None:
+        self._shown = shown
+        self._names = names
+
+    def collect(self) -> Iterator[Metric]:
+        for metric in self._shown.collect():
+            if not self._names or not self._names.isdisjoint({metric.name, f"{metric.name}_total"}):
+                yield metric
 
 
 class _Shown:

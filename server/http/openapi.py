@@ -20,6 +20,7 @@ _MEANING: Final = {
     201: "Created.",
     202: "Accepted.",
     204: "Done.",
+    303: "Look there.",
     308: "Look there.",
     503: "Not now.",
 }
@@ -152,7 +153,7 @@ def _parameters(doc: PathDoc) -> list[dict[str, Any]]:
     if doc.path == "/ws/query":
         found.append({"name": "request", "in": "query", "required": True, "schema": _TEXT})
     if doc.path == "/graph":
-        formats = {"type": "string", "enum": ["text", "dot", "svg", "json"]}
+        formats = {"type": "string", "enum": ["text", "dot", "svg", "json", "layout"]}
         found += [{"name": "format", "in": "query", "schema": formats}, {"name": "of", "in": "query", "schema": _TEXT}]
     return found
 

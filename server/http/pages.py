@@ -12,7 +12,7 @@ from starlette.responses import RedirectResponse, Response
 from millstream.errors import InvalidProperty, LogError
 
 from ..config.properties import find_property
-from ..security.rights import Rights
+from ..console.page_files import wants_page
 from .context import HttpContext, Workers, rights_of
 from .errors import BAD_REQUEST, NOT_FOUND, RequestRefused
 from .metrics import Metrics
@@ -26,12 +26,15 @@ KSQLDB_VERSION = "0.29.0"  # whose statements and API these are: ksqlDB's tools 
 class Pages:
     """One method per route."""
 
-    def __init__(self, context: HttpContext) -> None:
+    def __init__(self, context: HttpContext, console: bool = False) -> None:
+        """In: `console`: whether a browser is led to one."""
         self._context = context
+        self._console = console
 
     async def root(self, request: Request) -> Response:
-        del request
-        return RedirectResponse("/info", 308)
+        if self._console and wants_page(request):
+            return RedirectResponse("console/", 303, headers={"vary": "accept", "cache-control": "no-store"})
+        return RedirectResponse("/info", 308, headers={"vary": "accept"} if self._console else None)
 
     async def info(self, request: Request) -> Response:
         del request
@@ -69,7 +72,7 @@ class Pages:
 
     async def metrics(self, request: Request) -> Response:
         """/metrics, as Prometheus asks for it."""
-        return await metrics_response(self._context.workers, self._context.metrics, rights_of(request.scope))
+        return await metrics_response(self._context.workers, self._context.metrics, request)
 
     async def openapi(self, request: Request) -> Response:
         del request
@@ -129,10 +132,11 @@ class Pages:
         return True
 
 
-async def metrics_response(workers: Workers, metrics: Metrics, rights: Rights) -> Response:
-    """What Prometheus reads."""
+async def metrics_response(workers: Workers, metrics: Metrics, request: Request) -> Response:
+    """What Prometheus reads. `?name[]=`: only the families of these names."""
+    rights, names = rights_of(request.scope), frozenset(request.query_params.getlist("name[]"))
     try:
-        text = await workers.run(lambda: metrics.text(rights))
+        text = await workers.run(lambda: metrics.text(rights, names))
     except Exception as error:
         return error_response(error)
     return Response(text, headers={"content-type": CONTENT_TYPE_PLAIN_0_0_4})

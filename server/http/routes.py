@@ -3,6 +3,7 @@ read it; the code behind each path is in `app.py`."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -54,17 +55,28 @@ PATHS: Final = (
             "Binary", (_ARROW,), needs="insert", tag="inserts"),
     PathDoc("/ws/query", "get", "A web socket: the columns, then a message per row. `request`: as for /query.", "Rows",
             needs="statement", tag="queries", statuses=(101,)),
-    PathDoc("/", "get", "Leads to /info.", needs="nothing", answer_types=(), statuses=(308,)),
+    PathDoc("/", "get", "Leads to /info, and browsers to /console/.", needs="nothing", answer_types=(),
+            statuses=(303, 308)),
+    PathDoc("/console", "get", "Leads to /console/.", needs="nothing", answer_types=(), statuses=(308,), tag="console"),
+    PathDoc("/console/{file}", "get", "The files of the web console.", "Text", needs="nothing", tag="console",
+            answer_types=("text/html", "text/javascript", "text/css", "image/svg+xml")),
+    PathDoc("/v1/topics/{name}", "get", "The partitions and settings of a topic.", needs="statement", tag="console"),
+    PathDoc("/v1/topics/{name}/records", "get", "Records of a topic: `partition`; `offset` or `time` (ms), else the "
+            "newest ones; `limit`, `contains`, `latest` (of each key), `whole` (long texts are not cut).",
+            needs="statement", tag="console"),
+    PathDoc("/v1/complete", "post", "The keywords that may follow a text of SQL.", body="Object", tag="console"),
+    PathDoc("/v1/access", "get", "Who asks and what they may do; for administrators all users.", tag="console"),
     PathDoc("/info", "get", "Version and identity of the server.", "ServerInfo", needs="nothing"),
     PathDoc("/healthcheck", "get", "Whether statements can run.", "Health", needs="nothing", statuses=(200, 503)),
     PathDoc("/chc/live", "get", "Liveness.", needs="nothing"),
     PathDoc("/chc/ready", "get", "Readiness.", needs="nothing", statuses=(200, 503)),
     PathDoc("/livez", "get", "Liveness.", needs="nothing"),
     PathDoc("/readyz", "get", "Readiness.", needs="nothing", statuses=(200, 503)),
-    PathDoc("/metrics", "get", "For Prometheus.", "Text", answer_types=("text/plain",)),
-    PathDoc("/graph", "get", "The graph of streams, tables and queries: `format` is text, dot, svg or json; `of` names "
-            "one of them.", "Graph", answer_types=("text/plain", "text/vnd.graphviz", "image/svg+xml",
-            "application/json")),
+    PathDoc("/metrics", "get", "For Prometheus; `name[]`: only the families of these names.", "Text",
+            answer_types=("text/plain",)),
+    PathDoc("/graph", "get", "The graph of streams, tables and queries: `format` is text, dot, svg, json or layout "
+            "(json with the places of nodes and edges); `of` names one of them.", "Graph",
+            answer_types=("text/plain", "text/vnd.graphviz", "image/svg+xml", "application/json")),
     PathDoc("/openapi.json", "get", "This document.", needs="nothing"),
     PathDoc("/v1/metadata", "get", "Version and clusters.", needs="nothing"),
     PathDoc("/v1/metadata/id", "get", "The clusters.", needs="nothing"),
@@ -136,15 +148,18 @@ PROBES: Final = frozenset({"/livez", "/readyz", "/healthcheck", "/chc/live", "/c
 """Answered however many connections are open: what restarts dead servers must not take a busy one for dead."""
 
 _FIXED: Final = frozenset(doc.path for doc in PATHS if "{" not in doc.path)
-_PREFIXES: Final = tuple((doc.path.partition("{")[0], doc.path) for doc in PATHS if "{" in doc.path)
+_TEMPLATES: Final = tuple(
+    (re.compile(re.sub(r"{\w+}", ".*", template), re.DOTALL), template)
+    for template in sorted((doc.path for doc in PATHS if "{" in doc.path), key=len, reverse=True)
+)  # the longest first: /v1/topics/{name}/records before /v1/topics/{name}
 
 
 def route_of(path: str) -> str:
     """The path of the table that a request's path belongs to.
 
-    >>> route_of("/ksql"), route_of("/v1/sources/S/rows"), route_of("/nowhere")
-    ('/ksql', '/v1/sources/{name}/rows', 'other')
+    >>> [route_of(path) for path in ("/ksql", "/v1/topics/t/records", "/console/", "/nowhere")]
+    ['/ksql', '/v1/topics/{name}/records', '/console/{file}', 'other']
     """
     if path in _FIXED:
         return path
-    return next((template for prefix, template in _PREFIXES if path.startswith(prefix)), "other")
+    return next((template for pattern, template in _TEMPLATES if pattern.fullmatch(path)), "other")

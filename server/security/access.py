@@ -148,6 +148,10 @@ class Authenticator:
     def named(self, name: str) -> User | None:
         return self._users.get(name)
 
+    def users(self) -> list[User]:
+        """By name."""
+        return [self._users[name] for name in sorted(self._users)]
+
     def known(self, header: str) -> User | None:
         """At once, where the header came before or holds a token."""
         scheme, _, given = header.strip().partition(" ")

@@ -196,3 +196,12 @@ def test_rows_are_acknowledged_while_the_client_still_sends(cluster: TwoEngines)
                 received = b""
                 while b'"status":"ok"' not in received:
                     received += line.recv(4096)
+
+
+def test_every_node_has_the_console_and_takes_what_its_pages_ask(cluster: TwoEngines) -> None:
+    other = cluster.servers[1]
+    assert httpx.get(f"{other.url}/console/").status_code == 200  # while nobody runs the engine
+    cluster.lead(1)
+    for origin, status in ((other.url, 200), (cluster.servers[0].url, 403), ("http://elsewhere.example", 403)):
+        asked = httpx.post(f"{other.url}/ksql", json={"ksql": "SHOW STREAMS;"}, headers={"origin": origin}, timeout=60)
+        assert asked.status_code == status, origin

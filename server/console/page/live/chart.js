@@ -1,5 +1,8 @@
+// @ts-nocheck: it was written without types
 // The live chart: lines or bars in SVG, with axes, a legend that hides series, a tooltip for pointer and keyboard,
 // and the same numbers as a table for who cannot see it.
+
+import { element, follow, shape, stateLine } from "./shared.js";
 
 const HEIGHT = 280;
 const MARGIN = { top: 10, right: 14, bottom: 38, left: 52 };

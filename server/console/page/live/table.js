@@ -1,4 +1,7 @@
+// @ts-nocheck: it was written without types
 // The live table: rows stay in their places, and what changed lights up for a moment.
+
+import { count, element, follow, stateLine } from "./shared.js";
 
 function render({ model, el }) {
   const columns = model.get("_columns");
