@@ -10,6 +10,7 @@ from .capabilities import LogCapabilities
 from .clients.features import capabilities_of
 from .clients.routed_log import RoutedLog
 from .errors import LogUnavailable
+from .external.external_log import ExternalLog, ExternalLogSettings
 from .protocol.channel import Address
 from .protocol.routing import Router
 from .protocol.security.sasl import Credentials, secret_credentials
@@ -44,6 +45,12 @@ class RemoteLog(RoutedLog):
 
     def __reduce__(self) -> tuple[Callable[[str, float], RemoteLog], tuple[str, float]]:
         return _remote_log, (self.bootstrap, self._patience_s)
+
+
+def log_at(bootstrap: str) -> RemoteLog | ExternalLog:
+    """In: `bootstrap` of a log in another process of ours: of a `RemoteLog`, or of an `ExternalLog`."""
+    external = ExternalLogSettings.at(bootstrap)
+    return RemoteLog(bootstrap) if external is None else ExternalLog(external)
 
 
 def trusted_address(log: ServedLog, address: str) -> str:

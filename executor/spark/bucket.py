@@ -252,9 +252,11 @@ class BucketRuntime:
         if self._lane is None or rows is None or not rows.num_rows:
             return NOTHING_SENT
         start = self._client.offsets(*self._lane).log_end_offset
-        for records in records_of(rows):
+        end = start
+        for records in records_of(rows, columnar=self._client.capabilities.columnar):
             producer.append(*self._lane, records)
-        return SentRange(start, start + rows.num_rows)
+            end += offsets_used(records)
+        return SentRange(start, end)
 
     def _compute(self, batch: BucketBatch) -> tuple[_Output, Sequence[StoreChanges], list[RecordError]]:
         """Leaves out the records that make the rest fail, and says which."""

@@ -90,7 +90,7 @@ class ExternalLog:
     def capabilities(self) -> LogCapabilities:
         """Of the brokers; but names are never protected here."""
         if self._capabilities is None:
-            self._capabilities = replace(capabilities_of(self._router), protects_names=False)
+            self._capabilities = replace(capabilities_of(self._router), protects_names=False, shared=True)
         return self._capabilities
 
     # Topics

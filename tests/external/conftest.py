@@ -44,7 +44,11 @@ def serve(kafka: ApacheKafka, tmp_path: Path, service_id: str) -> Iterator[Servi
     with ExitStack() as running:
 
         def start(folder: str = "data", **flags: object) -> Service:
-            properties = {"ksql.service.id": service_id, "auto.offset.reset": "earliest"}
+            properties = {
+                "ksql.service.id": service_id,
+                "auto.offset.reset": "earliest",
+                "ksql.streams.cache.max.bytes.buffering": "0",
+            }
             service = service_in(
                 tmp_path / folder,
                 kafka="external",

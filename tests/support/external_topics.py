@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Iterable
 from typing import Any
 
-_WAITS_S = 60.0
+_WAITS_S = 30.0
 
 
 def create_topic(address: str, name: str, partitions: int, **config: str) -> str:
@@ -57,8 +57,20 @@ def consumed(address: str, topic: str, count: int, *, more_s: float = 0.5) -> li
         message = consumer.poll(0.2)
         if message is not None and not message.error():
             key, value = message.key(), message.value()
-            found.append((key and key.decode(), value and json.loads(value)))
+            found.append((key and key.decode(errors="replace"), value and json.loads(value)))
             if len(found) >= count:
                 deadline = min(deadline, time.monotonic() + more_s)
     consumer.close()
     return found
+
+
+def delete_topic(address: str, name: str) -> None:
+    """Returns once it is gone."""
+    from confluent_kafka.admin import AdminClient
+
+    admin = AdminClient({"bootstrap.servers": address})
+    admin.delete_topics([name])[name].result(_WAITS_S)
+    deadline = time.monotonic() + _WAITS_S
+    while name in admin.list_topics(timeout=_WAITS_S).topics:
+        assert time.monotonic() < deadline, f"{name} is still there"
+        time.sleep(0.05)
