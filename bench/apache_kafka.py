@@ -45,12 +45,26 @@ class ApacheKafka:
         configuration.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
         self._output = (folder / "output.txt").open("w")
         self._java("kafka.tools.StorageTool", "format", "-t", self.cluster_id, "-c", str(configuration)).wait()
-        self._process = self._java("kafka.Kafka", str(configuration))
+        self._folder, self._configuration = folder, configuration
+        self._process = self._begin()
+
+    def _begin(self) -> subprocess.Popen[bytes]:
+        self._process = self._java("kafka.Kafka", str(self._configuration))
         try:
-            self._wait(folder)
+            self._wait(self._folder)
         except BaseException:
             self.stop()
             raise
+        return self._process
+
+    def kill(self) -> None:
+        """At once, as a crash does; `start_again` follows."""
+        self._process.kill()
+        self._process.wait()
+
+    def start_again(self) -> None:
+        """With the same ports and files, after `kill`."""
+        self._process = self._begin()
 
     @property
     def address(self) -> str:

@@ -42,7 +42,7 @@ class Pipeline:
     An error leaves the stores undefined: roll back the transaction, and make a new pipeline on the same connection.
     `write_behind`: DuckDB's tables get what was written with `settle` only; without it, at the end of each `process`.
     `meters` count what the operators do. `side`: for statements without state to run side by side; without it they
-    do not.
+    do not. `names_expired`: as the stores have it.
     """
 
     def __init__(
@@ -56,6 +56,7 @@ class Pipeline:
         write_behind: bool = False,
         meters: Meters | None = None,
         side: SideConnections | None = None,
+        names_expired: bool = False,
     ) -> None:
         self.plan = plan
         self._write_behind = write_behind
@@ -74,6 +75,8 @@ class Pipeline:
         self._root = building.node(plan.root.input if isinstance(plan.root, Sink) else plan.root)
         self._sources = frozenset(source.id for source in plan.sources())
         self.stores: Mapping[str, StateStore] = building.stores
+        for store in self.stores.values():
+            store.names_expired = names_expired
         self._keepers = building.keepers
 
     @property

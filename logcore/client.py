@@ -15,6 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from .capabilities import LogCapabilities
+
 if TYPE_CHECKING:
     from .clients.admin import Admin as Admin
     from .clients.consumer import Consumer as Consumer
@@ -176,6 +178,11 @@ class LogAdmin(Protocol):
 
 class LogClient(Protocol):
     """A log. Methods may be called from any thread."""
+
+    @property
+    def capabilities(self) -> LogCapabilities:
+        """What it can do. It may ask the log, once. Raises `LogUnavailable`."""
+        ...
 
     def create_topic(self, name: str, partition_count: int, config: Mapping[str, str] | None = None) -> None:
         """Raises `TopicExists`, or `InvalidTopic` for a name that Kafka would refuse."""

@@ -6,8 +6,11 @@ import ssl
 from collections.abc import Callable
 from typing import Final
 
+from .capabilities import LogCapabilities
+from .clients.features import capabilities_of
 from .clients.routed_log import RoutedLog
 from .errors import LogUnavailable
+from .external.external_log import ExternalLog, ExternalLogSettings
 from .protocol.channel import Address
 from .protocol.routing import Router
 from .protocol.security.sasl import Credentials, secret_credentials
@@ -32,9 +35,22 @@ class RemoteLog(RoutedLog):
         """In: `tls`: speaks TLS by these rules, in the place of the system's; it does not travel."""
         self._patience_s = patience_s
         super().__init__(_router(bootstrap, patience_s, tls), bootstrap)
+        self._capabilities: LogCapabilities | None = None
+
+    @property
+    def capabilities(self) -> LogCapabilities:
+        if self._capabilities is None:
+            self._capabilities = capabilities_of(self._router)
+        return self._capabilities
 
     def __reduce__(self) -> tuple[Callable[[str, float], RemoteLog], tuple[str, float]]:
         return _remote_log, (self.bootstrap, self._patience_s)
+
+
+def log_at(bootstrap: str) -> RemoteLog | ExternalLog:
+    """In: `bootstrap` of a log in another process of ours: of a `RemoteLog`, or of an `ExternalLog`."""
+    external = ExternalLogSettings.at(bootstrap)
+    return RemoteLog(bootstrap) if external is None else ExternalLog(external)
 
 
 def trusted_address(log: ServedLog, address: str) -> str:

@@ -10,6 +10,8 @@ from typing import Final, Literal
 
 from .errors import InvalidSetting
 
+OWN_SETTINGS: Final = frozenset({"arrow.passthrough", "millstream.value.format"})
+"""Which Kafka does not know."""
 NEVER_MS: Final = (1 << 63) - 1
 _INTEGER: Final = re.compile(r"-?\d{1,19}")
 _SEGMENT_BYTES_MIN: Final = 1024

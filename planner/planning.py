@@ -22,7 +22,8 @@ class PlanningContext:
     `properties`: the session's, names as the user writes them (`auto.offset.reset`). `topics`: existing topics and
     their partition counts. `query_id`: the id to give, should the statement start a query. `registry`: the schemas.
     `ctes`: the queries of WITH by name, each with the context in which it is planned. `settings`: what planning itself
-    takes from the properties; the plan carries all of them. Raises `InvalidProperty`.
+    takes from the properties; the plan carries all of them. `columnar_topics`: whether the log can store them. Raises
+    `InvalidProperty`.
     """
 
     catalog: Catalog
@@ -31,6 +32,7 @@ class PlanningContext:
     query_id: str = "query"
     registry: Registry = field(default_factory=Registry)
     ctes: Mapping[str, tuple[Query, PlanningContext]] = field(default_factory=dict)
+    columnar_topics: bool = True
     settings: PlanningSettings = field(init=False)
 
     def __post_init__(self) -> None:

@@ -14,11 +14,12 @@ from .security.kafka_users import KafkaUsers
 
 def kafka_listener(log: Log | Serving, configuration: Configuration, authenticator: Authenticator | None) -> LogServer:
     """Not started. Raises `CannotUseTls`."""
-    access, tls = configuration.access, configuration.kafka_tls
+    access, tls, listens = configuration.access, configuration.kafka_tls, configuration.kafka_listener
+    assert listens is not None, "an external log has its own listeners"
     return LogServer(
         log,
-        configuration.kafka.host,
-        configuration.kafka.port,
+        listens.host,
+        listens.port,
         quotas=Quotas(configuration.kafka_produce_bytes, configuration.kafka_fetch_bytes),
         fetch_sessions=configuration.kafka_fetch_sessions,
         idle_ms=configuration.kafka_connections_max_idle_ms,

@@ -17,10 +17,12 @@ import structlog
 from ..logcore.backup.snapshots import Snapshots
 from ..logcore.cluster.node_log import NodeLog
 from ..logcore.cluster.operations import Operations
+from ..logcore.external.external_log import ExternalLogSettings
+from ..logcore.external.kafka_properties import BOOTSTRAP
 from ..logcore.log import Log, open_log
 from ..logcore.protocol.admission import ConnectionLimits
 from ..logcore.protocol.requests.scram_requests import KeptUsers
-from ..logcore.protocol.security.users import NoUsers
+from ..logcore.protocol.security.users import NoUsers, Users
 from ..logcore.server import ListenFailed, LogServer
 from .cluster.followed_catalog import FollowedCatalog
 from .cluster.node_engine import log_for_engine, start_engine_on_cluster
@@ -30,6 +32,7 @@ from .config.configuration import Configuration, InvalidConfiguration, ListenAdd
 from .engine.embedded import engine_on
 from .engine.engine import Engine
 from .engine.executors import check_executor, describe_executor
+from .external_engine import cluster_id, engine_on_brokers
 from .foreign_rows import ForeignRows, is_own_name
 from .http.app import http_app
 from .http.context import HttpContext
@@ -61,7 +64,7 @@ class Service:
         self._engine: Engine | None = None
         self._parts = contextlib.ExitStack()  # what to stop, the last one first
         self._http = configuration.http
-        self._kafka = configuration.kafka
+        self._kafka = configuration.kafka_listener
         self._schema_registry = configuration.schema_registry
         self._pg = configuration.pg
 
@@ -78,6 +81,8 @@ class Service:
 
     @property
     def kafka_address(self) -> ListenAddress:
+        """Not of a server whose log is external."""
+        assert self._kafka is not None
         return self._kafka
 
     @property
@@ -101,7 +106,7 @@ class Service:
                 self._start(parts)
                 self._parts = parts.pop_all()
         except ListenFailed as error:
-            raise cannot_listen("kafka", self.configuration.kafka, error.__cause__) from error
+            raise cannot_listen("kafka", self.kafka_address, error.__cause__) from error
         seconds = round(time.monotonic() - began, 2)
         arrow_memory = pa.default_memory_pool().backend_name
         _log.info("server started", data=str(self.configuration.data), seconds=seconds, arrow_memory=arrow_memory)
@@ -112,10 +117,10 @@ class Service:
 
     def announcements(self) -> list[str]:
         """A line per listener, and one about the executor: what `millstream server` prints when it is ready."""
-        registry = self._schema_registry
+        registry, external = self._schema_registry, self.configuration.external
         return [
             f"http: listening on {'http' if self.configuration.tls is None else 'https'}://{self._http}",
-            f"kafka: listening on {self._kafka}",
+            f"kafka: external log at {external[BOOTSTRAP]}" if external else f"kafka: listening on {self._kafka}",
             *([] if registry is None else [f"schema registry: listening on http://{registry}"]),
             *([] if self._pg is None else [f"pg: listening on {self._pg}"]),
             f"executor: {describe_executor(self.configuration.engine_properties)}",
@@ -142,7 +147,10 @@ class Service:
         pg = self._pg_listener(parts)
         access = self.configuration.access
         users = None if access is None else Authenticator(access)
-        if self.configuration.node is not None:
+        external = self.configuration.external_log
+        if external is not None:
+            self._start_external(external, listener, users, registry, pg, parts)
+        elif self.configuration.node is not None:
             self._start_node(listener, users, parts)
         else:
             self._start_alone(listener, users, registry, pg, parts)
@@ -167,7 +175,7 @@ class Service:
                 hint="Leave pg out, and ask the cluster over HTTP.",
             )
         node, served, kafka = start_node(self.configuration, self._http, users, parts, self._panicked)
-        self._kafka = ListenAddress(self.configuration.kafka.host, kafka.port)
+        self._kafka = ListenAddress(self.kafka_address.host, kafka.port)
         tls = None if self.configuration.kafka_tls is None else self.configuration.kafka_tls.connecting()
         catalog = FollowedCatalog(node, lambda: NodeLog(served, tls=tls))
         kafka.transcoder = ForeignRows(lambda: catalog.catalog)
@@ -179,7 +187,7 @@ class Service:
         parts.callback(snapshots.close)
         start_engine_on_cluster(
             node,
-            open_log=functools.partial(log_for_engine, node, served, self._kafka, tls),
+            open_log=functools.partial(log_for_engine, node, served, self.kafka_address, tls),
             secret=kafka.log.secret,
             cluster_id=kafka.log.id,
             configuration=self.configuration,
@@ -205,7 +213,7 @@ class Service:
         kafka = kafka_listener(log, self.configuration, users)
         kafka.start()
         parts.callback(kafka.stop)
-        self._kafka = ListenAddress(self.configuration.kafka.host, kafka.port)
+        self._kafka = ListenAddress(self.kafka_address.host, kafka.port)
         engine = engine_on(
             log,
             self.configuration.data,
@@ -223,6 +231,39 @@ class Service:
         parts.callback(snapshots.close)
         body_bytes_max = self.configuration.body_bytes_max
         context = HttpContext(engine, log.served.id, body_bytes_max, figures, snapshots=snapshots)
+        access = self.configuration.access
+        known = None if access is None or users is None else KeptUsers(KafkaUsers(access, users), log.served)
+        self._answer(context, listener, users, registry, pg, known, parts)
+
+    def _start_external(
+        self,
+        settings: ExternalLogSettings,
+        listener: HttpListener,
+        users: Authenticator | None,
+        registry: HttpListener | None,
+        pg: PgListener | None,
+        parts: contextlib.ExitStack,
+    ) -> None:
+        properties = self.configuration.engine_properties_at(self._http)
+        engine = engine_on_brokers(settings, self.configuration, properties, parts, self._panicked)
+        self._engine = engine
+        context = HttpContext(engine, cluster_id(settings), self.configuration.body_bytes_max)
+        access = self.configuration.access
+        known = None if access is None or users is None else KafkaUsers(access, users)
+        self._answer(context, listener, users, registry, pg, known, parts)
+
+    def _answer(
+        self,
+        context: HttpContext,
+        listener: HttpListener,
+        users: Authenticator | None,
+        registry: HttpListener | None,
+        pg: PgListener | None,
+        known: Users | None,
+        parts: contextlib.ExitStack,
+    ) -> None:
+        """From now on clients are answered. In: `known`: who may come to `pg`."""
+        engine = context.engine
         parts.callback(self._end_requests, context, listener)
         names = names_of(self.configuration)
         listener.start(HostCheck(http_app(context, users, console=self.configuration.console), names))
@@ -232,8 +273,6 @@ class Service:
             pages = schema_registry_app(engine.schemas, engine.lock)
             registry.start(HostCheck(Gate(pages, context, users, open_paths=()), names))
         if pg is not None:
-            access = self.configuration.access
-            known = None if access is None or users is None else KeptUsers(KafkaUsers(access, users), log.served)
             parts.callback(pg.stop)
             pg.start(context, known, self.configuration.body_bytes_max)
 
@@ -252,7 +291,7 @@ class Service:
     def _address_for_workers(self, log: Log, parts: contextlib.ExitStack) -> str:
         """Where Spark's processes reach the log; they know its secret, but speak no TLS."""
         if self.configuration.kafka_tls is None:
-            return str(self._kafka)
+            return str(self.kafka_address)
         inner = LogServer(log, port=0, users=NoUsers())
         inner.start()
         parts.callback(inner.stop)

@@ -33,7 +33,7 @@ from ..record_error import RecordError, left_out
 from ..sink_writer import Output, SinkWriter
 from ..sources.idle import IdleTime
 from ..sources.source_reader import ReadBatch, SourceReader
-from ..state.changelog import changelog_records
+from ..state.changelog import changelog_records, offsets_used
 from ..state.lost_state import with_ends
 from ..state.store import StoreChanges
 from ..tasks import needs_time_order
@@ -325,11 +325,12 @@ class QueryRuntime:
         applied: dict[int, int] = {}
         if not state_changes:
             return applied
-        for partition, records in changelog_records(state_changes, self._changelog_partitions):
+        columnar = self._client.capabilities.columnar
+        for partition, records in changelog_records(state_changes, self._changelog_partitions, columnar=columnar):
             if partition not in applied:
                 applied[partition] = self._client.offsets(topic, partition).log_end_offset
             run.producer.append(topic, partition, records)
-            applied[partition] += records.batch.num_rows
+            applied[partition] += offsets_used(records)
             fp("query.appended")
         return applied
 

@@ -79,6 +79,7 @@ def recover(
             write_behind=True,
             meters=meters,
             side=state.side,
+            names_expired=not client.capabilities.columnar,
         )
         lock(state.connection)
         replay_changelog(plan, client, state, pipeline, ends, noted)
@@ -128,7 +129,7 @@ def _replay(
     topic = changelog_topic(plan.query_id)
     replayed = 0
     for partition in ends:
-        for change, offset in replay(client, topic, partition, state.applied.get(partition, 0)):
+        for change, offset in replay(client, topic, partition, state.applied.get(partition, 0), pipeline.stores):
             if change.store not in pipeline.stores:
                 continue  # of a plan that was replaced, or of another subplan on Spark, which notes its own ends
             check_not_ahead(plan.query_id, noted, partition, offset)

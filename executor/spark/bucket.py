@@ -30,7 +30,7 @@ from ..queries.query_settings import QuerySettings
 from ..queries.recovery import replay_changelog
 from ..record_error import RecordError, left_out
 from ..sink_writer import SinkWriter
-from ..state.changelog import changelog_records
+from ..state.changelog import changelog_records, offsets_used
 from ..state.connection import lock
 from ..state.lost_state import check_ends, whole_state
 from ..state.state_file import StateFile, open_state
@@ -185,6 +185,7 @@ class BucketRuntime:
             emit=self._settings.emit,
             partitioner=RekeyPartitioner(),
             repartitioned=self._subplan.repartitioned,
+            names_expired=not self._client.capabilities.columnar,
         )
 
     # -------------------------------------------------------------- one batch
@@ -230,11 +231,12 @@ class BucketRuntime:
         applied: dict[int, int] = {}
         if changes:
             count = self._client.partition_count(self._changelog)
-            for partition, records in changelog_records(changes, count):
+            columnar = self._client.capabilities.columnar
+            for partition, records in changelog_records(changes, count, columnar=columnar):
                 if partition not in applied:  # exact: nobody else writes this partition while the subplan runs
                     applied[partition] = self._client.offsets(self._changelog, partition).log_end_offset
                 producer.append(self._changelog, partition, records)
-                applied[partition] += records.batch.num_rows
+                applied[partition] += offsets_used(records)
         if errors:
             now_ms = int(time.time() * 1000)
             producer.append(processing_log.TOPIC, 0, processing_log.records_of(self._query_id, errors, now_ms))
@@ -250,9 +252,11 @@ class BucketRuntime:
         if self._lane is None or rows is None or not rows.num_rows:
             return NOTHING_SENT
         start = self._client.offsets(*self._lane).log_end_offset
-        for records in records_of(rows):
+        end = start
+        for records in records_of(rows, columnar=self._client.capabilities.columnar):
             producer.append(*self._lane, records)
-        return SentRange(start, start + rows.num_rows)
+            end += offsets_used(records)
+        return SentRange(start, end)
 
     def _compute(self, batch: BucketBatch) -> tuple[_Output, Sequence[StoreChanges], list[RecordError]]:
         """Leaves out the records that make the rest fail, and says which."""

@@ -12,19 +12,36 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from ...logcore.client import ColumnarRecords, FetchedColumns, LogClient
+from ...logcore.client import ColumnarRecords, FetchedColumns, FetchedRows, LogClient, RowRecords
 from ..errors import ForeignState, QueryFailed
 from .lanes import LaneRange
 
 ROWS_MAX = 65_536  # in one record batch, so that a reader's memory stays bounded
+PACKED_BYTES = 256 * 1024  # of a batch that is one record: brokers take a megabyte
+_PACKED = pa.schema([("timestamp", pa.int64()), ("key", pa.binary()), ("value", pa.binary())])
 READ_BYTES = 16 * 1024 * 1024
 VISIBLE_S = 30.0  # how long what was committed may take to become visible, on logs whose commit does not wait for it
 
 
-def records_of(rows: pa.Table) -> Iterator[ColumnarRecords]:
-    """The rows as record batches. Their rowtimes do not matter to the log: it keeps them until they were read."""
-    for batch in rows.replace_schema_metadata().combine_chunks().to_batches(max_chunksize=ROWS_MAX):
-        yield ColumnarRecords(batch, 0)
+def records_of(rows: pa.Table, *, columnar: bool) -> Iterator[ColumnarRecords | RowRecords]:
+    """The rows as record batches. Their rowtimes do not matter to the log: it keeps them until they were read. In:
+    `columnar`: what the log can store; else a record is a batch, and uses one offset."""
+    plain = rows.replace_schema_metadata().combine_chunks()
+    if columnar:
+        for batch in plain.to_batches(max_chunksize=ROWS_MAX):
+            yield ColumnarRecords(batch, 0)
+        return
+    size = max(1, plain.num_rows * PACKED_BYTES // max(PACKED_BYTES, plain.nbytes))
+    for batch in plain.to_batches(max_chunksize=min(size, ROWS_MAX)):
+        yield RowRecords(_packed(batch))
+
+
+def _packed(batch: pa.RecordBatch) -> pa.Table:
+    out = pa.BufferOutputStream()
+    with pa.ipc.new_stream(out, batch.schema) as writer:
+        writer.write_batch(batch)
+    columns = {"timestamp": [int(time.time() * 1000)], "key": [None], "value": [out.getvalue().to_pybytes()]}
+    return pa.table(columns, schema=_PACKED)
 
 
 def read_rows(log: LogClient, lane_range: LaneRange) -> Iterator[tuple[pa.Table, int]]:
@@ -33,7 +50,7 @@ def read_rows(log: LogClient, lane_range: LaneRange) -> Iterator[tuple[pa.Table,
     since = time.monotonic()
     while position < end:
         fetched = log.fetch(topic, partition, position, max_bytes=READ_BYTES)
-        batches = [_rows(run, end) for run in fetched.runs]
+        batches = [batch for run in fetched.runs for batch in _batches(run, end)]
         moved = fetched.next_offset > position
         position = fetched.next_offset
         if batches:
@@ -48,10 +65,18 @@ def read_rows(log: LogClient, lane_range: LaneRange) -> Iterator[tuple[pa.Table,
             log.wait({lane_range.lane: position}, 1.0)
 
 
-def _rows(run: object, end: int) -> pa.RecordBatch:
-    if not isinstance(run, FetchedColumns):
+def _batches(run: FetchedRows | FetchedColumns, end: int) -> Iterator[pa.RecordBatch]:
+    """What of it lies before the end. Raises `ForeignState`."""
+    if isinstance(run, FetchedColumns):
+        yield run.batch.slice(0, int((run.row_offsets < end).sum())).replace_schema_metadata()
+        return
+    count = int((run.table["offset"].to_numpy() < end).sum())
+    try:
+        for value in run.table["value"].slice(0, count).to_pylist():
+            with pa.ipc.open_stream(value) as packed:
+                yield from packed
+    except (pa.ArrowInvalid, TypeError) as error:
         raise ForeignState(
-            "the repartition topic of the query holds records that no query wrote",
+            f"the repartition topic of the query holds records that no query wrote: {error}",
             hint="Rebuild the query from its sources with RESET.",
-        )
-    return run.batch.slice(0, int((run.row_offsets < end).sum())).replace_schema_metadata()
+        ) from error

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 
-from ...logcore.remote import RemoteLog
+from ...logcore.client import LogClient
+from ...logcore.remote import log_at
 from ...planner.serde import plan_from_json
 from .stages import Stages, split
 
@@ -31,7 +32,7 @@ class RunSpec:
     def query_id(self) -> str:
         return self.stages.plan.query_id
 
-    def log(self) -> RemoteLog:
+    def log(self) -> LogClient:
         """The process's connection to the log."""
         return _log(self.bootstrap)
 
@@ -50,5 +51,5 @@ def _stages(plan_json: str) -> Stages:
 
 
 @lru_cache(maxsize=8)
-def _log(bootstrap: str) -> RemoteLog:
-    return RemoteLog(bootstrap)
+def _log(bootstrap: str) -> LogClient:
+    return log_at(bootstrap)

@@ -22,7 +22,7 @@ from pyspark.sql.types import StructType
 from millstream.errors import InvalidProperty
 
 from ...logcore.client import HEADERS, FetchedColumns, FetchedRows, LogClient, TopicPartition
-from ...logcore.remote import RemoteLog
+from ...logcore.remote import log_at
 from .lanes import LaneRange, Positions, positions_from_json, positions_to_json, ranges_between
 
 TOPIC_SCHEMA = (
@@ -40,7 +40,7 @@ class TopicSource(DataSource):
 
     def schema(self) -> str | StructType:
         topic = self._topic
-        with RemoteLog(self._bootstrap) as log:
+        with log_at(self._bootstrap) as log:
             for partition in range(log.partition_count(topic)):
                 found = log.fetch(topic, partition, log.offsets(topic, partition).log_start_offset, max_bytes=1).runs
                 if found and isinstance(found[0], FetchedColumns):
@@ -111,7 +111,7 @@ class _Topic:
 
     def rows(self, lane_range: LaneRange) -> Iterator[pa.RecordBatch]:
         lane, position = lane_range.lane, lane_range.start
-        with RemoteLog(self.bootstrap) as log:
+        with log_at(self.bootstrap) as log:
             while position < lane_range.end:
                 fetched = log.fetch(*lane, position)
                 for run in fetched.runs:
@@ -130,7 +130,7 @@ class TopicReader(DataSourceReader):
         self._topic = _Topic(bootstrap, topic, from_latest, schema)
 
     def partitions(self) -> Sequence[InputPartition]:
-        with RemoteLog(self._topic.bootstrap) as log:
+        with log_at(self._topic.bootstrap) as log:
             return [TopicRange(part) for part in ranges_between(self._topic.begin(log), self._topic.end(log))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -146,17 +146,17 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._until: dict[str, int] | None = None
 
     def initialOffset(self) -> dict[str, int]:
-        with RemoteLog(self._topic.bootstrap) as log:
+        with log_at(self._topic.bootstrap) as log:
             return positions_to_json(self._topic.begin(log))
 
     def prepareForTriggerAvailableNow(self) -> None:
-        with RemoteLog(self._topic.bootstrap) as log:
+        with log_at(self._topic.bootstrap) as log:
             self._until = positions_to_json(self._topic.end(log))
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
         if self._until is not None:
             return self._until
-        with RemoteLog(self._topic.bootstrap) as log:
+        with log_at(self._topic.bootstrap) as log:
             return positions_to_json(self._topic.end(log))
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:

@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 import pyarrow as pa
 
-from ...logcore.client import ColumnarRecords, FetchedColumns, LogClient
+from ...logcore.client import ColumnarRecords, FetchedRows, LogClient, RowRecords
 from ...logcore.records.column_keys import expiry_metadata, key_metadata
 from ..errors import ForeignState
 from ..partitioning import split_by_partition
-from .store import StoreChanges
+from .changelog_rows import changes_of, row_records
+from .store import StateStore, StoreChanges
 
 _STORE = b"millstream.store"
+_NO_STORES: Mapping[str, StateStore] = MappingProxyType({})
 _ROWS_MAX = 65_536  # in one batch, so that a reader's memory stays bounded
 
 
-def changelog_records(changes: Sequence[StoreChanges], partition_count: int) -> list[tuple[int, ColumnarRecords]]:
-    """(partition, records), where each store's changes keep their order. Stores do not depend on each other."""
+def changelog_records(
+    changes: Sequence[StoreChanges], partition_count: int, *, columnar: bool = True
+) -> Sequence[tuple[int, ColumnarRecords | RowRecords]]:
+    """(partition, records), where each store's changes keep their order. Stores do not depend on each other. In:
+    `columnar`: what the log can store; else each row is a record of its own."""
+    if not columnar:
+        return row_records(changes, partition_count)
     records: list[tuple[int, ColumnarRecords]] = []
     for metadata, tables in _runs(changes):
         table = tables[0] if len(tables) == 1 else pa.concat_tables(tables)
@@ -47,14 +55,27 @@ def _runs(changes: Sequence[StoreChanges]) -> Iterator[tuple[dict[bytes, bytes],
             yield {**(tables[0].schema.metadata or {}), _STORE: store.encode(), **metadata}, tables
 
 
-def replay(log: LogClient, topic: str, partition: int, offset: int) -> Iterator[tuple[StoreChanges, int]]:
-    """The committed changes from `offset` on, each with the offset after it."""
+def offsets_used(records: ColumnarRecords | RowRecords) -> int:
+    """By them, in their partition."""
+    return records.batch.num_rows if isinstance(records, ColumnarRecords) else records.table.num_rows
+
+
+def replay(
+    log: LogClient, topic: str, partition: int, offset: int, stores: Mapping[str, StateStore] = _NO_STORES
+) -> Iterator[tuple[StoreChanges, int]]:
+    """The committed changes from `offset` on, each with the offset up to which everything is contained after it.
+
+    In: `stores`: those of the query, whose columns say how records in row form are read.
+    """
     offset = max(offset, log.offsets(topic, partition).log_start_offset)
     while True:
         fetched = log.fetch(topic, partition, offset)
         for run in fetched.runs:
-            name = (run.batch.schema.metadata or {}).get(_STORE) if isinstance(run, FetchedColumns) else None
-            if name is None or not isinstance(run, FetchedColumns):
+            if isinstance(run, FetchedRows):
+                yield from _replayed_rows(run, stores, offset)
+                continue
+            name = (run.batch.schema.metadata or {}).get(_STORE)
+            if name is None:
                 raise ForeignState(
                     f'topic "{topic}" holds records that no query wrote, in partition {partition} from {offset} on',
                     hint="Drop the query and create it again: it then reads its input anew.",
@@ -63,3 +84,14 @@ def replay(log: LogClient, topic: str, partition: int, offset: int) -> Iterator[
         if fetched.next_offset == offset:
             return
         offset = fetched.next_offset
+
+
+def _replayed_rows(
+    run: FetchedRows, stores: Mapping[str, StateStore], offset: int
+) -> Iterator[tuple[StoreChanges, int]]:
+    """Stores take turns in the records: only after the last one everything is contained."""
+    changes = list(changes_of(run, stores))
+    for change in changes[:-1]:
+        yield change, offset
+    for change in changes[-1:]:
+        yield change, int(run.table["offset"][-1].as_py()) + 1

@@ -59,7 +59,8 @@ class StateStore:
     """Rows by key. Everything happens inside the caller's transaction.
 
     A key column may be NULL; NULLs are equal. Of the rows that `expire` removes the changes only say up to where they
-    go, so that compaction can take them from the changelog.
+    go, so that compaction can take them from the changelog; with `names_expired` they delete each of them, for logs
+    whose compaction goes by keys alone.
 
     Invariants: a slot has a row where its number is not -1. The row is in memory where `_here`, else in the table; one
     that is not in the table, or has another number there, is in `_unsettled`.
@@ -83,6 +84,7 @@ class StateStore:
         self._table = StateTable(connection, name, {**key, **value})
         self._share = room_of_a_store(connection)
         self._room = min(ROOM_BYTES, self._share)
+        self.names_expired = False
         self._changes: list[pa.Table] = []
         self._version = 0
         self._next = 0 if self._table.last is None else self._table.last + 1
@@ -217,10 +219,18 @@ class StateStore:
     def expire(self, part: int, column: str, below: int) -> None:
         """Forget the task's rows whose `column` is less than `below`."""
         self._load()
-        if self._index.count or self._table.rows:
+        if self.names_expired:
+            self._name_expired(self._within(part, column, np.iinfo(np.int64).min, below - 1))
+        elif self._index.count or self._table.rows:
             expired = pa.table({"_part": pa.array([part], pa.int32()), column: pa.array([below], pa.int64())})
             self._changes.append(expired.replace_schema_metadata({_EXPIRED: column.encode()}))
         self._expire(part, column, below)
+
+    def _name_expired(self, slots: Ints) -> None:
+        if len(slots):
+            keys = pa.table(self._get(slots, self._key), schema=self.key_schema)
+            deleted = keys.append_column("_deleted", pa.array(np.ones(len(keys), np.bool_)))
+            self._changes.append(conform(deleted, self.change_schema))
 
     def take_changes(self) -> list[StoreChanges]:
         """What changed since the last call, oldest first."""

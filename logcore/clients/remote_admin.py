@@ -18,7 +18,8 @@ from ..protocol.wire.faults import error_of
 
 _TIMEOUT: Final = timedelta(seconds=30)
 _TOPIC_RESOURCE: Final = 2
-_DEFAULT: Final = -1
+OF_THE_BROKER: Final = -1
+"""As a replication factor: what the broker has as its default."""
 _UNKNOWN_TOPIC: Final = int(ErrorCode.unknown_topic_or_partition)
 _HEARD_S: Final = 10.0
 _LOOK_S: Final = 0.02
@@ -27,14 +28,21 @@ _LOOK_S: Final = 0.02
 class RemoteAdmin:
     """Any thread may call any method."""
 
-    def __init__(self, router: Router) -> None:
+    def __init__(self, router: Router, replication_factor: int = OF_THE_BROKER) -> None:
+        """In: `replication_factor`: of new topics."""
         self._router = router
+        self._replication_factor = replication_factor
 
     def create_topic(self, name: str, partition_count: int, config: Mapping[str, str] | None = None) -> None:
         """Against a cluster it returns once the topic can be written to: who asks next finds it. Where an answer was
         lost, a topic of this name and so many partitions is the one that was asked for."""
         configs = [{"name": key, "value": value} for key, value in (config or {}).items()]
-        topic = {"name": name, "num_partitions": partition_count, "replication_factor": _DEFAULT, "configs": configs}
+        topic = {
+            "name": name,
+            "num_partitions": partition_count,
+            "replication_factor": self._replication_factor,
+            "configs": configs,
+        }
         fields = {"topics": [topic], "timeout": _TIMEOUT}
         answer, in_doubt = self._router.ask_in_doubt(Api.CREATE_TOPICS, fields, repeat=self._router.clustered)
         try:

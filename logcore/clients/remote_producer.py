@@ -19,7 +19,8 @@ from ..protocol.wire.messages import Fields
 from ..records.batch import NO_PRODUCER, BatchProducer
 from ..records.codec import encode
 
-_TIMEOUT: Final = timedelta(minutes=15)  # after which the server aborts what is still open; Kafka allows no more
+TRANSACTION_TIMEOUT: Final = timedelta(minutes=15)
+"""After which the server aborts what is still open; Kafka allows no more."""
 
 
 class RemoteTransactionalProducer:
@@ -28,10 +29,11 @@ class RemoteTransactionalProducer:
     After `LogUnavailable` from `commit` the outcome is unknown: a new producer of the id finds it decided.
     """
 
-    def __init__(self, router: Router, transactional_id: str) -> None:
+    def __init__(self, router: Router, transactional_id: str, timeout: timedelta = TRANSACTION_TIMEOUT) -> None:
         self._router = router
         self._sender = Sender(router)
         self._id = transactional_id
+        self._timeout = timeout
         self._coordinator = CoordinatorKey("transaction", transactional_id)
         self.producer_id = NO_PRODUCER
         self.epoch = -1
@@ -47,7 +49,7 @@ class RemoteTransactionalProducer:
     def _take_id(self) -> None:
         fields = {
             "transactional_id": self._id,
-            "transaction_timeout": _TIMEOUT,
+            "transaction_timeout": self._timeout,
             "producer_id": self.producer_id,
             "producer_epoch": self.epoch,
         }
@@ -56,6 +58,12 @@ class RemoteTransactionalProducer:
         self._check(answer.error_code, f'take the transactional id "{self._id}"')
         self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
         self._sequences, self._in_doubt = {}, False
+
+    def renew(self) -> None:
+        """After a failure of whatever kind: goes on with the id where nobody else has taken it (KIP-360). What was open
+        is decided. Raises `ProducerFenced`, `LogUnavailable`: then it may be called again."""
+        self._take_id()
+        self._open = self._undecided = False
 
     def begin(self) -> None:
         if self._open or self._undecided:

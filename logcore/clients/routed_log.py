@@ -14,6 +14,7 @@ from typing import Final, Self
 
 from kio.schema.errors import ErrorCode
 
+from ..capabilities import MILLSTREAM, LogCapabilities
 from ..client import ColumnarRecords, Fetched, Isolation, Offsets, RowRecords, Topic, TopicPartition
 from ..cores.group_messages import check_forgotten
 from ..errors import LogUnavailable, OutOfOrderSequence, UnknownTopic
@@ -26,9 +27,9 @@ from ..protocol.wire.fetch_messages import FetchedPartition, FetchPosition
 from ..records.batch import BatchProducer
 from ..records.codec import encode
 from ..records.whole import checked_batches
-from .remote_admin import RemoteAdmin, check
+from .remote_admin import OF_THE_BROKER, RemoteAdmin, check
 from .remote_groups import RemoteGroups
-from .remote_producer import RemoteTransactionalProducer, offset_topics
+from .remote_producer import TRANSACTION_TIMEOUT, RemoteTransactionalProducer, offset_topics
 from .remote_wait import by_leader, first_answers
 
 _TIMEOUT: Final = timedelta(seconds=30)
@@ -59,16 +60,29 @@ class RoutedLog:
     State: the place of this client's own producer in each partition.
     """
 
-    def __init__(self, router: Router, bootstrap: str) -> None:
-        """In: `bootstrap`: where other processes of ours find the log, as `RemoteLog` takes it."""
+    def __init__(
+        self,
+        router: Router,
+        bootstrap: str,
+        *,
+        replication_factor: int = OF_THE_BROKER,
+        transaction_timeout: timedelta = TRANSACTION_TIMEOUT,
+    ) -> None:
+        """In: `bootstrap`: where other processes of ours find the log, as `RemoteLog` takes it. `replication_factor`:
+        of new topics. `transaction_timeout`: after which the log aborts a transaction that is still open."""
         self.bootstrap = bootstrap
         self._router = router
         self._sender = Sender(router)
-        self._admin = RemoteAdmin(router)
+        self._admin = RemoteAdmin(router, replication_factor)
+        self._transaction_timeout = transaction_timeout
         self.groups = RemoteGroups(router)
         self._turns: dict[TopicPartition, _Turn] = {}
         self._turns_lock = threading.Lock()
         self._owner = os.getpid()
+
+    @property
+    def capabilities(self) -> LogCapabilities:
+        return MILLSTREAM
 
     # Topics
 
@@ -91,6 +105,10 @@ class RoutedLog:
         described = self._admin.described(None).topics
         configs = self._configs([topic.name for topic in described])
         return {topic.name: Topic(topic.name, len(topic.partitions), configs[topic.name]) for topic in described}
+
+    def partition_counts(self) -> dict[str, int]:
+        """Of all topics, in one request."""
+        return {topic.name: len(topic.partitions) for topic in self._admin.described(None).topics}
 
     def topic(self, name: str) -> Topic | None:
         count = self._partition_count(name)
@@ -297,7 +315,7 @@ class RoutedLog:
                 check(partition.error_code, None, f'commit the offsets of group "{group}"')
 
     def transactional_producer(self, transactional_id: str) -> RemoteTransactionalProducer:
-        return RemoteTransactionalProducer(self._router, transactional_id)
+        return RemoteTransactionalProducer(self._router, transactional_id, self._transaction_timeout)
 
     # Life
 

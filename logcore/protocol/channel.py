@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import os
 import select
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final, NamedTuple
 
 from millstream.errors import LogError
 
 from ..errors import LogClosed, LogUnavailable
 from ..records.batch import Buffer
-from .security.sasl import PLAIN, USER, Credentials, encode_plain
+from .security.sasl import Login
 from .wire import messages
 from .wire.apis import KNOWN, NAMING_TOPICS, Api
 from .wire.frames import FRAME_BYTES_MAX, LENGTH, frame_length, read_response_header, write_request_frame
@@ -24,6 +26,7 @@ from .wire.primitives import MalformedMessage
 
 _BUFFERS_PER_CALL: Final = 512
 _OWING_MAX: Final = 16
+_OF_A_LOGIN: Final = 0.8  # of the time for which it is good
 _ANSWER_BYTES_MAX: Final = 0x7FFFFFFF  # one batch may be larger than what we would take from a stranger
 _OLDEST_API_VERSIONS: Final = 0  # every server understands this version, and we do not know it yet
 
@@ -63,7 +66,7 @@ class Channel:
     def __init__(
         self,
         address: Address,
-        login: Credentials | None = None,
+        login: Login | None = None,
         tls: ssl.SSLContext | None = None,
         timeouts: Timeouts = Timeouts(),  # noqa: B008 (a constant)
     ) -> None:
@@ -72,6 +75,7 @@ class Channel:
         self._correlation_id = 0
         self._begun: tuple[Api, int] | None = None
         self._bytes_max = FRAME_BYTES_MAX
+        self._ends_at = math.inf  # then the server wants the login anew
         try:
             self._socket = socket.create_connection(address, timeout=timeouts.connect_s)
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -105,18 +109,38 @@ class Channel:
                 versions[api] = min(known.newest, entry.max_version, NAMING_TOPICS.get(api, known.newest))
         return versions
 
-    def _authenticate(self, login: Credentials) -> None:
-        """Raises `AuthenticationFailed`."""
-        handshake = self._ask_message(Api.SASL_HANDSHAKE, {"mechanism": PLAIN})
-        if not handshake.error_code:
-            answer = self._ask_message(Api.SASL_AUTHENTICATE, {"auth_bytes": encode_plain(login)})
-            if not answer.error_code:
-                return
-        raise AuthenticationFailed(
-            f"the log at {self._address} does not know {_what(login)} that was given",
+    def _authenticate(self, login: Login) -> None:
+        """Raises `AuthenticationFailed`, `LogError`."""
+        handshake = self._ask_message(Api.SASL_HANDSHAKE, {"mechanism": login.mechanism})
+        if handshake.error_code:
+            raise AuthenticationFailed(
+                f"the log at {self._address} takes no login by {login.mechanism}, only by"
+                f" {', '.join(handshake.mechanisms) or 'none'}",
+                hint="Set sasl.mechanism to one of them.",
+            )
+        conversation = login.conversation()
+        message = next(conversation)
+        with suppress(StopIteration):
+            while True:
+                answer = self._ask_message(Api.SASL_AUTHENTICATE, {"auth_bytes": message})
+                if answer.error_code:
+                    raise self._not_known(login, answer.error_message)
+                self._end_with_the_login(answer)
+                message = conversation.send(bytes(answer.auth_bytes))
+
+    def _not_known(self, login: Login, reason: str | None) -> AuthenticationFailed:
+        return AuthenticationFailed(
+            f"the log at {self._address} does not know {login.description} that was given"
+            + (f": {reason}" if reason else ""),
             hint="The secret is in the file `secret` of the log's data directory; users are named in the server's"
             " configuration.",
         )
+
+    def _end_with_the_login(self, answer: Any) -> None:
+        """The server closes a connection whose login has expired (KIP-368): it is not used up to then."""
+        lifetime = getattr(answer, "session_lifetime", None)
+        if lifetime is not None and lifetime.total_seconds() > 0:
+            self._ends_at = time.monotonic() + lifetime.total_seconds() * _OF_A_LOGIN
 
     def _ask_message(self, api: Api, fields: Fields) -> Any:
         response = self.ask(api, lambda version: [messages.write_request(api, version, fields)])
@@ -205,7 +229,7 @@ class Channel:
     @property
     def usable(self) -> bool:
         """False once the server has closed it: an idle connection has nothing to read."""
-        return self._socket.fileno() >= 0 and not self.readable
+        return self._socket.fileno() >= 0 and not self.readable and time.monotonic() < self._ends_at
 
     @property
     def readable(self) -> bool:
@@ -233,10 +257,6 @@ def understanding(address: Address) -> Generator[None]:
         ) from error
 
 
-def _what(login: Credentials) -> str:
-    return "the secret" if login.name == USER else f'the user "{login.name}", or not with the password'
-
-
 def _reason(error: OSError) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return error.verify_message.lower()
@@ -255,7 +275,7 @@ class Channels:
     def __init__(
         self,
         address: Address,
-        login: Credentials | None = None,
+        login: Login | None = None,
         tls: ssl.SSLContext | None = None,
         timeouts: Timeouts = Timeouts(),  # noqa: B008 (a constant)
     ) -> None:

@@ -14,7 +14,7 @@ from ..client import Fetched, Isolation, TopicPartition
 from ..errors import LogUnavailable
 from ..records.batch import Buffer, EncodedBatch
 from .channel import Address, Channel, Channels, Response, Timeouts, understanding
-from .security.sasl import Credentials
+from .security.sasl import Login
 from .wire import fetch_messages, messages
 from .wire import produce_messages as produce
 from .wire.apis import Api
@@ -89,9 +89,7 @@ class Door(Protocol):
 class WireDoor:
     """A node that connections lead to."""
 
-    def __init__(
-        self, address: Address, login: Credentials | None, tls: ssl.SSLContext | None, timeouts: Timeouts
-    ) -> None:
+    def __init__(self, address: Address, login: Login | None, tls: ssl.SSLContext | None, timeouts: Timeouts) -> None:
         self._channels = Channels(address, login, tls, timeouts)
 
     @contextmanager

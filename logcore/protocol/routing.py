@@ -24,7 +24,7 @@ from .channel import Address, Timeouts
 from .lines import Door, Line, WireDoor
 from .own import Own, TransactionsHere
 from .retries import IN_DOUBT, MOVED, RETRIABLE, codes_of
-from .security.sasl import Credentials
+from .security.sasl import Login
 from .wire.apis import Api
 from .wire.faults import error_of
 from .wire.messages import Fields
@@ -107,22 +107,24 @@ class Router:
     def __init__(
         self,
         addresses: Sequence[Address],
-        login: Credentials | None = None,
+        login: Login | None = None,
         tls: ssl.SSLContext | None = None,
         patience_s: float = 30.0,
         *,
         own: Own | None = None,
         alone: bool = False,
+        clustered: bool = False,
     ) -> None:
         """In: `own`: the node that is asked first, and without a connection; it is one of a cluster, of itself alone
-        perhaps. `alone`: for ever; so whoever is asked is of this version."""
+        perhaps. `alone`: for ever; so whoever is asked is of this version. `clustered`:
+        what is known before anybody was asked."""
         assert addresses or own
         self.alone = alone
         self._own = own
         self._bootstrap = (*([] if own is None else [_HERE]), *addresses)
         self._login, self._tls = login, tls
         self._patience_s = patience_s
-        self.clustered = len(addresses) > 1 or own is not None
+        self.clustered = clustered or len(addresses) > 1 or own is not None
         self._advisers: tuple[Address, ...] = self._bootstrap
         self._adviser = 0
         self._nodes: dict[int, Address] = {}

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from ..client import TopicPartition
+from ..client import RowRecords, TopicPartition
 from ..cores.transaction_records import Identity
-from ..errors import InvalidRecords
-from ..records.batch import EncodedBatch, next_sequence
+from ..errors import InvalidRecords, RecordsTooLarge
+from ..records.batch import BatchProducer, EncodedBatch, next_sequence
+from ..records.codec import decode_rows, encode, stored_batch
 from .routing import Router
 from .wire.faults import error_of
 from .wire.frames import FRAME_BYTES_MAX
@@ -51,7 +52,17 @@ class Sender:
         return _first_offset(where, result)
 
     def _produce(self, where: TopicPartition, batch: EncodedBatch, transactional_id: str | None) -> int:
-        """One batch in a request, as everywhere at Kafka: what a fail-over leaves of it is all or nothing."""
+        """One batch in a request, as everywhere at Kafka: what a fail-over leaves of it is all or nothing. One that is
+        larger than the topic's `max.message.bytes` is divided: nothing of it was stored, so the numbers go on."""
+        try:
+            return self._produce_whole(where, batch, transactional_id)
+        except RecordsTooLarge:
+            if batch.header.record_count < 2:
+                raise
+            first, *_ = [self._produce(where, half, transactional_id) for half in _halves(batch)]
+            return first
+
+    def _produce_whole(self, where: TopicPartition, batch: EncodedBatch, transactional_id: str | None) -> int:
         _check_size(batch)
         timeout_ms = _CLUSTER_TIMEOUT_MS if self._router.clustered else _TIMEOUT_MS
         result = self._router.put(
@@ -67,6 +78,18 @@ def _first_offset(where: TopicPartition, result: ProduceResult) -> int:
         what = f'append to partition {where.partition} of topic "{where.topic}"'
         raise error_of(result.error_code, result.error_message, what)
     return result.base_offset
+
+
+def _halves(batch: EncodedBatch) -> list[EncodedBatch]:
+    """The rows of a batch as several, numbered as before."""
+    header = batch.header
+    rows = decode_rows([stored_batch(header, memoryview(b"".join(batch.buffers)))], header.base_offset)
+    half = rows.num_rows // 2
+    producer = BatchProducer(header.producer_id, header.producer_epoch, header.base_sequence, header.transactional)
+    first = encode(RowRecords(rows.slice(0, half)), producer)
+    if producer.base_sequence >= 0:
+        producer = producer._replace(base_sequence=next_sequence(producer.base_sequence, half))
+    return [*first, *encode(RowRecords(rows.slice(half)), producer)]
 
 
 def _check_size(batch: EncodedBatch) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 ROWS_MAX: Final = 4000
-STORED_BYTES_MAX: Final = 1024 * 1024
-"""A batch is closed before it grows past either bound; a larger record is a batch of its own."""
+STORED_BYTES_MAX: Final = 1024 * 1024 - 1024
+"""A batch is closed before it grows past either bound; a larger record is a batch of its own. With its header it is
+below `max.message.bytes` as brokers have it by default."""
 
 
 class StoredBatch(NamedTuple):

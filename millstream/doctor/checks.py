@@ -110,7 +110,9 @@ def configuration_of(file: Path | None, data: Path | None) -> Configuration | No
 
 def ports(configuration: Configuration) -> Iterator[CheckResult]:
     """Whether a server could listen where it should, or one does already."""
-    listeners = [("http", configuration.http), ("kafka", configuration.kafka)]
+    listeners = [("http", configuration.http)]
+    if configuration.kafka_listener is not None:
+        listeners.append(("kafka", configuration.kafka_listener))
     if configuration.schema_registry is not None:
         listeners.append(("schema_registry", configuration.schema_registry))
     running = _answers(configuration.http)

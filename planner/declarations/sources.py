@@ -10,6 +10,7 @@ from millstream.errors import InvalidProperty, InvalidStatement, SourceExists, S
 from ...sql.ast import ColumnDefinition, CreateSource
 from ...sql.types import BIGINT, BYTES, STRING, TIMESTAMP, Array, Field, SqlType, Struct
 from ..expressions.scope import resolve_type
+from ..formats import check_storable
 from ..limits import within_depth
 from ..planning import NewTopic, PlannedSource, PlanningContext
 from ..schema import PSEUDO, Column, Schema
@@ -51,6 +52,7 @@ def plan_create_source(statement: CreateSource, context: PlanningContext) -> Pla
             hint="A window is a part of the key: declare the key, or leave out WINDOW_TYPE.",
         )
     _check_timestamp(properties, schema)
+    check_storable(value_format.name, columnar_topics=context.columnar_topics)
     topic_name = topic_of_statement(statement, context.settings)
     existing = context.topics.get(topic_name)
     new_topic = None

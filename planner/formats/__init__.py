@@ -53,6 +53,16 @@ def check_columns(name: str, columns: Sequence[Column], part: str) -> None:
         )
 
 
+def check_storable(name: str, *, columnar_topics: bool) -> None:
+    """Raises `FormatError` where the log cannot store topics of this value format."""
+    if FORMATS[name].columnar and not columnar_topics:
+        raise FormatError(
+            f"topics of format {name} cannot be stored: the log has no columnar batches",
+            hint="Use VALUE_FORMAT='AVRO' or 'PROTOBUF', which are compact, or 'JSON'. Millstream's own log stores "
+            f"{name}.",
+        )
+
+
 def can_hold(name: str, columns: Sequence[Column], *, may_be_null: bool = False) -> bool:
     """Whether the format can hold a key of these columns; one that `may_be_null` needs bytes for NULL."""
     found = FORMATS[name]

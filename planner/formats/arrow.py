@@ -19,4 +19,5 @@ ARROW = Format(
     unwraps=False,
     refusal=_refusal,
     holds_no_columns=True,
+    columnar=True,
 )

@@ -21,11 +21,12 @@ class Format:
     `wraps`, `unwraps`: a single column can be written inside an object, or bare. `refusal`: says what it cannot hold.
     `schema_kind`: of the schemas that records are written by; the registry keeps them (`registered`), or the columns
     say them. `options`: what WITH may say besides its name. `holds_null`: NULL is read back as NULL; `holds_bare_null`:
-    a single column, too. `holds_no_columns`: a value without columns differs from a tombstone. `moves`: its values may
-    be grouped and joined. `same_bytes`: whether the bytes of equal keys are equal whatever the column's name is; in:
-    whether a single column is wrapped. `codes_more`: what statements may not declare can be read and written, since
-    partitions are found by the JSON of any column, and columns of ARROW are shown as JSON. `by_name`: the fields of a
-    value are found by their columns' names, so that a column may go, and the others are read as before.
+    a single column, too. `holds_no_columns`: a value without columns differs from a tombstone. `columnar`: a topic
+    holds whole batches, which not every log can store. `moves`: its values may be grouped and joined. `same_bytes`:
+    whether the bytes of equal keys are equal whatever the column's name is; in: whether a single column is wrapped.
+    `codes_more`: what statements may not declare can be read and written, since partitions are found by the JSON of any
+    column, and columns of ARROW are shown as JSON. `by_name`: the fields of a value are found by their columns' names,
+    so that a column may go, and the others are read as before.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Format:
     holds_null: bool = True
     holds_bare_null: bool = True
     holds_no_columns: bool = False
+    columnar: bool = False
     moves: bool = True
     by_name: bool = False
     same_bytes: Callable[[bool], bool] = lambda wrapped: False

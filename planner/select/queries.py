@@ -21,7 +21,7 @@ from ..declarations.with_properties import check_ttl, format_specs, read_propert
 from ..expressions.conversions import coerced
 from ..expressions.scope import Scope, ScopeSource
 from ..expressions.typed import Typed
-from ..formats import FORMATS, can_hold
+from ..formats import FORMATS, can_hold, check_storable
 from ..limits import within_depth
 from ..logical import LogicalPlan, Named
 from ..lowering import Lowering, is_key_column, sql_over
@@ -116,6 +116,7 @@ def _create_as(statement: CreateAsSelect, context: PlanningContext) -> PlannedQu
         context.settings.wraps_single_values,
     )
     _check_has_value(schema, value_format, statement)
+    check_storable(value_format.name, columnar_topics=context.columnar_topics)
     check_timestamp_column(properties.timestamp_column, properties.timestamp_format, schema)
     check_given_schemas(properties, key_format, value_format, schema, context.registry)
     topic = topic_of_statement(statement, context.settings)

@@ -175,12 +175,20 @@ class CatalogStore:
 
     def _reset(self, query_id: str) -> None:
         """The query is stopped, has no state, and begins with the first records of its sources. What it has written
-        goes too, where nobody else writes to its sink: it is written again."""
+        goes too, where nobody else writes to its sink: it is written again. On a log that others share, a topic that no
+        statement here has created keeps its records: they may be anybody's."""
         query = self.catalog.queries[query_id]
         self._executor.drop(query_id)
         begin_anew(self._log, query.plan)
-        if self.catalog.writers_of(query.sink) == (query,):
-            empty_topic(self._log, self.catalog.sources[query.sink].topic)
+        topic = self.catalog.sources[query.sink].topic
+        if self.catalog.writers_of(query.sink) == (query,) and self._may_empty(topic):
+            empty_topic(self._log, topic)
+
+    def _may_empty(self, topic: str) -> bool:
+        if not self._log.capabilities.shared:
+            return True
+        created = (command for _, command in self._commands.read_all() if isinstance(command, PutSource | StartQuery))
+        return any(command.topic is not None and command.topic.name == topic for command in created)
 
     def _carry_out_late(self, command: Command) -> None:
         """What is left to do of a command, maybe behind later ones; a part of it may have been done."""

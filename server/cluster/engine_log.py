@@ -13,25 +13,28 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+import uuid
 from collections.abc import Callable, Generator, Mapping
-from typing import Final
+from typing import Final, Protocol
 
 import structlog
 
 from ...executor.sources.schemas_topic import SCHEMAS_TOPIC
+from ...logcore.capabilities import LogCapabilities
 from ...logcore.client import (
     ColumnarRecords,
     Fetched,
     FetchedColumns,
     FetchedRows,
     Isolation,
+    LogAdmin,
+    LogClient,
     Offsets,
     RowRecords,
     Topic,
     TopicPartition,
     TransactionalProducer,
 )
-from ...logcore.clients.routed_log import RoutedLog
 from ...logcore.errors import LogUnavailable, ProducerFenced, UnknownTopic
 from ..catalog.command_topic import COMMAND_TOPIC
 
@@ -43,19 +46,44 @@ _LOOK_S: Final = 0.2
 _log = structlog.get_logger("millstream.server")
 
 
+class RenewableProducer(TransactionalProducer, Protocol):
+    def renew(self) -> None:
+        """After a failure: goes on with the id where nobody else has taken it; what was open is decided. Raises
+        `ProducerFenced`."""
+        ...
+
+
+class LeasedLog(LogClient, LogAdmin, Protocol):
+    """What an `EngineLog` stands on: topics can be deleted by their id, and producers renewed."""
+
+    def delete_topic(self, name: str, topic_id: uuid.UUID | None = None) -> None: ...
+
+    def topic_id(self, name: str) -> uuid.UUID | None: ...
+
+    def transactional_producer(self, transactional_id: str) -> RenewableProducer: ...
+
+
 class EngineLog:
     """A `LogClient` for one engine of a cluster. Any thread may call any method.
 
     In: `on_loss` is called once, from any thread, when this engine has lost its lease, or cannot know what became of
     something that it wrote: it must end, and the next one reads what is true. Raises `ProducerFenced` from then on.
+    `outlasts`: an outage of the log alone ends no lease, unless a record of the engine's is in doubt: for an engine
+    that nobody else replaces. It goes on where nobody has taken the lease meanwhile.
     """
 
-    def __init__(self, log: RoutedLog, on_loss: Callable[[], None]) -> None:
+    def __init__(self, log: LeasedLog, on_loss: Callable[[], None], *, outlasts: bool = False) -> None:
         self._log = log
         self._on_loss = on_loss
+        self._outlasts = outlasts
         self._lock = threading.Lock()  # of the lease's transactions
         self._lost = False
+        self._failed = False  # in an outage: the lease has to be renewed
         self._lease = log.transactional_producer(ENGINE_ID)
+
+    @property
+    def capabilities(self) -> LogCapabilities:
+        return self._log.capabilities
 
     def check_lease(self) -> None:
         """Raises `ProducerFenced` where another engine has begun, `LogUnavailable` where nobody can say."""
@@ -68,7 +96,7 @@ class EngineLog:
         if topic not in _OWN_TOPICS:
             return self._log.append(topic, partition, records)
         begin = self._log.offsets(topic, partition).log_end_offset
-        with self._transaction() as lease:
+        with self._transaction(of_records=True) as lease:
             lease.append(topic, partition, records)
         return self._first_offset(TopicPartition(topic, partition), begin)
 
@@ -112,17 +140,31 @@ class EngineLog:
         return _QueryProducer(self._log.transactional_producer(transactional_id), self)
 
     @contextlib.contextmanager
-    def _transaction(self) -> Generator[TransactionalProducer]:
+    def _transaction(self, *, of_records: bool = False) -> Generator[TransactionalProducer]:
+        """In: `of_records`: it writes what must not be there twice, or without anybody's knowledge."""
         with self._lock:
             if self._lost:
                 raise ProducerFenced("another engine of the cluster has taken over, or is about to")
-            try:
+            with self._ending_the_lease(in_doubt=False):
+                if self._failed:
+                    self._lease.renew()
+                    self._failed = False
                 self._lease.begin()
+            with self._ending_the_lease(in_doubt=of_records):
                 yield self._lease
                 self._lease.commit()
-            except BaseException as error:
+
+    @contextlib.contextmanager
+    def _ending_the_lease(self, *, in_doubt: bool) -> Generator[None]:
+        """What fails in here ends the lease, unless it is an outage that leaves no records in doubt."""
+        try:
+            yield
+        except BaseException as error:
+            if self._outlasts and not in_doubt and isinstance(error, LogUnavailable):
+                self._failed = True
+            else:
                 self._lose(str(error))
-                raise
+            raise
 
     def _lose(self, why: str) -> None:
         """After a failure nobody knows what of it is in the log."""

@@ -93,8 +93,9 @@ def start_node(
     kafka = kafka_listener(parts_of_node.serving, configuration, users)
     kafka.start()
     parts.callback(kafka.stop)
+    assert configuration.kafka_listener is not None
     advertised = configuration.kafka_advertised or reached_at(
-        ListenAddress(configuration.kafka.host, kafka.port), settings
+        ListenAddress(configuration.kafka_listener.host, kafka.port), settings
     )
     node.start((("kafka", str(advertised)), ("http", str(reached_at(http, settings)))))
     parts.callback(node.end)  # before the listener: it waits for produce requests, which may wait for other nodes

@@ -7,9 +7,9 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic_settings import (
     BaseSettings,
     InitSettingsSource,
@@ -19,14 +19,19 @@ from pydantic_settings import (
     SettingsError,
 )
 
-from millstream.errors import InvalidProperty, ServerError, did_you_mean
+from millstream.errors import InvalidProperty, LogError, ServerError, did_you_mean
 
 from ...logcore.cores.expiry import ExpiryTimes
+from ...logcore.external.external_log import ExternalLogSettings
+from ...logcore.external.kafka_properties import KafkaProperties
 from ...sql.settings.property import text_of
 from ...sql.settings.property_table import EXECUTOR, LISTENERS
 from ..security.access import AccessSettings
 from ..security.tls import ClusterTlsSettings, TlsSettings, with_ksqldb_names
 from .properties import checked_properties
+from .server_settings import ServerSettings
+
+EXTERNAL: Final = "external"
 
 
 class InvalidConfiguration(ServerError):
@@ -82,8 +87,11 @@ class Configuration(BaseSettings):
     """Data folder: the log, and all caches of it."""
     http: Annotated[ListenAddress, NoDecode] = ListenAddress("127.0.0.1", 8088)
     """Address of the HTTP listener. If other machines can reach it, set [tls] or [access]."""
-    kafka: Annotated[ListenAddress, NoDecode] = ListenAddress("127.0.0.1", 9092)
-    """Address of the Kafka listener."""
+    kafka: Annotated[ListenAddress | Literal["external"], NoDecode] = ListenAddress("127.0.0.1", 9092)
+    """Address of the Kafka listener of the log in `data`; or `external`: the log is on the brokers of [external]."""
+    external: dict[str, str] = Field(default_factory=dict)
+    """How to connect to the brokers of an external log: `bootstrap.servers`, `security.protocol`, `sasl.mechanism`,
+    `sasl.jaas.config`, `ssl.…` and others, under the names that they have in Kafka; see docs/external-kafka.md."""
     http_hosts: tuple[str, ...] = ()
     """Further host names of the HTTP API and the schema registry, for example of a proxy, a container or a service. The
     names of this machine, of the cluster and of the addresses above are known; `*`: any. Requests for other names are
@@ -178,7 +186,9 @@ class Configuration(BaseSettings):
 
     @field_validator("http", "kafka", "schema_registry", "pg", "kafka_advertised", mode="before")
     @classmethod
-    def _address(cls, value: object) -> object:
+    def _address(cls, value: object, info: ValidationInfo) -> object:
+        if info.field_name == "kafka" and value == EXTERNAL:
+            return value
         return value if value is None or isinstance(value, ListenAddress) else ListenAddress.parse(str(value))
 
     @field_validator("properties", mode="before")
@@ -188,6 +198,30 @@ class Configuration(BaseSettings):
             return value
         return checked_properties({name: text_of(item) for name, item in flat(value).items()})
 
+    @field_validator("external", mode="before")
+    @classmethod
+    def _kafka_properties(cls, value: object) -> object:
+        if not isinstance(value, Mapping):
+            return value
+        found = {name: text_of(item) for name, item in flat(value).items()}
+        if not found:
+            return found
+        try:
+            KafkaProperties(found)
+        except LogError as error:
+            raise ValueError(f"{error.message}. {error.hint or ''}".rstrip()) from None
+        return found
+
+    @model_validator(mode="after")
+    def _an_external_log_is_the_only_one(self) -> Self:
+        if (self.kafka == EXTERNAL) != bool(self.external):
+            raise ValueError(
+                'an external log needs both, kafka = "external" and a table [external] with bootstrap.servers'
+            )
+        if self.kafka == EXTERNAL and self.node is not None:
+            raise ValueError("a node of a cluster has a log of its own: leave out node and cluster, or external")
+        return self
+
     @model_validator(mode="after")
     def _passwords_stay_secret(self) -> Self:
         if self.access is not None and self.tls is None and not (self.http.is_local or self.access.plain_text):
@@ -195,11 +229,13 @@ class Configuration(BaseSettings):
                 f"passwords would be sent in plain text to {self.http}: set [tls], or access.plain_text = true if "
                 "a proxy terminates TLS"
             )
-        if self.access is not None and self.kafka_tls is None and not (self.kafka.is_local or self.access.plain_text):
-            raise ValueError(
-                f"passwords would be sent in plain text to {self.kafka}: set [kafka_tls], or access.plain_text = true "
-                "where a proxy terminates TLS"
-            )
+        kafka = self.kafka_listener
+        if self.access is not None and self.kafka_tls is None and kafka is not None:
+            if not (kafka.is_local or self.access.plain_text):
+                raise ValueError(
+                    f"passwords would be sent in plain text to {kafka}: set [kafka_tls], or access.plain_text = true "
+                    "where a proxy terminates TLS"
+                )
         if self.access is not None and self.tls is None and self.pg is not None:
             if not (self.pg.is_local or self.access.plain_text):
                 raise ValueError(
@@ -224,6 +260,18 @@ class Configuration(BaseSettings):
         if self.cluster_secret is not None and self.cluster_secret_file is not None:
             raise ValueError("cluster_secret and cluster_secret_file exclude each other: set one of them")
         return self
+
+    @property
+    def kafka_listener(self) -> ListenAddress | None:
+        """None where the log is external: then there is nothing to listen for."""
+        return self.kafka if isinstance(self.kafka, ListenAddress) else None
+
+    @property
+    def external_log(self) -> ExternalLogSettings | None:
+        """None where the log is in the data folder. Raises `InvalidKafkaProperty`."""
+        if self.kafka_listener is not None:
+            return None
+        return ExternalLogSettings.of(self.external, ServerSettings.of(self.engine_properties).service_id)
 
     @property
     def expiry(self) -> ExpiryTimes:

@@ -85,4 +85,11 @@ class Request:
         settings = self.settings
         if EXECUTOR.name not in self.session.properties:
             settings.pop(EXECUTOR.name, None)
-        return PlanningContext(self.catalog, settings, topics, query_id, self.schemas.registry)
+        return PlanningContext(
+            self.catalog,
+            settings,
+            topics,
+            query_id,
+            self.schemas.registry,
+            columnar_topics=self.log.capabilities.columnar,
+        )

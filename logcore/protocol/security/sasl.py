@@ -2,16 +2,46 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from collections.abc import Generator
+from typing import Final, NamedTuple, Protocol
 
 PLAIN: Final = "PLAIN"
 USER: Final = "millstream"
 """Who sends the log's secret as the password is one of Millstream's own processes."""
 
 
+Conversation = Generator[bytes, bytes, None]
+"""Yields what the client sends, and takes the server's answers; it ends when nobody has anything left to prove."""
+
+
+class Login(Protocol):
+    """How a client shows who it is. `description`: of what it shows, without secrets, as part of a sentence."""
+
+    @property
+    def mechanism(self) -> str: ...
+
+    @property
+    def description(self) -> str: ...
+
+    def conversation(self) -> Conversation: ...
+
+
 class Credentials(NamedTuple):
+    """Also a `Login`: the password travels as it is."""
+
     name: str
     password: str
+
+    @property
+    def mechanism(self) -> str:
+        return PLAIN
+
+    @property
+    def description(self) -> str:
+        return "the secret" if self.name == USER else f'the user "{self.name}", or not with the password'
+
+    def conversation(self) -> Conversation:
+        yield encode_plain(self)
 
 
 def secret_credentials(secret: str) -> Credentials:

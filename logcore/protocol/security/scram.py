@@ -34,8 +34,8 @@ def credential(mechanism: str, password: str, salt: bytes, iterations: int = ITE
 def credential_of_salted(mechanism: str, salted: bytes, salt: bytes, iterations: int) -> ScramCredential:
     """The same of a password that was salted and hashed elsewhere."""
     digest = DIGESTS[mechanism]
-    stored_key = hashlib.new(digest, _hmac(digest, salted, b"Client Key")).digest()
-    return ScramCredential(mechanism, iterations, salt, stored_key, _hmac(digest, salted, b"Server Key"))
+    stored_key = hashlib.new(digest, hmac_of(digest, salted, b"Client Key")).digest()
+    return ScramCredential(mechanism, iterations, salt, stored_key, hmac_of(digest, salted, b"Server Key"))
 
 
 class ScramServer:
@@ -65,7 +65,7 @@ class ScramServer:
         header, bare = _split_header(text)
         if not header.startswith("n,") and not header.startswith("y,"):
             raise ScramRefused("channel binding is not supported")
-        fields = _fields(bare)
+        fields = fields_of(bare)
         name = _unescaped(fields.get("n", "")) if self._name is None else self._name
         nonce = fields.get("r", "")
         if not name or not nonce or "m" in fields:
@@ -74,32 +74,32 @@ class ScramServer:
         kept = known[0] if known is not None else self._invented(name)
         self._credential, self._candidate = kept, known[1] if known is not None else None
         self._nonce = nonce + self._nonce
-        answer = f"r={self._nonce},s={_base64(kept.salt)},i={kept.iterations}"
-        self._binding = _base64(header.encode())
+        answer = f"r={self._nonce},s={base64_text(kept.salt)},i={kept.iterations}"
+        self._binding = base64_text(header.encode())
         self._said = f"{bare},{answer}"
         return answer.encode()
 
     def _invented(self, name: str) -> ScramCredential:
         """So that nobody finds out who the users are."""
-        salt = _hmac("sha256", self._secret, name.encode())
-        nobody = _hmac(self._digest, self._secret, salt)
+        salt = hmac_of("sha256", self._secret, name.encode())
+        nobody = hmac_of(self._digest, self._secret, salt)
         return ScramCredential(self._mechanism, ITERATIONS, salt[:SALT_BYTES], nobody, nobody)
 
     def _final(self, text: str) -> bytes:
         kept = self._credential
         assert kept is not None
-        fields = _fields(text)
+        fields = fields_of(text)
         without_proof = text.rpartition(",p=")[0]
         if fields.get("c") != self._binding or fields.get("r") != self._nonce:
             raise ScramRefused("the last message does not belong to the first")
         said = f"{self._said},{without_proof}".encode()
-        signature = _hmac(self._digest, kept.stored_key, said)
-        client_key = _xor(_bytes(fields.get("p", "")), signature)
+        signature = hmac_of(self._digest, kept.stored_key, said)
+        client_key = _xor(bytes_of(fields.get("p", "")), signature)
         shown = hashlib.new(self._digest, client_key).digest()
         if not hmac.compare_digest(shown, kept.stored_key) or self._candidate is None:
             raise ScramRefused("user or password is wrong")
         self.user = self._candidate
-        return f"v={_base64(_hmac(self._digest, kept.server_key, said))}".encode()
+        return f"v={base64_text(hmac_of(self._digest, kept.server_key, said))}".encode()
 
 
 def _split_header(text: str) -> tuple[str, str]:
@@ -110,7 +110,7 @@ def _split_header(text: str) -> tuple[str, str]:
     return f"{parts[0]},{parts[1]},", parts[2]
 
 
-def _fields(text: str) -> dict[str, str]:
+def fields_of(text: str) -> dict[str, str]:
     return {part[0]: part[2:] for part in text.split(",") if len(part) > 1 and part[1] == "="}
 
 
@@ -127,18 +127,18 @@ def _text(message: bytes) -> str:
         raise ScramRefused("a message that is not UTF-8") from None
 
 
-def _bytes(text: str) -> bytes:
+def bytes_of(text: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except (ValueError, binascii.Error):
         raise ScramRefused("a message that is not base64") from None
 
 
-def _base64(content: bytes) -> str:
+def base64_text(content: bytes) -> str:
     return base64.b64encode(content).decode()
 
 
-def _hmac(digest: str, key: bytes, message: bytes) -> bytes:
+def hmac_of(digest: str, key: bytes, message: bytes) -> bytes:
     return hmac.digest(key, message, digest)
 
 

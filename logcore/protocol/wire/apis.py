@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
+from ...capabilities import FEATURE
+
 
 class Api(IntEnum):
     """Names are the protocol's; in lower case they name the schema."""
@@ -139,6 +141,6 @@ ADVERTISED_FROM: Final = {Api.PRODUCE: 0}
 NAMING_TOPICS: Final = {Api.PRODUCE: 12, Api.FETCH: 12}
 """The newest versions in which topics have names: those that our own clients send."""
 
-FEATURES: Final = {"group.version": 1, "transaction.version": 2}
+FEATURES: Final = {"group.version": 1, "transaction.version": 2, FEATURE: 1}
 """What Kafka's clients have to be told beside the versions: groups that the coordinator assigns to (KIP-848), and
-transactions that raise the epoch (KIP-890)."""
+transactions that raise the epoch (KIP-890). The last one is for our own clients."""

@@ -73,7 +73,8 @@ def _entity_reader(entity: type[Any]) -> _Read:
 def _read_tagged(reader: _Entities, tagged: dict[int, tuple[str, _Read]], values: dict[str, Any]) -> None:
     for _ in range(reader.varint()):
         known = tagged.get(reader.varint())
-        end = reader.position + reader.varint_length()
+        length = reader.varint_length()
+        end = reader.position + length
         if known is not None:
             values[known[0]] = known[1](reader)
         reader.position = end

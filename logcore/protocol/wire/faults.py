@@ -70,6 +70,7 @@ _CLASSES: Final[dict[ErrorCode, type[LogError]]] = {
     ErrorCode.invalid_producer_id_mapping: ProducerFenced,
     ErrorCode.invalid_partitions: InvalidTopic,
     ErrorCode.unknown_topic_id: UnknownTopic,
+    ErrorCode.record_list_too_large: RecordsTooLarge,
     ErrorCode.unstable_offset_commit: LogUnavailable,
     ErrorCode.leader_not_available: LogUnavailable,
     ErrorCode.not_leader_or_follower: LogUnavailable,

@@ -1,0 +1,147 @@
+"""Crashes of the server, and of the broker that is its log: a foreign consumer of what is committed sees each result
+once."""
+
+from __future__ import annotations
+
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from external_topics import consumed, create_topic, produce
+from running_server import ENVIRONMENT, eventually
+
+from bench.apache_kafka import ApacheKafka
+from millstream.server.client import connect
+
+pytestmark = pytest.mark.timeout(240)
+
+_KEYS, _ROWS = 5, 60  # per key and round
+
+
+class Server:
+    """`millstream server` on the brokers, in a process that can be killed. State: the process."""
+
+    def __init__(self, folder: Path, kafka: ApacheKafka, service_id: str) -> None:
+        folder.mkdir()
+        self._file = folder / "millstream.toml"
+        self._file.write_text(
+            f'data = "{folder / "data"}"\nhttp = "127.0.0.1:0"\nkafka = "external"\nexecutor = "duckdb"\n'
+            f'[external]\nbootstrap.servers = "{kafka.address}"\n'
+            f'[properties]\nksql.service.id = "{service_id}"\nauto.offset.reset = "earliest"\n'
+            'ksql.streams.cache.max.bytes.buffering = "0"\n'
+        )
+        self.output = folder / "output.txt"
+        self.start()
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "millstream", "server", "--config", str(self._file)]
+        with self.output.open("a") as output:
+            self.process = subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=output, text=True)
+        assert self.process.stdout is not None
+        said = [self.process.stdout.readline() for _ in range(3)]
+        found = re.search(r"http://[0-9.:]+", said[0])
+        assert found, self.output.read_text()
+        self.url = found[0]
+
+    def kill(self) -> None:
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def execute(self, statements: str) -> None:
+        client = connect(self.url)
+        try:
+            client.execute(statements)
+        finally:
+            client.close()
+
+
+@contextmanager
+def running(folder: Path, kafka: ApacheKafka, service_id: str) -> Iterator[Server]:
+    server = Server(folder, kafka, service_id)
+    try:
+        yield server
+    finally:
+        server.kill()
+
+
+def declare(server: Server, service_id: str) -> None:
+    server.execute(
+        f"CREATE STREAM events (u STRING KEY, n INT) WITH (kafka_topic='events-{service_id}', value_format='JSON');"
+        f"CREATE STREAM copied WITH (kafka_topic='copied-{service_id}') AS SELECT u, n + 1 AS n FROM events;"
+        f"CREATE TABLE counted WITH (kafka_topic='counted-{service_id}', cleanup_policy='delete') AS"
+        " SELECT u, COUNT(*) AS n, SUM(n) AS total FROM events GROUP BY u;"
+    )
+
+
+def add_events(kafka: ApacheKafka, service_id: str, round_: int) -> None:
+    rows = [(f"k{key}", {"N": round_ * _ROWS + n}) for n in range(_ROWS) for key in range(_KEYS)]
+    produce(kafka.address, f"events-{service_id}", rows)
+
+
+def check_results(kafka: ApacheKafka, service_id: str, rounds: int) -> None:
+    """Every row once in the copy; of the counts of each key every number once, in order, with its sum."""
+    count = rounds * _ROWS
+    copied = consumed(kafka.address, f"copied-{service_id}", count * _KEYS, more_s=1.0)
+    assert sorted((key or "", value["N"]) for key, value in copied) == [
+        (f"k{key}", n + 1) for key in range(_KEYS) for n in range(count)
+    ]
+    counted = consumed(kafka.address, f"counted-{service_id}", count * _KEYS, more_s=1.0)
+    for key in range(_KEYS):
+        found = [(value["N"], value["TOTAL"]) for name, value in counted if name == f"k{key}"]
+        assert found == [(n, n * (n - 1) // 2) for n in range(1, count + 1)]
+
+
+def test_the_server_is_killed_and_each_result_is_there_once(
+    kafka: ApacheKafka, service_id: str, tmp_path: Path
+) -> None:
+    chance = random.Random(7)
+    create_topic(kafka.address, f"events-{service_id}", 2)
+    with running(tmp_path / "server", kafka, service_id) as server:
+        declare(server, service_id)
+        for round_ in range(4):
+            add_events(kafka, service_id, round_)
+            time.sleep(chance.uniform(0.05, 0.6))
+            server.kill()
+            server.start()
+        check_results(kafka, service_id, 4)
+
+
+def test_the_broker_is_killed_and_each_result_is_there_once(
+    kafka: ApacheKafka, service_id: str, tmp_path: Path
+) -> None:
+    create_topic(kafka.address, f"events-{service_id}", 2)
+    with running(tmp_path / "server", kafka, service_id) as server:
+        declare(server, service_id)
+        add_events(kafka, service_id, 0)
+        time.sleep(0.3)
+        kafka.kill()
+        time.sleep(1.0)
+        kafka.start_again()
+        add_events(kafka, service_id, 1)
+        check_results(kafka, service_id, 2)
+        assert server.process.poll() is None, "it waits the outage out"
+
+
+def test_a_second_server_with_the_service_id_ends_the_first(
+    kafka: ApacheKafka, service_id: str, tmp_path: Path
+) -> None:
+    create_topic(kafka.address, f"events-{service_id}", 2)
+    with running(tmp_path / "one", kafka, service_id) as first:
+        declare(first, service_id)
+        first.process.send_signal(signal.SIGSTOP)  # a pause, in which somebody starts another one
+        with running(tmp_path / "two", kafka, service_id) as second:
+            add_events(kafka, service_id, 0)
+            first.process.send_signal(signal.SIGCONT)
+            with pytest.raises(Exception, match=r".*"):
+                first.execute("CREATE TYPE point AS STRUCT<x INT>;")
+            eventually(lambda: first.process.poll() is not None)
+            assert "has taken over its queries" in first.output.read_text()
+            check_results(kafka, service_id, 1)
+            second.execute("CREATE TYPE point AS STRUCT<x INT>;")
