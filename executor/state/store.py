@@ -237,6 +237,19 @@ class StateStore:
         self._grow()
         return numbered, self._number[numbered.slot] >= 0
 
+    def locate_by(self, columns: Sequence[pa.Array], by: Sequence[str]) -> tuple[Numbered, Ints, Ints]:
+        """The groups of rows by some of the key columns, and the stored rows of these: each one's group and slot. In:
+        the columns `by`. Slots are good until the next `settle`. Raises `MemoryError`."""
+        self._load()
+        part = self._by(tuple(by))
+        numbered = part.number(key_hashes(columns))
+        groups, slots = part.rows_of(numbered.slot, self._number, room=self._rows_at_once)
+        return numbered, groups, slots
+
+    def values_at(self, slots: Ints, names: Sequence[str]) -> list[pa.Array]:
+        """Of each column the values in these slots, which have a row."""
+        return self._get(slots, names)
+
     def values(self, slots: Ints) -> pa.Table:
         """The value columns, a row per slot: NULL where there is none."""
         names = tuple(self.value)
